@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Protocol
+from typing import Protocol, cast
 
 import numpy as np
 
 from msdump.graph.graph import Graph
+from msdump.statistics.totals import StatisticNeed, Totals
 
 Array = np.ndarray | None
 """A tensor; None for an absent input, an unused output, or a value that is no tensor."""
 
 Arrays = Sequence[Array]
 """The inputs or the outputs of an operator, one for each slot."""
+
+
+Shown = tuple[int, Arrays, Arrays]
+"""Of an operator that has run: its place in the graph's execution order, its inputs and outputs."""
 
 
 class Observer(Protocol):
@@ -86,3 +91,36 @@ def together(observer: Observer) -> AbstractContextManager[None]:
     """
     gathering: Callable[[], AbstractContextManager[None]] = getattr(observer, "together", nullcontext)
     return gathering()
+
+
+class MeasuringObserver(Observer, Protocol):
+    """An observer that needs to know of tensors what one pass over their elements finds, and no element.
+
+    Attributes:
+        need: What that is; None: it needs elements after all.
+    """
+
+    need: StatisticNeed | None
+
+    def measured(self, ran: Sequence[Shown], totals: Mapping[int, Totals]) -> bool:
+        """Observe operators that have run together, in place of ``ran``.
+
+        Args:
+            ran: The operators. Some of their tensors are arrays of the right type and shape whose elements
+                mean nothing.
+            totals: What was found of these, by ``id``.
+
+        Returns:
+            Whether nothing else is needed; where it is, all of them run and are shown once more.
+        """
+
+
+def need_of(observer: Observer) -> StatisticNeed | None:
+    """Return what an observer needs to know of tensors, None where it needs their elements."""
+    need: StatisticNeed | None = getattr(observer, "need", None)
+    return need
+
+
+def take_measured(observer: Observer, ran: Sequence[Shown], totals: Mapping[int, Totals]) -> bool:
+    """Show operators to an observer that ``need_of`` tells of; see ``MeasuringObserver.measured``."""
+    return cast("MeasuringObserver", observer).measured(ran, totals)

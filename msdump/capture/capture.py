@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Final
@@ -9,7 +10,12 @@ from typing import Final
 import numpy as np
 
 from msdump.capture.flight.graph_watch import GraphWatch
-from msdump.capture.pipeline import completes_operators, operator_records, pipeline
+from msdump.capture.pipeline import (
+    completes_operators,
+    operator_records,
+    pipeline,
+    shows_outputs_as_run,
+)
 from msdump.capture.selection import Selection, drops_useless, has_useless, is_useless
 from msdump.capture.statistics.sheets import RowSheet, RowSheets
 from msdump.capture.steps.drops import count_no_tensors
@@ -18,10 +24,11 @@ from msdump.device.ascend import Ascend
 from msdump.device.tasks import Task
 from msdump.graph.files import arguments
 from msdump.graph.graph import Graph
-from msdump.observer import Arrays
+from msdump.observer import Arrays, Shown
 from msdump.plan import DeviceTarget, DumpPlan, Trigger
 from msdump.reasons import Reason
-from msdump.record import IO, Artifact, OperatorRef
+from msdump.record import IO, Artifact, OperatorRef, TensorRecord
+from msdump.statistics.totals import StatisticNeed, Totals
 from msdump.store import names, operator_names
 from msdump.store.clock import Clock
 from msdump.store.write.sinks import Sink
@@ -101,6 +108,20 @@ class Capture:
         self._started: int | None = None  # the collective that goes on, its inputs written
         self._shown: list[_Shown] | None = None  # operators that have run together
 
+    @functools.cached_property
+    def need(self) -> StatisticNeed | None:
+        """What is to be known of tensors, None where their elements are needed.
+
+        They are where the device holds them in another type, as it does most inputs.
+        """
+        what = self._plan.what
+        if not self._gathers or self.wants_inputs or what.saves_kernel_args:
+            return None
+        watched = (position for position, is_watched in enumerate(self.watched) if is_watched)
+        if not shows_outputs_as_run(self._plan) or not self._records.has_host_types(watched):
+            return None
+        return self._pipeline.need
+
     def begin(self, directory: str, iteration: int) -> None:
         """Direct the files of the operators that run from now on into an iteration's directory."""
         self._directory = directory
@@ -130,18 +151,49 @@ class Capture:
 
     def ran(self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False) -> None:
         """Write the tensors of an operator that has just run."""
-        operator = self._operators[position]
         if self._trigger is not None:
             node = self._graph.nodes[position]
             refusal = self._trigger.refusal(node, self._iteration, inputs, outputs, saturated=saturated)
             if refusal is not None:
                 return
         if self._has_useless[position]:
-            outputs = self._useful(operator, outputs)
+            kept = self._kept(position, outputs)
+            self._count_useless(outputs, kept)
+            outputs = kept
         if self._shown is None:
             self._write(position, inputs, outputs, saturated=saturated)
         else:
             self._shown.append((position, inputs, outputs, saturated))
+
+    def measured(self, ran: Sequence[Shown], totals: Mapping[int, Totals]) -> bool:
+        """Write the rows of operators that have run together; tell whether nothing else is to be written."""
+        shown = [
+            (position, inputs, self._kept(position, outputs), False) for position, inputs, outputs in ran
+        ]
+        if not self._has_written(shown, totals):
+            return False
+        for (_, _, outputs), (_, _, kept, _) in zip(ran, shown, strict=True):
+            self._count_useless(outputs, kept)
+        return True
+
+    def _has_written(self, shown: Sequence[_Shown], totals: Mapping[int, Totals]) -> bool:
+        if self._sheets is not None:
+            return self._write_rows(self._sheets, shown, totals)
+        operators = [(self._operators[position], inputs, outputs) for position, inputs, outputs, _ in shown]
+        if not self._pipeline.passes_over_measured(
+            operators, totals, lambda place: self._records_of((shown[place],))
+        ):
+            return False
+        self._count_no_tensors(position for position, *_ in shown)
+        return True
+
+    def _kept(self, position: int, outputs: Arrays) -> Arrays:
+        return _useful(self._operators[position], outputs) if self._has_useless[position] else outputs
+
+    def _count_useless(self, outputs: Arrays, kept: Arrays) -> None:
+        for array, left in zip(outputs, kept, strict=True):
+            if array is not None and left is None:
+                self._pipeline.skip(Reason.USELESS)
 
     def _write_together(self, shown: Sequence[_Shown]) -> None:
         """Write the tensors of operators that have run together."""
@@ -159,27 +211,35 @@ class Capture:
         """Tell whether nothing is written of operators of which rules mind no element."""
         return not self._plan.what.saves_kernel_args and not any(saturated for *_, saturated in shown)
 
-    def _write_rows(self, sheets: RowSheets, shown: Sequence[_Shown]) -> bool:
-        """Write the rows of operators at once, where types and shapes are those of the last time."""
+    def _write_rows(
+        self, sheets: RowSheets, shown: Sequence[_Shown], known: Mapping[int, Totals] | None = None
+    ) -> bool:
+        """Write the rows of operators at once, where types and shapes are those of the last time.
+
+        Args:
+            sheets: What was the same the last time.
+            shown: The operators.
+            known: What was measured of some of their tensors, whose elements are not there; None: of none.
+        """
         arrays = [array for _, inputs, outputs, _ in shown for array in (*inputs, *outputs)]
         positions = tuple(position for position, *_ in shown)
-        sheet = sheets.find(positions, arrays, lambda: self._sheet(shown))
+        at_once = known is not None
+        sheet = sheets.find(positions, arrays, lambda: self._sheet(shown), at_once=at_once)
         if sheet is None:
             return False
         self._count_no_tensors(positions)
         present = [array for array in arrays if array is not None]
-        self._pipeline.add_rows(self._directory, sheet.rows(present, self._now))
+        self._pipeline.add_rows(self._directory, sheet.rows(present, self._now, known or {}))
         return True
 
     def _sheet(self, shown: Sequence[_Shown]) -> RowSheet | None:
         """Return what is the same in every step of the rows of operators."""
-        return self._pipeline.sheet(
-            record
-            for position, inputs, outputs, _ in shown
-            for record in self._records.of_both(
-                self._operators[position], position, inputs, outputs, lambda: 0
-            )
-        )
+        return self._pipeline.sheet(self._records_of(shown))
+
+    def _records_of(self, shown: Sequence[_Shown]) -> Iterator[TensorRecord]:
+        """Yield the records of operators that have run together, without a time."""
+        for position, inputs, outputs, _ in shown:
+            yield from self._records.of_both(self._operators[position], position, inputs, outputs, lambda: 0)
 
     def _write(self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False) -> None:
         operator = self._operators[position]
@@ -198,16 +258,6 @@ class Capture:
         for position in positions:
             for _ in range(self._no_tensors[position]):
                 self._pipeline.skip(Reason.NO_TENSOR)
-
-    def _useful(self, operator: OperatorRef, outputs: Arrays) -> Arrays:
-        """Return the outputs of an operator without those that it declares useless."""
-        useful = []
-        for slot, array in enumerate(outputs):
-            is_dropped = array is not None and is_useless(operator, slot)
-            if is_dropped:
-                self._pipeline.skip(Reason.USELESS)
-            useful.append(None if is_dropped else array)  # its slot stays: files are named after it
-        return useful
 
     def looks_into(self, body: Graph) -> bool:
         """Tell whether an operator in a branch or loop body is watched, or it counts that the body ran."""
@@ -249,3 +299,8 @@ class Capture:
         node = self._graph.nodes[position]
         data = arguments.kernel_args_json(node, self._graph)
         self._sink.replace(Artifact(self._directory, operator_names.kernel_args(node.operator), (data,)))
+
+
+def _useful(operator: OperatorRef, outputs: Arrays) -> Arrays:
+    """Return the outputs of an operator without those that it declares useless; their slots stay."""
+    return [None if is_useless(operator, slot) else array for slot, array in enumerate(outputs)]

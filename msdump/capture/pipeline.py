@@ -32,6 +32,7 @@ from msdump.observer import Arrays
 from msdump.plan import DeviceTarget, DumpPlan, ExceptionDump, FileFormat, Scene, Tree
 from msdump.reasons import Reason
 from msdump.record import OperatorRef, TensorRecord
+from msdump.statistics.totals import StatisticNeed, Totals
 from msdump.store import names, run_paths
 from msdump.store.write.sinks import Sink
 
@@ -104,6 +105,12 @@ def _showing(plan: DumpPlan, kind: ArtifactKind) -> Iterator[Step]:
             yield sample(plan.what.sample_count)
 
 
+def shows_outputs_as_run(plan: DumpPlan) -> bool:
+    """Tell whether steps show outputs as operators wrote them: what kernels round is rounded then."""
+    what = plan.what
+    return plan.files.tree is Tree.RANKS and not what.keeps_device_format and what.sample_count is None
+
+
 class Pipeline:
     """The steps of a plan, and the writer behind them.
 
@@ -161,6 +168,26 @@ class Pipeline:
             self.skip(Reason.NO_HIT)
         return count is not None
 
+    def passes_over_measured(
+        self,
+        shown: Sequence[Shown],
+        totals: Mapping[int, Totals],
+        records: Callable[[int], Iterable[TensorRecord]],
+    ) -> bool:
+        """Tell the same of operators of whose tensors it is known what ``need`` asks for.
+
+        Args:
+            shown: The operators.
+            totals: What was found of tensors, by ``id``; others have their elements.
+            records: Returns the records of the one at a place among them.
+        """
+        assert self._watch is not None, "else nothing is passed over"
+        for place, (operator, *_) in enumerate(shown):
+            if not self._watch.has_seen(operator):
+                self._watch.see([*records(place)])
+        with self._watch.looking_ahead(shown, totals):
+            return self.passes_over_all(shown)
+
     @contextmanager
     def together(self, shown: Iterable[Shown] = ()) -> Iterator[None]:
         """Take operators that have run together in this context: rows may be put off until its end.
@@ -183,6 +210,13 @@ class Pipeline:
     def has_sheets(self) -> bool:
         """Whether ``sheet`` may return one."""
         return self._watch is None and isinstance(self._writer, TensorWriter) and self._writer.has_sheets
+
+    @property
+    def need(self) -> StatisticNeed | None:
+        """What is to be known of tensors, None where their elements are needed."""
+        if self._watch is not None:
+            return self._watch.need
+        return self._writer.need if self.has_sheets and isinstance(self._writer, TensorWriter) else None
 
     def sheet(self, records: Iterable[TensorRecord]) -> RowSheet | None:
         """Return what is the same in every step of rows of tensors with the types and shapes of these.

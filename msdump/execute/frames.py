@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -71,9 +72,15 @@ class Frames:
             return value if isinstance(value, np.ndarray) else None
         return values.to_array(value) if value.is_tensor() else None
 
-    def shared_tensors(self) -> Callable[[str, Frame], Array]:
-        """Return ``tensor`` for the operators of a segment, to which a value of several is one array."""
-        arrays: dict[str, Array] = {}
+    def shared_tensors(
+        self, known: Mapping[str, Array] = MappingProxyType({})
+    ) -> Callable[[str, Frame], Array]:
+        """Return ``tensor`` for the operators of a segment, to which a value of several is one array.
+
+        Args:
+            known: Values that stand in no frame.
+        """
+        arrays: dict[str, Array] = dict(known)
 
         def tensor(name: str, frame: Frame) -> Array:
             if name not in arrays:
@@ -81,6 +88,12 @@ class Frames:
             return arrays[name]
 
         return tensor
+
+    def kept(self, name: str, frame: Frame, *, is_foreign: bool) -> OrtValue:
+        """Return the value of a tensor that outlasts the run, a copy where its memory is somebody else's."""
+        value = self.value(name, frame)
+        assert value is not None, name
+        return values.owned(values.to_array(value)) if is_foreign else value
 
     def output(self, name: str, frame: Frame, *, is_fed: bool, is_foreign: bool) -> Any:
         """Return an output of the graph as an array, a list of arrays, or None.

@@ -44,6 +44,7 @@ SYMBOLS: Final = (
     "SessionOptions.graph_optimization_level",
     "SessionOptions.intra_op_num_threads",
     "SessionOptions.log_severity_level",
+    "SessionOptions.register_custom_ops_library",
     "SessionOptions.use_per_session_threads",
     "create_and_register_allocator",
     "get_available_providers",

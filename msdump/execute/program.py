@@ -17,6 +17,7 @@ from msdump.execute.kernels import Kernel, KernelFactory, RoundingsOf, as_the_mo
 from msdump.execute.runtime import OrtValue, Run, Runtime, failure, runtime
 from msdump.execute.segments.compiler import SegmentCompiler
 from msdump.execute.segments.joining import Joining
+from msdump.execute.segments.measured import fed, show_measured
 from msdump.execute.segments.operators import ProgramOperator
 from msdump.execute.segments.segment import ProgramView, Segment
 from msdump.execute.segments.views import Views
@@ -25,6 +26,7 @@ from msdump.execute.weights import WeightCopies, WeightStore
 from msdump.graph.graph import Graph, Node
 from msdump.observer import Array, Observer, together
 from msdump.precision.optimization import Optimization
+from msdump.statistics.insession import SessionMeasures
 from msdump.tracing import recording
 
 _Timed = TypeVar("_Timed", bound=Callable[..., Any])
@@ -118,20 +120,19 @@ class Program:
         if host is not None:
             status = (self._frames.status,) * host.has_status
             slots = tuple(self.slots[name] for name in node.outputs if name)
-            run_host = _timed(host.run, node)
-            return ProgramOperator(position, node, dead + status, results=slots + status, control=run_host)
+            run = _timed(host.run, node)
+            return ProgramOperator(position, node, dead + status, results=slots + status, control=run)
         if not node.bodies:
             return ProgramOperator(position, node, dead)
         used = [position for position, name in enumerate(node.outputs) if name]
-        run = control(
-            Site(node, self._bodies(node), self._frames.value, lambda frame: self._whole(node, frame))
-        )
+        site = Site(node, self._bodies(node), self._frames.value, lambda frame: self._whole(node, frame))
+        inside = control(site)
         return ProgramOperator(
             position,
             node,
             dead,
             results=tuple(self.slots[node.outputs[position]] for position in used),
-            control=_timed(lambda frame, observer: _picked(run(frame, observer), used), node),
+            control=_timed(lambda frame, observer: _picked(inside(frame, observer), used), node),
         )
 
     def _host_site(self, position: int, node: Node) -> HostSite:
@@ -217,22 +218,17 @@ class Program:
             for name in names
         ]
 
-    def bound(self, frame: Frame, fed: Container[str]) -> dict[str, OrtValue]:
+    def bound(self, frame: Frame, given: Container[str]) -> dict[str, OrtValue]:
         """Return the new value of each bound initializer after a run.
 
         Args:
             frame: What the values are at the end of the run.
-            fed: Names of what the caller fed, whose memory is the caller's.
+            given: Names of what the caller fed, whose memory is the caller's.
         """
         return {
-            name: self._kept(output, frame, is_foreign=output in fed or output in self._passed_on)
+            name: self._frames.kept(output, frame, is_foreign=output in given or output in self._passed_on)
             for name, output in self.graph.bindings.items()
         }
-
-    def _kept(self, name: str, frame: Frame, *, is_foreign: bool) -> OrtValue:
-        value = self._frames.value(name, frame)
-        assert value is not None, name  # bindings are of tensors
-        return values.owned(values.to_array(value)) if is_foreign else value
 
     def frame(self) -> Frame:
         """Return the values that stand before a run: weights that are fed."""
@@ -265,8 +261,9 @@ class Program:
     def _run(self, view: ProgramView, segment: Segment, frame: Frame, observer: Observer | None) -> int:
         """Run a segment, then show the operators in it; return how many segments stand in its place now."""
         assert segment.run is not None
+        found = SessionMeasures(len(segment.measured)) if segment.measured else None
         try:
-            outputs = segment.run({name: frame[slot] for name, slot in segment.feeds}, segment.names, None)
+            outputs = segment.run(fed(segment, frame, found), segment.names, None)
         except Exception as error:  # noqa: BLE001 - the runtime's classes vary
             # its inputs are still there: the operator that fails is named, or a way is found to run it
             for operator in segment.operators:
@@ -274,15 +271,21 @@ class Program:
             return self._views.part(view, segment, error)
         for slot, value in zip(segment.results, outputs):  # noqa: B905 - see the class
             frame[slot] = value
-        if observer is not None:
-            tensor = self._frames.shared_tensors()
-            with together(observer):
-                for operator in segment.shown:
-                    if observer.watched[operator.position]:
-                        self._show(operator, frame, observer, tensor)
+        if observer is not None and found is None:
+            self._show_together(segment, frame, observer)
+        elif found and observer and not show_measured(segment, found, frame, self._frames, observer):
+            self._views.give(view, segment)  # its inputs are still there: it runs once more
+            return 0
         for slot in segment.dead:
             frame[slot] = None
         return 1
+
+    def _show_together(self, segment: Segment, frame: Frame, observer: Observer) -> None:
+        tensor = self._frames.shared_tensors()
+        with together(observer):
+            for operator in segment.shown:
+                if observer.watched[operator.position]:
+                    self._show(operator, frame, observer, tensor)
 
     def _step(self, operator: ProgramOperator, frame: Frame, observer: Observer | None) -> None:
         """Run one operator by itself, and show it."""

@@ -16,14 +16,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import onnxruntime
 
 from msdump import dtypes
 from msdump.errors import ExecutionError, MsdumpError, NotAvailableError
 from msdump.execute.native import native
 from msdump.execute.shortage import shortage
-from msdump.graph.kernel import onenode, probe_model
+from msdump.graph.kernel import measuring, onenode, probe_model
 from msdump.observer import Array
+from msdump.statistics import compiled
+from msdump.statistics.insession import SessionMeasures, stand_ins
+from msdump.statistics.totals import StatisticNeed
 from msdump.threads import thread_count
 
 OrtValue = Any
@@ -57,11 +61,13 @@ class SessionUse:
         level: How far the runtime optimises the model.
         spins: Whether its threads spin between the operators of a run.
         spins_on: Whether they spin on for a while after a run, as those of the runtime do by default.
+        measures: Whether values are measured in it (``statistics.insession``).
     """
 
     level: Any = native.GraphOptimizationLevel.ORT_DISABLE_ALL
     spins: bool = False
     spins_on: bool = False
+    measures: bool = False
 
 
 ONE_OPERATOR: Final = SessionUse()
@@ -155,6 +161,8 @@ class Runtime:
         options.add_session_config_entry("session.intra_op.allow_spinning", "1" if use.spins else "0")
         if use.spins and not use.spins_on:
             options.add_session_config_entry("session.force_spinning_stop", "1")
+        if use.measures:
+            options.register_custom_ops_library(str(compiled.LIBRARY))
         if shared:
             options.add_session_config_entry(
                 "session.model_external_initializers_file_folder_path", str(_PLACEHOLDER)
@@ -174,6 +182,25 @@ class Runtime:
             ),
             opset=self._newest(_NEWEST_OPSET, probe_model.model(opset=9999), _DEFAULT_LIMITS.opset),
         )
+
+    @functools.cached_property
+    def can_measure(self) -> bool:
+        """Whether values can be measured in its sessions: the compiled pass is there and runs in them."""
+        if compiled.KERNEL is None or self.providers != (_CPU,):
+            return False
+        need = StatisticNeed(extremes=True)
+        try:
+            session = self._create(measuring.probe_model(need), {}, SessionUse(measures=True))
+            found = SessionMeasures(1)
+            feeds = {"x": np.array([-1, 2], np.float32), measuring.ADDRESSES: found.addresses}
+            session.run(["y"], feeds, None)
+        except Exception as error:
+            if shortage(error):
+                raise
+            _log.info("statistics are found outside of the runtime's sessions: %s", short(error))
+            return False
+        arrays = stand_ins(found.kinds) or []
+        return [(each.low, each.high) for each in found.totals(arrays)] == [(-1, 2)]
 
     def _newest(self, pattern: re.Pattern[str], model: bytes, default: int) -> int:
         try:

@@ -22,15 +22,19 @@ from msdump.statistics.totals import StatisticNeed, Totals
 LIBRARY: Final = Path(__file__).parent / "kernel" / "_kernel.so"
 """Where the compiled pass stands."""
 
-_VERSION: Final = 5  # a library of another one, left from an older source, is not used
-_TYPES: Final = {
+_VERSION: Final = 6  # a library of another one, left from an older source, is not used
+TYPES: Final = {
     np.dtype(name): number
     for number, name in enumerate((
         *("float16", ml_dtypes.bfloat16, "float32", "float64", "int8", "uint8"),
         *("int16", "uint16", "int32", "uint32", "int64", "uint64"),
     ))
 }  # fmt: skip
-_FOUND: Final = Struct("=2d5q2d")  # the fields of Totals behind its count, the squares last
+"""Numbers of the element types that the compiled pass knows."""
+
+FOUND: Final = Struct("=2d5q2d")
+"""What the compiled pass writes: the fields of Totals behind its count, the squares last."""
+
 _FIELDS: Final = 9
 _SQUARES: Final = StatisticNeed(squares=True)
 
@@ -50,7 +54,7 @@ class CompiledPass:
 
     def takes(self, dtype: np.dtype) -> bool:
         """Tell whether it knows an element type; it knows them in the byte order of the machine alone."""
-        return dtype in _TYPES
+        return dtype in TYPES
 
     def span(self, elements: np.ndarray) -> Span:
         """Return where elements lie.
@@ -58,7 +62,7 @@ class CompiledPass:
         Args:
             elements: At least one element, contiguous, aligned, of a type that it takes.
         """
-        return address(elements), elements.size, _TYPES[elements.dtype]
+        return address(elements), elements.size, TYPES[elements.dtype]
 
     def totals(self, elements: np.ndarray, need: StatisticNeed) -> Totals:
         """Measure elements; zero extremes have the sign of the first zero.
@@ -73,7 +77,7 @@ class CompiledPass:
 
     def of_spans(self, spans: Sequence[Span], need: StatisticNeed) -> list[Totals]:
         """Measure several spans of elements in one call; see ``totals``."""
-        fields = _FOUND.iter_unpack(self._found(spans, need))
+        fields = FOUND.iter_unpack(self._found(spans, need))
         return [Totals(size, *found) for (_, size, _), found in zip(spans, fields, strict=True)]
 
     def squares(self, spans: Sequence[Span]) -> list[float]:
@@ -83,10 +87,14 @@ class CompiledPass:
 
     def _found(self, spans: Sequence[Span], need: StatisticNeed) -> array[int]:
         given = array("q", itertools.chain.from_iterable(spans))
-        found = array("q", bytes(_FOUND.size * len(spans)))
-        wanted = need.counts | need.total << 1 | need.squares << 2
-        self._measure(given.buffer_info()[0], len(spans), wanted, found.buffer_info()[0])
+        found = array("q", bytes(FOUND.size * len(spans)))
+        self._measure(given.buffer_info()[0], len(spans), wanted(need), found.buffer_info()[0])
         return found
+
+
+def wanted(need: StatisticNeed) -> int:
+    """Return what to find out as the compiled pass is told it."""
+    return need.counts | need.total << 1 | need.squares << 2
 
 
 def address(data: np.ndarray) -> int:

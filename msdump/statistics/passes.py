@@ -11,6 +11,7 @@ import math
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial, reduce
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -31,7 +32,9 @@ from msdump.statistics.totals import StatisticNeed, Totals
 from msdump.threads import shares, spread, thread_count
 
 _ZERO_BLOCK: Final = 1 << 12  # a tensor that holds a zero mostly holds one early
-_PART: Final = 1 << 19  # elements that keep a thread busy for longer than it takes to wake one
+PART: Final = 1 << 19
+"""Elements that keep a thread busy for longer than it takes to wake one."""
+
 _MEASURABLE_KINDS: Final = "bifu"
 _ROUGH_RUN: Final = 1 << 13  # terms that BLAS adds up in one thread
 _ROUGH_KINDS: Final = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
@@ -76,32 +79,41 @@ def measure(array: np.ndarray, dtype: DType, need: StatisticNeed) -> Totals:
     flat = array.reshape(-1)  # a view, unless strides forbid one
     if dtype.saved.kind == "b":
         return _of_booleans(flat)
-    if len(flat) < 2 * _PART:
+    if len(flat) < 2 * PART:
         return _totals(flat, dtype, need)
     return _joined(spread(partial(_totals, dtype=dtype, need=need), _parts(flat)))
 
 
-def measure_all(tensors: Sequence[tuple[np.ndarray, DType]], need: StatisticNeed) -> list[Totals]:
+def measure_all(
+    tensors: Sequence[tuple[np.ndarray, DType]],
+    need: StatisticNeed,
+    known: Mapping[int, Totals] = MappingProxyType({}),
+) -> list[Totals]:
     """Return what ``measure`` finds of several tensors, which threads share; the same array is read once.
 
     Args:
         tensors: Arrays with their types; see ``measure``.
         need: What to find out.
+        known: What was found of some before, by ``id``.
     """
+    if known:
+        others = [tensor for tensor in tensors if id(tensor[0]) not in known]
+        found = dict(zip((id(array) for array, _ in others), measure_all(others, need), strict=True))
+        return [known.get(id(array)) or found[id(array)] for array, _ in tensors]
     if len(tensors) == 1 or not (need.extremes or need.counts or need.total or need.squares):
         return [measure(*tensor, need) for tensor in tensors]
     distinct = {(id(array), dtype.name): (array, dtype) for array, dtype in tensors}
-    found = _in_place(distinct, need)
-    if len(found) < len(distinct):
-        found |= _one_by_one({key: tensor for key, tensor in distinct.items() if key not in found}, need)
-    return [found[id(array), dtype.name] for array, dtype in tensors]
+    measured = _in_place(distinct, need)
+    if len(measured) < len(distinct):
+        measured |= _one_by_one({key: each for key, each in distinct.items() if key not in measured}, need)
+    return [measured[id(array), dtype.name] for array, dtype in tensors]
 
 
 def _one_by_one(tensors: Mapping[_Key, tuple[np.ndarray, DType]], need: StatisticNeed) -> dict[_Key, Totals]:
     """Measure tensors each by itself; threads share long ones, and short ones are shared among them."""
-    short = {key: tensor for key, tensor in tensors.items() if tensor[0].size < 2 * _PART}
+    short = {key: tensor for key, tensor in tensors.items() if tensor[0].size < 2 * PART}
     found = {key: measure(*tensor, need) for key, tensor in tensors.items() if key not in short}
-    shared = shares([*short.values()], lambda tensor: tensor[0].size, _PART)
+    shared = shares([*short.values()], lambda tensor: tensor[0].size, PART)
     measured = spread(lambda share: [measure(*tensor, need) for tensor in share], shared)
     found.update(zip(short, itertools.chain.from_iterable(measured), strict=True))
     return found
@@ -114,7 +126,7 @@ def _in_place(tensors: Mapping[_Key, tuple[np.ndarray, DType]], need: StatisticN
         return {}
     keys = [key for key, tensor in tensors.items() if _lies_ready(kernel, tensor[0], _known_as(tensor[1]))]
     spans, counts = _spans(kernel, [tensors[key][0] for key in keys])
-    found = spread(lambda share: kernel.of_spans(share, need), shares(spans, _length, _PART))
+    found = spread(lambda share: kernel.of_spans(share, need), shares(spans, _length, PART))
     each = itertools.chain.from_iterable(found)
     return {key: _joined([*itertools.islice(each, count)]) for key, count in zip(keys, counts, strict=True)}
 
@@ -132,7 +144,7 @@ def squares_of(arrays: Sequence[np.ndarray]) -> dict[int, float]:
     if kernel is None or not ready:
         return {}
     spans, counts = _spans(kernel, ready)
-    found = itertools.chain.from_iterable(spread(kernel.squares, shares(spans, _length, _PART)))
+    found = itertools.chain.from_iterable(spread(kernel.squares, shares(spans, _length, PART)))
     # not by ``sum``, whose digits depend on Python's version
     sums = (reduce(operator.add, itertools.islice(found, count)) for count in counts)
     return dict(zip(map(id, ready), sums, strict=True))
@@ -143,7 +155,7 @@ def _spans(kernel: CompiledPass, arrays: Iterable[np.ndarray]) -> tuple[list[Spa
     spans: list[Span] = []
     counts: list[int] = []
     for array in arrays:
-        parts = (array,) if array.size < 2 * _PART else _parts(array.reshape(-1))
+        parts = (array,) if array.size < 2 * PART else _parts(array.reshape(-1))
         spans += map(kernel.span, parts)
         counts.append(len(parts))
     return spans, counts
@@ -192,7 +204,7 @@ def rough_squares(array: np.ndarray) -> float | None:
     if array.dtype not in _ROUGH_KINDS:
         return None
     flat = array.reshape(-1)
-    if len(flat) < 2 * _PART:
+    if len(flat) < 2 * PART:
         return _squares(flat)
     return sum(spread(_squares, _parts(flat)))
 
@@ -210,7 +222,7 @@ def _squares(flat: np.ndarray) -> float:
 
 def _parts(flat: np.ndarray) -> list[np.ndarray]:
     """Return the parts of a large tensor, one for each thread and none too short to be worth one."""
-    count = min(thread_count(), len(flat) // _PART)
+    count = min(thread_count(), len(flat) // PART)
     bounds = [len(flat) * number // count for number in range(count + 1)]
     return [flat[start:end] for start, end in itertools.pairwise(bounds)]
 

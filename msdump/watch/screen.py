@@ -44,6 +44,11 @@ class Screen:
         """Whether there is a rule that it can decide."""
         return self._most_squares > 0
 
+    @property
+    def decides_all(self) -> bool:
+        """Whether it can decide every rule, and there is one."""
+        return self.decides and not self.others
+
     def clears(self, squares: float, count: int) -> bool:
         """Tell whether no limit of the rules that it can decide is passed; False: one may be.
 

@@ -30,9 +30,13 @@ ALL = [
 ]
 ROWS = {"saved_data": "statistic"}
 LARGE = [{"condition": "tensor_too_large", "max_gt": 2.5}]
+HARMLESS = [{"condition": "tensor_too_large", "max_gt": 1e30}]
+OUTPUTS = {"input_output": 2}
 MODES = {
     "rows": (O0, ROWS),
-    "rows of outputs": (O0, {**ROWS, "input_output": 2, "statistic_category": ALL}),
+    "rows of outputs": (O0, {**ROWS, **OUTPUTS, "statistic_category": ALL}),
+    "default rows of outputs": (O0, {**ROWS, **OUTPUTS}),
+    "rows of outputs under O1": ({**O0, "jit_level": "O1"}, {**ROWS, **OUTPUTS}),
     "rows with hashes": (O0, {**ROWS, "statistic_category": ["md5", "max"]}),
     "rows of the device": (O0, {**ROWS, "stat_calc_mode": "device"}),
     "rows of samples": (O0, {**ROWS, "sample_mode": 1, "sample_num": 5}),
@@ -43,12 +47,14 @@ MODES = {
     "rows and files": (O0, {"saved_data": "full"}),
     "hits": (O0, {"watch": LARGE}),
     "hits of rows": (O0, {**ROWS, "watch": LARGE}),
+    "hits of outputs": (O0, {**ROWS, **OUTPUTS, "watch": LARGE}),
+    "no hits of outputs": (O0, {**OUTPUTS, "watch": HARMLESS}),
     "warnings and rows": (HALF, {**ROWS, "watch": LARGE, "on_hit": "log"}),
     "a history": (O0, {"watch": LARGE, "history": 1}),
     "overflows": (HALF, {**ROWS, "op_debug_mode": 3}),
 }
 MANY = ("overflow", "loop", "transformer")
-FEW = ("rows", "hits")
+FEW = ("rows", "rows of outputs", "hits", "hits of outputs")
 SAMPLES = ("overflow",)
 FILES = tuple(sorted(path.stem for path in (ROOT / "graphs").glob("*.onnx")))
 _TIME = re.compile(rb"(?<=,)[0-9]{16}(?=,)|(?<=\.)[0-9]{16}(?=\.)")

@@ -213,7 +213,7 @@ def test_threads_share_large_tensors(monkeypatch, dtype, threads):
     need = StatisticNeed(extremes=True, counts=True, total=True, squares=True)
     whole = measure(array, dtypes.from_numpy(array.dtype), need)
     monkeypatch.setenv(env.THREADS, threads)
-    monkeypatch.setattr(passes, "_PART", 1 << 15)
+    monkeypatch.setattr(passes, "PART", 1 << 15)
 
     shared = measure(array, dtypes.from_numpy(array.dtype), need)
 
@@ -272,7 +272,7 @@ def test_parts_of_a_large_tensor_are_counted_together(monkeypatch, name, value, 
 def test_tensors_measured_together_are_those_measured_alone(monkeypatch, threads):
     """Threads share tensors of any size and type, one that comes twice is the same twice."""
     monkeypatch.setenv(env.THREADS, str(threads))
-    monkeypatch.setattr(passes, "_PART", 100)
+    monkeypatch.setattr(passes, "PART", 100)
     rng = np.random.default_rng(5)
     sizes = {
         "float32": 1,
@@ -296,7 +296,7 @@ def test_tensors_measured_together_are_those_measured_alone(monkeypatch, threads
 def test_squares_found_together_are_those_of_a_pass(monkeypatch, threads):
     """The compiled pass adds up squares of any tensor that it reads where it lies, of no other one."""
     monkeypatch.setenv(env.THREADS, str(threads))
-    monkeypatch.setattr(passes, "_PART", 100)
+    monkeypatch.setattr(passes, "PART", 100)
     rng = np.random.default_rng(6)
     sizes = {"float32": 700, "float16": 90, "bfloat16": 150, "int8": 250, "int64": 1, "float64": 60}
     ready = [rng.normal(size=size).astype(dtypes.from_name(name).numpy) for name, size in sizes.items()]

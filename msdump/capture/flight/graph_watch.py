@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from msdump.observer import Arrays
 from msdump.plan import OnHit, WatchPlan
 from msdump.record import IO, OperatorRef, TensorRecord
 from msdump.statistics.passes import is_measurable, measure, rough_squares
+from msdump.statistics.totals import StatisticNeed, Totals
 from msdump.watch.known import Known
 from msdump.watch.quantities import Seen
 from msdump.watch.rules import WatchRule, need_of
@@ -57,7 +59,7 @@ class _Watched:
         self.rank_rules = tuple(rule for rule in rules if rule.compares_ranks)
         self.screen = Screen(self.rules)
         self.need = need_of(self.rules)
-        self.first_need = SQUARES if self.screen.decides and not self.screen.others else self.need
+        self.first_need = SQUARES if self.screen.decides_all else self.need
         self.is_as_shown = False
         self._iteration = -1
         self._runs = 0
@@ -67,7 +69,7 @@ class _Watched:
         """Whether it has no rules, or its screen decides all of them."""
         if self.rank_rules:
             return False
-        return not self.rules or (self.screen.decides and not self.screen.others)
+        return not self.rules or (self.screen.decides_all)
 
     def clears(self, array: np.ndarray, ahead: MeasuredAhead) -> bool:
         """Tell whether its screen shows that the rules it decides do not hit."""
@@ -128,16 +130,40 @@ class GraphWatch:
             self._iteration = iteration
             self._rank = current().identity.rank
 
+    @property
+    def need(self) -> StatisticNeed | None:
+        """What shows whether rules have anything to tell, None where only elements do."""
+        decides = Screen(self._plan.rules).decides_all and not any(map(_compares_ranks, self._plan.rules))
+        return SQUARES if self._plan.writes_hits_alone and decides else None
+
+    def has_seen(self, operator: OperatorRef) -> bool:
+        """Tell whether an operator was looked at before."""
+        return operator in self._watched
+
+    def see(self, tensors: Sequence[TensorRecord]) -> None:
+        """Look at an operator, not at its elements: screens may decide of it from now on.
+
+        Args:
+            tensors: Its tensors.
+        """
+        if tensors:
+            watched = self._watched.setdefault(tensors[0].operator, {})
+            watched |= {(each.io is IO.INPUT, each.slot): self._look_up(each) for each in tensors}
+            self._screen(tensors, watched)
+
     @contextmanager
-    def looking_ahead(self, shown: Iterable[Shown]) -> Iterator[None]:
+    def looking_ahead(
+        self, shown: Iterable[Shown], known: Mapping[int, Totals] = MappingProxyType({})
+    ) -> Iterator[None]:
         """Measure the tensors of operators that have run together, which are looked at in this context.
 
         What rules find is the same; tensors that they look at for the first time are measured then.
 
         Args:
             shown: The operators.
+            known: What was found of some tensors before, by ``id``.
         """
-        self._ahead = MeasuredAhead(self._wanted(shown))
+        self._ahead = MeasuredAhead(self._wanted(shown), known)
         try:
             yield
         finally:
@@ -291,6 +317,10 @@ class GraphWatch:
         return subject(
             operator.op_type, operator.full_name, io, record.slot, is_weight=is_weight, is_loss=is_loss
         )
+
+
+def _compares_ranks(rule: WatchRule) -> bool:
+    return rule.compares_ranks
 
 
 def _overflowed(record: TensorRecord) -> bool:

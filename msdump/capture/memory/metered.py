@@ -10,7 +10,8 @@ from msdump.capture.memory.relay import Relay
 from msdump.device.meter import Meter
 from msdump.device.residence import Residence
 from msdump.graph.graph import Graph
-from msdump.observer import Arrays
+from msdump.observer import Arrays, Shown
+from msdump.statistics.totals import Totals
 
 
 class Metered:
@@ -35,6 +36,7 @@ class Metered:
         self.watched: Sequence[bool] = (True,) * len(graph.nodes)
         self.wants_inputs = relay.wants_inputs
         self.holds_up = relay.holds_up
+        self.need = relay.need
 
     def starting(self, position: int, inputs: Arrays) -> None:
         """Let the capture see a collective that is about to run."""
@@ -47,6 +49,14 @@ class Metered:
         # in this order: files tell the addresses of results, which the meter gives them
         self._meter.ran(position, outputs)
         return self._relay.ran(position, inputs, outputs, saturated=saturated)
+
+    def measured(self, ran: Sequence[Shown], totals: Mapping[int, Totals]) -> bool:
+        """Let the capture see operators that have run together, then measure their results."""
+        is_enough = self._relay.measured(ran, totals)
+        if is_enough:  # else they are shown once more
+            for position, _, outputs in ran:
+                self._meter.ran(position, outputs)
+        return is_enough
 
     def looks_into(self, body: Graph) -> bool:  # noqa: ARG002 - the signature of an observer
         """Return True: every operator is measured."""

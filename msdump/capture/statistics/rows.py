@@ -21,7 +21,7 @@ from msdump.plan import StatisticSpec
 from msdump.record import IO, OperatorRef, TensorRecord
 from msdump.statistics import passes
 from msdump.statistics.table import BY_CATEGORY, Cell, Nature, Statistic
-from msdump.statistics.totals import NOTHING, Totals
+from msdump.statistics.totals import NOTHING, StatisticNeed, Totals
 from msdump.store import names
 from msdump.store.names import Style
 
@@ -93,6 +93,7 @@ class Statistics:
             for statistic in statistics
         )
         self._are_texts = spec.on_device
+        self._need = need_of(statistics)
         self._templates: dict[tuple[str, IO, int], tuple[_Described, str]] = {}
 
     def measure(self, record: TensorRecord) -> Cells | None:
@@ -138,15 +139,20 @@ class Statistics:
             values += map(statistic_csv.text, cells) if self._are_texts else cells
         return ("".join(templates) % tuple(values)).encode()
 
+    @property
+    def need(self) -> StatisticNeed | None:
+        """What rows tell of elements, None where they take more than a pass over the elements of the host."""
+        return None if self._are_texts or self.has_hashes else self._need
+
     def sheet(self, records: Sequence[TensorRecord]) -> RowSheet | None:
         """Return what is the same in every step of the rows of tensors with the types and shapes of these.
 
         None where one has no row, or where rows take more than a pass over the elements of the host.
         """
-        if self._are_texts or self.has_hashes or not all(map(_has_row, records)):
+        need = self.need
+        if need is None or not all(map(_has_row, records)):
             return None
         template = "".join(self._template(record, Task(0, 0)) for record in records)
-        need = functools.reduce(operator.or_, (each.need for each in self._statistics), NOTHING)
         return RowSheet(template, [record.dtype for record in records], need, self._statistics)
 
     def _template(self, record: TensorRecord, task: Task) -> str:
@@ -168,6 +174,11 @@ class Statistics:
 
 def _has_row(record: TensorRecord) -> bool:
     return bool(record.array.size) and passes.is_measurable(record.dtype)
+
+
+def need_of(statistics: Iterable[Statistic]) -> StatisticNeed:
+    """Return what a pass over the elements has to find out for some statistics."""
+    return functools.reduce(operator.or_, (statistic.need for statistic in statistics), NOTHING)
 
 
 def chosen(spec: StatisticSpec) -> tuple[Statistic, ...]:
@@ -214,7 +225,7 @@ class _OnHost:
     """Finds out in one pass what all statistics need; hashes read the bytes again."""
 
     def __init__(self, statistics: Sequence[Statistic]) -> None:
-        self._need = functools.reduce(operator.or_, (statistic.need for statistic in statistics), NOTHING)
+        self._need = need_of(statistics)
         self._values = tuple(statistic.value for statistic in statistics)
 
     def begin(self, record: TensorRecord) -> Finish:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from msdump.dtypes import DType
 from msdump.observer import Array
 from msdump.statistics import passes
 from msdump.statistics.table import Cell, Statistic
-from msdump.statistics.totals import StatisticNeed
+from msdump.statistics.totals import StatisticNeed, Totals
 
 _Kinds = list[tuple[np.dtype, tuple[int, ...]] | None]
 """Types and shapes of the tensors of operators, None for what is no tensor."""
@@ -38,16 +39,22 @@ class RowSheet:
         self._need = need
         self._values = tuple(statistic.value for statistic in statistics)
 
-    def rows(self, arrays: Sequence[np.ndarray], now: Callable[[], int]) -> bytes:
+    def rows(
+        self,
+        arrays: Sequence[np.ndarray],
+        now: Callable[[], int],
+        known: Mapping[int, Totals] = MappingProxyType({}),
+    ) -> bytes:
         """Measure tensors together and return their rows.
 
         Args:
             arrays: The tensors, of the types and shapes that the template tells.
             now: Gives each its timestamp.
+            known: What was measured of some of them, by ``id``.
         """
         times = [now() for _ in arrays]
         cells: list[Cell] = []
-        measured = passes.measure_all([*zip(arrays, self._dtypes, strict=True)], self._need)
+        measured = passes.measure_all([*zip(arrays, self._dtypes, strict=True)], self._need, known)
         for time, totals in zip(times, measured, strict=True):
             cells.append(time)
             cells += [value(totals, _no_octets) for value in self._values]
@@ -73,7 +80,12 @@ class RowSheets:
         self._pages: dict[tuple[int, ...], _Page] = {}
 
     def find(
-        self, positions: tuple[int, ...], arrays: Sequence[Array], make: Callable[[], RowSheet | None]
+        self,
+        positions: tuple[int, ...],
+        arrays: Sequence[Array],
+        make: Callable[[], RowSheet | None],
+        *,
+        at_once: bool = False,
     ) -> RowSheet | None:
         """Return the sheet of operators that have run together, None where they have none.
 
@@ -83,12 +95,14 @@ class RowSheets:
             positions: Places of the operators in the graph's execution order.
             arrays: All their inputs and outputs, absent ones included.
             make: Makes the sheet, None where a row does not depend on type and shape alone.
+            at_once: It is made the first time, too.
         """
         kinds: _Kinds = [None if array is None else (array.dtype, array.shape) for array in arrays]
         page = self._pages.get(positions)
         if page is None or page.kinds != kinds:
-            self._pages[positions] = _Page(kinds)
-            return None
+            page = self._pages[positions] = _Page(kinds)
+            if not at_once:
+                return None
         if not page.is_made:
             page.sheet, page.is_made = make(), True
         return page.sheet

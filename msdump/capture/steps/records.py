@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
@@ -185,6 +185,23 @@ class OperatorRecords:
         return TensorRecord(
             operator, IO.OUTPUT, 0, dtypes.from_numpy(array.dtype), array, timestamp, device=part
         )
+
+    def has_host_types(self, positions: Iterable[int]) -> bool:
+        """Tell whether the device holds the outputs of operators in the types that they have on the host.
+
+        Those of which only a run tells the type are not looked at.
+        """
+        device = self._device
+        if device is None:
+            return True
+        graph = device.graph
+        for position in positions:
+            for slot, name in enumerate(graph.nodes[position].outputs):
+                host = graph.types[name].dtype if name in graph.types else None
+                placed = None if host is None else device.tensor(position, IO.OUTPUT, slot)
+                if placed is not None and host is not None and held_type(placed.dtype, host) is not host:
+                    return False
+        return True
 
     def _parts(self, device: Ascend, position: int, io: IO) -> Sequence[DeviceSlot]:
         """Return how the device holds the inputs or outputs of an operator, one for each slot."""

@@ -14,6 +14,7 @@ from msdump.device.tasks import Task
 from msdump.dtypes import widen
 from msdump.encode import npy
 from msdump.record import Artifact, OperatorRef, TensorRecord
+from msdump.statistics.totals import StatisticNeed
 from msdump.store import layouts
 from msdump.store.names import NameTensor
 from msdump.store.write.sinks import Sink
@@ -98,6 +99,11 @@ class TensorWriter:
                 # but for O2, hashes and sizes are those of bfloat16, whatever type the file holds
                 measured = saved if self._measures_saved else record
                 self._write_row(self._statistics, rows, task, measured)
+
+    @property
+    def need(self) -> StatisticNeed | None:
+        """What rows tell of elements, where rows are all that is written and a pass over them finds it."""
+        return self._statistics.need if self._statistics is not None and self.has_sheets else None
 
     def sheet(self, records: Sequence[TensorRecord]) -> RowSheet | None:
         """Return what is the same in every step of the rows of tensors, None where there are no such rows."""

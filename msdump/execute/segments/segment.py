@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from msdump.execute.runtime import Run
 from msdump.execute.segments.operators import ProgramOperator
+from msdump.statistics.totals import StatisticNeed
 
 
 @dataclass(slots=True, eq=False)
@@ -22,7 +25,9 @@ class Segment:
         names: Names of the outputs in the session.
         results: Slot of each output.
         dead: Slots that nobody reads after the segment.
+        measured: Values inside that are measured where they are made, in place of being given.
         run: The session's function, None before the first run.
+        kinds: Types and shapes of measured values in the last run, and arrays that stand for the values.
     """
 
     operators: tuple[ProgramOperator, ...]
@@ -33,7 +38,9 @@ class Segment:
     names: list[str] = field(default_factory=list)
     results: tuple[int, ...] = ()
     dead: tuple[int, ...] = ()
+    measured: tuple[str, ...] = ()
     run: Run | None = None
+    kinds: tuple[bytes, Sequence[np.ndarray]] = (b"", ())
 
     @property
     def positions(self) -> range:
@@ -52,6 +59,8 @@ class ProgramView:
         wants_outputs: Whether it looks at outputs.
         dimensions: Sizes of named dimensions in the first run.
         entered: Positions of control flow whose bodies are looked into.
+        need: What it wants to know of tensors in place of their elements, None: elements.
+        given: Positions of operators of which it has wanted elements.
         segments: The segments in order; those that the runtime refuses are cut into smaller ones.
     """
 
@@ -61,6 +70,8 @@ class ProgramView:
     wants_outputs: bool
     dimensions: dict[str, int]
     entered: frozenset[int] = frozenset()
+    need: StatisticNeed | None = None
+    given: set[int] = field(default_factory=set)
     segments: list[Segment] = field(default_factory=list)
 
     def shows(self, operator: ProgramOperator) -> bool:

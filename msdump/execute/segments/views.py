@@ -20,11 +20,13 @@ from msdump.execute.values import Native
 from msdump.graph.graph import Graph
 from msdump.graph.kernel.linked import UnlinkableError
 from msdump.graph.order import reads
-from msdump.observer import Observer
+from msdump.observer import Observer, need_of
+from msdump.statistics.totals import NOTHING, StatisticNeed
 from msdump.tracing import recording
 
-_Looks = tuple[Sequence[bool] | None, Sequence[bool], bool, bool, tuple[int, ...]]
-"""What an observer watches, where it holds up, whether it wants inputs, and outputs; what it looks into."""
+_Looks = tuple[Sequence[bool] | None, Sequence[bool], bool, bool, tuple[int, ...], StatisticNeed | None]
+"""What an observer watches, where it holds up, whether it wants inputs, and outputs; what it looks into, and
+what it needs to know."""
 
 _Timed = TypeVar("_Timed", bound=Callable[..., Any])
 
@@ -62,6 +64,7 @@ class Views:
         self._compiler = compiler
         self._joins = joins
         self._last = _last_uses(graph)
+        self._made = frozenset(name for node in graph.nodes for name in node.outputs if name)
         self._packed = [sizes.packed_nbytes(graph, operator.node) for operator in operators]
         self._by_key: dict[Any, ProgramView] = {}
         self._recent: tuple[_Looks, ProgramView] | None = None
@@ -83,7 +86,7 @@ class Views:
             frame: The values before the run.
         """
         if observer is None:
-            looks: _Looks = (None, (), False, False, ())
+            looks: _Looks = (None, (), False, False, (), None)
         else:
             looks = (
                 observer.watched,
@@ -91,6 +94,7 @@ class Views:
                 observer.wants_inputs,
                 observer.wants_outputs,
                 self._entered(observer),
+                need_of(observer),
             )
         recent = self._recent
         # the same objects say the same: what may change in place is no tuple
@@ -112,9 +116,9 @@ class Views:
         )
 
     def _found(self, looks: _Looks, frame: Frame) -> ProgramView:
-        watched, holds_up, wants_inputs, wants_outputs, entered = looks
+        watched, holds_up, wants_inputs, wants_outputs, entered, need = looks
         seen = tuple(watched) if watched is not None and any(watched) else None
-        key = (seen, tuple(holds_up), wants_inputs, wants_outputs, entered) if seen else entered
+        key = (seen, tuple(holds_up), wants_inputs, wants_outputs, entered, need) if seen else entered
         view = self._by_key.get(key)
         if view is None:
             view = ProgramView(
@@ -124,6 +128,7 @@ class Views:
                 wants_outputs,
                 self._dimensions(frame),
                 frozenset(entered),
+                need,
             )
             view.segments.extend(self._segments(view, range(len(self._operators))))
             self._by_key[key] = view
@@ -145,8 +150,13 @@ class Views:
             operator = self._operators[position]
             if not view.shows(operator):
                 return None
+            given = {
+                name for name in view.names(operator) if name and not self._measures(view, operator, name)
+            }
+            if view.need is not None and not given:
+                return None
             # weights live on whether a segment holds them or not
-            new = {*view.names(operator)} - {"", *counted} - self._graph.weights.keys()
+            new = given - counted - self._graph.weights.keys()
             counted.update(new)
             return sum(sizes.nbytes(self._graph, name, view.dimensions) for name in new)
 
@@ -164,7 +174,17 @@ class Views:
             return Segment(operators, operators[0])
         seen = {name for operator in operators for name in view.names(operator)}
         made = [name for operator in operators for name in operator.node.outputs if name]
-        outputs = [name for name in made if name in seen or self._last[name] >= positions.stop]
+        measured = {
+            name
+            for operator in operators
+            for name in operator.node.outputs
+            if name in seen and self._last[name] < positions.stop and self._measures(view, operator, name)
+        }
+        outputs = [
+            name
+            for name in made
+            if name not in measured and (name in seen or self._last[name] >= positions.stop)
+        ]
         slots = self._frames.slots
         read = (name for operator in operators for name in reads(operator.node))
         # values inside the session have no slot to empty
@@ -177,6 +197,16 @@ class Views:
             shown=tuple(operator for operator in operators if view.shows(operator)),
             outputs=tuple(outputs or made[-1:]),
             dead=tuple(slot for operator in operators for slot in operator.dead if slot in held),
+            measured=tuple(name for name in made if name in measured),
+        )
+
+    def _measures(self, view: ProgramView, operator: ProgramOperator, name: str) -> bool:
+        """Tell whether a value is measured where it is made, for an operator that is looked at."""
+        return (
+            view.need is not None
+            and operator.position not in view.given
+            and name in self._made
+            and self._compiler.can_measure(name)
         )
 
     def _may_join(self, view: ProgramView, position: int) -> bool:
@@ -190,12 +220,12 @@ class Views:
         segment = view.segments[index]
         positions = segment.positions
         try:
-            session = self._session(segment, frame)
+            session = self._session(view, segment, frame)
         except UnlinkableError as error:
             self._joins[positions[error.number]] = False
-            self._replace(view, index, self._segments(view, positions), error)
+            self._replace(view, index, self._segments(view, positions), short(error))
         except Exception as error:  # noqa: BLE001 - the runtime's classes vary
-            self._replace(view, index, self._smaller(view, segment, error), error)
+            self._replace(view, index, self._smaller(view, segment, error), short(error))
         else:
             slots = self._frames.slots
             self._frames.place((name for _, name in session.feeds), frame)
@@ -206,16 +236,22 @@ class Views:
             return True
         return False
 
-    def _session(self, segment: Segment, frame: Frame) -> SegmentSession:
+    def _session(self, view: ProgramView, segment: Segment, frame: Frame) -> SegmentSession:
         sessions = self._sessions.setdefault(segment.positions, [])
         wanted = set(segment.outputs)
         spare = 0 if self._compiler.optimizes else _FEW  # an operator whose value is given is not fused
         for session in sessions:
-            if wanted <= session.names.keys() and len(session.names) <= len(wanted) + spare:
+            if (
+                session.measured == segment.measured
+                and wanted <= session.names.keys()
+                and len(session.names) <= len(wanted) + spare
+            ):
                 return session
         nodes = [operator.node for operator in segment.operators]
         make = _timed(self._compiler.compile, "compile", segment, "compile ")
-        session = make(nodes, self._frames.fed(nodes, frame), segment.outputs)
+        need = view.need or NOTHING
+        fed = self._frames.fed(nodes, frame)
+        session = make(nodes, fed, segment.outputs, segment.measured, need)
         sessions.append(session)
         return session
 
@@ -238,8 +274,16 @@ class Views:
         self.leave_alone(operator.position for operator in segment.operators if operator.node.bodies)
         knows = not all(self._joins[position] for position in positions)
         smaller = self._segments(view, positions) if knows else self._singles(segment)
-        self._replace(view, view.segments.index(segment), smaller, error)
+        self._replace(view, view.segments.index(segment), smaller, short(error))
         return len(smaller)
+
+    def give(self, view: ProgramView, segment: Segment) -> None:
+        """Take the values out of a segment whose observer needs their elements, from now on."""
+        view.given.update(segment.positions)
+        sessions = self._sessions[segment.positions]
+        sessions[:] = [session for session in sessions if session.measured != segment.measured]
+        smaller = self._segments(view, segment.positions)
+        self._replace(view, view.segments.index(segment), smaller, "elements are looked at")
 
     def leave_alone(self, positions: Iterable[int]) -> None:
         """Keep operators out of sessions with others, in views to come."""
@@ -250,14 +294,14 @@ class Views:
     def _singles(segment: Segment) -> list[Segment]:
         return [Segment((operator,), operator) for operator in segment.operators]
 
-    def _replace(self, view: ProgramView, index: int, smaller: list[Segment], error: Exception) -> None:
+    def _replace(self, view: ProgramView, index: int, smaller: list[Segment], reason: str) -> None:
         first, last = view.segments[index].operators[0], view.segments[index].operators[-1]
         _log.debug(
             "%s: %s to %s do not run as one session: %s",
             self._graph.source,
             first.node.operator.full_name,
             last.node.operator.full_name,
-            short(error),
+            reason,
         )
         view.segments[index : index + 1] = smaller
 

@@ -19,9 +19,11 @@ from msdump.graph.graph import Graph, Node
 from msdump.graph.kernel import onenode
 from msdump.graph.kernel.callees import callees, renamed_calls
 from msdump.graph.kernel.emulation import Rounding
+from msdump.graph.kernel.measuring import add_measures
 from msdump.graph.kernel.onenode import Bindings, RuntimeLimits
 from msdump.graph.kernel.subgraphs import rename_values
 from msdump.graph.order import reads
+from msdump.statistics.totals import NOTHING, StatisticNeed
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +50,16 @@ class SegmentEdges:
         defaults: Weights in the model that no kernel takes for constant, since they could be fed.
         outputs: Values that are given back.
         shapes: Shapes of fed values that hold in every run; the runtime fuses more where it knows them.
+        measured: Values that are measured where they are made, in the order in which this is told.
+        need: What is found out of them.
     """
 
     feeds: Mapping[str, str]
     defaults: Mapping[str, np.ndarray]
     outputs: Sequence[str]
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    measured: Sequence[str] = ()
+    need: StatisticNeed = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +215,9 @@ class _Writer:
         graph.input.extend(self._inputs(around))
         outputs = tuple((self.names[name], name) for name in around.outputs)
         graph.output.extend(helper.make_empty_tensor_value_info(inner) for inner, _ in outputs)
+        if around.measured:
+            slots = {self.names[name]: slot for slot, name in enumerate(around.measured)}
+            add_measures(self.model, slots, around.need)
         data = self.model.SerializeToString(deterministic=True)  # equal stretches may share a session
         return LinkedModel(data, feeds, self.shared, outputs)
 

@@ -10,9 +10,10 @@
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
-#define VERSION 5 /* of what is PUBLIC, as compiled.py knows it */
+#define VERSION 6 /* of what is PUBLIC, as compiled.py knows it */
 #define RUN 2048  /* elements of a run: counts of 32 bits cannot overflow, and stay in vector lanes */
 
 #if defined(__x86_64__) && defined(__gnu_linux__) && !defined(PORTABLE)
@@ -178,11 +179,26 @@ INLINE float from_bfloat16(uint16_t bits) { return single((uint32_t)bits << 16);
 
 #include "pairs.h"
 
-/* In the order of TYPES in compiled.py. */
-static void (*const MEASURES[])(const void *, size_t, int, struct found *) = {
-    measure_float16, measure_bfloat16, measure_float32, measure_float64, measure_int8,  measure_uint8,
-    measure_int16,   measure_uint16,   measure_int32,   measure_uint32,  measure_int64, measure_uint64,
+/* What is done about elements of a type: a pass over them, in as many calls as there are runs if need be, and
+ * what puts its findings right. */
+struct type {
+    void (*pass)(const void *, size_t, int, struct found *);
+    void (*settle)(const void *, size_t, struct found *);
+    size_t size; /* bytes of an element */
 };
+
+#define TYPE(name, size) {pass_##name, settle_##name, size}
+
+/* In the order of TYPES in compiled.py. */
+static const struct type TYPES[] = {
+    TYPE(float16, 2), TYPE(bfloat16, 2), TYPE(float32, 4), TYPE(float64, 8), TYPE(int8, 1),  TYPE(uint8, 1),
+    TYPE(int16, 2),   TYPE(uint16, 2),   TYPE(int32, 4),   TYPE(uint32, 4),  TYPE(int64, 8), TYPE(uint64, 8),
+};
+
+static void measure(const void *data, size_t length, int64_t type, int need, struct found *found) {
+    TYPES[type].pass(data, length, need, found);
+    TYPES[type].settle(data, length, found);
+}
 
 PUBLIC int msdump_kernel_version(void) { return VERSION; }
 
@@ -196,5 +212,7 @@ struct span {
 /* Measure several spans, one after the other. */
 PUBLIC void msdump_measure(const struct span *spans, size_t count, int need, struct found *found) {
     for (const struct span *end = spans + count; spans < end; spans++)
-        MEASURES[spans->type](spans->data, spans->length, need, found++);
+        measure(spans->data, spans->length, spans->type, need, found++);
 }
+
+#include "insession.h"

@@ -110,7 +110,7 @@ static void JOINED(sign, NAME)(const MEMORY *data, size_t length, struct found *
 }
 #endif
 
-static void JOINED(measure, NAME)(const void *memory, size_t length, int need, struct found *found) {
+static void JOINED(pass, NAME)(const void *memory, size_t length, int need, struct found *found) {
     const MEMORY *data = memory;
     if (need & (COUNTS | TOTAL))
         JOINED(all, NAME)(data, length, found);
@@ -118,7 +118,14 @@ static void JOINED(measure, NAME)(const void *memory, size_t length, int need, s
         JOINED(extremes_and_squares, NAME)(data, length, found);
     else
         JOINED(extremes, NAME)(data, length, found);
-#ifndef IS_INTEGER
+}
+
+/* Put right what the pass over all elements has found. */
+static void JOINED(settle, NAME)(const void *memory, size_t length, struct found *found) {
+#ifdef IS_INTEGER
+    (void)memory;
+#else
+    const MEMORY *data = memory;
     if (found->nan || !isfinite(found->squares) || found->high >= INFINITE || found->low <= -INFINITE)
         JOINED(exceptions, NAME)(data, length, found);
     if (found->high == 0 || found->low == 0)

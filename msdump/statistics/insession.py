@@ -1,0 +1,111 @@
+"""Statistics of values that a session of onnxruntime measures where it makes them.
+
+The compiled library holds a custom operator of the runtime, too (``kernel/insession.h``): a node ``Measure``
+behind a value's producer reads it while caches hold it, and hands it on in the same memory. Nothing leaves
+the session but what was found, which has the bits that ``passes.measure`` gives.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from struct import Struct
+from typing import Final
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.dtypes import DType
+from msdump.statistics import compiled, passes
+from msdump.statistics.totals import StatisticNeed, Totals
+from msdump.threads import thread_count
+
+DOMAIN: Final = "msdump"
+"""Domain of the operator."""
+
+MEASURE: Final = "Measure"
+"""The operator: ``Measure(value, addresses) -> value``."""
+
+ADDRESSES: Final = 2
+"""Number of the addresses that the operator is fed."""
+
+_MOST_DIMENSIONS: Final = 8
+_KIND: Final = Struct(f"=2q{_MOST_DIMENSIONS}q")  # type, rank, dimensions
+_KNOWN: Final = frozenset({*compiled.TYPES, np.dtype(np.bool_)})
+"""Types that the compiled pass knows, and truth values, which it counts as the numbers that they are."""
+
+_ELEMENTS: Final = {
+    row.onnx: np.zeros((), row.numpy) for row in dtypes.DTYPES if row.onnx and row.numpy in _KNOWN
+}
+"""An element of each type by the runtime's number, which is ONNX's."""
+
+
+def takes(dtype: DType | None) -> bool:
+    """Tell whether a value of a type can be measured in a session."""
+    return dtype is not None and dtype.numpy in _KNOWN
+
+
+def attributes(slot: int, need: StatisticNeed) -> dict[str, int]:
+    """Return the attributes of a node.
+
+    Args:
+        slot: Which of the values that are measured it measures.
+        need: What to find out.
+    """
+    return {
+        "slot": slot,
+        "need": compiled.wanted(need),
+        "threads": thread_count(),
+        "part": passes.PART,
+    }
+
+
+class SessionMeasures:
+    """What one run of a session has found.
+
+    Attributes:
+        addresses: Where the session writes.
+    """
+
+    __slots__ = ("_found", "_kinds", "addresses")
+
+    def __init__(self, count: int) -> None:
+        """Reserve room.
+
+        Args:
+            count: Number of the values that are measured.
+        """
+        self._found = ctypes.create_string_buffer(compiled.FOUND.size * count)
+        self._kinds = ctypes.create_string_buffer(_KIND.size * count)
+        self.addresses = np.array([*map(ctypes.addressof, (self._found, self._kinds))], np.int64)
+
+    @property
+    def kinds(self) -> bytes:
+        """Types and shapes of the values after the run: equal bytes tell equal ones."""
+        return self._kinds.raw
+
+    def totals(self, arrays: Sequence[np.ndarray]) -> Iterator[Totals]:
+        """Yield what was found of each value.
+
+        Args:
+            arrays: What ``stand_ins`` returned for their kinds.
+        """
+        found = compiled.FOUND.iter_unpack(self._found)
+        return (Totals(array.size, *fields) for array, fields in zip(arrays, found, strict=True))
+
+
+def stand_ins(kinds: bytes) -> list[np.ndarray] | None:
+    """Return arrays of the types and shapes of values that were measured; their elements mean nothing.
+
+    Args:
+        kinds: What ``SessionMeasures.kinds`` tells.
+
+    Returns:
+        The arrays, each its own; None where a value has too many dimensions.
+    """
+    arrays = []
+    for kind, rank, *sizes in _KIND.iter_unpack(kinds):
+        if rank > _MOST_DIMENSIONS:
+            return None
+        arrays.append(np.broadcast_to(_ELEMENTS[kind], sizes[:rank]))
+    return arrays

@@ -1,0 +1,270 @@
+/* An operator of onnxruntime that measures a value where it is made, and hands it on.
+ *
+ * Measure(value, addresses) -> value. The value is measured right behind its producer, while caches hold it; where
+ * the runtime lets both share memory, nothing is copied. What is found, and what the value is like, stands at the two
+ * addresses, which are those of arrays, in the place that the attribute "slot" tells. The findings have the
+ * bits that msdump_measure gives: parts and runs are added in its order, whichever thread reads them.
+ *
+ * The runtime's interface is a table of functions, which is only ever appended to, and a record of an operator's
+ * functions: onnxruntime_c_api.h of microsoft/onnxruntime tells the places. */
+
+#define API_VERSION 18 /* of the interface: the first one in which an operator works in place */
+#define MOST_DIMENSIONS 8
+#define MOST_PARTS 64
+#define SHARED_RUNS 16 /* a piece of fewer runs takes no longer than a thread to wake */
+
+/* What a value is like; as insession.py reads it. */
+struct kind {
+    int64_t type; /* the runtime's number of its element type */
+    int64_t rank;
+    int64_t dimensions[MOST_DIMENSIONS];
+};
+
+typedef void status; /* NULL where all is well */
+typedef void piece_task(void *given, size_t number);
+
+/* The places of functions in the table. */
+struct interface {
+    status *(*fail)(int code, const char *message);
+    void *before_domains[25];
+    status *(*create_domain)(const char *name, void **domain);
+    status *(*add_operator)(void *domain, const void *operator);
+    status *(*add_domain)(void *options, void *domain);
+    void *before_data[22];
+    status *(*data_of)(void *value, void **data);
+    void *before_type[8];
+    status *(*type_of)(const void *info, int *type);
+    status *(*rank_of)(const void *info, size_t *rank);
+    status *(*dimensions_of)(const void *info, int64_t *dimensions, size_t rank);
+    void *before_info[2];
+    status *(*info_of)(const void *value, void **info);
+    void *before_attribute[20];
+    status *(*attribute)(const void *info, const char *name, int64_t *value);
+    void *before_input[3];
+    status *(*input)(const void *context, size_t number, const void **value);
+    status *(*output)(void *context, size_t number, const int64_t *dimensions, size_t rank, void **value);
+    void *before_release[7];
+    void (*release_info)(void *info);
+    void *before_spread[174];
+    status *(*spread)(const void *context, piece_task *task, size_t count, size_t batches, void *given);
+};
+
+#define PLACE(field, number) \
+    _Static_assert(offsetof(struct interface, field) == (number) * sizeof(void *), "the place of a function")
+PLACE(create_domain, 26);
+PLACE(data_of, 51);
+PLACE(type_of, 60);
+PLACE(info_of, 65);
+PLACE(attribute, 86);
+PLACE(input, 90);
+PLACE(release_info, 99);
+PLACE(spread, 274);
+
+struct interfaces {
+    const struct interface *(*of_version)(uint32_t version);
+    const char *(*version)(void);
+};
+
+static const struct interface *runtime;
+
+/* Places in TYPES of the runtime's element types, those of ONNX; truth values are numbers. */
+static const int8_t PLACES[] = {-1, 2, 5, 4, 7, 6, 8, 10, -1, 5, 0, 3, 9, 11, -1, -1, 1};
+
+static int place_of(int type) { return type >= 0 && (size_t)type < sizeof PLACES ? PLACES[type] : -1; }
+
+/* One node of a model. */
+struct node {
+    int64_t slot, need, threads, part;
+};
+
+static void *create_node(const void *operator, const struct interface *interface, const void *info) {
+    (void)operator;
+    struct node *const node = calloc(1, sizeof *node);
+    if (node) {
+        interface->attribute(info, "slot", &node->slot);
+        interface->attribute(info, "need", &node->need);
+        interface->attribute(info, "threads", &node->threads);
+        interface->attribute(info, "part", &node->part);
+    }
+    return node;
+}
+
+static void destroy_node(void *node) { free(node); }
+
+/* Pieces of a value, which threads share. */
+struct pieces {
+    const char *data;
+    size_t length, count, runs; /* elements, pieces, and runs of a piece; 0: pieces are parts, each whole */
+    int type, need;
+    struct found *found; /* of each run, or of each part */
+};
+
+static void pass_piece(void *given, size_t number) {
+    const struct pieces *const all = given;
+    const struct type *const type = &TYPES[all->type];
+    if (!all->runs) { /* as msdump's threads share a long tensor */
+        const size_t from = all->length * number / all->count, to = all->length * (number + 1) / all->count;
+        measure(all->data + from * type->size, to - from, all->type, all->need, all->found + number);
+        return;
+    }
+    for (size_t run = number * all->runs; run < (number + 1) * all->runs && run * RUN < all->length; run++) {
+        const size_t left = all->length - run * RUN;
+        type->pass(all->data + run * RUN * type->size, left < RUN ? left : RUN, all->need, all->found + run);
+    }
+}
+
+/* Takes in what is known of the elements behind; NaN stays. */
+static void join(struct found *found, const struct found *behind) {
+    if (behind->high > found->high || isnan(behind->high))
+        found->high = behind->high;
+    if (behind->low < found->low || isnan(behind->low))
+        found->low = behind->low;
+    found->negative += behind->negative;
+    found->positive += behind->positive;
+    found->nan += behind->nan;
+    found->negative_inf += behind->negative_inf;
+    found->positive_inf += behind->positive_inf;
+    found->total += behind->total;
+    found->squares += behind->squares;
+}
+
+static void find(const struct node *node, const void *context, int type, const char *data, size_t length,
+                 struct found *found) {
+    const size_t parts = length / (size_t)node->part, runs = (length + RUN - 1) / RUN;
+    const size_t threads = (size_t)node->threads < MOST_PARTS ? (size_t)node->threads : MOST_PARTS;
+    struct pieces all = {.data = data, .length = length, .type = type, .need = (int)node->need};
+    if (parts >= 2)
+        all.count = parts < threads ? parts : threads;
+    else if (runs >= 2 * SHARED_RUNS && threads > 1) {
+        all.count = runs / SHARED_RUNS < threads ? runs / SHARED_RUNS : threads;
+        all.runs = (runs + all.count - 1) / all.count;
+    }
+    if (all.count > 1)
+        all.found = malloc((all.runs ? runs : all.count) * sizeof *all.found);
+    if (!all.found) {
+        measure(data, length, type, (int)node->need, found);
+        return;
+    }
+    runtime->spread(context, pass_piece, all.count, all.count, &all);
+    *found = (struct found){.high = -INFINITY, .low = INFINITY};
+    for (size_t number = 0; number < (all.runs ? runs : all.count); number++)
+        join(found, all.found + number);
+    if (all.runs)
+        TYPES[type].settle(data, length, found);
+    free(all.found);
+}
+
+static status *compute(void *kernel, void *context) {
+    const struct node *const node = kernel;
+    const void *given, *where;
+    void *data, *addresses, *info, *made, *out;
+    int type;
+    size_t rank, length = 1;
+    status *failure;
+#define TRY(call) \
+    if ((failure = (call))) \
+    return failure
+    TRY(runtime->input(context, 0, &given));
+    TRY(runtime->input(context, 1, &where));
+    TRY(runtime->data_of((void *)where, &addresses));
+    TRY(runtime->data_of((void *)given, &data));
+    TRY(runtime->info_of(given, &info));
+    runtime->type_of(info, &type);
+    runtime->rank_of(info, &rank);
+    const int place = place_of(type);
+    int64_t *const dimensions = malloc((rank + 1) * sizeof *dimensions);
+    runtime->dimensions_of(info, dimensions, rank);
+    runtime->release_info(info);
+    for (size_t at = 0; at < rank; at++)
+        length *= (size_t)dimensions[at];
+    failure = runtime->output(context, 0, dimensions, rank, &made);
+    if (!failure)
+        failure = runtime->data_of(made, &out);
+    if (!failure && place < 0)
+        failure = runtime->fail(1, "a value of this type is not measured");
+    if (!failure) {
+        struct kind *const kind = ((struct kind **)addresses)[1] + node->slot;
+        kind->type = type;
+        kind->rank = (int64_t)rank;
+        memcpy(kind->dimensions, dimensions, (rank < MOST_DIMENSIONS ? rank : MOST_DIMENSIONS) * sizeof *dimensions);
+        if (length && out != data)
+            memcpy(out, data, length * TYPES[place].size);
+        if (length)
+            find(node, context, place, data, length, ((struct found **)addresses)[0] + node->slot);
+    }
+    free(dimensions);
+    return failure;
+}
+
+/* What the runtime asks of an operator; it hands on a record that it is asked about. */
+static const char *node_name(const void *operator) { return (void)operator, "Measure"; }
+static const char *no_provider(const void *operator) { return (void)operator, NULL; }
+static int input_type(const void *operator, size_t number) { return (void)operator, number ? 7 : 0; } /* int64, any */
+static int output_type(const void *operator, size_t number) { return (void)operator, (void)number, 0; }
+static size_t two(const void *operator) { return (void)operator, 2; }
+static size_t one(const void *operator) { return (void)operator, 1; }
+static int plain(const void *operator, size_t number) { return (void)operator, (void)number, 0; }
+static int first(const void *operator) { return (void)operator, 1; }
+static int last(const void *operator) { return (void)operator, INT32_MAX; }
+
+static size_t in_place(int **input, int **output) { /* the first input and the first output */
+    *input = calloc(1, sizeof **input), *output = calloc(1, sizeof **output);
+    return *input && *output;
+}
+
+static void release_places(int *input, int *output) { free(input), free(output); }
+
+static const struct {
+    uint32_t version;
+    void *(*create)(const void *, const struct interface *, const void *);
+    const char *(*name)(const void *), *(*provider)(const void *);
+    int (*input_type)(const void *, size_t);
+    size_t (*inputs)(const void *);
+    int (*output_type)(const void *, size_t);
+    size_t (*outputs)(const void *);
+    void (*old_compute)(void *, void *);
+    void (*destroy)(void *);
+    int (*input_kind)(const void *, size_t), (*output_kind)(const void *, size_t), (*memory)(const void *, size_t);
+    int (*least_inputs)(const void *), (*like_inputs)(const void *);
+    int (*least_outputs)(const void *), (*like_outputs)(const void *);
+    status *(*create_or_fail)(const void *, const struct interface *, const void *, void **);
+    status *(*compute)(void *, void *);
+    void *infer;
+    int (*first_version)(const void *), (*last_version)(const void *);
+    size_t (*in_place)(int **, int **);
+    void (*release_places)(int *, int *);
+    void *aliases, *release_aliases;
+} MEASURE = {
+    .version = API_VERSION,
+    .create = create_node,
+    .name = node_name,
+    .provider = no_provider,
+    .input_type = input_type,
+    .inputs = two,
+    .output_type = output_type,
+    .outputs = one,
+    .destroy = destroy_node,
+    .input_kind = plain,
+    .output_kind = plain,
+    .memory = plain,
+    .least_inputs = first,
+    .like_inputs = first,
+    .least_outputs = first,
+    .like_outputs = first,
+    .compute = compute,
+    .first_version = first,
+    .last_version = last,
+    .in_place = in_place,
+    .release_places = release_places,
+};
+
+/* Called by the runtime for the options of each session that wants the operator. */
+PUBLIC status *RegisterCustomOps(void *options, const struct interfaces *interfaces) {
+    const struct interface *const found = interfaces->of_version(API_VERSION);
+    void *domain;
+    status *failure;
+    TRY(found->create_domain("msdump", &domain));
+    TRY(found->add_operator(domain, &MEASURE));
+    runtime = found;
+    return found->add_domain(options, domain);
+}
