@@ -33,6 +33,7 @@ class PathKind(enum.Enum):
     MAPPING = enum.auto()
     KERNEL_ARGS = enum.auto()
     TENSOR = enum.auto()
+    CONSTANT_STATISTICS = enum.auto()
     CONSTANT_MAPPING = enum.auto()
     CONSTANT = enum.auto()
     ACL_CONFIG = enum.auto()
@@ -90,6 +91,7 @@ PATHS: Final = {
     PathKind.MAPPING: f"{_ITERATION}/{MAPPING}",
     PathKind.KERNEL_ARGS: f"{_ITERATION}/{{name}}.json",
     PathKind.TENSOR: f"{_ITERATION}/{{name}}.npy",
+    PathKind.CONSTANT_STATISTICS: f"{_CONSTANTS}/{STATISTICS}",
     PathKind.CONSTANT_MAPPING: f"{_CONSTANTS}/{MAPPING}",
     PathKind.CONSTANT: f"{_CONSTANTS}/{{name}}.npy",
     PathKind.ACL_CONFIG: "acl_dump_{device}.json",

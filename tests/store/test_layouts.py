@@ -66,6 +66,7 @@ READ = {
         Key(PathKind.KERNEL_ARGS, 11, "Net", 3, 2, "MatMul.Default_MatMul-op0")
     ),
     "rank_11/Net/3/2/606962476.npy": Key(PathKind.TENSOR, 11, "Net", 3, 2, "606962476"),
+    "rank_11/Net/3/constants/statistic.csv": Key(PathKind.CONSTANT_STATISTICS, 11, "Net", 3),
     "rank_11/Net/3/constants/mapping.csv": Key(PathKind.CONSTANT_MAPPING, 11, "Net", 3),
     "rank_11/Net/3/constants/1.npy": Key(PathKind.CONSTANT, 11, "Net", 3, name="1"),
     "acl_dump_7.json": Key(PathKind.ACL_CONFIG, device=7),
