@@ -140,6 +140,19 @@ def test_two_models(diff, tmp_path):
     assert "Default_Sqrt-op0" in result.stdout
 
 
+def test_integers_that_a_rounded_scale_explains_are_nobodys_fault(diff, tmp_path):
+    """float16 holds a scale as another number, which moves what lay between two integers to the next one."""
+    text = """net (float[8] x) => (float[8] y) <float scale = {0.03}, int8 zero = {0}>
+    { a = Abs(x) q = QuantizeLinear(a, scale, zero) y = DequantizeLinear(q, scale, zero) }"""
+    save(parser.parse_model(f"{HEAD} {text}"), tmp_path / "net.onnx")
+    np.savez(tmp_path / "small.npz", x=np.array([0.375, *range(7)], np.float32))
+    result = diff("net.onnx", "--mine", "Ascend:force_fp16", "--inputs", "small.npz", "--json")
+
+    printed = json.loads(result.stdout)
+    assert [] == printed["accused"]
+    assert "Default/QuantizeLinear-op0" == printed["first"]
+
+
 def test_json_has_the_verdicts_of_both_sides(diff):
     """Standard output is one document: what ran, the operators, and the outputs of each run."""
     result = diff("net.onnx", "--mine", "Ascend:force_fp16", "--inputs", "large.npz", "--json")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import logging
 
+import numpy as np
 import pytest
+from onnx import numpy_helper, parser
 
-from tests.faults import run, trials
+from tests.faults import dumps, run, trials
+from tests.faults.networks import Net
 
 SEEDS = (0, 7, 15, 26, 48, 58)
 """Trials of small networks, one in each way to dump."""
@@ -36,6 +39,32 @@ def test_sound_networks_are_not_accused(tmp_path, network):
     for number, trial in enumerate(pairs[1::5]):
         told = dict(run.answers(trial, tmp_path / str(number), checks=("files", "model")))
         assert {"files": [], "model": []} == told, str(trial)
+
+
+_ROUTING = """<ir_version: 10, opset_import: ["" : 20]>
+routing (float[4,16] x, int64 count) => (float[4,16] y)
+{
+    y = Loop(count, , zeros) <body = step (int64 i, bool go, float[4,16] v) => (bool more, float[4,16] w) {
+        more = Identity(go)
+        s = Softmax(v)
+        p = MatMul(s, weight)
+        q = Tanh(p)
+        w = Add(q, x) }>
+}"""
+
+
+@pytest.mark.parametrize("number", range(len(dumps.MODES)))
+def test_what_a_loop_begins_with_is_no_weight_of_later_passes(tmp_path, number):
+    """A loop that begins with a constant computes its later states, which rounding changes."""
+    model, draw = parser.parse_model(_ROUTING), np.random.default_rng(0)
+    arrays = {"weight": draw.standard_normal((16, 16), np.float32), "zeros": np.zeros((4, 16), np.float32)}
+    model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in arrays.items())
+    net = Net("routing", model, {"x": draw.standard_normal((4, 16), np.float32), "count": np.array(3)})
+    trial = trials.Trial(0, net, (), dumps.MODES[number], dumps.CPU)
+
+    told = dict(run.answers(trial, tmp_path, checks=("files", "model")))
+
+    assert {"files": [], "model": []} == told
 
 
 @pytest.mark.slow

@@ -26,6 +26,7 @@ from msdump.tools.diff.sides import Side
 from msdump.tools.judge.errors import TensorError
 from msdump.tools.judge.evidence import OwnError, TensorEvidence
 from msdump.tools.judge.limits import Limits
+from msdump.tools.rerun.elements import in_type
 from msdump.tools.rerun.hidden import overflowed_part
 
 
@@ -123,6 +124,7 @@ class GoldenOperators:
             results = self.runners.outputs(ran.graph, ran.node, given)
         except MsdumpError:  # it refuses these inputs, which says nothing of what it did with its own
             return None
+        results = self._with_held_weights(suspect, ran, given, results)
         own = [
             (tensor, self._beside_own(tensor, mine.outputs[tensor.slot], results))
             for tensor in suspect.outputs
@@ -134,6 +136,28 @@ class GoldenOperators:
             _written_again(golden, pair, suspect.outputs, results),
             given if ran.node.parts else {},
         )
+
+    def _with_held_weights(
+        self, suspect: Suspect, ran: Ran, given: Mapping[str, np.ndarray], results: tuple[Array, ...]
+    ) -> tuple[Array, ...]:
+        """Return integers and truth values as weights give them that the device holds in a smaller type.
+
+        A scale or a threshold that was rounded moves elements to the next integer, by all of a step. Results
+        stay what they are unless the rounded weights explain each of them.
+        """
+        held = dtypes.from_name(self.limits.precision) if self.limits.precision else FLOAT32
+        discrete = {
+            tensor.slot: array
+            for tensor in suspect.outputs
+            if (array := suspect.mine.outputs[tensor.slot]) is not None and array.dtype.kind in "iub"
+        }
+        weights = {name: ran.graph.weights[name] for name in reads(ran.node) if name in ran.graph.weights}
+        rounded = {name: in_type(array, held) for name, array in weights.items() if array.dtype == np.float32}
+        if held not in HALVES or not rounded or not _differ(discrete, results):
+            return results
+        widened = {name: array.astype(np.float32) for name, array in rounded.items()}
+        again = self.runners.outputs(ran.graph, ran.node, {**widened, **given})
+        return results if _differ(discrete, again) else again
 
     def _beside_own(self, tensor: TensorEvidence, own: Array, results: Sequence[Array]) -> ArrayPair | None:
         again = results[tensor.slot] if tensor.slot < len(results) else None
@@ -211,6 +235,12 @@ class GoldenOperators:
         except MsdumpError:  # a part of it has no arithmetic in float64
             return own
         return replace(own, overflow=part)
+
+
+def _differ(outputs: Mapping[int, np.ndarray], results: Sequence[Array]) -> bool:
+    """Tell whether outputs, by their numbers, have other elements than results."""
+    pairs = ((array, results[slot]) for slot, array in outputs.items() if slot < len(results))
+    return any(again is None or not np.array_equal(array, again) for array, again in pairs)
 
 
 def _fits(array: np.ndarray, graph: Graph, name: str) -> bool:

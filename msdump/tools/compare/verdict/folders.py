@@ -94,13 +94,26 @@ class ComparedFolder:
         return graph is not None and any(written_inputs(each.op_type) for each in graph.operators.values())
 
     def weights(self, execution: OperatorExecution) -> frozenset[int]:
-        """Return the numbers of an execution's inputs that are weights or constants."""
+        """Return the numbers of an execution's inputs that are weights or constants.
+
+        What a loop begins with may be a constant; its later passes read what the ones before them computed.
+        """
         sides = self._reads(execution), self._golden_sources(execution)
-        kinds = [
-            {sources[slot].kind for sources in sides if slot < len(sources)} - {SourceKind.ABSENT}
+        known = [
+            [
+                sources[slot]
+                for sources in sides
+                if slot < len(sources) and sources[slot].kind is not SourceKind.ABSENT
+            ]
             for slot in range(max(map(len, sides)))
         ]
-        return frozenset(slot for slot, known in enumerate(kinds) if known and known <= FIXED)
+        is_later = execution.number not in {None, 0}
+        return frozenset(
+            slot
+            for slot, sources in enumerate(known)
+            if sources
+            and all(source.kind in FIXED and not (is_later and source.varies) for source in sources)
+        )
 
     def held(self, execution: OperatorExecution) -> frozenset[str]:
         """Return the element types that the devices hold an execution's tensors in; any, where none tells."""
