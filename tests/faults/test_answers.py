@@ -67,6 +67,35 @@ def test_what_a_loop_begins_with_is_no_weight_of_later_passes(tmp_path, number):
     assert {"files": [], "model": []} == told
 
 
+_COUPLING = """<ir_version: 10, opset_import: ["" : 20]>
+coupling (float[4,16] x) => (float[4,16] y)
+{
+    a, b = Split<axis = 1, num_outputs = 2>(x)
+    c = Mul(a, w)  d = Add(c, b)
+    e, f = Split<axis = 1, num_outputs = 2>(d)
+    g = Mul(e, v)  h = Sub(g, f)
+    i, j = Split<axis = 1, num_outputs = 2>(h)
+    k = Mul(i, u)  l = Add(k, j)
+    y = Concat<axis = 1>(a, d, h, l)
+}"""
+
+
+@pytest.mark.parametrize("number", [4, 5])
+def test_kernels_that_read_pieces_have_their_counterparts(tmp_path, number):
+    """Kernels are compared that read pieces of tensors, which have no files in a compiled network."""
+    model, draw = parser.parse_model(_COUPLING), np.random.default_rng(0)
+    sizes = {"w": 8, "v": 4, "u": 2}
+    model.graph.initializer.extend(
+        numpy_helper.from_array(draw.standard_normal(size, np.float32), name) for name, size in sizes.items()
+    )
+    net = Net("coupling", model, {"x": draw.standard_normal((4, 16), np.float32)})
+    trial = trials.Trial(0, net, (), dumps.MODES[number], dumps.CPU)
+
+    told = dict(run.answers(trial, tmp_path, checks=("files", "model")))
+
+    assert {"files": [], "model": []} == told
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_hundred_trials(capsys):

@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from msdump.device.tasks import DATA_FLOW
 from msdump.errors import DumpReadError, FormatError
 from msdump.record import IO
 from msdump.store import names, operator_names
@@ -239,10 +240,20 @@ class _Writer:
     def graph(self) -> OperatorGraph | None:
         """Return the graph; what nobody reads is its output."""
         reading = [each for each in self._operators.values() if each.inputs]
-        if not reading or len(self._foreign) > max(1, _LOOSE * len(reading)):
+        if not reading or len(self._foreign) > max(1, _LOOSE * len(reading)) + self._pieces():
             return None
         outputs = tuple(self._unread())
         return OperatorGraph(self._operators, self._inputs, self._weights, outputs)
+
+    def _pieces(self) -> int:
+        """Return how many pieces the other side's graph cuts out of tensors that were dumped here."""
+        if self._like is None:
+            return 0
+        dumped = {part for name in self._operators for part in _parts(name)}
+        cutting = (each for each in self._like.operators.values() if each.op_type in DATA_FLOW)
+        return sum(
+            len(each.outputs) for each in cutting if any(source.name in dumped for source in each.inputs)
+        )
 
     def _unread(self) -> Iterator[ValueSource]:
         for name, operator in self._operators.items():
@@ -266,6 +277,16 @@ def _spelled(name: str, like: OperatorGraph | None) -> str:
     parts = _PART.findall(last)
     first = like.find(f"{scope}_{parts[0]}") if parts else None
     return name if first is None else first.full_name + "".join(parts[1:])
+
+
+def _parts(name: str) -> list[str]:
+    """Return what the operators of a kernel are called, of which only the first has its scope in front.
+
+    >>> _parts("Default/fc/MatMul-op0ReLU-op1")
+    ['Default/fc/MatMul-op0', 'Default/fc/ReLU-op1']
+    """
+    scope, slash, last = name.rpartition("/")
+    return [f"{scope}{slash}{part}" for part in _PART.findall(last)] or [name]
 
 
 def _is_written(source: ValueSource) -> bool:
