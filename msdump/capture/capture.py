@@ -5,11 +5,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from msdump.capture.flight.graph_watch import GraphWatch
 from msdump.capture.pipeline import (
     completes_operators,
     operator_records,
@@ -17,7 +16,6 @@ from msdump.capture.pipeline import (
     shows_outputs_as_run,
 )
 from msdump.capture.selection import Selection, drops_useless, has_useless, is_useless
-from msdump.capture.statistics.sheets import RowSheet, RowSheets
 from msdump.capture.steps.drops import count_no_tensors
 from msdump.capture.triggers import OverflowTrigger
 from msdump.device.ascend import Ascend
@@ -29,9 +27,13 @@ from msdump.plan import DeviceTarget, DumpPlan, Trigger
 from msdump.reasons import Reason
 from msdump.record import IO, Artifact, OperatorRef, TensorRecord
 from msdump.statistics.totals import StatisticNeed, Totals
-from msdump.store import names, operator_names
+from msdump.store import names
 from msdump.store.clock import Clock
 from msdump.store.write.sinks import Sink
+
+if TYPE_CHECKING:
+    from msdump.capture.flight.graph_watch import GraphWatch
+    from msdump.capture.statistics.sheets import RowSheet, RowSheets
 
 _Shown = tuple[int, Arrays, Arrays, bool]
 """Of an operator that has run its place in the execution order, inputs, outputs, and the overflow status."""
@@ -100,7 +102,7 @@ class Capture:
         # under op_debug_mode 3 each operator decides by itself
         self._gathers = trigger is None and self._pipeline.gathers
         has_sheets = self._pipeline.has_sheets and not plan.what.saves_kernel_args
-        self._sheets = RowSheets() if has_sheets else None
+        self._sheets = _row_sheets() if has_sheets else None
         self._directory = ""
         self._iteration = 0
         self.bodies: Mapping[int, Capture] = {}
@@ -295,6 +297,8 @@ class Capture:
         self._pipeline.take(directory, operator, _NO_TASK, (record,))
 
     def _write_args(self, position: int) -> None:
+        from msdump.store import operator_names
+
         # vendor: the name has no time, so that an operator that runs again replaces its file
         node = self._graph.nodes[position]
         data = arguments.kernel_args_json(node, self._graph)
@@ -304,3 +308,9 @@ class Capture:
 def _useful(operator: OperatorRef, outputs: Arrays) -> Arrays:
     """Return the outputs of an operator without those that it declares useless; their slots stay."""
     return [None if is_useless(operator, slot) else array for slot, array in enumerate(outputs)]
+
+
+def _row_sheets() -> RowSheets:
+    from msdump.capture.statistics.sheets import RowSheets
+
+    return RowSheets()

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from msdump.capture.compiled.dump import CompiledDump
-from msdump.capture.compiled.single_dump import SingleDump, SingleOperator
 from msdump.capture.network_dump import NetworkDump, Variables
 from msdump.capture.process import Process
 from msdump.capture.steps.records import Memory
@@ -16,6 +14,9 @@ from msdump.graph.graph import Graph
 from msdump.observer import Observer
 from msdump.plan import DumpPlan, Tree
 from msdump.store.write.sinks import Sink
+
+if TYPE_CHECKING:
+    from msdump.capture.compiled.single_dump import SingleOperator
 
 
 class DumpWriter(Protocol):
@@ -72,6 +73,10 @@ def dump_of(
     if plan.files.tree is Tree.RANKS:
         return NetworkDump(graph, plan, process, device, variables=variables)
     assert device is not None, "only Ascend compiles whole graphs"
-    if isinstance(model, SingleOperator):
+    if not isinstance(model, ModelIdentity):
+        from msdump.capture.compiled.single_dump import SingleDump
+
         return SingleDump(plan, process, device, memory, model)
+    from msdump.capture.compiled.dump import CompiledDump
+
     return CompiledDump(plan, process, device, memory, model)

@@ -10,19 +10,13 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from msdump.capture.flight.graph_watch import GraphWatch, Shown
-from msdump.capture.statistics.rows import Statistics
-from msdump.capture.statistics.sheets import RowSheet
 from msdump.capture.steps import device as device_steps
 from msdump.capture.steps import drops
 from msdump.capture.steps.records import Memory, OperatorRecords
 from msdump.capture.steps.sampling import sample
 from msdump.capture.steps.step import Step, walk
-from msdump.capture.writers.failures import EXCEPTIONS, FailureWriter
-from msdump.capture.writers.operator_table import OperatorTableWriter
-from msdump.capture.writers.operators import OperatorWriter
 from msdump.capture.writers.tensors import TensorWriter
 from msdump.capture.writers.writer import ArtifactWriter
 from msdump.device.ascend import Ascend
@@ -35,6 +29,16 @@ from msdump.record import OperatorRef, TensorRecord
 from msdump.statistics.totals import StatisticNeed, Totals
 from msdump.store import names, run_paths
 from msdump.store.write.sinks import Sink
+
+if TYPE_CHECKING:
+    from msdump.capture.flight.graph_watch import GraphWatch, Shown
+    from msdump.capture.statistics.rows import Statistics
+    from msdump.capture.statistics.sheets import RowSheet
+
+EXCEPTIONS: Final = frozenset(
+    {Scene.LITE_EXCEPTION, Scene.BRIEF_EXCEPTION, Scene.NORM_EXCEPTION, Scene.DETAIL_EXCEPTION}
+)
+"""The scenes in which a failing operator is dumped."""
 
 
 class ArtifactKind(enum.Enum):
@@ -286,16 +290,28 @@ def pipeline(plan: DumpPlan, sink: Sink, watch: GraphWatch | None = None) -> Pip
 def _writer(plan: DumpPlan, sink: Sink) -> ArtifactWriter:
     style = names.STYLES[plan.files.naming, plan.context.device_target]
     if plan.compiled.operator_statistics is not None:
+        from msdump.capture.writers.operator_table import OperatorTableWriter
+
         return OperatorTableWriter(sink, style, plan.compiled.operator_statistics)
     if artifact_kind(plan) is ArtifactKind.OPERATOR:
+        from msdump.capture.writers.operators import OperatorWriter
+
         return OperatorWriter(sink, style)
     return TensorWriter(
         sink,
         names.namer(plan.files.naming, plan.context.device_target),
-        None if plan.statistics is None else Statistics(plan.statistics, style),
+        _statistics(plan, style),
         keeps_tensors=plan.files.keeps_tensors,
         measures_saved=plan.files.tree is not Tree.RANKS,
     )
+
+
+def _statistics(plan: DumpPlan, style: names.Style) -> Statistics | None:
+    if plan.statistics is None:
+        return None
+    from msdump.capture.statistics.rows import Statistics
+
+    return Statistics(plan.statistics, style)
 
 
 def failure_pipeline(plan: DumpPlan, graph: Graph, sink: Sink) -> Pipeline | None:
@@ -305,6 +321,8 @@ def failure_pipeline(plan: DumpPlan, graph: Graph, sink: Sink) -> Pipeline | Non
         scene = Scene.NORM_EXCEPTION
     if scene is None or scene not in EXCEPTIONS:
         return None
+    from msdump.capture.writers.failures import FailureWriter
+
     directory = run_paths.exceptions(plan.compiled.exception_path or plan.files.path, plan.context.device_id)
     writer = FailureWriter(sink, directory, scene, graph)
     return Pipeline(compile_steps(plan, ArtifactKind.FAILURE), writer, sink.skip)

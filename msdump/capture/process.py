@@ -14,7 +14,6 @@ from typing import Final
 from msdump.capture.flight.flight import Flight
 from msdump.capture.marks import NamedMarks
 from msdump.capture.statistics.hashing import WAITING_BYTES, HashingSink
-from msdump.capture.statistics.rows import advice, has_hashes
 from msdump.capture.suggestions import suggest_for
 from msdump.capture.traced_files import TracedFiles
 from msdump.capture.triggers import OverflowLimit
@@ -24,7 +23,6 @@ from msdump.graph.graph import Node
 from msdump.plan import DumpPlan, FileFormat
 from msdump.selector import DumpMode
 from msdump.store.clock import CLOCK
-from msdump.store.write.async_sink import AsyncSink
 from msdump.store.write.files import DUMP_MODE, FILE_MODE, DiskFiles, Files
 from msdump.store.write.sinks import Budget, Sink, SyncSink
 from msdump.store.write.streams import WriteStream, write_stream
@@ -195,7 +193,7 @@ class Process:
         """Return the output of a plan's configuration, told by its path; the first network opens it."""
         with self._lock:
             if plan.source not in self._outputs:
-                flight = Flight(plan, _sink(plan))
+                flight = _flight(plan, _sink(plan))
                 self._outputs[plan.source] = _Output(
                     plan,
                     flight,
@@ -207,11 +205,22 @@ class Process:
             return self._outputs[plan.source]
 
 
+def _flight(plan: DumpPlan, sink: Sink) -> Flight:
+    """Return what watches the runs of a plan, whose files go into a sink."""
+    if not plan.watch.rules and not plan.watch.history:
+        return Flight(sink)
+    from msdump.capture.flight.watched import WatchedFlight
+
+    return WatchedFlight(plan, sink)
+
+
 def _sink(plan: DumpPlan) -> Sink:
     """Return the sink of a plan: one that writes at once, or on Ascend one that leaves it to threads."""
     budget = Budget(plan.files.max_bytes)
     files = _files(plan)
     if plan.writes_behind:
+        from msdump.store.write.async_sink import AsyncSink
+
         return AsyncSink(
             plan.files.on_write_error,
             budget,
@@ -234,14 +243,22 @@ def _files(plan: DumpPlan) -> Callable[[], Files]:
 
 def _hashing(plan: DumpPlan, sink: Sink) -> Sink:
     """Return a sink that takes rows with hashes, where the statistics of a plan have some, else the same."""
-    if plan.statistics is None or not has_hashes(plan.statistics):
+    if plan.statistics is None:
+        return sink
+    from msdump.capture.statistics.rows import has_hashes
+
+    if not has_hashes(plan.statistics):
         return sink
     return HashingSink(sink, min(WAITING_BYTES, plan.files.queue_bytes))
 
 
 def _advise(plan: DumpPlan) -> None:
     """Log what is worth knowing of a configuration before anything is dumped."""
-    message = advice(plan.statistics) if plan.statistics is not None else None
+    if plan.statistics is None:
+        return
+    from msdump.capture.statistics.rows import advice
+
+    message = advice(plan.statistics)
     if message is not None:
         _log.warning("%s: %s", plan.source, message)
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from msdump.capture.compiled import watcher
-from msdump.capture.compiled.dump import select_compiled
-from msdump.capture.compiled.model_selection import Slot
 from msdump.capture.pipeline import artifact_kind, compile_drops
 from msdump.capture.selection import constant_names, drops_useless, is_useless, parameter_names, select
 from msdump.capture.steps.drops import is_no_tensor
@@ -21,6 +19,9 @@ from msdump.graph.graph import Graph, Node
 from msdump.plan import DeviceTarget, DumpPlan, Scene, Tree, Trigger
 from msdump.reasons import Reason
 from msdump.record import IO
+
+if TYPE_CHECKING:
+    from msdump.capture.compiled.model_selection import Slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +129,8 @@ def _compiled(
 ) -> tuple[GraphRefusals, ...]:
     if plan.compiled.scene is Scene.WATCHER:
         return tuple(GraphRefusals(device.graph, _unwatched(device, plan), plan, {}) for device in devices)
+    from msdump.capture.compiled.dump import select_compiled
+
     selections = select_compiled(devices, plan, marked, file_name)
     return tuple(
         GraphRefusals(device.graph, selection.refusals, plan, selection.blocked)
@@ -136,6 +139,8 @@ def _compiled(
 
 
 def _unwatched(device: Ascend, plan: DumpPlan) -> tuple[Reason | None, ...]:
+    from msdump.capture.compiled import watcher
+
     runs = [task is not None for task in device.tasks]
     watch = watcher.select_watch(device.graph, plan, runs)
     rows = zip(device.graph.nodes, runs, watch.watched, strict=True)

@@ -8,10 +8,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msdump import env
-from msdump.config import launchers, rules, watch
+from msdump.config import launchers, rules
 from msdump.config.faults import FaultReport, GrammarError, did_you_mean, show
 from msdump.config.grammar import parse_iterations, parse_kernel
 from msdump.config.models import BLOCKS
@@ -29,7 +29,9 @@ from msdump.plan import (
     OnHit,
 )
 from msdump.selector import DumpMode, KernelPattern, PatternKind
-from msdump.watch.rules import WatchRule
+
+if TYPE_CHECKING:
+    from msdump.watch.rules import WatchRule
 
 _log = logging.getLogger("msdump.config")
 
@@ -197,8 +199,10 @@ def _patterns(settings: Settings, mode: Mode, report: FaultReport) -> tuple[Kern
 
 def _watch_rules(settings: Settings, report: FaultReport) -> tuple[WatchRule, ...]:
     """Return the rules of ``watch``; faulty ones are reported."""
-    if not settings.is_usable("watch"):
+    if not settings.is_usable("watch") or not settings.items("watch"):
         return ()
+    from msdump.config import watch
+
     path = settings.path("watch")
     watch_rules = watch.parse(settings.items("watch"), path, report)
     for index, rule in enumerate(watch_rules):

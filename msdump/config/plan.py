@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path as File
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msdump import env
 from msdump.config.acl import environment
@@ -38,7 +38,9 @@ from msdump.precision.operator_dtypes import NO_OPERATOR_DTYPES, OperatorDtypes
 from msdump.precision.optimization import Optimization
 from msdump.selector import DumpMode, KernelPattern, Selector
 from msdump.statistics.table import CATEGORIES
-from msdump.watch.rules import WatchRule
+
+if TYPE_CHECKING:
+    from msdump.watch.rules import WatchRule
 
 _log = logging.getLogger("msdump.config")
 

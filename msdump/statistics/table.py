@@ -16,7 +16,6 @@ compared all derive from ``STATISTICS``. A statistic of what a pass over the ele
 from __future__ import annotations
 
 import enum
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
@@ -111,6 +110,18 @@ class Statistic:
     def accepted(self) -> tuple[str, ...]:
         """What ``statistic_category`` calls it."""
         return self.names or (self.category,)
+
+
+def _md5(octets: memoryview) -> str:
+    import hashlib  # with OpenSSL behind it, for those alone who ask for hashes
+
+    return hashlib.md5(octets, usedforsecurity=False).hexdigest()
+
+
+def _sha1(octets: memoryview) -> str:
+    import hashlib
+
+    return hashlib.sha1(octets, usedforsecurity=False).hexdigest()
 
 
 _EXTREMES: Final = StatisticNeed(extremes=True)
@@ -216,7 +227,7 @@ STATISTICS: Final = (
         "MD5",
         "The MD5 of the elements' bytes, in lower-case hexadecimal digits.",
         NOTHING,
-        lambda _, octets: hashlib.md5(octets(), usedforsecurity=False).hexdigest(),
+        lambda _, octets: _md5(octets()),
         nature=Nature.DIGEST,
         names=("md5", "hash:md5"),
     ),
@@ -225,7 +236,7 @@ STATISTICS: Final = (
         "SHA1",
         'The SHA-1 of the elements\' bytes, in lower-case hexadecimal digits; what "hash" stands for.',
         NOTHING,
-        lambda _, octets: hashlib.sha1(octets(), usedforsecurity=False).hexdigest(),
+        lambda _, octets: _sha1(octets()),
         nature=Nature.DIGEST,
         names=("hash", "hash:sha1"),
     ),

@@ -101,14 +101,6 @@ class TestProgram:
         """Commands over networks take the device."""
         assert "--device-target [CPU|GPU|Ascend]" in call(name, "--help").stdout
 
-    def test_compare_loads_no_library_of_models(self):
-        """A comparison of files needs neither onnx nor onnxruntime, which take long to load."""
-        code = "import sys, msdump.cli.compare\nprint(sorted(sys.modules.keys() & {'onnx', 'onnxruntime'}))"
-
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-
-        assert done.stdout == "[]\n"
-
     def test_help_loads_no_heavy_library(self):
         """The help needs neither onnx, onnxruntime, numpy, pydantic nor rich."""
         heavy = "{'onnx', 'onnxruntime', 'numpy', 'pydantic', 'rich'}"

@@ -7,7 +7,6 @@ workspace, so that there is none to dump.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
 from msdump.capture.writers import device_tensor
 from msdump.device.tasks import Task
@@ -20,11 +19,6 @@ from msdump.record import IO, Artifact, OperatorRef, TensorRecord
 from msdump.store import operator_names
 from msdump.store.clock import CLOCK
 from msdump.store.write.sinks import Sink
-
-EXCEPTIONS: Final = frozenset(
-    {Scene.LITE_EXCEPTION, Scene.BRIEF_EXCEPTION, Scene.NORM_EXCEPTION, Scene.DETAIL_EXCEPTION}
-)
-"""The scenes in which a failing operator is dumped."""
 
 
 class FailureWriter:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msdump import dtypes
 from msdump.capture.statistics.hashing import HashingSink
-from msdump.capture.statistics.rows import Cells, Statistics
-from msdump.capture.statistics.sheets import RowSheet
 from msdump.device.tasks import Task
 from msdump.dtypes import widen
 from msdump.encode import npy
@@ -18,6 +16,10 @@ from msdump.statistics.totals import StatisticNeed
 from msdump.store import layouts
 from msdump.store.names import NameTensor
 from msdump.store.write.sinks import Sink
+
+if TYPE_CHECKING:
+    from msdump.capture.statistics.rows import Cells, Statistics
+    from msdump.capture.statistics.sheets import RowSheet
 
 _FLOAT32: Final = dtypes.from_name("float32")
 _MOST_GATHERED: Final = 16 << 20

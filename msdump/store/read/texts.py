@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import json
 import logging
 import re
@@ -47,6 +46,8 @@ def digest(path: str) -> bytes:
     Raises:
         DumpReadError: It cannot be read.
     """
+    import hashlib
+
     return hashlib.sha1(read_bytes(path), usedforsecurity=False).digest()
 
 

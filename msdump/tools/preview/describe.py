@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from msdump.capture.pipeline import completes_operators
-from msdump.capture.writers.failures import EXCEPTIONS
+from msdump.capture.pipeline import EXCEPTIONS, completes_operators
 from msdump.plan import (
     DumpPlan,
     Existing,

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from msdump.capture import selection
-from msdump.capture.compiled.dump import full_names, select_compiled
 from msdump.capture.suggestions import operators, suggest_for
 from msdump.device.ascend import Ascend
 from msdump.graph.graph import Graph
@@ -85,6 +84,8 @@ def _watched(graph: Graph, selection_of_graph: selection.Selection) -> Iterator[
 
 def _compiled(graph: Graph, plan: DumpPlan, device: Ascend) -> Matches:
     """Return the operators that a plan selects of the graph that the device compiles (O2, GE, acl)."""
+    from msdump.capture.compiled.dump import full_names, select_compiled
+
     devices = tuple(device.walk())
     compiled_selections = select_compiled(devices, plan, frozenset(), graph.file_stem)
     nodes = [node for inner in devices for node in inner.graph.nodes]
