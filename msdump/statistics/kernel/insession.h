@@ -8,7 +8,7 @@
  * The runtime's interface is a table of functions, which is only ever appended to, and a record of an operator's
  * functions: onnxruntime_c_api.h of microsoft/onnxruntime tells the places. */
 
-#define API_VERSION 18 /* of the interface: the first one in which an operator works in place */
+#define API_VERSION 18 /* of the interface: the first one in which an operator may hand on its input */
 #define MOST_DIMENSIONS 8
 #define MOST_PARTS 64
 #define SHARED_RUNS 16 /* a piece of fewer runs takes no longer than a thread to wake */
@@ -207,7 +207,8 @@ static int plain(const void *operator, size_t number) { return (void)operator, (
 static int first(const void *operator) { return (void)operator, 1; }
 static int last(const void *operator) { return (void)operator, INT32_MAX; }
 
-static size_t in_place(int **input, int **output) { /* the first input and the first output */
+/* The first output is the first input: nothing is written, so that it does not matter who else reads it. */
+static size_t aliases(int **input, int **output) {
     *input = calloc(1, sizeof **input), *output = calloc(1, sizeof **output);
     return *input && *output;
 }
@@ -231,9 +232,9 @@ static const struct {
     status *(*compute)(void *, void *);
     void *infer;
     int (*first_version)(const void *), (*last_version)(const void *);
-    size_t (*in_place)(int **, int **);
+    void *in_place, *release_in_place;
+    size_t (*aliases)(int **, int **);
     void (*release_places)(int *, int *);
-    void *aliases, *release_aliases;
 } MEASURE = {
     .version = API_VERSION,
     .create = create_node,
@@ -254,7 +255,7 @@ static const struct {
     .compute = compute,
     .first_version = first,
     .last_version = last,
-    .in_place = in_place,
+    .aliases = aliases,
     .release_places = release_places,
 };
 
