@@ -259,13 +259,19 @@ static const struct {
     .release_places = release_places,
 };
 
-/* Called by the runtime for the options of each session that wants the operator. */
+/* Called by the runtime for the options of each session that wants the operator; one older than the interface
+ * does not get to know it, and refuses the model. */
 PUBLIC status *RegisterCustomOps(void *options, const struct interfaces *interfaces) {
-    const struct interface *const found = interfaces->of_version(API_VERSION);
-    void *domain;
+    static void *domain; /* of all sessions: it has to outlive them */
     status *failure;
-    TRY(found->create_domain("msdump", &domain));
-    TRY(found->add_operator(domain, &MEASURE));
-    runtime = found;
-    return found->add_domain(options, domain);
+    runtime = interfaces->of_version(API_VERSION);
+    if (!runtime)
+        return NULL;
+    if (!domain) {
+        void *made;
+        TRY(runtime->create_domain("msdump", &made));
+        TRY(runtime->add_operator(made, &MEASURE));
+        domain = made;
+    }
+    return runtime->add_domain(options, domain);
 }
