@@ -16,7 +16,6 @@ from msdump.execute import values
 from msdump.execute.compilation import emulated
 from msdump.execute.kernels import KernelFactory, as_the_model_says
 from msdump.execute.program import Program
-from msdump.execute.segments import cutting
 from msdump.execute.segments.cutting import MOST, MOST_BYTES, MOST_SHOWN, MOST_WEIGHTS, cut
 from msdump.execute.segments.joining import Joining
 from msdump.graph import loader
@@ -148,17 +147,6 @@ def test_what_nobody_watches_is_one_session():
 
     assert [5] == _lengths(program) == _lengths(program, some)
     assert [1, 2, 2] == _lengths(program, waiting)
-
-
-def test_weights_fill_no_segment(monkeypatch):
-    """What a segment holds for an observer are values of the run: a weight that is shown lives anyhow."""
-    monkeypatch.setattr(cutting, "MOST_BYTES", 4 * X.nbytes)
-    graph = _graph(
-        "a = MatMul(x, w) b = MatMul(a, v) c = Neg(b) y = Abs(c)", extra=", float[2,2] v = {5,6,7,8}"
-    )
-    program, _, _ = _runs(graph, CPU, {"x": X}, None)
-
-    assert [3, 1] == _lengths(program, Watch(graph))
 
 
 CUTS = {

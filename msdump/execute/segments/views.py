@@ -155,8 +155,7 @@ class Views:
             }
             if view.need is not None and not given:
                 return None
-            # weights live on whether a segment holds them or not
-            new = given - counted - self._graph.weights.keys()
+            new = given - counted
             counted.update(new)
             return sum(sizes.nbytes(self._graph, name, view.dimensions) for name in new)
 
