@@ -158,14 +158,12 @@ class Capture:
             refusal = self._trigger.refusal(node, self._iteration, inputs, outputs, saturated=saturated)
             if refusal is not None:
                 return
-        if self._has_useless[position]:
-            kept = self._kept(position, outputs)
-            self._count_useless(outputs, kept)
-            outputs = kept
+        kept = self._kept(position, outputs)
+        self._count_useless(outputs, kept)
         if self._shown is None:
-            self._write(position, inputs, outputs, saturated=saturated)
+            self._write(position, inputs, kept, saturated=saturated)
         else:
-            self._shown.append((position, inputs, outputs, saturated))
+            self._shown.append((position, inputs, kept, saturated))
 
     def measured(self, ran: Sequence[Shown], totals: Mapping[int, Totals]) -> bool:
         """Write the rows of operators that have run together; tell whether nothing else is to be written."""
@@ -193,6 +191,8 @@ class Capture:
         return _useful(self._operators[position], outputs) if self._has_useless[position] else outputs
 
     def _count_useless(self, outputs: Arrays, kept: Arrays) -> None:
+        if kept is outputs:
+            return
         for array, left in zip(outputs, kept, strict=True):
             if array is not None and left is None:
                 self._pipeline.skip(Reason.USELESS)

@@ -23,10 +23,8 @@ from msdump import dtypes
 from msdump.errors import ExecutionError, MsdumpError, NotAvailableError
 from msdump.execute.native import native
 from msdump.execute.shortage import shortage
-from msdump.graph.kernel import measuring, onenode, probe_model
+from msdump.graph.kernel import onenode, probe_model
 from msdump.observer import Array
-from msdump.statistics import compiled
-from msdump.statistics.insession import SessionMeasures, stand_ins
 from msdump.statistics.totals import StatisticNeed
 from msdump.threads import thread_count
 
@@ -162,6 +160,8 @@ class Runtime:
         if use.spins and not use.spins_on:
             options.add_session_config_entry("session.force_spinning_stop", "1")
         if use.measures:
+            from msdump.statistics import compiled
+
             options.register_custom_ops_library(str(compiled.LIBRARY))
         if shared:
             options.add_session_config_entry(
@@ -186,6 +186,10 @@ class Runtime:
     @functools.cached_property
     def can_measure(self) -> bool:
         """Whether values can be measured in its sessions: the compiled pass is there and runs in them."""
+        from msdump.graph.kernel import measuring
+        from msdump.statistics import compiled
+        from msdump.statistics.insession import SessionMeasures, stand_ins
+
         if compiled.KERNEL is None or self.providers != (_CPU,):
             return False
         need = StatisticNeed(extremes=True)

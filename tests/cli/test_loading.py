@@ -14,6 +14,7 @@ MINI = str(Path(__file__).resolve().parents[2] / "graphs/mini.onnx")
 MODELS = ("google.protobuf", "onnx", "onnxruntime")
 RUNNING = ("msdump.execute.program", "msdump.session")
 STATISTICS = ("msdump.capture.statistics.rows",)
+MEASURING = ("msdump.statistics.insession", "msdump.statistics.passes")
 WATCHING = ("msdump.capture.flight.watched", "msdump.config.watch", "msdump.watch.rules")
 COMPILED = ("msdump.capture.compiled.dump", "msdump.encode.dump_data")
 FILES_ALONE = (*MODELS, *RUNNING, "pydantic", "rich", "jinja2", "duckdb")
@@ -45,7 +46,7 @@ def loaded_by(*arguments):
         ("pack", FILES_ALONE),
         ("watch", (*MODELS, *RUNNING, "rich", "jinja2")),
         ("report", ("onnxruntime", *RUNNING, "pydantic", "rich", "jinja2", "duckdb")),
-        ("compile", (*RUNNING, *WATCHING, *STATISTICS, "pydantic", "rich")),
+        ("compile", (*RUNNING, *WATCHING, *STATISTICS, *MEASURING, "pydantic", "rich")),
         ("run", ("rich", "jinja2", "duckdb", *WATCHING, *STATISTICS)),
     ],
 )
@@ -60,7 +61,7 @@ def test_command_loads_no_library_that_it_does_not_use(name, spared):
 @pytest.mark.parametrize(
     ("common", "own", "needed", "spared"),
     [
-        ({}, {}, set(), (*RUNNING, *WATCHING, *STATISTICS, *COMPILED, "rich")),
+        ({}, {}, set(), (*RUNNING, *WATCHING, *STATISTICS, *MEASURING, *COMPILED, "rich")),
         ({"saved_data": "statistic"}, {}, {*STATISTICS}, (*RUNNING, *WATCHING, *COMPILED)),
         ({}, {"watch": [{"condition": "tensor_overflow"}]}, {*WATCHING}, (*RUNNING, *COMPILED)),
     ],

@@ -173,12 +173,12 @@ class Views:
             return Segment(operators, operators[0])
         seen = {name for operator in operators for name in view.names(operator)}
         made = [name for operator in operators for name in operator.node.outputs if name]
-        measured = {
+        measured = dict.fromkeys(
             name
             for operator in operators
             for name in operator.node.outputs
             if name in seen and self._last[name] < positions.stop and self._measures(view, operator, name)
-        }
+        )
         outputs = [
             name
             for name in made
@@ -196,7 +196,7 @@ class Views:
             shown=tuple(operator for operator in operators if view.shows(operator)),
             outputs=tuple(outputs or made[-1:]),
             dead=tuple(slot for operator in operators for slot in operator.dead if slot in held),
-            measured=tuple(name for name in made if name in measured),
+            measured=tuple(measured),
         )
 
     def _measures(self, view: ProgramView, operator: ProgramOperator, name: str) -> bool:

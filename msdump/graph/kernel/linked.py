@@ -19,7 +19,6 @@ from msdump.graph.graph import Graph, Node
 from msdump.graph.kernel import onenode
 from msdump.graph.kernel.callees import callees, renamed_calls
 from msdump.graph.kernel.emulation import Rounding
-from msdump.graph.kernel.measuring import add_measures
 from msdump.graph.kernel.onenode import Bindings, RuntimeLimits
 from msdump.graph.kernel.subgraphs import rename_values
 from msdump.graph.order import reads
@@ -216,6 +215,8 @@ class _Writer:
         outputs = tuple((self.names[name], name) for name in around.outputs)
         graph.output.extend(helper.make_empty_tensor_value_info(inner) for inner, _ in outputs)
         if around.measured:
+            from msdump.graph.kernel.measuring import add_measures
+
             slots = {self.names[name]: slot for slot, name in enumerate(around.measured)}
             add_measures(self.model, slots, around.need)
         data = self.model.SerializeToString(deterministic=True)  # equal stretches may share a session
