@@ -184,6 +184,12 @@ def test_bisect_finds_the_part_and_writes_it(diff, tmp_path):
 
 
 BISECTED_VARIANTS = {
+    "golden in float64": ("Ascend:force_fp16", "float64"),
+    "mine in float64": ("float64", "Ascend:force_fp16"),
+    "fused chains": ("Ascend:O1:force_fp16", "float32"),
+    "compiled graph": ("Ascend:O2:force_fp16", "Ascend:O2:must_keep_origin_dtype"),
+    "golden optimised": ("Ascend:force_fp16", "onnxruntime"),
+    "mine optimised": ("onnxruntime:basic", "Ascend:force_fp16"),
     "Ascend:force_fp16": ("Ascend:force_fp16", "float32"),
     "golden in bfloat16": ("float32", "Ascend:allow_fp32_to_bf16"),
     "two devices": ("Ascend:allow_fp32_to_bf16", "Ascend:must_keep_origin_dtype"),
@@ -217,11 +223,36 @@ def test_bisect_exchanges_arithmetic(diff, tmp_path, mine, golden):
     assert part["difference"] == pytest.approx(float(done.stdout.split()[-1]), rel=0.05)
 
 
-@pytest.mark.parametrize(
-    "options", [("--train",), ("--golden", "float64"), ("--mine", "Ascend:O2"), ("--mine", "onnxruntime")]
-)
-def test_bisect_refuses_what_computes_otherwise(diff, options):
-    """Variants in which no operator can be taken by itself are refused, and told."""
+BISECTED_BODIES = [
+    (network, *variants)
+    for network in ("if", "loop", "scan")
+    for variants in (
+        ("Ascend:force_fp16", "float32"),
+        ("float32", "Ascend:force_fp16"),
+        ("Ascend:force_fp16", "float64"),
+        ("float64", "Ascend:force_fp16"),
+        ("Ascend:O2:force_fp16", "onnxruntime"),
+    )
+]
+
+
+@pytest.mark.parametrize(("network", "mine", "golden"), BISECTED_BODIES)
+def test_bisect_exchanges_control_flow(diff, tmp_path, network, mine, golden):
+    """A branch or loop takes the arithmetic of the operators in it along, and its report runs."""
+    path, report = GRAPHS / f"{network}.onnx", tmp_path.parent / f"{tmp_path.name}_report"
+
+    options = ["--mine", mine, "--golden", golden, "--bisect", "-o", str(report), "--json"]
+    part = json.loads(diff(str(path), *options).stdout)["part"]
+
+    assert [f"Default/{network.title()}-op0"] == part["mine"] == part["golden"]
+    assert part["difference"] == pytest.approx(part["whole"], rel=1e-3)
+    done = subprocess.run([sys.executable, report / "run.py"], capture_output=True, text=True, check=True)
+    assert part["difference"] == pytest.approx(float(done.stdout.split()[-1]), rel=0.1)
+
+
+@pytest.mark.parametrize("options", [("--train",), ("--golden", "GPU")])
+def test_bisect_refuses_what_it_cannot_exchange(diff, options):
+    """Training and another device are refused, and told."""
     result = diff("net.onnx", "--bisect", *options)
 
-    assert (2, True) == (result.exit_code, "--bisect exchanges single operators" in result.stderr)
+    assert (2, True) == (result.exit_code, "--bisect exchanges operators of inference" in result.stderr)

@@ -8,6 +8,7 @@ from typing import Any
 from msdump.cli import messages
 from msdump.cli.counts import plural
 from msdump.errors import InputError
+from msdump.tools.bisection.arithmetic import of_side
 from msdump.tools.bisection.folder import write_folder
 from msdump.tools.bisection.search import Bisection, ExchangedPart
 from msdump.tools.diff.comparison import LockstepComparison
@@ -27,28 +28,28 @@ def bisect(
     Raises:
         MsdumpError: A model cannot run, or a file cannot be written.
     """
-    mine, golden = comparison.mine.model, comparison.golden.model
+    (mine, arithmetic), (golden, golden_arithmetic) = of_side(comparison.mine), of_side(comparison.golden)
     with messages.bar("networks", 0) as advance:
         search = Bisection(
             mine,
             golden,
-            pair_models(mine, golden),
+            pair_models(comparison.mine.model, comparison.golden.model),
             _worst(comparison, fed),
             advance,
-            computed_in=(comparison.mine.arithmetic, comparison.golden.arithmetic),
+            computed_in=(arithmetic, golden_arithmetic),
         )
         try:
             part = search.find()
         except InputError as error:  # there is nothing to look for, or it cannot be exchanged
             messages.say(f"bisect: {error}")
             return None
-    paths = write_folder(part, mine, golden, output) if output else []
     print(f"part      {', '.join(part.names)} of {mine.source}")
     print(f"          in place of {', '.join(part.golden_names) or 'nothing'} of {golden.source}")
     print(
         f"explains  {part.difference:.2g} of the relative distance {part.whole:.2g} of the outputs"
         f" ({plural(search.probes, 'network')} run)"
     )
+    paths = write_folder(part, mine, golden, output) if output else []
     for path in paths:
         print(f"written   {path}")
     return part, paths

@@ -25,7 +25,7 @@ from msdump.execute.feeds import bind
 from msdump.execute.weights import WeightCopies
 from msdump.frontends import mindspore
 from msdump.graph.graph import Graph
-from msdump.plan import DeviceTarget, JitLevel
+from msdump.plan import DeviceTarget
 from msdump.tools.bisection.search import ExchangedPart
 from msdump.tools.diff import variants
 from msdump.tools.diff.comparison import LockstepComparison
@@ -33,15 +33,15 @@ from msdump.tools.diff.models import pair_models, sharing_weights
 from msdump.tools.diff.pairing import pair_compiled, pair_variants
 from msdump.tools.diff.quantised import is_quantised
 from msdump.tools.diff.sides import make_side
-from msdump.tools.diff.variants import Engine, Variant
+from msdump.tools.diff.variants import Variant
 from msdump.tools.judge.limits import QUANTISED, Limits
 from msdump.tools.preview import inputs
 
 _ADVISED: Final = "--advise is about one model's inference: no OTHER, --train or --steps"
 _UNASKED: Final = "--to belongs to --advise, --output to --advise and --bisect"
 _BISECTED: Final = (
-    "--bisect exchanges single operators of float32 and of Ascend: no --train, and no variant float64, GPU,"
-    " onnxruntime, O1 or O2"
+    "--bisect exchanges operators of inference on the host: no --train, which changes variables,"
+    " and no variant GPU"
 )
 
 
@@ -120,7 +120,8 @@ def command(
         advise(Question(graph, *sides, bound, kept, output or "", files, dimensions, seed or 0))
         return
     _refuse(to is not None or (output is not None and not bisects), _UNASKED)
-    _refuse(bisects and (train or not all(map(_is_exchangeable, sides))), _BISECTED)
+    runs_on_gpu = any(side.context.device_target is DeviceTarget.GPU for side in sides)
+    _refuse(bisects and (train or runs_on_gpu), _BISECTED)
     is_limited = limits.distance is not None or bool(limits.precision)
     limits = replace(limits, precision=limits.precision or variants.precision(*sides))
     comparison = _comparison(model, other, sides, limits, trains=train)
@@ -153,13 +154,6 @@ def _quantised(comparison: LockstepComparison) -> Limits:
         f" {QUANTISED:g}, as 8 bits allow (--distance)"
     )
     return replace(comparison.limits, distance=QUANTISED, explanation="8 bits")
-
-
-def _is_exchangeable(variant: Variant) -> bool:
-    """Tell whether each operator of a variant computes by itself, in an arithmetic that it takes along."""
-    context = variant.context
-    is_single = context.jit_level in {None, JitLevel.O0} and context.device_target is not DeviceTarget.GPU
-    return variant.engine is Engine.DEVICE and is_single
 
 
 def _refuse(is_refused: bool, reason: str) -> None:  # noqa: FBT001 - reads as a sentence

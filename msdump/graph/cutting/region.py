@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
@@ -14,7 +13,7 @@ from msdump import dtypes
 from msdump.dtypes import DType
 from msdump.graph.graph import Graph, Node
 from msdump.graph.kernel.callees import callees
-from msdump.graph.kernel.onenode import OLDEST_IR
+from msdump.graph.kernel.onenode import OLDEST_IR, contiguous
 from msdump.graph.order import used_values
 
 _MADE_UP: Final = "msdump_narrow:"
@@ -83,7 +82,7 @@ def region_model(
         if name in fed:
             inputs[name] = _add_input(body, name, fed[name], renamed)
         elif name in graph.weights:
-            body.initializer.append(numpy_helper.from_array(np.ascontiguousarray(graph.weights[name]), name))
+            body.initializer.append(numpy_helper.from_array(contiguous(graph.weights[name]), name))
     narrow = {name: graph.type_of(name).dtype for name in outputs}
     renamed |= {name: f"{_MADE_UP}{name}" for name, dtype in narrow.items() if host_type(dtype) is not dtype}
     body.node.extend(_with_names(proto, renamed) for proto in protos)

@@ -13,11 +13,12 @@ from onnx import defs, helper
 from msdump import dtypes
 from msdump.dtypes import DType
 from msdump.graph.compile import rewiring
+from msdump.graph.cutting.renaming import with_names, with_prefix
 from msdump.graph.graph import Graph, Node, ValueType
 from msdump.graph.order import subgraphs, used_values
 
 _PREFIX: Final = "other:"
-"""Begins the names of values and nodes of the other network, unless both have them."""
+"""Begins the names of values and nodes of the other network, unless both have the value."""
 
 CAST: Final = f"{_PREFIX}cast:"
 """Begins the names of the casts where the two networks hold a value in different element types."""
@@ -96,7 +97,7 @@ def exchangeable(graph: Graph, other: Graph, node: Node) -> bool:
 
 
 def is_taken(node: Node) -> bool:
-    """Tell whether an operator of a spliced network is the other network's, and no cast at an edge."""
+    """Tell whether an operator of a spliced network, or of a body in it, is the other one's, and no cast."""
     return node.name.startswith(_PREFIX) and not node.name.startswith(CAST)
 
 
@@ -151,7 +152,7 @@ class _Splicer:
         for read in _reads(node):
             self.add(read)
         renamed = {output: f"{_PREFIX}unused:{output}" for output in node.outputs if output in self.chosen}
-        self.nodes.append(_renamed(node, renamed) if renamed else node)
+        self.nodes.append(with_names(node, renamed) if renamed else node)
 
     def _add_other(self, name: str) -> None:
         """Add the operator of the other network that computes one of its values."""
@@ -165,8 +166,7 @@ class _Splicer:
         results: list[Node] = []
         for output in filter(None, node.outputs):
             names[output] = self._output(output, results)
-        own = _renamed(node, names)
-        own = replace(own, name=f"{_PREFIX}{node.name}")
+        own = with_prefix(with_names(node, names), _PREFIX)
         self.nodes += (own, *results)
         self.taken += (own, *results)
 
@@ -287,34 +287,6 @@ def _differs(before: _Form, after: _Form) -> bool:
 
 def _reads(node: Node) -> Iterator[str]:
     yield from used_values(node.proto)
-
-
-def _renamed(node: Node, names: Mapping[str, str]) -> Node:
-    """Return a node with other names of values, in its branches and loops as well."""
-    proto = onnx.NodeProto()
-    proto.CopyFrom(node.proto)
-    _rename(proto, names)
-    return replace(
-        node,
-        inputs=tuple(names.get(name, name) for name in node.inputs),
-        outputs=tuple(names.get(name, name) for name in node.outputs),
-        proto=proto,
-        bodies={},
-    )
-
-
-def _rename(proto: onnx.NodeProto, names: Mapping[str, str]) -> None:
-    for side in (proto.input, proto.output):
-        for position, name in enumerate(side):
-            side[position] = names.get(name, name)
-    for body in subgraphs(proto):
-        bound = {value.name for value in body.input} | {tensor.name for tensor in body.initializer}
-        bound |= {name for node in body.node for name in node.output}
-        free = {name: new for name, new in names.items() if name not in bound}
-        for node in body.node:
-            _rename(node, free)
-        for value in body.output:
-            value.name = free.get(value.name, value.name)
 
 
 def _with_functions(proto: onnx.ModelProto, other: onnx.ModelProto) -> onnx.ModelProto:

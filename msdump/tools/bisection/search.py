@@ -11,14 +11,13 @@ import numpy as np
 
 from msdump.errors import InputError, MsdumpError
 from msdump.execute import values
-from msdump.execute.kernels import RoundingsOf, as_the_model_says
 from msdump.execute.program import Program
 from msdump.execute.weights import WeightCopies
 from msdump.graph.cutting.region import external_values
-from msdump.graph.cutting.splice import CAST, Spliced, exchangeable, forms, is_taken, splice
-from msdump.graph.graph import Graph, Node
-from msdump.graph.kernel.emulation import Rounding
+from msdump.graph.cutting.splice import Spliced, exchangeable, forms, is_taken, splice
+from msdump.graph.graph import Graph
 from msdump.observer import Arrays, Observer
+from msdump.tools.bisection.arithmetic import AS_THE_MODEL_SAYS, OperatorArithmetic, ArithmeticPair, mixed
 from msdump.tools.bisection.minimise import minimise
 from msdump.tools.diff.distances import distance
 from msdump.tools.diff.models import golden_inputs, output_names
@@ -27,10 +26,6 @@ from msdump.tools.diff.quantised import as_real
 
 EXPLAINED: Final = 0.5
 """Share of the whole difference that a part must bring about to explain it."""
-
-
-PLAIN: Final[tuple[RoundingsOf, RoundingsOf]] = (as_the_model_says, as_the_model_says)
-"""Both models compute as they say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +44,7 @@ class ExchangedPart:
     difference: float
     whole: float
     edges: Mapping[str, np.ndarray] = field(repr=False)
-    computed_in: tuple[RoundingsOf, RoundingsOf] = PLAIN
+    computed_in: ArithmeticPair = (AS_THE_MODEL_SAYS, AS_THE_MODEL_SAYS)
 
     @property
     def names(self) -> list[str]:
@@ -77,14 +72,14 @@ class Bisection:
         inputs: Mapping[str, Any],
         probed: Callable[[], None] = lambda: None,
         *,
-        computed_in: tuple[RoundingsOf, RoundingsOf] = PLAIN,
+        computed_in: ArithmeticPair = (AS_THE_MODEL_SAYS, AS_THE_MODEL_SAYS),
     ) -> None:
         """Run golden.
 
         Args:
             mine: The model whose part is looked for.
             golden: The model that parts are put into.
-            pairing: What belongs together in the two, as they are before they are compiled.
+            pairing: What belongs together in the two models, before onnxruntime has optimised one of them.
             inputs: What the examined model is fed.
             probed: Called after each network that was run.
             computed_in: What the operators of the two compute in; each takes its own along.
@@ -94,7 +89,7 @@ class Bisection:
         """
         self.probes = 0
         self._mine, self._golden, self._probed = mine, golden, probed
-        self._computed_in = computed_in
+        self._computed_in, self._mixed = computed_in, mixed(computed_in)
         self._scales = pairing.golden_quantised.get(golden.index, {}), pairing.quantised.get(mine.index, {})
         self._results = output_names(mine, golden, pairing.graphs[mine.index].values)
         self._values = {**_exchanged(pairing.graphs[mine.index].values, mine, golden), **self._results}
@@ -133,9 +128,7 @@ class Bisection:
         for node in self._mine.nodes:
             common = {name: self._values[name] for name in node.outputs if name in self._values}
             made = frozenset(value for name, value in common.items() if last[value] == name)
-            # a branch or loop that is exchanged runs as one operator, of which no device knows the arithmetic
-            is_plain = self._computed_in == PLAIN or not node.bodies
-            if made and is_plain and exchangeable(self._golden, self._mine, node):
+            if made and exchangeable(self._golden, self._mine, node):
                 units.append(made)
         return units
 
@@ -158,22 +151,17 @@ class Bisection:
 
     def _run(self, graph: Graph, fed: Mapping[str, Any], observer: Observer | None = None) -> list[Any]:
         """Run golden, or a network with its inputs and outputs."""
-        return self._run_as(self._spliced_arithmetic, graph, fed, observer)
+        return self._run_as(self._mixed, graph, fed, observer)
 
     def _run_as(
-        self, arithmetic: RoundingsOf, graph: Graph, fed: Mapping[str, Any], observer: Observer | None
+        self, arithmetic: OperatorArithmetic, graph: Graph, fed: Mapping[str, Any], observer: Observer | None
     ) -> list[Any]:
         inputs = {name: values.from_python(item, graph.type_of(name).dtype) for name, item in fed.items()}
-        outputs = Program(graph, arithmetic, self._copies).run(inputs, observer)
+        program = Program(graph, arithmetic.roundings, self._copies, kernels=arithmetic.kernels)
+        outputs = program.run(inputs, observer)
         self.probes += 1
         self._probed()
         return outputs
-
-    def _spliced_arithmetic(self, node: Node) -> Sequence[Rounding] | None:
-        """Return how golden computes an operator, or the examined model one that was put into golden."""
-        if self._computed_in == PLAIN or node.name.startswith(CAST):
-            return None
-        return self._computed_in[0 if is_taken(node) else 1](node)
 
     def _results_of(self, graph: Graph) -> list[Any]:
         """Run golden, or a network with its inputs and outputs; return the outputs as real numbers."""
