@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 import numpy as np
 
 from msdump.graph.graph import Graph
 from msdump.statistics.totals import StatisticNeed, Totals
+from msdump.store.session_files import SessionFiles
 
 Array = np.ndarray | None
 """A tensor; None for an absent input, an unused output, or a value that is no tensor."""
@@ -113,6 +114,47 @@ class MeasuringObserver(Observer, Protocol):
         Returns:
             Whether nothing else is needed; where it is, all of them run and are shown once more.
         """
+
+
+class OutputSlot(NamedTuple):
+    """An output of an operator.
+
+    Attributes:
+        position: Place of the operator in the graph's execution order.
+        slot: Index among its outputs.
+    """
+
+    position: int
+    slot: int
+
+
+class SavingObserver(Observer, Protocol):
+    """An observer that wants outputs of some operators in files, and nothing else of them."""
+
+    @property
+    def saves(self) -> Sequence[bool]:
+        """By node position: whether a session may write the outputs, in place of ``ran``; empty: nowhere."""
+
+    def begin_saving(self, outputs: Sequence[OutputSlot]) -> SessionFiles | None:
+        """Return the files that a session is about to write; None: the operators have to be shown.
+
+        Args:
+            outputs: What it makes, of operators that ``saves`` tells of.
+        """
+
+    def saved(self, outputs: Sequence[OutputSlot], files: SessionFiles) -> None:
+        """Observe the operators whose outputs a session was done with, also of one that has failed since."""
+
+
+def saves_of(observer: Observer) -> Sequence[bool]:
+    """Return by node position whether a session may write what an observer wants; empty: nowhere."""
+    saves: Sequence[bool] = getattr(observer, "saves", ())
+    return saves
+
+
+def saving(observer: Observer) -> SavingObserver:
+    """Return an observer of which ``saves_of`` tells something."""
+    return cast("SavingObserver", observer)
 
 
 def need_of(observer: Observer) -> StatisticNeed | None:

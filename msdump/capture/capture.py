@@ -16,20 +16,22 @@ from msdump.capture.pipeline import (
     shows_outputs_as_run,
 )
 from msdump.capture.selection import Selection, drops_useless, has_useless, is_useless
+from msdump.capture.session_writer import SessionWriter, may_write
 from msdump.capture.steps.drops import count_no_tensors
 from msdump.capture.triggers import OverflowTrigger
 from msdump.device.ascend import Ascend
 from msdump.device.tasks import Task
 from msdump.graph.files import arguments
 from msdump.graph.graph import Graph
-from msdump.observer import Arrays, Shown
+from msdump.observer import Arrays, OutputSlot, Shown
 from msdump.plan import DeviceTarget, DumpPlan, Trigger
 from msdump.reasons import Reason
 from msdump.record import IO, Artifact, OperatorRef, TensorRecord
 from msdump.statistics.totals import StatisticNeed, Totals
 from msdump.store import names
 from msdump.store.clock import Clock
-from msdump.store.write.sinks import Sink
+from msdump.store.session_files import SessionFiles
+from msdump.store.write.sinks import Sink, SyncSink
 
 if TYPE_CHECKING:
     from msdump.capture.flight.graph_watch import GraphWatch
@@ -89,7 +91,7 @@ class Capture:
         self._graph = graph
         self._operators = tuple(node.operator for node in graph.nodes)
         self._sink = sink
-        self._now = clock.now  # vendor: each file has a time of its own, also those of one operator
+        self._clock = clock  # vendor: each file has a time of its own, also those of one operator
         self._trigger = trigger
         self._pipeline = pipeline(plan, sink, watch)
         self._records = operator_records(plan, device)
@@ -109,6 +111,42 @@ class Capture:
         self.entered = False
         self._started: int | None = None  # the collective that goes on, its inputs written
         self._shown: list[_Shown] | None = None  # operators that have run together
+
+    @functools.cached_property
+    def _session_writer(self) -> SessionWriter | None:
+        sink, clock = self._sink, self._clock
+        # threads write the files of an asynchronous sink
+        if not may_write(self._plan) or type(sink) is not SyncSink or not clock.is_of_system:
+            return None
+        return SessionWriter(self._graph, self._pipeline, self._records, sink, clock)
+
+    @functools.cached_property
+    def saves(self) -> Sequence[bool]:
+        """By position, whether a session may write the outputs of an operator; empty: nowhere."""
+        writer = self._session_writer
+        if writer is None:
+            return ()
+        return tuple(
+            is_watched
+            and not self._has_useless[position]
+            and not self._no_tensors[position]
+            and writer.takes(position)
+            for position, is_watched in enumerate(self.watched)
+        )
+
+    def begin_saving(self, outputs: Sequence[OutputSlot]) -> SessionFiles | None:
+        """Return the files that a session is about to write, None where it cannot now."""
+        assert self._session_writer is not None, "else nothing is saved"
+        return self._session_writer.begin(self._directory, outputs)
+
+    def saved(
+        self,
+        outputs: Sequence[OutputSlot],  # noqa: ARG002 - the signature of an observer
+        files: SessionFiles,
+    ) -> None:
+        """Count what a session has written."""
+        assert self._session_writer is not None, "else nothing is saved"
+        self._session_writer.count(files)
 
     @functools.cached_property
     def need(self) -> StatisticNeed | None:
@@ -231,7 +269,7 @@ class Capture:
             return False
         self._count_no_tensors(positions)
         present = [array for array in arrays if array is not None]
-        self._pipeline.add_rows(self._directory, sheet.rows(present, self._now, known or {}))
+        self._pipeline.add_rows(self._directory, sheet.rows(present, self._clock.now, known or {}))
         return True
 
     def _sheet(self, shown: Sequence[_Shown]) -> RowSheet | None:
@@ -253,7 +291,7 @@ class Capture:
             self._count_no_tensors((position,))
         if not saturated and self._pipeline.passes_over(operator, inputs, outputs):
             return
-        records = self._records.of_both(operator, position, inputs, outputs, self._now)
+        records = self._records.of_both(operator, position, inputs, outputs, self._clock.now)
         self._pipeline.take(self._directory, operator, _NO_TASK, records, saturated=saturated)
 
     def _count_no_tensors(self, positions: Iterable[int]) -> None:
@@ -280,7 +318,7 @@ class Capture:
         if not self._takes_failures:
             return
         operator = self._operators[position]
-        records = self._records.of(operator, position, IO.INPUT, inputs, self._now)
+        records = self._records.of(operator, position, IO.INPUT, inputs, self._clock.now)
         self._pipeline.take(self._directory, operator, _NO_TASK, records)
 
     def write_parameter(self, name: str, array: np.ndarray) -> None:
@@ -293,7 +331,7 @@ class Capture:
 
     def _write_value(self, operator: OperatorRef, name: str, array: np.ndarray, directory: str) -> None:
         """Write a value of the graph as the output of the operator that stands for it."""
-        record = self._records.of_graph_input(operator, name, array, self._now())
+        record = self._records.of_graph_input(operator, name, array, self._clock.now())
         self._pipeline.take(directory, operator, _NO_TASK, (record,))
 
     def _write_args(self, position: int) -> None:

@@ -28,6 +28,7 @@ from msdump.reasons import Reason
 from msdump.record import OperatorRef, TensorRecord
 from msdump.statistics.totals import StatisticNeed, Totals
 from msdump.store import names, run_paths
+from msdump.store.session_files import NameParts
 from msdump.store.write.sinks import Sink
 
 if TYPE_CHECKING:
@@ -221,6 +222,15 @@ class Pipeline:
         if self._watch is not None:
             return self._watch.need
         return self._writer.need if self.has_sheets and isinstance(self._writer, TensorWriter) else None
+
+    def name_parts(self, record: TensorRecord) -> NameParts | None:
+        """Return the name of a tensor's file around its timestamp, where elements are written as they are.
+
+        None where something else is written, too, a step changes the tensor, or rules look at it first.
+        """
+        if self._watch is not None or not isinstance(self._writer, TensorWriter):
+            return None
+        return self._writer.name_parts(record) if walk(record, self._steps) is record else None
 
     def sheet(self, records: Iterable[TensorRecord]) -> RowSheet | None:
         """Return what is the same in every step of rows of tensors with the types and shapes of these.

@@ -16,15 +16,15 @@ from msdump.execute.host.operators import HostSite, host_operator
 from msdump.execute.kernels import Kernel, KernelFactory, RoundingsOf, as_the_model_says
 from msdump.execute.runtime import OrtValue, Run, Runtime, failure, runtime
 from msdump.execute.segments.compiler import SegmentCompiler
+from msdump.execute.segments.inside import fed, show_measured, writing
 from msdump.execute.segments.joining import Joining
-from msdump.execute.segments.measured import fed, show_measured
 from msdump.execute.segments.operators import ProgramOperator
 from msdump.execute.segments.segment import ProgramView, Segment
 from msdump.execute.segments.views import Views
 from msdump.execute.shortage import shortage
 from msdump.execute.weights import WeightCopies, WeightStore
 from msdump.graph.graph import Graph, Node
-from msdump.observer import Array, Observer, together
+from msdump.observer import Array, Observer, saving, together
 from msdump.precision.optimization import Optimization
 from msdump.statistics.insession import SessionMeasures
 from msdump.tracing import recording
@@ -95,25 +95,12 @@ class Program:
             self._operator(position, node, tuple(self.slots[name] for name in dead))
             for position, (node, dead) in enumerate(zip(graph.nodes, lifetimes(graph).dead, strict=True))
         ]
-        self._views = self._segmented(distant)
-
-    def _segmented(self, distant: Container[str]) -> Views:
         compiler = SegmentCompiler(
-            self.graph,
-            self._weights,
-            self._runtime,
-            self._roundings,
-            distant,
-            optimization=self._optimization,
+            graph, self._weights, self._runtime, roundings, distant, optimization=optimization
         )
-        joining = Joining(self.graph, self._roundings) if self._kernels.joins else None
-        return Views(
-            self.graph,
-            self._operators,
-            self._frames,
-            compiler,
-            [joining is not None and joining.joins(node) for node in self.graph.nodes],
-        )
+        joining = Joining(graph, roundings) if kernels.joins else None
+        joins = [joining is not None and joining.joins(node) for node in graph.nodes]
+        self._views = Views(graph, self._operators, self._frames, compiler, joins)
 
     def _operator(self, position: int, node: Node, dead: tuple[int, ...]) -> ProgramOperator:
         host = host_operator(self._host_site(position, node))
@@ -261,17 +248,21 @@ class Program:
     def _run(self, view: ProgramView, segment: Segment, frame: Frame, observer: Observer | None) -> int:
         """Run a segment, then show the operators in it; return how many segments stand in its place now."""
         assert segment.run is not None
-        found = SessionMeasures(len(segment.measured)) if segment.measured else None
+        found = SessionMeasures(len(segment.looks.measured)) if segment.looks.measured else None
+        files = saving(observer).begin_saving(segment.saved) if observer and segment.saved else None
+        if segment.saved and files is None:
+            self._step_all(segment, frame, observer)
+            return 1
         try:
-            outputs = segment.run(fed(segment, frame, found), segment.names, None)
+            with writing(segment, files, observer) as complete:
+                outputs = segment.run(fed(segment, frame, found, files), segment.names, None)
         except Exception as error:  # noqa: BLE001 - the runtime's classes vary
             # its inputs are still there: the operator that fails is named, or a way is found to run it
-            for operator in segment.operators:
-                self._step(operator, frame, observer)
+            self._step_all(segment, frame, observer, complete)
             return self._views.part(view, segment, error)
         for slot, value in zip(segment.results, outputs):  # noqa: B905 - see the class
             frame[slot] = value
-        if observer is not None and found is None:
+        if observer is not None and found is None and segment.shown:
             self._show_together(segment, frame, observer)
         elif found and observer and not show_measured(segment, found, frame, self._frames, observer):
             self._views.give(view, segment)  # its inputs are still there: it runs once more
@@ -279,6 +270,13 @@ class Program:
         for slot in segment.dead:
             frame[slot] = None
         return 1
+
+    def _step_all(
+        self, segment: Segment, frame: Frame, observer: Observer | None, seen: Container[int] = ()
+    ) -> None:
+        """Run the operators of a segment by themselves, and show those that were not seen."""
+        for operator in segment.operators:
+            self._step(operator, frame, None if operator.position in seen else observer)
 
     def _show_together(self, segment: Segment, frame: Frame, observer: Observer) -> None:
         tensor = self._frames.shared_tensors()

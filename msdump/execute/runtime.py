@@ -188,7 +188,7 @@ class Runtime:
         """Whether values can be measured in its sessions: the compiled pass is there and runs in them."""
         from msdump.graph.kernel import measuring
         from msdump.statistics import compiled
-        from msdump.statistics.insession import SessionMeasures, stand_ins
+        from msdump.statistics.insession import MEASURE, SessionMeasures, stand_ins
 
         if compiled.KERNEL is None or self.providers != (_CPU,):
             return False
@@ -196,7 +196,7 @@ class Runtime:
         try:
             session = self._create(measuring.probe_model(need), {}, SessionUse(measures=True))
             found = SessionMeasures(1)
-            feeds = {"x": np.array([-1, 2], np.float32), measuring.ADDRESSES: found.addresses}
+            feeds = {"x": np.array([-1, 2], np.float32), measuring.ADDRESSES[MEASURE]: found.addresses}
             session.run(["y"], feeds, None)
         except Exception as error:
             if shortage(error):

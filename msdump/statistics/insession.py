@@ -1,8 +1,9 @@
 """Statistics of values that a session of onnxruntime measures where it makes them.
 
-The compiled library holds a custom operator of the runtime, too (``kernel/insession.h``): a node ``Measure``
+The compiled library holds custom operators of the runtime, too (``kernel/insession.h``): a node ``Measure``
 behind a value's producer reads it while caches hold it, and hands it on in the same memory. Nothing leaves
-the session but what was found, which has the bits that ``passes.measure`` gives.
+the session but what was found, which has the bits that ``passes.measure`` gives. A node ``Save`` writes it to
+a file (``store.session_files``).
 """
 
 from __future__ import annotations
@@ -21,13 +22,16 @@ from msdump.statistics.totals import StatisticNeed, Totals
 from msdump.threads import thread_count
 
 DOMAIN: Final = "msdump"
-"""Domain of the operator."""
+"""Domain of the operators."""
 
 MEASURE: Final = "Measure"
-"""The operator: ``Measure(value, addresses) -> value``."""
+"""An operator: ``Measure(value, addresses) -> value``."""
 
-ADDRESSES: Final = 2
-"""Number of the addresses that the operator is fed."""
+SAVE: Final = "Save"
+"""Another one: ``Save(value, addresses) -> value, addresses``."""
+
+ADDRESSES: Final = {MEASURE: 2, SAVE: 4}
+"""Number of the addresses that each is fed."""
 
 _MOST_DIMENSIONS: Final = 8
 _KIND: Final = Struct(f"=2q{_MOST_DIMENSIONS}q")  # type, rank, dimensions
@@ -41,7 +45,7 @@ _ELEMENTS: Final = {
 
 
 def takes(dtype: DType | None) -> bool:
-    """Tell whether a value of a type can be measured in a session."""
+    """Tell whether a session can look at a value of a type."""
     return dtype is not None and dtype.numpy in _KNOWN
 
 
@@ -60,6 +64,11 @@ def attributes(slot: int, need: StatisticNeed) -> dict[str, int]:
     }
 
 
+def room_for_kinds(count: int) -> ctypes.Array[ctypes.c_char]:
+    """Return where a session tells types and shapes of as many values; ``stand_ins`` reads it."""
+    return ctypes.create_string_buffer(_KIND.size * count)
+
+
 class SessionMeasures:
     """What one run of a session has found.
 
@@ -76,7 +85,7 @@ class SessionMeasures:
             count: Number of the values that are measured.
         """
         self._found = ctypes.create_string_buffer(compiled.FOUND.size * count)
-        self._kinds = ctypes.create_string_buffer(_KIND.size * count)
+        self._kinds = room_for_kinds(count)
         self.addresses = np.array([*map(ctypes.addressof, (self._found, self._kinds))], np.int64)
 
     @property
@@ -95,10 +104,10 @@ class SessionMeasures:
 
 
 def stand_ins(kinds: bytes) -> list[np.ndarray] | None:
-    """Return arrays of the types and shapes of values that were measured; their elements mean nothing.
+    """Return arrays of the types and shapes of values that a session has seen; their elements mean nothing.
 
     Args:
-        kinds: What ``SessionMeasures.kinds`` tells.
+        kinds: What it tells of them (``room_for_kinds``).
 
     Returns:
         The arrays, each its own; None where a value has too many dimensions.

@@ -45,6 +45,12 @@ MODES = {
     "rows under O1": ({**O0, "jit_level": "O1"}, ROWS),
     "rows under O2": ({**O0, "jit_level": "O2"}, {**ROWS, "file_format": "npy"}),
     "rows and files": (O0, {"saved_data": "full"}),
+    "files of outputs": (O0, OUTPUTS),
+    "files of outputs in halves": (HALF, OUTPUTS),
+    "files of outputs under O1": ({**O0, "jit_level": "O1"}, OUTPUTS),
+    "files of outputs on a CPU": ({"device_target": "CPU"}, OUTPUTS),
+    "files of a few outputs": (O0, {**OUTPUTS, "dump_mode": 1, "kernels": ["name-regex(.+-op[02])"]}),
+    "files of scoped names": (O0, {**OUTPUTS, "naming": "2.5"}),
     "hits": (O0, {"watch": LARGE}),
     "hits of rows": (O0, {**ROWS, "watch": LARGE}),
     "hits of outputs": (O0, {**ROWS, **OUTPUTS, "watch": LARGE}),
@@ -54,7 +60,7 @@ MODES = {
     "overflows": (HALF, {**ROWS, "op_debug_mode": 3}),
 }
 MANY = ("overflow", "loop", "transformer")
-FEW = ("rows", "rows of outputs", "hits", "hits of outputs")
+FEW = ("rows", "rows of outputs", "files of outputs", "hits", "hits of outputs")
 SAMPLES = ("overflow",)
 FILES = tuple(sorted(path.stem for path in (ROOT / "graphs").glob("*.onnx")))
 _TIME = re.compile(rb"(?<=,)[0-9]{16}(?=,)|(?<=\.)[0-9]{16}(?=\.)")

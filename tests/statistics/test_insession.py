@@ -14,7 +14,7 @@ from msdump.execute import values
 from msdump.execute.runtime import Runtime, SessionUse, runtime
 from msdump.graph.kernel.measuring import ADDRESSES, add_measures
 from msdump.statistics import compiled, insession, passes
-from msdump.statistics.insession import SessionMeasures, stand_ins
+from msdump.statistics.insession import MEASURE, SessionMeasures, stand_ins
 from msdump.statistics.totals import StatisticNeed
 
 ALL = StatisticNeed(extremes=True, counts=True, total=True, squares=True)
@@ -59,7 +59,7 @@ def _session(kind, need, outputs):
 def _run(session, array, outputs):
     """Return what a session hands on of an array, what stands for it, and what was measured."""
     found = SessionMeasures(1)
-    feeds = {"x": values.owned(array), ADDRESSES: values.owned(found.addresses)}
+    feeds = {"x": values.owned(array), ADDRESSES[MEASURE]: values.owned(found.addresses)}
     results = [values.to_array(each) for each in session.run_with_ort_values(feeds, [*outputs], None)]
     standing = stand_ins(found.kinds)
     return results, standing, None if standing is None else list(found.totals(standing))

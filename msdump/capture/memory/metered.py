@@ -10,8 +10,9 @@ from msdump.capture.memory.relay import Relay
 from msdump.device.meter import Meter
 from msdump.device.residence import Residence
 from msdump.graph.graph import Graph
-from msdump.observer import Arrays, Shown
+from msdump.observer import Array, Arrays, OutputSlot, Shown
 from msdump.statistics.totals import Totals
+from msdump.store.session_files import SessionFiles
 
 
 class Metered:
@@ -31,12 +32,14 @@ class Metered:
             residence_of: Returns what lies in memory when, for a branch or a loop body.
         """
         self._meter = meter
+        self._graph = graph
         self._relay = relay
         self._residence_of = residence_of
         self.watched: Sequence[bool] = (True,) * len(graph.nodes)
         self.wants_inputs = relay.wants_inputs
         self.holds_up = relay.holds_up
         self.need = relay.need
+        self.saves = relay.saves
 
     def starting(self, position: int, inputs: Arrays) -> None:
         """Let the capture see a collective that is about to run."""
@@ -57,6 +60,21 @@ class Metered:
             for position, _, outputs in ran:
                 self._meter.ran(position, outputs)
         return is_enough
+
+    def begin_saving(self, outputs: Sequence[OutputSlot]) -> SessionFiles | None:
+        """Return the capture's files of what a session makes."""
+        return self._relay.begin_saving(outputs)
+
+    def saved(self, outputs: Sequence[OutputSlot], files: SessionFiles) -> None:
+        """Measure what a session has seen, and let the capture know."""
+        results: dict[int, list[Array]] = {}
+        for output, array in zip(outputs, files.stand_ins(), strict=True):
+            if array is not None:
+                unused: list[Array] = [None] * len(self._graph.nodes[output.position].outputs)
+                results.setdefault(output.position, unused)[output.slot] = array
+        for position, arrays in results.items():
+            self._meter.ran(position, arrays)
+        self._relay.saved(outputs, files)
 
     def looks_into(self, body: Graph) -> bool:  # noqa: ARG002 - the signature of an observer
         """Return True: every operator is measured."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from msdump.graph.graph import Graph
-from msdump.observer import Arrays, Observer, Shown, need_of, take_measured
+from msdump.observer import Arrays, Observer, OutputSlot, Shown, need_of, saves_of, saving, take_measured
 from msdump.statistics.totals import Totals
+from msdump.store.session_files import SessionFiles
 
 
 class Relay:
@@ -18,6 +20,7 @@ class Relay:
         wants_inputs: Whether the capture wants to see what operators read.
         holds_up: Where nothing may run on before the capture has seen an operator.
         need: What the capture needs to know of tensors, None where it needs their elements.
+        saves: Where a session may do all that the capture wants of outputs; empty: nowhere.
     """
 
     def __init__(self, capture: Observer | None) -> None:
@@ -26,6 +29,7 @@ class Relay:
         self.wants_inputs = capture is not None and capture.wants_inputs
         self.holds_up: Sequence[bool] = () if capture is None else capture.holds_up
         self.need = None if capture is None else need_of(capture)
+        self.saves = _saves(capture)
 
     def ran(
         self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool
@@ -48,6 +52,16 @@ class Relay:
         ]
         return take_measured(capture, shown, totals)
 
+    def begin_saving(self, outputs: Sequence[OutputSlot]) -> SessionFiles | None:
+        """Return the capture's files of what a session makes."""
+        assert self._capture is not None, "else nothing is saved"
+        return saving(self._capture).begin_saving(outputs)
+
+    def saved(self, outputs: Sequence[OutputSlot], files: SessionFiles) -> None:
+        """Pass on what a session has written."""
+        assert self._capture is not None, "else nothing is saved"
+        saving(self._capture).saved(outputs, files)
+
     def starting(self, position: int, inputs: Arrays) -> None:
         """Pass on a collective that is about to run, where the capture watches it."""
         if self._capture is not None and self._capture.watched[position]:
@@ -61,3 +75,11 @@ class Relay:
     def inside(self, body: Graph) -> Relay:
         """Return the relay to the capture's observer of a branch or the body of a loop."""
         return Relay(None if self._capture is None else self._capture.enter(body))
+
+
+def _saves(capture: Observer | None) -> Sequence[bool]:
+    saves = () if capture is None else saves_of(capture)
+    if capture is None or not any(saves):
+        return ()
+    # what the capture does not watch, a session only sees
+    return tuple(map(operator.or_, saves, map(operator.not_, capture.watched)))

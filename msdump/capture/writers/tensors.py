@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
@@ -15,13 +16,17 @@ from msdump.record import Artifact, OperatorRef, TensorRecord
 from msdump.statistics.totals import StatisticNeed
 from msdump.store import layouts
 from msdump.store.names import NameTensor
+from msdump.store.session_files import NameParts
 from msdump.store.write.sinks import Sink
+from msdump.store.write.standins import LONGEST_NAME
 
 if TYPE_CHECKING:
     from msdump.capture.statistics.rows import Cells, Statistics
     from msdump.capture.statistics.sheets import RowSheet
 
 _FLOAT32: Final = dtypes.from_name("float32")
+_SOME_TIME: Final = 9999999999999999  # has as many digits as the next 250 years
+_SOME_DIGITS: Final = str(_SOME_TIME).encode()
 _MOST_GATHERED: Final = 16 << 20
 """Bytes of tensors that wait to be measured together: they, and what steps made of them, stay in memory."""
 
@@ -101,6 +106,17 @@ class TensorWriter:
                 # but for O2, hashes and sizes are those of bfloat16, whatever type the file holds
                 measured = saved if self._measures_saved else record
                 self._write_row(self._statistics, rows, task, measured)
+
+    def name_parts(self, record: TensorRecord) -> NameParts | None:
+        """Return the name of a tensor's file around its timestamp, where the file is all that is written.
+
+        None elsewhere, and where a name is too long for a file.
+        """
+        if self._statistics is not None or not self._keeps_tensors or widened(record) is not record:
+            return None
+        head, *tails = os.fsencode(self._name(record._replace(timestamp=_SOME_TIME))).split(_SOME_DIGITS)
+        longest = len(head) + len(_SOME_DIGITS) + sum(map(len, tails))
+        return NameParts(head, *tails) if len(tails) == 1 and longest <= LONGEST_NAME else None
 
     @property
     def need(self) -> StatisticNeed | None:

@@ -19,13 +19,21 @@ from msdump.execute.variants.optimisation import LEVELS
 from msdump.execute.weights import WeightStore
 from msdump.graph.graph import Graph, Node
 from msdump.graph.kernel.emulation import Rounding
-from msdump.graph.kernel.linked import LinkedModel, LinkedOperator, SegmentEdges, UnlinkableError, link
+from msdump.graph.kernel.linked import (
+    NO_LOOKS,
+    LinkedModel,
+    LinkedOperator,
+    SegmentEdges,
+    SessionLooks,
+    UnlinkableError,
+    link,
+)
 from msdump.graph.kernel.onenode import Bindings, type_text
 from msdump.graph.order import reads
 from msdump.graph.weights import forget_pages
 from msdump.precision.optimization import Optimization
 from msdump.statistics import insession
-from msdump.statistics.totals import NOTHING, StatisticNeed
+from msdump.store import session_files
 
 _IN_MODEL: Final = 1 << 14
 """Bytes up to which a weight that no kernel packs is copied into the model: feeding it costs every run."""
@@ -42,13 +50,13 @@ class SegmentSession:
         run: Called with (values by feed name, output names, None); returns the outputs in order.
         feeds: (feed name, value of the graph) for everything that must be fed.
         names: The name in the model of each value of the graph that it can give.
-        measured: Values of the graph that it measures, in the order in which it tells of them.
+        looks: What it does about values of the graph where it makes them.
     """
 
     run: Run
     feeds: tuple[tuple[str, str], ...]
     names: Mapping[str, str]
-    measured: tuple[str, ...] = ()
+    looks: SessionLooks = NO_LOOKS
 
 
 class SegmentCompiler:
@@ -92,8 +100,7 @@ class SegmentCompiler:
         nodes: Sequence[Node],
         fed: Mapping[str, OrtValue | None],
         outputs: Sequence[str],
-        measured: Sequence[str] = (),
-        need: StatisticNeed = NOTHING,
+        looks: SessionLooks = NO_LOOKS,
     ) -> SegmentSession:
         """Compile operators to one session.
 
@@ -101,20 +108,19 @@ class SegmentCompiler:
             nodes: Operators that follow one another.
             fed: What they read from before; weights that no run changes need not be there.
             outputs: Values that the session gives.
-            measured: Values that it measures.
-            need: What it finds out of them.
+            looks: What it does about values where it makes them.
 
         Raises:
             UnlinkableError: An operator cannot stand among others.
             Exception: Memory or threads ran out, or the runtime does not say which operator it cannot run.
         """
-        model = self._linked(nodes, fed, outputs, measured, need)
+        model = self._linked(nodes, fed, outputs, looks)
         shared = {
             inner: self._initializers.shared_value(nodes[number], name, array)
             for inner, (array, name, number) in model.shared.items()
         }
         try:
-            use = replace(self._use_of(nodes), measures=bool(measured))
+            use = replace(self._use_of(nodes), measures=bool(looks))
             session = self._runtime.session(model.data, shared, use=use)
         except Exception as error:
             culprit = None if shortage(error) else _CULPRIT.search(str(error))
@@ -125,11 +131,15 @@ class SegmentCompiler:
             if name in packed(nodes[number]):  # the session has its packed copy: the file's pages may go
                 forget_pages(array)
         names = {name: inner for inner, name in model.outputs}
-        return SegmentSession(session.run_with_ort_values, model.feeds, names, tuple(measured))
+        return SegmentSession(session.run_with_ort_values, model.feeds, names, looks)
 
     def can_measure(self, name: str) -> bool:
         """Tell whether a session can measure a value of the graph."""
         return insession.takes(self._graph.type_of(name).dtype) and self._runtime.can_measure
+
+    def can_save(self, name: str) -> bool:
+        """Tell whether a session can write a value of the graph to a file."""
+        return session_files.takes(self._graph.type_of(name).dtype) and self._runtime.can_measure
 
     def _use_of(self, nodes: Sequence[Node]) -> SessionUse:
         """Return how the session of a segment runs: like the runtime's own where it is a whole network."""
@@ -141,8 +151,7 @@ class SegmentCompiler:
         nodes: Sequence[Node],
         fed: Mapping[str, OrtValue | None],
         outputs: Sequence[str],
-        measured: Sequence[str],
-        need: StatisticNeed,
+        looks: SessionLooks,
     ) -> LinkedModel:
         made = {name for node in nodes for name in node.outputs}
         feeds: dict[str, str] = {}
@@ -161,7 +170,7 @@ class SegmentCompiler:
             types = {} if roundings is None else self._types(node, feeds)
             bindings = Bindings(types, {}, bound.embedded, bound.shared, rounded=bound.rounded)
             parts.append(LinkedOperator(node, bindings, roundings))
-        around = SegmentEdges(feeds, defaults, outputs, self._shapes(feeds), measured, need)
+        around = SegmentEdges(feeds, defaults, outputs, self._shapes(feeds), looks)
         return link(self._graph, parts, around, self._runtime.limits)
 
     def _shapes(self, names: Iterable[str]) -> dict[str, tuple[int, ...]]:

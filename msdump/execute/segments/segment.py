@@ -9,6 +9,8 @@ import numpy as np
 
 from msdump.execute.runtime import Run
 from msdump.execute.segments.operators import ProgramOperator
+from msdump.graph.kernel.linked import NO_LOOKS, SessionLooks
+from msdump.observer import OutputSlot
 from msdump.statistics.totals import StatisticNeed
 
 
@@ -25,7 +27,8 @@ class Segment:
         names: Names of the outputs in the session.
         results: Slot of each output.
         dead: Slots that nobody reads after the segment.
-        measured: Values inside that are measured where they are made, in place of being given.
+        looks: What its session does about values where it makes them, in place of giving them to be shown.
+        saved: What the values are that it writes to files, in its order.
         run: The session's function, None before the first run.
         kinds: Types and shapes of measured values in the last run, and arrays that stand for the values.
     """
@@ -38,7 +41,8 @@ class Segment:
     names: list[str] = field(default_factory=list)
     results: tuple[int, ...] = ()
     dead: tuple[int, ...] = ()
-    measured: tuple[str, ...] = ()
+    looks: SessionLooks = NO_LOOKS
+    saved: tuple[OutputSlot, ...] = ()
     run: Run | None = None
     kinds: tuple[bytes, Sequence[np.ndarray]] = (b"", ())
 
@@ -60,6 +64,7 @@ class ProgramView:
         dimensions: Sizes of named dimensions in the first run.
         entered: Positions of control flow whose bodies are looked into.
         need: What it wants to know of tensors in place of their elements, None: elements.
+        saves: By position, whether a session may write the outputs, which are not shown then; empty: nowhere.
         given: Positions of operators of which it has wanted elements.
         segments: The segments in order; those that the runtime refuses are cut into smaller ones.
     """
@@ -71,6 +76,7 @@ class ProgramView:
     dimensions: dict[str, int]
     entered: frozenset[int] = frozenset()
     need: StatisticNeed | None = None
+    saves: Sequence[bool] = ()
     given: set[int] = field(default_factory=set)
     segments: list[Segment] = field(default_factory=list)
 

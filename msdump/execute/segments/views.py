@@ -18,15 +18,18 @@ from msdump.execute.segments.segment import ProgramView, Segment
 from msdump.execute.shortage import shortage
 from msdump.execute.values import Native
 from msdump.graph.graph import Graph
-from msdump.graph.kernel.linked import UnlinkableError
+from msdump.graph.kernel.linked import SessionLooks, UnlinkableError
 from msdump.graph.order import reads
-from msdump.observer import Observer, need_of
+from msdump.observer import Observer, OutputSlot, need_of, saves_of
 from msdump.statistics.totals import NOTHING, StatisticNeed
 from msdump.tracing import recording
 
-_Looks = tuple[Sequence[bool] | None, Sequence[bool], bool, bool, tuple[int, ...], StatisticNeed | None]
-"""What an observer watches, where it holds up, whether it wants inputs, and outputs; what it looks into, and
-what it needs to know."""
+_Looks = tuple[
+    *tuple[Sequence[bool] | None, Sequence[bool], bool, bool, tuple[int, ...], StatisticNeed | None],
+    Sequence[bool],
+]
+"""What an observer watches, where it holds up, whether it wants inputs, and outputs; what it looks into, what
+it needs to know, and where it lets sessions write files."""
 
 _Timed = TypeVar("_Timed", bound=Callable[..., Any])
 
@@ -86,7 +89,7 @@ class Views:
             frame: The values before the run.
         """
         if observer is None:
-            looks: _Looks = (None, (), False, False, (), None)
+            looks: _Looks = (None, (), False, False, (), None, ())
         else:
             looks = (
                 observer.watched,
@@ -95,6 +98,7 @@ class Views:
                 observer.wants_outputs,
                 self._entered(observer),
                 need_of(observer),
+                saves_of(observer),
             )
         recent = self._recent
         # the same objects say the same: what may change in place is no tuple
@@ -116,9 +120,9 @@ class Views:
         )
 
     def _found(self, looks: _Looks, frame: Frame) -> ProgramView:
-        watched, holds_up, wants_inputs, wants_outputs, entered, need = looks
+        watched, holds_up, wants_inputs, wants_outputs, entered, need, saves = looks
         seen = tuple(watched) if watched is not None and any(watched) else None
-        key = (seen, tuple(holds_up), wants_inputs, wants_outputs, entered, need) if seen else entered
+        key = (seen, tuple(holds_up), wants_inputs, wants_outputs, entered, need, saves) if seen else entered
         view = self._by_key.get(key)
         if view is None:
             view = ProgramView(
@@ -129,6 +133,7 @@ class Views:
                 self._dimensions(frame),
                 frozenset(entered),
                 need,
+                saves,
             )
             view.segments.extend(self._segments(view, range(len(self._operators))))
             self._by_key[key] = view
@@ -148,7 +153,7 @@ class Views:
 
         def shown(position: int) -> int | None:
             operator = self._operators[position]
-            if not view.shows(operator):
+            if not view.shows(operator) or self._saves(view, operator):
                 return None
             given = {
                 name for name in view.names(operator) if name and not self._measures(view, operator, name)
@@ -160,7 +165,8 @@ class Views:
             return sum(sizes.nbytes(self._graph, name, view.dimensions) for name in new)
 
         def waits(position: int) -> bool:
-            return bool(view.holds_up) and view.holds_up[position]
+            is_held = bool(view.holds_up) and view.holds_up[position]
+            return is_held and not self._saves(view, self._operators[position])
 
         ranges = cut(positions, partial(self._may_join, view), shown, waits, self._packed.__getitem__)
         return [self._segment(view, each) for each in ranges]
@@ -171,7 +177,18 @@ class Views:
         is_whole = bool(operators[0].node.bodies) and self._may_join(view, positions.start)
         if len(operators) == 1 and not is_whole:
             return Segment(operators, operators[0])
-        seen = {name for operator in operators for name in view.names(operator)}
+        writing = [operator for operator in operators if self._saves(view, operator)]
+        written = {operator.position for operator in writing}
+        showing = tuple(
+            operator for operator in operators if view.shows(operator) and operator.position not in written
+        )
+        seen = {name for operator in showing for name in view.names(operator)}
+        saved = {
+            OutputSlot(operator.position, slot): name
+            for operator in writing
+            for slot, name in enumerate(operator.node.outputs)
+            if name
+        }
         made = [name for operator in operators for name in operator.node.outputs if name]
         measured = dict.fromkeys(
             name
@@ -193,10 +210,11 @@ class Views:
         return Segment(
             operators,
             None,
-            shown=tuple(operator for operator in operators if view.shows(operator)),
+            shown=showing,
             outputs=tuple(outputs or made[-1:]),
             dead=tuple(slot for operator in operators for slot in operator.dead if slot in held),
-            measured=tuple(measured),
+            looks=SessionLooks(tuple(measured), view.need or NOTHING, tuple(saved.values())),
+            saved=tuple(saved),
         )
 
     def _measures(self, view: ProgramView, operator: ProgramOperator, name: str) -> bool:
@@ -206,6 +224,16 @@ class Views:
             and operator.position not in view.given
             and name in self._made
             and self._compiler.can_measure(name)
+        )
+
+    def _saves(self, view: ProgramView, operator: ProgramOperator) -> bool:
+        """Tell whether the outputs of an operator that is looked at are written where they are made."""
+        return (
+            bool(view.saves)
+            and view.saves[operator.position]
+            and view.shows(operator)
+            and self._may_join(view, operator.position)
+            and all(map(self._compiler.can_save, filter(None, operator.node.outputs)))
         )
 
     def _may_join(self, view: ProgramView, position: int) -> bool:
@@ -219,7 +247,7 @@ class Views:
         segment = view.segments[index]
         positions = segment.positions
         try:
-            session = self._session(view, segment, frame)
+            session = self._session(segment, frame)
         except UnlinkableError as error:
             self._joins[positions[error.number]] = False
             self._replace(view, index, self._segments(view, positions), short(error))
@@ -235,22 +263,21 @@ class Views:
             return True
         return False
 
-    def _session(self, view: ProgramView, segment: Segment, frame: Frame) -> SegmentSession:
+    def _session(self, segment: Segment, frame: Frame) -> SegmentSession:
         sessions = self._sessions.setdefault(segment.positions, [])
         wanted = set(segment.outputs)
         spare = 0 if self._compiler.optimizes else _FEW  # an operator whose value is given is not fused
         for session in sessions:
             if (
-                session.measured == segment.measured
+                session.looks == segment.looks
                 and wanted <= session.names.keys()
                 and len(session.names) <= len(wanted) + spare
             ):
                 return session
         nodes = [operator.node for operator in segment.operators]
         make = _timed(self._compiler.compile, "compile", segment, "compile ")
-        need = view.need or NOTHING
         fed = self._frames.fed(nodes, frame)
-        session = make(nodes, fed, segment.outputs, segment.measured, need)
+        session = make(nodes, fed, segment.outputs, segment.looks)
         sessions.append(session)
         return session
 
@@ -280,7 +307,7 @@ class Views:
         """Take the values out of a segment whose observer needs their elements, from now on."""
         view.given.update(segment.positions)
         sessions = self._sessions[segment.positions]
-        sessions[:] = [session for session in sessions if session.measured != segment.measured]
+        sessions[:] = [session for session in sessions if session.looks != segment.looks]
         smaller = self._segments(view, segment.positions)
         self._replace(view, view.segments.index(segment), smaller, "elements are looked at")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import onnx
@@ -41,6 +42,28 @@ class LinkedOperator:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionLooks:
+    """What a session does about values where it makes them.
+
+    Attributes:
+        measured: Values that are measured, in the order in which this is told.
+        need: What is found out of them.
+        saved: Values that are written to files, in the order in which this is told.
+    """
+
+    measured: tuple[str, ...] = ()
+    need: StatisticNeed = NOTHING
+    saved: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Tell whether it looks at any."""
+        return bool(self.measured or self.saved)
+
+
+NO_LOOKS: Final = SessionLooks()
+
+
+@dataclass(frozen=True, slots=True)
 class SegmentEdges:
     """What the operators get from outside, and give.
 
@@ -49,16 +72,14 @@ class SegmentEdges:
         defaults: Weights in the model that no kernel takes for constant, since they could be fed.
         outputs: Values that are given back.
         shapes: Shapes of fed values that hold in every run; the runtime fuses more where it knows them.
-        measured: Values that are measured where they are made, in the order in which this is told.
-        need: What is found out of them.
+        looks: What is done about values inside.
     """
 
     feeds: Mapping[str, str]
     defaults: Mapping[str, np.ndarray]
     outputs: Sequence[str]
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    measured: Sequence[str] = ()
-    need: StatisticNeed = NOTHING
+    looks: SessionLooks = NO_LOOKS
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,15 +233,27 @@ class _Writer:
             self._embed(self.names[name], array)
         feeds = tuple((self.names[name], name) for name in around.feeds)
         graph.input.extend(self._inputs(around))
-        outputs = tuple((self.names[name], name) for name in around.outputs)
-        graph.output.extend(helper.make_empty_tensor_value_info(inner) for inner, _ in outputs)
-        if around.measured:
-            from msdump.graph.kernel.measuring import add_measures
-
-            slots = {self.names[name]: slot for slot, name in enumerate(around.measured)}
-            add_measures(self.model, slots, around.need)
+        graph.output.extend(helper.make_empty_tensor_value_info(self.names[name]) for name in around.outputs)
+        if around.looks:
+            self._look(around.looks)
+        outputs = tuple(
+            (output.name, name) for output, name in zip(graph.output, around.outputs, strict=True)
+        )
         data = self.model.SerializeToString(deterministic=True)  # equal stretches may share a session
         return LinkedModel(data, feeds, self.shared, outputs)
+
+    def _look(self, looks: SessionLooks) -> None:
+        """Add the nodes that look at values."""
+        from msdump.graph.kernel import measuring
+
+        measured, saved = (
+            {self.names[name]: slot for slot, name in enumerate(names)}
+            for names in (looks.measured, looks.saved)
+        )
+        if measured:
+            measuring.add_measures(self.model, measured, looks.need)
+        if saved:
+            measuring.add_saves(self.model, saved)
 
     def _inputs(self, around: SegmentEdges) -> Iterator[onnx.ValueInfoProto]:
         for name, text in around.feeds.items():

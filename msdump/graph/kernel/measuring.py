@@ -1,4 +1,4 @@
-"""Nodes that measure values where a session makes them, and hand them on."""
+"""Nodes that look at values where a session makes them, and hand them on: they measure or write them."""
 
 from __future__ import annotations
 
@@ -12,51 +12,80 @@ from onnx import TensorProto, helper
 from msdump.statistics import insession
 from msdump.statistics.totals import StatisticNeed
 
-ADDRESSES: Final = "measurements"
-"""The input of a model that says where to write what is found: int64."""
+ADDRESSES: Final = {insession.MEASURE: "measurements", insession.SAVE: "files"}
+"""The inputs of a model that say where to write what is found, or what became of files: int64."""
 
 
 def add_measures(model: onnx.ModelProto, values: Mapping[str, int], need: StatisticNeed) -> None:
     """Let a model measure values; who reads one reads it behind its node.
 
     Args:
-        model: Gets a node behind each producer, and the input ``ADDRESSES``.
+        model: Gets a node behind each producer, and an input of ``ADDRESSES``.
         values: The slot of each value by its name; a node of the model itself makes it.
         need: What to find out.
     """
+    slots = {name: insession.attributes(slot, need) for name, slot in values.items()}
+    _add(model, insession.MEASURE, slots)
+
+
+def add_saves(model: onnx.ModelProto, values: Mapping[str, int]) -> None:
+    """Let a model write values to files; see ``add_measures``.
+
+    They are written in the order of nodes: each node that writes hands the addresses on to the next one. What
+    the model gives of these values it gives as they are made: no node hands it on, so none copies it.
+    """
+    _add(model, insession.SAVE, {name: {"slot": slot} for name, slot in values.items()})
+    writing = [node for node in model.graph.node if node.op_type == insession.SAVE]
+    addresses = ADDRESSES[insession.SAVE]
+    for node in writing:
+        node.input[1], addresses = addresses, f"{node.name}~"
+        node.output.append(addresses)
+    for output in model.graph.output:
+        if output.name in values:
+            output.name = made_name(output.name)
+
+
+def made_name(name: str) -> str:
+    """Return the name of a value in front of the node that looks at it."""
+    return f"{name}~"
+
+
+def _add(model: onnx.ModelProto, op_type: str, values: Mapping[str, Mapping[str, int]]) -> None:
     graph = model.graph
-    nodes = [written for node in graph.node for written in _measured(node, values, need)]
+    nodes = [written for node in graph.node for written in _seen(node, op_type, values)]
     del graph.node[:]
     graph.node.extend(nodes)
-    graph.input.append(helper.make_tensor_value_info(ADDRESSES, TensorProto.INT64, (insession.ADDRESSES,)))
-    model.opset_import.append(helper.make_opsetid(insession.DOMAIN, 1))
+    shape = (insession.ADDRESSES[op_type],)
+    graph.input.append(helper.make_tensor_value_info(ADDRESSES[op_type], TensorProto.INT64, shape))
+    if all(opset.domain != insession.DOMAIN for opset in model.opset_import):
+        model.opset_import.append(helper.make_opsetid(insession.DOMAIN, 1))
 
 
-def _measured(
-    node: onnx.NodeProto, values: Mapping[str, int], need: StatisticNeed
+def _seen(
+    node: onnx.NodeProto, op_type: str, values: Mapping[str, Mapping[str, int]]
 ) -> Iterator[onnx.NodeProto]:
-    """Yield a node and those that measure what it makes, which are named after it."""
-    measures = []
+    """Yield a node and those that look at what it makes, which are named after it."""
+    behind = []
     for number, name in enumerate(node.output):
         if name in values:
-            node.output[number] = f"{name}~"
-            measures.append(
+            node.output[number] = made_name(name)
+            behind.append(
                 helper.make_node(
-                    insession.MEASURE,
-                    [node.output[number], ADDRESSES],
+                    op_type,
+                    [node.output[number], ADDRESSES[op_type]],
                     [name],
                     name=f"{node.name}.{number}",
                     domain=insession.DOMAIN,
                 )
             )
-            attributes = insession.attributes(values[name], need)
-            measures[-1].attribute.extend(itertools.starmap(helper.make_attribute, attributes.items()))
+            attributes = values[name].items()
+            behind[-1].attribute.extend(itertools.starmap(helper.make_attribute, attributes))
     yield node
-    yield from measures
+    yield from behind
 
 
 def probe_model(need: StatisticNeed) -> bytes:
-    """Return the model that shows whether a runtime has the operator: ``y = x``, which is measured."""
+    """Return the model that shows whether a runtime has the operators: ``y = x``, which is measured."""
     graph = helper.make_graph(
         [helper.make_node("Identity", ["x"], ["y"], name="0")],
         "probe",

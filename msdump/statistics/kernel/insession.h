@@ -1,15 +1,17 @@
-/* An operator of onnxruntime that measures a value where it is made, and hands it on.
+/* Operators of onnxruntime that look at a value where it is made, and hand it on.
  *
- * Measure(value, addresses) -> value. The value is measured right behind its producer, while caches hold it; where
- * the runtime lets both share memory, nothing is copied. What is found, and what the value is like, stands at the two
- * addresses, which are those of arrays, in the place that the attribute "slot" tells. The findings have the
- * bits that msdump_measure gives: parts and runs are added in its order, whichever thread reads them.
+ * Measure(value, addresses) -> value, and Save(value, addresses) -> value, addresses (saving.h). The value is looked
+ * at right behind its producer, while caches hold it; where the runtime lets both share memory, nothing is copied.
+ * What is found stands at the addresses, which are those of arrays, in the place that the attribute "slot" tells.
+ * What Measure finds has the bits that msdump_measure gives: parts and runs are added in its order, whichever
+ * thread reads them.
  *
  * The runtime's interface is a table of functions, which is only ever appended to, and a record of an operator's
  * functions: onnxruntime_c_api.h of microsoft/onnxruntime tells the places. */
 
 #define API_VERSION 18 /* of the interface: the first one in which an operator may hand on its input */
-#define MOST_DIMENSIONS 8
+#define MOST_DIMENSIONS 8 /* that are told of */
+#define MOST_RANK 64      /* numpy has no tensors of more dimensions */
 #define MOST_PARTS 64
 #define SHARED_RUNS 16 /* a piece of fewer runs takes no longer than a thread to wake */
 
@@ -72,21 +74,88 @@ static const int8_t PLACES[] = {-1, 2, 5, 4, 7, 6, 8, 10, -1, 5, 0, 3, 9, 11, -1
 
 static int place_of(int type) { return type >= 0 && (size_t)type < sizeof PLACES ? PLACES[type] : -1; }
 
-/* One node of a model. */
+#define TRY(call) \
+    if ((failure = (call))) \
+    return failure
+
+/* What an operator is given. */
+struct value {
+    void *data;
+    int type;
+    size_t rank, length;
+    int64_t dimensions[MOST_RANK];
+};
+
+/* Takes the value that an operator is given, and the addresses. */
+static status *take(const void *context, struct value *value, void ***addresses) {
+    const void *given, *where;
+    void *info;
+    status *failure;
+    TRY(runtime->input(context, 0, &given));
+    TRY(runtime->input(context, 1, &where));
+    TRY(runtime->data_of((void *)where, (void **)addresses));
+    TRY(runtime->data_of((void *)given, &value->data));
+    TRY(runtime->info_of(given, &info));
+    failure = runtime->type_of(info, &value->type);
+    if (!failure)
+        failure = runtime->rank_of(info, &value->rank);
+    if (!failure && value->rank > MOST_RANK)
+        failure = runtime->fail(1, "a value has too many dimensions");
+    if (!failure)
+        failure = runtime->dimensions_of(info, value->dimensions, value->rank);
+    runtime->release_info(info);
+    if (failure)
+        return failure;
+    if (place_of(value->type) < 0)
+        return runtime->fail(1, "a value has a type that is not looked at");
+    value->length = 1;
+    for (size_t at = 0; at < value->rank; at++)
+        value->length *= (size_t)value->dimensions[at];
+    return NULL;
+}
+
+static void tell_kind(const struct value *value, struct kind *kind) {
+    const size_t told = value->rank < MOST_DIMENSIONS ? value->rank : MOST_DIMENSIONS;
+    kind->type = value->type;
+    kind->rank = (int64_t)value->rank;
+    memcpy(kind->dimensions, value->dimensions, told * sizeof *value->dimensions);
+}
+
+/* Hands a value on: in the same memory where the runtime shares it. */
+static status *hand_on(void *context, const struct value *value) {
+    void *made, *out;
+    status *failure;
+    TRY(runtime->output(context, 0, value->dimensions, value->rank, &made));
+    TRY(runtime->data_of(made, &out));
+    if (value->length && out != value->data)
+        memcpy(out, value->data, value->length * TYPES[place_of(value->type)].size);
+    return NULL;
+}
+
+/* One node of a model: its attributes. */
 struct node {
     int64_t slot, need, threads, part;
 };
 
-static void *create_node(const void *operator, const struct interface *interface, const void *info) {
-    (void)operator;
-    struct node *const node = calloc(1, sizeof *node);
-    if (node) {
-        interface->attribute(info, "slot", &node->slot);
-        interface->attribute(info, "need", &node->need);
-        interface->attribute(info, "threads", &node->threads);
-        interface->attribute(info, "part", &node->part);
-    }
-    return node;
+static status *make_node(const struct interface *interface, const void *info, size_t attributes, void **made) {
+    static const char *const NAMES[] = {"slot", "need", "threads", "part"};
+    int64_t *const values = calloc(1, sizeof(struct node));
+    status *failure = values ? NULL : interface->fail(1, "there is no memory for a node");
+    for (size_t at = 0; at < attributes && !failure; at++)
+        failure = interface->attribute(info, NAMES[at], values + at);
+    if (failure)
+        free(values);
+    else
+        *made = values;
+    return failure;
+}
+
+static status *create_measure(const void *operator, const struct interface *interface, const void *info, void **made) {
+    return (void)operator, make_node(interface, info, 4, made);
+}
+
+static status *create_save(const void *operator, const struct interface *interface, const void *info, void **made) {
+    return (void)operator, make_node(interface, info, 1, made);
 }
 
 static void destroy_node(void *node) { free(node); }
@@ -154,68 +223,48 @@ static void find(const struct node *node, const void *context, int type, const c
     free(all.found);
 }
 
-static status *compute(void *kernel, void *context) {
+static status *measure_value(void *kernel, void *context) {
     const struct node *const node = kernel;
-    const void *given, *where;
-    void *data, *addresses, *info, *made, *out;
-    int type;
-    size_t rank, length = 1;
+    struct value value;
+    void **addresses;
     status *failure;
-#define TRY(call) \
-    if ((failure = (call))) \
-    return failure
-    TRY(runtime->input(context, 0, &given));
-    TRY(runtime->input(context, 1, &where));
-    TRY(runtime->data_of((void *)where, &addresses));
-    TRY(runtime->data_of((void *)given, &data));
-    TRY(runtime->info_of(given, &info));
-    runtime->type_of(info, &type);
-    runtime->rank_of(info, &rank);
-    const int place = place_of(type);
-    int64_t *const dimensions = malloc((rank + 1) * sizeof *dimensions);
-    runtime->dimensions_of(info, dimensions, rank);
-    runtime->release_info(info);
-    for (size_t at = 0; at < rank; at++)
-        length *= (size_t)dimensions[at];
-    failure = runtime->output(context, 0, dimensions, rank, &made);
-    if (!failure)
-        failure = runtime->data_of(made, &out);
-    if (!failure && place < 0)
-        failure = runtime->fail(1, "a value of this type is not measured");
-    if (!failure) {
-        struct kind *const kind = ((struct kind **)addresses)[1] + node->slot;
-        kind->type = type;
-        kind->rank = (int64_t)rank;
-        memcpy(kind->dimensions, dimensions, (rank < MOST_DIMENSIONS ? rank : MOST_DIMENSIONS) * sizeof *dimensions);
-        if (length && out != data)
-            memcpy(out, data, length * TYPES[place].size);
-        if (length)
-            find(node, context, place, data, length, ((struct found **)addresses)[0] + node->slot);
+    TRY(take(context, &value, &addresses));
+    tell_kind(&value, (struct kind *)addresses[1] + node->slot);
+    TRY(hand_on(context, &value));
+    if (value.length) {
+        struct found *const found = (struct found *)addresses[0] + node->slot;
+        find(node, context, place_of(value.type), value.data, value.length, found);
     }
-    free(dimensions);
-    return failure;
+    return NULL;
 }
 
+#include "saving.h"
+
 /* What the runtime asks of an operator; it hands on a record that it is asked about. */
-static const char *node_name(const void *operator) { return (void)operator, "Measure"; }
+static const char *measure_name(const void *operator) { return (void)operator, "Measure"; }
+static const char *save_name(const void *operator) { return (void)operator, "Save"; }
 static const char *no_provider(const void *operator) { return (void)operator, NULL; }
-static int input_type(const void *operator, size_t number) { return (void)operator, number ? 7 : 0; } /* int64, any */
-static int output_type(const void *operator, size_t number) { return (void)operator, (void)number, 0; }
+static int type(const void *operator, size_t number) { return (void)operator, number ? 7 : 0; } /* int64, any */
 static size_t two(const void *operator) { return (void)operator, 2; }
 static size_t one(const void *operator) { return (void)operator, 1; }
 static int plain(const void *operator, size_t number) { return (void)operator, (void)number, 0; }
 static int first(const void *operator) { return (void)operator, 1; }
 static int last(const void *operator) { return (void)operator, INT32_MAX; }
 
-/* The first output is the first input: nothing is written, so that it does not matter who else reads it. */
-static size_t aliases(int **input, int **output) {
-    *input = calloc(1, sizeof **input), *output = calloc(1, sizeof **output);
-    return *input && *output;
+/* An output is the input of its number: nothing is written, so that it does not matter who else reads it. */
+static size_t aliases(int **input, int **output, size_t count) {
+    *input = calloc(count, sizeof **input), *output = calloc(count, sizeof **output);
+    for (size_t number = 0; *input && *output && number < count; number++)
+        (*input)[number] = (*output)[number] = (int)number;
+    return *input && *output ? count : 0;
 }
+
+static size_t one_alias(int **input, int **output) { return aliases(input, output, 1); }
+static size_t two_aliases(int **input, int **output) { return aliases(input, output, 2); }
 
 static void release_places(int *input, int *output) { free(input), free(output); }
 
-static const struct {
+struct operator {
     uint32_t version;
     void *(*create)(const void *, const struct interface *, const void *);
     const char *(*name)(const void *), *(*provider)(const void *);
@@ -235,31 +284,35 @@ static const struct {
     void *in_place, *release_in_place;
     size_t (*aliases)(int **, int **);
     void (*release_places)(int *, int *);
-} MEASURE = {
-    .version = API_VERSION,
-    .create = create_node,
-    .name = node_name,
-    .provider = no_provider,
-    .input_type = input_type,
-    .inputs = two,
-    .output_type = output_type,
-    .outputs = one,
-    .destroy = destroy_node,
-    .input_kind = plain,
-    .output_kind = plain,
-    .memory = plain,
-    .least_inputs = first,
-    .like_inputs = first,
-    .least_outputs = first,
-    .like_outputs = first,
-    .compute = compute,
-    .first_version = first,
-    .last_version = last,
-    .aliases = aliases,
-    .release_places = release_places,
 };
 
-/* Called by the runtime for the options of each session that wants the operator; one older than the interface
+#define OPERATOR(its_name, its_create, its_compute, its_outputs, its_aliases) \
+    {.version = API_VERSION, \
+     .name = its_name, \
+     .provider = no_provider, \
+     .input_type = type, \
+     .inputs = two, \
+     .output_type = type, \
+     .outputs = its_outputs, \
+     .destroy = destroy_node, \
+     .input_kind = plain, \
+     .output_kind = plain, \
+     .memory = plain, \
+     .least_inputs = first, \
+     .like_inputs = first, \
+     .least_outputs = first, \
+     .like_outputs = first, \
+     .create_or_fail = its_create, \
+     .compute = its_compute, \
+     .first_version = first, \
+     .last_version = last, \
+     .aliases = its_aliases, \
+     .release_places = release_places}
+
+static const struct operator MEASURE = OPERATOR(measure_name, create_measure, measure_value, one, one_alias);
+static const struct operator SAVE = OPERATOR(save_name, create_save, save_value, two, two_aliases);
+
+/* Called by the runtime for the options of each session that wants the operators; one older than the interface
  * does not get to know it, and refuses the model. */
 PUBLIC status *RegisterCustomOps(void *options, const struct interfaces *interfaces) {
     static void *domain; /* of all sessions: it has to outlive them */
@@ -271,6 +324,7 @@ PUBLIC status *RegisterCustomOps(void *options, const struct interfaces *interfa
         void *made;
         TRY(runtime->create_domain("msdump", &made));
         TRY(runtime->add_operator(made, &MEASURE));
+        TRY(runtime->add_operator(made, &SAVE));
         domain = made;
     }
     return runtime->add_domain(options, domain);

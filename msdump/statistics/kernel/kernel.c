@@ -7,13 +7,14 @@
  * branch nor call, so that the compiler makes vector instructions of it, for several generations of x86-64
  * at once (CLONES), of which the best is chosen when the library is loaded.
  */
+#define _GNU_SOURCE /* files without names, see saving.h */
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define VERSION 6 /* of what is PUBLIC, as compiled.py knows it */
+#define VERSION 7 /* of what is PUBLIC, as compiled.py knows it */
 #define RUN 2048  /* elements of a run: counts of 32 bits cannot overflow, and stay in vector lanes */
 
 #if defined(__x86_64__) && defined(__gnu_linux__) && !defined(PORTABLE)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from msdump.record import Buffer
+    from msdump.store.session_files import SessionPlace
     from msdump.store.write.rows import RowFile
 
 FILE_MODE: Final = 0o400
@@ -143,6 +144,10 @@ class DiskFiles:
                 return was_empty
             file.close()
         raise OSError(errno.EBUSY, "the file comes and goes", name)
+
+    def for_session(self, directory: str) -> SessionPlace | None:
+        """Return what a session needs to make new files itself; OSError as ``create`` raises it."""
+        return self._standing(directory).for_session(self._mode)
 
     def exists(self, directory: str, name: str) -> bool:
         """Tell whether a name is taken."""

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from msdump.store.session_files import SessionPlace
 from msdump.store.write import links, rows, temporaries
 from msdump.store.write.buffers import size_of, write_all
 from msdump.store.write.directories import open_directory
@@ -89,6 +90,15 @@ class OpenDirectory:
                 self._create_renamed(name, partial(_copy, fd), mode)
         finally:
             os.close(fd)
+
+    def for_session(self, mode: int) -> SessionPlace | None:
+        """Return what a session needs to make new files as ``create`` does, with a descriptor of its own.
+
+        None where the file system has no files without names.
+        """
+        if not self._is_nameless:
+            return None
+        return SessionPlace(os.dup(self._fd), mode, self._narrows_modes, self._reserves)
 
     def replace(self, name: str, write: Write, mode: int) -> None:
         """Make a file, in place of an older one of the name; its time is exact.

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from msdump.record import Artifact, Buffer
+    from msdump.store.session_files import SessionPlace
     from msdump.store.write.files import Files
 
 _log = logging.getLogger("msdump.store")
@@ -278,6 +279,25 @@ class SyncSink:
                 raise _OverLimitError
             taken.append(size)
             yield piece
+
+    def for_session(self, directory: str) -> SessionPlace | None:
+        """Return where a session may write new files itself, None where each has to come to the sink.
+
+        So it is with a limit of bytes, and where files cannot be made: who writes them here is told why.
+        """
+        if self._budget.most or not isinstance(self._files, DiskFiles):
+            return None
+        with self._lock:
+            try:
+                return self._files.for_session(directory)
+            except OSError:
+                return None
+
+    def count(self, files: int, size: int) -> None:
+        """Count files, and their bytes, that a session has written."""
+        with self._lock:
+            self._count += files
+            self._bytes += size
 
     def skip(self, reason: Reason) -> None:
         """Count a tensor that is not written on purpose."""

@@ -1,0 +1,164 @@
+/* Save: an operator of onnxruntime that writes a value as a .npy file where it is made (session_files.py).
+ *
+ * The addresses are those of the run's directory, of what the file of each slot is called, of what became of it,
+ * and of what its value is like; they are handed on as well, by which nodes are put in order. A file is written without a name and linked under its name when it is complete; one
+ * that cannot be written fails the run, and the reason is told by who tries once more. */
+#ifdef __linux__
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#define RESERVED (1 << 18) /* bytes of a file whose room is reserved, as place.py does */
+#define MOST_TIMES 1000    /* that are tried for a name */
+#define LONGEST_HEADER 512
+#define LONGEST_NAME 256
+#define ADDRESSES 4
+
+/* Where the files of a run go. */
+struct run {
+    int64_t directory, mode;                /* an open directory, permissions of files */
+    int64_t sets_modes, reserves, is_unnamed; /* of its file system; whether a descriptor alone can be linked */
+    int64_t last;                           /* the last time that a file got, microseconds */
+};
+
+/* What a slot's file is called before and behind the time; NULL: nothing is written. */
+struct wanted {
+    const char *head, *tail;
+};
+
+enum state { UNTOUCHED, WRITTEN, EMPTY, SEEN };
+
+/* What became of it. */
+struct outcome {
+    int64_t state, bytes, time;
+};
+
+static const char *const DESCRS[] = {"<f2", NULL,  "<f4", "<f8", "|i1", "|u1",
+                                     "<i2", "<u2", "<i4", "<u4", "<i8", "<u8"}; /* as TYPES */
+
+/* Writes the bytes before the elements, as npy.py makes them; returns their number. */
+static size_t write_header(const struct value *value, char *header) {
+    const char *const descr = value->type == 9 ? "|b1" : DESCRS[place_of(value->type)];
+    char *text = header + 10;
+    text += sprintf(text, "{'descr': '%s', 'fortran_order': False, 'shape': (", descr);
+    for (size_t at = 0; at < value->rank; at++)
+        text += sprintf(text, "%lld,", (long long)value->dimensions[at]);
+    text += sprintf(text, "), }");
+    size_t total = (size_t)(text - header) + 1;
+    total += 64 - total % 64;
+    memset(text, ' ', total - (size_t)(text - header) - 1);
+    header[total - 1] = '\n';
+    memcpy(header, "\x93NUMPY\x01\0", 8);
+    header[8] = (char)((total - 10) & 0xff);
+    header[9] = (char)((total - 10) >> 8);
+    return total;
+}
+
+/* Writes all of two buffers; returns the number of an error. */
+static int write_both(int file, struct iovec *parts) {
+    for (int at = 0; at < 2;) {
+        const ssize_t written = writev(file, parts + at, 2 - at);
+        if (written < 0 && errno != EINTR)
+            return errno;
+        for (size_t left = written < 0 ? 0 : (size_t)written; at < 2; at++) {
+            const size_t step = left < parts[at].iov_len ? left : parts[at].iov_len;
+            parts[at].iov_base = (char *)parts[at].iov_base + step;
+            parts[at].iov_len -= step;
+            left -= step;
+            if (parts[at].iov_len)
+                break;
+        }
+    }
+    return 0;
+}
+
+/* Links a file under a name: by its descriptor, else by its path in /proc, as links.py does. */
+static int give_name(struct run *run, int file, const char *name) {
+    char path[64];
+    if (run->is_unnamed) {
+        if (!linkat(file, "", (int)run->directory, name, AT_EMPTY_PATH))
+            return 0;
+        if (errno == EEXIST)
+            return EEXIST;
+    }
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    if (linkat(AT_FDCWD, path, (int)run->directory, name, AT_SYMLINK_FOLLOW))
+        return errno;
+    run->is_unnamed = 0;
+    return 0;
+}
+
+/* Links a file under the name of now; one that is taken gets another time. */
+static int name_file(struct run *run, const struct wanted *wanted, int file, struct outcome *outcome) {
+    char name[LONGEST_NAME];
+    struct timespec now;
+    int error = EEXIST;
+    for (int tries = 0; tries < MOST_TIMES && error == EEXIST; tries++) {
+        clock_gettime(CLOCK_REALTIME, &now);
+        const int64_t time = (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+        run->last = time > run->last ? time : run->last + 1;
+        const int length = snprintf(name, sizeof name, "%s%lld%s", wanted->head, (long long)run->last, wanted->tail);
+        error = length < LONGEST_NAME ? give_name(run, file, name) : ENAMETOOLONG;
+    }
+    outcome->time = run->last;
+    return error;
+}
+
+static int write_file(struct run *run, const struct wanted *wanted, const struct value *value,
+                      struct outcome *outcome) {
+    char header[LONGEST_HEADER];
+    const size_t before = write_header(value, header), size = value->length * TYPES[place_of(value->type)].size;
+    struct iovec parts[] = {{header, before}, {value->data, size}};
+    const int file = openat((int)run->directory, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, (mode_t)run->mode);
+    if (file < 0)
+        return errno;
+    outcome->bytes = (int64_t)(before + size);
+    int error = run->sets_modes && fchmod(file, (mode_t)run->mode) ? errno : 0;
+    if (!error && run->reserves && outcome->bytes >= RESERVED)
+        error = posix_fallocate(file, 0, outcome->bytes);
+    if (!error)
+        error = write_both(file, parts);
+    if (!error)
+        error = name_file(run, wanted, file, outcome);
+    close(file);
+    return error;
+}
+
+static status *hand_on_addresses(void *context, void **addresses) {
+    const int64_t count = ADDRESSES;
+    void *made;
+    int64_t *out;
+    status *failure;
+    TRY(runtime->output(context, 1, &count, 1, &made));
+    TRY(runtime->data_of(made, (void **)&out));
+    memmove(out, addresses, ADDRESSES * sizeof *out);
+    return NULL;
+}
+
+static status *save_value(void *kernel, void *context) {
+    const struct node *const node = kernel;
+    struct value value;
+    void **addresses;
+    status *failure;
+    TRY(take(context, &value, &addresses));
+    if (value.rank > MOST_DIMENSIONS || !(value.type == 9 || DESCRS[place_of(value.type)]))
+        return runtime->fail(1, "a value is none that a session writes");
+    struct run *const run = addresses[0];
+    const struct wanted *const wanted = (struct wanted *)addresses[1] + node->slot;
+    struct outcome *const outcome = (struct outcome *)addresses[2] + node->slot;
+    tell_kind(&value, (struct kind *)addresses[3] + node->slot);
+    if (value.length && wanted->head && write_file(run, wanted, &value, outcome))
+        return runtime->fail(1, "a file cannot be written");
+    outcome->state = !wanted->head ? SEEN : value.length ? WRITTEN : EMPTY;
+    TRY(hand_on(context, &value));
+    return hand_on_addresses(context, addresses);
+}
+#else
+static status *save_value(void *kernel, void *context) {
+    return (void)kernel, (void)context, runtime->fail(1, "this system has no files without names");
+}
+#endif

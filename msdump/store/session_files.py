@@ -1,0 +1,158 @@
+"""Files that a session of onnxruntime writes where it makes values.
+
+A node ``Save`` behind a value's producer (``statistics/kernel/saving.h``) writes it while caches hold it, in
+the thread that computes: nothing runs on before the file is complete. Operators so stay in one session where
+each of them had to run alone, and no value leaves it. What goes wrong fails the session; the operators then
+run one by one, and whoever writes their files tells the reason.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from array import array
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from msdump.dtypes import DType
+from msdump.statistics import insession
+from msdump.store.clock import Clock
+
+_UNTOUCHED, _WRITTEN, _EMPTY, _SEEN = range(4)
+_BYTES, _TIME, _FIELDS = 1, 2, 3  # of what became of a value, behind the state
+_LAST: Final = 5  # place in a run of the last time that a file got
+
+
+class NameParts(NamedTuple):
+    """The name of a file before and behind its timestamp."""
+
+    head: bytes
+    tail: bytes
+
+
+def takes(dtype: DType | None) -> bool:
+    """Tell whether a session can write values of a type as they are."""
+    is_plain = dtype is not None and dtype.saved == dtype.numpy
+    return is_plain and insession.takes(dtype) and sys.byteorder == "little"
+
+
+class _Wanted(ctypes.Structure):
+    _fields_ = (("head", ctypes.c_char_p), ("tail", ctypes.c_char_p))
+
+
+class FileNames:
+    """What the files of a segment's values are called: the same in every run."""
+
+    __slots__ = ("_parts", "_wanted")
+
+    def __init__(self, parts: Sequence[NameParts | None]) -> None:
+        """Keep the names.
+
+        Args:
+            parts: Of each value in the order of slots; None: it gets no file.
+        """
+        self._parts = parts
+        self._wanted = (_Wanted * len(parts))(*(_Wanted(*(each or (None, None))) for each in parts))
+
+    def __len__(self) -> int:
+        """Return the number of the values."""
+        return len(self._parts)
+
+    @property
+    def address(self) -> int:
+        """Where a session reads them."""
+        return ctypes.addressof(self._wanted)
+
+    def name(self, slot: int, time: int) -> bytes:
+        """Return the name of a file; its value gets one."""
+        parts = self._parts[slot]
+        assert parts is not None, "a value without a file has no name"
+        return b"%s%d%s" % (parts.head, time, parts.tail)
+
+
+class SessionPlace(NamedTuple):
+    """An open directory on a file system that has files without names.
+
+    Attributes:
+        directory: Its descriptor, which belongs to who asked for the place.
+        mode: Permissions of files.
+        sets_modes: Whether they are set once a file is open: a umask would narrow them.
+        reserves: Whether room is reserved for a large file before it is written.
+        is_unnamed: Whether a file's descriptor alone can be linked.
+    """
+
+    directory: int
+    mode: int
+    sets_modes: bool
+    reserves: bool
+    is_unnamed: bool = True
+
+
+class SessionFiles:
+    """The files of one run of a session.
+
+    Attributes:
+        addresses: What the session is fed.
+    """
+
+    __slots__ = ("_clock", "_kinds", "_names", "_outcomes", "_run", "addresses")
+
+    def __init__(self, names: FileNames, place: SessionPlace, clock: Clock) -> None:
+        """Prepare a run.
+
+        Args:
+            names: What the files are called.
+            place: Where they go; it is closed when the session has run.
+            clock: Gives the last timestamp, and is told of those of the files.
+        """
+        self._names = names
+        self._clock = clock
+        self._run = array("q", (*map(int, place), clock.last))
+        self._outcomes = np.zeros((len(names), _FIELDS), np.int64)
+        self._kinds = insession.room_for_kinds(len(names))
+        parts = (self._outcomes.ctypes.data, ctypes.addressof(self._kinds))
+        self.addresses = np.array([self._run.buffer_info()[0], names.address, *parts], np.int64)
+
+    def close(self) -> None:
+        """Close the directory: the session has run, or has failed."""
+        self._clock.pass_over(self._run[_LAST])
+        os.close(self._run[0])
+
+    @property
+    def written(self) -> tuple[int, int]:
+        """Number of files and of their bytes."""
+        sizes = self._outcomes[self._states == _WRITTEN, _BYTES]
+        return len(sizes), int(sizes.sum())
+
+    @property
+    def empty(self) -> int:
+        """Number of values without elements, which get no file."""
+        return int(np.count_nonzero(self._states == _EMPTY))
+
+    @property
+    def seen(self) -> np.ndarray:
+        """By slot, whether the session got so far that it was done with a value."""
+        seen: np.ndarray = self._states != _UNTOUCHED
+        return seen
+
+    def stand_ins(self) -> list[np.ndarray | None]:
+        """Return by slot an array of the type and shape of a value, whatever its elements; None: not seen."""
+        seen, kinds = self.seen.tolist(), self._kinds.raw
+        size = len(kinds) // len(seen)
+        told = (kinds[slot * size :][:size] for slot, is_seen in enumerate(seen) if is_seen)
+        arrays = iter(insession.stand_ins(b"".join(told)) or ())
+        return [next(arrays) if is_seen else None for is_seen in seen]
+
+    def remove(self, slot: int) -> None:
+        """Remove the file of a value, where there is one: it will be written again."""
+        if self._states[slot] == _WRITTEN:
+            os.unlink(self._names.name(slot, int(self._outcomes[slot, _TIME])), dir_fd=self._run[0])
+        self._states[slot] = _UNTOUCHED
+
+    @property
+    def _states(self) -> np.ndarray:
+        states: np.ndarray = self._outcomes[:, 0]
+        return states

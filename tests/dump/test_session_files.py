@@ -1,0 +1,142 @@
+"""Dumps whose files sessions write: what goes wrong leaves what a dump of single operators leaves."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import shutil
+
+import numpy as np
+import onnx
+import pytest
+
+from msdump.errors import DumpWriteError, ExecutionError
+from msdump.execute.kernels import KernelFactory
+from tests.dump import nets, trees
+
+O0 = {"device_target": "Ascend", "jit_level": "O0"}
+X = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
+
+
+def _gather():
+    """Return a model whose third operator fails where an index is out of range."""
+    nodes = [
+        nets.node("Neg", "x", "a"),
+        nets.node("Abs", "a", "b"),
+        nets.node("Gather", "b i", "c"),
+        nets.node("Relu", "c", "y"),
+    ]
+    inputs = [nets.value("x", [2, 3]), nets.value("i", [1], onnx.TensorProto.INT64)]
+    return nets.model(nodes, inputs, ["y"])
+
+
+def _growing():
+    """Return a model of short and long results, one of them an output of the model that is read on."""
+    nodes = [
+        nets.node("Neg", "x", "a"),
+        nets.node("Concat", "a a a a", "b", axis=0),
+        nets.node("Split", "b", "c d", axis=0, num_outputs=2),
+        nets.node("ReduceSum", "d", "e", keepdims=0),
+        nets.node("Relu", "e", "y"),
+    ]
+    return nets.model(nodes, [nets.value("x", ["n", 64])], ["y", "b"])
+
+
+def _types(door, step):
+    """Return the operator types of the files of a step in the order of their times."""
+    return [match["type"] for match, _ in trees.tensors(door.rank, iteration=step)]
+
+
+@pytest.mark.parametrize("failing", [0, 1, 2])
+def test_files_before_a_failure(failing, door):
+    """Of a step that fails the files of the operators before are there, once; other steps have all."""
+    door.configure(input_output=2)
+    network = door.load(_gather(), **O0)
+    for step in range(4):
+        if step == failing:
+            with pytest.raises(ExecutionError, match="Gather-op0"):
+                network.run({"x": X, "i": np.array([7])})
+        else:
+            network.run({"x": X, "i": np.array([1])})
+
+    whole = ["Neg", "Abs", "Gather", "ReLU"]
+    assert [whole[:2] if step == failing else whole for step in range(4)] == [
+        _types(door, step) for step in range(4)
+    ]
+    files = [path for path in trees.tree(door.path).values() if path.suffix == ".npy"]
+    assert 14 == len(files)
+
+
+@pytest.fixture
+def limit():
+    """Give what limits the size of files for a while; SIGXFSZ is ignored by Python."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def _limited(door, limit, on_write_error):
+    """Run steps of which the second may not write its long files; return what is left and told."""
+    door.configure(input_output=2, on_write_error=on_write_error)
+    network = door.load(_growing(), **O0)
+    network.run({"x": np.ones((8, 64), np.float32)})
+    limit(5000)
+    failure = None
+    try:
+        network.run({"x": np.ones((8, 64), np.float32)})
+    except DumpWriteError as error:
+        failure = trees.TIMESTAMP.sub("", str(error).rpartition("/")[2])
+    limit(resource.getrlimit(resource.RLIMIT_FSIZE)[1])
+    network.run({"x": np.full((9, 64), 2, np.float32)})
+    door.process.close()
+    return [_types(door, step) for step in range(3)], failure, network.summary
+
+
+@pytest.mark.parametrize("on_write_error", ["raise", "warn"])
+def test_files_that_cannot_be_written(on_write_error, door, limit, monkeypatch, tmp_path):
+    """A file that is too large is told, counted and lost as of operators that run alone; others are there."""
+    left = []
+    for joins in (True, False):
+        monkeypatch.setattr(KernelFactory, "joins", joins)
+        door.folder = tmp_path / f"joins {joins}"
+        door.folder.mkdir()
+        door.again()
+        left.append(_limited(door, limit, on_write_error))
+
+    assert left[1] == left[0]
+    (whole, limited, last), failure, summary = left[0]
+    assert ["Neg", "Concat", "Split", "Split", "ReduceSum", "ReLU"] == whole == last
+    assert ("raise" == on_write_error) == (failure is not None)
+    assert {os.strerror(errno.EFBIG)} == set(summary.lost)
+    assert len(limited) < len(whole)
+
+
+def test_a_directory_that_is_gone_is_made_again(door):
+    """Files go below a new directory where somebody has removed the old one between two steps."""
+    door.configure(input_output=2)
+    network = door.load(_growing(), **O0)
+    feeds = {"x": np.ones((8, 64), np.float32)}
+    for _ in range(2):
+        network.run(feeds)
+    shutil.rmtree(door.rank / "Net" / "0")
+
+    network.run(feeds)
+
+    assert ["2"] == [path.name for path in (door.rank / "Net" / "0").iterdir()]
+    assert 6 == len(_types(door, 2))
+
+
+def test_values_that_stay_inside_are_right(door):
+    """Files hold what operators gave, also where the session reuses memory; and so do the results."""
+    door.configure(input_output=2)
+    network = door.load(_growing(), **O0)
+    x = np.random.default_rng(3).standard_normal((8, 64)).astype(np.float32)
+    for _ in range(3):
+        results = network.run({"x": x})
+
+    files = {match["type"]: np.load(path) for match, path in trees.tensors(door.rank, iteration=2)}
+    doubled = np.concatenate([-x] * 4)
+    assert doubled.tobytes() == results["b"].tobytes() == files["Concat"].tobytes()
+    assert (-x).tobytes() == files["Neg"].tobytes()
+    assert results["y"] == files["ReLU"]
