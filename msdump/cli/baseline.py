@@ -34,10 +34,13 @@ _DEFAULT: Final = "max,min,avg,l2norm,nan,negative inf,positive inf"
     metavar="NAME,...",
     help="Statistics of tensors, by their names in statistic_category; also md5.",
 )
+@options.execution
 @options.executor
 @documents.option
 @messages.verbose
-def command(*, dump: str, output: str, statistics: str, executor: ExecutorChoice) -> None:
+def command(
+    *, dump: str, output: str, statistics: str, execution: int | None, executor: ExecutorChoice
+) -> None:
     """Keep the statistics of DUMP as a baseline, which msdump compare takes for a dump.
 
     Rows of statistic.csv are taken over; a dump of tensors is measured. The baseline is a tree
@@ -46,7 +49,7 @@ def command(*, dump: str, output: str, statistics: str, executor: ExecutorChoice
     """
     categories = [_DIGESTS.get(name.strip()) or trend.category(name) for name in statistics.split(",")]
     with messages.bar("directories", 0) as bar:
-        baseline = tool.write(dump, output, categories, executor=executor, progress=bar)
+        baseline = tool.write(dump, output, categories, execution=execution, executor=executor, progress=bar)
     for fault in baseline.unreadable:
         messages.say(f"error: {fault}")
     if documents.wanted():

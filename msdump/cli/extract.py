@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from msdump.cli import messages
+from msdump.cli import messages, options
 from msdump.cli.program import mark_started
 from msdump.errors import UnsupportedOpError, UntoldOperatorError
 from msdump.frontends import mindspore
@@ -27,6 +27,7 @@ from msdump.tools.extract.without_model import tensors_of
 )
 @click.option("--iteration", type=click.IntRange(min=0), help="Iteration (default: the last one).")
 @click.option("--rank", type=click.IntRange(min=0), help="Rank (default: the first one).")
+@options.execution
 @click.option(
     "--pass", "pass_number", type=click.IntRange(min=0), help="Pass of a loop (default: the first one)."
 )
@@ -39,6 +40,7 @@ def command(
     model: str | None,
     iteration: int | None,
     rank: int | None,
+    execution: int | None,
     pass_number: int | None,
 ) -> None:
     """Write OPERATOR of DUMP as a model of its own, its inputs and outputs, and a script that runs it.
@@ -51,7 +53,7 @@ def command(
     is given. Exit codes: 0 done, 1 a file could not be written, 2 something given is
     wrong, or the dump lacks what the operator read or wrote.
     """
-    opened = open_dump(dump)
+    opened = open_dump(dump, execution)
     run = find(opened, Wanted(operator, iteration, rank, pass_number))
     try:
         repro = reproduce(run, opened, None if model is None else mindspore.load_graph(model))

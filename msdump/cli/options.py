@@ -99,6 +99,20 @@ def executor(command: _Command) -> Callable[..., Any]:
     return applied(_EXECUTOR, chosen)
 
 
+execution: Final = click.option(
+    "--execution",
+    type=click.IntRange(min=0),
+    help="Number of the execution of the network, where several lie in one path, or the time of its"
+    " directories (default: the last one).",
+)
+"""The option that chooses one of several runs in one path, as ``open_dump`` takes it."""
+
+golden_execution: Final = click.option(
+    "--golden-execution", type=click.IntRange(min=0), help="The same for GOLDEN."
+)
+"""The option for the dump that the other one is compared with."""
+
+
 def _parse_dimensions(
     _ctx: click.Context, _option: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, int]:

@@ -51,7 +51,7 @@ def command(*, dump: str, operators: tuple[str, ...], slots: tuple[str, ...], st
 
     OPERATOR is a full name, its last component, or the name that files have; * and ? stand for
     other characters. What statistic.csv holds is taken from there, the rest is measured from
-    the tensors. Each rank, execution and pass of a loop has its points. In a sparkline ! stands
+    the tensors. Each rank and execution has a series, each pass of a loop a point. In a sparkline ! stands
     for NaN and infinities. Exit codes: 0 done, 2 something given is wrong, 130 interrupted.
     """
     categories = [tool.category(name) for name in statistics.split(",")]
@@ -73,7 +73,9 @@ def _lines(trend: TensorTrend, categories: Sequence[str], trends: Sequence[Tenso
     io, slot = trend.slot
     rank = f", rank {trend.rank}" if len({each.rank for each in trends}) > 1 else ""
     network = f", {trend.network}" if len({each.network for each in trends}) > 1 else ""
-    yield f"{trend.operator} ({trend.op_type}), {io} {slot}{network}{rank}"
+    numbers = {each.points[0].execution for each in trends}
+    execution = f", execution {trend.points[0].execution}" if len(numbers) > 1 else ""
+    yield f"{trend.operator} ({trend.op_type}), {io} {slot}{network}{rank}{execution}"
     rows = [("iteration", *categories), *_rows(trend.points, categories)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
@@ -97,10 +99,9 @@ def _rows(points: Sequence[TrendPoint], categories: Sequence[str]) -> Iterator[t
 
 
 def _moment(point: TrendPoint, points: Sequence[TrendPoint]) -> str:
-    """Return ``3``, or ``3 execution 1 pass 2`` where these differ."""
-    execution = f" execution {point.execution}" if any(each.execution for each in points) else ""
+    """Return ``3``, or ``3 pass 2`` where passes differ."""
     number = f" pass {point.pass_number}" if any(each.pass_number for each in points) else ""
-    return f"{point.iteration}{execution}{number}"
+    return f"{point.iteration}{number}"
 
 
 def _text(cell: Cell) -> str:

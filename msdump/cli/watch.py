@@ -21,10 +21,13 @@ from msdump.tools.watching.report import WatchReport, watch
     "--rules", "rules_file", required=True, type=click.Path(), help="JSON file with the rules to check."
 )
 @click.option("-n", "--top", type=click.IntRange(min=1), help="Print only so many hits, first ones first.")
+@options.execution
 @options.executor
 @documents.option
 @messages.verbose
-def command(*, dump: str, rules_file: str, top: int | None, executor: ExecutorChoice) -> None:
+def command(
+    *, dump: str, rules_file: str, top: int | None, execution: int | None, executor: ExecutorChoice
+) -> None:
     """Check watch rules on the tensors, or the statistics, of the dump DUMP.
 
     Hits are told in the order of iterations, ranks and time, with the measured value and the limit.
@@ -33,7 +36,7 @@ def command(*, dump: str, rules_file: str, top: int | None, executor: ExecutorCh
     """
     rules = rule_files.read(rules_file)
     with messages.bar("directories", 0) as bar:
-        report = watch(open_dump(dump), rules, executor=executor, progress=bar)
+        report = watch(open_dump(dump, execution), rules, executor=executor, progress=bar)
     if documents.wanted():
         from msdump.cli.documents.watch import document
 

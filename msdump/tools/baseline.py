@@ -68,6 +68,7 @@ def write(
     folder: str,
     categories: Sequence[str],
     *,
+    execution: int | None = None,
     executor: ExecutorChoice = ExecutorChoice(),  # noqa: B008 - frozen
     progress: Callable[[int], object] = lambda _: None,
 ) -> Baseline:
@@ -77,6 +78,7 @@ def write(
         root: The dump.
         folder: Directory of the baseline; it must not hold anything.
         categories: The statistics to measure; rows keep those that they have.
+        execution: Number of the execution, or of the run, where several lie in one path; None: the last one.
         executor: Who measures.
         progress: Called with the bytes of each directory that was measured.
 
@@ -87,9 +89,9 @@ def write(
     if os.path.isdir(folder) and os.listdir(folder):  # noqa: PTH208
         raise ToolError(ReturnCode.PATH, f"{folder}: holds files already; remove them first")
     baseline = Baseline(folder)
-    directories = dump_folders.labelled(root)
+    directories, execution = dump_folders.labelled(root, execution)
     everything = mapper.each(
-        partial(_measured, StatisticSpec(tuple(categories))),
+        partial(_measured, StatisticSpec(tuple(categories)), execution),
         directories.values(),
         size=directory_size,
         executor=executor,
@@ -120,11 +122,11 @@ def _keep_graphs(root: str, folder: str) -> None:
                 reports.write_bytes(os.path.join(folder, directory), name, [texts.read_bytes(path)])  # noqa: PTH118
 
 
-def _measured(spec: StatisticSpec, path: str) -> _MeasuredDirectory:
-    told = rows.read(path).rows
+def _measured(spec: StatisticSpec, execution: int | None, path: str) -> _MeasuredDirectory:
+    told = rows.read(path, execution).rows
     if told:
         return _MeasuredDirectory(tuple(told.values()))
-    side = tensors.measure(path, None, spec)
+    side = tensors.measure(path, execution, spec)
     measured = tuple(row for row in side.side.rows.values() if row.cells)
     return _MeasuredDirectory(measured, tuple(_told(path, side.unreadable)))
 

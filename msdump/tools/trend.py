@@ -11,7 +11,7 @@ from msdump.errors import ToolError, name_hint
 from msdump.record import IO
 from msdump.statistics.table import BY_CATEGORY, STATISTICS, Nature
 from msdump.store.read.cells import Cell, Row
-from msdump.store.read.executions import Execution
+from msdump.store.read.executions.shared import Execution
 from msdump.store.read.measured.records import without_file
 from msdump.store.read.reader import Dump
 from msdump.store.read.records import Record
@@ -68,7 +68,7 @@ class TensorTrend:
         slot: Which input or output it is.
         rank: Number of the rank, or of the device.
         network: Network or model; "" for operators that were called alone.
-        points: By iteration, execution and pass.
+        points: By iteration and pass; of one execution, where several left something in one directory.
     """
 
     operator: str
@@ -112,7 +112,9 @@ def slot(text: str) -> Slot:
 def trends(
     dump: Dump, operators: Sequence[str], slots: Sequence[Slot], categories: Sequence[str]
 ) -> list[TensorTrend]:
-    """Return the statistics of operators' tensors over the iterations of a dump, one series for each rank.
+    """Return the statistics of operators' tensors over the iterations of a dump.
+
+    Each rank and each execution has a series of its own.
 
     Args:
         dump: The dump.
@@ -140,11 +142,12 @@ def trends(
         there.add((record.io, record.slot))
         if (record.io, record.slot) in slots:
             trend = _new(iteration, record)
-            key = (trend.rank, trend.network, iteration.key.graph, trend.operator, trend.slot)
+            place = (trend.rank, trend.network, iteration.key.graph, execution)
+            key = (*place, trend.operator, trend.slot)
             series.setdefault(key, trend).points.append(_point(iteration, execution, record, categories))
     _check(seen, present, there, slots)
     for trend in series.values():
-        trend.points.sort(key=lambda point: (point.iteration, point.execution, point.pass_number))
+        trend.points.sort(key=lambda point: (point.iteration, point.pass_number))
     return list(series.values())
 
 
@@ -156,7 +159,7 @@ def matcher(name: str) -> Predicate:
 
 def _records(dump: Dump) -> Iterator[tuple[Iteration, int, Record]]:
     """Yield the tensors of all executions, those of which only rows were saved, too."""
-    for iteration in dump.iterations:
+    for iteration in dump.all_iterations:
         for number, execution in enumerate(iteration.executions or (_NOTHING,)):
             rows = [*execution.statistics, *(operator_rows(iteration) if not number else ())]
             measured = without_file(execution.records, rows, iteration, iteration.path)

@@ -67,7 +67,7 @@ def test_tensors(tmp_path):
 
 
 def test_ranks_executions_and_passes(tmp_path):
-    """Each rank has its series; each execution in a directory has its point."""
+    """Each rank has its series, and so has each execution in a directory."""
     for rank in (0, 1):
         folder = tmp_path / f"rank_{rank}" / "Net" / "0" / "0"
         statistics(folder, "1")
@@ -83,8 +83,8 @@ def test_ranks_executions_and_passes(tmp_path):
 
     assert [(0, 0, 0, 0, 1.0), (0, 0, 1, 0, 2.0), (1, 0, 0, 0, 1.0), (1, 0, 1, 0, 2.0)] == points
     _, lines, _ = trend(tmp_path, "*", "--stat", "max")
-    assert "Default_fc1-Dense_MatMul-op0 (MatMul), output 0, rank 1" in lines
-    assert "0 execution 1  2" in lines
+    assert "Default_fc1-Dense_MatMul-op0 (MatMul), output 0, rank 1, execution 0" in lines
+    assert "Default_fc1-Dense_MatMul-op0 (MatMul), output 0, rank 1, execution 1" in lines
 
 
 def test_many_iterations(tmp_path):

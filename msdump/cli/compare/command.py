@@ -39,12 +39,8 @@ from msdump.tools.scores import algorithms
 @options.statistic_limits
 @options.limits
 @options.view
-@click.option(
-    "--execution",
-    type=click.IntRange(min=0),
-    help="Number of the execution of MINE, where several lie in one path (default: the last whole one).",
-)
-@click.option("--golden-execution", type=click.IntRange(min=0), help="The same for GOLDEN.")
+@command_options.execution
+@command_options.golden_execution
 @command_options.executor
 @again.options
 @documents.option
@@ -85,8 +81,8 @@ def command(
         statistics.run(dumped, golden, output, limits, (execution, golden_execution), view=view)
         return
     # One pair of directories for each iteration, rank and graph that both dumps have.
-    pairs = dump_folders.pair(dumped, golden)
-    comparison = DumpComparison(dumped, golden, limits, graph, execution, golden_execution, executor)
+    pairs = dump_folders.pair(dumped, golden, (execution, golden_execution))
+    comparison = DumpComparison(dumped, golden, limits, graph, *pairs.executions, executor)
     is_interrupted = False
     try:
         _compare(comparison, pairs.pairs)

@@ -55,11 +55,11 @@ def run(
         ToolError: A dump cannot be used, or the table cannot be written.
         DumpReadError: A table of statistics cannot be read.
     """
-    folders = dump_folders.pair_statistics(dumped, golden)
+    folders = dump_folders.pair_statistics(dumped, golden, executions)
     report = Report()
     judge = RowJudge(limits, SurroundedDump(dumped), SurroundedDump(golden), report)
     for folder in folders.pairs:
-        pair = pairs.read(folder.dumped, folder.golden, executions)
+        pair = pairs.read(folder.dumped, folder.golden, folders.executions)
         for path, side in ((folder.dumped, pair.dumped), (folder.golden, pair.golden)):
             # Where several runs dumped into one path, the user is told which one is read.
             messages.tell_execution(path, side.execution, side.executions)

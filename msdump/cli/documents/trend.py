@@ -44,7 +44,7 @@ class TrendSeries(Part):
     """Network or model, "" for operators that were called alone."""
 
     points: list[TrendMoment]
-    """By iteration, execution and pass."""
+    """By iteration and pass; of one execution, where several left something in one directory."""
 
 
 class TrendDocument(JsonDocument):

@@ -23,7 +23,7 @@ def context_of(dump: Dump, options_given: dict[str, Any]) -> Context:
     """Return the context in which the dump was made: from the options, the dump, or the environment."""
     implied: dict[str, Any] = {}
     rank = next(iter(dump.ranks.values()), None)
-    if dump.models:
+    if dump.all_models:
         implied = {"device_target": DeviceTarget.ASCEND, "jit_level": JitLevel.O2}
     elif rank is not None and isinstance(rank.device, dict):
         implied = {"device_target": rank.device.get("device_target")}
@@ -53,7 +53,7 @@ def plan_of(path: str, context: Context, dump: Dump) -> DumpPlan | None:
     else:
         placed = _placed(data, value, ("common_dump_settings", "path"), bool, _ANYWHERE)
         plan = config_reader.parse(placed, path, context, has_lines=placed is data)
-    is_empty = not (dump.ranks or dump.models)
+    is_empty = not (dump.ranks or dump.all_models)
     if plan is not None and (is_empty or (plan.files.tree is Tree.RANKS) == bool(dump.ranks)):
         return plan
     messages.say(f"warning: {path}: makes no dump like {dump.path}; not used (--device-target, --jit-level)")

@@ -50,7 +50,7 @@ def follow(dump: str, golden: str | None, asked: ReportOptions, *, is_opened: bo
 
 def _stamps(dump: str) -> dict[str, Stamp]:
     try:
-        return {each.path: measured.stamp(each.path) for each in open_dump(dump).iterations}
+        return {each.path: measured.stamp(each.path) for each in open_dump(dump).all_iterations}
     except DumpReadError:  # nothing is there yet, or it has just been taken away
         return {}
 

@@ -31,16 +31,19 @@ def gather(
         ToolError: The two dumps cannot be compared.
         ConfigError: The configuration or a file of rules is faulty.
     """
-    opened = open_dump(dump)
+    opened = open_dump(dump, asked.execution)
     plan = _plan(opened, asked)
     compared = None
     if golden is not None:
         compared = comparing.compare(
-            dump, golden, asked.limits, graph=asked.graph, executor=asked.executor, explain=_explain(asked)
+            *(dump, golden, asked.limits, (asked.execution, asked.golden_execution)),
+            graph=asked.graph,
+            executor=asked.executor,
+            explain=_explain(asked),
         )
     with messages.bar("directories", len(opened.iterations)) as advance:
         question = ReportQuestion(
-            None if golden is None else open_dump(golden),
+            None if golden is None else open_dump(golden, asked.golden_execution),
             compared,
             plan,
             _rules(asked, plan),

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from msdump.cli.options import gathered
+from msdump.cli.options import execution, gathered, golden_execution
 from msdump.tools.judge.limits import Limits
 from msdump.tools.mapping.executors import ExecutorChoice
 
@@ -28,6 +28,8 @@ class ReportOptions:
         trace: A trace with the times of operators.
         executor: Who compares.
         has_source: Whether code lines and absolute paths are told.
+        execution: Number of the execution, or of the run, where several lie in one path.
+        golden_execution: The same of golden.
         limits: What counts as agreement.
     """
 
@@ -41,6 +43,8 @@ class ReportOptions:
     trace: str | None
     executor: ExecutorChoice
     has_source: bool
+    execution: int | None
+    golden_execution: int | None
     limits: Limits
 
 
@@ -98,4 +102,6 @@ _OPTIONS: Final = (
         default=True,
         help="Leave out code lines and absolute paths.",
     ),
+    execution,
+    golden_execution,
 )

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import click
 
-from msdump.cli import messages
+from msdump.cli import messages, options
 from msdump.cli.counts import plural
 from msdump.cli.documents import output as documents
 from msdump.cli.program import FAILED, REFUSED
 from msdump.cli.show import text
 from msdump.errors import ToolError
+from msdump.store.read.reader import open_dump
 from msdump.store.write.streams import write_stream
 from msdump.tools import dump_tree, trend
 from msdump.tools.inspection import inspection, picture, subjects
@@ -32,6 +33,7 @@ from msdump.tools.return_codes import ReturnCode
     "--iteration", type=click.IntRange(min=0), help="Iteration of OPERATOR (default: its first one)."
 )
 @click.option("--rank", type=click.IntRange(min=0), help="Rank of OPERATOR (default: the first one).")
+@options.execution
 @click.option("--png", type=click.Path(), metavar="FILE.png", help="Write a picture of the only tensor, too.")
 @documents.option
 @messages.verbose
@@ -42,6 +44,7 @@ def command(
     slots: tuple[str, ...],
     iteration: int | None,
     rank: int | None,
+    execution: int | None,
     png: str | None,
 ) -> None:
     """Print the tree of a dump, or tensors of it in full detail.
@@ -54,13 +57,16 @@ def command(
     1 nothing of an operator was dumped, 2 there is no such dump, file or operator.
     """
     is_file = os.path.isfile(path)
-    if (is_file or operator is None) and (slots or iteration is not None or rank is not None):
-        raise click.UsageError("--slot, --iteration and --rank choose tensors of an OPERATOR of a dump")
+    places = iteration, rank, execution
+    if (is_file or operator is None) and (slots or any(each is not None for each in places)):
+        raise click.UsageError(
+            "--slot, --iteration, --rank and --execution choose tensors of an OPERATOR of a dump"
+        )
     if is_file and operator is None:
         _show(subjects.of_file(path), png)
     elif operator is not None and os.path.isdir(path):
         chosen = tuple(map(trend.slot, slots))
-        moment = subjects.of_operator(path, operator, chosen, iteration, rank)
+        moment = subjects.of_operator(open_dump(path, execution), operator, chosen, iteration, rank)
         _show(moment.subjects, png)
         if moment.others:
             messages.say(f"it ran {plural(moment.others, 'more time')} (--iteration, --rank)")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
 
 from msdump.store import names
 from msdump.store.layouts import CAPTURED_GRAPH, Key, PathKind
-from msdump.store.read.executions import GraphFacts
+from msdump.store.read.executions.shared import GraphFacts
 from msdump.store.read.graphs import built
 from msdump.store.read.graphs.operator_graph import OperatorGraph
 from msdump.store.read.operator_files import OperatorFile
@@ -27,7 +27,7 @@ class DumpedModel:
         device: Number of the device; of a captured graph that of the rank.
         name: Its directory; "" for operators that were called alone.
         model_id: Its number in its process, None for operators that were called alone.
-        iterations: Its executions by step, time and number.
+        iterations: Its executions by run, step, time and number.
     """
 
     device: int
@@ -41,21 +41,33 @@ class DumpedModel:
         return next((each.operator_graph for each in self.iterations), None)
 
 
-def models(tree: TreeListing) -> tuple[DumpedModel, ...]:
-    """Return the models of a dump by device, name and number; operators called alone come first."""
+def models(tree: TreeListing, run_of: Mapping[Key, int]) -> tuple[DumpedModel, ...]:
+    """Return the models of a dump by device, name and number; operators called alone come first.
+
+    Args:
+        tree: The dump.
+        run_of: Number of the run of each directory.
+    """
     iterations: dict[_Model, list[Iteration]] = {}
 
     @cache
     def graph_of(model: str) -> OperatorGraph | None:
         return built.graph_of(model, tree.ignored)
 
-    for key, path in tree.paths.items():
+    for key in executions(tree):
+        model = (key.device or 0, key.model or "", key.model_id)
+        graph = partial(graph_of, model[1])
+        iteration = Iteration(key, tree.paths[key], _no_name, GraphFacts, graph, run=run_of.get(key, 0))
+        iterations.setdefault(model, []).append(iteration)
+    return _in_order(iterations)
+
+
+def executions(tree: TreeListing) -> Iterator[Key]:
+    """Yield the directories of executions, and those of operators that were called alone."""
+    for key in tree.paths:
         is_single = key.kind is PathKind.SINGLE and bool(tree.of(key, PathKind.SINGLE_OPERATOR))
         if (key.kind is PathKind.EXECUTION or is_single) and key.device is not None:
-            model = (key.device, key.model or "", key.model_id)
-            graph = partial(graph_of, model[1])
-            iterations.setdefault(model, []).append(Iteration(key, path, _no_name, GraphFacts, graph))
-    return _in_order(iterations)
+            yield key
 
 
 def captured_graphs(tree: TreeListing) -> tuple[DumpedModel, ...]:
@@ -75,9 +87,9 @@ def _in_order(iterations: Mapping[_Model, list[Iteration]]) -> tuple[DumpedModel
     )
 
 
-def _order(iteration: Iteration) -> tuple[int, str, int]:
+def _order(iteration: Iteration) -> tuple[int, int, str, int]:
     key = iteration.key
-    return (-1 if key.step is None else key.step, key.time or "", key.iteration or 0)
+    return (iteration.run, -1 if key.step is None else key.step, key.time or "", key.iteration or 0)
 
 
 def failures(tree: TreeListing) -> tuple[OperatorFile, ...]:

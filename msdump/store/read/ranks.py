@@ -13,7 +13,7 @@ from msdump.errors import DumpReadError
 from msdump.store import names
 from msdump.store.layouts import Key, PathKind
 from msdump.store.read import texts
-from msdump.store.read.executions import GraphFacts, Timeline
+from msdump.store.read.executions.shared import GraphFacts, Timeline
 from msdump.store.read.graphs import ir, pb
 from msdump.store.read.graphs.operator_graph import OperatorGraph, connected
 from msdump.store.read.records import Record
@@ -343,7 +343,10 @@ class RankGraph:
     def iteration_at(self, key: Key, path: str) -> Iteration:
         """Return the iteration that lies in a directory."""
         number = key.iteration or 0
-        return Iteration(key, path, self.full_name, lambda: self._facts(number), lambda: self.operator_graph)
+        return Iteration(
+            *(key, path, self.full_name, lambda: self._facts(number), lambda: self.operator_graph),
+            chosen=self._tree.execution,
+        )
 
     def __repr__(self) -> str:
         """Return number, network and iterations."""

@@ -14,7 +14,7 @@ touched and read when a tensor is.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -23,8 +23,10 @@ from typing import TYPE_CHECKING, Any
 from msdump.errors import DumpReadError
 from msdump.store.layouts import Key, PathKind
 from msdump.store.read import texts
-from msdump.store.read.executions import Execution
-from msdump.store.read.model_trees import DumpedModel, captured_graphs, failures, models
+from msdump.store.read.executions import runs
+from msdump.store.read.executions.runs import DumpedRun
+from msdump.store.read.executions.shared import Execution
+from msdump.store.read.model_trees import DumpedModel, captured_graphs, executions, failures, models
 from msdump.store.read.operator_files import OperatorFile
 from msdump.store.read.ranks import Rank, RankGraph
 from msdump.store.read.records import Record
@@ -35,27 +37,49 @@ from msdump.store.read.tree import TreeListing, locate, locate_below, scan
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["Dump", "DumpedModel", "Execution", "Iteration", "Rank", "RankGraph", "Record", "open_dump"]
+__all__ = [
+    "Dump",
+    "DumpedModel",
+    "DumpedRun",
+    "Execution",
+    "Iteration",
+    "Rank",
+    "RankGraph",
+    "Record",
+    "open_dump",
+]
 
 
-def open_dump(path: str | os.PathLike[str]) -> Dump:
+def open_dump(path: str | os.PathLike[str], execution: int | None = None) -> Dump:
     """Open a dump for reading.
+
+    Where several programs dumped into one path, what is read is of one of them: of compiled graphs, whose
+    directories tell the time, the newest run; in MindSpore's tree, whose directories they share, the last
+    execution that is whole in each. ``execution`` chooses another one.
 
     Args:
         path: The dump's root, or the directory of a rank, network, graph or iteration in it; the
             directory above the only root; also a directory of tensor files that was copied out of a dump.
+        execution: Number of the run or execution, from 0; of a run also one of its times, 20240131120000.
 
     Raises:
-        DumpReadError: There is no such directory, no dump in it, or several below it.
+        DumpReadError: There is no such directory or run, no dump in it, or several below it.
     """
     folder = os.path.abspath(path)  # noqa: PTH100 - pathlib's absolute() keeps ".." components
     # the directory itself, one around it, one below it; else it may be a copy of tensor files alone
     place = locate(folder) or locate_below(folder)
-    tree = _loose(folder) if place is None else scan(*place)
+    tree = _loose(folder, execution) if place is None else scan(*place, execution)
     ranks = {key.rank: Rank(key.rank, tree) for key in tree.of(None, PathKind.RANK) if key.rank is not None}
     captured = captured_graphs(tree)
     ranks = dict(sorted(ranks.items()))
-    dump = Dump(folder, ranks, models(tree), failures(tree), tuple(tree.ignored), captured, _acl_files(tree))
+    found, run_of = runs.runs(executions(tree))
+    dump = Dump(
+        *(folder, ranks, models(tree, run_of), failures(tree), tuple(tree.ignored), captured),
+        _acl_files(tree),
+        runs=found,
+        run=runs.chosen(folder, found, execution),
+        _is_chosen=execution is not None,
+    )
     if place is None and not any(map(_holds_something, dump.iterations)):
         raise DumpReadError(
             folder,
@@ -65,8 +89,13 @@ def open_dump(path: str | os.PathLike[str]) -> Dump:
     return dump
 
 
-def open_iteration(path: str) -> Iteration | None:
+def open_iteration(path: str, run: int = 0, chosen: int | None = None) -> Iteration | None:
     """Open one directory of tensors: an iteration, the constants of a graph, or a copy of either.
+
+    Args:
+        path: The directory.
+        run: As ``Iteration`` has it, where its dump has several.
+        chosen: As ``Iteration`` has it.
 
     Returns:
         None where the directory holds something else.
@@ -76,7 +105,8 @@ def open_iteration(path: str) -> Iteration | None:
     """
     dump = open_dump(path)
     folders = (*dump.iterations, *dump.constants)
-    return next((each for each in folders if each.path == dump.path), None)
+    found = (each for each in folders if each.path == dump.path)
+    return next((replace(each, run=run, chosen=chosen) for each in found), None)
 
 
 @dataclass(frozen=True)
@@ -86,24 +116,55 @@ class Dump(SelectableTensors):
     Attributes:
         path: The directory that was opened.
         ranks: Its ranks by number (O0/O1, CPU, GPU).
-        models: Its models by device, name and number (Ascend O2, GE, acl, torchair).
+        all_models: Its models by device, name and number (Ascend O2, GE, acl, torchair), of all runs.
         failures: Files with the tensors of operators that failed.
         captured: Graphs that torch.compile captured and torch itself ran, by rank and number.
+        runs: The runs whose compiled graphs it holds, by time.
+        run: The one that is read, None where there is none.
     """
 
     path: str
     ranks: Mapping[int, Rank]
-    models: tuple[DumpedModel, ...]
+    all_models: tuple[DumpedModel, ...]
     failures: tuple[OperatorFile, ...]
     _ignored: tuple[str, ...] = field(repr=False)
     captured: tuple[DumpedModel, ...] = ()
     _acl_files: Mapping[int | None, str] = field(default_factory=dict, repr=False)
+    runs: tuple[DumpedRun, ...] = ()
+    run: DumpedRun | None = None
+    _is_chosen: bool = field(default=False, repr=False)
+
+    @cached_property
+    def models(self) -> tuple[DumpedModel, ...]:
+        """Its models with what one run left of them."""
+        if len(self.runs) > 1 and not self._is_chosen:
+            runs.warn_of_several(self.path, self.runs)
+        return self._models_of_run
+
+    @cached_property
+    def _models_of_run(self) -> tuple[DumpedModel, ...]:
+        if self.run is None or len(self.runs) == 1:
+            return self.all_models
+        number = self.run.number
+        models = (
+            replace(model, iterations=tuple(each for each in model.iterations if each.run == number))
+            for model in self.all_models
+        )
+        return tuple(model for model in models if model.iterations)
 
     @cached_property
     def iterations(self) -> tuple[Iteration, ...]:
-        """Every iteration by rank, network, graph and number, or by model and time."""
+        """Every iteration by rank, network, graph and number, or by model and time; of one run."""
+        return self._iterations(self.models)
+
+    @cached_property
+    def all_iterations(self) -> tuple[Iteration, ...]:
+        """Every iteration of every run."""
+        return self._iterations(self.all_models)
+
+    def _iterations(self, models: tuple[DumpedModel, ...]) -> tuple[Iteration, ...]:
         of_graphs = (iteration for graph in self._graphs for iteration in graph.iterations.values())
-        of_models = (iteration for model in (*self.models, *self.captured) for iteration in model.iterations)
+        of_models = (iteration for model in (*models, *self.captured) for iteration in model.iterations)
         return (*of_graphs, *of_models)
 
     def acl_config(self, device: int) -> Any:
@@ -122,7 +183,7 @@ class Dump(SelectableTensors):
 
     @property
     def records(self) -> Iterator[Record]:
-        """Every tensor of every iteration, in execution order within each."""
+        """Every tensor of every iteration of one run, in execution order within each."""
         for iteration in self.iterations:
             yield from iteration.records
 
@@ -147,15 +208,16 @@ class Dump(SelectableTensors):
         paths = [*self._ignored]
         for graph in self._graphs:
             paths += graph.ignored
-        for model in (*self.models, *self.captured):
+        for model in (*self.all_models, *self.captured):
             paths += [path for iteration in model.iterations for path in iteration.ignored]
         return tuple(sorted(paths))
 
     def __repr__(self) -> str:
         """Return path, ranks, networks and the number of iterations."""
         networks = {name for rank in self.ranks.values() for name in rank.networks}
-        networks |= {model.name for model in (*self.models, *self.captured)}
-        count = len(self.iterations)
+        models = self._models_of_run
+        networks |= {model.name for model in (*models, *self.captured)}
+        count = len(self._iterations(models))
         return f"<Dump {self.path!r}: ranks {[*self.ranks]}, networks {sorted(networks)}, {count} iterations>"
 
 
@@ -167,14 +229,14 @@ def _holds_something(iteration: Iteration) -> bool:
     return bool(iteration.records or iteration.statistics or iteration.operator_statistics)
 
 
-def _loose(folder: str) -> TreeListing:
+def _loose(folder: str, execution: int | None) -> TreeListing:
     """Return a tree for one directory of tensors alone: as if it stood in graph 0 of a nameless network."""
     number = Path(folder).name
     iteration = int(number) if number.isascii() and number.isdigit() else 0
     rank = Key(PathKind.RANK, 0)
     network = Key(PathKind.NETWORK, 0, "")
     graph = Key(PathKind.GRAPH, 0, "", 0)
-    tree = TreeListing()
+    tree = TreeListing(execution=execution)
     tree.add(None, rank, folder)
     tree.add(rank, network, folder)
     tree.add(network, graph, folder)

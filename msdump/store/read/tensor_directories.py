@@ -13,9 +13,10 @@ from msdump.errors import DumpReadError
 from msdump.store import names, operator_names
 from msdump.store.layouts import MAPPING, STATISTICS, Key, PathKind
 from msdump.store.operator_names import OperatorFileKind, OperatorName
-from msdump.store.read import captured_files, executions, texts, timeline
+from msdump.store.read import captured_files, texts
 from msdump.store.read.cells import Cell, Row
-from msdump.store.read.executions import Execution, GraphFacts, SeparatedExecutions, Timeline
+from msdump.store.read.executions import shared, timeline
+from msdump.store.read.executions.shared import Execution, GraphFacts, SeparatedExecutions, Timeline
 from msdump.store.read.graphs.operator_graph import OperatorGraph
 from msdump.store.read.measured.records import without_file
 from msdump.store.read.operator_files import OperatorFile
@@ -47,12 +48,15 @@ class Iteration:
 
     In the trees of Ascend O2, GE and acl it is one execution of a model, or all operators that
     were called alone. In MindSpore's tree several executions may lie in one directory, where a second
-    program dumped into the same path: ``records`` and ``statistics`` are those of the last one that is
-    whole, ``executions`` has them all.
+    program dumped into the same path: ``records`` and ``statistics`` are those of one, ``executions`` has
+    them all.
 
     Attributes:
         key: What its path says: rank, network and graph, or step, time, device and model; its number.
         path: Its directory.
+        run: In the trees of compiled graphs the number of the run that wrote it, which is that of its
+            execution.
+        chosen: Number of the execution that is read, None: the last one that is whole.
     """
 
     key: Key
@@ -60,6 +64,8 @@ class Iteration:
     _full_name: FullName = field(repr=False, compare=False)
     _facts: Callable[[], GraphFacts] = field(default=GraphFacts, repr=False, compare=False)
     _graph: Callable[[], OperatorGraph | None] = field(default=lambda: None, repr=False, compare=False)
+    run: int = field(default=0, repr=False, compare=False, kw_only=True)
+    chosen: int | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     @property
     def number(self) -> int:
@@ -80,14 +86,14 @@ class Iteration:
             DumpReadError: The directory, its ``mapping.csv``, ``statistic.csv`` or an operator's file cannot
                 be read.
         """
-        return self._last_whole.records
+        return self._taken.records
 
     @cached_property
     def tensors(self) -> tuple[Record, ...]:
         """``records``, and those of which only a row of ``statistic.csv`` was saved, by timestamp."""
-        last = self._last_whole
-        measured = tuple(without_file(last.records, last.statistics, self, self.path))
-        return tuple(sorted((*last.records, *measured), key=_order)) if measured else last.records
+        taken = self._taken
+        measured = tuple(without_file(taken.records, taken.statistics, self, self.path))
+        return tuple(sorted((*taken.records, *measured), key=_order)) if measured else taken.records
 
     @property
     def statistics(self) -> tuple[Row, ...]:
@@ -98,7 +104,7 @@ class Iteration:
         Raises:
             DumpReadError: As in ``records``; a row does not fit the header.
         """
-        return self._last_whole.statistics
+        return self._taken.statistics
 
     @cached_property
     def executions(self) -> tuple[Execution, ...]:
@@ -106,7 +112,7 @@ class Iteration:
         return self._separated.executions
 
     def execution(self, number: int | None = None) -> Execution:
-        """Return the tensors and rows of an execution by its number; None: of the last one that is whole.
+        """Return the tensors and rows of an execution by its number; None: of the one that is read.
 
         A branch that an execution did not enter left none.
 
@@ -114,10 +120,12 @@ class Iteration:
             DumpReadError: There was no such execution; or as in ``records``.
         """
         if number is None:
-            return self._last_whole
+            return self._taken
         count = max(len(self._separated.timeline.spans), 1)
-        if not 0 <= number < count:
-            raise DumpReadError(self.path, f"no execution {number}: there are {count}, numbers from 0")
+        if not 0 <= number - self.run < count:
+            raise DumpReadError(
+                self.path, f"no execution {number}: there are {count}, numbers from {self.run}"
+            )
         return self._execution(number)
 
     @property
@@ -126,9 +134,13 @@ class Iteration:
         return self._separated.timeline
 
     @cached_property
-    def _last_whole(self) -> Execution:
+    def _taken(self) -> Execution:
+        if self.is_compiled:
+            return self._separated.executions[0]
+        if self.chosen is not None:
+            return self._execution(self.chosen)
         number = self._separated.timeline.last_whole
-        executions.warn_of_several(self.path, len(self._separated.timeline.spans), number, self._facts())
+        shared.warn_of_several(self.path, len(self._separated.timeline.spans), number, self._facts())
         return self._execution(number)
 
     def _execution(self, number: int) -> Execution:
@@ -149,12 +161,12 @@ class Iteration:
         for file in self.files:
             records += file.records
         records.sort(key=_order)
-        if self._is_compiled:
-            return executions.of_compiled(records, rows)
-        return executions.of_graph(records, rows, self._facts())
+        if self.is_compiled:
+            return shared.of_compiled(records, rows, self.run)
+        return shared.of_graph(records, rows, self._facts())
 
     @property
-    def _is_compiled(self) -> bool:
+    def is_compiled(self) -> bool:
         """Whether a compiled graph wrote it, which has a directory for each execution."""
         has_tasks = any(record.name.task_id for record in self._files.records)
         is_model = self.key.time is not None or self.key.kind is PathKind.CAPTURED_STEP

@@ -53,12 +53,14 @@ class TreeListing:
         paths: Absolute path of every directory down to the iterations, and of every file beside them.
         children: What stands in a directory; None: in the root.
         ignored: Absolute paths of what belongs to no dump, unsorted.
+        execution: Which execution is read where several lie in one directory; None: the last whole one.
         graphs: The graphs that were read, by what their files hold: ranks of one program share theirs.
     """
 
     paths: dict[Key, str] = field(default_factory=dict)
     children: dict[Key | None, list[Key]] = field(default_factory=dict)
     ignored: list[str] = field(default_factory=list)
+    execution: int | None = None
     graphs: dict[Hashable, OperatorGraph | None] = field(default_factory=dict, repr=False)
     _of_rank: dict[tuple[int | None, PathKind], list[Key]] = field(default_factory=dict, repr=False)
 
@@ -133,13 +135,18 @@ def _is_step(folder: str) -> bool:
     return any(key is not None and key.kind is PathKind.TIME for key in keys)
 
 
-def scan(root: str, only: Key | None) -> TreeListing:
+def scan(root: str, only: Key | None, execution: int | None = None) -> TreeListing:
     """Walk a dump from its root; with ``only``, the part of it that this key holds.
+
+    Args:
+        root: The root.
+        only: The part that is wanted, None: all.
+        execution: As ``TreeListing`` has it.
 
     Raises:
         DumpReadError: A directory cannot be listed.
     """
-    tree = TreeListing()
+    tree = TreeListing(execution=execution)
     _scan(tree, root, "", None, only)
     return tree
 

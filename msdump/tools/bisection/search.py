@@ -17,7 +17,7 @@ from msdump.graph.cutting.region import external_values
 from msdump.graph.cutting.splice import Spliced, exchangeable, forms, is_taken, splice
 from msdump.graph.graph import Graph
 from msdump.observer import Arrays, Observer
-from msdump.tools.bisection.arithmetic import AS_THE_MODEL_SAYS, OperatorArithmetic, ArithmeticPair, mixed
+from msdump.tools.bisection.arithmetic import AS_THE_MODEL_SAYS, ArithmeticPair, OperatorArithmetic, mixed
 from msdump.tools.bisection.minimise import minimise
 from msdump.tools.diff.distances import distance
 from msdump.tools.diff.models import golden_inputs, output_names

@@ -88,7 +88,7 @@ class DumpedIteration:
 def moments(dump: Dump) -> tuple[DumpedIteration, ...]:
     """Return every dumped iteration of a dump, by rank, network and number, or by model and time."""
     by_place: dict[tuple[object, ...], list[Iteration]] = {}
-    for iteration in dump.iterations:
+    for iteration in dump.all_iterations:
         key = iteration.key
         # A network has a directory for each graph of an iteration, a compiled model one in all.
         place = (key.path,) if key.time is not None else (key.rank, key.net, key.iteration)

@@ -105,7 +105,7 @@ class Missing:
 
     @cached_property
     def _used(self) -> int:
-        folders = (*self._dump.iterations, *self._dump.constants)
+        folders = (*self._dump.all_iterations, *self._dump.constants)
         paths = {path for folder in folders for _, path in folder.named_files}
         return sum(Path(path).stat().st_size for path in paths)
 

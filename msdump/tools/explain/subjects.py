@@ -110,7 +110,7 @@ def of_dump(dump: Dump) -> Iterator[Subject]:
 
 
 def _named(dump: Dump) -> Iterator[Subject]:
-    types = {record.op_name: record.op_type for each in dump.iterations for record in each.tensor_files}
+    types = {record.op_name: record.op_type for each in dump.all_iterations for record in each.tensor_files}
     for rank in dump.ranks.values():
         for full_name, listing in listed_operators(rank):
             short = names.sanitize(full_name.rpartition("/")[2])
@@ -121,11 +121,11 @@ def _named(dump: Dump) -> Iterator[Subject]:
     for folder in dump.constants:
         yield from (Subject(OperatorRef(names.PARAMETER, record.op_name)) for record in folder.tensor_files)
     first: dict[str, OperatorFile] = {}
-    for file in (*(file for each in dump.iterations for file in each.files), *dump.failures):
+    for file in (*(file for each in dump.all_iterations for file in each.files), *dump.failures):
         first.setdefault(file.name.op_name, file)
     for op_name, file in first.items():
         yield Subject(OperatorRef(file.name.op_type, _name_in_header(file) or op_name))
-    for iteration in dump.iterations:
+    for iteration in dump.all_iterations:
         for row in iteration.rows:
             yield Subject(OperatorRef(str(row.get("Op Type")), str(row.get("Op Name"))))
         for name in iteration.operator_statistics:
@@ -184,7 +184,7 @@ def _similar(text: str, subjects: Iterable[Subject]) -> tuple[str, ...]:
 
 def mapped(dump: Dump) -> dict[str, str]:
     """Return the operator's part of the original name of every file that has a stand-in, by the stand-in."""
-    folders = (*dump.iterations, *dump.constants)
+    folders = (*dump.all_iterations, *dump.constants)
     files = (file for folder in folders for file in folder.named_files)
     return {base: name.op_name for name, path in files if (base := Path(path).name) != str(name)}
 

@@ -15,7 +15,7 @@ from msdump.encode.dump_data import TensorInfo
 from msdump.errors import DumpReadError, FormatError, ToolError
 from msdump.store.read import mapped
 from msdump.store.read.measured.measurements import Measurements
-from msdump.store.read.reader import open_dump
+from msdump.store.read.reader import Dump
 from msdump.store.read.records import Record
 from msdump.store.read.tensor_directories import Iteration
 from msdump.tools.return_codes import ReturnCode
@@ -112,7 +112,7 @@ def _subject(name: str, path: str, array: np.ndarray, layout: str) -> InspectedT
 
 
 def of_operator(
-    dump: str, operator: str, slots: tuple[Slot, ...], iteration: int | None, rank: int | None
+    dump: Dump, operator: str, slots: tuple[Slot, ...], iteration: int | None, rank: int | None
 ) -> ShownRun:
     """Return the tensors of the first run of an operator in a dump.
 
@@ -131,7 +131,7 @@ def of_operator(
     is_meant = matcher(operator)
     runs: dict[tuple[object, ...], list[tuple[Iteration, Record]]] = {}
     names: dict[str, None] = {}
-    for each in open_dump(dump).iterations:
+    for each in dump.iterations:
         if (iteration is not None and _number(each) != iteration) or (rank is not None and each.rank != rank):
             continue
         for record in each.tensors:

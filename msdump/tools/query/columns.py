@@ -86,7 +86,11 @@ VIEWS: Final[Mapping[str, tuple[Column, ...]]] = MappingProxyType(
     {
         "tensors": (
             *_PLACE,
-            Column("execution", NUMBER, "which execution of the network in its directory it is of, from 0"),
+            Column(
+                "execution",
+                NUMBER,
+                "which execution of the network in its directory, or run in the dump, it is of, from 0",
+            ),
             Column("pass", NUMBER, "which run of the operator in that execution, from 0: the turn of a loop"),
             *(_OP_TYPE, _OP_NAME, _FULL_NAME, _SCOPE, _IO, _SLOT, _DTYPE, _SHAPE, _FORMAT, _BYTES),
             *(_TASK, _STREAM, _TIMESTAMP, _DIRECTORY, _PATH),

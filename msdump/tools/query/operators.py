@@ -18,7 +18,7 @@ def rows(opened: OpenedDump) -> Iterator[dict[str, Any]]:
     """Yield a row for each operator; of a graph without a graph file what its execution order tells."""
     for rank in opened.dump.ranks.values():
         yield from _of_rank(opened, rank)
-    for model in (*opened.dump.models, *opened.dump.captured):
+    for model in (*opened.dump.all_models, *opened.dump.captured):
         place = {"dump": opened.label, "rank": model.device, "network": model.name, "graph": model.model_id}
         try:
             graph = model.operator_graph

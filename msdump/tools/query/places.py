@@ -37,7 +37,7 @@ class OpenedDump:
 
     def iterations(self) -> Iterator[Iteration]:
         """Yield the directories of iterations, as ``directories`` does."""
-        return map(replace, self.dump.iterations)
+        return map(replace, self.dump.all_iterations)
 
     def directories(self) -> Iterator[Iteration]:
         """Yield the directories of tensors: iterations, executions of models, constants.

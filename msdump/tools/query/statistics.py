@@ -68,11 +68,13 @@ def measured(
         executor: Who measures.
         progress: Called with the bytes of each directory that was measured.
     """
-    directories = {directory.path: opened.place(directory) for directory in opened.iterations()}
+    directories = {
+        (directory.path, directory.run): opened.place(directory) for directory in opened.iterations()
+    }
     everything = mapper.each(
         _measured,
         directories,
-        size=directory_size,
+        size=lambda each: directory_size(each[0]),
         executor=executor,
         paths=(opened.path,),
         progress=progress,
@@ -83,11 +85,11 @@ def measured(
         yield from (place | row for row in directory.rows)
 
 
-def _measured(path: str) -> _MeasuredRows:
+def _measured(place: tuple[str, int]) -> _MeasuredRows:
     """Return what the tensors of a directory measure; runs in a process of its own."""
     rows: list[dict[str, Any]] = []
     faults: dict[str, None] = {}
-    directory = open_iteration(path)
+    directory = open_iteration(*place)
     for execution in () if directory is None else tensors.executions(directory, faults.setdefault):
         for record in execution.records:
             try:

@@ -10,7 +10,7 @@ from typing import Any
 
 from msdump import dtypes
 from msdump.errors import DumpReadError, FormatError
-from msdump.store.read.executions import Execution
+from msdump.store.read.executions.shared import Execution
 from msdump.store.read.records import Record
 from msdump.store.read.tensor_directories import Iteration
 from msdump.tools.query.places import OpenedDump

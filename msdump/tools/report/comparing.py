@@ -13,6 +13,7 @@ from msdump.errors import ToolError
 from msdump.tools.compare.measured import pairs
 from msdump.tools.compare.measured.findings import RowJudge
 from msdump.tools.compare.pairing import dump_folders
+from msdump.tools.compare.pairing.dump_folders import Executions
 from msdump.tools.compare.verdict.comparison import DumpComparison
 from msdump.tools.compare.verdict.surroundings import SurroundedDump
 from msdump.tools.judge import words
@@ -64,6 +65,7 @@ def compare(
     dumped: str,
     golden: str,
     limits: Limits,
+    executions: Executions = (None, None),
     *,
     graph: str | None = None,
     executor: ExecutorChoice = ExecutorChoice(),  # noqa: B008 - frozen
@@ -75,6 +77,7 @@ def compare(
         dumped: The dump that is examined.
         golden: The dump that it is compared with.
         limits: What counts as agreement.
+        executions: Number of the execution, or of the run, of each; None: the last one.
         graph: A model or a graph file that tells which tensors belong together, None: by names.
         executor: Who measures the tensors.
         explain: Lets the comparison know what running operators again tells, None: nothing runs.
@@ -84,10 +87,10 @@ def compare(
         DumpReadError: A directory cannot be read.
     """
     if dump_folders.is_measured_alone(dumped, golden):
-        compared = _statistics(dumped, golden, limits)
+        compared = _statistics(dumped, golden, limits, executions)
     else:
-        folders = dump_folders.pair(dumped, golden)
-        comparison = DumpComparison(dumped, golden, limits, graph, executor=executor)
+        folders = dump_folders.pair(dumped, golden, executions)
+        comparison = DumpComparison(dumped, golden, limits, graph, *folders.executions, executor)
         comparison.measure(map(comparison.add, folders.pairs))
         if explain is not None:
             explain(comparison)
@@ -99,12 +102,12 @@ def compare(
     return compared
 
 
-def _statistics(dumped: str, golden: str, limits: Limits) -> ComparedDumps:
-    folders = dump_folders.pair_statistics(dumped, golden)
+def _statistics(dumped: str, golden: str, limits: Limits, executions: Executions) -> ComparedDumps:
+    folders = dump_folders.pair_statistics(dumped, golden, executions)
     report = Report()
     judge = RowJudge(limits, SurroundedDump(dumped), SurroundedDump(golden), report)
     for folder in folders.pairs:
-        pair = pairs.read(folder.dumped, folder.golden, (None, None))
+        pair = pairs.read(folder.dumped, folder.golden, folders.executions)
         report.unreadable += pair.unreadable_golden
         judge.add(folder.label, folder, pair)
     return ComparedDumps(report, tuple(folders.alone))

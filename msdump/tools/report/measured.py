@@ -99,13 +99,14 @@ class _Directory:
     path: str
     iteration: Iteration | None
 
-    def __reduce__(self) -> tuple[Callable[[str], _Directory], tuple[str]]:
-        return _reopened, (self.path,)
+    def __reduce__(self) -> tuple[Callable[..., _Directory], tuple[object, ...]]:
+        which = () if self.iteration is None else (self.iteration.run, self.iteration.chosen)
+        return _reopened, (self.path, *which)
 
 
-def _reopened(path: str) -> _Directory:
+def _reopened(path: str, run: int = 0, chosen: int | None = None) -> _Directory:
     try:
-        return _Directory(path, open_iteration(path))
+        return _Directory(path, open_iteration(path, run, chosen))
     except DumpReadError:
         return _Directory(path, None)
 

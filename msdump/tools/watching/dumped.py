@@ -115,7 +115,8 @@ class DumpedFolder:
     def __reduce__(self) -> tuple[Callable[..., DumpedFolder], tuple[object, ...]]:
         """Travel to another process with the path of the directory, which is opened there."""
         place = self.number, self.rank, self.place, self.graph, self.weights, self.is_compiled
-        return _reopened, (self.iteration.path, *place)
+        iteration = self.iteration
+        return _reopened, (iteration.path, (iteration.run, iteration.chosen), *place)
 
     @property
     def size(self) -> int:
@@ -142,8 +143,8 @@ class DumpedFolder:
         return any(record.is_parameter for record in self.iteration.tensors)
 
 
-def _reopened(path: str, *place: Any) -> DumpedFolder:
-    iteration = open_iteration(path)
+def _reopened(path: str, which: tuple[int, int | None], *place: Any) -> DumpedFolder:
+    iteration = open_iteration(path, *which)
     if iteration is None:
         raise DumpReadError(path, "is no directory of tensors any more")
     return DumpedFolder(iteration, *place)

@@ -86,7 +86,7 @@ def test_programs_of_one_second(script, monkeypatch):
         state.current().dumps.stop()
         state.replace(state.AclState())
 
-    iterations = open_dump(script.path).iterations
+    iterations = open_dump(script.path).all_iterations
 
     times = local_time(SECOND), local_time(SECOND + 1_000_000)
     assert [(time, run) for time in times for run in (0, 1)] == [

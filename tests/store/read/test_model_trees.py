@@ -92,14 +92,14 @@ def test_tensors_of_an_operator(tmp_path):
 
 
 def test_executions_are_in_order(tmp_path):
-    """Executions come by step, not by the text of its number, then by time."""
+    """Executions come by run, then by step, not by the text of its number."""
     for place in (f"10/{TIME}/0/net/1/10", f"9/{LATER}/0/net/1/9", f"9/{TIME}/0/net/1/9"):
         put(tmp_path / place / CONV, conv())
 
-    (model,) = open_dump(tmp_path).models
+    (model,) = open_dump(tmp_path).all_models
 
     keys = [iteration.key for iteration in model.iterations]
-    assert [(9, TIME), (9, LATER), (10, TIME)] == [(key.step, key.time) for key in keys]
+    assert [(9, TIME), (10, TIME), (9, LATER)] == [(key.step, key.time) for key in keys]
 
 
 def test_npy_files_of_operators(tmp_path):

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from msdump.store.read import timeline
-from msdump.store.read.timeline import Moment
+from msdump.store.read.executions import timeline
+from msdump.store.read.executions.timeline import Moment
 
 ORDER = "ABC"
 

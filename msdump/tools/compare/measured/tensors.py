@@ -17,7 +17,8 @@ from msdump.plan import DeviceTarget, Naming, StatisticSpec
 from msdump.record import OperatorRef, TensorRecord
 from msdump.statistics.table import BY_CATEGORY
 from msdump.store.names import STYLES
-from msdump.store.read import cells, timeline
+from msdump.store.read import cells
+from msdump.store.read.executions import timeline
 from msdump.store.read.reader import open_dump
 from msdump.store.read.records import Record
 from msdump.tools.compare.measured import rows

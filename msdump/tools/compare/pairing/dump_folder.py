@@ -23,7 +23,8 @@ from msdump.errors import DumpReadError, ToolError
 from msdump.record import DEFAULT_FORMAT, IO
 from msdump.store import names, operator_names
 from msdump.store.layouts import MAPPING, STATISTICS
-from msdump.store.read import texts, timeline
+from msdump.store.read import texts
+from msdump.store.read.executions import timeline
 from msdump.store.read.graphs import convolution_groups
 from msdump.store.read.graphs.operator_graph import (
     UNKNOWN_FORM,

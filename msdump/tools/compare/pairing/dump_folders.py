@@ -7,14 +7,15 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from msdump.errors import ToolError
+from msdump.errors import DumpReadError, ToolError
 from msdump.store import operator_names
 from msdump.store.layouts import STATISTICS
 from msdump.store.operator_names import OperatorFileKind
+from msdump.store.read.reader import open_dump
 from msdump.tools.compare.pairing import dump_folder
 from msdump.tools.return_codes import ReturnCode
 
@@ -22,6 +23,9 @@ _log = logging.getLogger("msdump.tools")
 
 _TIME: Final = re.compile(r"[0-9]{14}")  # YYYYMMDDHHMMSS: when the dump was configured
 _SHOWN: Final = 5
+
+Executions = tuple[int | None, int | None]
+"""Number of an execution, or of a run, of the examined side and of golden; None: the last one."""
 
 _IsWanted = Callable[[Sequence[str]], bool]
 """Tells by the names of its files whether a directory is looked for."""
@@ -53,13 +57,16 @@ class FolderPairs:
     Attributes:
         pairs: Sorted by their labels, numbers by value.
         alone: Directories without a counterpart.
+        executions: Number of the execution in the directories of each side that is compared, None: the last
+            one that is whole, or the only one.
     """
 
     pairs: tuple[FolderPair, ...]
     alone: tuple[str, ...]
+    executions: Executions = (None, None)
 
 
-def pair(dumped: str, golden: str) -> FolderPairs:
+def pair(dumped: str, golden: str, executions: Executions = (None, None)) -> FolderPairs:
     """Return the pairs of directories of dumped operators below two paths.
 
     Directories with the same path below these belong together, whenever the dumps were made; else the
@@ -69,21 +76,37 @@ def pair(dumped: str, golden: str) -> FolderPairs:
     Args:
         dumped: Directory of dumped operators that is examined, or one above it.
         golden: Directory that it is compared with, or one above it.
+        executions: Number of the execution, or of the run, of each side; None: the last one.
 
     Raises:
         ToolError: A path is no directory, has none of dumped operators below it, or several dumps.
+        DumpReadError: There is no such run.
     """
-    return _paired(dumped, golden, _labelled(dumped, _has_dumps), _labelled(golden, _has_dumps))
+    return _pair(dumped, golden, executions, _has_dumps)
 
 
-def pair_statistics(dumped: str, golden: str) -> FolderPairs:
+def pair_statistics(dumped: str, golden: str, executions: Executions = (None, None)) -> FolderPairs:
     """Return the pairs of directories with statistics or tensors below two paths, as ``pair`` does."""
-    return _paired(dumped, golden, labelled(dumped), labelled(golden))
+    return _pair(dumped, golden, executions, _has_either)
 
 
-def labelled(root: str) -> dict[str, str]:
-    """Return the directories with statistics or tensors below a root by label, as ``pair`` does."""
-    return _labelled(root, lambda names: _has_statistics(names) or _has_dumps(names))
+def labelled(root: str, execution: int | None = None) -> tuple[dict[str, str], int | None]:
+    """Return the directories with statistics or tensors below a root by label, as ``pair`` does.
+
+    Args:
+        root: The root.
+        execution: Number of the execution, or of the run, None: the last one.
+
+    Returns:
+        The directories, and which execution in them is meant.
+    """
+    return _labelled(root, execution, _has_either)
+
+
+def _pair(dumped: str, golden: str, executions: Executions, is_wanted: _IsWanted) -> FolderPairs:
+    mine, execution = _labelled(dumped, executions[0], is_wanted)
+    theirs, golden_execution = _labelled(golden, executions[1], is_wanted)
+    return replace(_paired(dumped, golden, mine, theirs), executions=(execution, golden_execution))
 
 
 def is_measured_alone(*roots: str) -> bool:
@@ -140,15 +163,21 @@ def lowest(path: str) -> str:
     return folders[0] if len(folders) == 1 else path
 
 
-def _labelled(root: str, is_wanted: _IsWanted) -> dict[str, str]:
-    """Return the wanted directories below a root by their labels.
+def _labelled(root: str, execution: int | None, is_wanted: _IsWanted) -> tuple[dict[str, str], int | None]:
+    """Return the wanted directories of one run below a root by their labels, and the execution in them.
 
     Raises:
         ToolError: The root is no directory, has none of them, or two with the same label.
+        DumpReadError: There is no such run.
     """
     if not os.path.isdir(root):
         raise ToolError(ReturnCode.PATH, f"{root}: no such directory")
-    label_of = {path: _label(Path(path).relative_to(root)) for path in _holding(root, is_wanted, _tell)}
+    wanted = [*_holding(root, is_wanted, _tell)]
+    if any(_TIME.fullmatch(part) for path in wanted for part in Path(path).relative_to(root).parts):
+        others = _of_other_runs(root, execution)
+        wanted = [path for path in wanted if os.path.abspath(path) not in others]  # noqa: PTH100 - as dumps
+        execution = None
+    label_of = {path: _label(Path(path).relative_to(root)) for path in wanted}
     if not label_of:
         raise ToolError(ReturnCode.FILE_NAME, f"{root}: no dump files in it, nor below it{_hint(root)}")
     # Several dumps of one network below a root: nothing tells which of them is meant.
@@ -159,7 +188,18 @@ def _labelled(root: str, is_wanted: _IsWanted) -> dict[str, str]:
             ReturnCode.PARAMETER,
             f"{root} holds several dumps, such as {one} and {other}; give one of them",
         )
-    return {label: path for path, label in label_of.items()}
+    return {label: path for path, label in label_of.items()}, execution
+
+
+def _of_other_runs(root: str, execution: int | None) -> frozenset[str]:
+    """Return the directories below a root of the runs that are not meant."""
+    try:
+        open_dump(root)
+    except DumpReadError:  # it holds several dumps, or no tree of one
+        return frozenset()
+    dump = open_dump(root, execution)
+    meant = {each.path for each in dump.iterations}
+    return frozenset(each.path for each in dump.all_iterations if each.path not in meant)
 
 
 def _hint(root: str) -> str:
@@ -195,6 +235,10 @@ def _has_dumps(names: Sequence[str]) -> bool:
 
 def _has_statistics(names: Sequence[str]) -> bool:
     return STATISTICS in names or any(_is_statistics(name) for name in names)
+
+
+def _has_either(names: Sequence[str]) -> bool:
+    return _has_statistics(names) or _has_dumps(names)
 
 
 def _is_statistics(name: str) -> bool:

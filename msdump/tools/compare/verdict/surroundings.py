@@ -244,7 +244,7 @@ def _listed(root: str) -> dict[str, FolderSurroundings]:
             _graph=partial(_told_graph, iteration, told),
             _runs=partial(_runs, dump, iteration),
         )
-        for iteration in dump.iterations
+        for iteration in dump.all_iterations
     }
 
 
@@ -259,7 +259,7 @@ def _told_graph(iteration: Iteration, told: set[Key]) -> OperatorGraph | None:
 
 def _runs(dump: Dump, iteration: Iteration) -> dict[int, Counter[str]]:
     runs: dict[int, Counter[str]] = {}
-    for each in dump.iterations:
+    for each in dump.all_iterations:
         if replace(each.key, graph=None) != replace(iteration.key, graph=None):
             continue
         files = Counter(replace(record.name, timestamp=0) for record in each.tensor_files)
@@ -277,7 +277,7 @@ def _expectation(dump: Dump, iteration: Iteration) -> DumpExpectation:
         place = replace(iteration.key, iteration=None)
         others = (
             each
-            for each in dump.iterations
+            for each in dump.all_iterations
             if each is not iteration and replace(each.key, iteration=None) == place
         )
         files = (record.name for each in others for record in each.tensor_files)

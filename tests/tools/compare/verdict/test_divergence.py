@@ -310,18 +310,15 @@ class TestDirectories:
             ("one", "empty", "empty: no dump files in it, nor below it"),
             ("statistics", "empty", "only statistic.csv, which needs a dump on the other side"),
             ("one", "statistics", "statistic.csv: no rows"),
-            ("twice", "one", "holds several dumps, such as"),
             ("two", "other", "give the directory of one iteration on each side"),
         ],
     )
     def test_directories_that_do_not_meet(self, tmp_path, run, dumped, golden, message):
-        """Directories that are missing, empty, ambiguous or have nothing in common are errors of code 2."""
+        """Directories that are missing, empty or have nothing in common are errors of code 2."""
         (tmp_path / "empty").mkdir()
         (tmp_path / "statistics").mkdir()
         (tmp_path / "statistics" / "statistic.csv").write_text("Op Type\n", encoding="utf-8")
         tensor(tmp_path / "one", "a", SHORT)
-        for time in ("20240101000000", "20250101000000"):
-            tensor(tmp_path / "twice" / time / "0", "a", SHORT)
         for iteration in ("1", "2"):
             tensor(tmp_path / "two" / iteration, "a", SHORT)
             tensor(tmp_path / "other" / f"{iteration}0", "a", SHORT)

@@ -16,10 +16,10 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from msdump.store.names import TensorName
-from msdump.store.read import timeline
 from msdump.store.read.cells import Row
+from msdump.store.read.executions import timeline
+from msdump.store.read.executions.timeline import Moment, Span
 from msdump.store.read.records import Record
-from msdump.store.read.timeline import Moment, Span
 
 _log = logging.getLogger("msdump.store")
 
@@ -135,16 +135,23 @@ def of_graph(records: Sequence[Record], rows: Sequence[Row], facts: GraphFacts) 
     return SeparatedExecutions(times, _executions(records, rows, runs, times, facts.bearers_of))
 
 
-def of_compiled(records: Sequence[Record], rows: Sequence[Row]) -> SeparatedExecutions:
-    """Return the one execution in a directory of a compiled graph; operators count their passes."""
+def of_compiled(records: Sequence[Record], rows: Sequence[Row], number: int = 0) -> SeparatedExecutions:
+    """Return the one execution in a directory of a compiled graph; operators count their passes.
+
+    Args:
+        records: Its tensors by timestamp.
+        rows: Its rows of ``statistic.csv``.
+        number: Number of the run that it is of.
+    """
     counts: Counter[Hashable] = Counter()
     numbered = []
     for record in records:
         has_number = record.pass_number > 0  # its operator's file counted the passes of all its tensors
         tensor = _identity(record.name)
-        numbered.append(record if has_number or not counts[tensor] else _placed(record, 0, counts[tensor]))
+        passes = record.pass_number if has_number else counts[tensor]
+        numbered.append(_placed(record, number, passes))
         counts[tensor] += 1
-    only = Execution(0, is_whole=True, records=tuple(numbered), statistics=tuple(rows))
+    only = Execution(number, is_whole=True, records=tuple(numbered), statistics=tuple(rows))
     return SeparatedExecutions(Timeline(((0, 0),), (True,)), (only,))
 
 
