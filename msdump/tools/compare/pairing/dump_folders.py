@@ -17,6 +17,7 @@ from msdump.store.layouts import STATISTICS
 from msdump.store.operator_names import OperatorFileKind
 from msdump.store.read.reader import open_dump
 from msdump.tools.compare.pairing import dump_folder
+from msdump.tools.compare.pairing.several import divisions
 from msdump.tools.return_codes import ReturnCode
 
 _log = logging.getLogger("msdump.tools")
@@ -41,6 +42,8 @@ class FolderPair:
         golden: The directory that it is compared with.
         dumped_inner: Directories of further graphs of the same iteration, which branches and loops may be.
         golden_inner: The same of golden.
+        is_united: Whether the two divide their network into graphs in other ways, so that all directories of
+            one side belong to all of the other one.
     """
 
     label: str
@@ -48,6 +51,7 @@ class FolderPair:
     golden: str
     dumped_inner: tuple[str, ...] = ()
     golden_inner: tuple[str, ...] = ()
+    is_united: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +110,27 @@ def labelled(root: str, execution: int | None = None) -> tuple[dict[str, str], i
 def _pair(dumped: str, golden: str, executions: Executions, is_wanted: _IsWanted) -> FolderPairs:
     mine, execution = _labelled(dumped, executions[0], is_wanted)
     theirs, golden_execution = _labelled(golden, executions[1], is_wanted)
-    return replace(_paired(dumped, golden, mine, theirs), executions=(execution, golden_execution))
+    is_divided = len(mine) > 1 < len(theirs) and divisions.differ(dumped, golden)
+    found = _of_networks(mine, theirs) if is_divided else _paired(dumped, golden, mine, theirs)
+    return replace(found, executions=(execution, golden_execution))
+
+
+def _of_networks(mine: Mapping[str, str], theirs: Mapping[str, str]) -> FolderPairs:
+    """Return the pairs of all directories of each network and iteration, whatever their graphs' numbers."""
+    own, other = _by_network(mine), _by_network(theirs)
+    shared = sorted(own.keys() & other.keys(), key=lambda place: _order("/".join(place)))
+    pairs = []
+    for place in shared:
+        (main, *inner), (golden_main, *golden_inner) = own[place], other[place]
+        further = (tuple(map(mine.__getitem__, inner)), tuple(map(theirs.__getitem__, golden_inner)))
+        pairs.append(FolderPair(main, mine[main], theirs[golden_main], *further, is_united=True))
+    used = {label for place in shared for label in own[place]}
+    golden_used = {label for place in shared for label in other[place]}
+    alone = (
+        *(path for label, path in sorted(mine.items()) if label not in used),
+        *(path for label, path in sorted(theirs.items()) if label not in golden_used),
+    )
+    return FolderPairs(tuple(pairs), alone)
 
 
 def is_measured_alone(*roots: str) -> bool:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from msdump.record import IO
-from msdump.store.read.graphs.operator_graph import SourceKind
+from msdump.store.read.graphs.operator_graph import OperatorGraph, SourceKind
 from msdump.tools.compare.pairing import (
     dump_folder,
     graph_matching,
-    inner_graphs,
     numbering,
     remnants,
 )
 from msdump.tools.compare.pairing import identities as identity
 from msdump.tools.compare.pairing.dump_folder import Folder
 from msdump.tools.compare.pairing.dump_folders import FolderPair
+from msdump.tools.compare.pairing.several import inner_graphs
 from msdump.tools.compare.verdict import absences, doubts, matching, measuring, origins, surroundings
 from msdump.tools.compare.verdict.folders import ComparedFolder
 from msdump.tools.compare.verdict.measuring import MeasuredExecution
@@ -76,6 +76,8 @@ class DumpComparison:
         """
         own = self._read(self._mine, pair.dumped, self.execution)
         other = self._read(self._theirs, pair.golden, self.golden_execution)
+        if pair.is_united:
+            return self._add_united(pair, own, other)
         dumped, mine = self._with_inner(self._mine, own, pair.dumped_inner, beside=other[0])
         golden, theirs = self._with_inner(self._theirs, other, pair.golden_inner, beside=own[0])
         if self.graph:
@@ -85,12 +87,30 @@ class DumpComparison:
             is_told = mine.is_inferred and theirs.is_inferred and _is_part(dumped, golden)
             graphs = (dumped, mine.graph), (golden, theirs.graph)
             identities = identity.Identities() if is_told else graph_matching.identities(*graphs)
+        return self._matched(pair.label, (dumped, mine), (golden, theirs), identities)
+
+    def _matched(
+        self, label: str, own: _Side, other: _Side, identities: identity.Identities
+    ) -> ComparedFolder:
+        (dumped, mine), (golden, theirs) = own, other
         dumped = dump_folder.with_forms(dumped, mine.graph)
         golden = dump_folder.with_forms(golden, theirs.graph)
         matched = matching.match(dumped, golden, identities)
-        folder = ComparedFolder(pair.label, dumped, golden, matched, mine, theirs)
+        folder = ComparedFolder(label, dumped, golden, matched, mine, theirs)
         self.folders.append(folder)
         return folder
+
+    def _add_united(self, pair: FolderPair, own: _Side, other: _Side) -> ComparedFolder:
+        """Match the operators of all graphs of a network with those of the other side's."""
+        mine = [own, *(self._read(self._mine, path, self.execution) for path in pair.dumped_inner)]
+        theirs = [
+            other,
+            *(self._read(self._theirs, path, self.golden_execution) for path in pair.golden_inner),
+        ]
+        self.joined |= {*pair.dumped_inner, *pair.golden_inner}
+        (dumped, graph), (golden, golden_graph) = _apart(mine), _apart(theirs)
+        identities = graph_matching.identities((dumped, graph), (golden, golden_graph))
+        return self._matched(pair.label, _united(mine), _united(theirs), identities)
 
     @staticmethod
     def _read(dump: SurroundedDump, path: str, execution: int | None) -> _Side:
@@ -199,6 +219,22 @@ class DumpComparison:
 
 _Side = tuple[Folder, FolderSurroundings]
 """A directory, and what its dump tells around it."""
+
+
+def _apart(sides: Sequence[_Side]) -> tuple[Folder, OperatorGraph | None]:
+    """Return the directories of all graphs of a network as one, and their operators as one graph."""
+    (first, _), *others = sides
+    whole = inner_graphs.joined(first, [folder for folder, _ in others])
+    graphs = [around.graph for _, around in sides if around.graph is not None]
+    return whole, inner_graphs.apart(graphs) if len(graphs) == len(sides) else None
+
+
+def _united(sides: Sequence[_Side]) -> _Side:
+    """Return the directories of all graphs of a network as one, branches and loops in their places."""
+    (first, known), *others = sides
+    whole = inner_graphs.joined(first, [folder for folder, _ in others])
+    graphs = [around.graph for _, around in sides if around.graph is not None]
+    return whole, known.with_graph(inner_graphs.united(graphs) if len(graphs) == len(sides) else None)
 
 
 def _numbered(known: FolderSurroundings, folder: Folder) -> FolderSurroundings:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -74,6 +74,70 @@ def inlined(graph: OperatorGraph, inner: Iterable[OperatorGraph]) -> OperatorGra
     weights = {name: form for each in inlining.graphs.values() for name, form in each.weights.items()}
     outputs = tuple(inlining.source(graph, each) for each in graph.outputs)
     return replace(graph, operators=operators, weights=weights, outputs=outputs)
+
+
+def united(graphs: Sequence[OperatorGraph]) -> OperatorGraph:
+    """Return the graphs of a network as one, those of branches and loops in the place of what runs them.
+
+    Where no graph tells what runs another one, as in MindSpore's own files, nothing tells what it is given.
+
+    Args:
+        graphs: The graphs in the order of their numbers; the first one is a main graph.
+    """
+    first, *others = graphs
+    inside = run_by(first, {str(each.number): each for each in others})
+    whole = inlined(first, inside.values()) if inside else first
+    beside = (each for each in others if str(each.number) not in inside)
+    return _merged([whole, *map(_without_borders, beside)])
+
+
+def apart(graphs: Sequence[OperatorGraph]) -> OperatorGraph:
+    """Return the graphs of a network as one, without what runs branches and loops.
+
+    So two networks are alike however they are divided into graphs: nothing tells what a graph is given by
+    another one.
+
+    Args:
+        graphs: The graphs in the order of their numbers; the first one is a main graph.
+    """
+    first, *others = graphs
+    return _merged([_without_calls(first), *(_without_borders(_without_calls(each)) for each in others)])
+
+
+def _without_calls(graph: OperatorGraph) -> OperatorGraph:
+    """Return a graph without control flow; what that gives is not told."""
+    calls = frozenset(name for name, each in graph.operators.items() if each.bodies)
+    operators = {name: each for name, each in graph.operators.items() if name not in calls}
+    return _untold(
+        replace(graph, operators=operators),
+        lambda source: source.kind is SourceKind.OPERATOR and source.name in calls,
+    )
+
+
+def _without_borders(graph: OperatorGraph) -> OperatorGraph:
+    """Return a graph of which is not told what it is given: names of inputs mean nothing in other graphs."""
+    return _untold(replace(graph, inputs={}), lambda source: source.kind is SourceKind.INPUT)
+
+
+def _untold(graph: OperatorGraph, is_untold: Callable[[ValueSource], bool]) -> OperatorGraph:
+    def told(source: ValueSource) -> ValueSource:
+        return replace(ABSENT, varies=True) if is_untold(source) else source
+
+    operators = {
+        name: replace(each, inputs=tuple(map(told, each.inputs))) for name, each in graph.operators.items()
+    }
+    return replace(graph, operators=operators, outputs=tuple(map(told, graph.outputs)))
+
+
+def _merged(graphs: Sequence[OperatorGraph]) -> OperatorGraph:
+    first, *others = graphs
+    return replace(
+        first,
+        operators={name: each for graph in graphs for name, each in graph.operators.items()},
+        inputs={name: form for graph in (*others, first) for name, form in graph.inputs.items()},
+        weights={name: form for graph in (*others, first) for name, form in graph.weights.items()},
+        outputs=tuple(source for graph in graphs for source in graph.outputs),
+    )
 
 
 @dataclass(frozen=True, slots=True)
