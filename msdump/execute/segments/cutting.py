@@ -11,8 +11,8 @@ MOST_BYTES: Final = 16 << 20
 They all live until the last operator of the segment has run.
 """
 
-MOST_SHOWN: Final = 24
-"""Operators of one segment that an observer looks at: about so many already run as fast as all together."""
+MOST_SHOWN: Final = 256
+"""Operators of one segment that an observer looks at: their results wait for the last of them."""
 
 MOST_WEIGHTS: Final = 128 << 20
 """Bytes of weights that the sessions of a segment pack; an operator with more of them begins one.
