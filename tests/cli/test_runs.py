@@ -154,6 +154,25 @@ def test_directories_that_runs_share(tmp_path):
     assert 1 == json.loads(printed)["tensors"][0]["statistics"]["max"]
 
 
+def test_an_earlier_run_that_went_further(tmp_path, caplog):
+    """An iteration that the last run did not dump is read of the earlier one, which is told once."""
+    shared(tmp_path)
+    for iteration in (1, 2):
+        folder = tmp_path / "rank_0" / "Net" / "0" / str(iteration)
+        folder.mkdir()
+        np.save(
+            folder / NAME.replace(".2.0.", ".0.0.").format(START + iteration), np.float32([1 + iteration])
+        )
+    orders = tmp_path / "rank_0" / "execution_order"
+    orders.mkdir()
+    (orders / "ms_global_execution_order_graph_0.csv").write_text("0\n1\n2\n0\n", encoding="utf-8")
+
+    assert {11, 2, 3} == values(open_dump(tmp_path))
+
+    assert 1 == caplog.text.count("was left by an earlier run")
+    assert "Net/0/1: was left" in caplog.text
+
+
 def test_a_run_that_goes_on(tmp_path):
     """Where a second program goes on with later steps, its directories are of the same run."""
     for step, time in enumerate((FIRST, FIRST, SECOND)):

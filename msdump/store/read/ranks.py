@@ -37,7 +37,7 @@ class Rank:
 
     number: int
     _tree: TreeListing = field(repr=False, compare=False)
-    reported: set[tuple[int, int]] = field(default_factory=set, init=False, repr=False, compare=False)
+    reported: set[tuple[int, int] | None] = field(default_factory=set, init=False, repr=False, compare=False)
 
     @cached_property
     def networks(self) -> Mapping[str, RankNetwork]:
@@ -274,8 +274,19 @@ class RankGraph:
             self._loaded,
             self._main_timeline(iteration),
             self._listed_runs(iteration),
+            self._newest is not None and iteration not in self._newest,
             self._rank.reported,
         )
+
+    @cached_property
+    def _newest(self) -> frozenset[int] | None:
+        """The iterations of the program that dumped last, None where no list tells of several programs."""
+        try:
+            numbers = self.iterations_run or ()
+        except DumpReadError:  # whoever needs it is told
+            return None
+        begins = [place for place in range(1, len(numbers)) if numbers[place] <= numbers[place - 1]]
+        return frozenset(numbers[begins[-1] :]) if begins else None
 
     def _main_timeline(self, iteration: int) -> Timeline | None:
         if self.main is None:

@@ -141,6 +141,7 @@ class Iteration:
             return self._execution(self.chosen)
         number = self._separated.timeline.last_whole
         shared.warn_of_several(self.path, len(self._separated.timeline.spans), number, self._facts())
+        shared.warn_of_older(self.path, self._facts())
         return self._execution(number)
 
     def _execution(self, number: int) -> Execution:

@@ -59,8 +59,10 @@ class GraphFacts:
         main: For a branch or a body: when the main graph ran in the same iteration; else None.
         listed_runs: For a graph that may run several times in one execution (MindSpore's own conditions of
             loops): how often the iteration was executed, as the list of iterations has it; else None.
-        reported: Numbers of executions that a warning has already named, and which of them is taken:
-            all directories of a rank share the set, so that each pair is logged once.
+        is_older: By the list of iterations, the program that dumped last did not dump this one: what lies
+            here was left by an earlier one.
+        reported: What a warning has already told: numbers of executions, and which of them is taken, or
+            None. All directories of a rank share the set, so that each is logged once.
     """
 
     place_of: PlaceOf = lambda _type, _name: None
@@ -68,7 +70,8 @@ class GraphFacts:
     loaded: int | None = None
     main: Timeline | None = None
     listed_runs: int | None = None
-    reported: set[tuple[int, int]] = field(default_factory=set, compare=False)
+    is_older: bool = False
+    reported: set[tuple[int, int] | None] = field(default_factory=set, compare=False)
 
 
 @dataclass(frozen=True)
@@ -275,6 +278,15 @@ def _placed(record: Record, execution: int, pass_number: int) -> Record:
     if not (execution or pass_number):  # the common case: the record has these numbers
         return record
     return replace(record, execution=execution, pass_number=pass_number)
+
+
+def warn_of_older(path: str, facts: GraphFacts) -> None:
+    """Log that a directory is of an earlier program than the one that dumped last, of many the first one."""
+    if facts.is_older and None not in facts.reported:
+        facts.reported.add(None)
+        _log.warning(
+            "%s: was left by an earlier run; the last one did not dump this iteration, and maybe others", path
+        )
 
 
 def warn_of_several(path: str, count: int, taken: int, facts: GraphFacts) -> None:
