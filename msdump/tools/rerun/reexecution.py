@@ -6,8 +6,9 @@ side computed in, which is the one that explains most of the network; what still
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -241,13 +242,13 @@ class Reexecution:
         Only those count that compute otherwise in the two, and that read the weights of the model.
         """
         best, most = self.golden, 0.0
+        others = sorted({*range(len(reruns))} - {*suspects})
         for arithmetic in candidates():
-            concerned = self._concerned(reruns, arithmetic)
-            wrong = self._of_model({*concerned} & {*suspects}, arithmetic)
+            wrong = self._of_model(self._concerned(suspects, reruns, arithmetic), arithmetic)
             explained = self._share(wrong, reruns, arithmetic) * len(wrong)
             if explained <= most:  # mostly so: the others need not run again
                 continue
-            right = self._of_model({*concerned} - {*suspects}, arithmetic)
+            right = self._of_model(self._concerned(others, reruns, arithmetic), arithmetic)
             of_golden = (1 - self._share(right, reruns, arithmetic)) * len(right)
             if explained > of_golden:
                 best, most = arithmetic, explained
@@ -255,11 +256,11 @@ class Reexecution:
                     break
         return best
 
-    def _of_model(self, positions: Collection[int], arithmetic: Arithmetic) -> list[int]:
-        """Return those of some operators that read the weights of the model, in their order."""
+    def _of_model(self, positions: Iterable[int], arithmetic: Arithmetic) -> list[int]:
+        """Return those of some operators that read the weights of the model."""
         return [
             position
-            for position in sorted(positions)
+            for position in positions
             if not wiring.wrong_weights(self.values, position, arithmetic)
         ]
 
@@ -273,11 +274,14 @@ class Reexecution:
 
         Where all inputs were dumped as rounded, the results alone do not tell.
         """
-        miswired = {position for position, rerun in enumerate(reruns) if rerun.is_miswired}
+        miswired = [position for position, rerun in enumerate(reruns) if rerun.is_miswired]
+        if not miswired:
+            return self.golden
         for arithmetic in candidates():
-            concerned = self._concerned(reruns, arithmetic)
-            wrong = sorted(miswired & {*concerned})
-            if len(wrong) <= _MOST * len(concerned):
+            wrong = [*self._concerned(miswired, reruns, arithmetic)]
+            concerned = self._concerned(range(len(reruns)), reruns, arithmetic)
+            enough = int(len(wrong) / _MOST)
+            if sum(1 for _ in islice(concerned, enough)) == enough:  # no need to look at the others
                 continue
             sample = wrong[:: max(1, len(wrong) // _SAMPLE)]
             left = sum(
@@ -287,13 +291,14 @@ class Reexecution:
                 return arithmetic
         return self.golden
 
-    def _concerned(self, reruns: Sequence[Rerun], arithmetic: Arithmetic) -> list[int]:
-        """Return the operators that ran again and compute otherwise in an arithmetic than in golden's."""
-        return [
-            position
-            for position, (rerun, site) in enumerate(zip(reruns, self.values.sites, strict=True))
-            if rerun.own and site is not None and arithmetic.differs(site.node, self.golden)
-        ]
+    def _concerned(
+        self, positions: Sequence[int], reruns: Sequence[Rerun], arithmetic: Arithmetic
+    ) -> Iterator[int]:
+        """Yield those of some operators that ran again and compute otherwise than in golden's arithmetic."""
+        for position in positions:
+            site = self.values.sites[position]
+            if reruns[position].own and site is not None and arithmetic.differs(site.node, self.golden):
+                yield position
 
     def _explains(self, position: int, arithmetic: Arithmetic) -> bool:
         again = self._again(position, arithmetic)
