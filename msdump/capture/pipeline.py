@@ -166,9 +166,12 @@ class Pipeline:
             self.skip(Reason.NO_HIT)
         return True
 
-    def passes_over_all(self, shown: Iterable[Shown]) -> bool:
+    def passes_over_all(self, shown: Sequence[Shown]) -> bool:
         """Tell the same of all operators that have run together, in the context ``together`` of them."""
-        count = None if self._watch is None else self._watch.pass_over_all(shown)
+        return self._has_passed(None if self._watch is None else self._watch.pass_over_all(shown))
+
+    def _has_passed(self, count: int | None) -> bool:
+        """Count tensors that no rule hits; tell whether that is known."""
         for _ in range(count or 0):
             self.skip(Reason.NO_HIT)
         return count is not None
@@ -187,11 +190,7 @@ class Pipeline:
             records: Returns the records of the one at a place among them.
         """
         assert self._watch is not None, "else nothing is passed over"
-        for place, (operator, *_) in enumerate(shown):
-            if not self._watch.has_seen(operator):
-                self._watch.see([*records(place)])
-        with self._watch.looking_ahead(shown, totals):
-            return self.passes_over_all(shown)
+        return self._has_passed(self._watch.pass_over_measured(shown, totals, records))
 
     @contextmanager
     def together(self, shown: Iterable[Shown] = ()) -> Iterator[None]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
+
+import numpy as np
 
 from msdump.watch.elements import FLOAT16_LIMIT
 from msdump.watch.quantities import Past
@@ -18,10 +20,11 @@ class Screen:
     """The rules on a tensor that a rough sum of the squares of its elements can show to have nothing to tell.
 
     Attributes:
+        most_squares: Square of the largest magnitude at which all limits are kept that it decides; 0: none.
         others: The rules that it cannot decide.
     """
 
-    __slots__ = ("_most_squares", "others")
+    __slots__ = ("most_squares", "others")
 
     def __init__(self, rules: Sequence[WatchRule]) -> None:
         """Find the largest magnitude at which the limits of the rules are kept.
@@ -37,12 +40,12 @@ class Screen:
             else:
                 others.append(rule)
         self.others = tuple(others)
-        self._most_squares = least * least if len(others) < len(rules) else 0.0
+        self.most_squares = least * least if len(others) < len(rules) else 0.0
 
     @property
     def decides(self) -> bool:
         """Whether there is a rule that it can decide."""
-        return self._most_squares > 0
+        return self.most_squares > 0
 
     @property
     def decides_all(self) -> bool:
@@ -57,7 +60,29 @@ class Screen:
             count: Number of its elements.
         """
         # no element is larger than the root of the sum of squares, and one is not zero where the sum is not
-        return squares > 0.0 and squares * _SLACK + count * _VANISHED < self._most_squares
+        return squares > 0.0 and squares * _SLACK + count * _VANISHED < self.most_squares
+
+
+class Screens:
+    """The screens of several tensors, asked together."""
+
+    __slots__ = ("_most_squares",)
+
+    def __init__(self, screens: Iterable[Screen]) -> None:
+        """Take screens that can decide a rule each."""
+        self._most_squares = np.array([screen.most_squares for screen in screens])
+
+    def clear(self, squares: Sequence[float], counts: Sequence[int]) -> bool:
+        """Tell whether each screen ``clears`` its tensor.
+
+        Args:
+            squares: What ``Screen.clears`` is given of each.
+            counts: Number of the elements of each.
+        """
+        found = np.array(squares, np.float64)
+        with np.errstate(all="ignore"):
+            most = found * _SLACK + np.array(counts, np.float64) * _VANISHED
+            return bool(np.all((found > 0.0) & (most < self._most_squares)))
 
 
 def _harmless(rule: WatchRule) -> float:

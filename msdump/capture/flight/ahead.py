@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -24,31 +23,26 @@ class MeasuredAhead:
 
     __slots__ = ("_squares", "_totals")
 
-    def __init__(
-        self, wanted: Iterable[Wanted] = (), known: Mapping[int, Totals] = MappingProxyType({})
-    ) -> None:
+    def __init__(self, wanted: Iterable[Wanted] = ()) -> None:
         """Measure tensors together, on all threads.
 
         Nothing is measured without the compiled pass: numpy is faster at what screens need by itself.
 
         Args:
             wanted: The tensors.
-            known: What was found of others before, by ``id``, their squares too.
         """
-        self._squares: dict[int, float] = {key: totals.squares for key, totals in known.items()}
+        self._squares: dict[int, float] = {}
         self._totals: dict[tuple[int, StatisticNeed], Totals] = {}
         if compiled.KERNEL is None:
             return
         screened: dict[int, np.ndarray] = {}
         others: dict[StatisticNeed, list[np.ndarray]] = {}
         for array, need in wanted:
-            if id(array) in known:
-                continue
             if need is SQUARES:
                 screened[id(array)] = array
             else:
                 others.setdefault(need, []).append(array)
-        self._squares |= passes.squares_of([*screened.values()])
+        self._squares = passes.squares_of([*screened.values()])
         for need, arrays in others.items():
             self._measure(arrays, need)
 

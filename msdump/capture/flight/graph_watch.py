@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import MappingProxyType
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from msdump.capture.flight.ahead import NOTHING_AHEAD, SQUARES, MeasuredAhead, W
 from msdump.capture.flight.elements import KeptElements
 from msdump.capture.flight.hits import HitLog, stop_error
 from msdump.capture.flight.shared import RankComparison
+from msdump.capture.flight.tensor_watch import ScreenedOperators, TensorWatch
 from msdump.capture.steps.device import held_elements, held_in
 from msdump.capture.triggers import overflows
 from msdump.communication.world import current
@@ -22,68 +22,17 @@ from msdump.graph.graph import Graph, Node
 from msdump.observer import Arrays
 from msdump.plan import OnHit, WatchPlan
 from msdump.record import IO, OperatorRef, TensorRecord
-from msdump.statistics.passes import is_measurable, measure, rough_squares
+from msdump.statistics.passes import is_measurable, measure
 from msdump.statistics.totals import StatisticNeed, Totals
 from msdump.watch.known import Known
 from msdump.watch.quantities import Seen
-from msdump.watch.rules import WatchRule, need_of
+from msdump.watch.rules import WatchRule
 from msdump.watch.screen import Screen
 from msdump.watch.subjects import PARAMETER, WatchedTensor, state_of, subject
 from msdump.watch.watch import Finding, Hit, RuleWatch, Sighting
 
 Shown = tuple[OperatorRef, Arrays, Arrays]
 """An operator that has run, with its inputs and outputs as an observer is shown them."""
-
-
-class _Watched:
-    """A tensor with the rules that look at it, and how often it was seen in this iteration.
-
-    Attributes:
-        subject: The tensor.
-        rules: The rules, but those that compare ranks.
-        rank_rules: Those that compare ranks.
-        screen: The rules that a sum of squares may show to have nothing to tell.
-        need: What a pass over its elements finds out for the rules.
-        first_need: What finds out whether the rules have anything to tell.
-        is_as_shown: Whether rules looked last at the elements that the operator was shown with.
-    """
-
-    __slots__ = (
-        *("_iteration", "_runs", "first_need", "is_as_shown", "need", "rank_rules", "rules", "screen"),
-        "subject",
-    )
-
-    def __init__(self, tensor: WatchedTensor, rules: Sequence[WatchRule]) -> None:
-        self.subject = tensor
-        self.rules = tuple(rule for rule in rules if not rule.compares_ranks)
-        self.rank_rules = tuple(rule for rule in rules if rule.compares_ranks)
-        self.screen = Screen(self.rules)
-        self.need = need_of(self.rules)
-        self.first_need = SQUARES if self.screen.decides_all else self.need
-        self.is_as_shown = False
-        self._iteration = -1
-        self._runs = 0
-
-    @property
-    def is_screened(self) -> bool:
-        """Whether it has no rules, or its screen decides all of them."""
-        if self.rank_rules:
-            return False
-        return not self.rules or (self.screen.decides_all)
-
-    def clears(self, array: np.ndarray, ahead: MeasuredAhead) -> bool:
-        """Tell whether its screen shows that the rules it decides do not hit."""
-        squares = ahead.squares(array)
-        if squares is None:
-            squares = rough_squares(array)
-        return squares is not None and self.screen.clears(squares, array.size)
-
-    def run_number(self, iteration: int) -> int:
-        """Return which run of its operator within an iteration this is, from 0."""
-        if iteration != self._iteration:
-            self._iteration, self._runs = iteration, 0
-        self._runs += 1
-        return self._runs - 1
 
 
 class GraphWatch:
@@ -115,10 +64,11 @@ class GraphWatch:
         self._place = watched[0].index
         self._nodes = {node.operator: (graph, node) for graph in watched for node in graph.nodes}
         self._weights = {graph.index: _weights(graph) for graph in watched}
-        self._watched: dict[OperatorRef, dict[tuple[bool, int], _Watched]] = {}
+        self._watched: dict[OperatorRef, dict[tuple[bool, int], TensorWatch]] = {}
         # what ``passes_over`` looks up by operator and number of inputs (a collective's outputs come after
         # them): the tensors of operators of which screens decide everything
-        self._screened: dict[tuple[OperatorRef, int], tuple[_Watched, ...]] = {}
+        self._screened: dict[tuple[OperatorRef, int], tuple[TensorWatch, ...]] = {}
+        self._together: dict[OperatorRef, ScreenedOperators] = {}  # by the first operator
         self._iteration = -1  # before the first one
         self._rank = 0
         self._hit: Hit | None = None
@@ -136,34 +86,23 @@ class GraphWatch:
         decides = Screen(self._plan.rules).decides_all and not any(map(_compares_ranks, self._plan.rules))
         return SQUARES if self._plan.writes_hits_alone and decides else None
 
-    def has_seen(self, operator: OperatorRef) -> bool:
-        """Tell whether an operator was looked at before."""
-        return operator in self._watched
-
-    def see(self, tensors: Sequence[TensorRecord]) -> None:
-        """Look at an operator, not at its elements: screens may decide of it from now on.
-
-        Args:
-            tensors: Its tensors.
-        """
+    def _see(self, tensors: Sequence[TensorRecord]) -> None:
+        """Look at an operator, not at its elements: screens may decide of it from now on."""
         if tensors:
             watched = self._watched.setdefault(tensors[0].operator, {})
             watched |= {(each.io is IO.INPUT, each.slot): self._look_up(each) for each in tensors}
             self._screen(tensors, watched)
 
     @contextmanager
-    def looking_ahead(
-        self, shown: Iterable[Shown], known: Mapping[int, Totals] = MappingProxyType({})
-    ) -> Iterator[None]:
+    def looking_ahead(self, shown: Iterable[Shown]) -> Iterator[None]:
         """Measure the tensors of operators that have run together, which are looked at in this context.
 
         What rules find is the same; tensors that they look at for the first time are measured then.
 
         Args:
             shown: The operators.
-            known: What was found of some tensors before, by ``id``.
         """
-        self._ahead = MeasuredAhead(self._wanted(shown), known)
+        self._ahead = MeasuredAhead(self._wanted(shown))
         try:
             yield
         finally:
@@ -197,26 +136,71 @@ class GraphWatch:
             return False
         return self._clear(screened, arrays)
 
-    def pass_over_all(self, shown: Iterable[Shown]) -> int | None:
+    def pass_over_all(self, shown: Sequence[Shown]) -> int | None:
         """Return how many tensors operators have of which none hits; None where that is not known at once.
 
         Args:
             shown: Operators that have run together, in ``looking_ahead`` of them.
         """
-        watched: list[_Watched] = []
-        arrays: list[np.ndarray] = []
-        for operator, inputs, outputs in shown:
-            read = [array for array in inputs if array is not None]
-            written = [array for array in outputs if array is not None]
-            screened = self._screened.get((operator, len(read)))
-            if screened is None or len(screened) != len(read) + len(written):
-                return None
-            watched += screened
-            arrays += read
-            arrays += written
+        watched = self._all_screened(shown)
+        if watched is None:
+            return None
+        arrays = [
+            array for *_, inputs, outputs in shown for array in (*inputs, *outputs) if array is not None
+        ]
         return len(arrays) if self._clear(watched, arrays) else None
 
-    def _clear(self, watched: Sequence[_Watched], arrays: Sequence[np.ndarray]) -> bool:
+    def pass_over_measured(
+        self,
+        shown: Sequence[Shown],
+        totals: Mapping[int, Totals],
+        records: Callable[[int], Iterable[TensorRecord]],
+    ) -> int | None:
+        """Return what ``pass_over_all`` does, of operators of whose tensors is known what ``need`` asks for.
+
+        Args:
+            shown: The operators.
+            totals: What was found of tensors, by ``id``; others have their elements.
+            records: Returns the records of the one at a place among them.
+        """
+        together = self._found_together(shown, records)
+        if together is None:
+            return None
+        arrays = _present(shown)
+        return len(arrays) if together.clear(arrays, totals, self._iteration) else None
+
+    def _found_together(
+        self, shown: Sequence[Shown], records: Callable[[int], Iterable[TensorRecord]]
+    ) -> ScreenedOperators | None:
+        """Return the tensors of operators that have run together, None where screens do not decide all."""
+        operators = [operator for operator, *_ in shown]
+        is_there = [array is not None for *_, inputs, outputs in shown for array in (*inputs, *outputs)]
+        known = self._together.get(operators[0]) if operators else None
+        if known is not None and known.operators == operators and known.is_there == is_there:
+            return known
+        for place, operator in enumerate(operators):
+            if operator not in self._watched:
+                self._see([*records(place)])
+        watched = self._all_screened(shown)
+        if watched is None:
+            return None
+        found = ScreenedOperators(operators, is_there, watched)
+        if operators:
+            self._together[operators[0]] = found
+        return found
+
+    def _all_screened(self, shown: Iterable[Shown]) -> list[TensorWatch] | None:
+        """Return the tensors of operators in order, None where screens do not decide everything of all."""
+        watched: list[TensorWatch] = []
+        for operator, inputs, outputs in shown:
+            count = sum(array is not None for array in inputs)
+            screened = self._screened.get((operator, count))
+            if screened is None or len(screened) != count + sum(array is not None for array in outputs):
+                return None
+            watched += screened
+        return watched
+
+    def _clear(self, watched: Sequence[TensorWatch], arrays: Sequence[np.ndarray]) -> bool:
         """Tell whether screens clear tensors, which then have been seen."""
         for each, array in zip(watched, arrays, strict=True):
             if each.rules and not each.clears(array, self._ahead):
@@ -237,7 +221,7 @@ class GraphWatch:
             ConfigValueError: Matching the regular expression of a rule takes too long.
         """
         findings: list[Finding] = []
-        watched: dict[tuple[bool, int], _Watched] = {}
+        watched: dict[tuple[bool, int], TensorWatch] = {}
         if tensors:  # all of one operator
             watched = self._watched.setdefault(tensors[0].operator, watched)
         count: Callable[[], int] = _no_overflow
@@ -265,7 +249,7 @@ class GraphWatch:
             raise stop_error(hit)
 
     def _check(
-        self, record: TensorRecord, watched: _Watched, overflows: Callable[[], int]
+        self, record: TensorRecord, watched: TensorWatch, overflows: Callable[[], int]
     ) -> Sequence[Finding]:
         rules = watched.rules
         if not rules and not watched.rank_rules:
@@ -288,7 +272,9 @@ class GraphWatch:
         seen = Seen(dtype.name, known, lambda: array, overflows if is_written else _no_overflow)
         return self._watch.check(rules, watched.subject, sighting, seen)
 
-    def _screen(self, tensors: Sequence[TensorRecord], watched: Mapping[tuple[bool, int], _Watched]) -> None:
+    def _screen(
+        self, tensors: Sequence[TensorRecord], watched: Mapping[tuple[bool, int], TensorWatch]
+    ) -> None:
         """Let screens decide of an operator from now on, where they decide everything of all its tensors."""
         key = (tensors[0].operator, sum(each.io is IO.INPUT for each in tensors))
         if key in self._screened:
@@ -298,9 +284,9 @@ class GraphWatch:
         if is_host_type and all(each.is_screened for each in in_order):
             self._screened[key] = in_order
 
-    def _look_up(self, record: TensorRecord) -> _Watched:
+    def _look_up(self, record: TensorRecord) -> TensorWatch:
         tensor = self._subject(record)
-        return _Watched(tensor, self._watch.rules_for(tensor))
+        return TensorWatch(tensor, self._watch.rules_for(tensor))
 
     def _subject(self, record: TensorRecord) -> WatchedTensor:
         operator, io = record.operator, record.io
@@ -317,6 +303,11 @@ class GraphWatch:
         return subject(
             operator.op_type, operator.full_name, io, record.slot, is_weight=is_weight, is_loss=is_loss
         )
+
+
+def _present(shown: Iterable[Shown]) -> list[np.ndarray]:
+    """Return the tensors of operators, inputs first, that are there."""
+    return [array for *_, inputs, outputs in shown for array in (*inputs, *outputs) if array is not None]
 
 
 def _compares_ranks(rule: WatchRule) -> bool:

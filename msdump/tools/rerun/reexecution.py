@@ -259,9 +259,7 @@ class Reexecution:
     def _of_model(self, positions: Iterable[int], arithmetic: Arithmetic) -> list[int]:
         """Return those of some operators that read the weights of the model."""
         return [
-            position
-            for position in positions
-            if not wiring.wrong_weights(self.values, position, arithmetic)
+            position for position in positions if not wiring.wrong_weights(self.values, position, arithmetic)
         ]
 
     def _share(self, positions: Sequence[int], reruns: Sequence[Rerun], arithmetic: Arithmetic) -> float:
