@@ -14,7 +14,7 @@ from msdump import dtypes
 from msdump.config import watch as config
 from msdump.statistics.passes import measure, rough_squares
 from msdump.statistics.totals import StatisticNeed
-from msdump.watch.screen import Screen
+from msdump.watch.screen import Screen, Screens
 from msdump.watch.watch import RuleWatch
 from tests.watch.test_watch import f32, findings
 
@@ -89,6 +89,21 @@ def test_nothing_hits_what_a_screen_clears(tmp_path_factory, numbers, repeats, d
             rules = rules_of(folder, {"condition": condition, **parameters})
             is_clear = Screen(rules).clears(squares, array.size)
             assert not is_clear or [] == findings(RuleWatch(rules), array)
+
+
+@given(st.lists(st.tuples(st.floats(width=64), st.integers(0, 1 << 40), st.integers(0, 2)), max_size=6))
+@settings(deadline=None)
+def test_screens_together_clear_what_each_clears(tmp_path_factory, told):
+    """Screens that are asked together clear tensors where each clears its own, whatever was found."""
+    folder = tmp_path_factory.mktemp("rules")
+    parameters = ({"max_gt": 10}, {"max_gt": 1e30}, {"min_gt": 1e-30})
+    screens = [Screen(rules_of(folder, {"condition": "tensor_too_large", **each})) for each in parameters]
+    chosen = [screens[number] for *_, number in told]
+    squares, counts = [each[0] for each in told], [each[1] for each in told]
+
+    assert Screens(chosen).clear(squares, counts) is all(
+        screen.clears(found, count) for screen, found, count in zip(chosen, squares, counts, strict=True)
+    )
 
 
 @given(st.integers(0, 100_000), st.floats(-12, 12), st.integers(0, 9))
