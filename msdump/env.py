@@ -143,6 +143,14 @@ def read(name: str) -> str | None:
     return os.environ.get(name) or None
 
 
+def spare_matrix_threads() -> None:
+    """Let numpy's library for matrices start no threads in this process, unless the user says how many.
+
+    Their start takes as long as that of numpy itself. It has an effect before numpy is imported.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
 def number(text: str, most: int) -> int | None:
     """Return the number of a text of decimal digits, None for any other text and for one above ``most``.
 

@@ -21,6 +21,7 @@ import click
 from click.shell_completion import CompletionItem
 
 import msdump
+from msdump import env
 from msdump.cli import closed_pipe, messages
 from msdump.cli.documents import output
 from msdump.errors import ConfigError, DumpWriteError, ExecutionError, MsdumpError, name_hint
@@ -51,6 +52,9 @@ COMMANDS: Final = {
 }
 """First sentence of every command's help; it is ``command`` in the module of its name, ``-`` as ``_``."""
 
+_MULTIPLYING: Final = frozenset({"run", "compare", "diff", "extract", "report", "watch"})
+"""Commands that may have numpy multiply matrices."""
+
 _STARTED: Final = "msdump.has_started"
 
 
@@ -79,6 +83,8 @@ class CommandGroup(click.Group):
         """Import a command."""
         if cmd_name not in COMMANDS:
             return None
+        if cmd_name not in _MULTIPLYING and "numpy" not in sys.modules:
+            env.spare_matrix_threads()
         # Only the command that is called: importing all of them would delay each by onnxruntime and numpy.
         command: click.Command = _imported(f"msdump.cli.{cmd_name.replace('-', '_')}").command
         return command
