@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import shutil
+import subprocess
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from onnx import helper
 from msdump import dtypes
 from msdump.execute import values
 from msdump.execute.runtime import Runtime, SessionUse, runtime
+from msdump.execute.shortage import shortage
 from msdump.graph.kernel.measuring import ADDRESSES, add_measures
 from msdump.statistics import compiled, insession, passes
 from msdump.statistics.insession import MEASURE, SessionMeasures, stand_ins
@@ -39,7 +42,7 @@ PART = 1 << 17  # elements of a part: the last shape has two
 pytestmark = pytest.mark.skipif(compiled.KERNEL is None, reason="no compiled pass is installed")
 
 
-def _session(kind, need, outputs):
+def _session(kind, need, outputs, sessions=None):
     """Return a session that measures ``y``, a copy of ``x``, and of it ``z``."""
     nodes = [
         helper.make_node("Identity", [given], [name], name=f"{number}")
@@ -53,7 +56,7 @@ def _session(kind, need, outputs):
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
     add_measures(model, {"y": 0}, need)
-    return runtime().session(model.SerializeToString(), use=SessionUse(measures=True))
+    return (sessions or runtime()).session(model.SerializeToString(), use=SessionUse(measures=True))
 
 
 def _run(session, array, outputs):
@@ -158,3 +161,41 @@ def test_a_runtime_without_the_operator(attribute, value, monkeypatch):
 def test_the_operator_is_there():
     """The runtime that the tests run with measures values in its sessions."""
     assert Runtime(1).can_measure
+
+
+@pytest.fixture
+def starved(tmp_path, monkeypatch):
+    """Return a function that gives a runtime whose operator finds no memory, as a macro says."""
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler")
+
+    def build(macro):
+        source, library = tmp_path / "starved.c", tmp_path / "starved.so"
+        kernel = compiled.LIBRARY.with_name("kernel.c")
+        source.write_text(f'#define _GNU_SOURCE\n#include <stdlib.h>\n#define {macro}\n#include "{kernel}"\n')
+        subprocess.run(
+            ["cc", "-std=gnu11", "-w", "-fPIC", "-shared", "-o", library, source, "-lm"], check=True
+        )
+        monkeypatch.setattr(compiled, "LIBRARY", library)
+        return Runtime(2)
+
+    return build
+
+
+def test_a_node_without_memory_makes_no_session(starved):
+    """Where a node finds no memory, the session is refused with a message that tells so."""
+    with pytest.raises(Exception, match="out of memory") as caught:
+        _session(1, ALL, "y", starved("calloc(count, size) NULL"))
+    assert shortage(caught.value).startswith("out of memory")
+
+
+def test_findings_without_memory_are_found_by_one_thread(starved, monkeypatch):
+    """Where threads find no memory for what each finds, one reads the whole value."""
+    monkeypatch.setenv("MSDUMP_THREADS", "2")
+    array = np.arange(280_002, dtype=np.float32).reshape(2, -1)
+    session = _session(1, ALL, "y", starved("malloc(size) ((size) > 64 ? NULL : malloc(size))"))
+
+    _, _, [totals] = _run(session, array, "y")
+
+    assert (280_001, 0, 280_001) == (totals.high, totals.low, totals.positive)
+    assert math.isclose(totals.total, array.sum(dtype=np.float64), rel_tol=1e-12)

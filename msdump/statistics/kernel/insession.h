@@ -137,10 +137,11 @@ struct node {
     int64_t slot, need, threads, part;
 };
 
+/* What memory is wanted for is told as shortage.py knows it. */
 static status *make_node(const struct interface *interface, const void *info, size_t attributes, void **made) {
     static const char *const NAMES[] = {"slot", "need", "threads", "part"};
     int64_t *const values = calloc(1, sizeof(struct node));
-    status *failure = values ? NULL : interface->fail(1, "there is no memory for a node");
+    status *failure = values ? NULL : interface->fail(1, "out of memory for a node");
     for (size_t at = 0; at < attributes && !failure; at++)
         failure = interface->attribute(info, NAMES[at], values + at);
     if (failure)
@@ -197,8 +198,8 @@ static void join(struct found *found, const struct found *behind) {
     found->squares += behind->squares;
 }
 
-static void find(const struct node *node, const void *context, int type, const char *data, size_t length,
-                 struct found *found) {
+static status *find(const struct node *node, const void *context, int type, const char *data, size_t length,
+                    struct found *found) {
     const size_t parts = length / (size_t)node->part, runs = (length + RUN - 1) / RUN;
     const size_t threads = (size_t)node->threads < MOST_PARTS ? (size_t)node->threads : MOST_PARTS;
     struct pieces all = {.data = data, .length = length, .type = type, .need = (int)node->need};
@@ -210,17 +211,22 @@ static void find(const struct node *node, const void *context, int type, const c
     }
     if (all.count > 1)
         all.found = malloc((all.runs ? runs : all.count) * sizeof *all.found);
-    if (!all.found) {
+    if (!all.found) { /* one thread's work, or no memory to share it */
         measure(data, length, type, (int)node->need, found);
-        return;
+        return NULL;
     }
-    runtime->spread(context, pass_piece, all.count, all.count, &all);
+    status *const failure = runtime->spread(context, pass_piece, all.count, all.count, &all);
+    if (failure) {
+        free(all.found);
+        return failure;
+    }
     *found = (struct found){.high = -INFINITY, .low = INFINITY};
     for (size_t number = 0; number < (all.runs ? runs : all.count); number++)
         join(found, all.found + number);
     if (all.runs)
         TYPES[type].settle(data, length, found);
     free(all.found);
+    return NULL;
 }
 
 static status *measure_value(void *kernel, void *context) {
@@ -231,11 +237,10 @@ static status *measure_value(void *kernel, void *context) {
     TRY(take(context, &value, &addresses));
     tell_kind(&value, (struct kind *)addresses[1] + node->slot);
     TRY(hand_on(context, &value));
-    if (value.length) {
-        struct found *const found = (struct found *)addresses[0] + node->slot;
-        find(node, context, place_of(value.type), value.data, value.length, found);
-    }
-    return NULL;
+    if (!value.length)
+        return NULL;
+    struct found *const found = (struct found *)addresses[0] + node->slot;
+    return find(node, context, place_of(value.type), value.data, value.length, found);
 }
 
 #include "saving.h"
@@ -253,16 +258,14 @@ static int last(const void *operator) { return (void)operator, INT32_MAX; }
 
 /* An output is the input of its number: nothing is written, so that it does not matter who else reads it. */
 static size_t aliases(int **input, int **output, size_t count) {
-    *input = calloc(count, sizeof **input), *output = calloc(count, sizeof **output);
-    for (size_t number = 0; *input && *output && number < count; number++)
-        (*input)[number] = (*output)[number] = (int)number;
-    return *input && *output ? count : 0;
+    static int places[] = {0, 1};
+    *input = *output = places;
+    return count;
 }
 
 static size_t one_alias(int **input, int **output) { return aliases(input, output, 1); }
 static size_t two_aliases(int **input, int **output) { return aliases(input, output, 2); }
-
-static void release_places(int *input, int *output) { free(input), free(output); }
+static void release_places(int *input, int *output) { (void)input, (void)output; }
 
 struct operator {
     uint32_t version;
