@@ -19,7 +19,7 @@ Arrays = Sequence[Array]
 """The inputs or the outputs of an operator, one for each slot."""
 
 
-Shown = tuple[int, Arrays, Arrays]
+RanNode = tuple[int, Arrays, Arrays]
 """Of an operator that has run: its place in the graph's execution order, its inputs and outputs."""
 
 
@@ -103,7 +103,7 @@ class MeasuringObserver(Observer, Protocol):
 
     need: StatisticNeed | None
 
-    def measured(self, ran: Sequence[Shown], totals: Mapping[int, Totals]) -> bool:
+    def measured(self, ran: Sequence[RanNode], totals: Mapping[int, Totals]) -> bool:
         """Observe operators that have run together, in place of ``ran``.
 
         Args:
@@ -163,6 +163,6 @@ def need_of(observer: Observer) -> StatisticNeed | None:
     return need
 
 
-def take_measured(observer: Observer, ran: Sequence[Shown], totals: Mapping[int, Totals]) -> bool:
+def take_measured(observer: Observer, ran: Sequence[RanNode], totals: Mapping[int, Totals]) -> bool:
     """Show operators to an observer that ``need_of`` tells of; see ``MeasuringObserver.measured``."""
     return cast("MeasuringObserver", observer).measured(ran, totals)

@@ -23,7 +23,7 @@ from msdump.device.ascend import Ascend
 from msdump.device.tasks import Task
 from msdump.graph.files import arguments
 from msdump.graph.graph import Graph
-from msdump.observer import Arrays, OutputSlot, Shown
+from msdump.observer import Arrays, OutputSlot, RanNode
 from msdump.plan import DeviceTarget, DumpPlan, Trigger
 from msdump.reasons import Reason
 from msdump.record import IO, Artifact, OperatorRef, TensorRecord
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from msdump.capture.flight.graph_watch import GraphWatch
     from msdump.capture.statistics.sheets import RowSheet, RowSheets
 
-_Shown = tuple[int, Arrays, Arrays, bool]
+_RanOnDevice = tuple[int, Arrays, Arrays, bool]
 """Of an operator that has run its place in the execution order, inputs, outputs, and the overflow status."""
 
 _NO_TASK: Final = Task(0, 0)  # only graphs that are compiled as a whole number tasks
@@ -110,7 +110,7 @@ class Capture:
         self.bodies: Mapping[int, Capture] = {}
         self.entered = False
         self._started: int | None = None  # the collective that goes on, its inputs written
-        self._shown: list[_Shown] | None = None  # operators that have run together
+        self._shown: list[_RanOnDevice] | None = None  # operators that have run together
 
     @functools.cached_property
     def _session_writer(self) -> SessionWriter | None:
@@ -203,7 +203,7 @@ class Capture:
         else:
             self._shown.append((position, inputs, kept, saturated))
 
-    def measured(self, ran: Sequence[Shown], totals: Mapping[int, Totals]) -> bool:
+    def measured(self, ran: Sequence[RanNode], totals: Mapping[int, Totals]) -> bool:
         """Write the rows of operators that have run together; tell whether nothing else is to be written."""
         shown = [
             (position, inputs, self._kept(position, outputs), False) for position, inputs, outputs in ran
@@ -214,7 +214,7 @@ class Capture:
             self._count_useless(outputs, kept)
         return True
 
-    def _has_written(self, shown: Sequence[_Shown], totals: Mapping[int, Totals]) -> bool:
+    def _has_written(self, shown: Sequence[_RanOnDevice], totals: Mapping[int, Totals]) -> bool:
         if self._sheets is not None:
             return self._write_rows(self._sheets, shown, totals)
         operators = [(self._operators[position], inputs, outputs) for position, inputs, outputs, _ in shown]
@@ -235,7 +235,7 @@ class Capture:
             if array is not None and left is None:
                 self._pipeline.skip(Reason.USELESS)
 
-    def _write_together(self, shown: Sequence[_Shown]) -> None:
+    def _write_together(self, shown: Sequence[_RanOnDevice]) -> None:
         """Write the tensors of operators that have run together."""
         if self._sheets is not None and self._write_rows(self._sheets, shown):
             return
@@ -247,12 +247,12 @@ class Capture:
             for position, inputs, outputs, saturated in shown:
                 self._write(position, inputs, outputs, saturated=saturated)
 
-    def _passes_over(self, shown: Sequence[_Shown]) -> bool:
+    def _passes_over(self, shown: Sequence[_RanOnDevice]) -> bool:
         """Tell whether nothing is written of operators of which rules mind no element."""
         return not self._plan.what.saves_kernel_args and not any(saturated for *_, saturated in shown)
 
     def _write_rows(
-        self, sheets: RowSheets, shown: Sequence[_Shown], known: Mapping[int, Totals] | None = None
+        self, sheets: RowSheets, shown: Sequence[_RanOnDevice], known: Mapping[int, Totals] | None = None
     ) -> bool:
         """Write the rows of operators at once, where types and shapes are those of the last time.
 
@@ -272,11 +272,11 @@ class Capture:
         self._pipeline.add_rows(self._directory, sheet.rows(present, self._clock.now, known or {}))
         return True
 
-    def _sheet(self, shown: Sequence[_Shown]) -> RowSheet | None:
+    def _sheet(self, shown: Sequence[_RanOnDevice]) -> RowSheet | None:
         """Return what is the same in every step of the rows of operators."""
         return self._pipeline.sheet(self._records_of(shown))
 
-    def _records_of(self, shown: Sequence[_Shown]) -> Iterator[TensorRecord]:
+    def _records_of(self, shown: Sequence[_RanOnDevice]) -> Iterator[TensorRecord]:
         """Yield the records of operators that have run together, without a time."""
         for position, inputs, outputs, _ in shown:
             yield from self._records.of_both(self._operators[position], position, inputs, outputs, lambda: 0)

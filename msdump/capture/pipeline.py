@@ -32,7 +32,7 @@ from msdump.store.session_files import NameParts
 from msdump.store.write.sinks import Sink
 
 if TYPE_CHECKING:
-    from msdump.capture.flight.graph_watch import GraphWatch, Shown
+    from msdump.capture.flight.graph_watch import GraphWatch, RanOperator
     from msdump.capture.statistics.rows import Statistics
     from msdump.capture.statistics.sheets import RowSheet
 
@@ -166,7 +166,7 @@ class Pipeline:
             self.skip(Reason.NO_HIT)
         return True
 
-    def passes_over_all(self, shown: Sequence[Shown]) -> bool:
+    def passes_over_all(self, shown: Sequence[RanOperator]) -> bool:
         """Tell the same of all operators that have run together, in the context ``together`` of them."""
         return self._has_passed(None if self._watch is None else self._watch.pass_over_all(shown))
 
@@ -178,7 +178,7 @@ class Pipeline:
 
     def passes_over_measured(
         self,
-        shown: Sequence[Shown],
+        shown: Sequence[RanOperator],
         totals: Mapping[int, Totals],
         records: Callable[[int], Iterable[TensorRecord]],
     ) -> bool:
@@ -193,7 +193,7 @@ class Pipeline:
         return self._has_passed(self._watch.pass_over_measured(shown, totals, records))
 
     @contextmanager
-    def together(self, shown: Iterable[Shown] = ()) -> Iterator[None]:
+    def together(self, shown: Iterable[RanOperator] = ()) -> Iterator[None]:
         """Take operators that have run together in this context: rows may be put off until its end.
 
         Args:

@@ -31,7 +31,7 @@ from msdump.watch.screen import Screen
 from msdump.watch.subjects import PARAMETER, WatchedTensor, state_of, subject
 from msdump.watch.watch import Finding, Hit, RuleWatch, Sighting
 
-Shown = tuple[OperatorRef, Arrays, Arrays]
+RanOperator = tuple[OperatorRef, Arrays, Arrays]
 """An operator that has run, with its inputs and outputs as an observer is shown them."""
 
 
@@ -94,7 +94,7 @@ class GraphWatch:
             self._screen(tensors, watched)
 
     @contextmanager
-    def looking_ahead(self, shown: Iterable[Shown]) -> Iterator[None]:
+    def looking_ahead(self, shown: Iterable[RanOperator]) -> Iterator[None]:
         """Measure the tensors of operators that have run together, which are looked at in this context.
 
         What rules find is the same; tensors that they look at for the first time are measured then.
@@ -108,7 +108,7 @@ class GraphWatch:
         finally:
             self._ahead = NOTHING_AHEAD
 
-    def _wanted(self, shown: Iterable[Shown]) -> Iterator[Wanted]:
+    def _wanted(self, shown: Iterable[RanOperator]) -> Iterator[Wanted]:
         for operator, inputs, outputs in shown:
             known = self._watched.get(operator, {})
             for is_input, arrays in ((True, inputs), (False, outputs)):
@@ -136,7 +136,7 @@ class GraphWatch:
             return False
         return self._clear(screened, arrays)
 
-    def pass_over_all(self, shown: Sequence[Shown]) -> int | None:
+    def pass_over_all(self, shown: Sequence[RanOperator]) -> int | None:
         """Return how many tensors operators have of which none hits; None where that is not known at once.
 
         Args:
@@ -152,7 +152,7 @@ class GraphWatch:
 
     def pass_over_measured(
         self,
-        shown: Sequence[Shown],
+        shown: Sequence[RanOperator],
         totals: Mapping[int, Totals],
         records: Callable[[int], Iterable[TensorRecord]],
     ) -> int | None:
@@ -170,7 +170,7 @@ class GraphWatch:
         return len(arrays) if together.clear(arrays, totals, self._iteration) else None
 
     def _found_together(
-        self, shown: Sequence[Shown], records: Callable[[int], Iterable[TensorRecord]]
+        self, shown: Sequence[RanOperator], records: Callable[[int], Iterable[TensorRecord]]
     ) -> ScreenedOperators | None:
         """Return the tensors of operators that have run together, None where screens do not decide all."""
         operators = [operator for operator, *_ in shown]
@@ -189,7 +189,7 @@ class GraphWatch:
             self._together[operators[0]] = found
         return found
 
-    def _all_screened(self, shown: Iterable[Shown]) -> list[TensorWatch] | None:
+    def _all_screened(self, shown: Iterable[RanOperator]) -> list[TensorWatch] | None:
         """Return the tensors of operators in order, None where screens do not decide everything of all."""
         watched: list[TensorWatch] = []
         for operator, inputs, outputs in shown:
@@ -305,7 +305,7 @@ class GraphWatch:
         )
 
 
-def _present(shown: Iterable[Shown]) -> list[np.ndarray]:
+def _present(shown: Iterable[RanOperator]) -> list[np.ndarray]:
     """Return the tensors of operators, inputs first, that are there."""
     return [array for *_, inputs, outputs in shown for array in (*inputs, *outputs) if array is not None]
 

@@ -10,7 +10,7 @@ from msdump.capture.memory.relay import Relay
 from msdump.device.meter import Meter
 from msdump.device.residence import Residence
 from msdump.graph.graph import Graph
-from msdump.observer import Array, Arrays, OutputSlot, Shown
+from msdump.observer import Array, Arrays, OutputSlot, RanNode
 from msdump.statistics.totals import Totals
 from msdump.store.session_files import SessionFiles
 
@@ -53,7 +53,7 @@ class Metered:
         self._meter.ran(position, outputs)
         return self._relay.ran(position, inputs, outputs, saturated=saturated)
 
-    def measured(self, ran: Sequence[Shown], totals: Mapping[int, Totals]) -> bool:
+    def measured(self, ran: Sequence[RanNode], totals: Mapping[int, Totals]) -> bool:
         """Let the capture see operators that have run together, then measure their results."""
         is_enough = self._relay.measured(ran, totals)
         if is_enough:  # else they are shown once more

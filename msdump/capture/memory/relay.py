@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from msdump.graph.graph import Graph
-from msdump.observer import Arrays, Observer, OutputSlot, Shown, need_of, saves_of, saving, take_measured
+from msdump.observer import Arrays, Observer, OutputSlot, RanNode, need_of, saves_of, saving, take_measured
 from msdump.statistics.totals import Totals
 from msdump.store.session_files import SessionFiles
 
@@ -41,7 +41,7 @@ class Relay:
         shown = outputs if capture.wants_outputs else ()  # as the loop would do for the capture alone
         return capture.ran(position, inputs, shown, saturated=saturated)
 
-    def measured(self, ran: Sequence[Shown], totals: Mapping[int, Totals]) -> bool:
+    def measured(self, ran: Sequence[RanNode], totals: Mapping[int, Totals]) -> bool:
         """Pass on those of operators that the capture watches; return what its ``measured`` returns."""
         capture = self._capture
         assert capture is not None, "it needs no elements"

@@ -16,7 +16,7 @@ from msdump.tools.compare.cann import advisor, comparison, detail, two_files
 from msdump.tools.compare.cann import table as comparison_csv
 from msdump.tools.compare.cann.comparison import Options, Row
 from msdump.tools.compare.cann.detail import ElementPairs
-from msdump.tools.compare.cann.table import Shown
+from msdump.tools.compare.cann.table import OptionalColumns
 from msdump.tools.compare.pairing import places
 from msdump.tools.compare.pairing.sides import Sides, open_sides
 from msdump.tools.return_codes import ReturnCode
@@ -151,7 +151,7 @@ def _mapping(options: argparse.Namespace, sides: Sides) -> ReturnCode:
 def _directories(options: argparse.Namespace, sides: Sides) -> ReturnCode:
     choice, groups = _choice(options), _groups(options, sides)
     rows = _rows(sides, Options(choice, options.max_cmp_size, options.overflow_detection, groups))
-    shown = Shown.of(sides, overflow=options.overflow_detection, sequence=groups is not None)
+    shown = OptionalColumns.of(sides, overflow=options.overflow_detection, sequence=groups is not None)
     text = comparison_csv.result(rows, choice.names, shown)
     path = reports.write(options.output, reports.stamped("result", ".csv"), [text])
     _log.info("The comparison result has been written to %r.", path)

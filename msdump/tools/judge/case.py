@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from msdump.store.read.graphs.operator_graph import ABSENT, SourceKind, ValueSource
 from msdump.tools.judge.evidence import OperatorEvidence
 from msdump.tools.judge.findings import TensorResult
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Case:
     """An operator before its verdict.
 
@@ -20,8 +21,6 @@ class Case:
         inputs: Its inputs that were compared; where they were not dumped, the outputs that it reads.
         outputs: Its outputs that were compared.
         is_complete: Whether all of its inputs are known.
-        bad_inputs: Inputs that differ.
-        bad_outputs: Outputs that differ.
     """
 
     evidence: OperatorEvidence
@@ -29,13 +28,16 @@ class Case:
     inputs: Sequence[TensorResult]
     outputs: Sequence[TensorResult]
     is_complete: bool
-    bad_inputs: Sequence[TensorResult] = field(init=False)
-    bad_outputs: Sequence[TensorResult] = field(init=False)
 
-    def __post_init__(self) -> None:
-        """Choose what differs, which nearly every rule asks for."""
-        object.__setattr__(self, "bad_inputs", [each for each in self.inputs if each.is_bad])
-        object.__setattr__(self, "bad_outputs", [each for each in self.outputs if each.is_bad])
+    @functools.cached_property
+    def bad_inputs(self) -> Sequence[TensorResult]:
+        """Inputs that differ."""
+        return [each for each in self.inputs if each.is_bad]
+
+    @functools.cached_property
+    def bad_outputs(self) -> Sequence[TensorResult]:
+        """Outputs that differ."""
+        return [each for each in self.outputs if each.is_bad]
 
     def written_inputs(self) -> Iterator[tuple[TensorResult, ValueSource, ValueSource]]:
         """Yield each input that differs and that an operator wrote, with its source and golden's source."""

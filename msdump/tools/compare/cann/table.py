@@ -17,7 +17,7 @@ from msdump.tools.scores.algorithms import NAN
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class OptionalColumns:
     """Which of the optional columns a result has.
 
     Attributes:
@@ -33,7 +33,7 @@ class Shown:
     sequence: bool = False
 
     @classmethod
-    def of(cls, sides: Sides, *, overflow: bool = False, sequence: bool = False) -> Shown:
+    def of(cls, sides: Sides, *, overflow: bool = False, sequence: bool = False) -> OptionalColumns:
         """Return the columns for two directories; .npy files have no addresses."""
         return cls(_has_addresses(sides.dumped), _has_addresses(sides.golden), overflow, sequence)
 
@@ -47,7 +47,7 @@ def _has_addresses(folder: Folder) -> bool:
 class _Column:
     title: str
     cell: Callable[[Row], str]
-    is_shown: Callable[[Shown], bool] = lambda _: True
+    is_shown: Callable[[OptionalColumns], bool] = lambda _: True
 
 
 _INDEX: Final = "Index"
@@ -73,7 +73,7 @@ _REASON: Final = "CompareFailReason"
 _MAPPING: Final = ("OpType", "NPUDump", "GroundTruth", "TensorIndex", "NPUDumpPath", "GroundTruthPath")
 
 
-def result(rows: Iterable[Row], algorithms: Sequence[str], shown: Shown) -> str:
+def result(rows: Iterable[Row], algorithms: Sequence[str], shown: OptionalColumns) -> str:
     """Return the text of ``result_{time}.csv``, the table of a comparison.
 
     Args:
