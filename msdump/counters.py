@@ -37,11 +37,11 @@ from __future__ import annotations
 
 import itertools
 import logging
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from msdump.iterations import IterationSet
+from msdump.threads import new_lock
 
 _log = logging.getLogger("msdump.counters")
 
@@ -72,7 +72,7 @@ class RunCounter:
     def __init__(self) -> None:
         """Start before the first run."""
         self.count = 0
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     @property
     def next(self) -> Run:
@@ -176,7 +176,7 @@ class Counters:
         self.ge_graphs: Iterator[int] = itertools.count()
         self.stage_files: Iterator[int] = itertools.count()
         self.saved_graphs: Iterator[int] = itertools.count()
-        self._lock = threading.RLock()  # reentrant: a signal handler may step while the frame below it steps
+        self._lock = new_lock()
         self._step: int | None = None
         self._shared: dict[str, int] = {}
 

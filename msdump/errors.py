@@ -185,7 +185,7 @@ class WatchHitError(MsdumpError, RuntimeError):
 
 
 class ReentryError(MsdumpError, RuntimeError):
-    """A network that is called from within its own run, as by a handler of signals or log records."""
+    """A network that is called from within its own run (a signal handler), or in a fork amid one."""
 
 
 class NotAvailableError(MsdumpError, NotImplementedError):

@@ -37,6 +37,7 @@ from msdump.selector import DumpMode
 from msdump.store.write import exits
 from msdump.store.write.sinks import Summary
 from msdump.targets import Names, Operator, Scope
+from msdump.threads import new_lock
 
 _log = logging.getLogger("msdump.session")
 
@@ -48,13 +49,13 @@ class ModelState:
     Attributes:
         variables: The initializers that training writes.
         lock: Held by the run that goes on. Reentrant: a call from within a run is told, and not stuck.
-        is_running: Whether a run goes on.
+        runner: The thread whose run goes on.
         has_warned: Whether a loss that is not finite was told.
     """
 
     variables: TrainingState
-    lock: threading.RLock = field(default_factory=threading.RLock)
-    is_running: bool = False
+    lock: threading.RLock = field(default_factory=new_lock)
+    runner: int | None = None
     has_warned: bool = False
 
 
@@ -221,7 +222,7 @@ class Network:
         with shared.lock:
             self._refuse_reentry()
             try:
-                shared.is_running = True
+                shared.runner = threading.get_ident()
                 if trains:
                     return self._trained(inputs)
                 return self._recorder.record(inputs, partial(self._program_runs.infer, inputs))
@@ -231,15 +232,17 @@ class Network:
                     self._collectives.failed(f"{type(error).__name__}: {error}")
                 raise
             finally:
-                shared.is_running = False
+                shared.runner = None
 
     def _refuse_reentry(self) -> None:
-        # only the thread that holds the lock gets here while a run goes on: an observer, a signal handler
-        if self._shared.is_running:
-            raise ReentryError(
-                f"{self.graph.source}: the network is called from within its own run; call it when the "
-                "run has ended, or load the model once more"
-            )
+        runner = self._shared.runner
+        if runner is None:
+            return
+        # only a thread that holds the lock gets here while a run goes on: in an observer, ...
+        why = "the network is called from within its own run; call it when the run has ended"
+        if runner != threading.get_ident():  # ... or in a forked child, where nobody else can hold it
+            why = "the process was forked while another thread ran the network; fork between its runs"
+        raise ReentryError(f"{self.graph.source}: {why}, or load the model once more")
 
     def _trained(self, inputs: Mapping[str, Any]) -> list[Any]:
         """Run a step; the variables hold its results, or what they held before where it fails."""

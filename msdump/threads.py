@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, TypeVar
@@ -22,6 +23,28 @@ MOST_THREADS: Final = 1024
 _SHOWN: Final = 40  # characters of a value that a message shows
 _NICENESS: Final = 10
 _MOST: Final = 8  # every session of the runtime has a pool: more cores would mean thousands of threads
+
+
+_LOCKS: Final[weakref.WeakSet[threading.RLock]] = weakref.WeakSet()
+
+
+def new_lock() -> threading.RLock:
+    """Return a lock that a forked child finds free, unless the thread that forked holds it.
+
+    A thread that holds a lock while another one forks is not there in the child, and would never give it
+    back. Reentrant: a signal handler may do what the frame below it does.
+    """
+    lock = threading.RLock()
+    _LOCKS.add(lock)
+    return lock
+
+
+def _renew_locks() -> None:
+    for lock in list(_LOCKS):
+        if lock.acquire(blocking=False):
+            lock.release()
+        else:  # as logging does with its own
+            lock._at_fork_reinit()  # type: ignore[attr-defined]  # noqa: SLF001
 
 
 def thread_count() -> int:
@@ -118,7 +141,7 @@ class _Helpers:
         self._name = name
         self._begin = begin
         self._pool: ThreadPoolExecutor | None = None
-        self._lock = threading.RLock()
+        self._lock = new_lock()
 
     def submit(self, work: Callable[[T], R], part: T) -> Future[R]:
         with self._lock:
@@ -134,7 +157,6 @@ class _Helpers:
     def forget(self) -> None:
         """Forget the pool, in a child process that inherited its object but none of its threads."""
         self._pool = None
-        self._lock = threading.RLock()
 
 
 def _done(work: Callable[[T], R], part: T) -> Future[R]:
@@ -151,5 +173,6 @@ _BACKGROUND: Final = _Helpers("msdump-background", lower_priority)
 
 if hasattr(os, "register_at_fork"):
     # threads do not survive a fork
+    os.register_at_fork(after_in_child=_renew_locks)
     os.register_at_fork(after_in_child=_HELPERS.forget)
     os.register_at_fork(after_in_child=_BACKGROUND.forget)

@@ -165,6 +165,22 @@ def test_only_one_room_does_it(what, found, rooms):
     assert [name for name in names if not name.startswith(rooms)] == []
 
 
+def test_forked_children_find_locks_free():
+    """Only threads.py makes locks, which a fork renews; a queue of files is made anew as a whole."""
+    made = {"threading.Lock", "threading.RLock"}
+
+    def makes_a_lock(node):
+        """Tell whether a node makes a lock, or names what makes it."""
+        values = (
+            [node.func, *node.args, *(each.value for each in node.keywords)]
+            if isinstance(node, ast.Call)
+            else []
+        )
+        return any(ast.unparse(value) in made for value in values)
+
+    assert {"threads.py", "store/write/writer_queue.py"} == set(users(makes_a_lock))
+
+
 def opens_a_file(node):
     """Tell whether a node opens a file by its name, without the door."""
     if not isinstance(node, ast.Call):

@@ -99,6 +99,33 @@ def test_a_forked_process_has_helpers_of_its_own():
     assert 0 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
+def test_a_forked_process_finds_locks_free():
+    """What another thread locks at a fork is free in the child; what the forking one locks stays so."""
+    own, others = threads.new_lock(), threads.new_lock()
+    held, done = threading.Event(), threading.Event()
+
+    def hold():
+        with others:
+            held.set()
+            done.wait(60)
+
+    other = threading.Thread(target=hold)
+    other.start()
+    held.wait(60)
+    with own:
+        child = os.fork()
+        if child == 0:
+            is_free, is_own = others.acquire(timeout=0), own.acquire(timeout=0)
+            own.release()
+            own.release()  # raises RuntimeError unless it was held
+            os._exit(0 if is_free and is_own else 1)
+        done.set()
+        status = os.waitpid(child, 0)[1]
+    other.join()
+
+    assert 0 == os.waitstatus_to_exitcode(status)
+
+
 def test_no_helpers_at_exit(tmp_path):
     """Work that is spread while the interpreter shuts down is done by the caller."""
     script = tmp_path / "late.py"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import logging
-import threading
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,6 +25,7 @@ from msdump.store.clock import CLOCK
 from msdump.store.write.files import DUMP_MODE, FILE_MODE, DiskFiles, Files
 from msdump.store.write.sinks import Budget, Sink, SyncSink
 from msdump.store.write.streams import WriteStream, write_stream
+from msdump.threads import new_lock
 from msdump.tracing import recording
 
 _log = logging.getLogger("msdump.capture")
@@ -85,7 +85,7 @@ class Process:
         self.counters = counters or Counters()
         self.is_dumping: bool | None = None
         self.named_marks = NamedMarks()
-        self._lock = threading.RLock()  # reentrant: a signal handler may close what the frame below it opens
+        self._lock = new_lock()
         self._places: set[Hashable] = set()
         self._outputs: dict[str, _Output] = {}
 

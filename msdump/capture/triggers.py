@@ -8,7 +8,6 @@ leaves neither. What its inputs held does not matter; the log tells whether they
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -19,6 +18,7 @@ from msdump.graph.graph import Node
 from msdump.observer import Arrays
 from msdump.reasons import Reason
 from msdump.record import OperatorRef
+from msdump.threads import new_lock
 
 _log = logging.getLogger("msdump.capture")
 
@@ -41,7 +41,7 @@ class OverflowLimit:
         """Allow ``most`` operators, 0: any number (``overflow_number``)."""
         self._most = most
         self._count = 0
-        self._lock = threading.RLock()
+        self._lock = new_lock()
 
     def take(self) -> bool:
         """Count one more operator; return False where the number is used up."""

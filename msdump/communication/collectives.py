@@ -7,7 +7,6 @@ hands the result to the others.
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -22,6 +21,7 @@ from msdump.communication.waiting import CallPlace
 from msdump.communication.world import World
 from msdump.errors import RankError
 from msdump.graph.collectives.calls import Collective, CollectiveCall
+from msdump.threads import new_lock
 
 Empty = Callable[[tuple[int, ...], np.dtype], np.ndarray]
 """Returns an array that a result is written to, by its shape and element type."""
@@ -68,7 +68,7 @@ class Collectives:
         parts = [np.ascontiguousarray(array).reshape(array.shape) for array in arrays]
         mine = agreement.header(call, operator, parts, self._network)
         # what goes by one channel must not mix where several networks run in threads of a rank
-        with self._world.keep(member.channel, threading.RLock):
+        with self._world.keep(member.channel, new_lock):
             if call.kind is Collective.SEND:
                 return member.send(parts[0], mine, empty)
             if call.kind is Collective.RECEIVE:

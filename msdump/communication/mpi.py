@@ -25,6 +25,7 @@ from msdump.communication.mpi_start import Peer
 from msdump.communication.transport import MOST_POSTED, Parcel
 from msdump.communication.waiting import Board, CallPlace, Wait
 from msdump.store.write import exits
+from msdump.threads import new_lock
 
 _log = logging.getLogger("msdump.communication")
 
@@ -59,7 +60,7 @@ class MpiTransport:
         self._rank = rank
         self._limit = limit
         self._board = Board()
-        self._lock = threading.RLock()  # MPI may allow one thread at a time
+        self._lock = new_lock()  # MPI may allow one thread at a time
         self._posted: dict[int, list[tuple[Any, np.ndarray]]] = {}
         self._kept: list[Any] = []  # notices on their way, and what failed exchanges left
         self._helper: threading.Thread | None = None

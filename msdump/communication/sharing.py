@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 
 from msdump.communication.waiting import CallPlace
 from msdump.communication.world import World
+from msdump.threads import new_lock
 
 
 def shared(world: World, channel: str, data: bytes, place: CallPlace) -> dict[int, bytes]:
@@ -28,7 +27,7 @@ def shared(world: World, channel: str, data: bytes, place: CallPlace) -> dict[in
     transport = world.transport(place)
     size = np.array([len(data)], np.int64)
     sizes = {rank: np.zeros(1, np.int64) for rank in others}
-    with world.keep(channel, threading.RLock):
+    with world.keep(channel, new_lock):
         sends = [(rank, size.view(np.uint8)) for rank in others]
         transport.exchange(channel, sends, [(rank, sizes[rank].view(np.uint8)) for rank in others], place)
         received = {rank: np.zeros(int(sizes[rank][0]), np.uint8) for rank in others}

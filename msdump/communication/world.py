@@ -10,6 +10,7 @@ from msdump.communication.groups import RankGroups
 from msdump.communication.waiting import CallPlace, time_limit
 from msdump.config import launchers
 from msdump.config.launchers import Identity
+from msdump.threads import new_lock
 
 if TYPE_CHECKING:
     from msdump.communication.transport import Transport
@@ -40,7 +41,7 @@ class World:
         self.groups = RankGroups(identity.size)
         self._connect = connect
         self._transport = transport
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._kept: dict[Hashable, Any] = {}
         self._at_end: list[Callable[[], None]] = []
 

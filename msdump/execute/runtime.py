@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 import re
-import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from msdump.execute.shortage import shortage
 from msdump.graph.kernel import onenode, probe_model
 from msdump.observer import Array
 from msdump.statistics.totals import StatisticNeed
-from msdump.threads import thread_count
+from msdump.threads import new_lock, thread_count
 
 OrtValue = Any
 """A native value: tensor, sequence or optional (the runtime ships no type stubs)."""
@@ -47,8 +47,14 @@ _DEFAULT_LIMITS: Final = onenode.RuntimeLimits(ir_version=10, opset=20)
 _NEWEST_IR: Final = re.compile(r"max supported IR version: (\d+)")
 _NEWEST_OPSET: Final = re.compile(r"domain ai\.onnx is till opset (\d+)")
 
-_SETTING_UP: Final = threading.RLock()
+_SETTING_UP: Final = new_lock()
 """Held while the process's runtimes are made: each is made once, whichever threads ask first."""
+
+_RUNTIMES: Final[weakref.WeakSet[Runtime]] = weakref.WeakSet()
+_SESSIONS: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
+_INHERITED: Final[list[Any]] = []
+"""Sessions of the process that this one was forked from: one that ends waits for its threads, or crashes,
+since only the parent has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +108,11 @@ class Runtime:
         self._sessions: weakref.WeakValueDictionary[tuple[bytes, SessionUse], Any] = (
             weakref.WeakValueDictionary()
         )
+        _RUNTIMES.add(self)
+
+    def forget(self) -> None:
+        """Share no session that was made so far: in a forked child they have no threads."""
+        self._sessions.clear()
 
     def session(
         self,
@@ -140,6 +151,7 @@ class Runtime:
     def _opened(self, model: bytes, shared: Mapping[str, Any], use: SessionUse) -> Any:
         session = native.InferenceSession(self._options(shared, use), model, False, True)
         session.initialize_session(list(self.providers), [{} for _ in self.providers], set())
+        _SESSIONS.add(session)
         return session
 
     def _options(self, shared: Mapping[str, Any], use: SessionUse) -> Any:
@@ -215,6 +227,16 @@ class Runtime:
             match = pattern.search(str(error))
             return int(match[1]) if match else default
         return default
+
+
+def _inherit() -> None:
+    _INHERITED.extend(_SESSIONS)
+    for each in _RUNTIMES:
+        each.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_inherit)
 
 
 def runtime() -> Runtime:

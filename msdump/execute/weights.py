@@ -18,6 +18,7 @@ from msdump.execute import values
 from msdump.execute.runtime import OrtValue, public_value
 from msdump.graph.kernel.emulation import FLOAT32
 from msdump.graph.weights import forget_pages
+from msdump.threads import new_lock
 
 _WORTH_A_FILE: Final = 1 << 20
 
@@ -38,7 +39,7 @@ class WeightCopies:
     values: dict[int, tuple[OrtValue, np.ndarray]] = field(default_factory=dict)
     rounded: dict[tuple[int, DType], np.ndarray] = field(default_factory=dict)
     overflowing: dict[int, bool] = field(default_factory=dict)
-    lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+    lock: threading.RLock = field(default_factory=new_lock, repr=False, compare=False)
 
 
 class WeightStore:

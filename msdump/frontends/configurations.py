@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from msdump.config import mindspore as config
 from msdump.config.source import read
 from msdump.errors import InputError
 from msdump.plan import Context, DumpPlan
+from msdump.threads import new_lock
 
 Config = str | os.PathLike[str] | Mapping[str, Any]
 """A configuration: the path of its file, or its contents."""
@@ -33,7 +33,7 @@ class Configurations:
         """Begin with nothing read."""
         self.substitute: tuple[str, str] | None = None
         # reentrant: a warning of the parser may reach a log handler of the user that loads a network
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._is_read = False
         self._default: tuple[str, bytes] | None = None
         self._sources: dict[str, bytes] = {}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from msdump.errors import InputError
 from msdump.plan import Tree
 from msdump.session import Network
+from msdump.threads import new_lock
 
 
 def data_sink(
@@ -32,7 +32,7 @@ def data_sink(
         raise InputError("data_sink: network: a network, or its method train_step, is expected")
     check_sink(owner, "data_sink", sink_size)
     elements = repeated(dataset, "data_sink")
-    lock = threading.RLock()
+    lock = new_lock()
 
     def run() -> Any:
         result = None

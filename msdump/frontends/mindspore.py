@@ -21,6 +21,7 @@ from msdump.graph.graph import Graph, Training
 from msdump.plan import Context, DumpPlan, JitLevel
 from msdump.session import Network
 from msdump.targets import Operator, Scope
+from msdump.threads import new_lock
 
 
 @dataclass(slots=True)
@@ -42,7 +43,7 @@ class ProcessState:
     configurations: Configurations = field(default_factory=Configurations)
     # weak: a network ends with the last reference of the user's program
     networks: weakref.WeakSet[Network] = field(default_factory=weakref.WeakSet)
-    lock: threading.RLock = field(default_factory=threading.RLock)
+    lock: threading.RLock = field(default_factory=new_lock)
 
 
 _state = ProcessState()

@@ -27,7 +27,6 @@ from __future__ import annotations
 import ast
 import os.path
 import re
-import threading
 from collections import Counter
 from collections.abc import Iterable
 from itertools import zip_longest
@@ -37,6 +36,7 @@ import onnx
 
 from msdump.graph.graph import Graph, Node, SourceLine
 from msdump.graph.order import subgraphs
+from msdump.threads import new_lock
 
 ROOT: Final = "Default"
 _ROOTS: Final = (ROOT, "Gradients", "Expand")  # MindSpore's own first components
@@ -47,7 +47,7 @@ ONNXSCRIPT: Final = "pkg.onnxscript."
 FORWARD: Final = "msdump.forward"
 """Metadata of a gradient operator: ONNX name of the forward operator that it belongs to."""
 _NOWHERE: Final = "_empty_nn_module_stack_from_metadata_hook"  # torch's module of a node that has none
-_PARSING: Final = threading.Lock()
+_PARSING: Final = new_lock()
 """Python 3.11's parser counts its depth for all threads together: two at once raise SystemError at times."""
 _LINE_END: Final = re.compile(r"[\r\n]")  # a full name is a line of the execution order
 _FRAME: Final = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)[^\n]*\n(?P<code>[^\n]*)')

@@ -10,10 +10,11 @@ from tests.dump.conftest import config
 from tests.soak import networks, wholeness
 
 PROGRAM = """
-import json, multiprocessing, os, sys, threading
-from pathlib import Path
+import gc, json, multiprocessing, os, signal, sys, threading
 import numpy as np
 import msdump
+from msdump.errors import ReentryError
+from msdump.store.write.files import DiskFiles
 
 x = np.ones((40, 1000), np.float32)
 msdump.set_context(device_target="Ascend", jit_level="O0")
@@ -38,6 +39,46 @@ child.join(60)
 assert 3 == child.exitcode
 """
 
+DROP = """
+child = os.fork()
+if child == 0:
+    signal.alarm(30)
+    del network
+    gc.collect()
+    msdump.load("net.onnx")(x)
+    os._exit(3)
+assert 3 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+"""
+
+AMID_A_RUN = """
+begun, go_on = threading.Event(), threading.Event()
+create = DiskFiles.create
+
+def wait(*arguments):
+    if threading.current_thread() is not threading.main_thread():
+        begun.set()
+        go_on.wait(60)
+    create(*arguments)
+
+DiskFiles.create = wait
+other = threading.Thread(target=network, args=(x,))
+other.start()
+begun.wait(60)
+child = os.fork()
+if child == 0:
+    signal.alarm(30)
+    try:
+        network(x)
+    except ReentryError as error:
+        print(error, file=sys.stderr, flush=True)
+        msdump.load("net.onnx")(x)
+        os._exit(3)
+    os._exit(1)
+assert 3 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+go_on.set()
+other.join(60)
+"""
+
 DAEMON = """
 def work():
     while True:
@@ -49,11 +90,11 @@ first.wait(60)
 """
 
 
-def start(python, tmp_path, middle):
-    """Start a program that dumps through a queue, something else in its middle."""
+def start(python, tmp_path, middle, *, enable=False, **variables):
+    """Start a program that dumps, through a queue unless it is enabled, something else in its middle."""
     (tmp_path / "net.onnx").write_bytes(networks.wide()[0])
-    (tmp_path / "data_dump.json").write_text(json.dumps(config(tmp_path / "dump", enable=False)))
-    return python(PROGRAM.format(middle=middle), MINDSPORE_DUMP_CONFIG="data_dump.json")
+    (tmp_path / "data_dump.json").write_text(json.dumps(config(tmp_path / "dump", enable=enable)))
+    return python(PROGRAM.format(middle=middle), MINDSPORE_DUMP_CONFIG="data_dump.json", **variables)
 
 
 @pytest.mark.parametrize("middle", [FORK, MULTIPROCESSING], ids=["fork", "multiprocessing"])
@@ -66,6 +107,29 @@ def test_a_forked_child_takes_nothing_from_its_parent(python, tmp_path, middle):
     assert 2 * 12 == len(tensors), errors
     assert [] == wholeness.violations(tmp_path / "dump")
     assert [len(files), {}] == json.loads(told)
+
+
+def test_a_child_may_drop_its_parents_network(python, tmp_path):
+    """A child that drops the network it inherits neither crashes nor waits for its parent's threads."""
+    program = start(python, tmp_path, DROP, MSDUMP_THREADS="8")
+
+    _, errors = program.communicate(timeout=60)
+
+    assert 0 == program.returncode, errors
+    assert 12 == len(list((tmp_path / "dump").glob("rank_0/Net/1/*/*.npy")))
+
+
+def test_a_fork_amid_a_run_of_another_thread(python, tmp_path):
+    """A child is told that the run which went on cannot be continued, and loads and dumps as any program."""
+    program = start(python, tmp_path, AMID_A_RUN, enable=True)
+
+    _, errors = program.communicate(timeout=60)
+
+    assert 0 == program.returncode, errors
+    assert "forked while another thread ran the network" in errors
+    assert 12 == len(list((tmp_path / "dump").glob("rank_0/Net/1/*/*.npy")))
+    assert 3 * 12 == len(list((tmp_path / "dump").glob("rank_0/Net/0/*/*.npy")))
+    assert [] == wholeness.violations(tmp_path / "dump")
 
 
 def test_a_daemon_thread_that_dumps_at_the_end(python, tmp_path):

@@ -20,6 +20,7 @@ from msdump.record import Artifact, Buffer
 from msdump.store.layouts import is_constants
 from msdump.store.write.buffers import owned, size_of
 from msdump.store.write.sinks import Sink, Summary
+from msdump.threads import new_lock
 
 _Operation = Callable[[], None]
 """Hands one file, or some rows, to the sink behind the history."""
@@ -86,7 +87,7 @@ class HistorySink:
         self._sink = sink
         self._steps = steps
         self._most_bytes = most_bytes
-        self._lock = threading.RLock()  # reentrant: a signal handler may release what its frame keeps
+        self._lock = new_lock()
         self._kept: deque[_Step] = deque()
         self._going_on: dict[int, _Step] = {}  # by thread: networks may run at the same time
         self._constants: list[_Operation] = []
@@ -213,7 +214,6 @@ class HistorySink:
 
     def forget(self) -> None:
         """Drop what is kept in a forked child: the parent has it."""
-        self._lock = threading.RLock()
         self._kept.clear()
         self._going_on.clear()
         self._constants.clear()

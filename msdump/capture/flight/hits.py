@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final
@@ -13,6 +12,7 @@ from msdump.capture.flight.note import HistoryNote
 from msdump.errors import WatchHitError
 from msdump.iterations import IterationSet
 from msdump.plan import DumpPlan, OnHit
+from msdump.threads import new_lock
 from msdump.watch.watch import Finding, Hit, Undecided
 
 _log = logging.getLogger("msdump.capture")
@@ -46,7 +46,7 @@ class HitLog:
         self._source = plan.source
         self._history = history
         self._note = note
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._counts: Counter[tuple[str, str]] = Counter()
         self._undecided: set[tuple[str, str]] = set()
         self._lines = 0

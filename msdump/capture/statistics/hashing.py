@@ -10,7 +10,6 @@ every step does at its end.
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
@@ -20,7 +19,7 @@ from msdump.reasons import Reason
 from msdump.record import Artifact, Buffer
 from msdump.store.write import exits
 from msdump.store.write.sinks import Sink, Summary
-from msdump.threads import beside, thread_count
+from msdump.threads import beside, new_lock, thread_count
 
 WAITING_BYTES: Final = 64 << 20
 _AT_ONCE: Final = 32 << 10  # bytes that take about as long to hash as to hand over
@@ -109,7 +108,7 @@ class HashingSink:
         self._sink = sink
         self._most_bytes = most_bytes
         self._has_threads = thread_count() > 1
-        self._lock = threading.RLock()  # reentrant: a signal handler may complete what its frame has begun
+        self._lock = new_lock()
         self._rows: deque[_Row] = deque()
         self._waiting_bytes = 0
         exits.register(self)
@@ -237,7 +236,6 @@ class HashingSink:
 
     def forget(self) -> None:
         """Drop the rows on their way in a forked child: the parent writes them."""
-        self._lock = threading.RLock()
         self._rows.clear()
         self._waiting_bytes = 0
 

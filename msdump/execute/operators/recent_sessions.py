@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, Final
 
 from msdump.execute.runtime import ONE_OPERATOR, Runtime, SessionUse, runtime
 from msdump.graph.kernel import onenode
-from msdump.threads import thread_count
+from msdump.threads import new_lock, thread_count
 
 _KEPT: Final = 32  # as many as the layers of a network have different operators; each has threads of its own
 
@@ -25,12 +24,17 @@ class RecentSessions(Runtime):
         """Keep nothing yet."""
         super().__init__(thread_count())
         self._kept: OrderedDict[tuple[bytes, SessionUse], Any] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     @property
     def limits(self) -> onenode.RuntimeLimits:
         """Those of the process's runtime, which have been asked for."""
         return runtime().limits
+
+    def forget(self) -> None:
+        """Keep none of the sessions that were made so far."""
+        super().forget()
+        self._kept.clear()
 
     def session(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_right, insort
 from typing import Any, Final
 
@@ -10,6 +9,7 @@ from msdump.config.acl.codes import AclCode
 from msdump.device.memory import DeviceMemory
 from msdump.errors import AclError
 from msdump.frontends.acl.host import HostMemory
+from msdump.threads import new_lock
 
 _MOST: Final = 1 << 48  # addresses of user space have 48 bits at most
 
@@ -23,7 +23,7 @@ class Memory:
 
     def __init__(self) -> None:
         """Start with an empty device."""
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self.host = HostMemory()
         self._device = DeviceMemory()
         self._blocks: dict[int, bytearray] = {}

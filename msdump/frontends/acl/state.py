@@ -21,6 +21,7 @@ from msdump.frontends.acl.handles import Handles
 from msdump.frontends.acl.loaded import LoadedModel
 from msdump.frontends.acl.objects import Stream
 from msdump.session import Network
+from msdump.threads import new_lock
 
 DEVICES: Final = 8
 """Devices of the emulated server."""
@@ -56,7 +57,7 @@ class AclState:
     dumps: Dumps = field(default_factory=Dumps)
     models: dict[int, LoadedModel] = field(default_factory=dict)
     operators: dict[Hashable, tuple[Network, SingleOperator]] = field(default_factory=dict)
-    lock: threading.RLock = field(default_factory=threading.RLock)
+    lock: threading.RLock = field(default_factory=new_lock)
     default_stream: Stream = field(default_factory=lambda: Stream(0))
     stream_numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     device_id: int | None = None

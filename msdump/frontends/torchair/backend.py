@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +27,7 @@ from msdump.plan import Context, DumpPlan, PrecisionMode
 from msdump.session import Network
 from msdump.store import run_paths
 from msdump.store.clock import CLOCK
+from msdump.threads import new_lock
 
 _MOST_SHAPES: Final = 64  # models of one captured graph that are kept
 
@@ -60,7 +60,7 @@ class Device:
         self.settings = settings
         self.process = PROCESS.beside()
         self.time = CLOCK.seconds()
-        self.lock = threading.RLock()
+        self.lock = new_lock()
         weakref.finalize(self, self.process.close)
 
     def complete(self) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from typing import Final
 
 from msdump.store.read import mapped
+from msdump.threads import new_lock
 
 _MOST_BYTES: Final = 1 << 24  # outputs are read again by who reads them: a few operators later at most
 
@@ -21,7 +21,7 @@ class RecentFiles:
         """Hold nothing yet."""
         self._held: OrderedDict[str, memoryview] = OrderedDict()
         self._bytes = 0
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def load(self, path: str) -> memoryview:
         """Return the bytes of a file, read-only.

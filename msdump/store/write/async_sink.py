@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -145,7 +144,6 @@ class AsyncSink(SyncSink):
         """Drop unwritten files in a forked child: the parent writes them."""
         self._count += self._queue.files
         self._bytes += self._queue.bytes
-        self._lock = threading.RLock()  # a thread that the child does not have may hold the old one
         self._queue = self._make_queue()
         self._unfinished = self._first_failure = None
         self._failures = 0

@@ -118,7 +118,6 @@ def _forget_all() -> None:
     _last.clear()
     for writer in list(_active):
         deactivate(writer)
-    _runs.clear()  # who holds their locks may be a thread that the child has not
 
 
 atexit.register(_close_all)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import logging
-import threading
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
@@ -21,6 +20,7 @@ from msdump.reasons import Reason
 from msdump.store.write.buffers import size_of
 from msdump.store.write.files import DUMP_MODE, DiskFiles
 from msdump.store.write.standins import StandIns, is_too_long
+from msdump.threads import new_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -191,7 +191,7 @@ class SyncSink:
             files: Where files go; None: disk.
         """
         # Reentrant: a signal handler may complete what the frame below it has begun.
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._raises = on_write_error is OnWriteError.RAISE
         self._budget = Budget() if budget is None else budget
         self._files: Files = DiskFiles() if files is None else files
