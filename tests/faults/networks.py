@@ -35,6 +35,7 @@ from sample_nets.lenet import net as lenet
 from sample_nets.mobilenetv2.net import ConvBNReLU, InvertedResidual
 from sample_nets.resnet50 import net as resnet
 from sample_nets.tracing import parameter, trace
+from tests.faults.further import FURTHER
 
 GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
 
@@ -318,8 +319,11 @@ NETWORKS: dict[str, Callable[[], Net]] = {
 }
 """What makes each network. The tensors of ``mlp`` have the scale 1e-8."""
 
+SOUND = (*NETWORKS, *FURTHER)
+"""Names of all networks, those too of which trials of faults are not drawn."""
+
 
 @cache
 def network(name: str) -> Net:
     """Return a network; it is made once."""
-    return NETWORKS[name]()
+    return NETWORKS[name]() if name in NETWORKS else Net(name, *FURTHER[name]())

@@ -29,7 +29,7 @@ from typing import Any
 
 from tests.faults import lockstep, trials
 from tests.faults.dumps import CPU, MODES, PRECISIONS
-from tests.faults.networks import NETWORKS, network
+from tests.faults.networks import SOUND, network
 from tests.faults.trials import Sides, Trial
 
 CHECKS = ("files", "model", "diff", "sound", "variants")
@@ -67,7 +67,7 @@ def options(sides: Sides, check: str) -> tuple[str, ...]:
 
 def sound_pairs() -> Iterator[Trial]:
     """Yield every network without faults, in every mode beside the CPU and beside itself."""
-    for name in NETWORKS:
+    for name in SOUND:
         for mine in (*MODES, *PRECISIONS):
             for golden in (mine, CPU):
                 both = (trials.fitting(network(name), mode) for mode in (mine, golden))
@@ -138,7 +138,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--check", choices=CHECKS, action="append", help="default: files, model and diff")
     parser.add_argument("--keep", type=Path, help="folder of the files of one trial")
-    parser.add_argument("--network", choices=(*NETWORKS, lockstep.NORM), help="trials of this network alone")
+    parser.add_argument("--network", choices=(*SOUND, lockstep.NORM), help="trials of this network alone")
     given = parser.parse_args()
     logging.disable(logging.WARNING)  # a wrong network warns of NaN, as it should
     checks = tuple(given.check or ("files", "model", "diff"))

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from onnx import numpy_helper, parser
 
-from tests.faults import dumps, run, trials
+from tests.faults import dumps, lockstep, networks, run, trials
+from tests.faults.further import FURTHER
 from tests.faults.networks import Net
 
 SEEDS = (0, 7, 15, 26, 48, 58)
@@ -39,6 +40,31 @@ def test_sound_networks_are_not_accused(tmp_path, network):
     for number, trial in enumerate(pairs[1::5]):
         told = dict(run.answers(trial, tmp_path / str(number), checks=("files", "model")))
         assert {"files": [], "model": []} == told, str(trial)
+
+
+_NARROW = ("O1 beside CPU", "O0 bfloat16 beside CPU", "O0 force_fp16 beside O0", "O0 force_fp16 beside CPU")
+
+
+@pytest.mark.parametrize("network", FURTHER)
+def test_narrow_arithmetic_accuses_nobody(tmp_path, network):
+    """Steps of integers, sums of updates and numbers that float16 does not hold are nobody's fault."""
+    pairs = [trial for trial in run.sound_pairs() if trial.net.name == network]
+    chosen = [trial for trial in pairs if any(f" {names}" in str(trial) for names in _NARROW)]
+    assert len(chosen) == len(_NARROW)
+    for number, trial in enumerate(chosen):
+        told = dict(run.answers(trial, tmp_path / str(number), checks=("files", "model")))
+        assert {"files": [], "model": []} == told, str(trial)
+
+
+@pytest.mark.parametrize(
+    ("network", "mine", "golden"),
+    [("integers", "Ascend:force_fp16", "float32"), ("tiny", "float32", "float64")],
+)
+def test_variants_accuse_nobody(tmp_path, network, mine, golden):
+    """A rounded input moves integers by a step, and an exponential loses what is small beside 1."""
+    trial = lockstep.VariantTrial(networks.network(network), mine, golden)
+
+    assert not lockstep.innocents(trial, tmp_path)
 
 
 _ROUTING = """<ir_version: 10, opset_import: ["" : 20]>

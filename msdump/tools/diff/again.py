@@ -140,10 +140,11 @@ class GoldenOperators:
     def _with_held_weights(
         self, suspect: Suspect, ran: Ran, given: Mapping[str, np.ndarray], results: tuple[Array, ...]
     ) -> tuple[Array, ...]:
-        """Return integers and truth values as weights give them that the device holds in a smaller type.
+        """Return integers and truth values as they come of what the device reads in a smaller type.
 
-        A scale or a threshold that was rounded moves elements to the next integer, by all of a step. Results
-        stay what they are unless the rounded weights explain each of them.
+        A scale or a threshold that was rounded moves elements to the next integer, by all of a step, and so
+        does an input. Results stay what they are unless rounded weights, or with them rounded inputs, explain
+        each of them.
         """
         held = dtypes.from_name(self.limits.precision) if self.limits.precision else FLOAT32
         discrete = {
@@ -153,11 +154,15 @@ class GoldenOperators:
         }
         weights = {name: ran.graph.weights[name] for name in reads(ran.node) if name in ran.graph.weights}
         rounded = {name: in_type(array, held) for name, array in weights.items() if array.dtype == np.float32}
-        if held not in HALVES or not rounded or not _differ(discrete, results):
+        if held not in HALVES or not _differ(discrete, results):
             return results
-        widened = {name: array.astype(np.float32) for name, array in rounded.items()}
-        again = self.runners.outputs(ran.graph, ran.node, {**widened, **given})
-        return results if _differ(discrete, again) else again
+        inputs = {name: in_type(array, held) for name, array in given.items() if array.dtype == np.float32}
+        for narrow in (rounded, rounded | inputs):
+            widened = {name: array.astype(np.float32) for name, array in narrow.items()}
+            again = self.runners.outputs(ran.graph, ran.node, {**given, **widened}) if narrow else results
+            if not _differ(discrete, again):
+                return again
+        return results
 
     def _beside_own(self, tensor: TensorEvidence, own: Array, results: Sequence[Array]) -> ArrayPair | None:
         again = results[tensor.slot] if tensor.slot < len(results) else None
@@ -168,13 +173,18 @@ class GoldenOperators:
 
     def _own(self, again: _Again, measured: Iterator[TensorError]) -> OwnErrors:
         """Return the own errors of an operator that has run again; its pairs were measured in their order."""
-        own = tuple(self._with_overflow(again, self._own_error(*each, next(measured))) for each in again.own)
+        own = tuple(
+            self._with_overflow(again, self._own_error(again, *each, next(measured))) for each in again.own
+        )
         return OwnErrors(own, max((next(measured).distance for _ in again.propagated), default=None))
 
-    def _own_error(self, tensor: TensorEvidence, pair: ArrayPair, error: TensorError) -> OwnError:
+    def _own_error(
+        self, again: _Again, tensor: TensorEvidence, pair: ArrayPair, error: TensorError
+    ) -> OwnError:
         types = (tensor.dtype, dtypes.from_numpy(pair.golden.dtype).name)
         allowed = pair.limit or 0.0
-        floor = self.limits.floor((*types, self.limits.precision))
+        apart = again.ran.node.op_type if types[0] != types[1] else ""
+        floor = self.limits.floor((*types, self.limits.precision), apart)
         is_explained = error.is_same or error.distance <= allowed or 0 < error.largest <= floor
         arithmetic = self.runners.side.variant.text
         return OwnError(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from msdump.store.read.graphs.operator_graph import ABSENT, SourceKind, ValueSource
 from msdump.tools.judge.evidence import OperatorEvidence
 from msdump.tools.judge.findings import TensorResult
+from msdump.tools.judge.limits import TIED
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,29 @@ class Case:
             if source.kind is SourceKind.OPERATOR:
                 yield each, source, golden_reads[each.slot] if each.slot < len(golden_reads) else ABSENT
 
+    def explains_steps(self, output: TensorResult) -> bool:
+        """Tell whether what moved the first input explains the steps that moved a quantised output.
+
+        The largest element takes half of the steps of the type at least, or all of them. So an element moves
+        by its difference in such steps, rounded up; by as much again where the scale moved; and of elements
+        that are a part of a step off as large a part goes to the next one.
+        """
+        error = output.evidence.error
+        data = next((each.evidence.error for each in self.inputs if not each.slot), None)
+        if error is None or data is None or not data.largest or not math.isfinite(data.scaled):
+            return False
+        steps, count = 2 * _steps(output.evidence.dtype), math.prod(output.evidence.shape)
+        part = data.norm / math.sqrt(max(count, 1)) * data.scaled / data.largest
+        # where the zero point of the moment is another one, all elements go with it
+        zero = 0.0 if output.slot else self._moved_zero()
+        share = 1.0 if zero else max(TIED, steps * part)
+        return error.largest <= 1 + zero + steps * data.scaled and error.changed <= max(1.0, count * share)
+
+    def _moved_zero(self) -> float:
+        """Return by how many steps the zero point has moved that the operator found for its input."""
+        errors = (each.evidence.error for each in self.outputs if each.slot == _ZERO_POINT)
+        return max((error.largest for error in errors if error is not None), default=0.0)
+
     @property
     def input_distance(self) -> float:
         """The largest distance of an input, 0 without any."""
@@ -56,6 +82,20 @@ class Case:
     def output_distance(self) -> float:
         """The largest distance of an output that differs, 0 without any."""
         return _largest(self.bad_outputs)
+
+
+_ZERO_POINT: Final = 2
+"""Number of the output in which a quantising operator tells its zero point."""
+
+
+def _steps(dtype: str) -> int:
+    """Return how many steps integers of a type have.
+
+    >>> _steps("uint8"), _steps("int16")
+    (255, 65535)
+    """
+    bits = dtype.removeprefix("u").removeprefix("int")
+    return (1 << int(bits)) - 1 if bits.isdecimal() else 0
 
 
 def _largest(tensors: Sequence[TensorResult]) -> float:

@@ -13,7 +13,7 @@ from msdump.store.read.graphs.operator_graph import ABSENT, SourceKind, ValueSou
 from msdump.tools.judge.case import Case
 from msdump.tools.judge.evidence import OperatorEvidence, OwnError
 from msdump.tools.judge.findings import Finding, TensorResult, of_side
-from msdump.tools.judge.limits import DECIDING, NONEXPANSIVE, TIED, Limits
+from msdump.tools.judge.limits import DECIDING, NONEXPANSIVE, QUANTISING, TIED, Limits
 from msdump.tools.judge.tensors import TensorJudge
 from msdump.tools.judge.verdicts import AGREEING, TensorVerdict, Verdict
 
@@ -329,6 +329,8 @@ class Judge:
         error, op_type = output.evidence.error, case.evidence.operator.op_type
         if error is None:
             return False
+        if op_type in QUANTISING and error.changed:
+            return case.explains_steps(output)
         if error.changed:  # ids change in steps: where two candidates are nearly even, a little decides
             return error.changed <= max(1.0, TIED * math.prod(output.evidence.shape))
         if error.distance <= self.limits.growth * case.input_distance:

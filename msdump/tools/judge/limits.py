@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
@@ -104,6 +104,14 @@ Where the output is small beside the inputs, as a difference of nearly equal ten
 its relative distance tells nothing. Broadcast inputs move more elements than they have; their distance counts
 less, not more."""
 
+QUANTISING: Final = frozenset({"QuantizeLinear", "DynamicQuantizeLinear", "FakeQuantPerLayer"})
+"""Types that divide their first input by a scale and round to integers.
+
+A difference within the limits moves an element to the next step, and the scale where that is dynamic."""
+
+DIFFERENCES: Final = frozenset({"Elu", "Selu", "SeLU", "Celu", "CeLU"})
+"""Types whose kernels take 1 from an exponential: however small the result, it has the precision of 1."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -171,7 +179,7 @@ class Limits:
         own = coarser("", *dtypes)
         return self.types[own].ulps if own else 0.0
 
-    def floor(self, dtypes: Iterable[str]) -> float:
+    def floor(self, dtypes: Iterable[str], op_type: str = "") -> float:
         """Return the largest difference of two elements that rounding explains however small they are.
 
         Below its normal numbers a type rounds to steps of one size: as many of their halves as it may have
@@ -182,18 +190,31 @@ class Limits:
 
         Args:
             dtypes: Types that the elements have, or were computed in.
+            op_type: Type of the operator whose kernels of two types they come from; "": one kernel gave both.
         """
         own = coarser("", *dtypes)
-        return self.types[own].ulps / 2 * smallest(own) if own else 0.0
+        if not own:
+            return 0.0
+        return self.types[own].ulps * (epsilon(own) if op_type in DIFFERENCES else smallest(own) / 2)
 
 
 @cache
 def smallest(dtype: str) -> float:
     """Return the smallest subnormal number of a type that is rounded, of complex numbers of their parts."""
+    return float(_numbers(dtype).smallest_subnormal)
+
+
+@cache
+def epsilon(dtype: str) -> float:
+    """Return the distance of a rounded type's numbers above 1, of complex numbers of their parts."""
+    return float(_numbers(dtype).eps)
+
+
+def _numbers(dtype: str) -> Any:
     numbers = element_types.from_name(dtype).numpy
     if numbers.kind == "c":
         numbers = np.dtype(f"f{numbers.itemsize // 2}")
-    return float(ml_dtypes.finfo(numbers).smallest_subnormal)  # type: ignore[no-untyped-call]
+    return ml_dtypes.finfo(numbers)  # type: ignore[no-untyped-call]
 
 
 @cache

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from msdump.record import IO
 from msdump.tools.judge.errors import TensorError
 from msdump.tools.judge.evidence import TensorEvidence
 from msdump.tools.judge.findings import TensorResult
@@ -28,7 +29,8 @@ class TensorJudge:
 
     A tensor is at best as precise as what it was computed from. So the limit is that of the coarsest
     element type of all tensors so far that the two sides do not have bit for bit the same, and of what only
-    one of the two sides computed in.
+    one of the two sides computed in. An input may differ by what that type does not hold at all, too: what
+    the operators behind its producer compute in tells nothing of what was lost there.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -36,6 +38,7 @@ class TensorJudge:
         self._limits = limits
         self._coarsest = limits.precision
         self._met: set[str] = set()
+        self._lost = 0.0
         self._allowances: dict[tuple[tuple[str, str], str, tuple[str, ...]], _Allowance] = {}
 
     def results(
@@ -60,7 +63,10 @@ class TensorJudge:
         if not types <= self._met:
             self._met |= types
             self._coarsest = coarser(self._coarsest, *types)
-        return tuple([self._result(each, computed) for each in tensors])
+        results = tuple([self._result(each, computed) for each in tensors])
+        if computed:  # what this operator loses is missing from what reads it
+            self._lost = max(self._lost, self._limits.floor(computed))
+        return results
 
     def _result(self, evidence: TensorEvidence, computed: tuple[str, ...]) -> TensorResult:
         error = evidence.error
@@ -74,6 +80,8 @@ class TensorJudge:
             remarks = "; ".join(filter(None, (*_remarks(error), *_unlike(types), remarks)))
         if evidence.is_rounded:
             return TensorResult(evidence, TensorVerdict.AGREES, remarks or "rounded to fewer bits", limit)
+        if evidence.io is IO.INPUT and allowance.floor < self._lost:
+            allowance = allowance._replace(floor=self._lost)
         return TensorResult(evidence, self._verdict(error, types, allowance), remarks, limit)
 
     def _allowance(self, types: tuple[str, str], computed: tuple[str, ...]) -> _Allowance:

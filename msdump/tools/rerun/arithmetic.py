@@ -55,6 +55,12 @@ class Arithmetic:
         parts = zip(node.members, self.roundings(node) or (), strict=False)
         return next((each.reads for part, each in parts if name in part.inputs), FLOAT32)
 
+    def written(self, node: Node, slot: int) -> Rounding | None:
+        """Return how the operator computes that writes an output of a node; None: as the model says."""
+        name = node.outputs[slot]
+        parts = zip(node.members, self.roundings(node) or (), strict=False)
+        return next((each for part, each in parts if name in part.outputs), None)
+
     def differs(self, node: Node, other: Arithmetic) -> bool:
         """Tell whether a node computes otherwise than in another arithmetic, overflows aside."""
         types = (

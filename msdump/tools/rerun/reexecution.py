@@ -16,6 +16,7 @@ import numpy as np
 from msdump.errors import MsdumpError
 from msdump.execute.operators.float64.evaluator import Change
 from msdump.execute.operators.runner import is_repeatable
+from msdump.graph.kernel.emulation import FLOAT32
 from msdump.observer import Array
 from msdump.record import IO
 from msdump.tools.judge import errors
@@ -314,11 +315,28 @@ class Reexecution:
         except (*UNREADABLE, MsdumpError):
             return []
         return [
-            (output, output.error(result))
+            (output, self._nearest(output, result, site, arithmetic))
             for output in self._outputs(position, site)
             for result in (again[output.slot],)
             if result is not None and result.size == output.dumped.size
         ]
+
+    @staticmethod
+    def _nearest(
+        output: RerunOutput, again: np.ndarray, site: ModelOperator, arithmetic: Arithmetic
+    ) -> TensorError:
+        """Return how far an output is from what came out again, or from that as the device writes it.
+
+        Operators that move or convert elements keep what they are given, so that what they read is rounded;
+        but what comes of integers, and of updates that are added, is rounded where it is written.
+        """
+        error, rounding = output.error(again), arithmetic.written(site.node, output.slot)
+        declared = site.graph.type_of(site.node.outputs[output.slot]).dtype
+        if is_near(error) or rounding is None or again.dtype != np.float32 or declared is not FLOAT32:
+            return error
+        narrow = elements.in_type(again, rounding.writes, saturates=rounding.saturates)
+        written = output.error(narrow.astype(np.float32))
+        return written if is_near(written) else error
 
     def _judged(self, position: int, rerun: Rerun) -> Rerun:
         """Return what the examined side's arithmetic, or else rounding, leaves of a suspect's errors."""

@@ -343,3 +343,28 @@ def test_groups():
         (group.name, group.accused, dict(group.verdicts)) for group in groups
     ]
     assert ["B", "C"] == [group.worst.place.name for group in groups]
+
+
+STEPS = {
+    "a few elements by a step": (1.0, 60, "accumulated"),
+    "more elements than are off by a step": (1.0, 900, "own"),
+    "by more steps than the input": (3.0, 60, "own"),
+}
+
+
+@pytest.mark.parametrize(("largest", "changed", "expected"), STEPS.values(), ids=STEPS)
+def test_rounded_inputs_move_integers_by_a_step(largest, changed, expected):
+    """A quantising operator gives other integers where its input is off, by what that is in steps."""
+    data = TensorError(is_same=False, distance=1e-3, largest=1e-3, norm=3e-3, scaled=1e-3, ulps=1e6)
+    moved = TensorError(is_same=False, distance=2e-3, largest=largest, changed=changed)
+    quantise = OperatorEvidence(
+        OperatorPlace("Q", "QuantizeLinear", full_name="Q"),
+        (
+            TensorEvidence(IO.INPUT, 0, (1000,), "float32", "float32", error=data),
+            TensorEvidence(IO.OUTPUT, 0, (1000,), "int8", "int8", error=moved),
+        ),
+    )
+
+    (found,) = judged(quantise, limits=Limits(precision="float16"))
+
+    assert expected == found.verdict

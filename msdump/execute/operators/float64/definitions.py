@@ -61,6 +61,11 @@ def one(_call: Call) -> float:
     return 1.0
 
 
+def nothing(_call: Call) -> float:
+    """Return that no larger numbers stand between the inputs and a result."""
+    return 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class Definition:
     """One operator.
@@ -70,9 +75,12 @@ class Definition:
         kind: What rounding does to them.
         terms: Returns how many elements of the inputs a result is made of.
         disturbed: How many of the inputs, from the first on, hold data; those behind steer, as scales do.
+        between: Returns the magnitudes of what kernels take the result for the difference of; 0: of nothing
+            that is larger than it.
     """
 
     compute: Callable[[Call], tuple[Array, ...]]
     kind: Kind
     terms: Callable[[Call], float] = one
     disturbed: int | None = None
+    between: Callable[[Call], Array | float] = nothing

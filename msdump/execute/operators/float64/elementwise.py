@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from msdump.execute.operators.float64.definitions import Array, Call, Definition, Kind
+from msdump.execute.operators.float64.definitions import Array, Call, Definition, Kind, nothing
 
 _erf = np.frompyfunc(math.erf, 1, 1)  # numpy has no error function
 _SQRT_HALF: Final = math.sqrt(0.5)
@@ -106,11 +106,24 @@ def _celu(x: Array, alpha: float) -> Array:
     return np.asarray(np.maximum(x, 0) + np.minimum(0, alpha * np.expm1(np.minimum(x, 0) / alpha)))
 
 
+def _exponential(**defaults: float) -> Callable[[Call], Array]:
+    """Return what the exponential is worth from which kernels take 1, where an input is negative."""
+
+    def between(call: Call) -> Array:
+        size = np.prod([abs(call.attribute(name, default)) for name, default in defaults.items()])
+        return np.asarray(np.where(call[0] < 0, size, 0.0))
+
+    return between
+
+
 def _each(
     make: Callable[..., Callable[[Call], tuple[Array, ...]]], functions: Mapping[str, Callable[..., Any]]
 ) -> dict[str, Callable[[Call], tuple[Array, ...]]]:
     return {name: make(function) for name, function in functions.items()}
 
+
+_SELU_ALPHA: Final = 1.67326319217681884765625
+_SELU_GAMMA: Final = 1.05070102214813232421875
 
 _EXACT: Final[Mapping[str, Callable[[Call], tuple[Array, ...]]]] = {
     **_each(_unary, {
@@ -155,10 +168,16 @@ _SMOOTH: Final[Mapping[str, Callable[[Call], tuple[Array, ...]]]] = {
     "Gelu": _gelu,
     "Swish": _shaped(lambda x, alpha: x * sigmoid(alpha * x), alpha=1.0),
     "Elu": _shaped(_elu, alpha=1.0),
-    "Selu": _shaped(_selu, alpha=1.67326319217681884765625, gamma=1.05070102214813232421875),
+    "Selu": _shaped(_selu, alpha=_SELU_ALPHA, gamma=_SELU_GAMMA),
     "Celu": _shaped(_celu, alpha=1.0),
     "HardSigmoid": _shaped(lambda x, alpha, beta: np.clip(alpha * x + beta, 0, 1), alpha=0.2, beta=0.5),
 }  # fmt: skip
+
+_BETWEEN: Final[Mapping[str, Callable[[Call], Array]]] = {
+    "Elu": _exponential(alpha=1.0),
+    "Selu": _exponential(alpha=_SELU_ALPHA, gamma=_SELU_GAMMA),
+    "Celu": _exponential(alpha=1.0),
+}
 
 DEFINITIONS: Final[Mapping[str, Definition]] = {
     **{name: Definition(compute, Kind.EXACT) for name, compute in _EXACT.items()},
@@ -167,6 +186,9 @@ DEFINITIONS: Final[Mapping[str, Definition]] = {
         name: Definition(compute, Kind.LINEAR, lambda call: len(call.inputs))
         for name, compute in _LINEAR.items()
     },
-    **{name: Definition(compute, Kind.SMOOTH) for name, compute in _SMOOTH.items()},
+    **{
+        name: Definition(compute, Kind.SMOOTH, between=_BETWEEN.get(name, nothing))
+        for name, compute in _SMOOTH.items()
+    },
 }
 """The operators of ONNX whose every element depends on one element of each input."""

@@ -34,6 +34,8 @@ _DEFINITIONS: Final[Mapping[str, Definition]] = {
 _CHOICES: Final = frozenset({"ArgMax", "ArgMin", "TopK", "IsInf", "Hardmax", "Mod", "NonMaxSuppression"})
 """Operators without a definition that choose among their inputs, as ``MOVES`` do."""
 
+_REDUCING: Final = frozenset({"add", "mul"})
+"""Reductions of scattering operators that round, in any order of the updates."""
 
 Change = Callable[[Node, Mapping[str, Array]], Mapping[str, Array]]
 """Takes an original operator and its results by name; returns what those that read it get."""
@@ -146,8 +148,15 @@ class Float64Runner:
             results = OperatorRunner(graph, is_quiet=True).run(step, given)
             return tuple(np.zeros(0) if array is None else doubled(array) for array in results)
 
+        if step.attributes.get("reduction") in _REDUCING:
+            return Definition(compute, Kind.LINEAR, _updates)
         is_exact = step.op_type in MOVES or step.op_type in _CHOICES
         return Definition(compute, Kind.EXACT if is_exact else Kind.SMOOTH, _width, disturbed=1)
+
+
+def _updates(call: Call) -> float:
+    """Return how many updates one element of a scattering operator may get."""
+    return 1.0 + call[1].size
 
 
 def _width(call: Call) -> float:

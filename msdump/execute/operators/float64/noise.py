@@ -84,9 +84,9 @@ class Noise:
             *call.inputs[len(data) :],
         ]
         moved = definition.compute(replace(call, inputs=inputs))
-        own = _APPROXIMATION * self.inner
+        own, between = _APPROXIMATION * self.inner, definition.between(call)
         return tuple(
-            self._disturbed(other, own * np.abs(array) + self._rounding(array))
+            self._disturbed(other, own * (np.abs(array) + between) + self._rounding(array))
             for array, other in zip(results, moved, strict=True)
         )
 
