@@ -33,6 +33,8 @@ def unrunnable(graph: Graph) -> Iterator[tuple[Node, str]]:
     Args:
         graph: The model, with its branches and loops.
     """
+    # One for all: each asks what the library reads. Nothing runs in it, so that threads would be for nothing.
+    sessions = Runtime(1, runtime().providers)
     refusal_of: dict[Hashable, str] = {}
     for inner in graph.walk():
         for node in inner.operators:
@@ -46,14 +48,13 @@ def unrunnable(graph: Graph) -> Iterator[tuple[Node, str]]:
             key = (node.domain, node.op_type, node.proto.overload, attributes, _types(node, stand_ins))
             # A network repeats few kinds of operators many times, and compiling one takes milliseconds.
             if key not in refusal_of:
-                refusal_of[key] = _refusal(inner, node, stand_ins)
+                refusal_of[key] = _refusal(inner, node, stand_ins, sessions)
             if refusal_of[key]:
                 yield node, refusal_of[key]
 
 
-def _refusal(graph: Graph, node: Node, stand_ins: dict[str, Any]) -> str:
+def _refusal(graph: Graph, node: Node, stand_ins: dict[str, Any], sessions: Runtime) -> str:
     """Return why an operator cannot be compiled, "" where it can."""
-    sessions = Runtime(1, runtime().providers)  # they never run: further threads would only start and end
     weightless = KernelFactory(graph, WeightStore({}), sessions, as_the_model_says)
     weights = WeightStore(graph.weights)
     try:
