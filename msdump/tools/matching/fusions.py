@@ -15,7 +15,7 @@ from typing import Final
 from msdump.device.tasks import INSERTED_PREFIX
 from msdump.store.read.graphs.operator_graph import GraphOperator, OperatorGraph, SourceKind, ValueSource
 from msdump.tools.matching import quantised
-from msdump.tools.matching.sides import CAST
+from msdump.tools.matching.sides import CAST, HOST_NAMES
 
 _LAST: Final = re.compile(r"[^/_]*$")  # compiled graphs write "_" where names have slashes
 _PART: Final = re.compile(r"[^/_]+?-op\d+")
@@ -184,10 +184,20 @@ def _rows_of(
 
 
 def _parts(operator: GraphOperator) -> Sequence[str]:
-    """Return the parts that the name of an operator joins, or itself."""
+    """Return the parts that the name of an operator joins, or itself, under the names of all worlds.
+
+    >>> _parts(GraphOperator("Default/Maximum-op0RealDiv-op1", "Maximum"))
+    ['Maximum-op0', 'Div-op1']
+    """
     last = _LAST.findall(operator.full_name)[0]
     parts = _PART.findall(last)
-    return parts if "".join(parts) == last else [last]
+    return [_host_name(each) for each in (parts if "".join(parts) == last else [last])]
+
+
+def _host_name(part: str) -> str:
+    """Return a part as graphs have it that are not compiled."""
+    op_type, dash, number = part.rpartition("-")
+    return f"{HOST_NAMES.get(op_type, op_type)}{dash}{number}"
 
 
 def _whole(group: Group) -> GraphOperator:

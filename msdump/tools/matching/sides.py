@@ -45,7 +45,9 @@ _ASKING: Final = frozenset({"TensorShape", "Shape", "Size"})
 _COMMUTATIVE: Final = frozenset(
     {"Add", "BiasAdd", "Mul", "Maximum", "Minimum", "Equal", "LogicalAnd", "LogicalOr", "AddN"}
 )
-_HOST_NAMES: Final = {other: name for name, other in GE_TYPES.items()}
+HOST_NAMES: Final = {other: name for name, other in GE_TYPES.items()}
+"""Primitives that bear another name in a compiled graph, by that name."""
+
 _VALUE_SLOTS: Final = {
     "QLinearConv": (0, 3, 8),
     "QLinearMatMul": (0, 3),
@@ -150,7 +152,7 @@ def canonical_type(op_type: str) -> str:
     >>> canonical_type("RealDiv"), canonical_type("QLinearConv"), canonical_type("BatchMatMul")
     ('Div', 'Conv2D', 'MatMul')
     """
-    name = _QUANTIZED.sub("", _HOST_NAMES.get(op_type, op_type))
+    name = _QUANTIZED.sub("", HOST_NAMES.get(op_type, op_type))
     return _SAME.get(name, name)
 
 

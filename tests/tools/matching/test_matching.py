@@ -10,6 +10,7 @@ import onnxruntime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnx import parser
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
 
 from msdump.graph import loader
@@ -210,6 +211,21 @@ def test_fused_operators_of_fused_ones():
     pair = matching.of_mine["Default/fc2-Dense/MatMul-op0BiasAdd-op0ReLU-op3"]
     assert ("Default/fc2-Dense/MatMul-op0", "Default/BiasAdd-op0ReLU-op3") == pair.golden
     assert [] == [*matching.mine_alone]
+
+
+def test_fused_operators_with_the_names_of_compiled_graphs():
+    """A Div in a fused operator, which its name calls RealDiv, is the Div of a graph that is not compiled."""
+    text = '<ir_version: 10, opset_import: ["" : 20]> g (float[4] x, float[4] y) => (float[4] z)'
+    model = parser.parse_model(f"{text} {{ m = Max(x, y) z = Div(x, m) }}")
+    own, other = side(model, "O2"), side(model)
+    forgotten = {name: replace(each, onnx_names=()) for name, each in own.graph.operators.items()}
+    renamed = replace(own.graph, operators=forgotten)
+
+    matching = match(replace(own, graph=renamed), other)
+
+    pair = matching.of_mine["Default/Maximum-op0RealDiv-op0"]
+    assert ("Default/Maximum-op0", "Default/Div-op0") == pair.golden
+    assert [] == [*matching.golden_alone]
 
 
 FEEDS = {
