@@ -65,13 +65,15 @@ class SessionUse:
         level: How far the runtime optimises the model.
         spins: Whether its threads spin between the operators of a run.
         spins_on: Whether they spin on for a while after a run, as those of the runtime do by default.
-        measures: Whether values are measured in it (``statistics.insession``).
+        looks: Whether values are measured or written in it (``statistics.insession``).
+        in_order: Whether operators run in the order of the model: the runtime has another one for branches.
     """
 
     level: Any = native.GraphOptimizationLevel.ORT_DISABLE_ALL
     spins: bool = False
     spins_on: bool = False
-    measures: bool = False
+    looks: bool = False
+    in_order: bool = False
 
 
 ONE_OPERATOR: Final = SessionUse()
@@ -171,7 +173,9 @@ class Runtime:
         options.add_session_config_entry("session.intra_op.allow_spinning", "1" if use.spins else "0")
         if use.spins and not use.spins_on:
             options.add_session_config_entry("session.force_spinning_stop", "1")
-        if use.measures:
+        if use.in_order:
+            options.execution_order = native.ExecutionOrder.PRIORITY_BASED
+        if use.looks:
             from msdump.statistics import compiled
 
             options.register_custom_ops_library(str(compiled.LIBRARY))
@@ -206,7 +210,7 @@ class Runtime:
             return False
         need = StatisticNeed(extremes=True)
         try:
-            session = self._create(measuring.probe_model(need), {}, SessionUse(measures=True))
+            session = self._create(measuring.probe_model(need), {}, SessionUse(looks=True))
             found = SessionMeasures(1)
             feeds = {"x": np.array([-1, 2], np.float32), measuring.ADDRESSES[MEASURE]: found.addresses}
             session.run(["y"], feeds, None)

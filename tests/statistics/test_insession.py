@@ -56,7 +56,7 @@ def _session(kind, need, outputs, sessions=None):
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
     add_measures(model, {"y": 0}, need)
-    return (sessions or runtime()).session(model.SerializeToString(), use=SessionUse(measures=True))
+    return (sessions or runtime()).session(model.SerializeToString(), use=SessionUse(looks=True))
 
 
 def _run(session, array, outputs):

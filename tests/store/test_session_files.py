@@ -41,7 +41,7 @@ def _session(kind):
     graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", kind, None)], outputs)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
     add_saves(model, {"y": 0, "z": 1})
-    return runtime().session(model.SerializeToString(), use=SessionUse(measures=True))
+    return runtime().session(model.SerializeToString(), use=SessionUse(looks=True))
 
 
 def _written(session, array, folder, names, clock=None):

@@ -120,7 +120,7 @@ class SegmentCompiler:
             for inner, (array, name, number) in model.shared.items()
         }
         try:
-            use = replace(self._use_of(nodes), measures=bool(looks))
+            use = replace(self._use_of(nodes), looks=bool(looks), in_order=bool(looks.saved))
             session = self._runtime.session(model.data, shared, use=use)
         except Exception as error:
             culprit = None if shortage(error) else _CULPRIT.search(str(error))
