@@ -64,6 +64,8 @@ static int write_both(int file, struct iovec *parts) {
         const ssize_t written = writev(file, parts + at, 2 - at);
         if (written < 0 && errno != EINTR)
             return errno;
+        if (!written) /* something is left: there is no room */
+            return ENOSPC;
         for (size_t left = written < 0 ? 0 : (size_t)written; at < 2; at++) {
             const size_t step = left < parts[at].iov_len ? left : parts[at].iov_len;
             parts[at].iov_base = (char *)parts[at].iov_base + step;
