@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 import numpy as np
 
 from msdump.graph.graph import Graph
 from msdump.statistics.totals import StatisticNeed, Totals
-from msdump.store.session_files import SessionFiles
+
+if TYPE_CHECKING:
+    from msdump.store.session_files import SessionFiles
 
 Array = np.ndarray | None
 """A tensor; None for an absent input, an unused output, or a value that is no tensor."""

@@ -16,7 +16,6 @@ from msdump.capture.pipeline import (
     shows_outputs_as_run,
 )
 from msdump.capture.selection import Selection, drops_useless, has_useless, is_useless
-from msdump.capture.session_writer import SessionWriter, may_write
 from msdump.capture.steps.drops import count_no_tensors
 from msdump.capture.triggers import OverflowTrigger
 from msdump.device.ascend import Ascend
@@ -30,12 +29,13 @@ from msdump.record import IO, Artifact, OperatorRef, TensorRecord
 from msdump.statistics.totals import StatisticNeed, Totals
 from msdump.store import names
 from msdump.store.clock import Clock
-from msdump.store.session_files import SessionFiles
 from msdump.store.write.sinks import Sink, SyncSink
 
 if TYPE_CHECKING:
     from msdump.capture.flight.graph_watch import GraphWatch
+    from msdump.capture.session_writer import SessionWriter
     from msdump.capture.statistics.sheets import RowSheet, RowSheets
+    from msdump.store.session_files import SessionFiles
 
 _RanOnDevice = tuple[int, Arrays, Arrays, bool]
 """Of an operator that has run its place in the execution order, inputs, outputs, and the overflow status."""
@@ -114,6 +114,8 @@ class Capture:
 
     @functools.cached_property
     def _session_writer(self) -> SessionWriter | None:
+        from msdump.capture.session_writer import SessionWriter, may_write
+
         sink, clock = self._sink, self._clock
         # threads write the files of an asynchronous sink
         if not may_write(self._plan) or type(sink) is not SyncSink or not clock.is_of_system:

@@ -28,13 +28,13 @@ from msdump.reasons import Reason
 from msdump.record import OperatorRef, TensorRecord
 from msdump.statistics.totals import StatisticNeed, Totals
 from msdump.store import names, run_paths
-from msdump.store.session_files import NameParts
 from msdump.store.write.sinks import Sink
 
 if TYPE_CHECKING:
     from msdump.capture.flight.graph_watch import GraphWatch, RanOperator
     from msdump.capture.statistics.rows import Statistics
     from msdump.capture.statistics.sheets import RowSheet
+    from msdump.store.session_files import NameParts
 
 EXCEPTIONS: Final = frozenset(
     {Scene.LITE_EXCEPTION, Scene.BRIEF_EXCEPTION, Scene.NORM_EXCEPTION, Scene.DETAIL_EXCEPTION}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,7 +13,9 @@ from msdump.device.residence import Residence
 from msdump.graph.graph import Graph
 from msdump.observer import Array, Arrays, OutputSlot, RanNode
 from msdump.statistics.totals import Totals
-from msdump.store.session_files import SessionFiles
+
+if TYPE_CHECKING:
+    from msdump.store.session_files import SessionFiles
 
 
 class Metered:

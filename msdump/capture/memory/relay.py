@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from msdump.graph.graph import Graph
 from msdump.observer import Arrays, Observer, OutputSlot, RanNode, need_of, saves_of, saving, take_measured
 from msdump.statistics.totals import Totals
-from msdump.store.session_files import SessionFiles
+
+if TYPE_CHECKING:
+    from msdump.store.session_files import SessionFiles
 
 
 class Relay:

@@ -16,13 +16,13 @@ from msdump.record import Artifact, OperatorRef, TensorRecord
 from msdump.statistics.totals import StatisticNeed
 from msdump.store import layouts
 from msdump.store.names import NameTensor
-from msdump.store.session_files import NameParts
 from msdump.store.write.sinks import Sink
 from msdump.store.write.standins import LONGEST_NAME
 
 if TYPE_CHECKING:
     from msdump.capture.statistics.rows import Cells, Statistics
     from msdump.capture.statistics.sheets import RowSheet
+    from msdump.store.session_files import NameParts
 
 _FLOAT32: Final = dtypes.from_name("float32")
 _SOME_TIME: Final = 9999999999999999  # has as many digits as the next 250 years
@@ -114,6 +114,8 @@ class TensorWriter:
         """
         if self._statistics is not None or not self._keeps_tensors or widened(record) is not record:
             return None
+        from msdump.store.session_files import NameParts
+
         head, *tails = os.fsencode(self._name(record._replace(timestamp=_SOME_TIME))).split(_SOME_DIGITS)
         longest = len(head) + len(_SOME_DIGITS) + sum(map(len, tails))
         return NameParts(head, *tails) if len(tails) == 1 and longest <= LONGEST_NAME else None

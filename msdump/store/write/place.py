@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from msdump.store.session_files import SessionPlace
 from msdump.store.write import links, rows, temporaries
 from msdump.store.write.buffers import size_of, write_all
 from msdump.store.write.directories import open_directory
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from msdump.record import Buffer
+    from msdump.store.session_files import SessionPlace
 
 # Reserving the blocks of a large file makes ext4 a fifth faster, and tmpfs a tenth slower: only file systems
 # on a device are asked, and of these only those with nameless files. The others would make the C library
@@ -98,6 +98,8 @@ class OpenDirectory:
         """
         if not self._is_nameless:
             return None
+        from msdump.store.session_files import SessionPlace
+
         return SessionPlace(os.dup(self._fd), mode, self._narrows_modes, self._reserves)
 
     def replace(self, name: str, write: Write, mode: int) -> None:
