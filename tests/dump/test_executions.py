@@ -213,14 +213,16 @@ def test_programs_and_runs_of_compiled_graphs(door, monkeypatch, file_format):
             network.run({"x": (factor + step) * X["x"]})
         door.again()
 
-    iterations = open_dump(door.path).iterations
+    iterations = open_dump(door.path).all_iterations
 
     times = ["20261231235959", "20270101000000"]
-    assert [(step, time) for step in range(2) for time in times] == [
+    assert [(step, time) for time in times for step in range(2)] == [
         (each.key.step, each.key.time) for each in iterations
     ]
-    assert [1, 3, 2, 4] == [largest(iteration) for iteration in iterations]
-    assert {(0, 0)} == {(r.execution, r.pass_number) for each in iterations for r in each.records}
+    assert [1, 2, 3, 4] == [largest(iteration) for iteration in iterations]
+    assert [{(run, 0)} for run in range(2) for _ in range(2)] == [
+        {(record.execution, record.pass_number) for record in each.records} for each in iterations
+    ]
 
 
 EXISTING = {
@@ -312,7 +314,7 @@ def test_programs_of_one_second(door, monkeypatch):
         door.dump(nets.dense(), {"x": factor * X["x"]}, context=O2)
         door.again()
 
-    found = [iteration.key.time for iteration in open_dump(door.path).iterations]
+    found = [iteration.key.time for iteration in open_dump(door.path).all_iterations]
     assert ["20261122030405", "20261122030406"] == found
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msdump.errors import DumpReadError
 from msdump.store import names
@@ -21,7 +22,11 @@ from msdump.store.read.tensor_directories import Iteration
 from msdump.store.read.tree import TreeListing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
+
+_Read = TypeVar("_Read")
+
+_log = logging.getLogger("msdump.store")
 
 _COMPILED: Final = (PathKind.IR, PathKind.PB, PathKind.EXECUTION_ORDER)
 
@@ -38,6 +43,7 @@ class Rank:
     number: int
     _tree: TreeListing = field(repr=False, compare=False)
     reported: set[tuple[int, int] | None] = field(default_factory=set, init=False, repr=False, compare=False)
+    _damaged: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     @cached_property
     def networks(self) -> Mapping[str, RankNetwork]:
@@ -48,20 +54,16 @@ class Rank:
 
     @cached_property
     def called_graphs(self) -> frozenset[int]:
-        """Numbers of the branches and bodies, which graph files name as what a graph calls.
-
-        Raises:
-            DumpReadError: A graph file cannot be read.
-        """
+        """Numbers of the branches and bodies, which graph files name as what a graph calls."""
         paths = [self.graph_file(PathKind.IR, graph) for graph in self.compiled_graphs]
-        return frozenset().union(*(texts.read_called(path) for path in paths if path is not None))
+        called = (self._unless_damaged(texts.read_called, path) for path in paths)
+        return frozenset().union(*(each or () for each in called))
 
     @cached_property
     def operator_graphs(self) -> Mapping[int, OperatorGraph]:
         """The graphs that have a graph file, by number: operators in execution order, callers of bodies.
 
-        Raises:
-            DumpReadError: A graph file or a list of operators cannot be read.
+        A file that cannot be read is as one that is missing: a warning tells of it.
         """
         graphs = map(self._shared_graph, self.compiled_graphs)
         return connected(graph for graph in graphs if graph is not None)
@@ -82,14 +84,28 @@ class Rank:
         graph = self._read_graph(number)
         if graph is None:
             return None
-        return replace(graph, number=number).in_order(self.execution_order(number))
+        return replace(graph, number=number).in_order(self.order_unless_damaged(number))
 
     def _read_graph(self, number: int) -> OperatorGraph | None:
         text, message = (self.graph_file(kind, number) for kind in (PathKind.IR, PathKind.PB))
-        if text is None:
-            return None if message is None else pb.read(message)
-        graph = ir.read(text)
-        return graph if graph.is_whole or message is None else pb.restored(message, graph)
+        graph = self._unless_damaged(ir.read, text)
+        if graph is None:
+            return self._unless_damaged(pb.read, message)
+        if graph.is_whole:
+            return graph
+        return self._unless_damaged(lambda path: pb.restored(path, graph), message) or graph
+
+    def _unless_damaged(self, read: Callable[[str], _Read], path: str | None) -> _Read | None:
+        """Return what is read of a file, None where it is missing or damaged, which is told once."""
+        if path is None:
+            return None
+        try:
+            return read(path)
+        except DumpReadError as error:
+            if path not in self._damaged:
+                self._damaged.add(path)
+                _log.warning("%s; the dump is read as if the file were missing", error)
+            return None
 
     @cached_property
     def listed_graphs(self) -> frozenset[int]:
@@ -134,6 +150,11 @@ class Rank:
         """
         path = self._tree.paths.get(Key(PathKind.EXECUTION_ORDER, self.number, graph=graph))
         return None if path is None else texts.read_execution_order(path)
+
+    def order_unless_damaged(self, graph: int) -> tuple[str, ...] | None:
+        """Return the same, None also where the list cannot be read, which a warning tells."""
+        path = self._tree.paths.get(Key(PathKind.EXECUTION_ORDER, self.number, graph=graph))
+        return self._unless_damaged(texts.read_execution_order, path)
 
     def iterations_run(self, graph: int) -> tuple[int, ...] | None:
         """Return the dumped iterations of a graph in the order of their runs, None without a list.
@@ -218,6 +239,10 @@ class RankGraph:
     def execution_order(self) -> tuple[str, ...] | None:
         """Full names of its operators in order, None where there is no list; may DumpReadError."""
         return self._rank.execution_order(self.number)
+
+    @cached_property
+    def _order(self) -> tuple[str, ...]:
+        return self._rank.order_unless_damaged(self.number) or ()
 
     @cached_property
     def operator_graph(self) -> OperatorGraph | None:
@@ -318,7 +343,7 @@ class RankGraph:
     @cached_property
     def _bearers(self) -> Counter[str]:
         """How many operators have files of a name: their last component or their full name, sanitized."""
-        order = self.execution_order or ()
+        order = self._order
         return Counter(
             file_name
             for name in order
@@ -327,7 +352,7 @@ class RankGraph:
 
     @cached_property
     def _places(self) -> Mapping[str, int]:
-        return {name: number for number, name in enumerate(self.execution_order or ())}
+        return {name: number for number, name in enumerate(self._order)}
 
     @cached_property
     def _loaded(self) -> int | None:
@@ -343,7 +368,7 @@ class RankGraph:
 
     @cached_property
     def _full_names(self) -> Mapping[str, str]:
-        order = self.execution_order or ()
+        order = self._order
         # the generation of the names is not known: ``classic`` ones hold the last component alone
         last_components = _unique((names.sanitize(name.rpartition("/")[2]), name) for name in order)
         return last_components | _unique((names.sanitize(name), name) for name in order)

@@ -70,7 +70,7 @@ def _listed(
 ) -> Iterator[dict[str, Any]]:
     """Yield the operators of a graph that has only a list of their full names."""
     try:
-        order = rank.execution_order(number) or ()
+        order = rank.order_unless_damaged(number) or ()
     except DumpReadError as error:
         opened.fault(str(error))
         return

@@ -34,7 +34,7 @@ def _orders(path: str) -> Mapping[int, Sequence[tuple[str, ...]]]:
     try:
         ranks = open_dump(path).ranks
         return {
-            number: [rank.execution_order(graph) or () for graph in rank.compiled_graphs]
+            number: [rank.order_unless_damaged(graph) or () for graph in rank.compiled_graphs]
             for number, rank in ranks.items()
             if rank.is_known and rank.compiled_graphs
         }
