@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 import numpy as np
 
 from msdump.graph.graph import Graph
+from msdump.record import IO
 from msdump.statistics.totals import StatisticNeed, Totals
 
 if TYPE_CHECKING:
@@ -118,34 +119,36 @@ class MeasuringObserver(Observer, Protocol):
         """
 
 
-class OutputSlot(NamedTuple):
-    """An output of an operator.
+class TensorSlot(NamedTuple):
+    """An input or output of an operator.
 
     Attributes:
         position: Place of the operator in the graph's execution order.
-        slot: Index among its outputs.
+        io: Which it is.
+        slot: Index among its inputs or outputs.
     """
 
     position: int
+    io: IO
     slot: int
 
 
 class SavingObserver(Observer, Protocol):
-    """An observer that wants outputs of some operators in files, and nothing else of them."""
+    """An observer that wants tensors of some operators in files, and nothing else of them."""
 
     @property
     def saves(self) -> Sequence[bool]:
-        """By node position: whether a session may write the outputs, in place of ``ran``; empty: nowhere."""
+        """By node position: whether a session may write the tensors, in place of ``ran``; empty: nowhere."""
 
-    def begin_saving(self, outputs: Sequence[OutputSlot]) -> SessionFiles | None:
+    def begin_saving(self, tensors: Sequence[TensorSlot]) -> SessionFiles | None:
         """Return the files that a session is about to write; None: the operators have to be shown.
 
         Args:
-            outputs: What it makes, of operators that ``saves`` tells of.
+            tensors: All outputs of operators that ``saves`` tells of, and the inputs if they are wanted.
         """
 
-    def saved(self, outputs: Sequence[OutputSlot], files: SessionFiles) -> None:
-        """Observe the operators whose outputs a session was done with, also of one that has failed since."""
+    def saved(self, tensors: Sequence[TensorSlot], files: SessionFiles) -> None:
+        """Observe the operators whose tensors a session was done with, also of one that has failed since."""
 
 
 def saves_of(observer: Observer) -> Sequence[bool]:

@@ -22,7 +22,7 @@ from msdump.device.ascend import Ascend
 from msdump.device.tasks import Task
 from msdump.graph.files import arguments
 from msdump.graph.graph import Graph
-from msdump.observer import Arrays, OutputSlot, RanNode
+from msdump.observer import Arrays, RanNode, TensorSlot
 from msdump.plan import DeviceTarget, DumpPlan, Trigger
 from msdump.reasons import Reason
 from msdump.record import IO, Artifact, OperatorRef, TensorRecord
@@ -120,7 +120,7 @@ class Capture:
         # threads write the files of an asynchronous sink
         if not may_write(self._plan) or type(sink) is not SyncSink or not clock.is_of_system:
             return None
-        return SessionWriter(self._graph, self._pipeline, self._records, sink, clock)
+        return SessionWriter(self._graph, self._plan, self._pipeline, self._records, sink=sink, clock=clock)
 
     @functools.cached_property
     def saves(self) -> Sequence[bool]:
@@ -136,14 +136,14 @@ class Capture:
             for position, is_watched in enumerate(self.watched)
         )
 
-    def begin_saving(self, outputs: Sequence[OutputSlot]) -> SessionFiles | None:
+    def begin_saving(self, tensors: Sequence[TensorSlot]) -> SessionFiles | None:
         """Return the files that a session is about to write, None where it cannot now."""
         assert self._session_writer is not None, "else nothing is saved"
-        return self._session_writer.begin(self._directory, outputs)
+        return self._session_writer.begin(self._directory, tensors)
 
     def saved(
         self,
-        outputs: Sequence[OutputSlot],  # noqa: ARG002 - the signature of an observer
+        tensors: Sequence[TensorSlot],  # noqa: ARG002 - the signature of an observer
         files: SessionFiles,
     ) -> None:
         """Count what a session has written."""

@@ -1,86 +1,116 @@
-"""Outputs of operators that the session which makes them writes to their files."""
+"""Tensors of operators that the session which runs these writes to their files."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from msdump.capture.pipeline import Pipeline, completes_operators, shows_outputs_as_run
 from msdump.capture.steps.records import OperatorRecords
 from msdump.graph.graph import Graph
-from msdump.observer import OutputSlot
+from msdump.graph.kernel.emulation import FLOAT32, HALVES
+from msdump.observer import TensorSlot
 from msdump.plan import DumpPlan, Trigger
 from msdump.reasons import Reason
-from msdump.record import IO
+from msdump.record import IO, TensorRecord
 from msdump.store import session_files
 from msdump.store.clock import Clock
-from msdump.store.session_files import FileNames, NameParts, SessionFiles
+from msdump.store.session_files import SessionFiles, WantedFile, WantedFiles
 from msdump.store.write.sinks import SyncSink
 
-_Names = tuple[NameParts | None, ...]
-"""The names of an operator's files by output, None for one without."""
+_Files = Mapping[TensorSlot, WantedFile]
+"""The files of an operator."""
 
 
 class SessionWriter:
-    """Has outputs of one graph written in the sessions that make them, where that gives the same files."""
+    """Has tensors of one graph written in the sessions that run it, where that gives the same files."""
 
     def __init__(
-        self, graph: Graph, pipeline: Pipeline, records: OperatorRecords, sink: SyncSink, clock: Clock
+        self,
+        graph: Graph,
+        plan: DumpPlan,
+        pipeline: Pipeline,
+        records: OperatorRecords,
+        *,
+        sink: SyncSink,
+        clock: Clock,
     ) -> None:
         """Set the graph.
 
         Args:
             graph: The graph.
-            pipeline: What outputs walk through elsewhere.
+            plan: What is dumped, a plan of which ``may_write`` tells.
+            pipeline: What tensors walk through elsewhere.
             records: Makes their records.
             sink: Where files go.
             clock: Gives timestamps.
         """
         self._graph = graph
+        self._plan = plan
         self._pipeline = pipeline
         self._records = records
         self._sink = sink
         self._clock = clock
-        self._names: dict[int, _Names | None] = {}
-        self._sheets: dict[Sequence[OutputSlot], FileNames] = {}
+        self._files: dict[int, _Files | None] = {}
+        self._by_session: dict[Sequence[TensorSlot], WantedFiles] = {}
 
     def takes(self, position: int) -> bool:
-        """Tell whether a session may write the outputs of the operator at a position."""
-        if position not in self._names:
-            self._names[position] = self._names_of(position)
-        return self._names[position] is not None
+        """Tell whether a session may write the tensors of the operator at a position."""
+        if position not in self._files:
+            self._files[position] = self._files_of(position)
+        return self._files[position] is not None
 
-    def _names_of(self, position: int) -> _Names | None:
-        """Return the names of an operator's files; None where one of its outputs needs more than writing."""
-        node = self._graph.nodes[position]
-        dtypes = [self._graph.type_of(name).dtype if name else None for name in node.outputs]
-        used = [dtype for name, dtype in zip(node.outputs, dtypes, strict=True) if name]
-        if not all(map(session_files.takes, used)) or not self._records.has_host_types((position,)):
+    def _files_of(self, position: int) -> _Files | None:
+        """Return the files of an operator; None where one of its tensors needs more than writing."""
+        node, what = self._graph.nodes[position], self._plan.what
+        if what.keeps_inputs and node.update.new_values:  # of these, what is there once it has run is shown
             return None
-        arrays = [None if dtype is None else np.zeros(1, dtype.numpy) for dtype in dtypes]
-        records = self._records.of(node.operator, position, IO.OUTPUT, arrays, lambda: 0)
-        names = {record.slot: self._pipeline.name_parts(record) for record in records}
-        return None if None in names.values() else tuple(map(names.get, range(len(arrays))))
+        sides = {
+            IO.INPUT: node.inputs_after_run if what.keeps_inputs else (),
+            IO.OUTPUT: node.declared_outputs if what.keeps_outputs else (),
+        }
+        files: dict[TensorSlot, WantedFile] = {}
+        for io, names in sides.items():
+            dtypes = [self._graph.type_of(name).dtype if name else None for name in names]
+            if not all(session_files.takes(dtype) for name, dtype in zip(names, dtypes, strict=True) if name):
+                return None
+            arrays = [None if dtype is None else np.zeros(1, dtype.numpy) for dtype in dtypes]
+            for record in self._records.of(node.operator, position, io, arrays, lambda: 0):
+                file = self._file_of(record)
+                if file is None:
+                    return None
+                files[TensorSlot(position, io, record.slot)] = file
+        return files
 
-    def begin(self, directory: str, outputs: Sequence[OutputSlot]) -> SessionFiles | None:
+    def _file_of(self, record: TensorRecord) -> WantedFile | None:
+        name = self._pipeline.name_parts(record)
+        part, host = record.device, record.dtype
+        held = host if part is None else part.element_type(host)
+        if name is None or held is host:
+            return name and WantedFile(name)
+        # vendor: a file has the host's type, but its values have been through the device's
+        is_rounded = host is FLOAT32 and held in HALVES
+        return WantedFile(name, held, part.saturates(held)) if part and is_rounded else None
+
+    def begin(self, directory: str, tensors: Sequence[TensorSlot]) -> SessionFiles | None:
         """Return the files of a run of a session, None where it cannot write them now.
 
         Args:
             directory: Where they go.
-            outputs: What it writes; of operators that ``takes`` does not tell of it writes nothing.
+            tensors: What it may write; it writes none of operators that ``takes`` does not tell of.
         """
         place = self._sink.for_session(directory)
         if place is None:
             return None
-        names = self._sheets.get(outputs)
-        if names is None:
-            names = self._sheets[outputs] = FileNames([*map(self._name, outputs)])
-        return SessionFiles(names, place, self._clock)
+        wanted = self._by_session.get(tensors)
+        if wanted is None:
+            wanted = self._by_session[tensors] = WantedFiles([*map(self._file, tensors)])
+        return SessionFiles(wanted, place, self._clock)
 
-    def _name(self, output: OutputSlot) -> NameParts | None:
-        names = self._names.get(output.position)
-        return None if names is None else names[output.slot]
+    def _file(self, tensor: TensorSlot) -> WantedFile | None:
+        files = self._files.get(tensor.position)
+        return None if files is None else files.get(tensor)
 
     def count(self, files: SessionFiles) -> None:
         """Count what a session has written."""
@@ -90,12 +120,10 @@ class SessionWriter:
 
 
 def may_write(plan: DumpPlan) -> bool:
-    """Tell whether a plan wants of outputs their files, as they are made, and nothing else."""
+    """Tell whether a plan wants of tensors their files, as they are, and nothing else."""
     what = plan.what
     return (
         plan.when.trigger is Trigger.ALWAYS
-        and what.keeps_outputs
-        and not what.keeps_inputs
         and not what.saves_kernel_args
         and completes_operators(plan)
         and shows_outputs_as_run(plan)

@@ -113,7 +113,11 @@ class Ascend:
 
     def held(self, array: np.ndarray, dtype: DType) -> np.ndarray:
         """Return a host array in the element type in which the device holds it, rounded to nearest even."""
-        return rounded(array, dtype, saturates=self._saturates and dtype is FLOAT16)
+        return rounded(array, dtype, saturates=self.saturates(dtype))
+
+    def saturates(self, dtype: DType) -> bool:
+        """Tell whether values are kept within the range of an element type that the device holds them in."""
+        return self._saturates and dtype is FLOAT16
 
     def laid_out(self, array: np.ndarray, tensor: DeviceTensor) -> np.ndarray:
         """Return an array as it lies in device memory.

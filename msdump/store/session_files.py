@@ -33,6 +33,20 @@ class NameParts(NamedTuple):
     tail: bytes
 
 
+class WantedFile(NamedTuple):
+    """What a session writes of a value.
+
+    Attributes:
+        name: The file's name.
+        held: The smaller type in which the device holds its float32; None: as it is.
+        saturates: Whether values are kept within that type's range.
+    """
+
+    name: NameParts
+    held: DType | None = None
+    saturates: bool = False
+
+
 def takes(dtype: DType | None) -> bool:
     """Tell whether a session can write values of a type as they are."""
     is_plain = dtype is not None and dtype.saved == dtype.numpy
@@ -40,37 +54,46 @@ def takes(dtype: DType | None) -> bool:
 
 
 class _Wanted(ctypes.Structure):
-    _fields_ = (("head", ctypes.c_char_p), ("tail", ctypes.c_char_p))
+    _fields_ = (
+        *(("head", ctypes.c_char_p), ("tail", ctypes.c_char_p)),
+        *(("held", ctypes.c_int64), ("saturates", ctypes.c_int64)),
+    )
 
 
-class FileNames:
-    """What the files of a segment's values are called: the same in every run."""
+def _wanted(file: WantedFile | None) -> _Wanted:
+    if file is None:
+        return _Wanted()
+    return _Wanted(*file.name, file.held.onnx if file.held else 0, file.saturates)
 
-    __slots__ = ("_parts", "_wanted")
 
-    def __init__(self, parts: Sequence[NameParts | None]) -> None:
-        """Keep the names.
+class WantedFiles:
+    """What a session writes of a segment's values: the same in every run."""
+
+    __slots__ = ("_files", "_wanted")
+
+    def __init__(self, files: Sequence[WantedFile | None]) -> None:
+        """Keep the files.
 
         Args:
-            parts: Of each value in the order of slots; None: it gets no file.
+            files: Of each value in the order of slots; None: it gets none.
         """
-        self._parts = parts
-        self._wanted = (_Wanted * len(parts))(*(_Wanted(*(each or (None, None))) for each in parts))
+        self._files = files
+        self._wanted = (_Wanted * len(files))(*map(_wanted, files))
 
     def __len__(self) -> int:
         """Return the number of the values."""
-        return len(self._parts)
+        return len(self._files)
 
     @property
     def address(self) -> int:
-        """Where a session reads them."""
+        """Where a session reads what they are."""
         return ctypes.addressof(self._wanted)
 
     def name(self, slot: int, time: int) -> bytes:
         """Return the name of a file; its value gets one."""
-        parts = self._parts[slot]
-        assert parts is not None, "a value without a file has no name"
-        return b"%s%d%s" % (parts.head, time, parts.tail)
+        file = self._files[slot]
+        assert file is not None, "a value without a file has no name"
+        return b"%s%d%s" % (file.name.head, time, file.name.tail)
 
 
 class SessionPlace(NamedTuple):
@@ -98,23 +121,23 @@ class SessionFiles:
         addresses: What the session is fed.
     """
 
-    __slots__ = ("_clock", "_kinds", "_names", "_outcomes", "_run", "addresses")
+    __slots__ = ("_clock", "_kinds", "_outcomes", "_run", "_wanted", "addresses")
 
-    def __init__(self, names: FileNames, place: SessionPlace, clock: Clock) -> None:
+    def __init__(self, wanted: WantedFiles, place: SessionPlace, clock: Clock) -> None:
         """Prepare a run.
 
         Args:
-            names: What the files are called.
+            wanted: What the files are.
             place: Where they go; it is closed when the session has run.
             clock: Gives the last timestamp, and is told of those of the files.
         """
-        self._names = names
+        self._wanted = wanted
         self._clock = clock
         self._run = array("q", (*map(int, place), clock.last))
-        self._outcomes = np.zeros((len(names), _FIELDS), np.int64)
-        self._kinds = insession.room_for_kinds(len(names))
+        self._outcomes = np.zeros((len(wanted), _FIELDS), np.int64)
+        self._kinds = insession.room_for_kinds(len(wanted))
         parts = (self._outcomes.ctypes.data, ctypes.addressof(self._kinds))
-        self.addresses = np.array([self._run.buffer_info()[0], names.address, *parts], np.int64)
+        self.addresses = np.array([self._run.buffer_info()[0], wanted.address, *parts], np.int64)
 
     def close(self) -> None:
         """Close the directory: the session has run, or has failed."""
@@ -149,7 +172,7 @@ class SessionFiles:
     def remove(self, slot: int) -> None:
         """Remove the file of a value, where there is one: it will be written again."""
         if self._states[slot] == _WRITTEN:
-            os.unlink(self._names.name(slot, int(self._outcomes[slot, _TIME])), dir_fd=self._run[0])
+            os.unlink(self._wanted.name(slot, int(self._outcomes[slot, _TIME])), dir_fd=self._run[0])
         self._states[slot] = _UNTOUCHED
 
     @property

@@ -50,6 +50,12 @@ MODES = {
     "files of outputs under O1": ({**O0, "jit_level": "O1"}, OUTPUTS),
     "files of outputs on a CPU": ({"device_target": "CPU"}, OUTPUTS),
     "files of a few outputs": (O0, {**OUTPUTS, "dump_mode": 1, "kernels": ["name-regex(.+-op[02])"]}),
+    "files": (O0, {}),
+    "files of inputs": (O0, {"input_output": 1}),
+    "files in halves": (HALF, {}),
+    "files in bfloat16": ({**O0, "ascend_config": {"precision_mode": "allow_fp32_to_bf16"}}, {}),
+    "files of inputs on a CPU": ({"device_target": "CPU"}, {"input_output": 1}),
+    "files of a few": (O0, {"dump_mode": 1, "kernels": ["name-regex(.+-op[02])"]}),
     "files of scoped names": (O0, {**OUTPUTS, "naming": "2.5"}),
     "hits": (O0, {"watch": LARGE}),
     "hits of rows": (O0, {**ROWS, "watch": LARGE}),
@@ -60,7 +66,7 @@ MODES = {
     "overflows": (HALF, {**ROWS, "op_debug_mode": 3}),
 }
 MANY = ("overflow", "loop", "transformer")
-FEW = ("rows", "rows of outputs", "files of outputs", "hits", "hits of outputs")
+FEW = ("rows", "rows of outputs", "files", "files of outputs", "hits", "hits of outputs")
 SAMPLES = ("overflow",)
 FILES = tuple(sorted(path.stem for path in (ROOT / "graphs").glob("*.onnx")))
 _TIME = re.compile(rb"(?<=,)[0-9]{16}(?=,)|(?<=\.)[0-9]{16}(?=\.)")

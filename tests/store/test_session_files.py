@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from msdump import dtypes
+from msdump.device.precision import rounded
 from msdump.encode import npy
 from msdump.execute import values
 from msdump.execute.runtime import SessionUse, runtime
@@ -19,12 +20,13 @@ from msdump.graph.kernel.measuring import ADDRESSES, add_saves
 from msdump.statistics import compiled
 from msdump.statistics.insession import SAVE
 from msdump.store.clock import Clock
-from msdump.store.session_files import FileNames, NameParts, SessionFiles, takes
+from msdump.store.session_files import NameParts, SessionFiles, WantedFile, WantedFiles, takes
 from msdump.store.write.files import FILE_MODE
 from msdump.store.write.place import OpenDirectory
 
 TYPES = tuple(row.name for row in dtypes.DTYPES if row.onnx and takes(row))
 NAME = NameParts("ä.Neg-op0.".encode(), b".output.0.npy")
+FILE = WantedFile(NAME)
 
 pytestmark = pytest.mark.skipif(
     compiled.KERNEL is None or not hasattr(os, "O_TMPFILE"), reason="no session writes files here"
@@ -44,10 +46,10 @@ def _session(kind):
     return runtime().session(model.SerializeToString(), use=SessionUse(looks=True))
 
 
-def _written(session, array, folder, names, clock=None):
+def _written(session, array, folder, wanted, clock=None):
     """Return what a session gives of an array, and its files; they are closed where it fails, too."""
     place = OpenDirectory(str(folder))
-    files = SessionFiles(FileNames(names), place.for_session(FILE_MODE), clock or Clock())
+    files = SessionFiles(WantedFiles(wanted), place.for_session(FILE_MODE), clock or Clock())
     try:
         feeds = {"x": values.owned(array), ADDRESSES[SAVE]: values.owned(files.addresses)}
         results = session.run_with_ort_values(feeds, ["y~", "z~"], None)
@@ -77,7 +79,7 @@ def test_files_are_those_of_the_encoder(name, shape, long, folder):
     clock = Clock()
     before = clock.now()
 
-    results, files = _written(_session(dtype.onnx), array, folder, [NAME, None], clock)
+    results, files = _written(_session(dtype.onnx), array, folder, [FILE, None], clock)
 
     expected = b"".join(npy.encode(array))
     left = {path.name: path for path in folder.iterdir()}
@@ -95,6 +97,43 @@ def test_files_are_those_of_the_encoder(name, shape, long, folder):
     assert [(array.dtype, array.shape)] * 2 == [(each.dtype, each.shape) for each in files.stand_ins()]
 
 
+HALVES = [
+    ("float16", False),
+    ("float16", True),
+    ("bfloat16", False),
+]
+EDGES = np.array(
+    [
+        *(0x00000000, 0x80000000, 0x00000001, 0x80000001, 0x32FFFFFF, 0x33000000, 0x33000001, 0x387FFFFF),
+        *(0x38800000, 0x38801000, 0x38803000, 0x3F801000, 0x3F803000, 0x3F808000, 0x3F818000, 0x477FEFFF),
+        *(0x477FF000, 0xC77FF000, 0x47800000, 0x7F7F7FFF, 0x7F7FFFFF, 0x7F800000, 0xFF800000, 0x7FC00000),
+        *(0xFFC00000,),
+    ],
+    np.uint32,
+).view(np.float32)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    held=st.sampled_from(HALVES),
+    bits=st.lists(st.integers(0, 2**32 - 1), max_size=60),
+    count=st.sampled_from([0, 1, 20_000]),
+)
+def test_values_are_those_of_the_device(held, bits, count, folder):
+    """A float32 that the device holds in a smaller type has the values that it has there."""
+    dtype, saturates = dtypes.from_name(held[0]), held[1]
+    array = np.array(bits, np.uint32).view(np.float32)
+    array[np.isnan(array)] = np.nan  # which bits of a NaN are kept is not promised
+    rest = np.random.default_rng(len(bits)).standard_normal(count).astype(np.float32)
+    array = np.concatenate([EDGES, array, rest * 1e4])
+
+    _written(_session(TensorProto.FLOAT), array, folder, [WantedFile(NAME, dtype, saturates), None])
+
+    (path,) = folder.iterdir()
+    assert rounded(array, dtype, saturates=saturates).astype(np.float32).tobytes() == np.load(path).tobytes()
+    path.unlink()
+
+
 def test_times_that_are_taken_are_passed_over(tmp_path):
     """No two files get one time: none that the clock gave before, nor one of a name that stands there."""
     clock = Clock()
@@ -103,7 +142,7 @@ def test_times_that_are_taken_are_passed_over(tmp_path):
     taken = tmp_path / f"{NAME.head.decode()}{later + 1}{NAME.tail.decode()}"
     taken.write_bytes(b"mine")
 
-    _written(_session(TensorProto.FLOAT), np.ones(3, np.float32), tmp_path, [NAME, NAME], clock)
+    _written(_session(TensorProto.FLOAT), np.ones(3, np.float32), tmp_path, [FILE, FILE], clock)
 
     times = sorted(int(path.name.split(".")[2]) for path in tmp_path.iterdir())
     assert [later + 1, later + 2, later + 3] == times
@@ -115,7 +154,7 @@ def test_a_file_that_cannot_be_written_fails_the_run(tmp_path):
     """A name that no file can have fails the session; what was written before is told, and can be removed."""
     session = _session(TensorProto.FLOAT)
     place = OpenDirectory(str(tmp_path))
-    names = FileNames([NAME, NameParts(b"x" * 250, b"")])
+    names = WantedFiles([FILE, WantedFile(NameParts(b"x" * 250, b""))])
     files = SessionFiles(names, place.for_session(FILE_MODE), Clock())
     array = np.ones(3, np.float32)
     feeds = {"x": values.owned(array), ADDRESSES[SAVE]: values.owned(files.addresses)}
@@ -142,6 +181,6 @@ def test_a_place_without_nameless_files_is_none(tmp_path, monkeypatch):
 
 def test_names_around_the_time():
     """A name is put together from its parts, with the time in between."""
-    names = FileNames([None, NAME])
+    names = WantedFiles([None, FILE])
 
     assert "ä.Neg-op0.17.output.0.npy" == names.name(1, 17).decode()

@@ -11,7 +11,8 @@ from msdump.capture.memory.relay import Relay
 from msdump.device.meter import Meter
 from msdump.device.residence import Residence
 from msdump.graph.graph import Graph
-from msdump.observer import Array, Arrays, OutputSlot, RanNode
+from msdump.observer import Array, Arrays, RanNode, TensorSlot
+from msdump.record import IO
 from msdump.statistics.totals import Totals
 
 if TYPE_CHECKING:
@@ -64,20 +65,20 @@ class Metered:
                 self._meter.ran(position, outputs)
         return is_enough
 
-    def begin_saving(self, outputs: Sequence[OutputSlot]) -> SessionFiles | None:
+    def begin_saving(self, tensors: Sequence[TensorSlot]) -> SessionFiles | None:
         """Return the capture's files of what a session makes."""
-        return self._relay.begin_saving(outputs)
+        return self._relay.begin_saving(tensors)
 
-    def saved(self, outputs: Sequence[OutputSlot], files: SessionFiles) -> None:
+    def saved(self, tensors: Sequence[TensorSlot], files: SessionFiles) -> None:
         """Measure what a session has seen, and let the capture know."""
         results: dict[int, list[Array]] = {}
-        for output, array in zip(outputs, files.stand_ins(), strict=True):
-            if array is not None:
-                unused: list[Array] = [None] * len(self._graph.nodes[output.position].outputs)
-                results.setdefault(output.position, unused)[output.slot] = array
+        for tensor, array in zip(tensors, files.stand_ins(), strict=True):
+            if array is not None and tensor.io is IO.OUTPUT:
+                unused: list[Array] = [None] * len(self._graph.nodes[tensor.position].outputs)
+                results.setdefault(tensor.position, unused)[tensor.slot] = array
         for position, arrays in results.items():
             self._meter.ran(position, arrays)
-        self._relay.saved(outputs, files)
+        self._relay.saved(tensors, files)
 
     def looks_into(self, body: Graph) -> bool:  # noqa: ARG002 - the signature of an observer
         """Return True: every operator is measured."""

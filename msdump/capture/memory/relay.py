@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from msdump.graph.graph import Graph
-from msdump.observer import Arrays, Observer, OutputSlot, RanNode, need_of, saves_of, saving, take_measured
+from msdump.observer import Arrays, Observer, RanNode, TensorSlot, need_of, saves_of, saving, take_measured
 from msdump.statistics.totals import Totals
 
 if TYPE_CHECKING:
@@ -55,15 +55,15 @@ class Relay:
         ]
         return take_measured(capture, shown, totals)
 
-    def begin_saving(self, outputs: Sequence[OutputSlot]) -> SessionFiles | None:
+    def begin_saving(self, tensors: Sequence[TensorSlot]) -> SessionFiles | None:
         """Return the capture's files of what a session makes."""
         assert self._capture is not None, "else nothing is saved"
-        return saving(self._capture).begin_saving(outputs)
+        return saving(self._capture).begin_saving(tensors)
 
-    def saved(self, outputs: Sequence[OutputSlot], files: SessionFiles) -> None:
+    def saved(self, tensors: Sequence[TensorSlot], files: SessionFiles) -> None:
         """Pass on what a session has written."""
         assert self._capture is not None, "else nothing is saved"
-        saving(self._capture).saved(outputs, files)
+        saving(self._capture).saved(tensors, files)
 
     def starting(self, position: int, inputs: Arrays) -> None:
         """Pass on a collective that is about to run, where the capture watches it."""

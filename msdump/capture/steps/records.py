@@ -100,6 +100,10 @@ class DeviceSlot:
         """Return an array in the device's element type."""
         return self.device.held(array, dtype)
 
+    def saturates(self, dtype: DType) -> bool:
+        """Tell whether values are kept within the range of the device's element type."""
+        return self.device.saturates(dtype)
+
     def laid_out(self, array: np.ndarray) -> np.ndarray:
         """Return an array in the device's layout.
 

@@ -18,7 +18,7 @@ from msdump.execute.shortage import shortage
 from msdump.execute.variants.optimisation import LEVELS
 from msdump.execute.weights import WeightStore
 from msdump.graph.graph import Graph, Node
-from msdump.graph.kernel.emulation import Rounding
+from msdump.graph.kernel.emulation import HALVES, Rounding
 from msdump.graph.kernel.linked import (
     NO_LOOKS,
     LinkedModel,
@@ -140,6 +140,14 @@ class SegmentCompiler:
     def can_save(self, name: str) -> bool:
         """Tell whether a session can write a value of the graph to a file."""
         return session_files.takes(self._graph.type_of(name).dtype) and self._runtime.can_measure
+
+    def can_save_input(self, name: str) -> bool:
+        """Tell whether a session can write a value of the graph as the operators that it runs are given it.
+
+        What is given of small types is widened where a kernel has a copy of its own.
+        """
+        is_widened = name in self._weights and self._graph.type_of(name).dtype in HALVES
+        return self.can_save(name) and not is_widened
 
     def _use_of(self, nodes: Sequence[Node]) -> SessionUse:
         """Return how the session of a segment runs: like the runtime's own where it is a whole network."""

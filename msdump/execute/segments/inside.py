@@ -66,11 +66,11 @@ def writing(segment: Segment, files: SessionFiles | None, observer: Observer | N
 def _completed(segment: Segment, files: SessionFiles) -> set[int]:
     """Return the operators all of whose files are there, and remove those of others: they run once more."""
     seen = files.seen.tolist()
-    incomplete = {output.position for output, is_seen in zip(segment.saved, seen, strict=True) if not is_seen}
-    for slot, output in enumerate(segment.saved):
-        if output.position in incomplete:
+    incomplete = {tensor.position for tensor, is_seen in zip(segment.saved, seen, strict=True) if not is_seen}
+    for slot, tensor in enumerate(segment.saved):
+        if tensor.position in incomplete:
             files.remove(slot)
-    return {output.position for output in segment.saved} - incomplete
+    return {tensor.position for tensor in segment.saved} - incomplete
 
 
 def show_measured(

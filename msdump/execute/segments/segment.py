@@ -10,7 +10,7 @@ import numpy as np
 from msdump.execute.runtime import Run
 from msdump.execute.segments.operators import ProgramOperator
 from msdump.graph.kernel.linked import NO_LOOKS, SessionLooks
-from msdump.observer import OutputSlot
+from msdump.observer import TensorSlot
 from msdump.statistics.totals import StatisticNeed
 
 
@@ -28,7 +28,7 @@ class Segment:
         results: Slot of each output.
         dead: Slots that nobody reads after the segment.
         looks: What its session does about values where it makes them, in place of giving them to be shown.
-        saved: What the values are that it writes to files, in its order.
+        saved: The tensors that it writes to files, in its order.
         run: The session's function, None before the first run.
         kinds: Types and shapes of measured values in the last run, and arrays that stand for the values.
     """
@@ -42,7 +42,7 @@ class Segment:
     results: tuple[int, ...] = ()
     dead: tuple[int, ...] = ()
     looks: SessionLooks = NO_LOOKS
-    saved: tuple[OutputSlot, ...] = ()
+    saved: tuple[TensorSlot, ...] = ()
     run: Run | None = None
     kinds: tuple[bytes, Sequence[np.ndarray]] = (b"", ())
 
@@ -64,7 +64,7 @@ class ProgramView:
         dimensions: Sizes of named dimensions in the first run.
         entered: Positions of control flow whose bodies are looked into.
         need: What it wants to know of tensors in place of their elements, None: elements.
-        saves: By position, whether a session may write the outputs, which are not shown then; empty: nowhere.
+        saves: By position, whether a session may write the tensors, which are not shown then; empty: nowhere.
         given: Positions of operators of which it has wanted elements.
         segments: The segments in order; those that the runtime refuses are cut into smaller ones.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -18,9 +18,10 @@ from msdump.execute.segments.segment import ProgramView, Segment
 from msdump.execute.shortage import shortage
 from msdump.execute.values import Native
 from msdump.graph.graph import Graph
-from msdump.graph.kernel.linked import SessionLooks, UnlinkableError
+from msdump.graph.kernel.linked import SavedValue, SessionLooks, UnlinkableError
 from msdump.graph.order import reads
-from msdump.observer import Observer, OutputSlot, need_of, saves_of
+from msdump.observer import Observer, TensorSlot, need_of, saves_of
+from msdump.record import IO
 from msdump.statistics.totals import NOTHING, StatisticNeed
 from msdump.tracing import recording
 
@@ -184,10 +185,7 @@ class Views:
         )
         seen = {name for operator in showing for name in view.names(operator)}
         saved = {
-            OutputSlot(operator.position, slot): name
-            for operator in writing
-            for slot, name in enumerate(operator.node.outputs)
-            if name
+            tensor: value for operator in writing for tensor, value in _saved(operator, view, positions.start)
         }
         made = [name for operator in operators for name in operator.node.outputs if name]
         measured = dict.fromkeys(
@@ -227,14 +225,19 @@ class Views:
         )
 
     def _saves(self, view: ProgramView, operator: ProgramOperator) -> bool:
-        """Tell whether the outputs of an operator that is looked at are written where they are made."""
+        """Tell whether the tensors of an operator that is looked at are written where it runs."""
         return (
             bool(view.saves)
             and view.saves[operator.position]
             and view.shows(operator)
             and self._may_join(view, operator.position)
             and all(map(self._compiler.can_save, filter(None, operator.node.outputs)))
+            and not (view.wants_inputs and self._has_own_inputs(operator))
         )
+
+    def _has_own_inputs(self, operator: ProgramOperator) -> bool:
+        """Tell whether an operator reads what no session can write as it is dumped."""
+        return not all(map(self._compiler.can_save_input, filter(None, operator.inputs)))
 
     def _may_join(self, view: ProgramView, position: int) -> bool:
         return self._joins[position] and position not in view.entered
@@ -339,6 +342,25 @@ def _timed(function: _Timed, category: str, segment: Segment, prefix: str = "") 
     names = [operator.node.operator.full_name for operator in segment.operators]
     title = names[0] if len(names) == 1 else f"{len(names)} operators from {names[0]} to {names[-1]}"
     return recording.timed(function, category, prefix + title, operators=names)
+
+
+def _saved(
+    operator: ProgramOperator, view: ProgramView, first: int
+) -> Iterator[tuple[TensorSlot, SavedValue]]:
+    """Yield the tensors of an operator that its session writes: inputs, where they are wanted, then outputs.
+
+    Args:
+        operator: The operator.
+        view: The view.
+        first: Position of the segment's first operator.
+    """
+    position = operator.position
+    for slot, name in enumerate(operator.inputs if view.wants_inputs else ()):
+        if name:
+            yield TensorSlot(position, IO.INPUT, slot), SavedValue(name, position - first)
+    for slot, name in enumerate(operator.node.outputs):
+        if name:
+            yield TensorSlot(position, IO.OUTPUT, slot), SavedValue(name)
 
 
 def _last_uses(graph: Graph) -> dict[str, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import onnx
@@ -41,6 +41,18 @@ class LinkedOperator:
     roundings: Sequence[Rounding] | None
 
 
+class SavedValue(NamedTuple):
+    """A value that a session writes to a file.
+
+    Attributes:
+        name: The value.
+        reader: Number of the operator in front of which it is written; None: behind its producer.
+    """
+
+    name: str
+    reader: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class SessionLooks:
     """What a session does about values where it makes them.
@@ -53,7 +65,7 @@ class SessionLooks:
 
     measured: tuple[str, ...] = ()
     need: StatisticNeed = NOTHING
-    saved: tuple[str, ...] = ()
+    saved: tuple[SavedValue, ...] = ()
 
     def __bool__(self) -> bool:
         """Tell whether it looks at any."""
@@ -146,6 +158,7 @@ class _Writer:
         initializers: Names of those, by weight and identity of the array.
         shared: See ``LinkedModel``.
         constants: Constants of the device's casts by name.
+        read: By operator, the name in the model of every value that it reads.
     """
 
     graph: Graph
@@ -156,11 +169,13 @@ class _Writer:
     initializers: dict[tuple[str, int], str] = field(default_factory=dict)
     shared: dict[str, tuple[np.ndarray, str, int]] = field(default_factory=dict)
     constants: dict[str, onnx.TensorProto] = field(default_factory=dict)
+    read: list[Mapping[str, str]] = field(default_factory=list)
 
     def add(self, part: LinkedOperator) -> None:
         number, opset = self.count, onenode.opset_of(self.model)
         self._check_versions(part.node, opset)
         names = self._names(part)
+        self.read.append(names)
         written = onenode.computation(
             self.graph,
             part.node,
@@ -245,15 +260,19 @@ class _Writer:
     def _look(self, looks: SessionLooks) -> None:
         """Add the nodes that look at values."""
         from msdump.graph.kernel import measuring
+        from msdump.graph.kernel.measuring import ReadValue
 
-        measured, saved = (
-            {self.names[name]: slot for slot, name in enumerate(names)}
-            for names in (looks.measured, looks.saved)
-        )
-        if measured:
+        if looks.measured:
+            measured = {self.names[name]: slot for slot, name in enumerate(looks.measured)}
             measuring.add_measures(self.model, measured, looks.need)
-        if saved:
-            measuring.add_saves(self.model, saved)
+        if looks.saved:
+            made, read = {}, []
+            for slot, (name, reader) in enumerate(looks.saved):
+                if reader is None:
+                    made[self.names[name]] = slot
+                else:
+                    read.append(ReadValue(f"{reader}.0", self.read[reader][name], slot))
+            measuring.add_saves(self.model, made, read)
 
     def _inputs(self, around: SegmentEdges) -> Iterator[onnx.ValueInfoProto]:
         for name, text in around.feeds.items():

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import onnx
 from onnx import TensorProto, helper
@@ -25,23 +25,47 @@ def add_measures(model: onnx.ModelProto, values: Mapping[str, int], need: Statis
         need: What to find out.
     """
     slots = {name: insession.attributes(slot, need) for name, slot in values.items()}
-    _add(model, insession.MEASURE, slots)
+    _add(model, insession.MEASURE, slots, {})
 
 
-def add_saves(model: onnx.ModelProto, values: Mapping[str, int]) -> None:
+class ReadValue(NamedTuple):
+    """A value that is written to a file in front of a node that reads it.
+
+    Attributes:
+        reader: Name of the node.
+        name: Name of the value.
+        slot: Its slot.
+    """
+
+    reader: str
+    name: str
+    slot: int
+
+
+def add_saves(model: onnx.ModelProto, made: Mapping[str, int], read: Sequence[ReadValue] = ()) -> None:
     """Let a model write values to files; see ``add_measures``.
 
     They are written in the order of nodes: each node that writes hands the addresses on to the next one. What
     the model gives of these values it gives as they are made: no node hands it on, so none copies it.
+
+    Args:
+        model: Gets the nodes, and an input of ``ADDRESSES``.
+        made: The slot of each value that is written behind its producer, by its name.
+        read: Values that are written in front of who reads them.
     """
-    _add(model, insession.SAVE, {name: {"slot": slot} for name, slot in values.items()})
+    in_front: dict[str, list[onnx.NodeProto]] = {}
+    for value in read:
+        before = in_front.setdefault(value.reader, [])
+        name = f"{value.reader}.i{len(before)}"
+        before.append(_look(insession.SAVE, name, value.name, f"{name}.v", {"slot": value.slot}))
+    _add(model, insession.SAVE, {name: {"slot": slot} for name, slot in made.items()}, in_front)
     writing = [node for node in model.graph.node if node.op_type == insession.SAVE]
     addresses = ADDRESSES[insession.SAVE]
     for node in writing:
         node.input[1], addresses = addresses, f"{node.name}~"
         node.output.append(addresses)
     for output in model.graph.output:
-        if output.name in values:
+        if output.name in made:
             output.name = made_name(output.name)
 
 
@@ -50,9 +74,17 @@ def made_name(name: str) -> str:
     return f"{name}~"
 
 
-def _add(model: onnx.ModelProto, op_type: str, values: Mapping[str, Mapping[str, int]]) -> None:
+def _add(
+    model: onnx.ModelProto,
+    op_type: str,
+    made: Mapping[str, Mapping[str, int]],
+    in_front: Mapping[str, Sequence[onnx.NodeProto]],
+) -> None:
+    """Add nodes in front of those of a name, and, with attributes, behind the producers of values."""
     graph = model.graph
-    nodes = [written for node in graph.node for written in _seen(node, op_type, values)]
+    nodes = [
+        added for node in graph.node for added in (*in_front.get(node.name, ()), *_seen(node, op_type, made))
+    ]
     del graph.node[:]
     graph.node.extend(nodes)
     shape = (insession.ADDRESSES[op_type],)
@@ -69,19 +101,19 @@ def _seen(
     for number, name in enumerate(node.output):
         if name in values:
             node.output[number] = made_name(name)
-            behind.append(
-                helper.make_node(
-                    op_type,
-                    [node.output[number], ADDRESSES[op_type]],
-                    [name],
-                    name=f"{node.name}.{number}",
-                    domain=insession.DOMAIN,
-                )
-            )
-            attributes = values[name].items()
-            behind[-1].attribute.extend(itertools.starmap(helper.make_attribute, attributes))
+            behind.append(_look(op_type, f"{node.name}.{number}", node.output[number], name, values[name]))
     yield node
     yield from behind
+
+
+def _look(
+    op_type: str, name: str, value: str, handed_on: str, attributes: Mapping[str, int]
+) -> onnx.NodeProto:
+    """Return a node that looks at a value and hands it on under another name."""
+    inputs = [value, ADDRESSES[op_type]]
+    node = helper.make_node(op_type, inputs, [handed_on], name=name, domain=insession.DOMAIN)
+    node.attribute.extend(itertools.starmap(helper.make_attribute, attributes.items()))
+    return node
 
 
 def probe_model(need: StatisticNeed) -> bytes:

@@ -1,8 +1,9 @@
 /* Save: an operator of onnxruntime that writes a value as a .npy file where it is made (session_files.py).
  *
  * The addresses are those of the run's directory, of what the file of each slot is called, of what became of it,
- * and of what its value is like; they are handed on as well, by which nodes are put in order. A file is written without a name and linked under its name when it is complete; one
- * that cannot be written fails the run, and the reason is told by who tries once more. */
+ * and of what its value is like; they are handed on as well, by which nodes are put in order. A file is written
+ * without a name and linked under its name when it is complete; one that cannot be written fails the run, and
+ * the reason is told by who tries once more. */
 #ifdef __linux__
 #include <errno.h>
 #include <fcntl.h>
@@ -17,6 +18,7 @@
 #define LONGEST_HEADER 512
 #define LONGEST_NAME 256
 #define ADDRESSES 4
+#define CHUNK (1 << 14) /* elements that are rounded at a time: caches hold them */
 
 /* Where the files of a run go. */
 struct run {
@@ -25,9 +27,11 @@ struct run {
     int64_t last;                           /* the last time that a file got, microseconds */
 };
 
-/* What a slot's file is called before and behind the time; NULL: nothing is written. */
+/* What a slot's file is called before and behind the time, NULL: nothing is written; the smaller type in which
+ * the device holds its float32, 0: none, and whether that saturates. */
 struct wanted {
     const char *head, *tail;
+    int64_t held, saturates;
 };
 
 enum state { UNTOUCHED, WRITTEN, EMPTY, SEEN };
@@ -78,6 +82,56 @@ static int write_both(int file, struct iovec *parts) {
     return 0;
 }
 
+/* A float32 as the nearest float16, of two the even one. Below the normal ones the units are those of 0.5. */
+INLINE float held_as_float16(float value) {
+    const uint32_t bits = bits_of(value), size = bits & 0x7FFFFFFF;
+    const uint32_t small = bits_of((single(size) + 0.5f) - 0.5f), nan = 0x7FC00000 | (size & 0x7FE000);
+    const uint32_t near = (size + 0xFFF + (size >> 13 & 1)) & ~0x1FFFu;
+    const uint32_t large = near < 0x47800000 ? near : 0x7F800000;
+    return single((bits & 0x80000000) | (size < 0x38800000 ? small : size > 0x7F800000 ? nan : large));
+}
+
+INLINE float held_as_bfloat16(float value) {
+    const uint32_t bits = bits_of(value);
+    const uint32_t near = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000;
+    return single((bits & 0x7FFFFFFF) > 0x7F800000 ? (bits & 0x80000000) | 0x7FC00000 : near);
+}
+
+/* Within float16's range; NaN becomes 0. */
+INLINE float saturated(float value) {
+    const float most = 65504.0f, within = value > most ? most : value < -most ? -most : value;
+    return value != value ? 0.0f : within;
+}
+
+/* Gives elements the values that they have on the device. */
+CLONES static void hold(const float *restrict data, float *restrict held, size_t length, int type, int saturates) {
+    if (type == 16) {
+        for (size_t at = 0; at < length; at++)
+            held[at] = held_as_bfloat16(data[at]);
+    } else if (saturates) {
+        for (size_t at = 0; at < length; at++)
+            held[at] = held_as_float16(saturated(data[at]));
+    } else {
+        for (size_t at = 0; at < length; at++)
+            held[at] = held_as_float16(data[at]);
+    }
+}
+
+/* Writes a header and float32 as the device holds them. */
+static int write_held(int file, struct iovec header, const struct value *value, const struct wanted *wanted) {
+    const float *const data = value->data;
+    float held[CHUNK];
+    int error = 0;
+    for (size_t from = 0; from < value->length && !error; from += CHUNK) {
+        const size_t length = value->length - from < CHUNK ? value->length - from : CHUNK;
+        hold(data + from, held, length, (int)wanted->held, (int)wanted->saturates);
+        struct iovec parts[] = {header, {held, length * sizeof *held}};
+        error = write_both(file, parts);
+        header.iov_len = 0;
+    }
+    return error;
+}
+
 /* Links a file under a name: by its descriptor, else by its path in /proc, as links.py does. */
 static int give_name(struct run *run, int file, const char *name) {
     char path[64];
@@ -123,7 +177,7 @@ static int write_file(struct run *run, const struct wanted *wanted, const struct
     if (!error && run->reserves && outcome->bytes >= RESERVED)
         error = posix_fallocate(file, 0, outcome->bytes);
     if (!error)
-        error = write_both(file, parts);
+        error = wanted->held ? write_held(file, parts[0], value, wanted) : write_both(file, parts);
     if (!error)
         error = name_file(run, wanted, file, outcome);
     close(file);
@@ -147,10 +201,11 @@ static status *save_value(void *kernel, void *context) {
     void **addresses;
     status *failure;
     TRY(take(context, &value, &addresses));
-    if (value.rank > MOST_DIMENSIONS || !(value.type == 9 || DESCRS[place_of(value.type)]))
-        return runtime->fail(1, "a value is none that a session writes");
     struct run *const run = addresses[0];
     const struct wanted *const wanted = (struct wanted *)addresses[1] + node->slot;
+    const int is_known = wanted->held ? value.type == 1 : value.type == 9 || DESCRS[place_of(value.type)];
+    if (value.rank > MOST_DIMENSIONS || !is_known)
+        return runtime->fail(1, "a value is none that a session writes");
     struct outcome *const outcome = (struct outcome *)addresses[2] + node->slot;
     tell_kind(&value, (struct kind *)addresses[3] + node->slot);
     if (value.length && wanted->head && write_file(run, wanted, &value, outcome))
