@@ -195,6 +195,11 @@ class Meter:
         for form in step.dead:
             self._release(form)
 
+    @property
+    def has_limit(self) -> bool:
+        """Whether results may not fit."""
+        return self._memory.limit is not None
+
     def enter(self, body: Graph, residence: Residence) -> Meter:
         """Return the meter of a branch or loop body that is about to run once; it shares this memory.
 

@@ -397,11 +397,15 @@ def test_memory_limit(door):
     assert trees.tensors(door.rank) == []
 
 
-def test_memory_limit_in_the_middle(door):
+@pytest.mark.parametrize(
+    ("input_output", "expected"),
+    [(0, ["ReLU-op0 input 0", "ReLU-op0 output 0"]), (2, ["ReLU-op0 output 0"])],
+)
+def test_memory_limit_in_the_middle(input_output, expected, door):
     """A result that does not fit is named; the files of the operators before it are complete."""
     x = np.ones((1, 1024), np.float32)
     nodes = [nets.node("Relu", "x", "a"), nets.node("Concat", "a a a a", "big", axis=0)]
-    door.configure()
+    door.configure(input_output=input_output)
     network = door.load(
         nets.model(nodes, [nets.value("x", [1, 1024])], ["big"]), **O0, max_device_memory="10KB"
     )
@@ -409,7 +413,7 @@ def test_memory_limit_in_the_middle(door):
     with pytest.raises(DeviceMemoryError, match="tensor 'big' of 16384 bytes"):
         network.run({"x": x})
 
-    assert trees.slots(door.rank) == ["ReLU-op0 input 0", "ReLU-op0 output 0"]
+    assert trees.slots(door.rank) == expected
 
 
 def test_memory_use(door):

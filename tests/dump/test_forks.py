@@ -52,15 +52,17 @@ assert 3 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 AMID_A_RUN = """
 begun, go_on = threading.Event(), threading.Event()
-create = DiskFiles.create
 
-def wait(*arguments):
-    if threading.current_thread() is not threading.main_thread():
-        begun.set()
-        go_on.wait(60)
-    create(*arguments)
+def waiting(function):
+    def wait(*arguments):
+        if threading.current_thread() is not threading.main_thread():
+            begun.set()
+            go_on.wait(60)
+        return function(*arguments)
+    return wait
 
-DiskFiles.create = wait
+for name in ("create", "for_session"):  # the latter where sessions write the files
+    setattr(DiskFiles, name, waiting(getattr(DiskFiles, name)))
 other = threading.Thread(target=network, args=(x,))
 other.start()
 begun.wait(60)

@@ -43,7 +43,8 @@ class Metered:
         self.wants_inputs = relay.wants_inputs
         self.holds_up = relay.holds_up
         self.need = relay.need
-        self.saves = relay.saves
+        # what does not fit ends the run: nothing behind it may have been written before this is known
+        self.saves = () if meter.has_limit else relay.saves
 
     def starting(self, position: int, inputs: Arrays) -> None:
         """Let the capture see a collective that is about to run."""
