@@ -118,7 +118,7 @@ class Capture:
 
         sink, clock = self._sink, self._clock
         # threads write the files of an asynchronous sink
-        if not may_write(self._plan) or type(sink) is not SyncSink or not clock.is_of_system:
+        if not may_write(self._plan, self._pipeline) or type(sink) is not SyncSink or not clock.is_of_system:
             return None
         return SessionWriter(self._graph, self._plan, self._pipeline, self._records, sink=sink, clock=clock)
 
@@ -148,7 +148,7 @@ class Capture:
     ) -> None:
         """Count what a session has written."""
         assert self._session_writer is not None, "else nothing is saved"
-        self._session_writer.count(files)
+        self._session_writer.count(self._directory, files)
 
     @functools.cached_property
     def need(self) -> StatisticNeed | None:

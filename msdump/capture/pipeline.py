@@ -16,7 +16,7 @@ from msdump.capture.steps import device as device_steps
 from msdump.capture.steps import drops
 from msdump.capture.steps.records import Memory, OperatorRecords
 from msdump.capture.steps.sampling import sample
-from msdump.capture.steps.step import Step, walk
+from msdump.capture.steps.step import Step, are_in_sessions, walk
 from msdump.capture.writers.tensors import TensorWriter
 from msdump.capture.writers.writer import ArtifactWriter
 from msdump.device.ascend import Ascend
@@ -142,6 +142,11 @@ class Pipeline:
         self._writer = writer
         self._watch = watch
         self.skip = skip
+
+    @property
+    def is_in_sessions(self) -> bool:
+        """Whether a session that writes a tensor itself does all that the steps do."""
+        return are_in_sessions(self._steps)
 
     def begin(self, iteration: int) -> None:
         """Take the operators that come from now on for those of an iteration."""

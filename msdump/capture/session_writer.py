@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from msdump.capture.pipeline import Pipeline, completes_operators, shows_outputs_as_run
+from msdump.capture.pipeline import Pipeline, completes_operators
 from msdump.capture.steps.records import OperatorRecords
 from msdump.graph.graph import Graph
 from msdump.graph.kernel.emulation import FLOAT32, HALVES
@@ -112,19 +112,21 @@ class SessionWriter:
         files = self._files.get(tensor.position)
         return None if files is None else files.get(tensor)
 
-    def count(self, files: SessionFiles) -> None:
-        """Count what a session has written."""
-        self._sink.count(*files.written)
+    def count(self, directory: str, files: SessionFiles) -> None:
+        """Count what a session has written into a directory, which goes where that is nothing."""
+        count, size = files.written
+        self._sink.count(count, size)
+        if not count:
+            self._sink.leave(directory)
         for _ in range(files.empty):
             self._pipeline.skip(Reason.NO_ELEMENTS)
 
 
-def may_write(plan: DumpPlan) -> bool:
-    """Tell whether a plan wants of tensors their files, as they are, and nothing else."""
-    what = plan.what
+def may_write(plan: DumpPlan, pipeline: Pipeline) -> bool:
+    """Tell whether a plan wants files of tensors and nothing else, each before the next operator runs."""
     return (
-        plan.when.trigger is Trigger.ALWAYS
-        and not what.saves_kernel_args
+        pipeline.is_in_sessions
+        and plan.when.trigger is Trigger.ALWAYS
+        and not plan.what.saves_kernel_args
         and completes_operators(plan)
-        and shows_outputs_as_run(plan)
     )

@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 import pytest
 
+from msdump.execute.kernels import KernelFactory
 from msdump.execute.program import Program
 from msdump.store.write import links, place
 from msdump.store.write.files import DiskFiles
@@ -289,6 +290,7 @@ def test_files_are_complete_before_the_next_operator(door, monkeypatch):
         return counted
 
     monkeypatch.setattr(Program, "_compile", spied)
+    monkeypatch.setattr(KernelFactory, "joins", False)
     network = door.dump(nets.mini(), nets.mini_feeds(), steps=2)
 
     sizes = [len(node.inputs) + len(node.outputs) for node in network.graph.nodes]

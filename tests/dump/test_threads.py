@@ -239,13 +239,16 @@ def test_marks_of_a_run_that_goes_on(door, monkeypatch):
     door.configure(dump_mode=2)
     network = door.load(nets.model(nodes, [nets.value("x", [2])], ["z"]))
     log, neg = network.operators
-    ran = Capture.ran
 
-    def marking(*given, **named):
-        msdump.set_dump(neg)
-        return ran(*given, **named)
+    def marking(function):
+        def mark(*given, **named):
+            msdump.set_dump(neg)
+            return function(*given, **named)
 
-    monkeypatch.setattr(Capture, "ran", marking)
+        return mark
+
+    for name in ("ran", "begin_saving"):  # the latter where sessions write the files
+        monkeypatch.setattr(Capture, name, marking(getattr(Capture, name)))
     msdump.set_dump(log)
     for _ in range(2):
         network.run(ZERO)

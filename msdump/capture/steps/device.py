@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from msdump import dtypes
-from msdump.capture.steps.step import Step
+from msdump.capture.steps.step import Step, in_sessions
 from msdump.device import precision
 from msdump.device.ascend import Ascend
 from msdump.device.precision import held_type, rounded
@@ -27,6 +27,7 @@ _log = logging.getLogger("msdump.capture")
 _IMAGE: Final = 4
 
 
+@in_sessions
 def to_host(record: TensorRecord) -> TensorRecord:
     """Show values as the device rounded them, in host shape and type (``trans_flag`` true)."""
     part = record.device

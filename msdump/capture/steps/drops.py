@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from msdump.capture.steps.step import Step
+from msdump.capture.steps.step import Step, in_sessions
 from msdump.dtypes import STRING
 from msdump.graph.graph import Graph, Node
 from msdump.reasons import Reason
@@ -34,6 +34,7 @@ def is_no_tensor(graph: Graph, name: str) -> bool:
     return graph.type_of(name).kind in _NO_TENSORS
 
 
+@in_sessions
 def drop_empty(record: TensorRecord) -> TensorRecord | Reason:
     """Drop tensors without elements."""
     return record if record.array.size else Reason.NO_ELEMENTS
@@ -43,6 +44,7 @@ def drop_text() -> Step:
     """Return the step that drops string tensors, which no file can hold; it names each operator once."""
     warned: set[str] = set()
 
+    @in_sessions  # it takes no text
     def step(record: TensorRecord) -> TensorRecord | Reason:
         if record.dtype is not STRING:
             return record

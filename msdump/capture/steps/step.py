@@ -5,12 +5,27 @@ A step takes a record and returns it, another one, or the reason for which it ge
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+from weakref import WeakSet
 
 from msdump.reasons import Reason
 from msdump.record import TensorRecord
 
 Step = Callable[[TensorRecord], TensorRecord | Reason]
+
+_IN_SESSIONS: Final[WeakSet[Step]] = WeakSet()
+
+
+def in_sessions(step: Step) -> Step:
+    """Declare of a step that a session which writes a tensor itself does the same (``session_writer``)."""
+    _IN_SESSIONS.add(step)
+    return step
+
+
+def are_in_sessions(steps: Iterable[Step]) -> bool:
+    """Tell whether a session does all that steps do."""
+    return all(step in _IN_SESSIONS for step in steps)
 
 
 def walk(record: TensorRecord, steps: Sequence[Step]) -> TensorRecord | Reason:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -73,6 +74,7 @@ class DiskFiles:
         self._root = root
         self._places: dict[str, OpenDirectory] = {}
         self._row_files: dict[tuple[str, str], RowFile] = {}
+        self._made: tuple[str, ...] = ()  # for the session that was asked about last
 
     def create(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
         """Make a new file; FileExistsError where the name is taken."""
@@ -147,7 +149,18 @@ class DiskFiles:
 
     def for_session(self, directory: str) -> SessionPlace | None:
         """Return what a session needs to make new files itself; OSError as ``create`` raises it."""
+        self._made = () if directory in self._places else tuple(_missing(directory))
         return self._standing(directory).for_session(self._mode)
+
+    def leave(self, directory: str) -> None:
+        """Remove a directory that ``for_session`` has just made, and those above it; they are empty."""
+        if directory not in self._made:
+            return
+        self._forget(directory)
+        with contextlib.suppress(OSError):
+            for made in self._made:
+                os.rmdir(made)  # noqa: PTH106 - a str, as all paths here
+        self._made = ()
 
     def exists(self, directory: str, name: str) -> bool:
         """Tell whether a name is taken."""
@@ -195,3 +208,10 @@ class DiskFiles:
         stale = self._row_files.pop(key, None)
         if stale is not None:
             stale.close()
+
+
+def _missing(directory: str) -> Iterator[str]:
+    """Yield a directory and those above it that do not exist."""
+    while not os.path.lexists(directory):
+        yield directory
+        directory = directory.rpartition("/")[0]

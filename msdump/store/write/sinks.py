@@ -293,6 +293,12 @@ class SyncSink:
             except OSError:
                 return None
 
+    def leave(self, directory: str) -> None:
+        """Remove a directory that was made for a session in vain."""
+        with self._lock:
+            if isinstance(self._files, DiskFiles):
+                self._files.leave(directory)
+
     def count(self, files: int, size: int) -> None:
         """Count files, and their bytes, that a session has written."""
         with self._lock:
