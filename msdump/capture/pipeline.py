@@ -17,7 +17,7 @@ from msdump.capture.steps import drops
 from msdump.capture.steps.records import Memory, OperatorRecords
 from msdump.capture.steps.sampling import sample
 from msdump.capture.steps.step import Step, are_in_sessions, walk
-from msdump.capture.writers.tensors import TensorWriter
+from msdump.capture.writers.tensors import TensorWriter, widened
 from msdump.capture.writers.writer import ArtifactWriter
 from msdump.device.ascend import Ascend
 from msdump.device.tasks import Task
@@ -227,14 +227,16 @@ class Pipeline:
             return self._watch.need
         return self._writer.need if self.has_sheets and isinstance(self._writer, TensorWriter) else None
 
-    def name_parts(self, record: TensorRecord) -> NameParts | None:
-        """Return the name of a tensor's file around its timestamp, where elements are written as they are.
+    def shown(self, record: TensorRecord) -> tuple[TensorRecord, NameParts] | None:
+        """Return a tensor as its file shows it, and the file's name around its timestamp.
 
-        None where something else is written, too, a step changes the tensor, or rules look at it first.
+        None where it has none or something else is written, too, or where rules look at it first.
         """
         if self._watch is not None or not isinstance(self._writer, TensorWriter):
             return None
-        return self._writer.name_parts(record) if walk(record, self._steps) is record else None
+        kept = walk(record, self._steps)
+        name = None if isinstance(kept, Reason) else self._writer.name_parts(kept)
+        return None if isinstance(kept, Reason) or name is None else (widened(kept), name)
 
     def sheet(self, records: Iterable[TensorRecord]) -> RowSheet | None:
         """Return what is the same in every step of rows of tensors with the types and shapes of these.

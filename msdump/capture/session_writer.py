@@ -6,15 +6,18 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from msdump import dtypes
 from msdump.capture.pipeline import Pipeline, completes_operators
+from msdump.capture.steps.device import held_in
 from msdump.capture.steps.records import OperatorRecords
-from msdump.graph.graph import Graph
+from msdump.device.formats import c0
+from msdump.graph.graph import Graph, ValueType
 from msdump.graph.kernel.emulation import FLOAT32, HALVES
 from msdump.observer import TensorSlot
 from msdump.plan import DumpPlan, Trigger
 from msdump.reasons import Reason
 from msdump.record import IO, TensorRecord
-from msdump.store import session_files
+from msdump.store import session_files, session_layouts
 from msdump.store.clock import Clock
 from msdump.store.session_files import SessionFiles, WantedFile, WantedFiles
 from msdump.store.write.sinks import SyncSink
@@ -72,26 +75,42 @@ class SessionWriter:
         }
         files: dict[TensorSlot, WantedFile] = {}
         for io, names in sides.items():
-            dtypes = [self._graph.type_of(name).dtype if name else None for name in names]
-            if not all(session_files.takes(dtype) for name, dtype in zip(names, dtypes, strict=True) if name):
+            types = [self._graph.type_of(name) if name else None for name in names]
+            if not all(session_files.takes(each.dtype) for each in types if each is not None):
                 return None
-            arrays = [None if dtype is None else np.zeros(1, dtype.numpy) for dtype in dtypes]
+            arrays = [None if each is None else _stand_in(each) for each in types]
             for record in self._records.of(node.operator, position, io, arrays, lambda: 0):
-                file = self._file_of(record)
+                is_known = self._graph.type_of(names[record.slot]).shape is not None
+                file = self._file_of(record, record.array.ndim if is_known else None)
                 if file is None:
                     return None
                 files[TensorSlot(position, io, record.slot)] = file
         return files
 
-    def _file_of(self, record: TensorRecord) -> WantedFile | None:
-        name = self._pipeline.name_parts(record)
-        part, host = record.device, record.dtype
-        held = host if part is None else part.element_type(host)
-        if name is None or held is host:
-            return name and WantedFile(name)
-        # vendor: a file has the host's type, but its values have been through the device's
-        is_rounded = host is FLOAT32 and held in HALVES
-        return WantedFile(name, held, part.saturates(held)) if part and is_rounded else None
+    def _file_of(self, record: TensorRecord, rank: int | None) -> WantedFile | None:
+        """Return the file of tensors like one whose elements mean nothing, None where no session writes it.
+
+        Args:
+            record: The tensor.
+            rank: Number of its dimensions, None where only a run tells.
+        """
+        part, host, held = record.device, record.dtype, held_in(record)
+        if part is not None and self._plan.what.keeps_device_format and part.groups > 1:
+            return None
+        shown = self._pipeline.shown(record)
+        if shown is None or not (held is host or (host is FLOAT32 and held in HALVES)):
+            return None
+        tensor, name = shown
+        layout = None
+        if tensor.format != record.format:
+            layout = None if rank is None else session_layouts.layout(tensor.format, rank, c0(held))
+            if layout is None:
+                return None
+        saved = dtypes.from_numpy(tensor.array.dtype)
+        if part is None or held is host:
+            return WantedFile(name, host, saved, layout=layout)
+        # vendor: a file in the host's type holds what has been through the device's, too
+        return WantedFile(name, host, saved, held, part.saturates(held), layout)
 
     def begin(self, directory: str, tensors: Sequence[TensorSlot]) -> SessionFiles | None:
         """Return the files of a run of a session, None where it cannot write them now.
@@ -120,6 +139,13 @@ class SessionWriter:
             self._sink.leave(directory)
         for _ in range(files.empty):
             self._pipeline.skip(Reason.NO_ELEMENTS)
+
+
+def _stand_in(value_type: ValueType) -> np.ndarray | None:
+    """Return an array of the type and rank of a value, None where the type is not known."""
+    dtype, shape = value_type.dtype, value_type.shape
+    rank = 1 if shape is None else len(shape)  # 1: every format has a place for it
+    return None if dtype is None else np.zeros((1,) * rank, dtype.numpy)
 
 
 def may_write(plan: DumpPlan, pipeline: Pipeline) -> bool:

@@ -20,6 +20,7 @@ import numpy as np
 from msdump.dtypes import DType
 from msdump.statistics import insession
 from msdump.store.clock import Clock
+from msdump.store.session_layouts import SessionLayout
 
 _UNTOUCHED, _WRITTEN, _EMPTY, _SEEN = range(4)
 _BYTES, _TIME, _FIELDS = 1, 2, 3  # of what became of a value, behind the state
@@ -38,32 +39,40 @@ class WantedFile(NamedTuple):
 
     Attributes:
         name: The file's name.
-        held: The smaller type in which the device holds its float32; None: as it is.
+        dtype: Type of the value's elements.
+        saved: Type of the file's.
+        held: The smaller type in which the device holds float32; None: as it is.
         saturates: Whether values are kept within that type's range.
+        layout: The order of the elements in the file; None: that of the value.
     """
 
     name: NameParts
+    dtype: DType
+    saved: DType
     held: DType | None = None
     saturates: bool = False
+    layout: SessionLayout | None = None
 
 
 def takes(dtype: DType | None) -> bool:
-    """Tell whether a session can write values of a type as they are."""
-    is_plain = dtype is not None and dtype.saved == dtype.numpy
-    return is_plain and insession.takes(dtype) and sys.byteorder == "little"
+    """Tell whether a session can write values of a type."""
+    return insession.takes(dtype) and sys.byteorder == "little"
 
 
 class _Wanted(ctypes.Structure):
     _fields_ = (
-        *(("head", ctypes.c_char_p), ("tail", ctypes.c_char_p)),
-        *(("held", ctypes.c_int64), ("saturates", ctypes.c_int64)),
+        *((name, ctypes.c_char_p) for name in ("head", "tail")),
+        *((name, ctypes.c_int64) for name in ("type", "held", "saved", "saturates")),
+        ("layout", ctypes.POINTER(SessionLayout)),
     )
 
 
 def _wanted(file: WantedFile | None) -> _Wanted:
     if file is None:
         return _Wanted()
-    return _Wanted(*file.name, file.held.onnx if file.held else 0, file.saturates)
+    held = 0 if file.held is None else file.held.onnx
+    layout = None if file.layout is None else ctypes.pointer(file.layout)
+    return _Wanted(*file.name, file.dtype.onnx, held, file.saved.onnx, file.saturates, layout)
 
 
 class WantedFiles:

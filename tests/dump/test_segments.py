@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import re
 
 import numpy as np
@@ -24,6 +25,7 @@ from tests.dump.conftest import ROOT, config
 
 O0 = {"device_target": "Ascend", "jit_level": "O0"}
 HALF = {**O0, "ascend_config": {"precision_mode": "force_fp16"}}
+BFLOAT16 = {**O0, "ascend_config": {"precision_mode": "allow_mix_precision_bf16"}}
 ALL = [
     *("max", "min", "avg", "count", "negative zero count", "positive zero count", "nan count"),
     *("negative inf count", "positive inf count", "zero count", "l2norm"),
@@ -32,6 +34,7 @@ ROWS = {"saved_data": "statistic"}
 LARGE = [{"condition": "tensor_too_large", "max_gt": 2.5}]
 HARMLESS = [{"condition": "tensor_too_large", "max_gt": 1e30}]
 OUTPUTS = {"input_output": 2}
+DEVICE_FORMATS = {"trans_flag": False}
 MODES = {
     "rows": (O0, ROWS),
     "rows of outputs": (O0, {**ROWS, **OUTPUTS, "statistic_category": ALL}),
@@ -53,7 +56,12 @@ MODES = {
     "files": (O0, {}),
     "files of inputs": (O0, {"input_output": 1}),
     "files in halves": (HALF, {}),
-    "files in bfloat16": ({**O0, "ascend_config": {"precision_mode": "allow_fp32_to_bf16"}}, {}),
+    "files in bfloat16": (BFLOAT16, {}),
+    "device formats": (O0, DEVICE_FORMATS),
+    "device formats of outputs": (O0, {**DEVICE_FORMATS, **OUTPUTS}),
+    "device formats in halves": (HALF, DEVICE_FORMATS),
+    "device formats in bfloat16": (BFLOAT16, DEVICE_FORMATS),
+    "device formats under O1": ({**O0, "jit_level": "O1"}, DEVICE_FORMATS),
     "files of inputs on a CPU": ({"device_target": "CPU"}, {"input_output": 1}),
     "files of a few": (O0, {"dump_mode": 1, "kernels": ["name-regex(.+-op[02])"]}),
     "files of scoped names": (O0, {**OUTPUTS, "naming": "2.5"}),
@@ -66,7 +74,10 @@ MODES = {
     "overflows": (HALF, {**ROWS, "op_debug_mode": 3}),
 }
 MANY = ("overflow", "loop", "transformer")
-FEW = ("rows", "rows of outputs", "files", "files of outputs", "hits", "hits of outputs")
+FEW = (
+    *("rows", "rows of outputs", "files", "files of outputs", "hits", "hits of outputs"),
+    *("device formats", "device formats in halves"),
+)
 SAMPLES = ("overflow",)
 FILES = tuple(sorted(path.stem for path in (ROOT / "graphs").glob("*.onnx")))
 _TIME = re.compile(rb"(?<=,)[0-9]{16}(?=,)|(?<=\.)[0-9]{16}(?=\.)")
@@ -223,6 +234,49 @@ def test_rows_of_steps(take, changes, expected, place, monkeypatch):
     assert together == alone
     tables = [rows for name, (rows,) in sorted(together.items()) if name.endswith("statistic.csv")]
     assert expected == [rows.count(b'"(3,2)"') for rows in tables]
+
+
+def _growing_images():
+    """Return a model of images of any number and size, some of whose values leave float16's range."""
+    rng = np.random.default_rng(4)
+    weights = {
+        "w": rng.standard_normal((20, 3, 3, 3)).astype(np.float32),
+        "g": rng.standard_normal((20, 1, 3, 3)).astype(np.float32),
+        "m": rng.standard_normal((20, 7)).astype(np.float32) * 3e4,
+    }
+    nodes = [
+        nets.node("Conv", "x w", "a"),
+        nets.node("Conv", "a g", "b", group=20),
+        nets.node("Relu", "b", "c"),
+        nets.node("MaxPool", "c", "d", kernel_shape=[2, 2]),
+        nets.node("GlobalAveragePool", "d", "e"),
+        nets.node("Flatten", "e", "f"),
+        nets.node("MatMul", "f m", "h"),
+        nets.node("Mul", "h h", "i"),
+        nets.node("Reciprocal", "i", "y"),
+    ]
+    return nets.model(nodes, [nets.value("x", ["n", 3, "h", "w"])], ["y"], weights)
+
+
+@pytest.mark.parametrize("input_output", [0, 2])
+@pytest.mark.parametrize("trans_flag", [True, False])
+@pytest.mark.parametrize("overflow", ["INFNAN_MODE", "SATURATION_MODE"])
+@pytest.mark.parametrize("precision", ["allow_fp32_to_fp16", "force_fp16", "allow_mix_precision_bf16"])
+def test_files_of_steps(precision, overflow, trans_flag, input_output, place, monkeypatch):
+    """Files of steps whose shapes change are those of single operators, whatever the device holds."""
+    monkeypatch.setenv("MS_ASCEND_CHECK_OVERFLOW_MODE", overflow)
+
+    def run():
+        place.configure(trans_flag=trans_flag, input_output=input_output)
+        network = place.load(_growing_images(), **O0, ascend_config={"precision_mode": precision})
+        for size in ((1, 6, 6), (1, 6, 6), (2, 7, 9), (1, 33, 17), (0, 6, 6)):
+            network(np.linspace(-9, 9, 3 * math.prod(size), dtype=np.float32).reshape(size[0], 3, *size[1:]))
+
+    together, alone = _both(place, monkeypatch, run)
+
+    assert together.keys() == alone.keys()
+    assert [] == [name for name in alone if alone[name] != together[name]]
+    assert (not trans_flag) == any("NC1HWC0" in name for name in alone)
 
 
 def _gather():

@@ -13,6 +13,7 @@ import pytest
 
 from msdump.errors import DumpWriteError, ExecutionError
 from msdump.execute.kernels import KernelFactory
+from msdump.store.write.sinks import SyncSink
 from tests.dump import nets, trees
 
 O0 = {"device_target": "Ascend", "jit_level": "O0"}
@@ -84,10 +85,23 @@ def limit():
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def _limited(door, limit, on_write_error):
+def _multiplying():
+    """Return a model of matrices, which the device holds in blocks; the third of its results is long."""
+    nodes = [
+        nets.node("Transpose", "x", "t", perm=[1, 0]),
+        nets.node("MatMul", "x t", "a"),
+        nets.node("MatMul", "a x", "b"),
+        nets.node("MatMul", "t b", "c"),
+        nets.node("Relu", "c", "d"),
+        nets.node("ReduceSum", "d", "y", keepdims=0),
+    ]
+    return nets.model(nodes, [nets.value("x", ["n", 64])], ["y", "b"])
+
+
+def _limited(door, limit, model, **changes):
     """Run steps of which the second may not write its long files; return what is left and told."""
-    door.configure(input_output=2, on_write_error=on_write_error)
-    network = door.load(_growing(), **O0)
+    door.configure(**changes)
+    network = door.load(model, **O0)
     network.run({"x": np.ones((8, 64), np.float32)})
     limit(5000)
     failure = None
@@ -102,7 +116,20 @@ def _limited(door, limit, on_write_error):
 
 
 @pytest.mark.parametrize("on_write_error", ["raise", "warn"])
-def test_files_that_cannot_be_written(on_write_error, door, limit, monkeypatch, tmp_path):
+@pytest.mark.parametrize(
+    ("model", "changes", "types"),
+    [
+        (_growing(), {}, ["Neg", "Concat", "Split", "Split", "ReduceSum", "ReLU"]),
+        (
+            _multiplying(),
+            {"trans_flag": False},
+            ["Transpose", "MatMul", "MatMul", "MatMul", "ReLU", "ReduceSum"],
+        ),
+    ],
+)
+def test_files_that_cannot_be_written(
+    model, changes, types, on_write_error, door, limit, monkeypatch, tmp_path
+):
     """A file that is too large is told, counted and lost as of operators that run alone; others are there."""
     left = []
     for joins in (True, False):
@@ -110,11 +137,11 @@ def test_files_that_cannot_be_written(on_write_error, door, limit, monkeypatch, 
         door.folder = tmp_path / f"joins {joins}"
         door.folder.mkdir()
         door.again()
-        left.append(_limited(door, limit, on_write_error))
+        left.append(_limited(door, limit, model, input_output=2, on_write_error=on_write_error, **changes))
 
     assert left[1] == left[0]
     (whole, limited, last), failure, summary = left[0]
-    assert ["Neg", "Concat", "Split", "Split", "ReduceSum", "ReLU"] == whole == last
+    assert types == whole == last
     assert ("raise" == on_write_error) == (failure is not None)
     assert {os.strerror(errno.EFBIG)} == set(summary.lost)
     assert len(limited) < len(whole)
@@ -148,3 +175,21 @@ def test_values_that_stay_inside_are_right(door):
     assert doubled.tobytes() == results["b"].tobytes() == files["Concat"].tobytes()
     assert (-x).tobytes() == files["Neg"].tobytes()
     assert results["y"] == files["ReLU"]
+
+
+@pytest.mark.parametrize("precision", ["allow_fp32_to_fp16", "force_fp16", "allow_mix_precision_bf16"])
+@pytest.mark.parametrize("changes", [{}, {"trans_flag": False}, {"input_output": 2}])
+def test_sessions_write_all_files_of_a_network(precision, changes, door, monkeypatch):
+    """No file is left to Python, whatever types and formats the device holds."""
+    numbers = []
+    count = SyncSink.count
+    monkeypatch.setattr(
+        SyncSink, "count", lambda sink, files, size: numbers.append(files) or count(sink, files, size)
+    )
+    door.configure(**changes)
+    network = door.load(_multiplying(), **O0, ascend_config={"precision_mode": precision})
+    for _ in range(2):
+        network.run({"x": np.ones((8, 64), np.float32)})
+
+    files = [path for path in trees.tree(door.path).values() if path.suffix == ".npy"]
+    assert [len(files) // 2] * 2 == numbers

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from msdump import dtypes
+from msdump.device import formats
 from msdump.device.precision import rounded
 from msdump.encode import npy
+from msdump.errors import FormatError
 from msdump.execute import values
 from msdump.execute.runtime import SessionUse, runtime
 from msdump.graph.kernel.measuring import ADDRESSES, add_saves
@@ -21,12 +23,15 @@ from msdump.statistics import compiled
 from msdump.statistics.insession import SAVE
 from msdump.store.clock import Clock
 from msdump.store.session_files import NameParts, SessionFiles, WantedFile, WantedFiles, takes
+from msdump.store.session_layouts import layout
 from msdump.store.write.files import FILE_MODE
 from msdump.store.write.place import OpenDirectory
 
 TYPES = tuple(row.name for row in dtypes.DTYPES if row.onnx and takes(row))
 NAME = NameParts("ä.Neg-op0.".encode(), b".output.0.npy")
-FILE = WantedFile(NAME)
+FLOAT16 = dtypes.from_name("float16")
+FLOAT32 = dtypes.from_name("float32")
+FILE = WantedFile(NAME, FLOAT32, FLOAT32)
 
 pytestmark = pytest.mark.skipif(
     compiled.KERNEL is None or not hasattr(os, "O_TMPFILE"), reason="no session writes files here"
@@ -79,9 +84,10 @@ def test_files_are_those_of_the_encoder(name, shape, long, folder):
     clock = Clock()
     before = clock.now()
 
-    results, files = _written(_session(dtype.onnx), array, folder, [FILE, None], clock)
+    wanted = WantedFile(NAME, dtype, dtypes.from_numpy(dtype.saved))
+    results, files = _written(_session(dtype.onnx), array, folder, [wanted, None], clock)
 
-    expected = b"".join(npy.encode(array))
+    expected = b"".join(npy.encode(dtypes.widen(array, dtype)))
     left = {path.name: path for path in folder.iterdir()}
     if array.size:
         ((written, path),) = left.items()
@@ -116,22 +122,116 @@ EDGES = np.array(
 @settings(max_examples=60, deadline=None)
 @given(
     held=st.sampled_from(HALVES),
+    is_host=st.booleans(),
     bits=st.lists(st.integers(0, 2**32 - 1), max_size=60),
     count=st.sampled_from([0, 1, 20_000]),
 )
-def test_values_are_those_of_the_device(held, bits, count, folder):
-    """A float32 that the device holds in a smaller type has the values that it has there."""
+def test_values_are_those_of_the_device(held, is_host, bits, count, folder):
+    """A float32 that the device holds in a smaller type has the values that it has there, in either type."""
     dtype, saturates = dtypes.from_name(held[0]), held[1]
+    saved = FLOAT32 if is_host else dtypes.from_numpy(dtype.saved)
     array = np.array(bits, np.uint32).view(np.float32)
     array[np.isnan(array)] = np.nan  # which bits of a NaN are kept is not promised
     rest = np.random.default_rng(len(bits)).standard_normal(count).astype(np.float32)
     array = np.concatenate([EDGES, array, rest * 1e4])
 
-    _written(_session(TensorProto.FLOAT), array, folder, [WantedFile(NAME, dtype, saturates), None])
+    wanted = WantedFile(NAME, FLOAT32, saved, dtype, saturates)
+    _written(_session(TensorProto.FLOAT), array, folder, [wanted, None])
 
     (path,) = folder.iterdir()
-    assert rounded(array, dtype, saturates=saturates).astype(np.float32).tobytes() == np.load(path).tobytes()
+    assert rounded(array, dtype, saturates=saturates).astype(saved.numpy).tobytes() == np.load(path).tobytes()
     path.unlink()
+
+
+HELD_BY_OUTPUTS = ("NC1HWC0", "FRACTAL_Z", "FRACTAL_NZ", "NDC1HWC0", "FRACTAL_Z_3D")
+CUT = (
+    *(*HELD_BY_OUTPUTS, "NC1HWC0_C04", "C1HWNCoC0", "FRACTAL_Z_C04"),
+    *("FRACTAL_ZN_RNN", "NHWC", "HWCN", "ChannelLast"),
+)
+SIZES = st.sampled_from([1, 2, 3, 4, 7, 15, 16, 17, 31, 32, 33, 48, 100])
+
+
+@st.composite
+def _shapes(draw):
+    """Return shapes of up to five dimensions, of not too many elements."""
+    shape = []
+    for _ in range(draw(st.integers(0, 5))):
+        shape.append(draw(SIZES if math.prod(shape) < 300 else st.integers(1, 3)))
+    return tuple(draw(st.permutations(shape)))
+
+
+@settings(max_examples=300, deadline=None)
+@given(name=st.sampled_from(TYPES), format_name=st.sampled_from(CUT), shape=_shapes(), is_held=st.booleans())
+def test_images_are_those_of_the_device(name, format_name, shape, is_held, folder):
+    """A file that a session writes in a device's format is what the encoder makes of the device's image."""
+    dtype = dtypes.from_name(name)
+    held = FLOAT16 if is_held and dtype is FLOAT32 else dtype
+    array = (np.arange(math.prod(shape)) % 120 + 1).reshape(shape) / (1 if dtype.numpy.kind in "iu" else 3)
+    array = array.astype(dtype.numpy)
+    order = layout(format_name, len(shape), formats.c0(dtype))
+    try:
+        image = dtypes.widen(formats.encode(format_name, rounded(array, held)), held)
+    except FormatError:
+        assert order is None
+        return
+    if order is None:
+        assert format_name not in {*HELD_BY_OUTPUTS}
+        return
+    wanted = WantedFile(
+        NAME, dtype, dtypes.from_numpy(image.dtype), None if held is dtype else held, layout=order
+    )
+
+    _, files = _written(_session(dtype.onnx), array, folder, [wanted, None])
+
+    (path,) = folder.iterdir()
+    expected = b"".join(npy.encode(image))
+    assert expected == path.read_bytes()
+    assert (1, len(expected)) == files.written
+    path.unlink()
+
+
+@pytest.mark.parametrize(
+    ("format_name", "shape"),
+    [
+        ("NC1HWC0", (2, 40, 61, 67)),
+        ("NC1HWC0", (1, 3, 300, 300)),
+        ("NC1HWC0", (3, 3000, 1, 1)),
+        ("FRACTAL_NZ", (3, 130, 700)),
+        ("FRACTAL_NZ", (70000,)),
+        ("FRACTAL_NZ", (70001,)),
+        ("FRACTAL_Z", (70, 90, 3, 3)),
+        ("NDC1HWC0", (1, 40, 5, 41, 43)),
+        ("FRACTAL_Z_3D", (20, 33, 3, 3, 3)),
+    ],
+)
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "int8", "int64"])
+def test_large_images_are_made_a_part_at_a_time(format_name, shape, name, tmp_path):
+    """An image that is larger than what is made of it at once has the bytes of one that is made whole."""
+    dtype = dtypes.from_name(name)
+    array = np.random.default_rng(2).integers(-99, 99, shape).astype(dtype.numpy)
+    order = layout(format_name, len(shape), formats.c0(dtype))
+    wanted = WantedFile(NAME, dtype, dtypes.from_numpy(dtype.saved), layout=order)
+
+    _written(_session(dtype.onnx), array, tmp_path, [wanted, None])
+
+    (path,) = tmp_path.iterdir()
+    assert b"".join(npy.encode(dtypes.widen(formats.encode(format_name, array), dtype))) == path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        WantedFile(NAME, FLOAT32, FLOAT32, layout=layout("NC1HWC0", 4, 16)),
+        WantedFile(NAME, FLOAT32, FLOAT32, layout=layout("FRACTAL_NZ", 1, 16)),
+        WantedFile(NAME, dtypes.BFLOAT16, FLOAT32),
+    ],
+)
+def test_a_value_that_is_not_as_foretold_fails_the_run(wanted, tmp_path):
+    """A value of another type or rank than its file is described for fails the session and leaves nothing."""
+    with pytest.raises(Exception, match="a file cannot be written"):
+        _written(_session(TensorProto.FLOAT), np.ones((4, 4), np.float32), tmp_path, [wanted, None])
+
+    assert [] == [*tmp_path.iterdir()]
 
 
 def test_times_that_are_taken_are_passed_over(tmp_path):
@@ -154,7 +254,7 @@ def test_a_file_that_cannot_be_written_fails_the_run(tmp_path):
     """A name that no file can have fails the session; what was written before is told, and can be removed."""
     session = _session(TensorProto.FLOAT)
     place = OpenDirectory(str(tmp_path))
-    names = WantedFiles([FILE, WantedFile(NameParts(b"x" * 250, b""))])
+    names = WantedFiles([FILE, WantedFile(NameParts(b"x" * 250, b""), FLOAT32, FLOAT32)])
     files = SessionFiles(names, place.for_session(FILE_MODE), Clock())
     array = np.ones(3, np.float32)
     feeds = {"x": values.owned(array), ADDRESSES[SAVE]: values.owned(files.addresses)}

@@ -47,6 +47,7 @@ def to_device() -> Step:
     """
     warned: set[str] = set()
 
+    @in_sessions
     def step(record: TensorRecord) -> TensorRecord:
         array, dtype = held_elements(record)
         part = record.device

@@ -112,7 +112,7 @@ class TensorWriter:
 
         None elsewhere, and where a name is too long for a file.
         """
-        if self._statistics is not None or not self._keeps_tensors or widened(record) is not record:
+        if self._statistics is not None or not self._keeps_tensors:
             return None
         from msdump.store.session_files import NameParts
 

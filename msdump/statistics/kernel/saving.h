@@ -5,6 +5,8 @@
  * without a name and linked under its name when it is complete; one that cannot be written fails the run, and
  * the reason is told by who tries once more. */
 #ifdef __linux__
+#include "holding.h"
+#include "layout.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -18,7 +20,7 @@
 #define LONGEST_HEADER 512
 #define LONGEST_NAME 256
 #define ADDRESSES 4
-#define CHUNK (1 << 14) /* elements that are rounded at a time: caches hold them */
+#define BUFFER (1 << 16) /* bytes that are changed at a time: caches hold them */
 
 /* Where the files of a run go. */
 struct run {
@@ -27,11 +29,12 @@ struct run {
     int64_t last;                           /* the last time that a file got, microseconds */
 };
 
-/* What a slot's file is called before and behind the time, NULL: nothing is written; the smaller type in which
- * the device holds its float32, 0: none, and whether that saturates. */
+/* What a slot's file is called before and behind the time, NULL: nothing is written; what becomes of its elements,
+ * and in which order they are, NULL: in that of the value. */
 struct wanted {
     const char *head, *tail;
-    int64_t held, saturates;
+    struct change change;
+    const struct layout *layout;
 };
 
 enum state { UNTOUCHED, WRITTEN, EMPTY, SEEN };
@@ -45,12 +48,12 @@ static const char *const DESCRS[] = {"<f2", NULL,  "<f4", "<f8", "|i1", "|u1",
                                      "<i2", "<u2", "<i4", "<u4", "<i8", "<u8"}; /* as TYPES */
 
 /* Writes the bytes before the elements, as npy.py makes them; returns their number. */
-static size_t write_header(const struct value *value, char *header) {
-    const char *const descr = value->type == 9 ? "|b1" : DESCRS[place_of(value->type)];
+static size_t write_header(int type, const struct image *image, char *header) {
+    const char *const descr = type == BOOL ? "|b1" : DESCRS[place_of(type)];
     char *text = header + 10;
     text += sprintf(text, "{'descr': '%s', 'fortran_order': False, 'shape': (", descr);
-    for (size_t at = 0; at < value->rank; at++)
-        text += sprintf(text, "%lld,", (long long)value->dimensions[at]);
+    for (size_t at = 0; at < image->rank; at++)
+        text += sprintf(text, "%lld,", (long long)image->dimensions[at]);
     text += sprintf(text, "), }");
     size_t total = (size_t)(text - header) + 1;
     total += 64 - total % 64;
@@ -82,50 +85,18 @@ static int write_both(int file, struct iovec *parts) {
     return 0;
 }
 
-/* A float32 as the nearest float16, of two the even one. Below the normal ones the units are those of 0.5. */
-INLINE float held_as_float16(float value) {
-    const uint32_t bits = bits_of(value), size = bits & 0x7FFFFFFF;
-    const uint32_t small = bits_of((single(size) + 0.5f) - 0.5f), nan = 0x7FC00000 | (size & 0x7FE000);
-    const uint32_t near = (size + 0xFFF + (size >> 13 & 1)) & ~0x1FFFu;
-    const uint32_t large = near < 0x47800000 ? near : 0x7F800000;
-    return single((bits & 0x80000000) | (size < 0x38800000 ? small : size > 0x7F800000 ? nan : large));
-}
-
-INLINE float held_as_bfloat16(float value) {
-    const uint32_t bits = bits_of(value);
-    const uint32_t near = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000;
-    return single((bits & 0x7FFFFFFF) > 0x7F800000 ? (bits & 0x80000000) | 0x7FC00000 : near);
-}
-
-/* Within float16's range; NaN becomes 0. */
-INLINE float saturated(float value) {
-    const float most = 65504.0f, within = value > most ? most : value < -most ? -most : value;
-    return value != value ? 0.0f : within;
-}
-
-/* Gives elements the values that they have on the device. */
-CLONES static void hold(const float *restrict data, float *restrict held, size_t length, int type, int saturates) {
-    if (type == 16) {
-        for (size_t at = 0; at < length; at++)
-            held[at] = held_as_bfloat16(data[at]);
-    } else if (saturates) {
-        for (size_t at = 0; at < length; at++)
-            held[at] = held_as_float16(saturated(data[at]));
-    } else {
-        for (size_t at = 0; at < length; at++)
-            held[at] = held_as_float16(data[at]);
-    }
-}
-
-/* Writes a header and float32 as the device holds them. */
-static int write_held(int file, struct iovec header, const struct value *value, const struct wanted *wanted) {
-    const float *const data = value->data;
-    float held[CHUNK];
+/* Writes a header and an image: as the value lies there, or made a part at a time. */
+static int write_image(int file, struct iovec header, const struct change *change, const struct image *image) {
+    char rows[BUFFER], elements[BUFFER];
+    const size_t size = TYPES[place_of((int)change->saved)].size, larger = size > image->size ? size : image->size;
+    const int is_made = image->count || changes(change);
+    const size_t most = is_made ? BUFFER / (image->row * larger) : image->rows;
     int error = 0;
-    for (size_t from = 0; from < value->length && !error; from += CHUNK) {
-        const size_t length = value->length - from < CHUNK ? value->length - from : CHUNK;
-        hold(data + from, held, length, (int)wanted->held, (int)wanted->saturates);
-        struct iovec parts[] = {header, {held, length * sizeof *held}};
+    for (size_t from = 0, to; from < image->rows && !error; from = to) {
+        to = image->rows - from < most ? image->rows : from + most;
+        const void *const laid_out = lay_out(image, from, to, rows);
+        const void *const made = change_elements(change, laid_out, elements, (to - from) * image->row);
+        struct iovec parts[] = {header, {(void *)made, (to - from) * image->row * size}};
         error = write_both(file, parts);
         header.iov_len = 0;
     }
@@ -166,18 +137,21 @@ static int name_file(struct run *run, const struct wanted *wanted, int file, str
 
 static int write_file(struct run *run, const struct wanted *wanted, const struct value *value,
                       struct outcome *outcome) {
+    struct image image;
     char header[LONGEST_HEADER];
-    const size_t before = write_header(value, header), size = value->length * TYPES[place_of(value->type)].size;
-    struct iovec parts[] = {{header, before}, {value->data, size}};
+    if (value->type != wanted->change.type || !describe(wanted->layout, value, &image))
+        return EINVAL;
+    const int type = (int)wanted->change.saved;
+    const struct iovec first = {header, write_header(type, &image, header)};
     const int file = openat((int)run->directory, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, (mode_t)run->mode);
     if (file < 0)
         return errno;
-    outcome->bytes = (int64_t)(before + size);
+    outcome->bytes = (int64_t)(first.iov_len + image.rows * image.row * TYPES[place_of(type)].size);
     int error = run->sets_modes && fchmod(file, (mode_t)run->mode) ? errno : 0;
     if (!error && run->reserves && outcome->bytes >= RESERVED)
         error = posix_fallocate(file, 0, outcome->bytes);
     if (!error)
-        error = wanted->held ? write_held(file, parts[0], value, wanted) : write_both(file, parts);
+        error = write_image(file, first, &wanted->change, &image);
     if (!error)
         error = name_file(run, wanted, file, outcome);
     close(file);
@@ -203,9 +177,8 @@ static status *save_value(void *kernel, void *context) {
     TRY(take(context, &value, &addresses));
     struct run *const run = addresses[0];
     const struct wanted *const wanted = (struct wanted *)addresses[1] + node->slot;
-    const int is_known = wanted->held ? value.type == 1 : value.type == 9 || DESCRS[place_of(value.type)];
-    if (value.rank > MOST_DIMENSIONS || !is_known)
-        return runtime->fail(1, "a value is none that a session writes");
+    if (value.rank > MOST_DIMENSIONS)
+        return runtime->fail(1, "a value has more dimensions than a session tells of");
     struct outcome *const outcome = (struct outcome *)addresses[2] + node->slot;
     tell_kind(&value, (struct kind *)addresses[3] + node->slot);
     if (value.length && wanted->head && write_file(run, wanted, &value, outcome))
