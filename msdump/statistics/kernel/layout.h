@@ -46,6 +46,12 @@ struct tile {
     size_t width; /* of a row in the image; padding is zero */
 };
 
+#ifdef __clang__
+#define PICK(vector, left, right, ...) __builtin_shufflevector(left, right, __VA_ARGS__)
+#else
+#define PICK(vector, left, right, ...) __builtin_shuffle(left, right, (vector){__VA_ARGS__})
+#endif
+
 /* Moves four elements of each of four columns, which lie one after the other, into four rows. */
 #define TRANSPOSE(type) \
     typedef type four_##type __attribute__((vector_size(4 * sizeof(type)))); \
@@ -55,14 +61,16 @@ struct tile {
         memcpy(&b, from + stride, sizeof b); \
         memcpy(&c, from + 2 * stride, sizeof c); \
         memcpy(&d, from + 3 * stride, sizeof d); \
-        const four_##type ab = {a[0], b[0], a[1], b[1]}, cd = {c[0], d[0], c[1], d[1]}; \
-        const four_##type AB = {a[2], b[2], a[3], b[3]}, CD = {c[2], d[2], c[3], d[3]}; \
-        const four_##type rows[] = {{ab[0], ab[1], cd[0], cd[1]}, \
-                                    {ab[2], ab[3], cd[2], cd[3]}, \
-                                    {AB[0], AB[1], CD[0], CD[1]}, \
-                                    {AB[2], AB[3], CD[2], CD[3]}}; \
-        for (size_t at = 0; at < 4; at++) \
-            memcpy(to + at * width, rows + at, sizeof *rows); \
+        const four_##type ab = PICK(four_##type, a, b, 0, 4, 1, 5), AB = PICK(four_##type, a, b, 2, 6, 3, 7); \
+        const four_##type cd = PICK(four_##type, c, d, 0, 4, 1, 5), CD = PICK(four_##type, c, d, 2, 6, 3, 7); \
+        a = PICK(four_##type, ab, cd, 0, 1, 4, 5); \
+        b = PICK(four_##type, ab, cd, 2, 3, 6, 7); \
+        c = PICK(four_##type, AB, CD, 0, 1, 4, 5); \
+        d = PICK(four_##type, AB, CD, 2, 3, 6, 7); \
+        memcpy(to, &a, sizeof a); \
+        memcpy(to + width, &b, sizeof b); \
+        memcpy(to + 2 * width, &c, sizeof c); \
+        memcpy(to + 3 * width, &d, sizeof d); \
     }
 
 /* A row of a full block is copied as one. Where rows are beside each other in the value, a line of it is read at
