@@ -20,7 +20,9 @@
 #define LONGEST_HEADER 512
 #define LONGEST_NAME 256
 #define ADDRESSES 4
-#define BUFFER (1 << 16) /* bytes that are changed at a time: caches hold them */
+#define BUFFER (1 << 16)   /* bytes of a part that is made: caches hold them */
+#define SHARED_PARTS 4     /* of an image that several threads write */
+#define WRITERS 2
 
 /* Where the files of a run go. */
 struct run {
@@ -65,14 +67,15 @@ static size_t write_header(int type, const struct image *image, char *header) {
     return total;
 }
 
-/* Writes all of two buffers; returns the number of an error. */
-static int write_both(int file, struct iovec *parts) {
+/* Writes all of two buffers at a place of a file; returns the number of an error. */
+static int write_both(int file, struct iovec *parts, off_t place) {
     for (int at = 0; at < 2;) {
-        const ssize_t written = writev(file, parts + at, 2 - at);
+        const ssize_t written = pwritev(file, parts + at, 2 - at, place);
         if (written < 0 && errno != EINTR)
             return errno;
         if (!written) /* something is left: there is no room */
             return ENOSPC;
+        place += written < 0 ? 0 : written;
         for (size_t left = written < 0 ? 0 : (size_t)written; at < 2; at++) {
             const size_t step = left < parts[at].iov_len ? left : parts[at].iov_len;
             parts[at].iov_base = (char *)parts[at].iov_base + step;
@@ -85,22 +88,43 @@ static int write_both(int file, struct iovec *parts) {
     return 0;
 }
 
-/* Writes a header and an image: as the value lies there, or made a part at a time. */
-static int write_image(int file, struct iovec header, const struct change *change, const struct image *image) {
-    char rows[BUFFER], elements[BUFFER];
-    const size_t size = TYPES[place_of((int)change->saved)].size, larger = size > image->size ? size : image->size;
-    const int is_made = image->count || changes(change);
-    const size_t most = is_made ? BUFFER / (image->row * larger) : image->rows;
-    int error = 0;
-    for (size_t from = 0, to; from < image->rows && !error; from = to) {
-        to = image->rows - from < most ? image->rows : from + most;
-        const void *const laid_out = lay_out(image, from, to, rows);
-        const void *const made = change_elements(change, laid_out, elements, (to - from) * image->row);
-        struct iovec parts[] = {header, {(void *)made, (to - from) * image->row * size}};
-        error = write_both(file, parts);
-        header.iov_len = 0;
-    }
-    return error;
+/* A header and an image, which are written in parts: as the value lies there, or made in buffers. */
+struct writing {
+    int file, error;
+    struct iovec header;
+    const struct change *change;
+    const struct image *image;
+    size_t size, most; /* bytes of an element in the file, and rows of a part */
+};
+
+static void write_part(void *given, size_t number) {
+    struct writing *const all = given;
+    const struct image *const image = all->image;
+    _Alignas(64) char rows[BUFFER], elements[BUFFER];
+    const size_t from = number * all->most, left = image->rows - from, count = left < all->most ? left : all->most;
+    const size_t row = image->row * all->size, place = all->header.iov_len + from * row;
+    const void *const laid_out = lay_out(image, from, from + count, rows);
+    const void *const made = change_elements(all->change, laid_out, elements, count * image->row);
+    struct iovec parts[] = {all->header, {(void *)made, count * row}};
+    if (number)
+        parts[0].iov_len = 0;
+    const int error = write_both(all->file, parts, number ? (off_t)place : 0);
+    if (error)
+        __atomic_store_n(&all->error, error, __ATOMIC_RELAXED);
+}
+
+/* Writes all parts: one thread makes one while another writes, as the system lets one write to a file. */
+static int write_parts(const void *context, struct writing *all) {
+    const struct image *const image = all->image;
+    const size_t larger = all->size > image->size ? all->size : image->size;
+    const int is_made = image->count || changes(all->change);
+    all->most = is_made ? BUFFER / (image->row * larger) : image->rows;
+    const size_t count = (image->rows + all->most - 1) / all->most;
+    if (count >= SHARED_PARTS)
+        return runtime->spread(context, write_part, count, WRITERS, all) ? EIO : all->error;
+    for (size_t number = 0; number < count && !all->error; number++)
+        write_part(all, number);
+    return all->error;
 }
 
 /* Links a file under a name: by its descriptor, else by its path in /proc, as links.py does. */
@@ -135,23 +159,24 @@ static int name_file(struct run *run, const struct wanted *wanted, int file, str
     return error;
 }
 
-static int write_file(struct run *run, const struct wanted *wanted, const struct value *value,
+static int write_file(const void *context, struct run *run, const struct wanted *wanted, const struct value *value,
                       struct outcome *outcome) {
     struct image image;
     char header[LONGEST_HEADER];
     if (value->type != wanted->change.type || !describe(wanted->layout, value, &image))
         return EINVAL;
     const int type = (int)wanted->change.saved;
-    const struct iovec first = {header, write_header(type, &image, header)};
-    const int file = openat((int)run->directory, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, (mode_t)run->mode);
+    struct writing all = {.change = &wanted->change, .image = &image, .size = TYPES[place_of(type)].size};
+    all.header = (struct iovec){header, write_header(type, &image, header)};
+    const int file = all.file = openat((int)run->directory, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, (mode_t)run->mode);
     if (file < 0)
         return errno;
-    outcome->bytes = (int64_t)(first.iov_len + image.rows * image.row * TYPES[place_of(type)].size);
+    outcome->bytes = (int64_t)(all.header.iov_len + image.rows * image.row * all.size);
     int error = run->sets_modes && fchmod(file, (mode_t)run->mode) ? errno : 0;
     if (!error && run->reserves && outcome->bytes >= RESERVED)
         error = posix_fallocate(file, 0, outcome->bytes);
     if (!error)
-        error = write_image(file, first, &wanted->change, &image);
+        error = write_parts(context, &all);
     if (!error)
         error = name_file(run, wanted, file, outcome);
     close(file);
@@ -181,7 +206,7 @@ static status *save_value(void *kernel, void *context) {
         return runtime->fail(1, "a value has more dimensions than a session tells of");
     struct outcome *const outcome = (struct outcome *)addresses[2] + node->slot;
     tell_kind(&value, (struct kind *)addresses[3] + node->slot);
-    if (value.length && wanted->head && write_file(run, wanted, &value, outcome))
+    if (value.length && wanted->head && write_file(context, run, wanted, &value, outcome))
         return runtime->fail(1, "a file cannot be written");
     outcome->state = !wanted->head ? SEEN : value.length ? WRITTEN : EMPTY;
     TRY(hand_on(context, &value));
