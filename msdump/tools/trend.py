@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from msdump.errors import ToolError, name_hint
+from msdump.errors import DumpReadError, ToolError, name_hint
 from msdump.record import IO
 from msdump.statistics.table import BY_CATEGORY, STATISTICS, Nature
 from msdump.store.read.cells import Cell, Row
@@ -79,6 +79,19 @@ class TensorTrend:
     points: list[TrendPoint] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class TrendReport:
+    """Statistics of tensors over time.
+
+    Attributes:
+        series: The tensors.
+        unreadable: What is wrong with files that cannot be read; their statistics are None.
+    """
+
+    series: list[TensorTrend]
+    unreadable: list[str]
+
+
 def category(text: str) -> str:
     """Return the category of a statistic by its name, or a short form of it.
 
@@ -111,7 +124,7 @@ def slot(text: str) -> Slot:
 
 def trends(
     dump: Dump, operators: Sequence[str], slots: Sequence[Slot], categories: Sequence[str]
-) -> list[TensorTrend]:
+) -> TrendReport:
     """Return the statistics of operators' tensors over the iterations of a dump.
 
     Each rank and each execution has a series of its own.
@@ -125,13 +138,13 @@ def trends(
 
     Raises:
         ToolError: The dump has no such operator, or none of them has such an input or output.
-        DumpReadError: A file cannot be read.
     """
     wanted = [matcher(name) for name in operators]
     seen: dict[str, bool] = dict.fromkeys(operators, False)
     present: dict[str, None] = {}
     there: set[Slot] = set()
     series: dict[tuple[object, ...], TensorTrend] = {}
+    unreadable: list[str] = []
     for iteration, execution, record in _records(dump):
         present.setdefault(record.full_name or record.op_name)
         hits = [name for name, matches in zip(operators, wanted, strict=True) if matches(record)]
@@ -144,11 +157,12 @@ def trends(
             trend = _new(iteration, record)
             place = (trend.rank, trend.network, iteration.key.graph, execution)
             key = (*place, trend.operator, trend.slot)
-            series.setdefault(key, trend).points.append(_point(iteration, execution, record, categories))
+            values = _values(record, categories, unreadable)
+            series.setdefault(key, trend).points.append(_point(iteration, execution, record, values))
     _check(seen, present, there, slots)
     for trend in series.values():
         trend.points.sort(key=lambda point: (point.iteration, point.pass_number))
-    return list(series.values())
+    return TrendReport(list(series.values()), unreadable)
 
 
 def matcher(name: str) -> Predicate:
@@ -184,11 +198,19 @@ def _new(iteration: Iteration, record: Record) -> TensorTrend:
     )
 
 
-def _point(iteration: Iteration, execution: int, record: Record, categories: Sequence[str]) -> TrendPoint:
+def _values(record: Record, categories: Sequence[str], unreadable: list[str]) -> dict[str, Cell]:
+    """Return the statistics of a tensor; None, and why, where its file cannot be read."""
+    try:
+        statistics = record.stats  # once: what was not saved is measured in one pass
+        return {name: statistics[name] for name in categories}
+    except DumpReadError as error:
+        unreadable.append(str(error))
+        return dict.fromkeys(categories)
+
+
+def _point(iteration: Iteration, execution: int, record: Record, values: Mapping[str, Cell]) -> TrendPoint:
     key = iteration.key
     number = iteration.number if key.step is None else key.step
-    statistics = record.stats  # once: what was not saved is measured in one pass
-    values = {name: statistics[name] for name in categories}
     return TrendPoint(number, execution, record.pass_number, values)
 
 

@@ -194,6 +194,13 @@ class TestRun:
         assert len(list((tmp_path / "dump").rglob("*.float32.npy"))) == 13
         assert not (tmp_path / "dump/rank_0/.dump_metadata").exists()
 
+    def test_marks_are_missing(self, config):
+        """Under dump_mode 2 a run, which marks no operator, says why no tensor is dumped."""
+        done = call("run", MINI, "--config", config(dump_mode=2))
+
+        assert 0 == done.exit_code
+        assert "no tensors: dump_mode 2 dumps what a program marks by msdump.set_dump" in done.stdout
+
     def test_iterations_outside_the_set_are_not_dumped(self, config):
         """The summary shows that no iteration of the run belongs to the configuration's."""
         done = call("run", MINI, "--config", config(iteration="100"), "--steps", 2)

@@ -66,6 +66,26 @@ def test_tensors(tmp_path):
     assert (0, ["0          -3   -1.5  1", "1          -3   -1    0"]) == (code, lines[2:4])
 
 
+def test_a_torn_file(tmp_path):
+    """A file that cannot be read is named, with hyphens in its place; the other iterations are there."""
+    for iteration in range(3):
+        folder = tmp_path / "rank_0" / "Net" / "0" / str(iteration)
+        folder.mkdir(parents=True)
+        path = folder / f"Add.a.0.0.{START}.output.0.DefaultFormat.float32.npy"
+        np.save(path, np.float32([iteration, -3]))
+    path.write_bytes(path.read_bytes()[:-3])
+
+    code, lines, errors = trend(tmp_path, "a", "--stat", "max,min")
+    document = CliRunner().invoke(main, ["trend", str(tmp_path), "a", "--stat", "max", "--json"])
+
+    assert (2, ["0          0    -3", "1          1    -3", "2          -    -"]) == (code, lines[2:5])
+    assert 1 == errors.count("error: ")
+    assert path.name in errors
+    told = TypeAdapter(TrendDocument).validate_json(document.stdout)
+    assert [0, 1, None] == [point.values["max"] for point in told.series[0].points]
+    assert (2, [errors.strip().rpartition("error: ")[2]]) == (document.exit_code, told.unreadable)
+
+
 def test_ranks_executions_and_passes(tmp_path):
     """Each rank has its series, and so has each execution in a directory."""
     for rank in (0, 1):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from msdump.cli.documents.document import JsonDocument, Number, Part
 from msdump.store.read.cells import Cell
-from msdump.tools.trend import TensorTrend, TrendPoint
+from msdump.tools.trend import TensorTrend, TrendPoint, TrendReport
 
 
 class TrendMoment(Part):
@@ -22,7 +20,7 @@ class TrendMoment(Part):
     """Which run of the operator in the execution it is, from 0."""
 
     values: dict[str, Number | None]
-    """The statistics by category; null where one was not saved and cannot be measured."""
+    """The statistics by category; null where one was not saved and cannot be measured, or read."""
 
 
 class TrendSeries(Part):
@@ -53,10 +51,13 @@ class TrendDocument(JsonDocument):
     series: list[TrendSeries]
     """The tensors."""
 
+    unreadable: list[str]
+    """What is wrong with files that cannot be read; their statistics are null."""
 
-def document(trends: Iterable[TensorTrend]) -> TrendDocument:
+
+def document(report: TrendReport) -> TrendDocument:
     """Return the document of trends."""
-    return TrendDocument(series=[_series(trend) for trend in trends])
+    return TrendDocument(series=[_series(trend) for trend in report.series], unreadable=report.unreadable)
 
 
 def _series(trend: TensorTrend) -> TrendSeries:

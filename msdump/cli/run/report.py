@@ -11,6 +11,7 @@ from msdump.cli.documents import output
 from msdump.cli.run.model_run import ModelRun
 from msdump.iterations import IterationSet
 from msdump.plan import DumpPlan, Tree
+from msdump.selector import DumpMode
 from msdump.session import Network
 from msdump.store.layouts import Key, PathKind
 
@@ -69,6 +70,8 @@ def _dump_lines(run: ModelRun, *, has_config: bool) -> Iterator[str]:
     written, dropped = iterations(run, plan)
     yield f"dumped   {_iterations(written)}: {summary.files} files, {summary.bytes:,} bytes"
     yield f"into     {place(plan, run.rank)}"
+    if plan.what.selector.mode is DumpMode.MARKED:
+        yield "no tensors: dump_mode 2 dumps what a program marks by msdump.set_dump, and a run marks nothing"
     if dropped:
         yield f"dropped  {_iterations(dropped)}: {_WHY_DROPPED}"
     if summary.skipped:

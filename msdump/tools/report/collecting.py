@@ -128,7 +128,8 @@ class DumpReport:
         if not self.series.tensors:
             return "Nothing was dumped yet" if not self.faults else "Nothing of the dump can be read"
         if self.faults:
-            return f"Nothing wrong in what can be read; {len(self.faults):,} files are damaged or incomplete"
+            files = "1 file is" if len(self.faults) == 1 else f"{len(self.faults):,} files are"
+            return f"Nothing wrong in what can be read; {files} damaged or incomplete"
         return "Nothing wrong was found"
 
 
