@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from msdump.graph.graph import Graph
 from msdump.record import IO
-from msdump.statistics.totals import StatisticNeed, Totals
+from msdump.statistics.totals import SeveralTotals, StatisticNeed
 
 if TYPE_CHECKING:
     from msdump.store.session_files import SessionFiles
@@ -106,13 +106,14 @@ class MeasuringObserver(Observer, Protocol):
 
     need: StatisticNeed | None
 
-    def measured(self, ran: Sequence[RanNode], totals: Mapping[int, Totals]) -> bool:
+    def measured(self, ran: Sequence[RanNode], found: SeveralTotals) -> bool:
         """Observe operators that have run together, in place of ``ran``.
 
         Args:
-            ran: The operators. Some of their tensors are arrays of the right type and shape whose elements
-                mean nothing.
-            totals: What was found of these, by ``id``.
+            ran: The operators; their tensors are arrays of the right type and shape whose elements mean
+                nothing. While types and shapes stay the same it is the same object from run to run, so that
+                what depends on nothing else may be kept with it.
+            found: What was found of the tensors that are there, in their order (``tensors_of``).
 
         Returns:
             Whether nothing else is needed; where it is, all of them run and are shown once more.
@@ -168,6 +169,17 @@ def need_of(observer: Observer) -> StatisticNeed | None:
     return need
 
 
-def take_measured(observer: Observer, ran: Sequence[RanNode], totals: Mapping[int, Totals]) -> bool:
+def take_measured(observer: Observer, ran: Sequence[RanNode], found: SeveralTotals) -> bool:
     """Show operators to an observer that ``need_of`` tells of; see ``MeasuringObserver.measured``."""
-    return cast("MeasuringObserver", observer).measured(ran, totals)
+    return cast("MeasuringObserver", observer).measured(ran, found)
+
+
+def tensors_of(ran: Iterable[tuple[object, Arrays, Arrays]]) -> list[np.ndarray]:
+    """Return the tensors of operators that are there, operator by operator, inputs first."""
+    return [array for _, inputs, outputs in ran for array in (*inputs, *outputs) if array is not None]
+
+
+def places_of(kept: Iterable[np.ndarray], tensors: Iterable[np.ndarray]) -> list[int]:
+    """Return where each of some tensors stands among others: the same objects."""
+    places = {id(array): place for place, array in enumerate(tensors)}
+    return [places[id(array)] for array in kept]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from msdump.capture.measured import MeasuredTogether, RanOnDevice
 from msdump.capture.pipeline import (
     completes_operators,
     operator_records,
@@ -22,11 +24,11 @@ from msdump.device.ascend import Ascend
 from msdump.device.tasks import Task
 from msdump.graph.files import arguments
 from msdump.graph.graph import Graph
-from msdump.observer import Arrays, RanNode, TensorSlot
+from msdump.observer import Arrays, RanNode, TensorSlot, places_of, tensors_of
 from msdump.plan import DeviceTarget, DumpPlan, Trigger
 from msdump.reasons import Reason
 from msdump.record import IO, Artifact, OperatorRef, TensorRecord
-from msdump.statistics.totals import StatisticNeed, Totals
+from msdump.statistics.totals import SeveralTotals, StatisticNeed
 from msdump.store import names
 from msdump.store.clock import Clock
 from msdump.store.write.sinks import Sink, SyncSink
@@ -36,9 +38,6 @@ if TYPE_CHECKING:
     from msdump.capture.session_writer import SessionWriter
     from msdump.capture.statistics.sheets import RowSheet, RowSheets
     from msdump.store.session_files import SessionFiles
-
-_RanOnDevice = tuple[int, Arrays, Arrays, bool]
-"""Of an operator that has run its place in the execution order, inputs, outputs, and the overflow status."""
 
 _NO_TASK: Final = Task(0, 0)  # only graphs that are compiled as a whole number tasks
 
@@ -110,7 +109,8 @@ class Capture:
         self.bodies: Mapping[int, Capture] = {}
         self.entered = False
         self._started: int | None = None  # the collective that goes on, its inputs written
-        self._shown: list[_RanOnDevice] | None = None  # operators that have run together
+        self._shown: list[RanOnDevice] | None = None  # operators that have run together
+        self._measured: dict[int, MeasuredTogether] = {}  # by the position of the first operator
 
     @functools.cached_property
     def _session_writer(self) -> SessionWriter | None:
@@ -205,26 +205,45 @@ class Capture:
         else:
             self._shown.append((position, inputs, kept, saturated))
 
-    def measured(self, ran: Sequence[RanNode], totals: Mapping[int, Totals]) -> bool:
+    def measured(self, ran: Sequence[RanNode], found: SeveralTotals) -> bool:
         """Write the rows of operators that have run together; tell whether nothing else is to be written."""
+        if not ran:
+            return True
+        first = ran[0][0]
+        together = self._measured.get(first)
+        if together is None or together.ran is not ran:
+            together = self._measured[first] = self._together(ran)
+        if together.places is not None:
+            found = found.at(together.places)
+        if not self._has_written(together, found):
+            return False
+        for reason, count in together.skipped.items():
+            self._pipeline.skip(reason, count)
+        return True
+
+    def _together(self, ran: Sequence[RanNode]) -> MeasuredTogether:
         shown = [
             (position, inputs, self._kept(position, outputs), False) for position, inputs, outputs in ran
         ]
-        if not self._has_written(shown, totals):
-            return False
-        for (_, _, outputs), (_, _, kept, _) in zip(ran, shown, strict=True):
-            self._count_useless(outputs, kept)
-        return True
-
-    def _has_written(self, shown: Sequence[_RanOnDevice], totals: Mapping[int, Totals]) -> bool:
-        if self._sheets is not None:
-            return self._write_rows(self._sheets, shown, totals)
+        all_tensors, tensors = tensors_of(ran), tensors_of(each[:3] for each in shown)
+        is_whole = len(tensors) == len(all_tensors)
+        missing = sum(self._no_tensors[position] for position, *_ in ran)
+        skipped = Counter({Reason.USELESS: len(all_tensors) - len(tensors), Reason.NO_TENSOR: missing})
         operators = [(self._operators[position], inputs, outputs) for position, inputs, outputs, _ in shown]
-        if not self._pipeline.passes_over_measured(
-            operators, totals, lambda place: self._records_of((shown[place],))
-        ):
+        return MeasuredTogether(
+            ran, shown, operators, None if is_whole else places_of(tensors, all_tensors), +skipped
+        )
+
+    def _has_written(self, together: MeasuredTogether, found: SeveralTotals) -> bool:
+        if self._sheets is None:
+            return self._pipeline.passes_over_measured(
+                together.operators, found, lambda place: self._records_of((together.shown[place],))
+            )
+        if together.sheet is None:
+            together.sheet = self._sheet(together.shown)
+        if together.sheet is None:
             return False
-        self._count_no_tensors(position for position, *_ in shown)
+        self._pipeline.add_rows(self._directory, together.sheet.rows_of(found, self._clock))
         return True
 
     def _kept(self, position: int, outputs: Arrays) -> Arrays:
@@ -237,7 +256,7 @@ class Capture:
             if array is not None and left is None:
                 self._pipeline.skip(Reason.USELESS)
 
-    def _write_together(self, shown: Sequence[_RanOnDevice]) -> None:
+    def _write_together(self, shown: Sequence[RanOnDevice]) -> None:
         """Write the tensors of operators that have run together."""
         if self._sheets is not None and self._write_rows(self._sheets, shown):
             return
@@ -249,36 +268,32 @@ class Capture:
             for position, inputs, outputs, saturated in shown:
                 self._write(position, inputs, outputs, saturated=saturated)
 
-    def _passes_over(self, shown: Sequence[_RanOnDevice]) -> bool:
+    def _passes_over(self, shown: Sequence[RanOnDevice]) -> bool:
         """Tell whether nothing is written of operators of which rules mind no element."""
         return not self._plan.what.saves_kernel_args and not any(saturated for *_, saturated in shown)
 
-    def _write_rows(
-        self, sheets: RowSheets, shown: Sequence[_RanOnDevice], known: Mapping[int, Totals] | None = None
-    ) -> bool:
+    def _write_rows(self, sheets: RowSheets, shown: Sequence[RanOnDevice]) -> bool:
         """Write the rows of operators at once, where types and shapes are those of the last time.
 
         Args:
             sheets: What was the same the last time.
             shown: The operators.
-            known: What was measured of some of their tensors, whose elements are not there; None: of none.
         """
         arrays = [array for _, inputs, outputs, _ in shown for array in (*inputs, *outputs)]
         positions = tuple(position for position, *_ in shown)
-        at_once = known is not None
-        sheet = sheets.find(positions, arrays, lambda: self._sheet(shown), at_once=at_once)
+        sheet = sheets.find(positions, arrays, lambda: self._sheet(shown))
         if sheet is None:
             return False
         self._count_no_tensors(positions)
         present = [array for array in arrays if array is not None]
-        self._pipeline.add_rows(self._directory, sheet.rows(present, self._clock.now, known or {}))
+        self._pipeline.add_rows(self._directory, sheet.rows(present, self._clock))
         return True
 
-    def _sheet(self, shown: Sequence[_RanOnDevice]) -> RowSheet | None:
+    def _sheet(self, shown: Sequence[RanOnDevice]) -> RowSheet | None:
         """Return what is the same in every step of the rows of operators."""
         return self._pipeline.sheet(self._records_of(shown))
 
-    def _records_of(self, shown: Sequence[_RanOnDevice]) -> Iterator[TensorRecord]:
+    def _records_of(self, shown: Sequence[RanOnDevice]) -> Iterator[TensorRecord]:
         """Yield the records of operators that have run together, without a time."""
         for position, inputs, outputs, _ in shown:
             yield from self._records.of_both(self._operators[position], position, inputs, outputs, lambda: 0)
@@ -298,8 +313,8 @@ class Capture:
 
     def _count_no_tensors(self, positions: Iterable[int]) -> None:
         for position in positions:
-            for _ in range(self._no_tensors[position]):
-                self._pipeline.skip(Reason.NO_TENSOR)
+            if self._no_tensors[position]:
+                self._pipeline.skip(Reason.NO_TENSOR, self._no_tensors[position])
 
     def looks_into(self, body: Graph) -> bool:
         """Tell whether an operator in a branch or loop body is watched, or it counts that the body ran."""

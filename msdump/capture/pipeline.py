@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from msdump.capture.steps import device as device_steps
 from msdump.capture.steps import drops
@@ -26,12 +26,13 @@ from msdump.observer import Arrays
 from msdump.plan import DeviceTarget, DumpPlan, ExceptionDump, FileFormat, Scene, Tree
 from msdump.reasons import Reason
 from msdump.record import OperatorRef, TensorRecord
-from msdump.statistics.totals import StatisticNeed, Totals
+from msdump.statistics.totals import SeveralTotals, StatisticNeed
 from msdump.store import names, run_paths
 from msdump.store.write.sinks import Sink
 
 if TYPE_CHECKING:
-    from msdump.capture.flight.graph_watch import GraphWatch, RanOperator
+    from msdump.capture.flight.graph_watch import GraphWatch
+    from msdump.capture.flight.tensor_watch import RanOperator
     from msdump.capture.statistics.rows import Statistics
     from msdump.capture.statistics.sheets import RowSheet
     from msdump.store.session_files import NameParts
@@ -116,18 +117,25 @@ def shows_outputs_as_run(plan: DumpPlan) -> bool:
     return plan.files.tree is Tree.RANKS and not what.keeps_device_format and what.sample_count is None
 
 
+class Skip(Protocol):
+    """Is told why tensors get no file."""
+
+    def __call__(self, reason: Reason, count: int = 1, /) -> None:
+        """Count tensors."""
+
+
 class Pipeline:
     """The steps of a plan, and the writer behind them.
 
     Attributes:
-        skip: Told why a tensor gets no file.
+        skip: Told why tensors get no file.
     """
 
     def __init__(
         self,
         steps: Sequence[Step],
         writer: ArtifactWriter,
-        skip: Callable[[Reason], None],
+        skip: Skip,
         watch: GraphWatch | None = None,
     ) -> None:
         """Join steps and writer.
@@ -135,7 +143,7 @@ class Pipeline:
         Args:
             steps: What every tensor walks through, in order.
             writer: Takes what is left.
-            skip: Told why a tensor gets no file.
+            skip: Told why tensors get no file.
             watch: Checks rules on tensors before they walk; None: there are no rules.
         """
         self._steps = tuple(steps)
@@ -167,9 +175,7 @@ class Pipeline:
         written = [array for array in outputs if array is not None]
         if not self._watch.passes_over(operator, read, written):
             return False
-        for _ in range(len(read) + len(written)):
-            self.skip(Reason.NO_HIT)
-        return True
+        return self._has_passed(len(read) + len(written))
 
     def passes_over_all(self, shown: Sequence[RanOperator]) -> bool:
         """Tell the same of all operators that have run together, in the context ``together`` of them."""
@@ -177,25 +183,25 @@ class Pipeline:
 
     def _has_passed(self, count: int | None) -> bool:
         """Count tensors that no rule hits; tell whether that is known."""
-        for _ in range(count or 0):
-            self.skip(Reason.NO_HIT)
+        if count:
+            self.skip(Reason.NO_HIT, count)
         return count is not None
 
     def passes_over_measured(
         self,
         shown: Sequence[RanOperator],
-        totals: Mapping[int, Totals],
+        found: SeveralTotals,
         records: Callable[[int], Iterable[TensorRecord]],
     ) -> bool:
         """Tell the same of operators of whose tensors it is known what ``need`` asks for.
 
         Args:
-            shown: The operators.
-            totals: What was found of tensors, by ``id``; others have their elements.
+            shown: The operators; equal ones are the same object from step to step.
+            found: What was found of their tensors that are there.
             records: Returns the records of the one at a place among them.
         """
         assert self._watch is not None, "else nothing is passed over"
-        return self._has_passed(self._watch.pass_over_measured(shown, totals, records))
+        return self._has_passed(self._watch.pass_over_measured(shown, found, records))
 
     @contextmanager
     def together(self, shown: Iterable[RanOperator] = ()) -> Iterator[None]:
@@ -278,8 +284,7 @@ class Pipeline:
         if self._watch.keeps(tensors, saturated=saturated):
             self._writer.write(directory, operator, task, self._kept(tensors))
         else:
-            for _ in tensors:
-                self.skip(Reason.NO_HIT)
+            self._has_passed(len(tensors))
         self._watch.stop()  # behind its files: they show what hit
 
     def _kept(self, records: Iterable[TensorRecord]) -> Iterator[TensorRecord]:

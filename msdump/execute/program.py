@@ -26,7 +26,6 @@ from msdump.execute.weights import WeightCopies, WeightStore
 from msdump.graph.graph import Graph, Node
 from msdump.observer import Array, Observer, saving, together
 from msdump.precision.optimization import Optimization
-from msdump.statistics.insession import SessionMeasures
 from msdump.tracing import recording
 
 _Timed = TypeVar("_Timed", bound=Callable[..., Any])
@@ -248,23 +247,23 @@ class Program:
     def _run(self, view: ProgramView, segment: Segment, frame: Frame, observer: Observer | None) -> int:
         """Run a segment, then show the operators in it; return how many segments stand in its place now."""
         assert segment.run is not None
-        found = SessionMeasures(len(segment.looks.measured)) if segment.looks.measured else None
         files = saving(observer).begin_saving(segment.saved) if observer and segment.saved else None
         if segment.saved and files is None:
             self._step_all(segment, frame, observer)
             return 1
         try:
             with writing(segment, files, observer) as complete:
-                outputs = segment.run(fed(segment, frame, found, files), segment.names, None)
+                outputs = segment.run(fed(segment, frame, files), segment.names, None)
         except Exception as error:  # noqa: BLE001 - the runtime's classes vary
             # its inputs are still there: the operator that fails is named, or a way is found to run it
             self._step_all(segment, frame, observer, complete)
             return self._views.part(view, segment, error)
         for slot, value in zip(segment.results, outputs):  # noqa: B905 - see the class
             frame[slot] = value
-        if observer is not None and found is None and segment.shown:
+        measuring = segment.measuring
+        if observer is not None and measuring is None and segment.shown:
             self._show_together(segment, frame, observer)
-        elif found and observer and not show_measured(segment, found, frame, self._frames, observer):
+        elif measuring and observer and not show_measured(segment, measuring, frame, self._frames, observer):
             self._views.give(view, segment)  # its inputs are still there: it runs once more
             return 0
         for slot in segment.dead:

@@ -213,7 +213,7 @@ class Runtime:
             session = self._create(measuring.probe_model(need), {}, SessionUse(looks=True))
             found = SessionMeasures(1)
             feeds = {"x": np.array([-1, 2], np.float32), measuring.ADDRESSES[MEASURE]: found.addresses}
-            session.run(["y"], feeds, None)
+            session.run([measuring.made_name("y")], feeds, None)
         except Exception as error:
             if shortage(error):
                 raise

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from struct import Struct
 from typing import Final
 
@@ -18,7 +19,7 @@ import numpy as np
 from msdump import dtypes
 from msdump.dtypes import DType
 from msdump.statistics import compiled, passes
-from msdump.statistics.totals import StatisticNeed, Totals
+from msdump.statistics.totals import SeveralTotals, StatisticNeed, Totals
 from msdump.threads import thread_count
 
 DOMAIN: Final = "msdump"
@@ -32,6 +33,11 @@ SAVE: Final = "Save"
 
 ADDRESSES: Final = {MEASURE: 2, SAVE: 4}
 """Number of the addresses that each is fed."""
+
+_FOUND: Final = np.dtype(
+    [(field.name, "i8" if field.type == "int" else "f8") for field in fields(Totals) if field.name != "count"]
+)
+"""What a session writes of each value: ``compiled.FOUND``."""
 
 _MOST_DIMENSIONS: Final = 8
 _KIND: Final = Struct(f"=2q{_MOST_DIMENSIONS}q")  # type, rank, dimensions
@@ -70,7 +76,7 @@ def room_for_kinds(count: int) -> ctypes.Array[ctypes.c_char]:
 
 
 class SessionMeasures:
-    """What one run of a session has found.
+    """What the last run of a session has found.
 
     Attributes:
         addresses: Where the session writes.
@@ -84,9 +90,9 @@ class SessionMeasures:
         Args:
             count: Number of the values that are measured.
         """
-        self._found = ctypes.create_string_buffer(compiled.FOUND.size * count)
+        self._found = np.zeros(count, _FOUND)
         self._kinds = room_for_kinds(count)
-        self.addresses = np.array([*map(ctypes.addressof, (self._found, self._kinds))], np.int64)
+        self.addresses = np.array([self._found.ctypes.data, ctypes.addressof(self._kinds)], np.int64)
 
     @property
     def kinds(self) -> bytes:
@@ -99,8 +105,17 @@ class SessionMeasures:
         Args:
             arrays: What ``stand_ins`` returned for their kinds.
         """
-        found = compiled.FOUND.iter_unpack(self._found)
-        return (Totals(array.size, *fields) for array, fields in zip(arrays, found, strict=True))
+        return (Totals(array.size, *each) for array, each in zip(arrays, self._found.tolist(), strict=True))
+
+    def together(self, places: slice | Sequence[int], counts: np.ndarray) -> SeveralTotals:
+        """Return what was found of some values.
+
+        Args:
+            places: Which of them.
+            counts: The number of elements of each.
+        """
+        found = self._found[places].copy()  # the next run writes there
+        return SeveralTotals(counts, *(found[name] for name in _FOUND.names or ()))
 
 
 def stand_ins(kinds: bytes) -> list[np.ndarray] | None:

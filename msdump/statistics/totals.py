@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
+
+import numpy as np
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,3 +99,32 @@ class Totals:
             self.high = high
         if low < self.low or math.isnan(low):
             self.low = low
+
+
+class SeveralTotals(Totals):
+    """The same of several tensors: an array in place of each number, with an element for each tensor.
+
+    >>> several = SeveralTotals.of([Totals(2, squares=4.0), Totals(3, squares=9.0)])
+    >>> several.norm.tolist(), several.at([1]).squares.tolist()
+    ([2.0, 3.0], [9.0])
+    """
+
+    __slots__ = ()
+
+    def __init__(self, *fields: Any) -> None:
+        """Take an array for each field of ``Totals``, in their order."""
+        super().__init__(*fields)
+
+    @classmethod
+    def of(cls, totals: Sequence[Totals]) -> SeveralTotals:
+        """Join what is known of each."""
+        return cls(*(np.array([getattr(each, name) for each in totals]) for name in Totals.__slots__))
+
+    @property
+    def norm(self) -> Any:
+        """Square root of each sum of squares."""
+        return np.sqrt(self.squares)
+
+    def at(self, places: Sequence[int]) -> SeveralTotals:
+        """Return what is known of those at some places."""
+        return SeveralTotals(*(getattr(self, name)[places] for name in Totals.__slots__))

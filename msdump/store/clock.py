@@ -18,6 +18,8 @@ class Clock:
     >>> clock = Clock(iter([7000, 7000, 9000]).__next__)
     >>> clock.now(), clock.now(), clock.now()
     (7, 8, 9)
+    >>> Clock(iter([7000]).__next__).several(3)
+    range(7, 10)
     """
 
     __slots__ = ("_last", "_last_milliseconds", "_source")
@@ -40,6 +42,14 @@ class Clock:
             micros = self._last + 1
         self._last = micros
         return micros
+
+    def several(self, count: int) -> range:
+        """Return as many times as ``now`` would give one after the other, in one go."""
+        micros = self._source() // _NANOSECONDS
+        if micros <= self._last:  # as in ``now``
+            micros = self._last + 1
+        self._last = micros + count - 1
+        return range(micros, micros + count)
 
     @property
     def is_of_system(self) -> bool:

@@ -66,23 +66,27 @@ class Screen:
 class Screens:
     """The screens of several tensors, asked together."""
 
-    __slots__ = ("_most_squares",)
+    __slots__ = ("_lost", "_most_squares")
 
-    def __init__(self, screens: Iterable[Screen]) -> None:
-        """Take screens that can decide a rule each."""
+    def __init__(self, screens: Iterable[Screen], counts: Sequence[int]) -> None:
+        """Take screens that can decide a rule each.
+
+        Args:
+            screens: The screens.
+            counts: Number of the elements of each one's tensor.
+        """
         self._most_squares = np.array([screen.most_squares for screen in screens])
+        self._lost = np.array(counts, np.float64) * _VANISHED
 
-    def clear(self, squares: Sequence[float], counts: Sequence[int]) -> bool:
+    def clear(self, squares: np.ndarray) -> bool:
         """Tell whether each screen ``clears`` its tensor.
 
         Args:
-            squares: What ``Screen.clears`` is given of each.
-            counts: Number of the elements of each.
+            squares: What ``Screen.clears`` is given of each, in float64.
         """
-        found = np.array(squares, np.float64)
         with np.errstate(all="ignore"):
-            most = found * _SLACK + np.array(counts, np.float64) * _VANISHED
-            return bool(np.all((found > 0.0) & (most < self._most_squares)))
+            most = squares * _SLACK + self._lost
+            return bool(((squares > 0.0) & (most < self._most_squares)).all())
 
 
 def _harmless(rule: WatchRule) -> float:

@@ -15,7 +15,7 @@ from msdump import dtypes
 from msdump.execute import values
 from msdump.execute.runtime import Runtime, SessionUse, runtime
 from msdump.execute.shortage import shortage
-from msdump.graph.kernel.measuring import ADDRESSES, add_measures
+from msdump.graph.kernel.measuring import ADDRESSES, add_measures, made_name
 from msdump.statistics import compiled, insession, passes
 from msdump.statistics.insession import MEASURE, SessionMeasures, stand_ins
 from msdump.statistics.totals import StatisticNeed
@@ -63,7 +63,8 @@ def _run(session, array, outputs):
     """Return what a session hands on of an array, what stands for it, and what was measured."""
     found = SessionMeasures(1)
     feeds = {"x": values.owned(array), ADDRESSES[MEASURE]: values.owned(found.addresses)}
-    results = [values.to_array(each) for each in session.run_with_ort_values(feeds, [*outputs], None)]
+    names = [made_name(name) if name == "y" else name for name in outputs]
+    results = [values.to_array(each) for each in session.run_with_ort_values(feeds, names, None)]
     standing = stand_ins(found.kinds)
     return results, standing, None if standing is None else list(found.totals(standing))
 
@@ -199,3 +200,14 @@ def test_findings_without_memory_are_found_by_one_thread(starved, monkeypatch):
 
     assert (280_001, 0, 280_001) == (totals.high, totals.low, totals.positive)
     assert math.isclose(totals.total, array.sum(dtype=np.float64), rel_tol=1e-12)
+
+
+def test_nothing_stays_of_the_run_before():
+    """Of a value without elements nothing is found, whatever the run before has found there."""
+    session, found = _session(1, ALL, "y"), SessionMeasures(1)
+    addresses = values.owned(found.addresses)
+    for shape in ((3,), (0,)):
+        feeds = {"x": values.owned(np.ones(shape, np.float32)), ADDRESSES[MEASURE]: addresses}
+        session.run_with_ort_values(feeds, [made_name("y")], None)
+
+    assert [0.0] == found.together(slice(None), np.array([0])).squares.tolist()

@@ -13,26 +13,23 @@ from msdump.capture.flight.ahead import NOTHING_AHEAD, SQUARES, MeasuredAhead, W
 from msdump.capture.flight.elements import KeptElements
 from msdump.capture.flight.hits import HitLog, stop_error
 from msdump.capture.flight.shared import RankComparison
-from msdump.capture.flight.tensor_watch import ScreenedOperators, TensorWatch
+from msdump.capture.flight.tensor_watch import RanOperator, ScreenedOperators, TensorWatch
 from msdump.capture.steps.device import held_elements, held_in
 from msdump.capture.triggers import overflows
 from msdump.communication.world import current
 from msdump.dtypes import STRING
 from msdump.graph.graph import Graph, Node
-from msdump.observer import Arrays
+from msdump.observer import tensors_of
 from msdump.plan import OnHit, WatchPlan
 from msdump.record import IO, OperatorRef, TensorRecord
 from msdump.statistics.passes import is_measurable, measure
-from msdump.statistics.totals import StatisticNeed, Totals
+from msdump.statistics.totals import SeveralTotals, StatisticNeed
 from msdump.watch.known import Known
 from msdump.watch.quantities import Seen
 from msdump.watch.rules import WatchRule
 from msdump.watch.screen import Screen
 from msdump.watch.subjects import PARAMETER, WatchedTensor, state_of, subject
 from msdump.watch.watch import Finding, Hit, RuleWatch, Sighting
-
-RanOperator = tuple[OperatorRef, Arrays, Arrays]
-"""An operator that has run, with its inputs and outputs as an observer is shown them."""
 
 
 class GraphWatch:
@@ -70,7 +67,7 @@ class GraphWatch:
         self._screened: dict[tuple[OperatorRef, int], tuple[TensorWatch, ...]] = {}
         self._together: dict[OperatorRef, ScreenedOperators] = {}  # by the first operator
         self._iteration = -1  # before the first one
-        self._rank = 0
+        self._rank: int | None = None  # in this iteration, once it was asked for
         self._hit: Hit | None = None
         self._ahead = NOTHING_AHEAD
 
@@ -78,7 +75,7 @@ class GraphWatch:
         """Take what is seen from now on for an iteration's; branches and loops begin with their graph's."""
         if iteration != self._iteration:
             self._iteration = iteration
-            self._rank = current().identity.rank
+            self._rank = None
 
     @property
     def need(self) -> StatisticNeed | None:
@@ -145,48 +142,41 @@ class GraphWatch:
         watched = self._all_screened(shown)
         if watched is None:
             return None
-        arrays = [
-            array for *_, inputs, outputs in shown for array in (*inputs, *outputs) if array is not None
-        ]
+        arrays = tensors_of(shown)
         return len(arrays) if self._clear(watched, arrays) else None
 
     def pass_over_measured(
         self,
         shown: Sequence[RanOperator],
-        totals: Mapping[int, Totals],
+        found: SeveralTotals,
         records: Callable[[int], Iterable[TensorRecord]],
     ) -> int | None:
         """Return what ``pass_over_all`` does, of operators of whose tensors is known what ``need`` asks for.
 
         Args:
-            shown: The operators.
-            totals: What was found of tensors, by ``id``; others have their elements.
+            shown: The operators; equal ones are the same object from step to step.
+            found: What was found of their tensors that are there.
             records: Returns the records of the one at a place among them.
         """
         together = self._found_together(shown, records)
-        if together is None:
+        if together is None or not together.clear(np.asarray(found.squares)):
             return None
-        arrays = _present(shown)
-        return len(arrays) if together.clear(arrays, totals, self._iteration) else None
+        return len(together.watched)
 
     def _found_together(
         self, shown: Sequence[RanOperator], records: Callable[[int], Iterable[TensorRecord]]
     ) -> ScreenedOperators | None:
         """Return the tensors of operators that have run together, None where screens do not decide all."""
-        operators = [operator for operator, *_ in shown]
-        is_there = [array is not None for *_, inputs, outputs in shown for array in (*inputs, *outputs)]
-        known = self._together.get(operators[0]) if operators else None
-        if known is not None and known.operators == operators and known.is_there == is_there:
+        known = self._together.get(shown[0][0])
+        if known is not None and known.shown is shown:
             return known
-        for place, operator in enumerate(operators):
+        for place, (operator, *_) in enumerate(shown):
             if operator not in self._watched:
                 self._see([*records(place)])
         watched = self._all_screened(shown)
         if watched is None:
             return None
-        found = ScreenedOperators(operators, is_there, watched)
-        if operators:
-            self._together[operators[0]] = found
+        found = self._together[shown[0][0]] = ScreenedOperators(shown, watched)
         return found
 
     def _all_screened(self, shown: Iterable[RanOperator]) -> list[TensorWatch] | None:
@@ -201,13 +191,9 @@ class GraphWatch:
         return watched
 
     def _clear(self, watched: Sequence[TensorWatch], arrays: Sequence[np.ndarray]) -> bool:
-        """Tell whether screens clear tensors, which then have been seen."""
-        for each, array in zip(watched, arrays, strict=True):
-            if each.rules and not each.clears(array, self._ahead):
-                return False
-        for each in watched:
-            each.run_number(self._iteration)
-        return True
+        """Tell whether screens clear tensors; no rule that a screen decides minds which run this is."""
+        pairs = zip(watched, arrays, strict=True)
+        return all(not each.rules or each.clears(array, self._ahead) for each, array in pairs)
 
     def keeps(self, tensors: Sequence[TensorRecord], *, saturated: bool) -> bool:
         """Check the tensors of an operator; return whether they are dumped: hits alone may be.
@@ -259,7 +245,7 @@ class GraphWatch:
             return ()
         array, dtype = held_elements(record)
         watched.is_as_shown = bool(rules) and dtype is record.dtype
-        sighting = Sighting(self._iteration, self._rank, number, record.timestamp)
+        sighting = Sighting(self._iteration, self._own_rank, number, record.timestamp)
         if watched.rank_rules and self._ranks is not None:
             self._ranks.add(self._place, watched.subject, sighting, watched.rank_rules, array)
         if watched.screen.decides and watched.clears(array, self._ahead):
@@ -271,6 +257,12 @@ class GraphWatch:
         is_written = record.io is IO.OUTPUT and record.operator.op_type != PARAMETER
         seen = Seen(dtype.name, known, lambda: array, overflows if is_written else _no_overflow)
         return self._watch.check(rules, watched.subject, sighting, seen)
+
+    @property
+    def _own_rank(self) -> int:
+        if self._rank is None:
+            self._rank = current().identity.rank
+        return self._rank
 
     def _screen(
         self, tensors: Sequence[TensorRecord], watched: Mapping[tuple[bool, int], TensorWatch]
@@ -303,11 +295,6 @@ class GraphWatch:
         return subject(
             operator.op_type, operator.full_name, io, record.slot, is_weight=is_weight, is_loss=is_loss
         )
-
-
-def _present(shown: Iterable[RanOperator]) -> list[np.ndarray]:
-    """Return the tensors of operators, inputs first, that are there."""
-    return [array for *_, inputs, outputs in shown for array in (*inputs, *outputs) if array is not None]
 
 
 def _compares_ranks(rule: WatchRule) -> bool:

@@ -186,9 +186,9 @@ class HistorySink:
         """Write a file for people at once: it shows a graph, no step."""
         self._sink.stream(directory, name, pieces)
 
-    def skip(self, reason: Reason) -> None:
-        """Count a tensor that is not written on purpose."""
-        self._sink.skip(reason)
+    def skip(self, reason: Reason, count: int = 1) -> None:
+        """Count tensors that are not written on purpose."""
+        self._sink.skip(reason, count)
 
     @property
     def summary(self) -> Summary:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from msdump.capture.flight.ahead import SQUARES, MeasuredAhead
+from msdump.observer import Arrays, tensors_of
 from msdump.record import OperatorRef
 from msdump.statistics.passes import rough_squares
-from msdump.statistics.totals import Totals
 from msdump.watch.rules import WatchRule, need_of
 from msdump.watch.screen import Screen, Screens
 from msdump.watch.subjects import WatchedTensor
+
+RanOperator = tuple[OperatorRef, Arrays, Arrays]
+"""An operator that has run, with its inputs and outputs as an observer is shown them."""
 
 
 class TensorWatch:
@@ -73,52 +76,32 @@ class TensorWatch:
 class ScreenedOperators:
     """Operators that run together, of whose tensors screens decide everything.
 
-    It is kept from step to step, and holds while the same tensors are there.
+    It is kept from step to step, and holds while the same operators are shown.
 
     Attributes:
-        operators: The operators.
-        is_there: Which of their inputs and outputs are there.
-        watched: These tensors, in their order.
+        shown: The operators.
+        watched: Those of their tensors that are there, inputs of each first.
     """
 
-    __slots__ = ("_ruled", "_screens", "is_there", "operators", "watched")
+    __slots__ = ("_ruled", "_screens", "shown", "watched")
 
-    def __init__(
-        self, operators: Sequence[OperatorRef], is_there: Sequence[bool], watched: Sequence[TensorWatch]
-    ) -> None:
+    def __init__(self, shown: Sequence[RanOperator], watched: Sequence[TensorWatch]) -> None:
         """Take in what is the same in every step."""
-        self.operators = operators
-        self.is_there = is_there
+        self.shown = shown
         self.watched = watched
-        self._ruled = tuple(place for place, each in enumerate(watched) if each.rules)
-        self._screens = Screens(watched[place].screen for place in self._ruled)
+        arrays = tensors_of(shown)
+        self._ruled = [place for place, each in enumerate(watched) if each.rules]
+        self._screens = Screens(
+            [watched[place].screen for place in self._ruled], [arrays[place].size for place in self._ruled]
+        )
 
-    def clear(self, arrays: Sequence[np.ndarray], totals: Mapping[int, Totals], iteration: int) -> bool:
-        """Tell whether screens clear all tensors, which then have been seen.
+    def clear(self, squares: np.ndarray) -> bool:
+        """Tell whether screens clear all tensors.
 
         Args:
-            arrays: The tensors.
-            totals: What was found of some, their squares too, by ``id``; others have their elements.
-            iteration: Number of the iteration.
+            squares: The sum of the squares of the elements of each, in float64.
         """
-        pairs = zip(self.watched, arrays, strict=True)
-        ahead = MeasuredAhead(
-            (array, each.first_need) for each, array in pairs if id(array) not in totals and each.is_as_shown
-        )
-        squares, counts = [], []
-        for place in self._ruled:
-            array = arrays[place]
-            found = totals.get(id(array))
-            sum_of_squares = _squares(array, ahead) if found is None else found.squares
-            if sum_of_squares is None:
-                return False
-            squares.append(sum_of_squares)
-            counts.append(array.size)
-        if not self._screens.clear(squares, counts):
-            return False
-        for each in self.watched:
-            each.run_number(iteration)
-        return True
+        return self._screens.clear(squares[self._ruled])
 
 
 def _squares(array: np.ndarray, ahead: MeasuredAhead) -> float | None:

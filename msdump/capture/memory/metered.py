@@ -13,7 +13,7 @@ from msdump.device.residence import Residence
 from msdump.graph.graph import Graph
 from msdump.observer import Array, Arrays, RanNode, TensorSlot
 from msdump.record import IO
-from msdump.statistics.totals import Totals
+from msdump.statistics.totals import SeveralTotals
 
 if TYPE_CHECKING:
     from msdump.store.session_files import SessionFiles
@@ -58,9 +58,9 @@ class Metered:
         self._meter.ran(position, outputs)
         return self._relay.ran(position, inputs, outputs, saturated=saturated)
 
-    def measured(self, ran: Sequence[RanNode], totals: Mapping[int, Totals]) -> bool:
+    def measured(self, ran: Sequence[RanNode], found: SeveralTotals) -> bool:
         """Let the capture see operators that have run together, then measure their results."""
-        is_enough = self._relay.measured(ran, totals)
+        is_enough = self._relay.measured(ran, found)
         if is_enough:  # else they are shown once more
             for position, _, outputs in ran:
                 self._meter.ran(position, outputs)

@@ -9,8 +9,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from msdump.graph.graph import Graph
-from msdump.observer import Arrays, Observer, RanNode, TensorSlot, need_of, saves_of, saving, take_measured
-from msdump.statistics.totals import Totals
+from msdump.observer import (
+    Arrays,
+    Observer,
+    RanNode,
+    TensorSlot,
+    need_of,
+    places_of,
+    saves_of,
+    saving,
+    take_measured,
+    tensors_of,
+)
+from msdump.statistics.totals import SeveralTotals
 
 if TYPE_CHECKING:
     from msdump.store.session_files import SessionFiles
@@ -44,7 +55,7 @@ class Relay:
         shown = outputs if capture.wants_outputs else ()  # as the loop would do for the capture alone
         return capture.ran(position, inputs, shown, saturated=saturated)
 
-    def measured(self, ran: Sequence[RanNode], totals: Mapping[int, Totals]) -> bool:
+    def measured(self, ran: Sequence[RanNode], found: SeveralTotals) -> bool:
         """Pass on those of operators that the capture watches; return what its ``measured`` returns."""
         capture = self._capture
         assert capture is not None, "it needs no elements"
@@ -53,7 +64,7 @@ class Relay:
             for position, inputs, outputs in ran
             if capture.watched[position]
         ]
-        return take_measured(capture, shown, totals)
+        return take_measured(capture, shown, found.at(places_of(tensors_of(shown), tensors_of(ran))))
 
     def begin_saving(self, tensors: Sequence[TensorSlot]) -> SessionFiles | None:
         """Return the capture's files of what a session makes."""

@@ -204,9 +204,9 @@ class HashingSink:
         """Write a file for people piece by piece."""
         self._sink.stream(directory, name, pieces)
 
-    def skip(self, reason: Reason) -> None:
-        """Count a tensor that is not written on purpose."""
-        self._sink.skip(reason)
+    def skip(self, reason: Reason, count: int = 1) -> None:
+        """Count tensors that are not written on purpose."""
+        self._sink.skip(reason, count)
 
     @property
     def summary(self) -> Summary:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import numpy as np
 
 from msdump.dtypes import DType
 from msdump.observer import Array
 from msdump.statistics import passes
-from msdump.statistics.table import Cell, Statistic
-from msdump.statistics.totals import StatisticNeed, Totals
+from msdump.statistics.table import Cell, Octets, Statistic
+from msdump.statistics.totals import SeveralTotals, StatisticNeed, Totals
+from msdump.store.clock import Clock
 
 _Kinds = list[tuple[np.dtype, tuple[int, ...]] | None]
 """Types and shapes of the tensors of operators, None for what is no tensor."""
@@ -39,26 +39,36 @@ class RowSheet:
         self._need = need
         self._values = tuple(statistic.value for statistic in statistics)
 
-    def rows(
-        self,
-        arrays: Sequence[np.ndarray],
-        now: Callable[[], int],
-        known: Mapping[int, Totals] = MappingProxyType({}),
-    ) -> bytes:
+    def rows(self, arrays: Sequence[np.ndarray], clock: Clock) -> bytes:
         """Measure tensors together and return their rows.
 
         Args:
             arrays: The tensors, of the types and shapes that the template tells.
-            now: Gives each its timestamp.
-            known: What was measured of some of them, by ``id``.
+            clock: Gives each its timestamp.
         """
-        times = [now() for _ in arrays]
+        times = clock.several(len(arrays))
         cells: list[Cell] = []
-        measured = passes.measure_all([*zip(arrays, self._dtypes, strict=True)], self._need, known)
+        measured = passes.measure_all([*zip(arrays, self._dtypes, strict=True)], self._need)
         for time, totals in zip(times, measured, strict=True):
             cells.append(time)
             cells += [value(totals, _no_octets) for value in self._values]
         return (self._template % tuple(cells)).encode()
+
+    def rows_of(self, found: SeveralTotals, clock: Clock) -> bytes:
+        """Return the rows of tensors that were measured; see ``rows``."""
+        times = clock.several(len(self._dtypes))
+        columns = [_column(value, found) for value in self._values]
+        cells: list[Cell] = [None] * (len(times) * (1 + len(columns)))
+        for place, column in enumerate((times, *columns)):
+            cells[place :: 1 + len(columns)] = column
+        return (self._template % tuple(cells)).encode()
+
+
+def _column(value: Callable[[Totals, Octets], Cell], found: SeveralTotals) -> list[Cell]:
+    """Return a statistic of several tensors: what it does to numbers it does to arrays of them."""
+    with np.errstate(all="ignore"):
+        column: list[Cell] = np.asarray(value(found, _no_octets)).tolist()
+    return column
 
 
 def _no_octets() -> memoryview:
@@ -84,8 +94,6 @@ class RowSheets:
         positions: tuple[int, ...],
         arrays: Sequence[Array],
         make: Callable[[], RowSheet | None],
-        *,
-        at_once: bool = False,
     ) -> RowSheet | None:
         """Return the sheet of operators that have run together, None where they have none.
 
@@ -95,14 +103,12 @@ class RowSheets:
             positions: Places of the operators in the graph's execution order.
             arrays: All their inputs and outputs, absent ones included.
             make: Makes the sheet, None where a row does not depend on type and shape alone.
-            at_once: It is made the first time, too.
         """
         kinds: _Kinds = [None if array is None else (array.dtype, array.shape) for array in arrays]
         page = self._pages.get(positions)
         if page is None or page.kinds != kinds:
-            page = self._pages[positions] = _Page(kinds)
-            if not at_once:
-                return None
+            self._pages[positions] = _Page(kinds)
+            return None
         if not page.is_made:
             page.sheet, page.is_made = make(), True
         return page.sheet

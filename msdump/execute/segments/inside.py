@@ -7,31 +7,40 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from msdump import dtypes
 from msdump.execute import values
 from msdump.execute.control import Frame
 from msdump.execute.frames import Frames
 from msdump.execute.runtime import OrtValue
-from msdump.execute.segments.segment import Segment
+from msdump.execute.segments.segment import MeasuredOperators, Measuring, Segment
+from msdump.graph.kernel.linked import SessionLooks
 from msdump.graph.kernel.measuring import ADDRESSES
-from msdump.observer import Observer, saving, take_measured
+from msdump.observer import Observer, RanNode, places_of, saving, take_measured, tensors_of
+from msdump.statistics import passes
 from msdump.statistics.insession import MEASURE, SAVE, SessionMeasures, stand_ins
+from msdump.statistics.totals import SeveralTotals, StatisticNeed, Totals
 from msdump.store.session_files import SessionFiles
 
 
-def fed(
-    segment: Segment, frame: Frame, found: SessionMeasures | None, files: SessionFiles | None
-) -> dict[str, OrtValue]:
+def measuring(looks: SessionLooks) -> Measuring | None:
+    """Return where a session writes what it measures, None where it measures nothing."""
+    if not looks.measured:
+        return None
+    found = SessionMeasures(len(looks.measured))
+    return Measuring(found, values.owned(found.addresses))
+
+
+def fed(segment: Segment, frame: Frame, files: SessionFiles | None) -> dict[str, OrtValue]:
     """Return what the session of a segment is fed.
 
     Args:
         segment: The segment.
         frame: The values.
-        found: Where it writes what it measures, None: it measures nothing.
         files: Its files, None: it writes none.
     """
     feeds = {name: frame[slot] for name, slot in segment.feeds}
-    if found is not None:
-        feeds[ADDRESSES[MEASURE]] = values.owned(found.addresses)
+    if segment.measuring is not None:
+        feeds[ADDRESSES[MEASURE]] = segment.measuring.addresses
     if files is not None:
         feeds[ADDRESSES[SAVE]] = values.owned(files.addresses)
     return feeds
@@ -74,22 +83,37 @@ def _completed(segment: Segment, files: SessionFiles) -> set[int]:
 
 
 def show_measured(
-    segment: Segment, found: SessionMeasures, frame: Frame, frames: Frames, observer: Observer
+    segment: Segment, measuring: Measuring, frame: Frame, frames: Frames, observer: Observer
 ) -> bool:
     """Show the operators of a segment to an observer that needs no elements; return whether that was enough.
 
     Args:
         segment: The segment, which has run.
-        found: What its session has found.
+        measuring: What its session has measured.
         frame: The values that it was given and gives.
         frames: Where values stand.
         observer: The observer.
     """
-    arrays = _stand_ins(segment, found.kinds)
-    if arrays is None:
-        return False
+    kinds, last = measuring.found.kinds, measuring.last
+    if last is None or last.kinds != kinds or last.watched is not observer.watched:
+        arrays = stand_ins(kinds)
+        if arrays is None:
+            return False
+        ran = _ran(segment, arrays, frame, frames, observer)
+        tensors = tensors_of(ran)
+        if not {*map(id, tensors)} <= {*map(id, arrays)}:
+            return take_measured(observer, ran, _found(measuring.found, arrays, tensors, segment.looks.need))
+        last = _operators(kinds, observer.watched, ran, arrays)
+        measuring.last = last if isinstance(observer.watched, tuple) else None  # another may change in place
+    return take_measured(observer, last.ran, measuring.found.together(last.places, last.counts))
+
+
+def _ran(
+    segment: Segment, arrays: Sequence[np.ndarray], frame: Frame, frames: Frames, observer: Observer
+) -> list[RanNode]:
+    """Return the operators that an observer looks at, with what stands for the values that were measured."""
     tensor = frames.shared_tensors(dict(zip(segment.looks.measured, arrays, strict=True)))
-    ran = [
+    return [
         (
             operator.position,
             [tensor(name, frame) for name in operator.inputs] if observer.wants_inputs else (),
@@ -98,16 +122,29 @@ def show_measured(
         for operator in segment.shown
         if observer.watched[operator.position]
     ]
-    totals = dict(zip(map(id, arrays), found.totals(arrays), strict=True))
-    return take_measured(observer, ran, totals)
 
 
-def _stand_ins(segment: Segment, kinds: bytes) -> Sequence[np.ndarray] | None:
-    """Return arrays that stand for the values; they are made anew where types or shapes have changed."""
-    known, arrays = segment.kinds
-    if kinds == known:
-        return arrays
-    made = stand_ins(kinds)
-    if made is not None:
-        segment.kinds = (kinds, made)
-    return made
+def _operators(
+    kinds: bytes, watched: Sequence[bool], ran: Sequence[RanNode], arrays: Sequence[np.ndarray]
+) -> MeasuredOperators:
+    """Return operators all of whose tensors were measured."""
+    tensors = tensors_of(ran)
+    places: slice | list[int] = places_of(tensors, arrays)
+    if places == [*range(len(arrays))]:
+        places = slice(None)
+    return MeasuredOperators(kinds, watched, ran, places, np.array([array.size for array in tensors]))
+
+
+def _found(
+    session: SessionMeasures,
+    arrays: Sequence[np.ndarray],
+    tensors: Sequence[np.ndarray],
+    need: StatisticNeed,
+) -> SeveralTotals:
+    """Return what is known of tensors; those that the session could not measure are measured here."""
+    found = dict(zip(map(id, arrays), session.totals(arrays), strict=True))
+    others = [(each, dtypes.from_numpy(each.dtype)) for each in tensors if id(each) not in found]
+    others = [(each, dtype) for each, dtype in others if each.size and passes.is_measurable(dtype)]
+    measured = passes.measure_all(others, need)
+    found |= {id(each): totals for (each, _), totals in zip(others, measured, strict=True)}
+    return SeveralTotals.of([found.get(id(each)) or Totals(each.size) for each in tensors])

@@ -7,11 +7,46 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from msdump.execute.runtime import Run
+from msdump.execute.runtime import OrtValue, Run
 from msdump.execute.segments.operators import ProgramOperator
 from msdump.graph.kernel.linked import NO_LOOKS, SessionLooks
-from msdump.observer import TensorSlot
+from msdump.observer import RanNode, TensorSlot
+from msdump.statistics.insession import SessionMeasures
 from msdump.statistics.totals import StatisticNeed
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredOperators:
+    """Operators as an observer is shown them while their tensors have the same types and shapes.
+
+    Attributes:
+        kinds: Types and shapes of the values that the session measures.
+        watched: What the observer watches.
+        ran: The operators.
+        places: Which of the measured values their tensors are.
+        counts: The number of elements of each.
+    """
+
+    kinds: bytes
+    watched: Sequence[bool]
+    ran: Sequence[RanNode]
+    places: slice | Sequence[int]
+    counts: np.ndarray
+
+
+@dataclass(slots=True, eq=False)
+class Measuring:
+    """What the session of a segment finds of values, run after run.
+
+    Attributes:
+        found: Where it writes that.
+        addresses: What it is fed.
+        last: What an observer was shown in the last run.
+    """
+
+    found: SessionMeasures
+    addresses: OrtValue
+    last: MeasuredOperators | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -30,7 +65,7 @@ class Segment:
         looks: What its session does about values where it makes them, in place of giving them to be shown.
         saved: The tensors that it writes to files, in its order.
         run: The session's function, None before the first run.
-        kinds: Types and shapes of measured values in the last run, and arrays that stand for the values.
+        measuring: What its session measures, None where it measures nothing, and before the first run.
     """
 
     operators: tuple[ProgramOperator, ...]
@@ -44,7 +79,7 @@ class Segment:
     looks: SessionLooks = NO_LOOKS
     saved: tuple[TensorSlot, ...] = ()
     run: Run | None = None
-    kinds: tuple[bytes, Sequence[np.ndarray]] = (b"", ())
+    measuring: Measuring | None = None
 
     @property
     def positions(self) -> range:

@@ -13,6 +13,7 @@ from msdump.execute.runtime import short
 from msdump.execute.segments import sizes
 from msdump.execute.segments.compiler import SegmentCompiler, SegmentSession
 from msdump.execute.segments.cutting import cut
+from msdump.execute.segments.inside import measuring
 from msdump.execute.segments.operators import ProgramOperator
 from msdump.execute.segments.segment import ProgramView, Segment
 from msdump.execute.shortage import shortage
@@ -192,12 +193,12 @@ class Views:
             name
             for operator in operators
             for name in operator.node.outputs
-            if name in seen and self._last[name] < positions.stop and self._measures(view, operator, name)
+            if name in seen and self._measures(view, operator, name)
         )
         outputs = [
             name
             for name in made
-            if name not in measured and (name in seen or self._last[name] >= positions.stop)
+            if (name in seen and name not in measured) or self._last[name] >= positions.stop
         ]
         slots = self._frames.slots
         read = (name for operator in operators for name in reads(operator.node))
@@ -262,6 +263,7 @@ class Views:
             segment.feeds = tuple((inner, slots[name]) for inner, name in session.feeds)
             segment.names = [session.names[name] for name in segment.outputs]
             segment.results = tuple(slots[name] for name in segment.outputs)
+            segment.measuring = measuring(segment.looks)
             segment.run = _timed(session.run, "segment", segment)
             return True
         return False

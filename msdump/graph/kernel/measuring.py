@@ -19,6 +19,8 @@ ADDRESSES: Final = {insession.MEASURE: "measurements", insession.SAVE: "files"}
 def add_measures(model: onnx.ModelProto, values: Mapping[str, int], need: StatisticNeed) -> None:
     """Let a model measure values; who reads one reads it behind its node.
 
+    What the model gives of these values it gives as they are made: no node hands it on, so none copies it.
+
     Args:
         model: Gets a node behind each producer, and an input of ``ADDRESSES``.
         values: The slot of each value by its name; a node of the model itself makes it.
@@ -45,8 +47,7 @@ class ReadValue(NamedTuple):
 def add_saves(model: onnx.ModelProto, made: Mapping[str, int], read: Sequence[ReadValue] = ()) -> None:
     """Let a model write values to files; see ``add_measures``.
 
-    They are written in the order of nodes: each node that writes hands the addresses on to the next one. What
-    the model gives of these values it gives as they are made: no node hands it on, so none copies it.
+    They are written in the order of nodes: each node that writes hands the addresses on to the next one.
 
     Args:
         model: Gets the nodes, and an input of ``ADDRESSES``.
@@ -64,9 +65,6 @@ def add_saves(model: onnx.ModelProto, made: Mapping[str, int], read: Sequence[Re
     for node in writing:
         node.input[1], addresses = addresses, f"{node.name}~"
         node.output.append(addresses)
-    for output in model.graph.output:
-        if output.name in made:
-            output.name = made_name(output.name)
 
 
 def made_name(name: str) -> str:
@@ -87,6 +85,9 @@ def _add(
     ]
     del graph.node[:]
     graph.node.extend(nodes)
+    for output in graph.output:
+        if output.name in made:
+            output.name = made_name(output.name)
     shape = (insession.ADDRESSES[op_type],)
     graph.input.append(helper.make_tensor_value_info(ADDRESSES[op_type], TensorProto.INT64, shape))
     if all(opset.domain != insession.DOMAIN for opset in model.opset_import):

@@ -237,9 +237,11 @@ static status *measure_value(void *kernel, void *context) {
     TRY(take(context, &value, &addresses));
     tell_kind(&value, (struct kind *)addresses[1] + node->slot);
     TRY(hand_on(context, &value));
-    if (!value.length)
-        return NULL;
     struct found *const found = (struct found *)addresses[0] + node->slot;
+    if (!value.length) {
+        *found = (struct found){0}; /* not what the run before has left */
+        return NULL;
+    }
     return find(node, context, place_of(value.type), value.data, value.length, found);
 }
 

@@ -111,8 +111,8 @@ class Sink(Protocol):
             pieces: Its contents.
         """
 
-    def skip(self, reason: Reason) -> None:
-        """Count a tensor that is not written on purpose."""
+    def skip(self, reason: Reason, count: int = 1) -> None:
+        """Count tensors that are not written on purpose."""
 
     @property
     def summary(self) -> Summary:
@@ -305,10 +305,10 @@ class SyncSink:
             self._count += files
             self._bytes += size
 
-    def skip(self, reason: Reason) -> None:
-        """Count a tensor that is not written on purpose."""
+    def skip(self, reason: Reason, count: int = 1) -> None:
+        """Count tensors that are not written on purpose."""
         with self._lock:
-            self._skipped[reason] += 1
+            self._skipped[reason] += count
 
     @property
     def summary(self) -> Summary:

@@ -13,8 +13,11 @@ from msdump.device.tasks import Task
 from msdump.encode import statistic_csv
 from msdump.plan import StatisticSpec
 from msdump.record import OperatorRef
+from msdump.statistics.passes import measure
 from msdump.statistics.table import ON_DEVICE
+from msdump.statistics.totals import SeveralTotals, StatisticNeed
 from msdump.store import names
+from msdump.store.clock import Clock
 from tests.capture.statistics.cases import HOST, STYLE, cells, record
 
 INF = np.inf
@@ -233,3 +236,16 @@ def test_tensors_without_a_row(array):
     statistics = Statistics(StatisticSpec(), STYLE)
 
     assert statistics.measure(record(array)) is None
+
+
+def test_rows_of_what_was_measured_are_those_of_tensors():
+    """Rows made of columns of totals have the text of those of the tensors, in every statistic."""
+    tensors = [record(array) for array, _ in TENSORS.values()]
+    clock = Clock(lambda: 0)
+    sheet = Statistics(StatisticSpec(HOST), STYLE).sheet(tensors)
+    need = StatisticNeed(extremes=True, counts=True, total=True, squares=True)
+    found = SeveralTotals.of([measure(each.array, each.dtype, need) for each in tensors])
+
+    expected = sheet.rows([each.array for each in tensors], clock)
+
+    assert expected == sheet.rows_of(found, Clock(lambda: 0))
