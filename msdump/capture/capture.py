@@ -102,8 +102,6 @@ class Capture:
         )
         # under op_debug_mode 3 each operator decides by itself
         self._gathers = trigger is None and self._pipeline.gathers
-        has_sheets = self._pipeline.has_sheets and not plan.what.saves_kernel_args
-        self._sheets = _row_sheets() if has_sheets else None
         self._directory = ""
         self._iteration = 0
         self.bodies: Mapping[int, Capture] = {}
@@ -111,6 +109,15 @@ class Capture:
         self._started: int | None = None  # the collective that goes on, its inputs written
         self._shown: list[RanOnDevice] | None = None  # operators that have run together
         self._measured: dict[int, MeasuredTogether] = {}  # by the position of the first operator
+
+    @functools.cached_property
+    def _sheets(self) -> RowSheets | None:
+        """What is the same in every step of rows; None where other things are written beside them."""
+        if not self._pipeline.has_sheets or self._plan.what.saves_kernel_args:
+            return None
+        from msdump.capture.statistics.sheets import RowSheets
+
+        return RowSheets()
 
     @functools.cached_property
     def _session_writer(self) -> SessionWriter | None:
@@ -363,9 +370,3 @@ class Capture:
 def _useful(operator: OperatorRef, outputs: Arrays) -> Arrays:
     """Return the outputs of an operator without those that it declares useless; their slots stay."""
     return [None if is_useless(operator, slot) else array for slot, array in enumerate(outputs)]
-
-
-def _row_sheets() -> RowSheets:
-    from msdump.capture.statistics.sheets import RowSheets
-
-    return RowSheets()
