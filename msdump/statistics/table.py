@@ -18,15 +18,15 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from msdump.statistics.totals import NOTHING, StatisticNeed, Totals
 
+if TYPE_CHECKING:
+    from msdump.statistics.digests import Message
+
 Cell: TypeAlias = float | int | bool | str | None
 """A statistic: a number, a truth value of a device, the digits of a hash, or none."""
-
-Octets: TypeAlias = Callable[[], memoryview]
-"""Returns the bytes of a tensor's elements: little endian, each element in bytes of its own."""
 
 _FLOATS: Final = frozenset({"bfloat16", "float16", "float32"})
 _NUMBERS: Final = _FLOATS | {"float64", "int8", "uint8", "int16", "int32", "int64"}
@@ -101,7 +101,7 @@ class Statistic:
     title: str
     definition: str
     need: StatisticNeed
-    value: Callable[[Totals, Octets], Cell]
+    value: Callable[[Totals, Message], Cell]
     device: DeviceStatistic | None = None
     nature: Nature = Nature.AMOUNT
     names: tuple[str, ...] = ()
@@ -110,18 +110,6 @@ class Statistic:
     def accepted(self) -> tuple[str, ...]:
         """What ``statistic_category`` calls it."""
         return self.names or (self.category,)
-
-
-def _md5(octets: memoryview) -> str:
-    import hashlib  # with OpenSSL behind it, for those alone who ask for hashes
-
-    return hashlib.md5(octets, usedforsecurity=False).hexdigest()
-
-
-def _sha1(octets: memoryview) -> str:
-    import hashlib
-
-    return hashlib.sha1(octets, usedforsecurity=False).hexdigest()
 
 
 _EXTREMES: Final = StatisticNeed(extremes=True)
@@ -227,7 +215,7 @@ STATISTICS: Final = (
         "MD5",
         "The MD5 of the elements' bytes, in lower-case hexadecimal digits.",
         NOTHING,
-        lambda _, octets: _md5(octets()),
+        lambda _, message: message.md5,
         nature=Nature.DIGEST,
         names=("md5", "hash:md5"),
     ),
@@ -236,7 +224,7 @@ STATISTICS: Final = (
         "SHA1",
         'The SHA-1 of the elements\' bytes, in lower-case hexadecimal digits; what "hash" stands for.',
         NOTHING,
-        lambda _, octets: _sha1(octets()),
+        lambda _, message: message.sha1,
         nature=Nature.DIGEST,
         names=("hash", "hash:sha1"),
     ),

@@ -15,6 +15,7 @@ from hypothesis.extra import numpy as hnp
 from msdump import dtypes, env
 from msdump.capture.statistics.rows import octets_of
 from msdump.statistics import compiled, elements, passes
+from msdump.statistics.digests import Message
 from msdump.statistics.elements import BLOCK
 from msdump.statistics.passes import measure
 from msdump.statistics.table import BY_CATEGORY
@@ -77,7 +78,9 @@ def measured(array):
     """Return all statistics of the fast pass by category."""
     tensor = record(array)
     totals = measure(array, tensor.dtype, ALL)
-    return {category: BY_CATEGORY[category].value(totals, lambda: octets_of(tensor)) for category in HOST}
+    return {
+        category: BY_CATEGORY[category].value(totals, Message(lambda: octets_of(tensor))) for category in HOST
+    }
 
 
 def assert_agree(values, found):

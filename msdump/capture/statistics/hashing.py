@@ -1,10 +1,9 @@
-"""A sink whose rows with hashes are made by several threads.
+"""A sink whose rows with hashes are made together, by several threads.
 
-A hash takes longer than most operators, and one thread. So a thread makes the row of a large tensor beside
-the operators that run next. Small tensors would disturb the operators, whose threads wait for each other,
-more than they gain: they wait until they are many, then threads and the caller make their rows together.
-All rows are written in the order in which they came. What is made is on disk when the sink is flushed, which
-every step does at its end.
+A hash takes longer than most operators, but several at once take little longer than one (``digests``). So
+tensors wait until they are many; a thread then makes their rows beside the operators that run next, or the
+caller where no more may wait. All rows are written in the order in which they came. What is made is on disk
+when the sink is flushed, which every step does at its end.
 """
 
 from __future__ import annotations
@@ -17,13 +16,14 @@ from typing import Final
 
 from msdump.reasons import Reason
 from msdump.record import Artifact, Buffer
+from msdump.statistics.digests import Message, find_md5
 from msdump.store.write import exits
 from msdump.store.write.sinks import Sink, Summary
-from msdump.threads import beside, new_lock, thread_count
+from msdump.threads import beside, new_lock, shares, thread_count
 
 WAITING_BYTES: Final = 64 << 20
-_AT_ONCE: Final = 32 << 10  # bytes that take about as long to hash as to hand over
-_LARGE: Final = 4 << 20  # bytes that keep a thread busy for some milliseconds
+_MOST_ROWS: Final = 256  # that wait for one another
+_WORTH_A_THREAD: Final = 1 << 20  # bytes that take several times as long to hash as to hand over
 
 
 class _Row:
@@ -33,63 +33,76 @@ class _Row:
         path: Path of its file.
         header: Header line of the file.
         size: Bytes of the tensor that it holds until it is made.
+        message: What it finds the MD5 of.
+        text: The row, once it is made.
+        error: What making it raised.
     """
 
-    __slots__ = ("_error", "_future", "_make", "_text", "header", "path", "size")
+    __slots__ = ("_make", "error", "header", "message", "path", "size", "text")
 
-    def __init__(self, path: str, header: bytes, size: int, make: Callable[[], bytes] | bytes) -> None:
+    def __init__(
+        self, path: str, header: bytes, size: int, make: Callable[[], bytes], message: Message | None = None
+    ) -> None:
         self.path = path
         self.header = header
         self.size = size
-        self._text: bytes | None = make if isinstance(make, bytes) else None
-        self._make: Callable[[], bytes] | None = None if isinstance(make, bytes) else make
-        self._error: Exception | None = None
-        self._future: Future[bytes] | None = None
-
-    def begin(self) -> None:
-        """Have a thread make it unless one was asked to, or it is made."""
-        if self.waits:
-            assert self._make is not None
-            self._future = beside(self._make)
-
-    @property
-    def waits(self) -> bool:
-        """Whether it is not made, and no thread was asked to."""
-        return self._make is not None and self._future is None
+        self.message = message
+        self.text = b""
+        self.error: Exception | None = None
+        self._make: Callable[[], bytes] | None = make
 
     @property
     def is_made(self) -> bool:
         """Whether nobody waits for it."""
-        future = self._future
+        return self._make is None
+
+    def make(self) -> None:
+        """Make it unless it is made."""
         if self._make is None:
-            return True
-        return future is not None and future.done() and not future.cancelled()
+            return
+        try:
+            self.text = self._make()
+        except Exception as error:  # noqa: BLE001 - raised when its turn comes
+            self.error = error
+        self._make = self.message = None  # they hold the tensor
+
+    def joins(self, first: _Row) -> bool:
+        """Tell whether it can be written together with a row before it."""
+        return self._make is None and self.error is None and self.path == first.path
+
+
+class _Batch:
+    """Rows that are made together, by the caller or by a thread."""
+
+    def __init__(self, rows: Sequence[_Row]) -> None:
+        self._rows = rows
+        self._future: Future[None] | None = None
+
+    def begin(self) -> None:
+        """Have a thread make them."""
+        self._future = beside(self._make)
 
     def help(self) -> None:
-        """Make it here unless a thread has begun to."""
-        make, future = self._make, self._future
-        # an interrupt may come while it is made: it is made again then, since it stays cancelled
-        if make is not None and (future is None or future.cancel()):
-            try:
-                self._text = make()
-            except Exception as error:  # noqa: BLE001 - raised when its turn comes
-                self._error = error
-            self._make = None
+        """Make them here unless a thread has begun to."""
+        # an interrupt may come meanwhile: what is left is made again then, since it stays cancelled
+        if self._future is None or self._future.cancel():
+            self._make()
 
-    def text(self) -> bytes:
-        """Return the row, made here or waited for.
+    def wait(self) -> None:
+        """Return when a thread that has begun to make them is done."""
+        if self._future is not None and not self._future.cancelled():
+            self._future.result()
 
-        Raises:
-            Exception: What making it raised.
-        """
-        self.help()
-        if self._error is not None:
-            raise self._error
-        if self._text is None:
-            assert self._future is not None
-            self._text = self._future.result()
-            self._make = self._future = None  # they hold the tensor
-        return self._text
+    @property
+    def is_made(self) -> bool:
+        """Whether nobody waits for them."""
+        return all(row.is_made for row in self._rows)
+
+    def _make(self) -> None:
+        with contextlib.suppress(Exception):  # then each row tells by itself
+            find_md5([row.message for row in self._rows if row.message is not None])
+        for row in self._rows:
+            row.make()
 
 
 class HashingSink:
@@ -102,18 +115,22 @@ class HashingSink:
 
         Args:
             sink: Takes files and rows.
-            most_bytes: Most bytes of tensors that rows hold which wait for a thread; one that is larger
-                than all of them waits alone.
+            most_bytes: Most bytes of tensors that rows hold which are not made; one that is larger than all
+                of them waits alone. Half as many are made together.
         """
         self._sink = sink
         self._most_bytes = most_bytes
         self._has_threads = thread_count() > 1
         self._lock = new_lock()
         self._rows: deque[_Row] = deque()
-        self._waiting_bytes = 0
+        self._held_bytes = 0
+        self._waiting: list[_Row] = []  # those of them that are in no batch yet
+        self._batches: deque[_Batch] = deque()
         exits.register(self)
 
-    def append_later(self, path: str, make: Callable[[], bytes], header: bytes, size: int) -> None:
+    def append_later(
+        self, path: str, make: Callable[[], bytes], header: bytes, size: int, message: Message | None = None
+    ) -> None:
         """Add a whole row to a csv file once it is made, behind those that came before it.
 
         Args:
@@ -121,56 +138,80 @@ class HashingSink:
             make: Makes the row, with its line feed, in any thread; what it reads must stay as it is.
             header: Header line with its line feed.
             size: Bytes of the tensor that it holds.
+            message: What it finds the MD5 of: that is found before, with those of other rows.
 
         Raises:
             DumpWriteError: As for ``append``, of this row or one that came before.
         """
-        row = _Row(path, header, size, make)
+        row = _Row(path, header, size, make, message)
+        mine: Sequence[_Batch] = ()
         with self._lock:
             exits.activate(self)
-            has_room = self._has_room(size)
-            if has_room and (size < _AT_ONCE or not self._has_threads):
-                row.size = 0
-            self._waiting_bytes += row.size
             self._rows.append(row)
-            waiting = [] if has_room else [each for each in self._rows if each.waits]
-        if waiting:
+            self._waiting.append(row)
+            self._held_bytes += size
+            is_full = self._held_bytes > max(size, self._most_bytes)
+            if is_full or (self._are_enough() and not self._has_threads):
+                mine = self._shared()
+            elif self._are_enough():
+                self._begin(self._waiting)
+                self._waiting = []
+        for batch in mine:
             # what a thread has begun is not waited for: it goes on beside the operators
-            _make(waiting)
-        elif not row.size:
-            row.help()
-        elif size >= _LARGE:
-            row.begin()
+            batch.help()
         self._write_made()
 
-    def _has_room(self, size: int) -> bool:
-        return not self._waiting_bytes or self._waiting_bytes + size <= self._most_bytes
+    def _are_enough(self) -> bool:
+        """Whether the rows that wait fill a batch."""
+        size = sum(row.size for row in self._waiting)
+        return 2 * size >= self._most_bytes or len(self._waiting) >= _MOST_ROWS
+
+    def _begin(self, rows: Sequence[_Row]) -> None:
+        batch = _Batch(rows)
+        self._batches.append(batch)
+        batch.begin()
+
+    def _shared(self) -> Sequence[_Batch]:
+        """Share the rows that wait among the caller and threads; return what is not made, the oldest last."""
+        mine, *others = shares(self._waiting, lambda row: row.size, _WORTH_A_THREAD)
+        for rows in others:
+            self._begin(rows)
+        self._batches.append(_Batch(mine))
+        self._waiting = []
+        return [*reversed(self._batches)]
 
     def _write_made(self) -> None:
         """Write the rows that are made, up to the first that is not."""
         with self._lock:
+            while self._batches and self._batches[0].is_made:
+                self._batches.popleft()
             while self._rows and self._rows[0].is_made:
                 self._write_first()
 
     def _write_first(self) -> None:
-        row = self._rows[0]
-        try:
-            text = row.text()
-        except Exception:
-            self._drop_first(row)
-            raise
-        self._drop_first(row)
-        self._sink.append(row.path, text, row.header)
+        """Write the first row, and those behind it that are made and of the same file.
 
-    def _drop_first(self, row: _Row) -> None:
-        self._rows.popleft()
-        self._waiting_bytes -= row.size
+        Raises:
+            Exception: What making the first one raised, or writing them.
+        """
+        rows = [self._rows.popleft()]
+        while rows[0].error is None and self._rows and self._rows[0].joins(rows[0]):
+            rows.append(self._rows.popleft())
+        self._held_bytes -= sum(row.size for row in rows)
+        if rows[0].error is not None:
+            raise rows[0].error
+        self._sink.append(rows[0].path, b"".join([row.text for row in rows]), rows[0].header)
 
     def _settle(self) -> None:
         """Write all rows; raise the first failure when all were tried."""
         failure: Exception | None = None
         with self._lock:
-            _make(self._rows)
+            batches = self._shared()
+            for batch in batches:
+                batch.help()
+            for batch in batches:
+                batch.wait()
+            self._batches.clear()
             while self._rows:
                 try:
                     self._write_first()
@@ -183,7 +224,9 @@ class HashingSink:
         """Add whole rows to a csv file, behind those that are still made."""
         with self._lock:
             if self._rows:
-                self._rows.append(_Row(path, header, 0, rows))
+                row = _Row(path, header, 0, lambda: rows)
+                row.make()
+                self._rows.append(row)
                 self._write_made()
             else:
                 self._sink.append(path, rows, header)
@@ -237,12 +280,5 @@ class HashingSink:
     def forget(self) -> None:
         """Drop the rows on their way in a forked child: the parent writes them."""
         self._rows.clear()
-        self._waiting_bytes = 0
-
-
-def _make(rows: Sequence[_Row]) -> None:
-    """Make rows, here and in threads; return when each is made or a thread has begun to."""
-    for row in rows:
-        row.begin()
-    for row in reversed(rows):  # threads take the oldest first
-        row.help()
+        self._batches.clear()
+        self._waiting, self._held_bytes = [], 0

@@ -7,7 +7,7 @@ import logging
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from msdump.encode.statistic_csv import COLUMNS
 from msdump.plan import StatisticSpec
 from msdump.record import IO, OperatorRef, TensorRecord
 from msdump.statistics import passes
+from msdump.statistics.digests import Message
 from msdump.statistics.table import BY_CATEGORY, Cell, Nature, Statistic
 from msdump.statistics.totals import NOTHING, StatisticNeed, Totals
 from msdump.store import names
@@ -44,7 +45,18 @@ _Described = tuple[OperatorRef, DType, tuple[int, ...], int, Task]
 """What a row tells of a tensor beside its slot and its statistics: operator, type, shape, bytes, task."""
 
 Cells = tuple[Cell, ...]
-Finish = Callable[[], Cells]
+
+
+class Begun(NamedTuple):
+    """A tensor that is measured but for its hashes.
+
+    Attributes:
+        finish: Computes these and gives all cells.
+        message: What it finds the MD5 of, unless that is found before; None where no MD5 is asked for.
+    """
+
+    finish: Callable[[], Cells]
+    message: Message | None = None
 
 
 class Statistics:
@@ -98,11 +110,11 @@ class Statistics:
 
     def measure(self, record: TensorRecord) -> Cells | None:
         """Return the statistics of a tensor in the order of the header; None as for ``begin``."""
-        finish = self.begin(record)
-        return None if finish is None else finish()
+        begun = self.begin(record)
+        return None if begun is None else begun.finish()
 
-    def begin(self, record: TensorRecord) -> Finish | None:
-        """Find all statistics of a tensor but the hashes; return what computes these and gives all cells.
+    def begin(self, record: TensorRecord) -> Begun | None:
+        """Find all statistics of a tensor but the hashes.
 
         None where it gets no row: no elements, text, complex numbers. The hashes may be computed later and
         in another thread, while the elements stay as they are.
@@ -214,8 +226,8 @@ def octets_of(record: TensorRecord) -> memoryview:
 class _Measure(Protocol):
     """Finds the statistics of tensors that have some."""
 
-    def begin(self, record: TensorRecord) -> Finish:
-        """Find all statistics but the hashes; return what computes these and gives all cells."""
+    def begin(self, record: TensorRecord) -> Begun:
+        """Find all statistics but the hashes."""
 
     def all(self, records: Sequence[TensorRecord]) -> Sequence[Cells]:
         """Return the cells of several tensors."""
@@ -227,17 +239,23 @@ class _OnHost:
     def __init__(self, statistics: Sequence[Statistic]) -> None:
         self._need = need_of(statistics)
         self._values = tuple(statistic.value for statistic in statistics)
+        self._has_md5 = BY_CATEGORY["md5"] in statistics
 
-    def begin(self, record: TensorRecord) -> Finish:
-        return partial(self._cells, passes.measure(record.array, record.dtype, self._need), record)
+    def begin(self, record: TensorRecord) -> Begun:
+        message = _message(record)
+        totals = passes.measure(record.array, record.dtype, self._need)
+        return Begun(partial(self._cells, totals, message), message if self._has_md5 else None)
 
     def all(self, records: Sequence[TensorRecord]) -> Sequence[Cells]:
         measured = passes.measure_all([(record.array, record.dtype) for record in records], self._need)
-        return [*map(self._cells, measured, records)]
+        return [*map(self._cells, measured, map(_message, records))]
 
-    def _cells(self, totals: Totals, record: TensorRecord) -> Cells:
-        octets = partial(octets_of, record)
-        return tuple([value(totals, octets) for value in self._values])
+    def _cells(self, totals: Totals, message: Message) -> Cells:
+        return tuple([value(totals, message) for value in self._values])
+
+
+def _message(record: TensorRecord) -> Message:
+    return Message(partial(octets_of, record))
 
 
 class _OnDevice:
@@ -248,13 +266,13 @@ class _OnDevice:
         self._high_precision = high_precision
         self._warned: set[tuple[str, str]] = set()
 
-    def begin(self, record: TensorRecord) -> Finish:
+    def begin(self, record: TensorRecord) -> Begun:
         measured = DeviceMeasure(record, _SINGLE if self._high_precision else record.dtype.numpy)
         cells = tuple(self._cell(statistic, measured) for statistic in self._statistics)
-        return lambda: cells
+        return Begun(lambda: cells)
 
     def all(self, records: Sequence[TensorRecord]) -> Sequence[Cells]:
-        return [self.begin(record)() for record in records]
+        return [self.begin(record).finish() for record in records]
 
     def _cell(self, statistic: Statistic, measured: DeviceMeasure) -> Cell:
         name, device = measured.record.dtype.name, statistic.device

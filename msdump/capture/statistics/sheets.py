@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from msdump.dtypes import DType
 from msdump.observer import Array
 from msdump.statistics import passes
-from msdump.statistics.table import Cell, Octets, Statistic
+from msdump.statistics.digests import Message
+from msdump.statistics.table import Cell, Statistic
 from msdump.statistics.totals import SeveralTotals, StatisticNeed, Totals
 from msdump.store.clock import Clock
 
@@ -51,7 +53,7 @@ class RowSheet:
         measured = passes.measure_all([*zip(arrays, self._dtypes, strict=True)], self._need)
         for time, totals in zip(times, measured, strict=True):
             cells.append(time)
-            cells += [value(totals, _no_octets) for value in self._values]
+            cells += [value(totals, _NO_MESSAGE) for value in self._values]
         return (self._template % tuple(cells)).encode()
 
     def rows_of(self, found: SeveralTotals, clock: Clock) -> bytes:
@@ -64,15 +66,18 @@ class RowSheet:
         return (self._template % tuple(cells)).encode()
 
 
-def _column(value: Callable[[Totals, Octets], Cell], found: SeveralTotals) -> list[Cell]:
+def _column(value: Callable[[Totals, Message], Cell], found: SeveralTotals) -> list[Cell]:
     """Return a statistic of several tensors: what it does to numbers it does to arrays of them."""
     with np.errstate(all="ignore"):
-        column: list[Cell] = np.asarray(value(found, _no_octets)).tolist()
+        column: list[Cell] = np.asarray(value(found, _NO_MESSAGE)).tolist()
     return column
 
 
 def _no_octets() -> memoryview:
     raise AssertionError("hashes are made of each tensor by itself")
+
+
+_NO_MESSAGE: Final = Message(_no_octets)
 
 
 @dataclass(slots=True)

@@ -142,18 +142,18 @@ class TensorWriter:
                 gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
                 self._write_gathered(gathered)
             return
-        finish = statistics.begin(self._measured(record))
-        if finish is None:
+        begun = statistics.begin(self._measured(record))
+        if begun is None:
             return
-        if self._hashing is None:
-            row = statistics.row(record, finish(), task.task_id, task.stream_id)
-            self._sink.append(path, row, statistics.header)
-            return
+        finish, message = begun
 
         def make() -> bytes:
             return statistics.row(record, finish(), task.task_id, task.stream_id)
 
-        self._hashing.append_later(path, make, statistics.header, record.array.nbytes)
+        if self._hashing is None:
+            self._sink.append(path, make(), statistics.header)
+        else:
+            self._hashing.append_later(path, make, statistics.header, record.array.nbytes, message)
 
     def _write_gathered(self, gathered: Sequence[tuple[str, Task, TensorRecord]]) -> None:
         """Measure tensors together, and add the rows of one file at once."""

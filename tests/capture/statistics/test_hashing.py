@@ -43,7 +43,7 @@ def _two_threads(monkeypatch):
 @pytest.fixture(params=[SyncSink, AsyncSink])
 def sink(request):
     """Return a sink that takes rows with hashes, of a dump that writes at once and of one that does not."""
-    hashing = HashingSink(request.param())
+    hashing = HashingSink(request.param(), most_bytes=2 * LARGE)
     yield hashing
     hashing.close()
 
@@ -94,6 +94,7 @@ def test_what_finds_no_room_is_made_by_the_caller(tmp_path):
         return b"2,2\n"
 
     sink.append_later(str(path), gate, HEADER, 2 * LARGE)
+    assert gate.is_begun.wait(60)
     sink.append_later(str(path), make, HEADER, LARGE)
 
     assert makers == [threading.current_thread()]
@@ -126,9 +127,10 @@ def test_who_waits_makes_rows_too(sink, tmp_path):
     assert held() is None
 
 
-def test_small_tensors_are_hashed_together(tmp_path):
-    """Their rows wait until no more bytes may, then the caller and threads make them."""
-    sink = HashingSink(SyncSink(), most_bytes=2 * SMALL)
+@pytest.mark.parametrize("size", [SMALL, 8])
+def test_small_tensors_are_hashed_together(tmp_path, size):
+    """Their rows wait until they have half of the bytes that may, and are made together."""
+    sink = HashingSink(SyncSink(), most_bytes=4 * size)
     path = tmp_path / "statistic.csv"
     made = []
 
@@ -136,25 +138,46 @@ def test_small_tensors_are_hashed_together(tmp_path):
         made.append(number)
         return b"%d\n" % number
 
-    for number in range(2):
-        sink.append_later(str(path), partial(make, number), HEADER, SMALL)
+    sink.append_later(str(path), partial(make, 0), HEADER, size)
     assert made == []
-    sink.append_later(str(path), partial(make, 2), HEADER, SMALL)
+    sink.append_later(str(path), partial(make, 1), HEADER, size)
+    sink.append_later(str(path), partial(make, 2), HEADER, size)
     sink.close()
 
     assert sorted(made) == [0, 1, 2]
     assert path.read_bytes() == HEADER + b"0\n1\n2\n"
 
 
-def test_one_thread_makes_every_row_at_once(monkeypatch, tmp_path):
+def test_the_only_thread_makes_all_rows(monkeypatch, tmp_path):
     """With one thread for operators there is none for hashes."""
     monkeypatch.setenv(env.THREADS, "1")
-    sink = HashingSink(SyncSink())
+    sink = HashingSink(SyncSink(), most_bytes=2 * LARGE)
     path = tmp_path / "statistic.csv"
 
-    sink.append_later(str(path), lambda: b"1,1\n", HEADER, LARGE)
+    sink.append_later(str(path), lambda: b"1,1\n", HEADER, 8)
+    assert not path.exists()
+    sink.append_later(str(path), lambda: b"2,2\n", HEADER, LARGE)
 
-    assert path.read_bytes() == HEADER + b"1,1\n"
+    assert path.read_bytes() == HEADER + b"1,1\n2,2\n"
+
+
+def test_many_tensors_wait_for_no_more(tmp_path):
+    """However few bytes they have, their rows are made when they are some hundred."""
+    path = tmp_path / "statistic.csv"
+    sink = HashingSink(SyncSink())
+    made = threading.Event()
+
+    def make(number):
+        if number == 255:
+            made.set()
+        return b"%d\n" % number
+
+    for number in range(256):
+        sink.append_later(str(path), partial(make, number), HEADER, 1)
+    assert made.wait(60)
+    sink.close()
+
+    assert path.read_bytes() == HEADER + b"".join(b"%d\n" % number for number in range(256))
 
 
 def test_a_failure_is_told_and_loses_no_other_row(tmp_path):
@@ -183,6 +206,7 @@ def test_an_error_while_a_row_is_made_is_raised(sink, tmp_path):
     path = tmp_path / "statistic.csv"
     gate = Gate(b"1,1\n")
     sink.append_later(str(path), gate, HEADER, LARGE)
+    assert gate.is_begun.wait(60)
     sink.append_later(str(path), fail, HEADER, LARGE)
     sink.append_later(str(path), lambda: b"3,3\n", HEADER, LARGE)
     gate.opens.set()
@@ -203,8 +227,9 @@ def test_an_interrupted_row_is_made_by_the_next_flush(sink, tmp_path):
             raise interrupts.pop()
         return b"1,1\n"
 
+    sink.append_later(str(path), make, HEADER, 8)
     with pytest.raises(KeyboardInterrupt):
-        sink.append_later(str(path), make, HEADER, 8)
+        sink.flush()
     sink.flush()
 
     assert path.read_bytes() == HEADER + b"1,1\n"

@@ -126,8 +126,10 @@ class Measurements(Mapping[str, Cell]):
     def _measured(self, statistic: Statistic) -> Cell:
         if self._totals is None:
             return None
+        from msdump.statistics.digests import Message
+
         # no number is found from the bytes
-        return statistic.value(self._totals, lambda: memoryview(b""))
+        return statistic.value(self._totals, Message(lambda: memoryview(b"")))
 
     @cached_property
     def _totals(self) -> Totals | None:
