@@ -23,7 +23,7 @@ from msdump.capture.triggers import OverflowTrigger
 from msdump.device.ascend import Ascend
 from msdump.device.tasks import Task
 from msdump.graph.files import arguments
-from msdump.graph.graph import Graph
+from msdump.graph.graph import Graph, Node
 from msdump.observer import Arrays, RanNode, TensorSlot, places_of, tensors_of
 from msdump.plan import DeviceTarget, DumpPlan, Trigger
 from msdump.reasons import Reason
@@ -95,7 +95,7 @@ class Capture:
         self._pipeline = pipeline(plan, sink, watch)
         self._records = operator_records(plan, device)
         is_dropping = drops_useless(plan)
-        self._has_useless = tuple(is_dropping and has_useless(node.operator) for node in graph.nodes)
+        self._has_useless = tuple(is_dropping and has_useless(node) for node in graph.nodes)
         self._no_tensors = tuple(
             count_no_tensors(graph, node, inputs=self.wants_inputs, outputs=self.wants_outputs)
             for node in graph.nodes
@@ -254,7 +254,7 @@ class Capture:
         return True
 
     def _kept(self, position: int, outputs: Arrays) -> Arrays:
-        return _useful(self._operators[position], outputs) if self._has_useless[position] else outputs
+        return _useful(self._graph.nodes[position], outputs) if self._has_useless[position] else outputs
 
     def _count_useless(self, outputs: Arrays, kept: Arrays) -> None:
         if kept is outputs:
@@ -367,6 +367,6 @@ class Capture:
         self._sink.replace(Artifact(self._directory, operator_names.kernel_args(node.operator), (data,)))
 
 
-def _useful(operator: OperatorRef, outputs: Arrays) -> Arrays:
+def _useful(node: Node, outputs: Arrays) -> Arrays:
     """Return the outputs of an operator without those that it declares useless; their slots stay."""
-    return [None if is_useless(operator, slot) else array for slot, array in enumerate(outputs)]
+    return [None if is_useless(node, slot) else array for slot, array in enumerate(outputs)]

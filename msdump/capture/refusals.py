@@ -79,7 +79,7 @@ class GraphRefusals:
             return Reason.SIDE_NOT_ASKED
         if (io, slot) in self.blocked.get(position, frozenset()):
             return Reason.BLACKLISTED
-        if io is IO.OUTPUT and drops_useless(self.plan) and is_useless(node.operator, slot):
+        if io is IO.OUTPUT and drops_useless(self.plan) and is_useless(node, slot):
             return Reason.USELESS
         return Reason.NO_TENSOR if is_no_tensor(self.graph, name) else None
 

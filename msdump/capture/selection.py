@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from msdump.graph.files import ir_model
-from msdump.graph.graph import Graph
+from msdump.graph.graph import Graph, Node
 from msdump.graph.names import ROOT
 from msdump.plan import DeviceTarget, DumpPlan, Tree
 from msdump.reasons import Reason
-from msdump.record import OperatorRef
 from msdump.selector import DumpMode
 from msdump.store import names
 
@@ -21,7 +20,7 @@ _USELESS: Final[Mapping[str, frozenset[int] | None]] = {
     "Send": None,
     "FlashAttentionScore": frozenset({2}),
 }
-"""Outputs that an operator declares useless, by primitive; None: all."""
+"""Outputs that an operator of MindSpore declares useless, by primitive; None: all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,22 +107,23 @@ def drops_useless(plan: DumpPlan) -> bool:
     return is_dropping and plan.files.tree is Tree.RANKS
 
 
-def has_useless(operator: OperatorRef) -> bool:
+def has_useless(node: Node) -> bool:
     """Tell whether an operator declares some of its outputs useless to others."""
-    return operator.op_type in _USELESS
+    return _useless_slots(node) != frozenset()
 
 
-def is_useless(operator: OperatorRef, slot: int) -> bool:
+def is_useless(node: Node, slot: int) -> bool:
     """Tell whether an operator declares an output useless to others.
 
-    >>> attention = OperatorRef("FlashAttentionScore", "Default/FlashAttentionScore-op0")
-    >>> [is_useless(attention, slot) for slot in range(4)]
-    [False, False, True, False]
+    ONNX's ``Attention`` is called FlashAttentionScore, but its third output is a cache that others read.
     """
-    if operator.op_type not in _USELESS:
-        return False
-    slots = _USELESS[operator.op_type]
+    slots = _useless_slots(node)
     return slots is None or slot in slots
+
+
+def _useless_slots(node: Node) -> frozenset[int] | None:
+    slots = _USELESS.get(node.operator.op_type, frozenset())
+    return slots if slots is None or node.op_type == node.operator.op_type else frozenset()
 
 
 def inside(name: str, fused: str) -> str:

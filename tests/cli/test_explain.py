@@ -37,8 +37,13 @@ FOLDED = """g (float[2] x) => (float[2] y) {
     y = Mul (x, two)
 }"""
 EMPTY = "g (float[2,0] x) => (float[2,0] y) { y = Relu (x) }"
-USELESS = """g (float[1,2,3,4] q, float[1,2,3,4] k, float[1,2,3,4] v, float[1,2,1,4] a, float[1,2,1,4] b)
-    => (float[1,2,3,4] y, float[1,2,4,4] s, float[1,2,4,4] t) { y, s, t = Attention (q, k, v, , a, b) }"""
+USELESS = """g (float[2] x) => (float[2] y) { a, b, c, y = mindspore.ops.FlashAttentionScore (x) }
+<domain: "mindspore.ops", opset_import: ["": 23]> FlashAttentionScore (x) => (a, b, c, y) {
+    a = Exp (x)
+    b = Tanh (x)
+    c = Abs (x)
+    y = Relu (x)
+}"""
 CONV = "Default/conv1-Conv2d/Conv2D-op0"
 
 
@@ -55,7 +60,10 @@ def model(folder, source):
     if "(" not in source:
         return GRAPHS / f"{source}.onnx"
     path = folder / "g.onnx"
-    onnx.save(onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 23]> {source}'), path)
+    onnx.save(
+        onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 23, "mindspore.ops": 1]> {source}'),
+        path,
+    )
     return path
 
 

@@ -609,7 +609,17 @@ def test_save_kernel_args_async(door, caplog):
     assert any("save_kernel_args" in r.getMessage() for r in caplog.records)
 
 
-USELESS = {None: {0, 1}, "1": {0, 1}, "0": {0, 1, 2}, "2": {0, 1}}
+USELESS = {None: {0, 1, 3}, "1": {0, 1, 3}, "0": {0, 1, 2, 3}, "2": {0, 1, 3}}
+FLASH = """<ir_version: 10, opset_import: ["": 23, "mindspore.ops": 1]>
+g (float[1,2,3,4] q) => (float[1,2,3,4] y) {
+    a, b, c, y = mindspore.ops.FlashAttentionScore (q)
+}
+<domain: "mindspore.ops", opset_import: ["": 23]> FlashAttentionScore (q) => (a, b, c, y) {
+    a = Exp (q)
+    b = Tanh (q)
+    c = Abs (q)
+    y = Relu (q)
+}"""
 
 
 @ENABLE
@@ -618,25 +628,34 @@ def test_useless_output(door, caplog, enable, value, expected):
     """The third output of FlashAttentionScore is useless unless the variable is 0."""
     if value is not None:
         door.monkeypatch.setenv("MINDSPORE_DUMP_IGNORE_USELESS_OUTPUT", value)
-    shape = [1, 2, 3, 4]
-    node = nets.node("Attention", "q k v - k2 v2", "y pk pv")
-    past = [1, 2, 1, 4]
-    model = nets.model(
-        [node],
-        [nets.value(n, shape) for n in "qkv"] + [nets.value("k2", past), nets.value("v2", past)],
-        ["y", "pk", "pv"],
-        opset=23,
-    )
-    feeds = {n: np.ones(shape, np.float32) for n in "qkv"} | {
-        n: np.ones(past, np.float32) for n in ("k2", "v2")
-    }
+    feeds = {"q": np.ones((1, 2, 3, 4), np.float32)}
 
-    network = door.dump(model, feeds, context=O0, enable=enable, input_output=2)
+    network = door.dump(onnx.parser.parse_model(FLASH), feeds, context=O0, enable=enable, input_output=2)
 
     reason = "useless to other operators; MINDSPORE_DUMP_IGNORE_USELESS_OUTPUT=0 dumps them"
     assert (0 if value == "0" else 1) == network.summary.skipped.get(reason, 0)
     assert expected == {int(m["slot"]) for m, _ in trees.tensors(door.rank)}
     assert (value == "2") == any("IGNORE_USELESS" in r.getMessage() for r in caplog.records)
+
+
+@ENABLE
+def test_cache_of_attention(door, enable):
+    """What ONNX's Attention keeps for the next call is no useless output of FlashAttentionScore."""
+    shape, past = [1, 2, 3, 4], [1, 2, 1, 4]
+    feeds = {n: np.ones(shape, np.float32) for n in "qkv"} | {
+        n: np.ones(past, np.float32) for n in ("a", "b")
+    }
+    model = nets.model(
+        [nets.node("Attention", "q k v - a b", "y s t")],
+        [nets.value(n, array.shape) for n, array in feeds.items()],
+        ["y", "s", "t"],
+        opset=23,
+    )
+
+    network = door.dump(model, feeds, context=O0, enable=enable, input_output=2)
+
+    assert {int(m["slot"]) for m, _ in trees.tensors(door.rank)} == {0, 1, 2}
+    assert network.summary.skipped == {}
 
 
 @ENABLE
