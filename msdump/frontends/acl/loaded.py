@@ -22,6 +22,7 @@ _IMAGE: Final = 4
 _NCHW: Final = 0
 _ND: Final = 2
 _UNDEFINED_TYPE: Final = -1
+_UNKNOWN_RANK: Final = (-2,)
 
 
 @dataclass(slots=True)
@@ -80,13 +81,17 @@ class LoadedModel:
         return [_packed(array) for array in arrays]
 
     def output_shape(self, index: int) -> tuple[int, ...]:
-        """Return the shape of an output: of the last run, else what the model says, -1 where it does not."""
+        """Return the shape of an output: of the last run, else what the model says."""
         return self.shapes[index] if self.shapes else declared_shape(self.outputs[index])
 
 
 def declared_shape(value: Value) -> tuple[int, ...]:
-    """Return the shape of an input or output, -1 for each dimension that the model leaves open."""
-    return tuple(dim if isinstance(dim, int) else -1 for dim in value.type.shape or ())
+    """Return the shape of an input or output as GE writes it.
+
+    -1 stands for a dimension that the model leaves open, -2 alone for all of them, their number too.
+    """
+    shape = value.type.shape
+    return _UNKNOWN_RANK if shape is None else tuple(dim if isinstance(dim, int) else -1 for dim in shape)
 
 
 def nbytes(dtype: DType | None, shape: Sequence[int]) -> int:
@@ -131,7 +136,7 @@ def _from_bytes(value: Value, view: memoryview, set_shape: tuple[int, ...] | Non
             AclCode.UNSUPPORTED_DATA_TYPE,
             f"input {value.name!r} is no tensor of numbers; memory cannot hold it",
         )
-    shape = set_shape or _shape_of(value, dtype, len(view))
+    shape = _shape_of(value, dtype, len(view)) if set_shape is None else set_shape
     if len(view) < nbytes(dtype, shape):  # a larger buffer is none of the model's business
         raise AclError(
             AclCode.MODEL_INPUT_NOT_MATCH,
@@ -146,7 +151,7 @@ def _shape_of(value: Value, dtype: DType, size: int) -> tuple[int, ...]:
     shape = declared_shape(value)
     fixed = math.prod(dim for dim in shape if dim >= 0) * dtype.numpy.itemsize
     elements = size * dtype.per_byte
-    if value.type.shape is None or shape.count(-1) > 1 or (-1 in shape and (not fixed or elements % fixed)):
+    if shape == _UNKNOWN_RANK or shape.count(-1) > 1 or (-1 in shape and (not fixed or elements % fixed)):
         raise AclError(
             AclCode.MODEL_INPUT_NOT_MATCH,
             f"input {value.name!r}: shape {value.type.shape} is open, and a buffer of {size} bytes does not"

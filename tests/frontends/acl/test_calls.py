@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 
 import numpy as np
+import onnx
 import pytest
 
 from msdump import acl
 from tests.dump import nets
+from tests.frontends.acl.script import dataset
 
 CALLS = {
     "init": lambda _: acl.init(),
@@ -270,3 +272,31 @@ def test_description_knows_the_last_run(script):
     assert [2, 3] == acl.mdl.get_cur_output_dims(desc, 0)[0]["dims"]
     assert 24 == acl.mdl.get_output_size_by_index(desc, 0)
     assert [-1, 3] == acl.mdl.get_output_dims(desc, 0)[0]["dims"]
+
+
+OPEN = """<ir_version: 10, opset_import: ["": 20]> g (float number, float[] x) => (float[] y) {
+    y = Add (x, number)
+}"""
+
+
+def test_number_of_dimensions_is_open(script):
+    """Where the model leaves the number of dimensions open, sizes are 0, and the dataset says the shape."""
+    acl.init()
+    model_id = script.load(onnx.parser.parse_model(OPEN))
+    desc = acl.mdl.create_desc()
+    acl.mdl.get_desc(desc, model_id)
+
+    assert ({"name": "x", "dims": [-2], "dimCount": 1}, 0) == acl.mdl.get_input_dims(desc, 1)
+    assert [-2] == acl.mdl.get_output_dims(desc, 0)[0]["dims"]
+    assert [-2] == acl.mdl.get_cur_output_dims(desc, 0)[0]["dims"]
+    assert (0, 0) == (acl.mdl.get_input_size_by_index(desc, 1), acl.mdl.get_output_size_by_index(desc, 0))
+    assert (2, 2) == (acl.mdl.get_input_format(desc, 1), acl.mdl.get_output_format(desc, 0))
+
+    one = np.ones(1, np.float32)
+    inputs, outputs = dataset(one, one), dataset(one)
+    assert 100017 == acl.mdl.execute(model_id, inputs, outputs)
+    scalar = acl.create_tensor_desc(0, [], 2)
+    assert (inputs, 0) == acl.mdl.set_dataset_tensor_desc(inputs, scalar, 1)
+    assert 0 == acl.mdl.execute(model_id, inputs, outputs)
+    assert [] == acl.mdl.get_cur_output_dims(desc, 0)[0]["dims"]
+    assert 4 == acl.mdl.get_output_size_by_index(desc, 0)

@@ -87,14 +87,14 @@ def get_output_index_by_name(model_desc: int, name: str) -> int:
 
 @answers.value_and_code(None)
 def get_input_dims(model_desc: int, index: int) -> dict[str, Any]:
-    """Return name and dimensions of an input, -1 for what the model leaves open."""
+    """Return name and dimensions of an input, -1 for one that is open, -2 alone where all are."""
     value = item_at(_described(model_desc).inputs, index)
     return _dims(value.name, declared_shape(value))
 
 
 @answers.value_and_code(None)
 def get_output_dims(model_desc: int, index: int) -> dict[str, Any]:
-    """Return name and dimensions of an output, -1 for what the model leaves open."""
+    """Return name and dimensions of an output, -1 for one that is open, -2 alone where all are."""
     value = item_at(_described(model_desc).outputs, index)
     return _dims(value.name, declared_shape(value))
 
