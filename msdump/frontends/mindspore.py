@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from msdump.graph import loader
 from msdump.graph.compile.compilation import compile_graph
 from msdump.graph.graph import Graph, Training
 from msdump.plan import Context, DumpPlan, JitLevel
-from msdump.session import Network
+from msdump.session import ModelState, Network
 from msdump.targets import Operator, Scope
 from msdump.threads import new_lock
 
@@ -140,13 +140,38 @@ def load(
         ValueError: An unknown setting or value.
     """
     where = replace(current_context(), **settings.checked(context or {}))
-    plans = _current().configurations
-    plan = plans.default(where) if config is None else plans.own(config, where)
+    plan = _plan(config, where)
     state = None if state_of is None else state_of.shared
     variables = frozenset() if state is None else state.variables.names
     graph = _loaded(model, where, update_binding=update_binding, variables=variables)
     if state is not None:
         _check_sharing(graph, state.variables)
+    return _network(graph, where, plan, state)
+
+
+def load_checked(model: Any, check: Callable[[Graph], None]) -> Network:
+    """Compile a model as ``load`` does, unless its graph fails a check: nothing is written then.
+
+    Args:
+        model: As for ``load``.
+        check: Is given the graph.
+
+    Raises:
+        MsdumpError: As for ``load``, and what the check raises.
+    """
+    where = current_context()
+    plan = _plan(None, where)
+    graph = _loaded(model, where)
+    check(graph)
+    return _network(graph, where, plan)
+
+
+def _plan(config: Config | None, where: Context) -> DumpPlan | None:
+    plans = _current().configurations
+    return plans.default(where) if config is None else plans.own(config, where)
+
+
+def _network(graph: Graph, where: Context, plan: DumpPlan | None, state: ModelState | None = None) -> Network:
     network = Network(graph, plan, _current().process, where, state=state)
     # a mark by name that another thread sets meanwhile reaches the network once, not never
     with _current().lock:

@@ -140,10 +140,10 @@ class TestProgram:
     def test_unforeseen_error_is_told_as_one(self, monkeypatch):
         """What is no error of msdump's is called internal, with its class, and exits with 1."""
 
-        def fail(_model):
+        def fail(*_: object):
             raise ZeroDivisionError("division by zero")
 
-        monkeypatch.setattr(mindspore, "load", fail)
+        monkeypatch.setattr(mindspore, "load_checked", fail)
         done = call("run", MINI)
 
         assert done.exit_code == 1
@@ -374,6 +374,29 @@ class TestRefusal:
 
         assert (done.exit_code, done.stdout) == (2, "")
         assert words in done.stderr
+
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [
+            (("--dim", "Q=3"), "no dynamic dimension 'Q'"),
+            (("--inputs", "wrong.npz"), "no input 'stranger'"),
+            (("--load-state", "wrong.npz"), "no variable 'stranger'"),
+        ],
+        ids=["dimension", "inputs", "state"],
+    )
+    @pytest.mark.parametrize("target", ["CPU", "Ascend"])
+    def test_wrong_inputs_leave_no_file(self, tmp_path, monkeypatch, config, target, options, words):
+        """They are found before graph files are written."""
+        monkeypatch.chdir(tmp_path)
+        np.savez("wrong.npz", stranger=np.zeros(2, np.float32))
+
+        done = call(
+            "run", MINI, "--config", config(path=f"{tmp_path}/dump"), "--device-target", target, *options
+        )
+
+        assert done.exit_code == 2
+        assert words in done.stderr
+        assert not [*tmp_path.glob("dump/**/*.*")]
 
     def test_sequence_from_a_file_is_refused(self, tmp_path):
         """A sequence does not fit an .npz file; the message shows the way through Python."""

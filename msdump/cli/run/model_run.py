@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +14,7 @@ from msdump import dtypes
 from msdump.cli import messages
 from msdump.communication.world import current
 from msdump.execute.feeds import bind
+from msdump.execute.training.state import TrainingState
 from msdump.frontends import mindspore
 from msdump.graph.graph import Graph
 from msdump.session import Network
@@ -110,21 +111,29 @@ class ModelRun:
 
 
 def load(request: RunRequest) -> ModelRun:
-    """Load the model of the thread's rank; wrong inputs are told before anything runs.
+    """Load the model of the thread's rank; wrong inputs are told before anything is written.
 
     Raises:
         MsdumpError: The model, its configuration or an input is wrong.
     """
-    network = mindspore.load(of_rank(request.model))
-    if request.load_state is not None:
-        remedy = "--load-state takes what --save-state wrote, or numpy.savez(path, **network.state())"
-        state = archives.read(of_rank(request.load_state), network.graph.step.type_of, remedy)
+    feed: Feed | None = None
+    state: Mapping[str, np.ndarray] | None = None
+
+    def check(graph: Graph) -> None:
+        nonlocal feed, state
+        if request.load_state is not None:
+            remedy = "--load-state takes what --save-state wrote, or numpy.savez(path, **network.state())"
+            state = archives.read(of_rank(request.load_state), graph.step.type_of, remedy)
+            TrainingState(graph).checked(state)
+        step = graph.training_step() if request.trains else graph
+        feed = request.feed(step)
+        bind(step, (), feed(0))
+
+    network = mindspore.load_checked(of_rank(request.model), check)
+    assert feed is not None, "the graph was checked"
+    if state is not None:
         network.load_state(state)
-    if request.trains:
-        network = network.training
-    run = ModelRun(network, request.feed(network.graph), request, current().identity.rank)
-    bind(network.graph, (), run.feed(0))
-    return run
+    return ModelRun(network.training if request.trains else network, feed, request, current().identity.rank)
 
 
 def of_rank(path: str) -> str:

@@ -93,17 +93,26 @@ class TrainingState:
         self.values = {**self.values, **{name: values.owned(array) for name, array in initial.items()}}
         self._has_begun = True
 
-    def load(self, state: Mapping[str, Any]) -> None:
-        """Let every variable hold a copy of an array.
+    def checked(self, state: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """Return arrays for the variables as these hold them.
 
         Raises:
             InputError: A variable is missing or unknown, or an array has another type or shape; every
-                fault is told, and nothing is changed.
+                fault is told.
         """
         arrays = {name: self._held(np.asarray(item)) for name, item in state.items()}
         faults = list(self._faults(arrays))
         if faults:
             raise InputError(f"load_state: {'; '.join(faults)}")
+        return arrays
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Let every variable hold a copy of an array.
+
+        Raises:
+            InputError: As for ``checked``; nothing is changed.
+        """
+        arrays = self.checked(state)
         self.values = {name: values.owned(arrays[name]) for name in self._arrays}
         self._has_begun = True
 

@@ -118,6 +118,9 @@ class GoldenOperators:
         mine, golden, pair = suspect.mine, suspect.golden, suspect.pair
         ran, theirs = self._runs_again(mine, golden, pair)
         given = self._given(mine, ran, theirs)
+        if given is None and ran is not mine and self.pairing.is_one_model:
+            # onnxruntime gives a fused operator the name of one in it: it reads other values than that one
+            ran, given = mine, self._given(mine, mine, pair)
         if given is None or not is_repeatable(ran.node):
             return None
         try:
