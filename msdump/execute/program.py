@@ -37,12 +37,13 @@ class Program:
     Every value stands in a slot of a list; it is dropped after its last use, so that memory peaks where
     the runtime's own does.
 
-    The loop never asks the runtime's vector of outputs for one more item than it has (as a strict zip
-    would): its end is a C++ exception of some 25 microseconds.
+    The loop never asks the runtime's vector of outputs for one more item than it has (as a strict zip would):
+    its end is a C++ exception of some 25 microseconds.
 
     Attributes:
         graph: The graph.
         slots: The slot of every value.
+        keeps_sessions: Whether another run may come; else each session ends when it has run.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Program:
             optimization: How far the runtime optimises segments.
         """
         self.graph = graph
+        self.keeps_sessions = True
         self._kernels = kernels
         self._optimization = optimization
         self._collectives = collectives
@@ -238,6 +240,8 @@ class Program:
                 index += self._run(view, segment, frame, observer)
             else:
                 continue  # smaller segments stand in its place
+            if not self.keeps_sessions:
+                self._views.forget(segment)
             if view.holds_up and observer is not None and observer.watched is not watched:
                 # what it watches now was not asked of the segments to come
                 for operator in self._operators[segment.operators[-1].position + 1 :]:
@@ -353,10 +357,9 @@ class Program:
                 kernel = self._wholes[node.name] = self._factory.make(node, self._frames.fed((node,), frame))
             except Exception as error:
                 raise self._failure(node, frame, error) from error
-        names = kernel.results
         try:
             results = kernel.run(
-                {feed: self._frames.value(name, frame) for feed, name in kernel.feeds}, names, None
+                {feed: self._frames.value(name, frame) for feed, name in kernel.feeds}, kernel.results, None
             )
         except Exception as error:  # noqa: BLE001 - the runtime's classes vary
             results = self._rescued(node, frame, error)

@@ -99,13 +99,13 @@ def test_ctrl_c_prints_what_is_known(diff, monkeypatch):
     """An interruption ends with 130, and the table has the operators until then."""
     run = LockstepComparison.run
 
-    def interrupted(self, inputs, advance):
+    def interrupted(self, inputs, advance, **options):
         def after_two():
             if len(self.report.findings) == 2:
                 raise KeyboardInterrupt
             advance()
 
-        return run(self, inputs, after_two)
+        return run(self, inputs, after_two, **options)
 
     monkeypatch.setattr(LockstepComparison, "run", interrupted)
     result = diff(str(GRAPHS / "lenet.onnx"))

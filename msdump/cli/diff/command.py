@@ -221,9 +221,10 @@ def _run(comparison: LockstepComparison, fed: list[dict[str, Any]]) -> tuple[flo
     operators = sum(not node.is_added for node in comparison.mine.graph.operators)
     try:
         with messages.bar("operators", operators * len(fed)) as advance:
-            for feeds in fed:
+            for number, feeds in enumerate(fed, 1):
+                came_to_end = comparison.run(feeds, advance, is_last=number == len(fed))
                 # a step of training begins with what the one before it left
-                if not comparison.run(feeds, advance) and comparison.trains:
+                if not came_to_end and comparison.trains:
                     break
     except KeyboardInterrupt:
         is_whole = False

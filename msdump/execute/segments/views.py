@@ -268,6 +268,13 @@ class Views:
             return True
         return False
 
+    def forget(self, segment: Segment) -> None:
+        """Let the sessions of a segment end, and the weights go that they have packed."""
+        self._sessions.pop(segment.positions, None)
+        segment.run = None
+        for operator in segment.operators:
+            operator.run = None
+
     def _session(self, segment: Segment, frame: Frame) -> SegmentSession:
         sessions = self._sessions.setdefault(segment.positions, [])
         wanted = set(segment.outputs)

@@ -29,6 +29,10 @@ class Runs:
         self._state = state
         self._bound = frozenset(program.graph.bindings.values())
 
+    def forget_sessions(self) -> None:
+        """Let each session end once it has run: no run comes after the next one."""
+        self._program.keeps_sessions = False
+
     def infer(self, inputs: Mapping[str, Any], observer: Observer | None) -> list[Any]:
         """Run the network; return its outputs.
 

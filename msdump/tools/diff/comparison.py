@@ -83,7 +83,13 @@ class LockstepComparison:
         places = KnownPlaces(self.golden.graph)
         self.report.missing += (places.of(node) for node in self.pairing.missing)
 
-    def run(self, inputs: Mapping[str, Any], advance: Callable[[], None] = lambda: None) -> bool:
+    def run(
+        self,
+        inputs: Mapping[str, Any],
+        advance: Callable[[], None] = lambda: None,
+        *,
+        is_last: bool = False,
+    ) -> bool:
         """Run both sides once; return whether both came to their end.
 
         What was found before an interruption stays in the report.
@@ -91,8 +97,13 @@ class LockstepComparison:
         Args:
             inputs: Inputs by name, as ``feeds.bind`` returns them.
             advance: Called whenever an operator has run on the examined side.
+            is_last: Whether no run follows, so that nothing is kept for it: of the weights that sessions have
+                packed only those of the operators that run are in memory.
         """
         failed = len(self.failures)
+        if is_last:
+            self.mine.forget_sessions()
+            self.golden.forget_sessions()
         run = _Run(self, inputs, advance)
         self.runs += 1
         run.complete(inputs)

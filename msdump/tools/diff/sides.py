@@ -64,6 +64,10 @@ class Side:
         """
         return (self._runs.train if trains else self._runs.infer)(inputs, observer)
 
+    def forget_sessions(self) -> None:
+        """Let each session end once it has run: no run comes after the next one."""
+        self._runs.forget_sessions()
+
     def infer(self, inputs: Mapping[str, Any]) -> list[Any]:
         """Run once without an observer; return the outputs."""
         return self._runs.infer(inputs, None)

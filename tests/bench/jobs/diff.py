@@ -65,9 +65,10 @@ def memory(case: Case) -> Figure:
 
 
 def peak(case: Case) -> Figure:
-    """Peak memory in MiB of a diff."""
+    """Peak memory in MiB of a diff of one run."""
     first, second = _pair(case.path)
-    _comparison(first, second).run(feeds.bind(first.graph, (), sides.inputs(case.path)))
+    fed = feeds.bind(first.graph, (), sides.inputs(case.path))
+    _comparison(first, second).run(fed, is_last=True)
     return Figure.of([measure.peak_mib()])
 
 

@@ -13,6 +13,7 @@ from msdump.record import IO
 from msdump.tools.diff import runners, screening
 from msdump.tools.judge import errors
 from msdump.tools.judge.verdicts import Verdict
+from msdump.tools.preview import inputs
 from tests.tools.diff.conftest import comparison, load
 
 OVERFLOWING = """
@@ -328,3 +329,26 @@ def test_a_further_run_makes_no_sessions_of_what_ran_again(monkeypatch, most_byt
     first, second = (own for finding in both.report.findings for own in finding.own)
     assert first == second
     assert sessions == len(made)
+
+
+WEIGHTY = ("lenet", "transformer")
+
+
+@pytest.mark.parametrize("model", [*WEIGHTY, "loop", "if", "quantized", OVERFLOWING])
+def test_the_last_run_keeps_no_session(monkeypatch, model):
+    """Its verdicts are those of any other run; the sessions end, and are made anew should a run follow."""
+    made, create = [], Runtime._create
+    monkeypatch.setattr(Runtime, "_create", lambda *given: made.append(1) or create(*given))
+    graph = load(model)
+    fed = feeds.bind(graph, (), inputs.made_up(graph, {}, 0, 0))
+    kept, forgotten = comparison(graph), comparison(graph)
+    counts = []
+    for both, is_last in ((kept, False), (forgotten, True)):
+        for _ in range(2):
+            made.clear()
+            assert both.run(fed, is_last=is_last)
+            counts.append(len(made))
+
+    assert kept.report.findings == forgotten.report.findings
+    assert 0 == counts[1]
+    assert counts[3] or model not in WEIGHTY  # kernels without weights are shared with other runs
