@@ -107,5 +107,5 @@ def _held(plan: DumpPlan, earlier: ExistingFiles) -> str:
     )
     return (
         f"{plan.files.path} already holds {earlier.files:,} files ({earlier.bytes:,} bytes) of {owner}"
-        f" in {earlier.iterations:,} directories"
+        f" in {earlier.iterations:,} {'directory' if earlier.iterations == 1 else 'directories'}"
     )

@@ -89,7 +89,9 @@ def _choice(field: str, choices: type[StrEnum]) -> Parse:
         for choice in choices:  # in upper or lower case
             if isinstance(value, str) and value.lower() == choice.lower():
                 return {field: choice}
-        raise InputError(f"{name} = {_shown(value)}: {', '.join(choices)} are allowed")
+        # quotes tell whoever gave the number 2 for the text '2' what is missing
+        allowed = choices if isinstance(value, str) else (repr(str(choice)) for choice in choices)
+        raise InputError(f"{name} = {_shown(value)}: {', '.join(allowed)} are allowed")
 
     return parse
 

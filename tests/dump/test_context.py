@@ -120,6 +120,10 @@ def test_context_of_each_network(door):
     [
         ({"device_target": "TPU"}, "device_target = 'TPU': CPU, GPU, Ascend are allowed"),
         ({"jit_level": "O3"}, "jit_level = 'O3': O0, O1, O2 are allowed"),
+        (
+            {"ascend_config": {"exception_dump": 2}},
+            r"ascend_config\['exception_dump'\] = 2: '0', '1', '2' are allowed",
+        ),
         ({"device_id": -1}, r"device_id = -1: a device number \(0, 1, ... 2147483647\) is expected"),
         ({"device_id": True}, "device_id = True"),
         ({"device_id": 1 << 31}, "device_id = 2147483648: a device number"),
@@ -133,7 +137,16 @@ def test_context_of_each_network(door):
         ),
     ],
     ids=[
-        *("device", "level", "negative number", "bool as number", "large number", "long number", "memory"),
+        *(
+            "device",
+            "level",
+            "number as text",
+            "negative number",
+            "bool as number",
+            "large number",
+            "long number",
+            "memory",
+        ),
         *("number as bool", "unknown", "switch"),
     ],
 )

@@ -282,9 +282,10 @@ class TestExisting:
         assert 2 == len(open_dump(door.path).iterations)
 
 
-def test_keep_counts(door, caplog):
+@pytest.mark.parametrize(("steps", "held"), [(1, "6 files"), (2, "12 files")])
+def test_keep_counts(door, caplog, steps, held):
     """One warning at load counts what lies there, and says what else there is."""
-    door.dump(nets.dense(), X, steps=2, context=O0)
+    door.dump(nets.dense(), X, steps=steps, context=O0)
     door.again()
     caplog.clear()
 
@@ -292,8 +293,8 @@ def test_keep_counts(door, caplog):
     door.load(nets.dense())
 
     (message,) = [r.getMessage() for r in caplog.records if "already holds" in r.getMessage()]
-    assert "already holds 12 files (" in message
-    assert "of network Net in 2 directories" in message
+    assert f"already holds {held} (" in message
+    assert f"of network Net in {'1 directory' if steps == 1 else '2 directories'}" in message
     assert "'replace' removes them first" in message
 
 
