@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from msdump.capture.pipeline import failure_pipeline, operator_records, pipeline
@@ -14,7 +14,7 @@ from msdump.counters import Run, RunCounter
 from msdump.device.ascend import Ascend
 from msdump.device.tasks import Task
 from msdump.errors import DumpWriteError
-from msdump.graph.graph import Graph
+from msdump.graph.graph import Graph, Node
 from msdump.observer import Arrays
 from msdump.plan import DumpLevel, DumpPlan
 from msdump.record import OperatorRef
@@ -70,8 +70,9 @@ class SingleDump:
         """
         self.plan = plan
         self.sink = process.sink(plan)
+        self._numbers = _numbers(device, single.op_type)
         self.watched = tuple(
-            plan.compiled.dumps_single_operators and task is not None for task in device.tasks
+            plan.compiled.dumps_single_operators and number is not None for number in self._numbers
         )
         self.wants_inputs = plan.what.keeps_inputs
         self.wants_outputs = plan.what.keeps_outputs
@@ -113,8 +114,8 @@ class SingleDump:
 
     def failed(self, position: int, inputs: Arrays) -> None:
         """Write the tensors of an operator that has just failed, in an exception scene."""
-        if self._failure is not None and self._device.tasks[position] is not None:
-            operator = self._device.graph.nodes[position].operator
+        if self._failure is not None and self._numbers[position] is not None:
+            operator = replace(self._device.graph.nodes[position].operator, op_type=self._op_type(position))
             outputs = unwritten(self._device, position)
             records = self._records.at_once(operator, position, inputs, outputs, CLOCK.now())
             self._failure.take(self._directory, operator, self._task(position), records)
@@ -133,18 +134,38 @@ class SingleDump:
 
     def _operators(self, position: int) -> Iterator[OperatorRef]:
         """Yield the names of an operator: as a graph operator, and as the kernel of aclnn's API."""
-        operator = self._device.graph.nodes[position].operator
-        op_type = self._single.op_type if self._is_main(position) else operator.op_type
+        op_type = self._op_type(position)
         if self.plan.compiled.level is not DumpLevel.KERNEL:
             yield OperatorRef(op_type, op_type)
         if self.plan.compiled.level is not DumpLevel.OP:
             yield OperatorRef(op_type, f"aclnn{self._single.op_type}_{position}_{op_type}AiCore")
 
-    def _is_main(self, position: int) -> bool:
-        """Tell the operator itself from a TransData or Cast that the device puts beside it."""
-        return self._device.graph.nodes[position].name == self._single.op_type
+    def _op_type(self, position: int) -> str:
+        """Return an operator's type: as the caller named it, that of a TransData or Cast beside it."""
+        node = self._device.graph.nodes[position]
+        return node.name if _is_called(node, self._single.op_type) else node.operator.op_type
 
     def _task(self, position: int) -> Task:
-        task = self._device.tasks[position]
-        assert task is not None
-        return Task(self._single.first_task + task.task_id, self._single.stream_id)
+        number = self._numbers[position]
+        assert number is not None
+        return Task(self._single.first_task + number, self._single.stream_id)
+
+
+def _numbers(device: Ascend, op_type: str) -> tuple[int | None, ...]:
+    """Return the number of each operator's task in a call, None for one that the device runs none for.
+
+    The operator that is called always has one: only where graphs run are joins, splits and changes of shape
+    settled without the device (CANN, offline model dump).
+    """
+    numbers: list[int | None] = []
+    count = 0
+    for node, task in zip(device.graph.nodes, device.tasks, strict=True):
+        has_task = task is not None or _is_called(node, op_type)
+        numbers.append(count if has_task else None)
+        count += has_task
+    return tuple(numbers)
+
+
+def _is_called(node: Node, op_type: str) -> bool:
+    """Tell the operator that is called from a TransData or Cast that the device puts beside it."""
+    return node.name == op_type

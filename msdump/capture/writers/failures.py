@@ -13,7 +13,7 @@ from msdump.device.tasks import Task
 from msdump.encode import dump_data, dump_enums
 from msdump.encode.dump_data import DumpData, TensorInfo
 from msdump.graph.files import arguments
-from msdump.graph.graph import Graph, Node
+from msdump.graph.graph import Graph
 from msdump.plan import Scene
 from msdump.record import IO, Artifact, OperatorRef, TensorRecord
 from msdump.store import operator_names
@@ -41,7 +41,7 @@ class FailureWriter:
         self._directory = directory
         self._is_norm = scene is Scene.NORM_EXCEPTION
         self._graph = graph
-        self._nodes = {node.operator: node for node in graph.nodes}
+        self._nodes = {node.operator.full_name: node for node in graph.nodes}
 
     def write(
         self,
@@ -59,19 +59,18 @@ class FailureWriter:
                 records[0].timestamp if records else CLOCK.now(),
                 inputs=tuple(self._info(info) for record, info in described if record.io is IO.INPUT),
                 outputs=tuple(self._info(info) for record, info in described if record.io is IO.OUTPUT),
-                dfx_message=self._text(self._nodes[operator], task),
+                dfx_message=self._text(operator, task),
             )
         )
         contents = (device_tensor.contents(record) for record, info in described if info.size)
         self._sink.replace(Artifact(self._directory, self._name(operator, task), (header, *contents)))
 
-    def _text(self, node: Node, task: Task) -> str:
+    def _text(self, operator: OperatorRef, task: Task) -> str:
         """Return the header's text for people: which operator failed, where, and with which arguments."""
-        operator = node.operator
         where = f"{operator.op_type} {operator.full_name}, task {task.task_id}, stream {task.stream_id}"
         if not self._is_norm:
             return where
-        return f"{where}, {arguments.kernel_args_json(node, self._graph).decode()}"
+        return f"{where}, {arguments.kernel_args_json(self._nodes[operator.full_name], self._graph).decode()}"
 
     def _name(self, operator: OperatorRef, task: Task) -> str:
         time = CLOCK.milliseconds()

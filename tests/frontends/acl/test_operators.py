@@ -235,6 +235,38 @@ def test_dump_mode_of_an_operator(script, mode, sections):
     assert sections == set(script.read("Neg.*")[1])
 
 
+SETTLED_IN_GRAPHS = {
+    "ConcatD": ([A, B], {"concat_dim": 0}, (4, 3)),
+    "SplitD": ([A], {"split_dim": 0, "num_split": 1}, (2, 3)),
+    "Reshape": ([A, np.array([3, 2])], {}, (3, 2)),
+    "Flatten": ([A], {}, (2, 3)),
+    "Squeeze": ([A[:1]], {"axis": [0]}, (3,)),
+    "Identity": ([A], {}, (2, 3)),
+}
+
+
+@pytest.mark.parametrize("op_type", SETTLED_IN_GRAPHS)
+def test_operators_that_graphs_settle(script, op_type):
+    """What compiled graphs do without the device is an operator like any other where it is called alone."""
+    inputs, attrs, shape = SETTLED_IN_GRAPHS[op_type]
+    script.begin({"dump_op_switch": "on", "dump_level": "op", "dump_mode": "all"})
+
+    assert (0, 0) == call(op_type, inputs, (np.float32, shape), attributes(**attrs))[:2]
+    assert (0, 0) == call("Neg", [A], (np.float32, (2, 3)))[:2]
+
+    assert [f"{op_type}.{op_type}.0.0", "Neg.Neg.1.0"] == sorted(
+        (name.rpartition("/")[2] for name in script.files()), key=lambda name: name.split(".")[2]
+    )
+    header, tensors = script.read(f"{op_type}.*")
+    assert header.op_name == op_type
+    for slot, array in enumerate(inputs):
+        assert np.array_equal(array, tensors["input", slot])
+    assert np.array_equal(
+        np.concatenate(inputs).ravel() if op_type == "ConcatD" else inputs[0].ravel(),
+        tensors["output", 0].ravel(),
+    )
+
+
 def test_tasks_count_on_each_stream(script):
     """Calls are tasks of their stream, counted from 0; steps do not matter to them."""
     script.begin({"dump_op_switch": "on", "dump_level": "op", "dump_step": "7"})
@@ -289,12 +321,15 @@ def test_calls_after_the_dump_are_not_dumped(script):
     assert ["{time}/0/Neg.Neg.1.0"] == script.files()
 
 
-def test_failing_operator_leaves_its_inputs(script, caplog):
+@pytest.mark.parametrize(("op_type", "attrs"), [("Add", {}), ("ConcatD", {"concat_dim": 0})])
+def test_failing_operator_leaves_its_inputs(script, caplog, op_type, attrs):
     """In an exception scene a call that fails leaves its inputs behind."""
     script.begin({"dump_scene": "aic_err_norm_dump"})
 
     with caplog.at_level(logging.ERROR):
-        assert (0, 500002) == call("Add", [A, np.ones((5, 7), np.float32)], (np.float32, (2, 3)))[:2]
+        assert (0, 500002) == call(
+            op_type, [A, np.ones((5, 7), np.float32)], (np.float32, (2, 3)), attributes(**attrs)
+        )[:2]
 
     (path,) = (script.path / "extra-info" / "data-dump" / "0").iterdir()
-    assert path.name.startswith("Add.")
+    assert path.name.startswith(f"{op_type}.")
