@@ -206,12 +206,15 @@ class Network:
                 self._variables.begin()
             return self._variables.copies()
 
+    def forget_sessions(self) -> None:
+        """Let each session of the runtime end once it has run; later runs make it anew."""
+        self._program_runs.forget_sessions()
+
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Let the variables hold copies of arrays, as ``state`` returned them.
 
         Raises:
-            InputError: A variable is missing or unknown, or an array has another type or shape; every
-                fault is told, and nothing is changed.
+            InputError: A variable is missing or unknown, or an array has another type or shape; all are told.
         """
         with self._shared.lock:
             self._refuse_reentry()
@@ -388,11 +391,7 @@ def _program(
     status = float_status_of(graph, context)
     if device is not None:
         return Program(
-            graph,
-            device.roundings,
-            collectives=collectives,
-            float_status=status,
-            optimization=optimization,
+            graph, device.roundings, collectives=collectives, float_status=status, optimization=optimization
         )
     on = gpu_runtime() if context.device_target is DeviceTarget.GPU else None
     return Program(graph, on=on, collectives=collectives, optimization=optimization)

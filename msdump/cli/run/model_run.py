@@ -90,6 +90,8 @@ class ModelRun:
     def step(self) -> None:
         """Run the model once."""
         iteration = self.network.iteration
+        if len(self.completed) + 1 == self.request.steps:
+            self.network.forget_sessions()
         recording.timed(self._run, "iteration", f"iteration {iteration}")()
         self.completed.append(iteration)
 

@@ -270,7 +270,7 @@ class Views:
 
     def forget(self, segment: Segment) -> None:
         """Let the sessions of a segment end, and the weights go that they have packed."""
-        self._sessions.pop(segment.positions, None)
+        self._sessions[segment.positions] = []  # has run
         segment.run = None
         for operator in segment.operators:
             operator.run = None
