@@ -701,7 +701,7 @@ class TestCheck:
         filled = call("check", config(), "--model", model, "--dim", "N=4")
         wrong = call("check", config(), "--model", model, "--dim", "M=4")
 
-        assert "for each iteration, and 4 tensors of unknown shape\n" in without.stdout
+        assert "for each iteration, and 5 tensors of unknown shape\n" in without.stdout
         assert "unknown shape" not in filled.stdout
         assert wrong.exit_code == 2
         assert "no dynamic dimension 'M'; they are N" in wrong.stderr

@@ -18,6 +18,7 @@ import numpy as np
 from msdump import dtypes
 from msdump.capture.dumps import dump_of
 from msdump.capture.process import Process
+from msdump.capture.selection import select
 from msdump.counters import ModelIdentity, Run
 from msdump.device import formats
 from msdump.device.ascend import Ascend
@@ -116,7 +117,9 @@ def _total(plan: DumpPlan, once: Amount, each: Amount, spans: Sequence[tuple[int
     is_listed = plan.context.device_target is not DeviceTarget.ASCEND
     # The rehearsed iterations have numbers of one digit; the list of iterations holds the real ones.
     digits = sum(_digits(high) - _digits(low - 1) for low, high in spans) - count if is_listed else 0
-    return Amount(once.files + count * each.files, once.bytes + count * each.bytes + digits)
+    # the CPU lists dumped iterations alone: without one there is no list
+    unlisted = not count and plan.context.device_target is DeviceTarget.CPU
+    return Amount(once.files + count * each.files - unlisted, once.bytes + count * each.bytes + digits)
 
 
 def _digits(last: int) -> int:
@@ -139,6 +142,7 @@ class _Rehearsal:
         self._graph = graph
         self._tensors = UnfilledTensors(graph, settled)
         self._is_certain = plan.when.trigger is Trigger.ALWAYS
+        self._parameters = _parameters(graph, plan)
         self._files = _CountingFiles()
         self._sink = SyncSink(plan.files.on_write_error, files=self._files)
         self._dump = dump_of(
@@ -164,9 +168,10 @@ class _Rehearsal:
     def play(self, iteration: int) -> tuple[int, int]:
         """Dump one iteration; return the number of tensors of unknown shape, and of those in branches."""
         names = [value.name for value in self._graph.inputs]
-        feeds = dict(zip(names, self._tensors.of(names, []), strict=True))
-        capture = self._dump.begin(Run(iteration, iteration), feeds)
         unknown: list[str] = []
+        feeds = dict(zip(names, self._tensors.of(names, unknown), strict=True))
+        unknown = [name for name in unknown if name in self._parameters]
+        capture = self._dump.begin(Run(iteration, iteration), feeds)
         for position, node in enumerate(self._graph.nodes):
             if capture.watched[position] and self._is_certain:
                 inputs = node.inputs if capture.wants_inputs else ()
@@ -187,6 +192,13 @@ class _Rehearsal:
                 count += len(list(filter(None, sides)))
             count += self._inside(body, inner)
         return count
+
+
+def _parameters(graph: Graph, plan: DumpPlan) -> frozenset[str]:
+    """Return the names of the weights and inputs that have files of their own after an iteration."""
+    if plan.context.device_target is DeviceTarget.ASCEND or not plan.what.keeps_outputs:
+        return frozenset()
+    return frozenset(select(graph, plan, frozenset()).parameters)
 
 
 class _NoRounding(Ascend):

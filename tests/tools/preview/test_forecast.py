@@ -81,6 +81,20 @@ def test_forecast_is_what_the_run_writes(tmp_path, name, context, settings):
     assert told.unknown == 0
 
 
+@pytest.mark.parametrize("context", CONTEXTS.values(), ids=CONTEXTS.keys())
+def test_forecast_without_dumped_iterations(tmp_path, context):
+    """Of a run that dumps no iteration, the files are told that are written once."""
+    graph = loader.load(GRAPHS / "mini.onnx")
+    none = {"iterations": IterationSet.of([(0, 1)]), "initial_iteration": 2}
+    plan = plans.changed(PLAN, context=context, path=str(tmp_path), **none)
+
+    told = forecast(graph, plan, graph)
+    run(graph, plan, 1, {})
+
+    assert told.iterations == 0
+    assert written(tmp_path).files == told.total.files
+
+
 @pytest.mark.parametrize("path", sorted(GRAPHS.glob("*.onnx")), ids=lambda path: path.stem)
 def test_every_small_graph_is_forecast(tmp_path, path):
     """For each model of graphs/ the forecast is exact, or says for how many tensors it is not."""
@@ -152,11 +166,12 @@ def test_forecast_of_device_formats_takes_no_memory():
 
 
 def test_unfilled_dimension_is_counted():
-    """Without a size for N, the tensors that depend on it are counted as unknown."""
+    """Without a size for N, the tensors that depend on it are counted as unknown, its own file too."""
     graph = loader.load(GRAPHS / "external_data.onnx")
 
     settled = loader.load(GRAPHS / "external_data.onnx", sizes={"N": 2})
-    assert forecast(graph, plans.changed(PLAN, path="/dump"), graph).unknown == 4
+    assert forecast(graph, plans.changed(PLAN, path="/dump"), graph).unknown == 5
+    assert forecast(graph, plans.changed(PLAN, path="/dump", keeps_outputs=False), graph).unknown == 2
     assert forecast(graph, plans.changed(PLAN, path="/dump"), settled).unknown == 0
 
 
