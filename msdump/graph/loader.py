@@ -29,6 +29,7 @@ def load(
     sizes: Mapping[str, int] = MappingProxyType({}),
     update_binding: Mapping[str, str] | None = None,
     variables: frozenset[str] = frozenset(),
+    source: str = "",
 ) -> Graph:
     """Return the graph of a model.
 
@@ -41,18 +42,20 @@ def load(
         update_binding: The output that each initializer takes after a training step, for a model that
             has no ``training_info``.
         variables: Initializers that the training of another model changes, where this one describes none.
+        source: What messages call a model that was made from another one; the path, or "<ModelProto>".
 
     Raises:
         GraphError: Not an ONNX file, truncated, missing external data, or a graph that
             cannot run, or bindings that do not fit; the message names the file and the node.
     """
     if isinstance(model, onnx.ModelProto):
-        source, folder, data = IN_MEMORY, None, memoryview(model.SerializeToString())
+        own_name, folder, data = IN_MEMORY, None, memoryview(model.SerializeToString())
     elif isinstance(model, bytes):
-        source, folder, data = IN_MEMORY, None, memoryview(model)
+        own_name, folder, data = IN_MEMORY, None, memoryview(model)
     else:
         path = Path(model)
-        source, folder, data = str(path), path.parent, _map_file(path)
+        own_name, folder, data = str(path), path.parent, _map_file(path)
+    source = source or own_name
     try:
         loading = _Loading(source, folder, keeps_classes=keeps_classes, sizes=sizes)
         return loading.graph(data, update_binding, variables)

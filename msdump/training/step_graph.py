@@ -13,13 +13,12 @@ import onnx
 from msdump import env
 from msdump.dtypes import DType
 from msdump.errors import InputError, name_hint
-from msdump.graph import loader
 from msdump.graph.graph import Graph
 from msdump.plan import DeviceTarget, OverflowMode
 from msdump.training import roles
 from msdump.training.backward import BackwardPass
 from msdump.training.data_parallel import DataParallel, data_parallel_of
-from msdump.training.files.source import OLDEST_OPSET, OPSET, Model, converted
+from msdump.training.files.source import OLDEST_OPSET, OPSET, Model, loaded
 from msdump.training.forward import ForwardWriter
 from msdump.training.losses import Loss, loss_of
 from msdump.training.optimizers import Optimizer, Trained, TrainedParameter, optimizer_of
@@ -83,7 +82,7 @@ def step_graph(
         UnsupportedOpError: An operator without a gradient rule; it is named with scope and source line.
         InputError: An unknown loss, optimizer, parameter, element type, layer, device or overflow mode.
     """
-    graph = loader.load(converted(model), sizes=sizes)
+    graph = loaded(model, sizes)
     device = _device(device_target)
     mode = _overflow_mode(overflow_mode, device)
     writer = StepWriter(
@@ -126,7 +125,7 @@ def eval_graph(
         GraphError: The model is faulty.
         InputError: An unknown loss, element type or layer.
     """
-    graph = loader.load(converted(model), sizes=sizes)
+    graph = loaded(model, sizes)
     has_wide_kernels = _device(device_target) is DeviceTarget.CPU
     writer = StepWriter(_opset(graph), batch_statistics=False, drops=False, has_wide_kernels=has_wide_kernels)
     data = [

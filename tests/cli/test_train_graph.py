@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import onnx
+import onnx.parser
 import pytest
 from click.testing import CliRunner
 
@@ -126,3 +126,31 @@ def test_weights_that_no_message_holds_have_a_file_of_their_own(tmp_path):
         assert one.train_step(*batch(step, 300)) == two.train_step(*batch(step, 300))
     for name, array in one.state().items():
         np.testing.assert_array_equal(array, two.state()[name])
+
+
+@pytest.mark.parametrize("opset", [13, 20])
+def test_messages_name_the_file(tmp_path, caplog, opset):
+    """What is told of a model names its file, also where it is converted to a newer opset."""
+    path = tmp_path / "model.onnx"
+    head = f'<ir_version: 8, opset_import: ["": {opset}]> g (float[2,3] x) => (float[2,3] y)'
+    onnx.save(onnx.parser.parse_model(f"{head} {{ y = Relu (x) }}"), path)
+
+    with caplog.at_level("WARNING"):
+        assert call(path, "-o", tmp_path / "step.onnx").exit_code == 0
+    refused = call(path, "-o", tmp_path / "step.onnx", "--trainable", "weight")
+
+    assert f"{path}: nothing is trained" in caplog.text
+    assert refused.exit_code == 2
+    assert refused.stderr.startswith(f"msdump: error: {path}: no parameters to train: weight")
+
+
+def test_models_that_cannot_be_converted_are_named(tmp_path):
+    """A model of an old opset that ONNX cannot convert is told with its file."""
+    path = tmp_path / "model.onnx"
+    text = '<ir_version: 8, opset_import: ["": 13]> g (float[2] x) => (float[2] y) { y = Nothing (x) }'
+    onnx.save(onnx.parser.parse_model(text), path)
+
+    done = call(path, "-o", tmp_path / "step.onnx")
+
+    assert done.exit_code == 2
+    assert done.stderr.startswith(f"msdump: error: {path}: the model has opset 13 and cannot be converted")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -11,7 +12,8 @@ from onnx import external_data_helper, version_converter
 
 from msdump import reading
 from msdump.errors import GraphError
-from msdump.graph import names, validity
+from msdump.graph import loader, names, validity
+from msdump.graph.graph import IN_MEMORY, Graph
 from msdump.graph.message import functions, split_model
 
 Model = str | os.PathLike[str] | onnx.ModelProto | bytes
@@ -21,6 +23,25 @@ OLDEST_OPSET: Final = 18
 
 OPSET: Final = 20
 """What older models are converted to."""
+
+
+def loaded(model: Model, sizes: Mapping[str, int]) -> Graph:
+    """Return the graph of a model whose operators are of an opset that bodies and rules are written in.
+
+    Messages call it by the file that was given, also where it had to be converted.
+
+    Args:
+        model: The model.
+        sizes: Sizes of dynamic dimensions by name.
+
+    Raises:
+        GraphError: ONNX cannot convert the model, or it is faulty.
+    """
+    return loader.load(converted(model), sizes=sizes, source=_name(model))
+
+
+def _name(model: Model) -> str:
+    return IN_MEMORY if isinstance(model, (onnx.ModelProto, bytes)) else str(Path(model))
 
 
 def converted(model: Model) -> Model:
@@ -43,8 +64,8 @@ def converted(model: Model) -> Model:
     except RuntimeError as error:
         reason = str(error).strip().partition("\n")[0]
         raise GraphError(
-            f"the model has opset {version} and cannot be converted to opset {OPSET}, which training needs:"
-            f" {reason}; export it with opset {OLDEST_OPSET} or newer"
+            f"{_name(model)}: the model has opset {version} and cannot be converted to opset {OPSET}, which"
+            f" training needs: {reason}; export it with opset {OLDEST_OPSET} or newer"
         ) from error
 
 
