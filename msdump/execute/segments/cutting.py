@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-MOST_BYTES: Final = 16 << 20
+MOST_BYTES: Final = 24 << 20
 """Bytes of tensors that a segment holds for an observer; an operator whose tensors reach it ends it.
 
 They all live until the last operator of the segment has run.
