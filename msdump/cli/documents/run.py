@@ -27,6 +27,9 @@ class DumpedFiles(Part):
     bytes: int
     """Bytes in all of them."""
 
+    no_tensors: str | None
+    """Why none of the files can hold an operator's tensor; null where they can."""
+
     skipped: dict[str, int]
     """Number of tensors without a file, by reason."""
 
@@ -101,6 +104,7 @@ def _dump(run: ModelRun) -> DumpedFiles | None:
         dropped=dropped,
         files=summary.files,
         bytes=summary.bytes,
+        no_tensors=report.why_no_tensors(plan),
         skipped={str(reason): count for reason, count in summary.skipped.items()},
         lost={str(reason): count for reason, count in summary.lost.items()},
     )

@@ -70,8 +70,8 @@ def _dump_lines(run: ModelRun, *, has_config: bool) -> Iterator[str]:
     written, dropped = iterations(run, plan)
     yield f"dumped   {_iterations(written)}: {summary.files} files, {summary.bytes:,} bytes"
     yield f"into     {place(plan, run.rank)}"
-    if plan.what.selector.mode is DumpMode.MARKED:
-        yield "no tensors: dump_mode 2 dumps what a program marks by msdump.set_dump, and a run marks nothing"
+    if reason := why_no_tensors(plan):
+        yield f"no tensors: {reason}"
     if dropped:
         yield f"dropped  {_iterations(dropped)}: {_WHY_DROPPED}"
     if summary.skipped:
@@ -104,6 +104,13 @@ def why_none(network: Network, *, has_config: bool) -> str:
     if not network.graph.nodes:
         return "the model has no operators"
     return "support_device does not hold this device"
+
+
+def why_no_tensors(plan: DumpPlan) -> str | None:
+    """Return why a dump that is on can hold no operator's tensors; None where it can."""
+    if plan.what.selector.mode is DumpMode.MARKED:
+        return "dump_mode 2 dumps what a program marks by msdump.set_dump, and a run marks nothing"
+    return None
 
 
 def _iterations(numbers: list[int]) -> str:

@@ -107,6 +107,16 @@ def test_run_without_a_dump(told):
     )
 
 
+@pytest.mark.parametrize(("mode", "is_told"), [(0, False), (2, True)])
+def test_run_without_marks(told, config, mode, is_told):
+    """Under dump_mode 2 the document says why no tensor is dumped, otherwise it says nothing of it."""
+    _, document = told("run", MINI, "--config", config(dump_mode=mode))
+
+    why = document["ranks"][0]["dump"]["no_tensors"]
+    assert is_told == ("dump_mode 2 dumps what a program marks" in (why or ""))
+    assert is_told == (why is not None)
+
+
 def test_run_of_ranks(told, config):
     """Several ranks of a process stand in one document."""
     _, document = told("run", MINI, "--config", config(), "--ranks", "2")
