@@ -10,7 +10,7 @@ import click
 
 from msdump.cli import messages
 from msdump.cli.documents import output
-from msdump.cli.program import REFUSED
+from msdump.cli.program import FAILED
 from msdump.cli.terminal import can_print
 from msdump.encode import statistic_csv
 from msdump.store.read.cells import Cell
@@ -53,8 +53,8 @@ def command(*, dump: str, operators: tuple[str, ...], slots: tuple[str, ...], st
     OPERATOR is a full name, its last component, or the name that files have; * and ? stand for
     other characters. What statistic.csv holds is taken from there, the rest is measured from
     the tensors. Each rank and execution has a series, each pass of a loop a point. In a sparkline ! stands
-    for NaN and infinities. Exit codes: 0 done, 2 a file cannot be read, which has hyphens in its place, or
-    something given is wrong, 130 interrupted.
+    for NaN and infinities. Exit codes: 0 done, 1 a file cannot be read, which has hyphens in its place,
+    2 something given is wrong, 130 interrupted.
     """
     categories = [tool.category(name) for name in statistics.split(",")]
     wanted = [tool.slot(text) for text in slots]
@@ -67,7 +67,7 @@ def command(*, dump: str, operators: tuple[str, ...], slots: tuple[str, ...], st
         _print(report.series, categories)
     for fault in report.unreadable:
         messages.say(f"error: {fault}")
-    click.get_current_context().exit(REFUSED if report.unreadable else 0)
+    click.get_current_context().exit(FAILED if report.unreadable else 0)
 
 
 def _print(trends: Sequence[TensorTrend], categories: Sequence[str]) -> None:

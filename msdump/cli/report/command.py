@@ -10,6 +10,7 @@ from msdump.cli import messages
 from msdump.cli import options as common
 from msdump.cli.compare import options as compare_options
 from msdump.cli.documents import output as documents
+from msdump.cli.program import FAILED
 from msdump.cli.report import exports as export
 from msdump.cli.report import follow, options, shown
 from msdump.cli.report.exports import WantedExports
@@ -53,7 +54,8 @@ def command(
     The page needs no network and no server. With GOLDEN the two dumps are compared, and the operators
     at fault are told first. --json and --csv print the same; the page is written beside them only with
     --output. --watch follows a run that goes on, until Ctrl-C. Exit codes: 0 the report is made,
-    whatever it tells, 2 something given is wrong, 130 interrupted.
+    whatever it tells, 1 it is made, but a file cannot be read, 2 something given is wrong, 130
+    interrupted.
     """
     if is_csv and documents.wanted():
         raise click.UsageError("--csv and --json exclude each other")
@@ -79,6 +81,7 @@ def command(
         messages.say(f"written {line}") if is_csv or documents.wanted() else print(f"written   {line}")
     if is_page_asked or not (is_csv or documents.wanted() or (exports and not is_opened)):
         shown.write(report, asked.output, is_opened=is_opened, is_told=not is_csv)
+    click.get_current_context().exit(FAILED if report.faults else 0)
 
 
 def tell(report: DumpReport) -> None:
