@@ -155,10 +155,10 @@ class GoldenOperators:
             for tensor in suspect.outputs
             if (array := suspect.mine.outputs[tensor.slot]) is not None and array.dtype.kind in "iub"
         }
-        weights = {name: ran.graph.weights[name] for name in reads(ran.node) if name in ran.graph.weights}
-        rounded = {name: in_type(array, held) for name, array in weights.items() if array.dtype == np.float32}
         if held not in HALVES or not _differ(discrete, results):
             return results
+        weights = {name: ran.graph.weights[name] for name in reads(ran.node) if name in ran.graph.weights}
+        rounded = {name: in_type(array, held) for name, array in weights.items() if array.dtype == np.float32}
         inputs = {name: in_type(array, held) for name, array in given.items() if array.dtype == np.float32}
         for narrow in (rounded, rounded | inputs):
             widened = {name: array.astype(np.float32) for name, array in narrow.items()}
