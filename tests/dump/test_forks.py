@@ -81,6 +81,28 @@ go_on.set()
 other.join(60)
 """
 
+TOGETHER = """
+waiting, go_on = os.pipe()
+children = []
+for _ in range(3):
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        os.close(go_on)
+        os.read(waiting, 1)
+        for _ in range(5):
+            network(x)
+        os._exit(4 if network.summary.lost else 3)
+    children.append(child)
+os.close(go_on)
+for _ in range(4):
+    network(x)
+"""
+
+JOINED = """
+assert [3] * 3 == [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+"""
+
 DAEMON = """
 def work():
     while True:
@@ -131,6 +153,22 @@ def test_a_fork_amid_a_run_of_another_thread(python, tmp_path):
     assert "forked while another thread ran the network" in errors
     assert 12 == len(list((tmp_path / "dump").glob("rank_0/Net/1/*/*.npy")))
     assert 3 * 12 == len(list((tmp_path / "dump").glob("rank_0/Net/0/*/*.npy")))
+    assert [] == wholeness.violations(tmp_path / "dump")
+
+
+@pytest.mark.parametrize("enable", [False, True], ids=["queue", "at once"])
+def test_children_that_count_on_as_their_parent_does(python, tmp_path, enable):
+    """Processes that dump the same iterations at the same time lose no file of anybody."""
+    (tmp_path / "net.onnx").write_bytes(networks.wide()[0])
+    (tmp_path / "data_dump.json").write_text(json.dumps(config(tmp_path / "dump", enable=enable)))
+    program = python(PROGRAM.format(middle=TOGETHER) + JOINED, MINDSPORE_DUMP_CONFIG="data_dump.json")
+
+    told, errors = program.communicate(timeout=60)
+
+    assert 0 == program.returncode, errors
+    assert {} == json.loads(told)[1]
+    for iteration in range(1, 6):
+        assert 4 * 12 == len(list((tmp_path / "dump").glob(f"rank_0/Net/0/{iteration}/*.npy")))
     assert [] == wholeness.violations(tmp_path / "dump")
 
 
