@@ -17,8 +17,8 @@ WARNED, REFUSED = "msdump: warning: ", "msdump: error: "
 COMMANDS = {
     "compare": (WARNED, 0, "compare", "mine", "golden", "-out", "out"),
     "compare, as golden": (WARNED, 0, "compare", "golden", "mine", "-out", "out"),
-    "report": (WARNED, 0, "report", "mine", "-o", "page.html"),
-    "report beside golden": (WARNED, 0, "report", "mine", "golden", "-o", "page.html"),
+    "report": (WARNED, 1, "report", "mine", "-o", "page.html"),
+    "report beside golden": (WARNED, 1, "report", "mine", "golden", "-o", "page.html"),
     "baseline": (WARNED, 0, "baseline", "mine", "-out", "out"),
     "query": (WARNED, 0, "query", "mine", "select count(*) from tensors"),
     "query files": (WARNED, 0, "query", "mine", "select count(*) from files"),

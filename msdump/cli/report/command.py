@@ -54,8 +54,8 @@ def command(
     The page needs no network and no server. With GOLDEN the two dumps are compared, and the operators
     at fault are told first. --json and --csv print the same; the page is written beside them only with
     --output. --watch follows a run that goes on, until Ctrl-C. Exit codes: 0 the report is made,
-    whatever it tells, 1 it is made, but a file cannot be read, 2 something given is wrong, 130
-    interrupted.
+    whatever it tells, 1 it is made, but a file or directory cannot be read, 2 something given is
+    wrong, 130 interrupted.
     """
     if is_csv and documents.wanted():
         raise click.UsageError("--csv and --json exclude each other")

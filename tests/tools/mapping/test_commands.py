@@ -64,9 +64,9 @@ COMMANDS = {
     "watch --json": (1, '"count": ', "watch", "mine", "--rules", "rules.json", "--json"),
     "baseline": (1, "kept      29 tensors of 6 folders", "baseline", "mine", "-out", "out"),
     "query": (0, "ReLU-op3", "query", "mine", "--measure", "--csv", "select * from statistics order by all"),
-    "report": (0, "Default_ReLU-op3", "report", "mine", "golden", "--csv"),
+    "report": (1, "Default_ReLU-op3", "report", "mine", "golden", "--csv"),
     "report, its page": (
-        0,
+        1,
         "Default_ReLU-op2 (ReLU) in iteration 0: own",
         "report",
         "mine",
