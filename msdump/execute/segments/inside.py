@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Container, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Final
 
 import numpy as np
 
@@ -46,22 +47,25 @@ def fed(segment: Segment, frame: Frame, files: SessionFiles | None) -> dict[str,
     return feeds
 
 
-@contextmanager
-def writing(segment: Segment, files: SessionFiles | None, observer: Observer | None) -> Iterator[set[int]]:
-    """Tell an observer what a session writes in this context, also where it fails.
+def writing(
+    segment: Segment, files: SessionFiles | None, observer: Observer | None
+) -> AbstractContextManager[Container[int]]:
+    """Tell an observer what a session writes in a context, also where it fails.
 
     Args:
         segment: The segment.
         files: Its files, None: it writes none.
         observer: The observer.
 
-    Yields:
-        The positions of the operators whose files are there, once the session has failed.
+    Returns:
+        The context, which gives the positions of operators whose files are there once the session has failed.
     """
+    return _NOTHING if files is None or observer is None else _writing(segment, files, observer)
+
+
+@contextmanager
+def _writing(segment: Segment, files: SessionFiles, observer: Observer) -> Iterator[set[int]]:
     complete: set[int] = set()
-    if files is None or observer is None:
-        yield complete
-        return
     try:
         yield complete
     except Exception:
@@ -70,6 +74,9 @@ def writing(segment: Segment, files: SessionFiles | None, observer: Observer | N
     finally:
         files.close()
         saving(observer).saved(segment.saved, files)
+
+
+_NOTHING: Final[AbstractContextManager[Container[int]]] = nullcontext(())
 
 
 def _completed(segment: Segment, files: SessionFiles) -> set[int]:

@@ -43,8 +43,8 @@ def _grouped(windows: Array, w: Array, groups: int) -> Array:
     rows = windows.shape[2 : 2 + rank]
     y = np.empty((windows.shape[0], groups, w.shape[0] // groups, math.prod(rows)))
     kernels = w.reshape(groups, w.shape[0] // groups, -1)
-    # windows as rows: outputs, then channels and places of the kernel
-    order = (*range(1, 1 + rank), 0, *range(1 + rank, 1 + 2 * rank))
+    # windows as columns: channels and places of the kernel, then outputs, which lie side by side in memory
+    order = (0, *range(1 + rank, 1 + 2 * rank), *range(1, 1 + rank))
     for number, image in enumerate(windows):
         for group, channels in enumerate(np.split(image, groups)):
             y[number, group] = _products(channels.transpose(order), rank, kernels[group])
@@ -53,10 +53,11 @@ def _grouped(windows: Array, w: Array, groups: int) -> Array:
 
 def _products(view: Array, rank: int, kernels: Array) -> Array:
     """Return kernels times windows, unrolled a few at a time so that memory stays bounded."""
-    slab = max(1, _ROWS // max(1, math.prod(view.shape[1:])))
+    slabs = np.moveaxis(view, -rank, 0)
+    rows = max(1, _ROWS // max(1, math.prod(slabs.shape[1:])))
     parts = [
-        kernels @ part.reshape(math.prod(part.shape[:rank]), -1).T
-        for part in (view[start : start + slab] for start in range(0, max(len(view), 1), slab))
+        kernels @ np.moveaxis(slab, 0, -rank).reshape(kernels.shape[1], -1 if slab.size else 0)
+        for slab in (slabs[start : start + rows] for start in range(0, max(len(slabs), 1), rows))
     ]
     return np.concatenate(parts, axis=1)
 
