@@ -125,6 +125,7 @@ class HashingSink:
         self._rows: deque[_Row] = deque()
         self._held_bytes = 0
         self._waiting: list[_Row] = []  # those of them that are in no batch yet
+        self._waiting_bytes = 0
         self._batches: deque[_Batch] = deque()
         exits.register(self)
 
@@ -149,22 +150,23 @@ class HashingSink:
             exits.activate(self)
             self._rows.append(row)
             self._waiting.append(row)
+            self._waiting_bytes += size
             self._held_bytes += size
             is_full = self._held_bytes > max(size, self._most_bytes)
-            if is_full or (self._are_enough() and not self._has_threads):
+            are_enough = 2 * self._waiting_bytes >= self._most_bytes or len(self._waiting) >= _MOST_ROWS
+            if is_full or (are_enough and not self._has_threads):
                 mine = self._shared()
-            elif self._are_enough():
-                self._begin(self._waiting)
-                self._waiting = []
+            elif are_enough:
+                self._begin(self._taken())
         for batch in mine:
             # what a thread has begun is not waited for: it goes on beside the operators
             batch.help()
         self._write_made()
 
-    def _are_enough(self) -> bool:
-        """Whether the rows that wait fill a batch."""
-        size = sum(row.size for row in self._waiting)
-        return 2 * size >= self._most_bytes or len(self._waiting) >= _MOST_ROWS
+    def _taken(self) -> list[_Row]:
+        """Return the rows that wait, which then belong to a batch."""
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        return waiting
 
     def _begin(self, rows: Sequence[_Row]) -> None:
         batch = _Batch(rows)
@@ -173,11 +175,10 @@ class HashingSink:
 
     def _shared(self) -> Sequence[_Batch]:
         """Share the rows that wait among the caller and threads; return what is not made, the oldest last."""
-        mine, *others = shares(self._waiting, lambda row: row.size, _WORTH_A_THREAD)
+        mine, *others = shares(self._taken(), lambda row: row.size, _WORTH_A_THREAD)
         for rows in others:
             self._begin(rows)
         self._batches.append(_Batch(mine))
-        self._waiting = []
         return [*reversed(self._batches)]
 
     def _write_made(self) -> None:
@@ -281,4 +282,5 @@ class HashingSink:
         """Drop the rows on their way in a forked child: the parent writes them."""
         self._rows.clear()
         self._batches.clear()
-        self._waiting, self._held_bytes = [], 0
+        self._taken()
+        self._held_bytes = 0
