@@ -23,16 +23,26 @@ def load(path: str) -> memoryview:
         DumpReadError: It cannot be read.
     """
     try:
-        with reading.open_file(path) as file:
-            size = os.fstat(file.fileno()).st_size
+        with reading.descriptor(path) as (fd, size):
             # a map keeps a descriptor of its own, until the last view of it ends
             if size < _MAPPED or len(_MAPS) >= _MOST_MAPS:
-                return memoryview(file.readall())
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                return memoryview(_whole(fd, size))
+            mapped = mmap.mmap(fd, 0, access=mmap.ACCESS_READ)
     except OSError as error:
         raise unreadable(path, error) from error
     _MAPS.add(mapped)
     return memoryview(mapped)
+
+
+def _whole(fd: int, size: int) -> bytes:
+    """Return the bytes of an open file: one more than its size is asked for, which tells whether it grows."""
+    data = os.read(fd, size + 1)
+    if len(data) == size:
+        return data
+    pieces = [data]
+    while pieces[-1]:
+        pieces.append(os.read(fd, size + 1))
+    return b"".join(pieces)
 
 
 def beginning(path: str, size: int) -> memoryview:
@@ -42,8 +52,8 @@ def beginning(path: str, size: int) -> memoryview:
         DumpReadError: It cannot be read.
     """
     try:
-        with reading.open_file(path) as file:
-            return memoryview(file.read(size))
+        with reading.descriptor(path) as (fd, _):
+            return memoryview(os.read(fd, size))
     except OSError as error:
         raise unreadable(path, error) from error
 

@@ -26,6 +26,7 @@ class RerunTensor:
         io: Input or output.
         slot: Its number.
         dtype: Name of its element type on the device.
+        size: Number of its elements, 0 where it is not known before it is read.
         host_shape: Its shape on the host where the file tells it, else ().
         has_host_layout: Whether its elements lie as on the host.
         load: Returns the elements in the host's layout, given the host's shape and the groups of the
@@ -35,6 +36,7 @@ class RerunTensor:
     io: IO
     slot: int
     dtype: str
+    size: int = 0
     host_shape: tuple[int, ...] = ()
     has_host_layout: bool = True
     load: Callable[[tuple[int, ...], int], np.ndarray] = field(

@@ -115,7 +115,7 @@ class Reexecution:
             advance: Called after each of them.
         """
         reruns: list[Rerun] = []
-        for rerun in side_by_side.each(self._first, len(self.values.operators)):
+        for rerun in side_by_side.each(self._first, len(self.values.operators), self.values.mean_size):
             reruns.append(rerun)
             advance()
         suspects = [position for position, each in enumerate(reruns) if each.is_suspect]

@@ -93,6 +93,12 @@ class DumpedValues:
             elif operator.op_type in INPUTS and (IO.OUTPUT, 0) in operator.tensors:
                 self._inputs[operator.name] = Holder(operator.tensors[IO.OUTPUT, 0], position, None)
 
+    @property
+    def mean_size(self) -> float:
+        """How many elements the tensors of the run have on average."""
+        sizes = [tensor.size for operator in self.operators for tensor in operator.tensors.values()]
+        return sum(sizes) / max(len(sizes), 1)
+
     def _note_inputs(self, position: int, operator: RerunOperator, site: ModelOperator) -> None:
         node = site.node
         for slot, name in enumerate(node.inputs):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -92,6 +93,7 @@ def _tensor(operand: DumpedOperand) -> RerunTensor:
         operand.io,
         operand.index,
         operand.dtype,
+        math.prod(operand.shape),
         host_shape,
         not operand.is_converted,
         partial(_loaded, operand),
