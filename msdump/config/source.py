@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, NoReturn, TypeAlias
 
 from msdump import reading
+from msdump.dataclass import dataclass
 from msdump.errors import ConfigSyntaxError, Problem
 
 Path: TypeAlias = tuple[str | int, ...]

@@ -25,10 +25,10 @@ import enum
 import json
 import struct
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
+from msdump.dataclass import dataclass
 from msdump.encode import dump_enums
 from msdump.encode.dump_data import DumpData, OriginalOp, TensorInfo
 from msdump.errors import DumpReadError, FormatError

@@ -6,11 +6,12 @@ import mmap
 import tempfile
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import numpy as np
 
+from msdump.dataclass import dataclass
 from msdump.device import precision
 from msdump.device.precision import rounded
 from msdump.dtypes import DType

@@ -8,8 +8,9 @@ Default/optimizer-Momentum/                                       the optimizer
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from msdump.dataclass import dataclass
 from msdump.graph import names
 from msdump.graph.graph import Graph, Node
 

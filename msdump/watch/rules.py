@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from msdump.dataclass import dataclass
 from msdump.iterations import IterationSet
 from msdump.record import IO, lies_in
 from msdump.selector import KernelPattern, PatternKind

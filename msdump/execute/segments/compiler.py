@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
+from msdump.dataclass import dataclass
 from msdump.dtypes import STRING
 from msdump.execute import values
 from msdump.execute.initializers import Bound, Initializers, packed

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from msdump.dataclass import dataclass
 from msdump.execute.control import Control
 from msdump.execute.runtime import Run
 from msdump.graph.graph import Node

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import numpy as np
 
+from msdump.dataclass import dataclass
 from msdump.errors import MsdumpError
 from msdump.execute import values
 from msdump.execute.program import Program

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar
 
 import numpy as np
+
+from msdump.dataclass import dataclass
 
 
 @dataclass(slots=True)

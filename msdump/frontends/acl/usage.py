@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from msdump.dataclass import dataclass
 from msdump.plan import DumpPlan
 
 _log = logging.getLogger("msdump.acl")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final, Protocol
 
+from msdump.dataclass import dataclass
 from msdump.record import IO
 from msdump.store import names
 from msdump.store.read.graphs.operator_graph import (

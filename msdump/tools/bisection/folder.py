@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from msdump import dtypes
+from msdump.dataclass import dataclass
 from msdump.dtypes import DType
 from msdump.execute import values
 from msdump.execute.kernels import as_the_model_says

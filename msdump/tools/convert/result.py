@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from msdump.dataclass import dataclass
 from msdump.tools.convert.names import OutputKind
 from msdump.tools.return_codes import ReturnCode
 

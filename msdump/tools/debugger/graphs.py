@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from msdump.dataclass import dataclass
 from msdump.record import IO
 from msdump.store.read.graphs.operator_graph import OperatorGraph
 from msdump.store.read.reader import Dump

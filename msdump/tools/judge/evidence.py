@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from msdump.dataclass import dataclass
 from msdump.record import IO
 from msdump.store.read.graphs.operator_graph import ValueSource
 from msdump.tools.judge.errors import TensorError

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
+from msdump.dataclass import dataclass
 from msdump.record import IO
 from msdump.store.names import PARAMETER
 from msdump.store.read.graphs.operator_graph import ABSENT, SourceKind, ValueSource
@@ -18,7 +19,6 @@ from msdump.tools.judge.tensors import TensorJudge
 from msdump.tools.judge.verdicts import AGREEING, TensorVerdict, Verdict
 
 _Reason = tuple[Verdict, str]
-
 _NOT_COMPARED: Final = frozenset({TensorVerdict.UNCHECKED, TensorVerdict.UNREADABLE})
 _UNFIT: Final = {TensorVerdict.SHAPE: Verdict.SHAPE, TensorVerdict.DTYPE: Verdict.DTYPE}
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from msdump.dataclass import dataclass
 from msdump.graph.updates import written_inputs
 from msdump.record import IO
 from msdump.tools.report.operators import ReportedOperator

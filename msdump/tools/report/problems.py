@@ -6,9 +6,10 @@ import enum
 import itertools
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+from msdump.dataclass import dataclass
 from msdump.errors import DumpReadError
 from msdump.plan import Trigger
 from msdump.record import IO

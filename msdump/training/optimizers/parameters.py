@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Protocol
 
 import numpy as np
 
+from msdump.dataclass import dataclass
 from msdump.training import options
 from msdump.training.symbols import StepTensor
 from msdump.training.writer import StepWriter

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from msdump.dataclass import dataclass
 from msdump.record import IO
 from msdump.store.read.graphs.operator_graph import OperatorGraph, SourceKind
 from msdump.tools.compare.pairing import (
@@ -55,7 +56,7 @@ class DumpComparison:
     graph: str | None = None
     execution: int | None = None
     golden_execution: int | None = None
-    executor: ExecutorChoice = ExecutorChoice()  # noqa: RUF009 - frozen
+    executor: ExecutorChoice = ExecutorChoice()
     folders: list[ComparedFolder] = field(default_factory=list)
     joined: set[str] = field(default_factory=set)
     explain: Callable[[OperatorEvidence], OperatorEvidence] = lambda evidence: evidence

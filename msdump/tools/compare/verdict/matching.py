@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from msdump.dataclass import dataclass
 from msdump.device.tasks import INSERTED_PREFIX, is_settled
 from msdump.errors import DumpReadError
 from msdump.record import IO

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+from msdump.dataclass import dataclass
 from msdump.store.read.graphs.operator_graph import (
     ABSENT,
     GraphOperator,
