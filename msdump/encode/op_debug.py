@@ -22,7 +22,6 @@ Older devices have three sections of fixed places instead: two atomic adders and
 from __future__ import annotations
 
 import enum
-import json
 import struct
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -199,11 +198,15 @@ def decode(data: memoryview, source: str = "<buffer>", offset: int = 0) -> Debug
 
 def to_json(record: DebugRecord | OldRecord) -> bytes:
     """Return the text that msaccucmp makes of a record: indented by four spaces, in the bytes' order."""
+    import json  # not above: whoever looks for records meets few
+
     return json.dumps(record.as_dict(), indent=4).encode()
 
 
 def to_compact_json(record: DebugRecord | OldRecord) -> bytes:
     """Return the text that MindSpore makes of a record: without spaces, names in alphabetical order."""
+    import json  # the same
+
     return json.dumps(record.as_dict(), sort_keys=True, separators=(",", ":")).encode()
 
 

@@ -22,6 +22,7 @@ from msdump import env
 from msdump.capture.process import Process
 from msdump.cli import main
 from msdump.cli.program import COMMANDS
+from msdump.encode import dump_data
 from msdump.frontends import mindspore
 from msdump.store.write.files import DiskFiles
 
@@ -112,6 +113,25 @@ class TestProgram:
 
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
+        assert done.stdout.splitlines()[-1] == "loaded []"
+
+    def test_converting_loads_what_it_needs(self, tmp_path):
+        """Large files are converted without multiprocessing, and without -f nothing of formats is loaded."""
+        file = tmp_path / "Add.Default_Add-op0.0.0.1612439563338030"
+        tensor = dump_data.TensorInfo(2, 2, (1 << 23,), (1 << 23,), 4 << 23)
+        header = dump_data.header(dump_data.DumpData("Add", 1, (), (tensor,)))
+        for number in range(2):
+            file.with_suffix(f".{number}").write_bytes(header + bytes(tensor.size))
+        unneeded = "{'multiprocessing', 'json', 'pydantic', 'rich', 'msdump.device.formats'}"
+        code = (
+            "import sys\nfrom msdump.cli import main\n"
+            f"try: main(['convert', '-j2', {str(tmp_path)!r}, '-out', {str(tmp_path / 'out')!r}])\n"
+            f"finally: print('loaded', sorted(sys.modules.keys() & {unneeded}))"
+        )
+
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+        assert done.stdout.startswith("converted 2 dump files to 2 files, ")
         assert done.stdout.splitlines()[-1] == "loaded []"
 
     def test_version_is_told(self):

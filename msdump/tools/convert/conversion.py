@@ -107,6 +107,8 @@ def convert(
             name=lambda source: source.path,
             paths=(output, *filter(None, (target.scripts,))),
             progress=progress,
+            # scripts of the user's own and torch.save would hold the interpreter
+            in_threads=not target.scripts and target.kind is not OutputKind.PT,
         )
         for result in results:
             conversion.results.append(result)

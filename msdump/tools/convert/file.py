@@ -24,7 +24,6 @@ from msdump.record import Buffer
 from msdump.store.read import mapped
 from msdump.store.write.files import DUMP_MODE, DiskFiles
 from msdump.store.write.stretch import Stretch
-from msdump.tools.convert import format as convert_format
 from msdump.tools.convert import names, scripts
 from msdump.tools.convert.names import OutputKind
 from msdump.tools.convert.result import VERSION, ConvertFailure, FileResult, Source, Target
@@ -184,6 +183,8 @@ class _Converter:
         return _Elements(array.shape, name, dtype.saved, pieces)
 
     def _in_format(self, block: DataSpan, info: TensorInfo) -> _Elements:
+        from msdump.tools.convert import format as convert_format  # not above: without -f nothing needs it
+
         dtype = dump_data.dtype_of(info)
         array = self._array(block, info)
         if info.data_type == dump_enums.UNDEFINED:  # bytes, whose number is in the array alone

@@ -29,7 +29,9 @@ LAYOUTS: Final = {4: ("NCHW", "NHWC", "HWCN", "CHWN"), 5: ("NCDHW", "NDHWC", "DH
 
 ND: Final = "ND"
 _RANKS: Final = {layout: rank for rank, layouts in LAYOUTS.items() for layout in layouts}
-_CHUNK: Final = 8 << 20  # bytes that are converted at once where samples are independent
+# Bytes that are converted at once where samples are independent: few enough that the next ones find the
+# processor's cache, and memory that the process has already.
+_CHUNK: Final = 2 << 20
 
 _BLOCKED: Final = {row.name: row for row in formats.FORMATS if row.stages and row.name not in _RANKS}
 # Formats that keep N as their first axis and C0 as their last, so that samples can be converted one by one.

@@ -41,6 +41,7 @@ def each(
     name: Callable[[_Item], str] = str,
     paths: Iterable[str] = (),
     progress: Callable[[int], object] = lambda _: None,
+    in_threads: bool = False,
 ) -> Iterator[_Result]:
     """Yield the result of a function for each item, in the order of the items.
 
@@ -53,17 +54,17 @@ def each(
         name: Returns what an item is called in messages.
         paths: Files and directories that workers on other machines must see.
         progress: Called with the size of each item when its result is taken.
+        in_threads: Whether the work on a large item is mostly that of numpy and the system, so that threads
+            do it as fast as processes; it must log nothing, whose order threads would not keep.
 
     Raises:
         ToolError: Workers died of an item, have another version, or there are none.
     """
     batches = Batches(items, size)
     if executor.kind is ExecutorKind.PROCESSES:
-        if executor.processes == 1 or not batches.holds(WORTH_IT):
-            for item, count in batches.rest():
-                result = work(item)
-                progress(count)
-                yield result
+        is_worth_it = executor.processes > 1 and batches.holds(WORTH_IT)
+        if not is_worth_it or (in_threads and batches.begin_large()):
+            yield from _here(work, batches, executor.processes if is_worth_it else 1, progress)
             return
     elif not batches.holds(1):
         return
@@ -73,6 +74,25 @@ def each(
         yield from _Mapping(work, batches, workers, name, tuple(paths)).results(progress)
     finally:
         workers.close()
+
+
+def _here(
+    work: Callable[[_Item], _Result],
+    batches: Batches[_Item],
+    threads: int,
+    progress: Callable[[int], object],
+) -> Iterator[_Result]:
+    """Yield the results of work in this process."""
+    done: Iterator[tuple[_Result, int]]
+    if threads == 1:
+        done = ((work(item), count) for item, count in batches.rest())
+    else:
+        from msdump.tools.mapping import thread_pool  # not above: little work needs no threads
+
+        done = thread_pool.results(work, batches.rest(), threads)
+    for result, count in done:
+        progress(count)
+        yield result
 
 
 @dataclass

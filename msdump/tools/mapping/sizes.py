@@ -17,6 +17,9 @@ _Item = TypeVar("_Item")
 ITEM_COST: Final = 1 << 17
 """Bytes that are worked on in the time that an item costs by itself."""
 
+LARGE: Final = 4 << 20
+"""Bytes of an item beside whose work the interpreter's share counts little."""
+
 _SECONDS: Final = 0.25
 _FIRST_RATE: Final = 300e6  # bytes a second, until a unit tells
 _GROWTH: Final = 4  # times the unit before: one that was done in no time tells little of the next
@@ -95,6 +98,10 @@ class Batches(Generic[_Item]):
             self._held.append(ahead)
             self._held_cost += ahead[1] + ITEM_COST
         return True
+
+    def begin_large(self) -> bool:
+        """Tell whether the items that ``holds`` looked at are large, in the mean."""
+        return sum(size for _, size in self._held) >= LARGE * len(self._held)
 
     def next(self) -> Batch[_Item] | None:
         """Return the next unit, None where no item is left."""

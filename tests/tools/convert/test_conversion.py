@@ -17,6 +17,7 @@ from msdump.tools.convert import conversion as tool
 from msdump.tools.convert import sources
 from msdump.tools.convert.names import OutputKind
 from msdump.tools.convert.result import Target
+from msdump.tools.mapping import sizes
 from msdump.tools.mapping.executors import ExecutorChoice
 from tests.tools import dumped
 from tests.tools.dumped import IMAGE, NAME, NC1HWC0, convert, names
@@ -257,24 +258,27 @@ def test_modes(tmp_path, image):
     assert {0o600, 0o700} == set(modes)
 
 
-def test_several_processes_give_the_same(tmp_path, in_processes):
-    """Work spread over processes gives the same files and results, in the order of the files."""
+@pytest.mark.parametrize("target", [Target(), Target("NCHW")], ids=["as it is", "NCHW"])
+@pytest.mark.parametrize("large", [sizes.LARGE, 0], ids=["processes", "threads"])
+def test_several_workers_give_the_same(tmp_path, in_processes, monkeypatch, large, target):
+    """Work spread over processes or threads gives the same files and results, in the order of the files."""
+    monkeypatch.setattr(sizes, "LARGE", large)
     for number in range(9):
         dumped.file(
             tmp_path / "in" / f"Add.op{number}.0.0.16124395633380{number:02}",
-            dumped.tensor(dumped.counted((number + 1,))),
+            dumped.tensor(dumped.counted((number + 1, 1, 2, 3, 16)), "NC1HWC0", (number + 1, 16, 2, 3)),
         )
     (tmp_path / "in" / "broken").write_text("no dump", encoding="utf-8")
     found = sources.find([str(tmp_path / "in")], str(tmp_path / "two"))
     seen = []
 
-    one = convert([tmp_path / "in"], tmp_path / "one")
+    one = convert([tmp_path / "in"], tmp_path / "one", target)
     in_processes()
-    two = tool.convert(
-        found, str(tmp_path / "two"), Target(), executor=ExecutorChoice(2), progress=seen.append
-    )
+    two = tool.convert(found, str(tmp_path / "two"), target, executor=ExecutorChoice(2), progress=seen.append)
 
     assert names(tmp_path / "one") == names(tmp_path / "two")
+    for name in set(names(tmp_path / "one")) - {"convert_failed_file_list.txt"}:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
     assert [result.path for result in one.results] == [result.path for result in two.results]
     assert [Path(source.path).stat().st_size for source in found.sources] == seen
     assert (11, 1, 9) == (two.code, len(two.failed), two.files)

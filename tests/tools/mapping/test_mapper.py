@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from msdump.errors import ToolError
 from msdump.tools.mapping import mapper
 from msdump.tools.mapping.executors import ExecutorChoice
-from msdump.tools.mapping.sizes import ITEM_COST, Batches
+from msdump.tools.mapping.sizes import ITEM_COST, LARGE, Batches
 from tests.tools.mapping import work
 
 MUCH = 1 << 40
@@ -45,6 +46,45 @@ def test_little_work_stays_in_this_process(size, jobs):
     results = each(partial(scaled, 2), [1, 2, 3], ExecutorChoice(jobs), size)
 
     assert [(2, os.getpid()), (4, os.getpid()), (6, os.getpid())] == results
+
+
+def threaded(number):
+    """Return the number, the process and whether this is its first thread."""
+    return number, os.getpid(), threading.current_thread() is threading.main_thread()
+
+
+@pytest.mark.parametrize(
+    ("size", "jobs", "in_threads", "expected"),
+    [
+        pytest.param(MUCH, 2, True, (True, False), id="threads"),
+        pytest.param(LARGE, 2, True, (True, False), id="just large enough"),
+        pytest.param(LARGE - 1, 2, True, (False, True), id="small items go to processes"),
+        pytest.param(MUCH, 1, True, (True, True), id="one job"),
+        pytest.param(MUCH, 2, False, (False, True), id="work that holds the interpreter"),
+    ],
+)
+def test_threads_work_on_large_items(size, jobs, in_threads, expected):
+    """Work that may be done by threads is, where items are large; results keep the order of the items."""
+    sizes = []
+
+    results = each(
+        threaded, range(30), ExecutorChoice(jobs), size, in_threads=in_threads, progress=sizes.append
+    )
+
+    assert list(range(30)) == [number for number, _, _ in results]
+    assert {expected} == {(process == os.getpid(), is_main) for _, process, is_main in results}
+    assert sizes == [size] * 30
+
+
+def test_error_in_a_thread_comes_in_its_place():
+    """What a thread raises is raised here, behind the results before it; later items are left."""
+    seen = []
+
+    results = mapper.each(work.failing, range(10), size=lambda _: MUCH, executor=TWO, in_threads=True)
+    with pytest.raises(ValueError, match="no 3"):
+        seen.extend(results)
+
+    assert seen == [0, 1, 2]
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
