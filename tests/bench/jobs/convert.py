@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -16,6 +16,7 @@ from msdump.encode import dump_data, dump_enums
 from msdump.encode.dump_data import DumpData, TensorInfo
 from tests.bench import measure
 from tests.bench.case import Case
+from tests.bench.jobs.commands import compiled
 from tests.bench.measure import Figure
 
 _BYTES: Final = 500_000_000
@@ -38,8 +39,9 @@ def to_nchw(case: Case) -> Figure:
 def _of_copy(case: Case, *options: str) -> Figure:
     source, target = case.folder / "source", case.folder / "target"
     _fill(source)
-    ours = _running(*_PROGRAM, str(source), "-out", str(target), *options)
-    theirs = _running("cp", "-r", str(source), str(target))
+    environment = compiled(case.folder)
+    ours = _running(environment, *_PROGRAM, str(source), "-out", str(target), *options)
+    theirs = _running(environment, "cp", "-r", str(source), str(target))
     return measure.ratio(ours, theirs, case, tidy=partial(shutil.rmtree, target), is_alone=False)
 
 
@@ -66,8 +68,8 @@ def _info(shape: tuple[int, ...]) -> TensorInfo:
     )
 
 
-def _running(*command: str) -> Callable[[], None]:
+def _running(environment: Mapping[str, str], *command: str) -> Callable[[], None]:
     def run() -> None:
-        subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+        subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)
 
     return run
