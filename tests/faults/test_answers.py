@@ -9,7 +9,9 @@ import pytest
 from onnx import numpy_helper, parser
 
 from tests.faults import dumps, lockstep, networks, run, trials
+from tests.faults.faults import Fault
 from tests.faults.further import FURTHER
+from tests.faults.kernels import overflowing
 from tests.faults.networks import Net
 
 SEEDS = (0, 7, 15, 26, 48, 58)
@@ -124,6 +126,34 @@ def test_kernels_that_read_pieces_have_their_counterparts(tmp_path, number):
     told = dict(run.answers(trial, tmp_path, checks=("files", "model")))
 
     assert {"files": [], "model": []} == told
+
+
+_SCORES = """<ir_version: 10, opset_import: ["" : 20]>
+scores (float[6,2,8] x) => (float[6,2,5] y)
+{
+    [product] p = MatMul(x, w)
+    [shares] y = Softmax<axis = -1>(p)
+}"""
+
+
+@pytest.mark.parametrize("number", range(len(dumps.MODES)))
+def test_a_wrong_axis_is_told_behind_an_overflow(tmp_path, number):
+    """What an operator makes of infinities tells little, its finite elements tell that it is wrong."""
+    model, draw = parser.parse_model(_SCORES), np.random.default_rng(0)
+    weight = draw.standard_normal((8, 5), np.float32)
+    model.graph.initializer.append(numpy_helper.from_array(weight, "w"))
+    net = Net("scores", model, {"x": draw.standard_normal((6, 2, 8), np.float32)})
+    edge = float(np.quantile(np.abs(net.feeds["x"] @ weight), 0.8))
+    wrong = {"product": overflowing(70000 / edge)}
+    overflow = Fault("overflow", "", frozenset({"product"}), frozenset({"nonfinite"}), wrong=wrong)
+
+    def edit(changed):
+        changed.graph.node[1].attribute[0].i = 0
+
+    axis = Fault("attribute", "", frozenset({"shares"}), frozenset({"own", "replaced"}), edit)
+    trial = trials.Trial(0, net, (overflow, axis), dumps.MODES[number], dumps.CPU)
+
+    assert {"model": []} == dict(run.answers(trial, tmp_path, checks=("model",)))
 
 
 @pytest.mark.slow

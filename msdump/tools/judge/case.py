@@ -9,9 +9,10 @@ from typing import Final
 
 from msdump.dataclass import dataclass
 from msdump.store.read.graphs.operator_graph import ABSENT, SourceKind, ValueSource
-from msdump.tools.judge.evidence import OperatorEvidence
+from msdump.tools.judge.evidence import OperatorEvidence, OwnError
 from msdump.tools.judge.findings import TensorResult
-from msdump.tools.judge.limits import TIED
+from msdump.tools.judge.limits import TIED, Limits
+from msdump.tools.judge.verdicts import Verdict
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,47 @@ class Case:
         share = 1.0 if zero else max(TIED, steps * part)
         return error.largest <= 1 + zero + steps * data.scaled and error.changed <= max(1.0, count * share)
 
+    def told_again(self, limits: Limits) -> tuple[Verdict, str] | None:
+        """Return the verdict on an operator that read the wrong tensor, or that gives something else again.
+
+        Args:
+            limits: What counts as agreement.
+        """
+        evidence = self.evidence
+        if evidence.wiring:
+            return (Verdict.REPLACED if evidence.replaces else Verdict.OWN), evidence.wiring
+        own = next((each for each in evidence.own if not each.is_explained), None)
+        if own is None:
+            return None
+        if evidence.replaces:
+            return Verdict.REPLACED, f"in the place of {evidence.replaces}, which gives something else"
+        if own.error.misplaced:
+            return self._misplaced(own, limits)
+        if own.overflow:
+            return Verdict.NONFINITE, f"as if {own.overflow} in it had overflowed, which what follows hides"
+        note = f"; {own.note}" if own.note else ""
+        told = f"own error {own.error.distance:.2g} in {own.arithmetic}, {own.explanation} {own.allowed:.2g}"
+        return Verdict.OWN, told + note
+
+    def _misplaced(self, own: OwnError, limits: Limits) -> tuple[Verdict, str]:
+        """Return the verdict on NaN and infinities that running again does not give.
+
+        Those that were in the inputs do not begin here; where they come out at other places, the operator is
+        told by its finite elements. What overflows was computed in a shorter type, whose rounding these show.
+        """
+        count = own.error.misplaced
+        elements = f"{count:,} element{'s' * (count > 1)}"
+        note = f"NaN or infinities at {elements} that do not come again in {own.arithmetic}"
+        is_given = any(
+            each.evidence.error is not None and each.evidence.error.misplaced for each in self.inputs
+        )
+        if is_given and own.finite > (limits.allowed((_SHORT, _SHORT), _SHORT) or 0.0):
+            return (
+                Verdict.OWN,
+                f"own error {own.finite:.2g} where both are finite in {own.arithmetic}; {note}",
+            )
+        return Verdict.NONFINITE, note
+
     def _moved_zero(self) -> float:
         """Return by how many steps the zero point has moved that the operator found for its input."""
         errors = (each.evidence.error for each in self.outputs if each.slot == _ZERO_POINT)
@@ -83,6 +125,9 @@ class Case:
         """The largest distance of an output that differs, 0 without any."""
         return _largest(self.bad_outputs)
 
+
+_SHORT: Final = "float16"
+"""The type with the fewest numbers, in which kernels overflow."""
 
 _ZERO_POINT: Final = 2
 """Number of the output in which a quantising operator tells its zero point."""

@@ -96,6 +96,8 @@ class OwnError:
         overflow: Name of the part of a fused kernel whose infinities explain the error, though the parts
             behind it hide them; "" for none.
         explanation: In words, what explains that distance.
+        finite: Relative distance of the elements that are finite on both sides, where others are not and
+            rounding does not explain it; else 0.
     """
 
     slot: int
@@ -107,6 +109,7 @@ class OwnError:
     io: IO = IO.OUTPUT
     overflow: str = ""
     explanation: str = "rounding explains"
+    finite: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,7 +128,7 @@ class Judge:
         if TensorVerdict.UNREADABLE in states:
             unreadable = (each for each in case.tensors if each.verdict is TensorVerdict.UNREADABLE)
             return Verdict.UNREADABLE, next(unreadable).note
-        own = self._own(case)
+        own = case.told_again(self.limits)
         return own or (None if case.inputs else (Verdict.UNCHECKED, ""))
 
     def _weight(self, case: Case) -> _Reason | None:
@@ -185,36 +185,9 @@ class Judge:
             return Verdict.REPLACED, _other_shapes(case.evidence)
         return _UNFIT[unfit.verdict], unfit.note
 
-    def _own(self, case: Case) -> _Reason | None:
-        """Judge an operator that reads the wrong tensor, or that ran again and gave something else."""
-        if case.evidence.wiring:
-            return (Verdict.REPLACED if case.evidence.replaces else Verdict.OWN), case.evidence.wiring
-        own = next((each for each in case.evidence.own if not each.is_explained), None)
-        if own is None:
-            return None
-        note = f"; {own.note}" if own.note else ""
-        if case.evidence.replaces:
-            return Verdict.REPLACED, f"in the place of {case.evidence.replaces}, which gives something else"
-        count = own.error.misplaced
-        if count:
-            elements = f"{count:,} element{'s' * (count > 1)}"
-            return (
-                Verdict.NONFINITE,
-                f"NaN or infinities at {elements} that do not come again in {own.arithmetic}",
-            )
-        if own.overflow:
-            return Verdict.NONFINITE, f"as if {own.overflow} in it had overflowed, which what follows hides"
-        return (
-            Verdict.OWN,
-            (
-                f"own error {own.error.distance:.2g} in {own.arithmetic}, {own.explanation}"
-                f" {own.allowed:.2g}{note}"
-            ),
-        )
-
     def _told_again(self, case: Case) -> _Reason | None:
         """Judge by what running again tells, unless golden contradicts it."""
-        return None if self._is_contradicted(case) else self._own(case)
+        return None if self._is_contradicted(case) else case.told_again(self.limits)
 
     def _is_contradicted(self, case: Case) -> bool:
         """Tell whether outputs that agree contradict an error that was found by running again.

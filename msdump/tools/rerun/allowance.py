@@ -40,12 +40,15 @@ class Residue:
         allowed: Relative distance that rounding explains.
         is_explained: Whether the error is no more than that, in all elements and in each.
         note: What the numbers do not tell.
+        finite: Relative distance of the elements that are finite on both sides, where others are not and
+            rounding does not explain it; else 0.
     """
 
     error: TensorError
     allowed: float
     is_explained: bool
     note: str = ""
+    finite: float = 0.0
 
 
 class Allowance:
@@ -100,16 +103,18 @@ class Allowance:
     def _weighed(error: TensorError, dumped: np.ndarray, exact: np.ndarray, noise: np.ndarray) -> Residue:
         finite = np.isfinite(dumped) & np.isfinite(exact) & np.isfinite(noise)
         difference = np.abs(dumped[finite] - exact[finite])
+        distance = float(np.linalg.norm(difference))
         noise = noise[finite]
         size = float(np.linalg.norm(exact[finite]))
         typical = float(np.linalg.norm(noise)) / max(np.sqrt(noise.size), 1)
         allowed = _OF_ALL * float(np.linalg.norm(noise))
-        is_near = float(np.linalg.norm(difference)) <= allowed
+        is_near = distance <= allowed
         is_each = bool(np.all(difference <= _OF_ONE * (noise + typical)))
         # an element at the very edge of the type's range may be infinite on one side
         is_placed = not error.misplaced
         relative = allowed / size if size else np.inf
-        return Residue(error, relative, is_near and is_each and is_placed)
+        apart = distance / size if size and not (is_placed or (is_near and is_each)) else 0.0
+        return Residue(error, relative, is_near and is_each and is_placed, finite=apart)
 
 
 def _as_held(exact: np.ndarray, dtype: DType) -> np.ndarray:

@@ -45,7 +45,10 @@ class RerunOutput:
     def judged(self, explanation: Residue, arithmetic: str) -> OwnError:
         """Return an error with what rounding explains of it."""
         error, allowed, is_explained = explanation.error, explanation.allowed, explanation.is_explained
-        return OwnError(self.place, error, allowed, is_explained, arithmetic, explanation.note, self.io)
+        return OwnError(
+            *(self.place, error, allowed, is_explained, arithmetic, explanation.note, self.io),
+            finite=explanation.finite,
+        )
 
     def error(self, again: np.ndarray) -> TensorError:
         """Return how far it is from what came out again, held in the type of its file."""

@@ -70,6 +70,11 @@ def own(distance, *, is_explained):
     return (OwnError(0, error(distance), 1e-6, is_explained, "float32"),)
 
 
+def placed_otherwise(finite):
+    """Return what came out again with NaN at other places, and the finite elements so far apart."""
+    return (OwnError(0, NAN, 1e-6, False, "float32", finite=finite),)
+
+
 def of(name, slot=0):
     """Return an operator's output as the source of an input."""
     return ValueSource(SourceKind.OPERATOR, name, slot)
@@ -102,6 +107,9 @@ SINGLE = {
     "other shape than another": ([0], [None], {"replaces": "Y"}, "replaced"),
     "wrong input": ([0], [FAR], {"wiring": "inputs 0 and 1 are swapped"}, "own"),
     "own error behind a fault": ([FAR], [FAR], {"own": own(FAR, is_explained=False)}, "own"),
+    "NaN of its own": ([0], [NAN], {"own": placed_otherwise(FAR)}, "nonfinite"),
+    "NaN of its inputs at other places": ([NAN], [NAN], {"own": placed_otherwise(1.0)}, "own"),
+    "more NaN, the others rounded": ([NAN], [NAN], {"own": placed_otherwise(1e-3)}, "nonfinite"),
     "explained by running again": ([FAR], [FAR], {"own": own(1e-8, is_explained=True)}, "inherited"),
     "many small errors": ([1e-4], [1e-3], {"own": own(1e-8, is_explained=True)}, "accumulated"),
     "more than its inputs": (
