@@ -38,8 +38,8 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from msdump.dataclass import dataclass
 from msdump.iterations import IterationSet
 from msdump.threads import new_lock
 

@@ -11,12 +11,12 @@ True
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import ml_dtypes
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.errors import FormatError
 
 if TYPE_CHECKING:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import Final
-
-from msdump.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

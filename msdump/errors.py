@@ -28,9 +28,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
-
-from msdump.dataclass import dataclass
 
 
 def name_hint(name: str, candidates: Iterable[str]) -> str:

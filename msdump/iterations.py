@@ -12,9 +12,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from dataclasses import dataclass
 from typing import Final
-
-from msdump.dataclass import dataclass
 
 _LAST: Final = 1 << 64
 """Above every iteration: (number, _LAST) sorts behind all spans that start at the number."""

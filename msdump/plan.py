@@ -1,15 +1,15 @@
 """The plan of a dump: what a configuration means, whichever door it came through.
 
-Nothing here knows which file format, variable or API it came through (one engine, several doors).
+Nothing here knows which file format, environment variable or API a plan came
+through (one engine, several doors).
 """
 
 from __future__ import annotations
 
 import enum
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from msdump.dataclass import dataclass
 from msdump.iterations import IterationSet
 from msdump.precision.operator_dtypes import NO_OPERATOR_DTYPES, OperatorDtypes
 from msdump.precision.optimization import Optimization

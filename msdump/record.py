@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
-
-from msdump.dataclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

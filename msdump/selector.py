@@ -19,8 +19,8 @@
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 
-from msdump.dataclass import dataclass
 from msdump.errors import ConfigValueError, Problem
 from msdump.expressions import expression
 from msdump.reasons import Reason

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,6 @@ from msdump.capture.process import PROCESS, Process
 from msdump.capture.recorder import Model, Recorder
 from msdump.communication.collectives import Collectives
 from msdump.counters import ModelIdentity, RunCounter
-from msdump.dataclass import dataclass
 from msdump.device.ascend import Ascend
 from msdump.device.float_status import float_status_of
 from msdump.device.meter import MemoryUse

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from msdump.dataclass import dataclass
 from msdump.observer import Arrays, RanNode
 from msdump.reasons import Reason
 from msdump.record import OperatorRef

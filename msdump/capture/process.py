@@ -6,7 +6,7 @@ import atexit
 import contextlib
 import logging
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -17,7 +17,6 @@ from msdump.capture.suggestions import suggest_for
 from msdump.capture.traced_files import TracedFiles
 from msdump.capture.triggers import OverflowLimit
 from msdump.counters import Counters
-from msdump.dataclass import dataclass
 from msdump.errors import DumpWriteError
 from msdump.graph.graph import Node
 from msdump.plan import DumpPlan, FileFormat

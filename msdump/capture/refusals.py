@@ -7,13 +7,13 @@ selects in a run. Nothing of this is computed unless somebody asks.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from msdump.capture.pipeline import artifact_kind, compile_drops
 from msdump.capture.selection import constant_names, drops_useless, is_useless, parameter_names, select
 from msdump.capture.steps.drops import is_no_tensor
 from msdump.capture.steps.step import Step
-from msdump.dataclass import dataclass
 from msdump.device.ascend import Ascend
 from msdump.graph.graph import Graph, Node
 from msdump.plan import DeviceTarget, DumpPlan, Scene, Tree, Trigger

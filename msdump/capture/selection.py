@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.graph.files import ir_model
 from msdump.graph.graph import Graph, Node
 from msdump.graph.names import ROOT

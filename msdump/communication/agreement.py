@@ -6,14 +6,13 @@ import hashlib
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from msdump import dtypes
 from msdump.communication.waiting import CallPlace
-from msdump.dataclass import dataclass
 from msdump.errors import RankError
 from msdump.graph.collectives.calls import Collective, CollectiveCall
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -18,7 +19,6 @@ from msdump.communication.agreement import HEADER_BYTES, CallHeader, Fingerprint
 from msdump.communication.transport import Parcel, Transport
 from msdump.communication.waiting import CallPlace
 from msdump.communication.world import World
-from msdump.dataclass import dataclass
 from msdump.errors import RankError
 from msdump.graph.collectives.calls import Collective, CollectiveCall
 from msdump.threads import new_lock

@@ -14,6 +14,7 @@ import threading
 import time
 import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final
 
@@ -23,7 +24,6 @@ from msdump.communication import mpi_start
 from msdump.communication.mpi_start import Peer
 from msdump.communication.transport import MOST_POSTED, Parcel
 from msdump.communication.waiting import Board, CallPlace, Wait
-from msdump.dataclass import dataclass
 from msdump.store.write import exits
 from msdump.threads import new_lock
 

@@ -10,13 +10,13 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from msdump.communication.waiting import CallPlace
-from msdump.dataclass import dataclass
 from msdump.errors import RankError
 
 _HELLO_BYTES: Final = 512

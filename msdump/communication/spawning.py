@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from msdump.communication.threads import Hub, ThreadTransport
 from msdump.communication.waiting import time_limit
 from msdump.communication.world import World, own, work_as
 from msdump.config.launchers import Identity
-from msdump.dataclass import dataclass
 from msdump.errors import InputError
 from msdump.store.write import exits
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
 from msdump.communication.transport import MOST_POSTED, Parcel
 from msdump.communication.waiting import Board, CallPlace, Wait
-from msdump.dataclass import dataclass
 
 _LONGEST_SLEEP: Final = 0.2  # seconds: a thread that waits looks up so often, so that Ctrl-C gets through
 

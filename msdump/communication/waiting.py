@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
 from msdump import env
-from msdump.dataclass import dataclass
 from msdump.errors import InputError, RankError
 
 _LONGEST: Final = 24 * 60 * 60  # seconds

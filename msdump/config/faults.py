@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final
 
 from msdump.config.source import Document, Path, caret
-from msdump.dataclass import dataclass
 from msdump.errors import ConfigValueError, Problem
 
 _log = logging.getLogger("msdump.config")

@@ -10,10 +10,10 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from msdump import env
-from msdump.dataclass import dataclass
 from msdump.errors import InputError
 
 _log = logging.getLogger("msdump.config")

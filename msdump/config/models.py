@@ -6,6 +6,7 @@ what depends on the mode or on another key stands in ``rules``.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -13,7 +14,6 @@ from pydantic_core import PydanticCustomError
 
 from msdump.config.described import Described
 from msdump.config.faults import choice
-from msdump.dataclass import dataclass
 from msdump.statistics.table import CATEGORIES, ON_DEVICE
 
 

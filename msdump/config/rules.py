@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from msdump.config.dtypes.files import KEYS
 from msdump.config.faults import FaultReport, choice, show
 from msdump.config.settings import Settings, UnusableError
-from msdump.dataclass import dataclass
 from msdump.iterations import IterationSet
 from msdump.plan import Trigger
 from msdump.selector import DumpMode

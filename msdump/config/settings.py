@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -16,7 +17,6 @@ from pydantic import ValidationError
 from msdump.config.faults import FaultReport, did_you_mean, show
 from msdump.config.models import Allowed, Section
 from msdump.config.source import Path
-from msdump.dataclass import dataclass
 
 ABSENT: Final = object()
 """In the place of a block that the file does not hold."""

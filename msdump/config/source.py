@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, TypeAlias
 
 from msdump import reading
-from msdump.dataclass import dataclass
 from msdump.errors import ConfigSyntaxError, Problem
 
 Path: TypeAlias = tuple[str | int, ...]

@@ -24,11 +24,10 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, Protocol
 
 import numpy as np
-
-from msdump.dataclass import dataclass
 
 Dims = tuple[int, ...]
 """Sizes of axes; -1 where a size is not known before the run."""

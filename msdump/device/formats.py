@@ -67,12 +67,12 @@ Every codec has its inverse:
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from msdump import dtypes
-from msdump.dataclass import dataclass
 from msdump.device.blocks import Blocks, Diagonal, Dims, Groups, Stage
 from msdump.device.recurrent import Cell, ShapeRule, lstm_weight, rnn_bias, rnn_weight
 from msdump.dtypes import DType

@@ -7,9 +7,9 @@ without an entry holds every tensor as the host does.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.device.formats import (
     C1HWNCOC0,
     FRACTAL_NZ,

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.errors import DeviceMemoryError
 from msdump.graph.graph import Graph
 from msdump.graph.order import reads

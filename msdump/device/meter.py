@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from msdump import dtypes
-from msdump.dataclass import dataclass
 from msdump.device import formats
 from msdump.device.blocks import Dims, blocks, product
 from msdump.device.memory import Block, DeviceMemory

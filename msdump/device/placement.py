@@ -8,9 +8,9 @@ was made in.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
-from msdump.dataclass import dataclass
 from msdump.device import formats
 from msdump.device.blocks import DYNAMIC, Dims, blocks, product
 from msdump.device.habits import HOST, Elementwise, Fixed, Follows, Habit, habit

@@ -14,9 +14,9 @@ The rules are those of MindSpore's format conversion:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.device.blocks import DYNAMIC, Dims, blocks, product
 from msdump.errors import FormatError
 

@@ -9,9 +9,8 @@ input's memory another name.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from msdump.dataclass import dataclass
 from msdump.device.memory import lifetimes
 from msdump.device.placement import NodePlacement, Placement, Slots
 from msdump.device.recurrent import Cell

@@ -8,9 +8,9 @@ change of shape, which moves nothing (GE marks these operators ``_no_task``).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.graph.graph import Graph, Node
 from msdump.graph.operator_types import CONTROL_FLOW, SEQUENCES
 

@@ -10,10 +10,9 @@ TransData has less to move. Between two device formats the host's stands.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.device.placement import DeviceTensor, NodePlacement, Placement, host_tensor
 from msdump.device.precision import CUBE_OPS
 from msdump.device.tasks import INSERTED_PREFIX

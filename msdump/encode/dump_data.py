@@ -24,12 +24,12 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from msdump import dtypes
-from msdump.dataclass import dataclass
 from msdump.encode import dump_enums, dump_message, packing
 from msdump.encode.dump_parser import Parser
 from msdump.errors import DumpReadError, FormatError

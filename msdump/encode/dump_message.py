@@ -7,11 +7,11 @@ dict by the same names.
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.errors import FormatError
 from msdump.wire.fields import LENGTH, VARINT, length_delimited, tag_of
 from msdump.wire.varints import ALL_BITS, varint

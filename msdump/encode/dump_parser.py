@@ -9,9 +9,9 @@ dimensions have limits, so that a small file cannot fill the memory.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
-from msdump.dataclass import dataclass
 from msdump.encode.dump_message import MESSAGES, RANGES, SHAPE_DIM, FieldKind, MessageField
 from msdump.errors import DumpReadError
 from msdump.wire import fields as wire_fields

@@ -24,13 +24,13 @@ import io
 import math
 import re
 import struct
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from msdump import dtypes
-from msdump.dataclass import dataclass
 from msdump.encode.elements import element_bytes
 from msdump.errors import DumpReadError, FormatError
 

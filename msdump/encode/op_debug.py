@@ -24,10 +24,10 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from msdump.dataclass import dataclass
 from msdump.encode import dump_enums
 from msdump.encode.dump_data import DumpData, OriginalOp, TensorInfo
 from msdump.errors import DumpReadError, FormatError

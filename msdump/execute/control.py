@@ -8,12 +8,12 @@ The results are those of the runtime's own If, Loop and Scan.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NoReturn, Protocol
 
 import numpy as np
 
 from msdump import dtypes
-from msdump.dataclass import dataclass
 from msdump.errors import ExecutionError
 from msdump.execute import values
 from msdump.execute.runtime import OrtValue

@@ -7,12 +7,12 @@ is fed takes up to 1.4 times as long. Weights that are fed let equal operators s
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from msdump import dtypes
-from msdump.dataclass import dataclass
 from msdump.dtypes import STRING
 from msdump.execute.runtime import public_value
 from msdump.execute.weights import WeightStore

@@ -9,12 +9,11 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.device.float_status import FloatStatus
 from msdump.errors import UnsupportedOpError
 from msdump.execute import bfloat16, values

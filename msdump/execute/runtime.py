@@ -12,6 +12,7 @@ import os
 import re
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +20,6 @@ import numpy as np
 import onnxruntime
 
 from msdump import dtypes
-from msdump.dataclass import dataclass
 from msdump.errors import ExecutionError, MsdumpError, NotAvailableError
 from msdump.execute.native import native
 from msdump.execute.shortage import shortage

@@ -6,12 +6,11 @@ import mmap
 import tempfile
 import threading
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.device import precision
 from msdump.device.precision import rounded
 from msdump.dtypes import DType

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any, Final, Self
-
-from msdump.dataclass import dataclass
 
 Callbacks = Any
 """None, an object with some of MindSpore's methods, or several of them in a sequence."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from msdump.capture.graphs import saved_graphs
 from msdump.capture.process import PROCESS, Process
 from msdump.communication.world import current, own
-from msdump.dataclass import dataclass
 from msdump.errors import InputError
 from msdump.execute.training.state import TrainingState
 from msdump.frontends import settings

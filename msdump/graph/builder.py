@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
@@ -11,7 +11,6 @@ import numpy as np
 import onnx
 
 from msdump import dtypes
-from msdump.dataclass import dataclass
 from msdump.errors import FormatError, GraphError
 from msdump.graph import bodies, names, validity, weights
 from msdump.graph.graph import Attribute, Graph, Node, Value, ValueType

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from msdump.dataclass import dataclass
 from msdump.dtypes import DType
 from msdump.errors import NotAvailableError, UnsupportedOpError
 from msdump.graph.updates import NO_UPDATE, Update

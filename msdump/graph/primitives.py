@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from msdump.dataclass import dataclass
 from msdump.graph.collectives.calls import HCOM_NAMES, Collective
 from msdump.graph.operator_types import GE_DOMAIN, GE_PREFIX, canonical_domain
 

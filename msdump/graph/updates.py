@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.graph.operator_types import MINDSPORE_DOMAIN
 
 

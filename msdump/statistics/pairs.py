@@ -11,13 +11,13 @@ import math
 import threading
 from array import array
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.statistics import compiled
 from msdump.statistics.compiled import address
 from msdump.threads import spread, thread_count

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
-from msdump.dataclass import dataclass
 from msdump.statistics.totals import NOTHING, StatisticNeed, Totals
 
 if TYPE_CHECKING:

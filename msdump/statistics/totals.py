@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-
-from msdump.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.record import IO
 from msdump.store.templates import PART, Field, Template
 

@@ -12,12 +12,12 @@ import re
 import stat
 import time as calendar
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from msdump import reading
-from msdump.dataclass import dataclass
 from msdump.store import layouts, names, operator_names
 from msdump.store.layouts import Key, PathKind
 from msdump.store.operator_names import OperatorFileKind

@@ -11,9 +11,9 @@ The graphs of a dump that stand inside MindSpore's tree are rows of ``layouts``.
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.store.templates import NUMBER, Field, Template, padded
 
 

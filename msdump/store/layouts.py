@@ -8,9 +8,9 @@ it goes on; the reader asks ``parse``.
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.store.templates import NUMBER, PART, Field, Template
 
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 import enum
 import re
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
-from msdump.dataclass import dataclass
 from msdump.plan import DeviceTarget, Naming
 from msdump.record import DEFAULT_FORMAT, IO, OperatorRef
 from msdump.store.templates import PART, TEXT, Field, Template

@@ -12,9 +12,9 @@ exception_info.{stream_id}.{task_id}.{time}                       its failure, i
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.encode import op_debug
 from msdump.record import OperatorRef
 from msdump.store import names

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.plan import Tree
 from msdump.store.layouts import CAPTURED_GRAPH, TEMPLATES, Key, PathKind
 

@@ -16,9 +16,8 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
-
-from msdump.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from msdump import dtypes, env
-from msdump.dataclass import dataclass
 from msdump.encode import npy
 from msdump.errors import DumpReadError, FormatError, InputError
 from msdump.store.read import texts

@@ -11,11 +11,10 @@ import io
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 
 from msdump import dtypes
-from msdump.dataclass import dataclass
 from msdump.encode import statistic_csv
 from msdump.errors import FormatError, ToolError
 from msdump.plan import StatisticSpec

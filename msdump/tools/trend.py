@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.errors import DumpReadError, ToolError, name_hint
 from msdump.record import IO
 from msdump.statistics.table import BY_CATEGORY, STATISTICS, Nature

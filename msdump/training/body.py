@@ -14,13 +14,13 @@ as the one operator that it is in MindSpore.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from msdump.dataclass import dataclass
 from msdump.dtypes import DType
 from msdump.graph.kernel.emulation import FLOAT32
 from msdump.graph.operator_types import MINDSPORE_DOMAIN

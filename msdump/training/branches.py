@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import onnx
 from onnx import helper
 
-from msdump.dataclass import dataclass
 from msdump.training.symbols import StepOperator, StepTensor, info
 
 

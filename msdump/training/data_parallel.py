@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from msdump.communication.world import current
-from msdump.dataclass import dataclass
 from msdump.errors import InputError
 from msdump.training.optimizers import Trained
 from msdump.training.scopes import ROOT

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import Field, fields
+from dataclasses import Field, dataclass, fields
 from typing import Any
 
-from msdump.dataclass import dataclass
 from msdump.errors import InputError, name_hint
 
 

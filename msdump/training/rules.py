@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.graph.operator_types import MINDSPORE_DOMAIN
 from msdump.training.symbols import StepOperator, StepTensor
 from msdump.training.writer import StepWriter

@@ -8,9 +8,8 @@ Default/optimizer-Momentum/                                       the optimizer
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from msdump.dataclass import dataclass
 from msdump.graph import names
 from msdump.graph.graph import Graph, Node
 

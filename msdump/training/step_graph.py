@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
 import onnx
 
 from msdump import env
-from msdump.dataclass import dataclass
 from msdump.dtypes import DType
 from msdump.errors import InputError, name_hint
 from msdump.graph.graph import Graph

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,6 @@ import onnx
 from onnx import helper, numpy_helper
 
 from msdump import dtypes
-from msdump.dataclass import dataclass
 from msdump.dtypes import DType
 from msdump.errors import GraphError
 from msdump.graph.primitives import Use

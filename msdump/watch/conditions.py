@@ -9,10 +9,9 @@ from __future__ import annotations
 import enum
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.watch import quantities
 from msdump.watch.known import Bounds
 from msdump.watch.quantities import Quantity

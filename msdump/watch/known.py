@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from msdump.dataclass import dataclass
 from msdump.statistics.totals import NOTHING, StatisticNeed, Totals
 
 

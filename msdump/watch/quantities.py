@@ -9,11 +9,11 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.statistics.totals import NOTHING, StatisticNeed
 from msdump.watch import elements
 from msdump.watch.known import UNKNOWN, Bounds, Known, exactly

@@ -5,9 +5,8 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from msdump.dataclass import dataclass
 from msdump.iterations import IterationSet
 from msdump.record import IO, lies_in
 from msdump.selector import KernelPattern, PatternKind

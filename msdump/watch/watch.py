@@ -5,11 +5,11 @@ from __future__ import annotations
 import statistics
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from math import inf, isfinite
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.watch.known import Bounds, exactly
 from msdump.watch.quantities import Past, Seen
 from msdump.watch.rules import Limit, WatchRule

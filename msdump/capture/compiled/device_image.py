@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -10,7 +11,6 @@ import numpy as np
 from msdump.capture.steps.device import to_device_memory
 from msdump.capture.steps.records import Memory, OperatorRecords
 from msdump.capture.writers import device_tensor
-from msdump.dataclass import dataclass
 from msdump.device import formats
 from msdump.device.ascend import Ascend
 from msdump.device.contents import Contents

@@ -13,11 +13,11 @@ import enum
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from msdump.capture.compiled import model_warnings
 from msdump.capture.compiled.model_names import all_names, kinds, names
-from msdump.dataclass import dataclass
 from msdump.graph.graph import Graph, Node
 from msdump.plan import Blocked, DumpPlan, ModelItem
 from msdump.reasons import Reason

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from msdump.capture.pipeline import failure_pipeline, operator_records, pipeline
 from msdump.capture.process import Process
 from msdump.capture.steps.records import Memory, unwritten
 from msdump.counters import Run, RunCounter
-from msdump.dataclass import dataclass
 from msdump.device.ascend import Ascend
 from msdump.device.tasks import Task
 from msdump.errors import DumpWriteError

@@ -8,7 +8,7 @@ written when the watched operator ran, one after the operator under suspicion.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,6 @@ from msdump.capture.compiled.device_image import DeviceImage, GraphImage, Stored
 from msdump.capture.compiled.model_warnings import warn_of_watch
 from msdump.capture.pipeline import Pipeline
 from msdump.capture.steps.records import Memory
-from msdump.dataclass import dataclass
 from msdump.device.ascend import Ascend
 from msdump.device.tasks import Task, is_collective
 from msdump.graph.graph import Graph, Node

@@ -6,6 +6,7 @@ import hashlib
 import struct
 import threading
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -13,7 +14,6 @@ import numpy as np
 from msdump.communication.sharing import shared
 from msdump.communication.waiting import CallPlace
 from msdump.communication.world import current
-from msdump.dataclass import dataclass
 from msdump.errors import RankError
 from msdump.graph.operator_types import WORLD_GROUP
 from msdump.watch.known import exactly

@@ -12,6 +12,7 @@ import functools
 import logging
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +22,6 @@ from msdump.capture.graphs.ge_model import HostView, View
 from msdump.capture.process import Process
 from msdump.communication.world import current
 from msdump.counters import Counters
-from msdump.dataclass import dataclass
 from msdump.device.ascend import Ascend
 from msdump.encode import ge_onnx, ge_text
 from msdump.graph.compile.compilation import BEGUN, BUILT

@@ -9,11 +9,11 @@ bodies of loops are graphs of their own, which the control flow operator names.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from msdump import dtypes
 from msdump.capture.steps.device import host_format
-from msdump.dataclass import dataclass
 from msdump.device.placement import DeviceTensor, host_tensor
 from msdump.device.tasks import Task
 from msdump.dtypes import DType

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Hashable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -13,7 +13,6 @@ from msdump.capture.compiled import watcher
 from msdump.capture.memory.metered import Metered
 from msdump.capture.memory.recognition import Recognition
 from msdump.capture.memory.relay import Relay
-from msdump.dataclass import dataclass
 from msdump.device.ascend import Ascend
 from msdump.device.meter import MemoryMeter, MemoryUse
 from msdump.device.residence import Residence, residence

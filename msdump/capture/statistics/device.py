@@ -8,11 +8,11 @@ in float16 overflow to inf, and sums of integers wrap.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.record import TensorRecord
 from msdump.statistics.passes import measure
 from msdump.statistics.table import Cell

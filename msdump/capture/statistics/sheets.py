@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.dtypes import DType
 from msdump.observer import Array
 from msdump.statistics import passes

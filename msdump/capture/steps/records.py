@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
 import numpy as np
 
 from msdump import dtypes
-from msdump.dataclass import dataclass
 from msdump.device.ascend import Ascend
 from msdump.device.memory import Block
 from msdump.device.placement import DeviceTensor

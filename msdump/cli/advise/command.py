@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -14,7 +15,6 @@ from msdump.cli import messages
 from msdump.cli.advise import text
 from msdump.cli.documents import output as documents
 from msdump.cli.program import FAILED, INTERRUPTED, mark_started
-from msdump.dataclass import dataclass
 from msdump.errors import InputError
 from msdump.execute.feeds import bind
 from msdump.execute.weights import WeightCopies

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 from msdump.capture.suggestions import suggest
-from msdump.dataclass import dataclass
 from msdump.device.ascend import Ascend
 from msdump.graph.graph import Graph, Node
 from msdump.plan import DumpPlan

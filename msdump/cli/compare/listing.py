@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from msdump.cli import messages
 from msdump.cli.compare import text
-from msdump.dataclass import dataclass
 from msdump.errors import ToolError
 from msdump.tools.judge import grouping
 from msdump.tools.judge.findings import Finding, Report

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import click
@@ -21,7 +21,6 @@ from msdump.cli.diff import text
 from msdump.cli.diff.bisection import bisect
 from msdump.cli.documents import output as documents
 from msdump.cli.program import FAILED, INTERRUPTED, REFUSED, mark_started
-from msdump.dataclass import dataclass
 from msdump.execute.feeds import bind
 from msdump.execute.weights import WeightCopies
 from msdump.frontends import mindspore

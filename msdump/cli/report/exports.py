@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 import click
 
 from msdump.cli.counts import plural
 from msdump.cli.options import gathered
-from msdump.dataclass import dataclass
 from msdump.errors import ToolError
 from msdump.graph import annotation
 from msdump.tools import reports

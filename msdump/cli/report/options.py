@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 import click
 
 from msdump.cli.options import execution, gathered, golden_execution
-from msdump.dataclass import dataclass
 from msdump.tools.judge.limits import Limits
 from msdump.tools.mapping.executors import ExecutorChoice
 

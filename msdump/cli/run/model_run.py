@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +13,6 @@ import numpy as np
 from msdump import dtypes
 from msdump.cli import messages
 from msdump.communication.world import current
-from msdump.dataclass import dataclass
 from msdump.execute.feeds import bind
 from msdump.execute.training.state import TrainingState
 from msdump.frontends import mindspore

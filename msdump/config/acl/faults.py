@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from msdump.config.acl.codes import AclCode
-from msdump.dataclass import dataclass
 from msdump.errors import AclError
 
 NOT_FOUND: Final = "The configuration item is not found"

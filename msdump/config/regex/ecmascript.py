@@ -15,11 +15,11 @@ here), octal numbers (``\01`` is NUL and "1" here), ``\A``, lookbehind, flags an
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from msdump.config.regex.character_classes import is_quoted_class, parse_class
 from msdump.config.regex.escapes import parse_escape, refuse
-from msdump.dataclass import dataclass
 
 _MOST_STATES: Final = 100_000  # of the automaton, as in GCC's library
 _MOST_NESTED: Final = 100  # brackets in brackets: Python's stack is finite

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from msdump.communication.agreement import Fingerprint
 from msdump.communication.collectives import Collectives
 from msdump.communication.world import current
-from msdump.dataclass import dataclass
 from msdump.device.float_status import FloatStatus, check_float_status
 from msdump.execute import values
 from msdump.execute.control import Control

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.dtypes import STRING
 from msdump.execute import values
 from msdump.execute.initializers import Bound, Initializers, packed

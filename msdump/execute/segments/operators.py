@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from msdump.dataclass import dataclass
 from msdump.execute.control import Control
 from msdump.execute.runtime import Run
 from msdump.graph.graph import Node

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.execute.runtime import OrtValue, Run
 from msdump.execute.segments.operators import ProgramOperator
 from msdump.graph.kernel.linked import NO_LOOKS, SessionLooks

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.errors import MsdumpError
 from msdump.execute import values
 from msdump.execute.program import Program

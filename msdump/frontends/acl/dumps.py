@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from msdump import env
 from msdump.capture.process import PROCESS, Process
@@ -11,7 +11,6 @@ from msdump.config.acl import environment
 from msdump.config.acl import plan as config
 from msdump.config.acl.codes import AclCode
 from msdump.config.acl.faults import AclFaults
-from msdump.dataclass import dataclass
 from msdump.frontends import settings
 from msdump.frontends.acl.usage import Usage
 from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel, Scene, Trigger

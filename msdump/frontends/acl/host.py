@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from msdump import reading
-from msdump.dataclass import dataclass
 
 _MAPS: Final = "/proc/self/maps"
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
 from msdump import dtypes
 from msdump.config.acl.codes import AclCode
-from msdump.dataclass import dataclass
 from msdump.dtypes import STRING, DType
 from msdump.encode import packing
 from msdump.errors import AclError

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-
-from msdump.dataclass import dataclass
 
 
 @dataclass(slots=True)

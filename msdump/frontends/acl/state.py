@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Hashable, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
 from msdump.capture.compiled.single_dump import SingleOperator
@@ -14,7 +14,6 @@ from msdump.communication.world import current as current_rank
 from msdump.config.acl.codes import AclCode
 from msdump.config.acl.faults import out_of_turn
 from msdump.counters import Counters
-from msdump.dataclass import dataclass
 from msdump.errors import AclError
 from msdump.frontends.acl.allocations import Memory
 from msdump.frontends.acl.dumps import Dumps

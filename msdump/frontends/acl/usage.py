@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from msdump.dataclass import dataclass
 from msdump.plan import DumpPlan
 
 _log = logging.getLogger("msdump.acl")

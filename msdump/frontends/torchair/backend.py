@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -17,7 +17,6 @@ from msdump.capture.process import PROCESS
 from msdump.communication.world import current
 from msdump.config.torchair import plan as options
 from msdump.counters import ModelIdentity, RunCounter
-from msdump.dataclass import dataclass
 from msdump.frontends.acl import dumps
 from msdump.frontends.torchair import data_dump, graph_dump, scope, tensors
 from msdump.frontends.torchair.compiler_config import CompilerConfig

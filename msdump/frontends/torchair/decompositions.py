@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
 from torch import Tensor
 from torch._decomp import get_decompositions
 
-from msdump.dataclass import dataclass
 from msdump.frontends.torchair import algebra, attention, pooling
 from msdump.frontends.torchair.pooling import spread
 

@@ -12,13 +12,13 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
 from torch.fx import GraphModule, Interpreter, Node
 from torch.fx import traceback as fx_traceback
 
-from msdump.dataclass import dataclass
 from msdump.errors import GraphError
 from msdump.frontends.torchair.algebra import REPLACEMENTS
 from msdump.frontends.torchair.decompositions import DECOMPOSITIONS

@@ -7,11 +7,11 @@ names, whatever their domain.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
 from msdump import dtypes
-from msdump.dataclass import dataclass
 from msdump.dtypes import DType
 from msdump.errors import FormatError, GraphError
 from msdump.graph.graph import Node

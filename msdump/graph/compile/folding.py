@@ -10,13 +10,12 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 
 from msdump import dtypes
-from msdump.dataclass import dataclass
 from msdump.errors import MsdumpError
 from msdump.graph.collectives.calls import collective
 from msdump.graph.graph import Graph, Node, Value, ValueType

@@ -7,14 +7,13 @@ constants; both are looked for.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from msdump.dataclass import dataclass
 from msdump.dtypes import DType
 from msdump.errors import UnsupportedOpError
 from msdump.graph.compile.fusion import ELEMENTWISE

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import onnx
 from onnx import helper, numpy_helper
 
 from msdump import dtypes
-from msdump.dataclass import dataclass
 from msdump.dtypes import DType
 from msdump.graph.graph import Graph, Node
 from msdump.graph.kernel.callees import callees

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -11,7 +11,6 @@ import onnx
 from onnx import defs, helper
 
 from msdump import dtypes
-from msdump.dataclass import dataclass
 from msdump.dtypes import DType
 from msdump.graph.compile import rewiring
 from msdump.graph.cutting.renaming import with_names, with_prefix

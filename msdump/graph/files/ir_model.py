@@ -9,11 +9,11 @@ statement that names the graphs of its branches.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.dtypes import from_numpy
 from msdump.graph.graph import UNKNOWN, Graph, Node, SourceLine, ValueType
 from msdump.graph.order import outer_values

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -11,7 +11,6 @@ import onnx
 from onnx import helper, numpy_helper
 
 from msdump import dtypes
-from msdump.dataclass import dataclass
 from msdump.dtypes import DType
 from msdump.errors import InputError
 from msdump.graph.kernel.emulation import FLOAT32, HALVES

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.errors import InputError
 from msdump.graph.ge.body import CallBody
 

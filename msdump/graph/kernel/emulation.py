@@ -9,7 +9,7 @@ runtime needs no kernels for the small types.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -18,7 +18,6 @@ import onnx
 from onnx import helper, numpy_helper
 
 from msdump import dtypes
-from msdump.dataclass import dataclass
 from msdump.dtypes import DType
 from msdump.graph.operator_types import CONTROL_FLOW, GE_DOMAIN, GE_PREFIX, MINDSPORE_DOMAIN, SEQUENCES
 

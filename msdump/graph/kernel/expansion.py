@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import helper, inliner
 
-from msdump.dataclass import dataclass
 from msdump.graph.graph import Graph, Node
 from msdump.graph.kernel.callees import callees
 from msdump.graph.operator_types import canonical_domain

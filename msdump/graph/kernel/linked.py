@@ -7,7 +7,7 @@ node is named by the number of its operator, by which the runtime's errors tell 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -15,7 +15,6 @@ import onnx
 from onnx import helper, numpy_helper
 
 from msdump import dtypes
-from msdump.dataclass import dataclass
 from msdump.errors import UnsupportedOpError
 from msdump.graph.graph import Graph, Node
 from msdump.graph.kernel import onenode

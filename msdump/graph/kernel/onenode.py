@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -17,7 +17,6 @@ import onnx
 from onnx import defs, helper, numpy_helper
 
 from msdump import dtypes
-from msdump.dataclass import dataclass
 from msdump.dtypes import DType
 from msdump.errors import GraphError, UnsupportedOpError
 from msdump.graph.graph import Graph, Node

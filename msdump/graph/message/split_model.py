@@ -9,9 +9,9 @@ raw data of large initializers where they lie in the mapped file.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.errors import GraphError
 from msdump.wire.faults import WireError, WireFault
 from msdump.wire.fields import LENGTH, Span, fields, length_delimited, tag_of

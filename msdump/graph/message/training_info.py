@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import onnx
 
-from msdump.dataclass import dataclass
 from msdump.errors import GraphError, name_hint
 from msdump.graph.graph import Graph, ValueType
 

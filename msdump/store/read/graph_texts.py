@@ -9,9 +9,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.store.read import texts
 
 _TENSOR: Final = re.compile(r"<(?P<dtype>\w+?)x\w+\[const vector\][\[{](?P<dims>[-0-9, ]*)[\]}]>")

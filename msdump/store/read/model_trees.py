@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cache, partial
 
-from msdump.dataclass import dataclass
 from msdump.store import names
 from msdump.store.layouts import CAPTURED_GRAPH, Key, PathKind
 from msdump.store.read.executions.shared import GraphFacts

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from msdump import dtypes
-from msdump.dataclass import dataclass
 from msdump.device import formats
 from msdump.device.tasks import is_collective
 from msdump.encode import dump_data, dump_enums, op_debug

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
-from msdump.dataclass import dataclass
 from msdump.record import IO
 from msdump.store import names
 from msdump.store.read.graphs.operator_graph import (

@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from msdump.dataclass import dataclass
 from msdump.errors import DumpReadError
 from msdump.store import names
 from msdump.store.layouts import Key, PathKind

@@ -14,13 +14,12 @@ touched and read when a tensor is.
 from __future__ import annotations
 
 import os
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msdump.dataclass import dataclass
 from msdump.errors import DumpReadError
 from msdump.store.layouts import Key, PathKind
 from msdump.store.read import texts

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from msdump import dtypes, reading
-from msdump.dataclass import dataclass
 from msdump.encode import npy
 from msdump.errors import DumpReadError, FormatError
 from msdump.record import IO

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from msdump.dataclass import dataclass
 from msdump.errors import DumpReadError
 from msdump.store import names, operator_names
 from msdump.store.layouts import MAPPING, STATISTICS, Key, PathKind

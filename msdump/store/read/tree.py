@@ -5,10 +5,9 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from msdump.dataclass import dataclass
 from msdump.errors import DumpReadError
 from msdump.store.layouts import Key, PathKind, parse
 

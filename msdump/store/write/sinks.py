@@ -11,9 +11,9 @@ from __future__ import annotations
 import errno
 import logging
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
-from msdump.dataclass import dataclass
 from msdump.errors import DumpWriteError
 from msdump.plan import OnWriteError
 from msdump.reasons import Reason

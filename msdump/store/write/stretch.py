@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from io import FileIO
 from typing import Final
 
 from msdump import reading
-from msdump.dataclass import dataclass
 from msdump.errors import DumpReadError
 from msdump.record import Buffer
 from msdump.store.write.buffers import write_all

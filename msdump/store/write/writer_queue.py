@@ -9,10 +9,9 @@ start of a function let an interrupt in.
 from __future__ import annotations
 
 import threading
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from msdump.dataclass import dataclass
 from msdump.threads import lower_priority
 
 if TYPE_CHECKING:

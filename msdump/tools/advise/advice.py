@@ -5,9 +5,9 @@ from __future__ import annotations
 import enum
 import gc
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.errors import InputError
 from msdump.graph.graph import Node
 from msdump.tools.advise.runs import DeviceRuns, Example, Truth, golden

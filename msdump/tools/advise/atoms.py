@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.device.precision import overflows, rounded
 from msdump.dtypes import DType
 from msdump.graph.graph import Node

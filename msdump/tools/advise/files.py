@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from msdump.dataclass import dataclass
 from msdump.graph.graph import Node
 from msdump.graph.kernel.emulation import FLOAT32, Rounding
 from msdump.graph.primitives import GE_TYPES

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.tools.advise.atoms import Atom
 
 BROKEN: Final = 1e30

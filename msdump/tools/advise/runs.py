@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.errors import InputError
 from msdump.tools.advise.variants import Values, Variants
 from msdump.tools.judge.errors import measure

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.graph.kernel.emulation import FLOAT32
 from msdump.tools.advise import exact
 from msdump.tools.advise.atoms import RoundingMeter, atoms_of

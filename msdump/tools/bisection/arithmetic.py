@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.execute.kernels import KernelFactory, RoundingsOf, as_the_model_says
 from msdump.execute.variants.mixed_kernels import mixed_kernels
 from msdump.execute.variants.wide_kernels import Float64Kernels

@@ -7,11 +7,10 @@ import difflib
 import importlib.util
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from msdump.dataclass import dataclass
 from msdump.encode import dump_enums
 from msdump.errors import ToolError
 from msdump.store.layouts import MAPPING

@@ -9,12 +9,12 @@ import itertools
 import math
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from msdump import dtypes
-from msdump.dataclass import dataclass
 from msdump.dtypes import DType
 from msdump.encode import dump_data, dump_enums, npy, op_debug
 from msdump.encode.dump_data import DataSpan, DumpData, RawInfo, TensorInfo

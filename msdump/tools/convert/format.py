@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.device import formats
 from msdump.dtypes import DType
 from msdump.encode import dump_enums

@@ -16,9 +16,8 @@ import enum
 import math
 import os
 import uuid
+from dataclasses import dataclass
 from typing import Final
-
-from msdump.dataclass import dataclass
 
 FAILED_LIST: Final = "convert_failed_file_list.txt"
 """Lists the dump files that were not converted as a whole, in the directory of the results."""

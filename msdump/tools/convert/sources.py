@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.errors import ToolError
 from msdump.tools.convert.result import Source
 from msdump.tools.return_codes import ReturnCode

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.record import IO
 from msdump.store.names import PARAMETER
 from msdump.store.read.graphs.operator_graph import GraphOperator, SourceKind, ValueSource

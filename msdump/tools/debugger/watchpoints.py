@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.record import IO
 from msdump.statistics.totals import StatisticNeed
 from msdump.store.read.records import Record

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from msdump.dataclass import dataclass
 from msdump.errors import MsdumpError
 from msdump.graph.graph import Graph
 from msdump.record import IO

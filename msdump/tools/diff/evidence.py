@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
 
 import numpy as np
 
 from msdump import dtypes
-from msdump.dataclass import dataclass
 from msdump.observer import Array
 from msdump.record import IO
 from msdump.tools.diff import screening

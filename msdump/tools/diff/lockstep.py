@@ -11,11 +11,10 @@ import queue
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
-from msdump.dataclass import dataclass
 from msdump.graph.graph import Graph, Node
 from msdump.observer import Arrays, Observer
 from msdump.tools.diff.quantised import Quantisation, as_real

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.graph.compile.forms import model_names
 from msdump.graph.graph import Graph, Node
 from msdump.tools.diff.quantised import Quantisation

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.graph.graph import Graph, Node
 from msdump.store import names
 from msdump.store.read.graphs.operator_graph import ABSENT, GraphOperator, SourceKind, ValueSource

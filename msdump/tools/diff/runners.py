@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.execute.operators.float64.evaluator import Float64Runner
 from msdump.execute.operators.runner import OperatorRunner
 from msdump.graph.graph import Graph, Node

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.device.float_status import float_status_of
 from msdump.device.precision import rounding
 from msdump.errors import InputError

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from msdump.dataclass import dataclass
 from msdump.errors import InputError, name_hint
 from msdump.plan import Context, DeviceTarget, JitLevel, OverflowMode, PrecisionMode
 from msdump.tools.judge.limits import coarser

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from msdump.dataclass import dataclass
 from msdump.graph.graph import Graph
 from msdump.plan import DumpPlan
 from msdump.reasons import Reason

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.record import IO
 from msdump.store import names
 from msdump.store.layouts import STATISTICS, PathKind

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from msdump.capture.refusals import GraphRefusals
-from msdump.dataclass import dataclass
 from msdump.errors import DumpReadError
 from msdump.graph.graph import Graph, Node
 from msdump.graph.names import ROOT

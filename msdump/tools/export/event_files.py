@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.errors import DumpWriteError, NotAvailableError
 from msdump.tools.report.collecting import DumpReport
 from msdump.tools.report.series import STRUCK, ReportedTensor

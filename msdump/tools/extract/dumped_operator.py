@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
-from msdump.dataclass import dataclass
 from msdump.errors import InputError, name_hint
 from msdump.iterations import IterationSet
 from msdump.record import IO

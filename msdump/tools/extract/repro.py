@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.errors import InputError
 from msdump.graph.cutting.region import RegionModel
 from msdump.graph.graph import Graph

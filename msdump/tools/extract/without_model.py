@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.errors import InputError
 from msdump.record import IO
 from msdump.store.read.records import Record

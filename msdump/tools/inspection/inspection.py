@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Final
 
 import numpy as np
-
-from msdump.dataclass import dataclass
 
 BINS: Final = 12
 """Bins of a histogram."""

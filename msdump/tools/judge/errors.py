@@ -9,14 +9,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import ml_dtypes
 import numpy as np
 
 from msdump import dtypes
-from msdump.dataclass import dataclass
 from msdump.errors import FormatError
 from msdump.statistics import pairs
 from msdump.tools.judge import bits, lanes

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.graph.updates import written_inputs
 from msdump.record import IO, lies_in
 from msdump.tools.judge.evidence import OperatorPlace, OwnError, TensorEvidence

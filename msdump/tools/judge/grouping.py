@@ -5,8 +5,8 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from msdump.dataclass import dataclass
 from msdump.tools.judge.findings import Finding
 from msdump.tools.judge.verdicts import Verdict
 

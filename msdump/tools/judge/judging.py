@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.record import IO
 from msdump.store.names import PARAMETER
 from msdump.store.read.graphs.operator_graph import ABSENT, SourceKind, ValueSource

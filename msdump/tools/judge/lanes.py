@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-
-from msdump.dataclass import dataclass
 
 MASK: Final = -8192.0
 """Elements of masked lanes lie below: -1e4 is the mildest mask in use, and scores are added to it."""

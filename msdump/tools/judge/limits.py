@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
 
@@ -11,7 +11,6 @@ import ml_dtypes
 import numpy as np
 
 from msdump import dtypes as element_types
-from msdump.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.statistics.elements import total_of_products, total_of_squares
 from msdump.tools.judge.lanes import Scale, masked
 

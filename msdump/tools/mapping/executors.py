@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.errors import ToolError
 from msdump.threads import cores
 from msdump.tools.mapping import cluster, ranks

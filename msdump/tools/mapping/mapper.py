@@ -9,9 +9,9 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from msdump.dataclass import dataclass
 from msdump.tools.mapping import units
 from msdump.tools.mapping.executors import EXECUTORS, ExecutorChoice, ExecutorKind
 from msdump.tools.mapping.sizes import Batch, Batches

@@ -7,10 +7,8 @@ import math
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
-
-from msdump.dataclass import dataclass
 
 _Item = TypeVar("_Item")
 

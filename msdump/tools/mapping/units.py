@@ -9,11 +9,10 @@ import pickle
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from msdump.dataclass import dataclass
 from msdump.errors import ToolError
 from msdump.tools.mapping import versions, working_directory
 from msdump.tools.return_codes import ReturnCode

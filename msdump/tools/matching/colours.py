@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.tools.matching.sides import IndexedGraph, is_commutative, place_of
 
 RADII: Final = (1, 2, 3)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-
-from msdump.dataclass import dataclass
 
 _NEAR: Final = 2e-2
 """Relative difference of two numbers that lower precision explains."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from msdump.dataclass import dataclass
 from msdump.store.read.graphs.operator_graph import GraphOperator, OperatorGraph
 from msdump.tools.matching import regions
 from msdump.tools.matching.colours import colours

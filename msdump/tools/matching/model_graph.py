@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.graph.files import ir_model, ir_text
 from msdump.graph.files.arguments import tensor_text
 from msdump.graph.files.ir_model import GraphStatements, Statement, StatementOperand, Type

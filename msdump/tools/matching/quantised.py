@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.store.read.graphs.operator_graph import GraphOperator, OperatorGraph, SourceKind
 from msdump.tools.matching.sides import CAST, canonical_type
 

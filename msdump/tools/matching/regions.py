@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.device.tasks import INSERTED_PREFIX
 from msdump.tools.matching.evidence import PairEvidence
 from msdump.tools.matching.labels import UNKNOWN

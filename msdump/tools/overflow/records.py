@@ -6,11 +6,11 @@ import contextlib
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.encode import dump_data, op_debug
 from msdump.encode.op_debug import Unit
 from msdump.errors import DumpReadError, ToolError

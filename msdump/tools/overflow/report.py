@@ -17,7 +17,7 @@ and the name is followed by the number of the pass: ``[Mul] Default/Mul-op9, pas
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -25,7 +25,6 @@ from typing import Final
 import numpy as np
 
 from msdump import dtypes
-from msdump.dataclass import dataclass
 from msdump.encode import dump_data
 from msdump.errors import DumpReadError, FormatError, ToolError
 from msdump.store import operator_names

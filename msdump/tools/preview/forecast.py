@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -19,7 +20,6 @@ from msdump.capture.dumps import dump_of
 from msdump.capture.process import Process
 from msdump.capture.selection import select
 from msdump.counters import ModelIdentity, Run
-from msdump.dataclass import dataclass
 from msdump.device import formats
 from msdump.device.ascend import Ascend
 from msdump.device.memory import BASE, Block

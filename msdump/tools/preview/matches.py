@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from msdump.capture import selection
 from msdump.capture.suggestions import operators, suggest_for
-from msdump.dataclass import dataclass
 from msdump.device.ascend import Ascend
 from msdump.graph.graph import Graph
 from msdump.plan import DeviceTarget, DumpPlan, JitLevel, Tree

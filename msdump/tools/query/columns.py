@@ -7,10 +7,10 @@ reference, the completion of the prompt and the empty views derive from it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.statistics.table import STATISTICS, Nature, Statistic
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import metadata
 
-from msdump.dataclass import dataclass
 from msdump.errors import ToolError
 from msdump.store.write.directories import open_directory
 from msdump.tools import reports

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from msdump.dataclass import dataclass
 from msdump.store.layouts import Key, PathKind
 from msdump.store.read.reader import Dump, Iteration, open_dump
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final, Self
 
-from msdump.dataclass import dataclass
 from msdump.errors import ToolError
 from msdump.tools.mapping.executors import ExecutorChoice
 from msdump.tools.query import comparisons, engine, files, irregular, operators, packed, statistics, tensors

@@ -6,10 +6,10 @@ import enum
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.errors import DumpReadError, ToolError
 from msdump.tools.return_codes import ReturnCode
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from msdump.dataclass import dataclass
 from msdump.errors import DumpReadError
 from msdump.statistics.table import STATISTICS
 from msdump.store.operator_names import OperatorName

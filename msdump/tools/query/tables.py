@@ -10,11 +10,10 @@ import contextlib
 import csv
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from msdump import dtypes, reading
-from msdump.dataclass import dataclass
 from msdump.encode import dump_enums
 from msdump.statistics.table import STATISTICS
 from msdump.tools.query import engine

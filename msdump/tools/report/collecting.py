@@ -5,13 +5,12 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Final
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.errors import DumpReadError
 from msdump.plan import DumpPlan, Trigger
 from msdump.record import IO
@@ -79,7 +78,7 @@ class ReportQuestion:
     histograms: tuple[str, ...] = ()
     trace: str | None = None
     known: KnownDirectories | None = None
-    executor: ExecutorChoice = ExecutorChoice()
+    executor: ExecutorChoice = ExecutorChoice()  # noqa: RUF009 - frozen
     advance: Callable[[], None] = lambda: None
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
 from msdump import reading
-from msdump.dataclass import dataclass
 from msdump.statistics.table import STATISTICS, Nature
 from msdump.store.read import cells
 

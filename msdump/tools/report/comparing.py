@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.errors import ToolError
 from msdump.tools.compare.measured import pairs
 from msdump.tools.compare.measured.findings import RowJudge

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 from typing import Final
 
 from msdump import reading
-from msdump.dataclass import dataclass
 from msdump.store.read.graphs.operator_graph import GraphOperator
 
 _AROUND: Final = 3  # lines on either side

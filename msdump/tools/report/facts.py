@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.errors import DumpReadError
 from msdump.plan import DumpPlan, Trigger
 from msdump.record import IO

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from msdump import dtypes
-from msdump.dataclass import dataclass
 from msdump.errors import DumpReadError, FormatError
 from msdump.store.read.measured.records import MeasuredRecord
 from msdump.store.read.records import Record

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.errors import DumpReadError, FormatError
 from msdump.store.layouts import STATISTICS as TABLE
 from msdump.store.read.cells import Cell

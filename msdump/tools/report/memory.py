@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from msdump.dataclass import dataclass
 from msdump.device.memory import DeviceMemory
 from msdump.graph.updates import written_inputs
 from msdump.store.read.graphs.operator_graph import OperatorGraph, SourceKind, ValueForm

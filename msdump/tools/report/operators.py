@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
-from msdump.dataclass import dataclass
 from msdump.record import IO
 from msdump.store import names
 from msdump.store.names import TensorName

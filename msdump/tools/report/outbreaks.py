@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.graph.updates import written_inputs
 from msdump.record import IO
 from msdump.tools.report.operators import ReportedOperator

@@ -6,10 +6,9 @@ import enum
 import itertools
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.errors import DumpReadError
 from msdump.plan import Trigger
 from msdump.record import IO

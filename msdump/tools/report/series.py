@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.graph.updates import written_inputs
 from msdump.record import IO
 from msdump.store.read.graphs.operator_graph import SourceKind

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.record import IO
 from msdump.store.read.graphs.operator_graph import OperatorGraph, SourceKind
 from msdump.tools.report.operators import ReportedOperator

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.dtypes import DType
 from msdump.execute.operators.float64.conversions import doubled
 from msdump.execute.operators.float64.noise import SINGLE, Noise

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.device.precision import rounding
 from msdump.dtypes import DType
 from msdump.execute.operators.float64.noise import SINGLE

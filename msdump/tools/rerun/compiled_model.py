@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.device.tasks import runs_on_device
 from msdump.errors import MsdumpError
 from msdump.execute.compilation import emulated

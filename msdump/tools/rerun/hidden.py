@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.execute.operators.float64.conversions import doubled
 from msdump.execute.operators.float64.evaluator import Change
 from msdump.graph.graph import Node

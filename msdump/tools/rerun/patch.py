@@ -8,10 +8,10 @@ out when it runs again on its own inputs is added to what comes out now.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.errors import InputError, ToolError, name_hint
 from msdump.graph.graph import Node
 from msdump.graph.order import reads

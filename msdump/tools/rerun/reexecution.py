@@ -7,13 +7,12 @@ side computed in, which is the one that explains most of the network; what still
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.errors import MsdumpError
 from msdump.execute.operators.float64.evaluator import Change
 from msdump.execute.operators.runner import is_repeatable

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from msdump.dataclass import dataclass
 from msdump.graph.graph import Graph
 from msdump.record import IO
 from msdump.store import names

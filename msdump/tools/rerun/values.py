@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 
 from msdump import dtypes
-from msdump.dataclass import dataclass
 from msdump.errors import DumpReadError, FormatError, MsdumpError
 from msdump.graph.graph import Graph, Node
 from msdump.graph.kernel.emulation import HALVES

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.dtypes import DType
 from msdump.graph.kernel.emulation import HALVES
 from msdump.record import IO

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 from typing import Final
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.errors import FormatError
 from msdump.tools.scores.passes import ALMOST_ZERO, examine
 from msdump.tools.scores.sums import Findings, FurtherSums, ScoreNeed, TensorFacts

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.errors import ToolError
 from msdump.tools.return_codes import ReturnCode
 from msdump.tools.scores import algorithms

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.errors import ToolError
 from msdump.tools.return_codes import ReturnCode
 from msdump.tools.scores import user_scripts

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import enum
 import math
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.statistics import elements
 from msdump.statistics.pairs import PairSums, SideSums
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Never
 
-from msdump.dataclass import dataclass
 from msdump.errors import DumpReadError, FormatError
 from msdump.statistics.totals import StatisticNeed
 from msdump.tools.watching import dumped

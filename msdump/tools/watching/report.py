@@ -5,10 +5,9 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 
-from msdump.dataclass import dataclass
 from msdump.store.read.reader import Dump
 from msdump.tools.mapping import mapper
 from msdump.tools.mapping.executors import ExecutorChoice

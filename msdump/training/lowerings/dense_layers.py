@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from msdump.dataclass import dataclass
 from msdump.graph.graph import Graph, Node
 
 

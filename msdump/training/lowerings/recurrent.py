@@ -7,9 +7,9 @@ the model does not give begins as zero, and its products are left out.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.errors import GraphError
 from msdump.training.lowering import lowering
 from msdump.training.lowerings.dense import matmul

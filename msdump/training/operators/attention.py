@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.training.body import Body, operator
 
 _COPIES = 8

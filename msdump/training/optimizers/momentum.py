@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.errors import InputError
 from msdump.training import options
 from msdump.training.optimizers.parameters import (

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.training import options
 from msdump.training.symbols import StepTensor
 from msdump.training.writer import StepWriter

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.graph.kernel.emulation import FLOAT32
 from msdump.graph.operator_types import CLEAR_FLOAT_STATUS, GET_FLOAT_STATUS
 from msdump.plan import DeviceTarget, OverflowMode

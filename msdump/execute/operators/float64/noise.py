@@ -8,12 +8,11 @@ measured: they are added with random signs (Monte Carlo arithmetic).
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.execute.operators.float64.definitions import Array, Call, Definition, Kind
 
 SINGLE: Final = 2.0**-24

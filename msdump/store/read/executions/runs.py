@@ -10,8 +10,8 @@ import functools
 import itertools
 import logging
 from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
 
-from msdump.dataclass import dataclass
 from msdump.errors import DumpReadError
 from msdump.store.layouts import Key
 

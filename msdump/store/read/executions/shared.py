@@ -13,9 +13,8 @@ import logging
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
-from msdump.dataclass import dataclass
 from msdump.store.names import TensorName
 from msdump.store.read.cells import Row
 from msdump.store.read.executions import timeline

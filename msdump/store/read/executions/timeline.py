@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-
-from msdump.dataclass import dataclass
 
 Span = tuple[int, int]
 """First and last timestamp of a run."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.graph.graph import SourceLine
 from msdump.store.read import texts
 from msdump.store.read.graphs import ir_values

@@ -6,11 +6,10 @@ import enum
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from msdump.dataclass import dataclass
 from msdump.store import names
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from msdump import dtypes
-from msdump.dataclass import dataclass
 from msdump.errors import DumpReadError, FormatError
 from msdump.record import IO
 from msdump.store.layouts import STATISTICS

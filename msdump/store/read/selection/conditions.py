@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterable
+from dataclasses import dataclass
 from fnmatch import translate
 from typing import TYPE_CHECKING, TypeAlias
 
-from msdump.dataclass import dataclass
 from msdump.record import IO, lies_in
 
 if TYPE_CHECKING:

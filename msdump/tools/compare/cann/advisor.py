@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.tools.compare.cann.comparison import Row
 
 SUMMARY: Final = "advisor_summary.txt"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 import numpy as np
 
 from msdump import dtypes
-from msdump.dataclass import dataclass
 from msdump.errors import DumpReadError, FormatError, ToolError
 from msdump.tools.compare.pairing import counterparts
 from msdump.tools.compare.pairing.operands import DumpedOperand

@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.tools.compare.cann.comparison import Row
 from msdump.tools.compare.pairing.dump_folder import Folder, FolderKind
 from msdump.tools.compare.pairing.operands import DumpedOperand

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
 
-from msdump.dataclass import dataclass
 from msdump.device.tasks import INSERTED_PREFIX
 from msdump.record import IO
 from msdump.store.read.cells import Cell

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final
 
 from msdump import dtypes
-from msdump.dataclass import dataclass
 from msdump.encode import statistic_csv
 from msdump.statistics.table import BY_CATEGORY, Nature
 from msdump.store.read.cells import Cell

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from msdump.dataclass import dataclass
 from msdump.plan import StatisticSpec
 from msdump.tools.compare.measured import rows, tensors
 from msdump.tools.compare.measured.differences import SUMS

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from msdump import dtypes
-from msdump.dataclass import dataclass
 from msdump.encode import dump_enums
 from msdump.errors import DumpReadError, FormatError
 from msdump.record import IO

@@ -14,10 +14,9 @@ import logging
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.device.formats import FRACTAL_Z
 from msdump.device.tasks import is_collective
 from msdump.errors import DumpReadError, ToolError

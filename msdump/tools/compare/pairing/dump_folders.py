@@ -7,11 +7,10 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.errors import DumpReadError, ToolError
 from msdump.store import operator_names
 from msdump.store.layouts import STATISTICS

@@ -15,11 +15,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
-from msdump.dataclass import dataclass
 from msdump.encode import ge_names
 from msdump.errors import DumpReadError, ToolError
 from msdump.graph.primitives import PASSING

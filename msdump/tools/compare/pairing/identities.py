@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from msdump.dataclass import dataclass
 from msdump.record import IO
 from msdump.tools.compare.pairing import dump_folder, fusion_rules
 from msdump.tools.compare.pairing.dump_folder import FolderKind

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.errors import DumpReadError
 from msdump.record import IO
 from msdump.tools.compare.pairing import dump_folder, operands

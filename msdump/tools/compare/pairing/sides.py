@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
-from msdump.dataclass import dataclass
 from msdump.errors import ToolError
 from msdump.tools.compare.pairing import dump_folder, dump_folders, fusion_rules, pairs
 from msdump.tools.compare.pairing.dump_folder import Folder, FolderKind

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
-from msdump.dataclass import dataclass
 from msdump.record import IO
 from msdump.store.read.graphs.operator_graph import OperatorGraph, SourceKind
 from msdump.tools.compare.pairing import (
@@ -56,7 +55,7 @@ class DumpComparison:
     graph: str | None = None
     execution: int | None = None
     golden_execution: int | None = None
-    executor: ExecutorChoice = ExecutorChoice()
+    executor: ExecutorChoice = ExecutorChoice()  # noqa: RUF009 - frozen
     folders: list[ComparedFolder] = field(default_factory=list)
     joined: set[str] = field(default_factory=set)
     explain: Callable[[OperatorEvidence], OperatorEvidence] = lambda evidence: evidence

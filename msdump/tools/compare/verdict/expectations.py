@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
 from msdump.config import grammar
 from msdump.config.faults import GrammarError
-from msdump.dataclass import dataclass
 from msdump.record import IO
 from msdump.selector import KernelPattern
 from msdump.store import names

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.graph.updates import written_inputs
 from msdump.record import IO
 from msdump.store import names

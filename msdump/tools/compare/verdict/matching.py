@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from msdump.dataclass import dataclass
 from msdump.device.tasks import INSERTED_PREFIX, is_settled
 from msdump.errors import DumpReadError
 from msdump.record import IO

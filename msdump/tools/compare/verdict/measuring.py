@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from msdump import dtypes
-from msdump.dataclass import dataclass
 from msdump.errors import DumpReadError, FormatError, ToolError
 from msdump.record import IO
 from msdump.tools.compare.cann import two_files as file_compare

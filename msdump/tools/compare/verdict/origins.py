@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from msdump.dataclass import dataclass
 from msdump.device.tasks import INSERTED_PREFIX
 from msdump.record import IO
 from msdump.tools.compare.pairing import operands

@@ -6,11 +6,10 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Final
 
-from msdump.dataclass import dataclass
 from msdump.device.tasks import INSERTED_PREFIX
 from msdump.errors import DumpReadError
 from msdump.graph.updates import written_inputs

@@ -11,11 +11,10 @@ import base64
 import json
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-
-from msdump.dataclass import dataclass
 
 _FINE: Final = "fine"
 _COARSE: Final = ("sign", "high")
