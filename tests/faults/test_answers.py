@@ -156,6 +156,51 @@ def test_a_wrong_axis_is_told_behind_an_overflow(tmp_path, number):
     assert {"model": []} == dict(run.answers(trial, tmp_path, checks=("model",)))
 
 
+_BLOCKS = """<ir_version: 10, opset_import: ["" : 20]>
+blocks (float[4,16] x) => (float[4,16] y)
+{
+    [scaled0] a0 = Mul(x, s)  [moved0] b0 = Add(a0, t)  [gate0] g0 = Sigmoid(b0)  [gated0] c0 = Mul(b0, g0)
+    [product0] d0 = MatMul(c0, w)  [bias0] e0 = Add(d0, t)  [curve0] f0 = Elu(e0)
+    [scaled1] a1 = Mul(f0, s)  [moved1] b1 = Add(a1, t)  [gate1] g1 = Sigmoid(b1)  [gated1] c1 = Mul(b1, g1)
+    [product1] d1 = MatMul(c1, v)  [bias1] e1 = Add(d1, t)  [curve1] f1 = Elu(e1)
+    [scaled2] a2 = Mul(f1, s)  [moved2] b2 = Add(a2, t)  [gate2] g2 = Sigmoid(b2)  [gated2] c2 = Mul(b2, g2)
+    [product2] d2 = MatMul(c2, u)  [bias2] e2 = Add(d2, t)  [curve2] y = Elu(e2)
+}"""
+
+
+def _retyped(name, op_type):
+    def edit(model):
+        next(each for each in model.graph.node if each.name == name).op_type = op_type
+
+    return Fault("type", "", frozenset({name}), frozenset({"own", "replaced"}), edit)
+
+
+def _left_out(name):
+    def edit(model):
+        [node] = (each for each in model.graph.node if each.name == name)
+        model.graph.node.remove(node)
+        for each in model.graph.node:
+            each.input[:] = [node.input[0] if value == node.output[0] else value for value in each.input]
+
+    return Fault("dropped", "", frozenset({name}), frozenset({"missing", "replaced"}), edit)
+
+
+@pytest.mark.parametrize("fault", [_retyped("scaled0", "Add"), _retyped("moved1", "Sub"), _left_out("curve0")])
+@pytest.mark.parametrize("number", range(len(dumps.MODES)))
+def test_moved_numbers_of_kernels_accuse_nobody(tmp_path, number, fault):
+    """Kernels behind a changed operator, whose parts have other numbers, are not taken for others."""
+    model, draw = parser.parse_model(_BLOCKS), np.random.default_rng(0)
+    sizes = {"s": (16,), "t": (16,), "w": (16, 16), "v": (16, 16), "u": (16, 16)}
+    arrays = {name: draw.standard_normal(size, np.float32) for name, size in sizes.items()}
+    model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in arrays.items())
+    net = Net("blocks", model, {"x": draw.standard_normal((4, 16), np.float32)})
+    trial = trials.Trial(0, net, (fault,), dumps.MODES[number], dumps.CPU)
+
+    told = dict(run.answers(trial, tmp_path, checks=("files", "model")))
+
+    assert {"files": [], "model": []} == told
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_hundred_trials(capsys):

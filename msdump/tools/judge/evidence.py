@@ -123,6 +123,7 @@ class OperatorEvidence:
             the examined side's inputs: what their errors become. None where it did not run again.
         wiring: In words, which input is not what its producer wrote; "" where all are.
         replaces: Name of the golden operator that stood in its place, "" where both have the same operator.
+        is_in_golden: Whether golden has the same operator, though the model has another one in its place.
         reads: Where its inputs come from, by their numbers; none where no graph tells.
         golden_reads: The same of the golden operator, under the examined side's names; absent, with golden's
             name, what the examined side lacks.
@@ -143,6 +144,7 @@ class OperatorEvidence:
     propagated: float | None = None
     wiring: str = ""
     replaces: str = ""
+    is_in_golden: bool = False
     reads: tuple[ValueSource, ...] = ()
     golden_reads: tuple[ValueSource, ...] = ()
     arithmetic: tuple[str, str] = ("", "")

@@ -104,6 +104,11 @@ class PairEvidence:
         likeness = self.likeness(mine, golden) if self.reads_contents else None
         return likeness is None or likeness >= _LIKE
 
+    def are_unlike(self, mine: int, golden: int) -> bool:
+        """Tell whether the first outputs of two operators are known to hold other elements."""
+        likeness = self.likeness(mine, golden)
+        return likeness is not None and likeness < _LIKE
+
     def _are_other_casts(self, mine: int, golden: int) -> bool:
         """Tell whether two operators that pass values on are declared to write other element types."""
         if not passes_on(self.mine.types[mine]):

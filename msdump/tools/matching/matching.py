@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from msdump.store.read.graphs.operator_graph import GraphOperator, OperatorGraph
-from msdump.tools.matching import regions
+from msdump.tools.matching import cuts, regions
 from msdump.tools.matching.colours import colours
 from msdump.tools.matching.evidence import PairEvidence
 from msdump.tools.matching.fusions import ContractedGraph, contracted
@@ -164,8 +164,9 @@ class _Result:
             for place, partner in enumerate(evidence.golden_of)
             if partner is not None
         }
-        for region in regions.region_pairs(evidence):
-            places[region.mine[0]] = self._of_region(region)
+        for whole in regions.region_pairs(evidence):
+            for region in cuts.cut(whole, evidence):
+                places[region.mine[0]] = self._of_region(region)
         pairs = tuple(places[place] for place in sorted(places))
         return Matching(
             pairs,

@@ -236,7 +236,9 @@ def indexed(side: GraphSide, label_of: Labels) -> IndexedGraph:
 
 def _type(operator: GraphOperator) -> str:
     # a fused operator is called after one of its parts, and does more than that one
-    parts = len(operator.onnx_names)
+    joined = part_types(operator)
+    named = 0 if "".join(joined) == operator.op_type else len([each for each in joined if each != CAST])
+    parts = max(len(operator.onnx_names), named)
     return type_of(operator) + (f" of {parts} parts" if parts > 1 else "")
 
 

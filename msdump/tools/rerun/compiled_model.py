@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +21,7 @@ from msdump.tools.matching import contents, model_graph
 
 _ENOUGH: Final = 1.0  # of the names: no other way to compile the model can fit better
 _KIND: Final = re.compile(r"([A-Za-z0-9]+?)-op[0-9]+")
+_NUMBER: Final = re.compile(r"(?<=-op)[0-9]+")
 _COMPILED_MODES: Final = (
     PrecisionMode.ALLOW_FP32_TO_FP16,
     PrecisionMode.FORCE_FP16,
@@ -47,7 +49,7 @@ class CompiledModel:
 
     Attributes:
         graph: Its main graph.
-        fit: Share of the dump's operators that it has.
+        fit: How much the names of its operators are those of the dump, 0 to 1.
         is_compiled: Whether the device compiled it as a whole; what only hands tensors on has no task then.
     """
 
@@ -154,8 +156,8 @@ def fitting(models: Sequence[Graph], dumped: Mapping[str, str]) -> CompiledModel
     """
     best = CompiledModel(models[0], 0.0)
     for graph, is_compiled in _forms(models):
-        model = CompiledModel(graph, _share(graph, dumped), is_compiled)
-        # of two that have as many of the names, the one that has fewer others
+        model = CompiledModel(graph, likeness(graph, dumped), is_compiled)
+        # of two that are as like, the one that has fewer other operators
         if (model.fit, -model.size) > (best.fit, -best.size) or not best.fit:
             best = model
         if best.fit >= _ENOUGH:
@@ -163,8 +165,21 @@ def fitting(models: Sequence[Graph], dumped: Mapping[str, str]) -> CompiledModel
     return best
 
 
+def likeness(graph: Graph, dumped: Mapping[str, str]) -> float:
+    """Return how much the names of a graph's operators are those of a dump, 0 to 1.
+
+    That is the share of names that it has, and of those that it has whatever their numbers, in the mean: an
+    operator that was left out, or has another type, moves the numbers of all of its kind behind it.
+
+    Args:
+        graph: A graph.
+        dumped: Names of operators, with the type that their first output has; "" for one that is not known.
+    """
+    return (_share(graph, dumped) + _share_of_kinds(graph, dumped)) / 2
+
+
 def _share(graph: Graph, dumped: Mapping[str, str]) -> float:
-    """Return the share of the dump's operators that a graph has; Casts are told apart by what they write."""
+    """Return the share of the dump's names that a graph has; Casts are told apart by what they write."""
     known = {
         name: written_type(inner, node) if node.is_added else ""
         for inner in graph.walk()
@@ -176,6 +191,18 @@ def _share(graph: Graph, dumped: Mapping[str, str]) -> float:
         for name, dtype in dumped.items()
     )
     return fit / max(len(dumped), 1)
+
+
+def _share_of_kinds(graph: Graph, dumped: Mapping[str, str]) -> float:
+    """Return the share of the dump's names that a graph has, whatever their numbers."""
+    there = Counter(map(_unnumbered, dumped))
+    named = [file_names(node) for each in graph.walk() for node in each.operators]
+    known = (Counter(_unnumbered(each[place]) for each in named) for place in (0, -1))
+    return max((there & each).total() for each in known) / max(len(dumped), 1)
+
+
+def _unnumbered(name: str) -> str:
+    return _NUMBER.sub("", name)
 
 
 def written_type(graph: Graph, node: Node) -> str:

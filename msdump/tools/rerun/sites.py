@@ -42,9 +42,12 @@ def sites(model: CompiledModel, operators: Sequence[RerunOperator]) -> Sites:
     found = _named(model, operators)
     replaced = dict(_kindred(model, operators, found))
     for strangers, unused in _gaps(model, operators, found):
-        replaced[strangers[0]] = ", ".join(file_names(each.node)[0] for each in unused)
+        there = [file_names(each.node)[0] for each in unused]
+        replaced[strangers[0]] = ", ".join(there)
         if len(strangers) == len(unused) == 1:
             found[strangers[0]] = unused[0]
+            if kinds(there[0]) and _may_be(operators[strangers[0]].name, there[0]):
+                del replaced[strangers[0]]  # the same under another number
     _site_inserted(model, operators, found)
     return Sites(tuple(found), replaced)
 

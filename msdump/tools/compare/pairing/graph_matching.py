@@ -78,10 +78,12 @@ def partners(
         digest_of: Gives what stands for the elements of the model's weights.
     """
     folder, graph = dumped
-    if not any(
-        each.onnx_names for each in graph.operators.values()
-    ):  # then they tell nothing of parts either
-        unnamed = {name: replace(each, onnx_names=()) for name, each in model.operators.items()}
+    told = max((len(each.onnx_names) for each in graph.operators.values()), default=0)
+    if told <= 1:  # the dump's file does not tell parts: of what is fused it names the last node, or none
+        unnamed = {
+            name: replace(each, onnx_names=each.onnx_names[-told:] if told else ())
+            for name, each in model.operators.items()
+        }
         model = replace(model, operators=unnamed)
     found = matching.match(_side(graph, model, folder), GraphSide(model, digest_of))
     return {pair.mine[0]: pair.golden[0] for pair in found.pairs if pair.is_single}

@@ -21,7 +21,7 @@ from msdump.tools.compare.verdict.rerun_operators import golden_partner, rerun_o
 from msdump.tools.judge.evidence import OperatorEvidence
 from msdump.tools.matching.sides import canonical_type, is_commutative
 from msdump.tools.rerun.arithmetic import Arithmetic
-from msdump.tools.rerun.compiled_model import CompiledModel, ModelOperator, file_names, fitting
+from msdump.tools.rerun.compiled_model import CompiledModel, ModelOperator, file_names, fitting, likeness
 from msdump.tools.rerun.dumped import INPUTS, RerunOperator
 from msdump.tools.rerun.reexecution import Reexecution, Rerun
 from msdump.tools.rerun.sites import sites
@@ -144,6 +144,7 @@ class Rerunning:
             propagated=_propagated(evidence, rerun),
             wiring=rerun.wiring,
             replaces=evidence.replaces or rerun.replaces,
+            is_in_golden=bool(rerun.replaces and not evidence.replaces),
             wrong_weights=rerun.weights,
             is_state=evidence.is_state or self._trains,
         )
@@ -225,8 +226,8 @@ class Rerunning:
         stranger = f"; it has no {first.name} ({first.op_type})" if first is not None else ""
         raise ToolError(
             ReturnCode.PARAMETER,
-            f"{self.source} is not the model of the dump: it has {model.fit:.0%} of the operators that"
-            f" were dumped{stranger}",
+            f"{self.source} is not the model of the dump: the names of its operators are to"
+            f" {model.fit:.0%} those of the dump{stranger}",
         )
 
 
@@ -235,8 +236,9 @@ _Execution = tuple[ComparedFolder, int, OperatorExecution]
 
 
 def _fit(model: CompiledModel, dumped: Sequence[RerunOperator]) -> float:
-    """Return the share of operators that a model has, by their names or by those that golden has for them."""
-    return sum(not model.sites.keys().isdisjoint({each.name, each.partner}) for each in dumped) / len(dumped)
+    """Return how much of operators a model has, by their names or by those that golden has for them."""
+    has = [not model.sites.keys().isdisjoint({each.name, each.partner}) for each in dumped]
+    return max(sum(has) / len(dumped), likeness(model.graph, {each.name: "" for each in dumped}))
 
 
 _Part = tuple[int, str]
