@@ -185,7 +185,9 @@ def _left_out(name):
     return Fault("dropped", "", frozenset({name}), frozenset({"missing", "replaced"}), edit)
 
 
-@pytest.mark.parametrize("fault", [_retyped("scaled0", "Add"), _retyped("moved1", "Sub"), _left_out("curve0")])
+@pytest.mark.parametrize(
+    "fault", [_retyped("scaled0", "Add"), _retyped("moved1", "Sub"), _left_out("curve0")]
+)
 @pytest.mark.parametrize("number", range(len(dumps.MODES)))
 def test_moved_numbers_of_kernels_accuse_nobody(tmp_path, number, fault):
     """Kernels behind a changed operator, whose parts have other numbers, are not taken for others."""
