@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import sys
@@ -72,6 +73,9 @@ class CommandGroup(click.Group):
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run a command line and exit, also where nobody reads the output any more."""
+        # What lives at the end of the process goes with it: cycles in it are not worth a tenth of a command.
+        atexit.unregister(gc.freeze)  # of a program that calls several
+        atexit.register(gc.freeze)
         with closed_pipe.quiet():
             return super().main(*args, **kwargs)
 

@@ -124,11 +124,12 @@ def test_killed_process_is_told():
 def test_process_that_dies_costs_its_unit(tmp_path, in_processes):
     """Where a process dies, what it worked on runs again in another one, and nothing else is lost."""
     in_processes()
-    assert [*range(40)] == each(partial(work.killed_once, tmp_path, {3, 11, 12}), range(40))
+    assert [*range(40)] == each(partial(work.killed_once, tmp_path, {11, 12}), range(40))
 
     calls = [int(line) for line in (tmp_path / "calls").read_text().splitlines()]
     assert {*range(40)} == {*calls}
-    assert calls.count(3) == 2
+    assert calls.count(11) >= 2  # the unit may hold 12 as well; of three in one the map would give it up
+    assert calls.count(12) >= 2
     assert [1] * 10 == [calls.count(number) for number in range(30, 40)]
 
 
