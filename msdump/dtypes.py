@@ -1,5 +1,8 @@
 """One row per element type: what ONNX, numpy, MindSpore and the dump files call it.
 
+The table itself is texts and numbers: numpy is loaded where a row is first asked for its types.
+
+>>> import numpy as np
 >>> row = from_onnx(16)
 >>> row.name, row.title, row.dump, row.saved.name
 ('bfloat16', 'BFloat16', 27, 'float32')
@@ -12,18 +15,16 @@ True
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Final
-
-import ml_dtypes
-import numpy as np
 
 from msdump.errors import FormatError
 
 if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
+    import numpy as np
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DType:
     """One element type.
 
@@ -31,8 +32,8 @@ class DType:
         name: MindSpore's lower-case name, the dtype field of Ascend file names.
         title: MindSpore's type name in .ir texts and CPU file names of 2.7 (``Float32``).
         onnx: Number in ONNX's TensorProto.DataType, 0 where ONNX has no such type.
-        numpy: The numpy (or ml_dtypes) type that holds one element.
-        saved: The numpy type that .npy files hold; differs where numpy has no such type.
+        element: The type that holds one element: numpy's text of it, or its name in ml_dtypes.
+        descr: The type that .npy files hold, as their headers tell it.
         ir: Number in the DataType enumeration of the .pb graph files (section 4.5).
         dump: Number in OutputDataType of CANN's dump files, None where it has none.
         acl: Number in CANN's aclDataType, which GE shares; None where it has none.
@@ -42,26 +43,38 @@ class DType:
     name: str
     title: str
     onnx: int
-    numpy: np.dtype
-    saved: np.dtype
+    element: str
+    descr: str
     ir: int
     dump: int | None
     acl: int | None
     per_byte: int = 1
 
+    @property
+    def is_widened(self) -> bool:
+        """Whether .npy files hold another type, as numpy has none of this kind."""
+        return self.element != self.descr
 
-def _row(  # noqa: PLR0917 - one literal row of the table
-    name: str,
-    title: str,
-    onnx: int,
-    numpy: DTypeLike,
-    saved: DTypeLike,
-    ir: int,
-    dump: int | None,
-    acl: int | None,
-    per_byte: int = 1,
-) -> DType:
-    return DType(name, title, onnx, np.dtype(numpy), np.dtype(saved), ir, dump, acl, per_byte)
+    @cached_property
+    def itemsize(self) -> int:
+        """Bytes of one element, as ``numpy`` holds it."""
+        size = self.element[2:]
+        return int(size) if size.isdigit() else self.numpy.itemsize
+
+    @cached_property
+    def numpy(self) -> np.dtype:
+        """The numpy (or ml_dtypes) type that holds one element."""
+        import ml_dtypes
+        import numpy as np
+
+        return np.dtype(getattr(ml_dtypes, self.element) if self.is_widened else self.element)
+
+    @cached_property
+    def saved(self) -> np.dtype:
+        """The numpy type that .npy files hold; differs where numpy has no such type."""
+        import numpy as np
+
+        return np.dtype(self.descr)
 
 
 IR_TENSOR: Final = 14
@@ -69,34 +82,34 @@ IR_TENSOR: Final = 14
 
 DTYPES: Final = (
     # MindSpore's name and title, ONNX, numpy, .npy, .pb, dump files, acl; elements in a byte
-    _row("float32", "Float32", 1, "<f4", "<f4", 11, 1, 0),
-    _row("uint8", "UInt8", 2, "u1", "u1", 6, 4, 4),
-    _row("int8", "Int8", 3, "i1", "i1", 2, 3, 2),
-    _row("uint16", "UInt16", 4, "<u2", "<u2", 7, 6, 7),
-    _row("int16", "Int16", 5, "<i2", "<i2", 3, 5, 6),
-    _row("int32", "Int32", 6, "<i4", "<i4", 4, 7, 3),
-    _row("int64", "Int64", 7, "<i8", "<i8", 5, 8, 9),
-    _row("string", "String", 8, "O", "O", 13, 13, 13),
-    _row("bool", "Bool", 9, "?", "?", 1, 11, 12),
-    _row("float16", "Float16", 10, "<f2", "<f2", 10, 2, 1),
-    _row("float64", "Float64", 11, "<f8", "<f8", 12, 12, 11),
-    _row("uint32", "UInt32", 12, "<u4", "<u4", 8, 9, 8),
-    _row("uint64", "UInt64", 13, "<u8", "<u8", 9, 10, 10),
-    _row("complex64", "Complex64", 14, "<c8", "<c8", IR_TENSOR, 16, 16),
-    _row("complex128", "Complex128", 15, "<c16", "<c16", IR_TENSOR, 17, 17),
+    DType("float32", "Float32", 1, "<f4", "<f4", 11, 1, 0),
+    DType("uint8", "UInt8", 2, "|u1", "|u1", 6, 4, 4),
+    DType("int8", "Int8", 3, "|i1", "|i1", 2, 3, 2),
+    DType("uint16", "UInt16", 4, "<u2", "<u2", 7, 6, 7),
+    DType("int16", "Int16", 5, "<i2", "<i2", 3, 5, 6),
+    DType("int32", "Int32", 6, "<i4", "<i4", 4, 7, 3),
+    DType("int64", "Int64", 7, "<i8", "<i8", 5, 8, 9),
+    DType("string", "String", 8, "|O", "|O", 13, 13, 13),
+    DType("bool", "Bool", 9, "|b1", "|b1", 1, 11, 12),
+    DType("float16", "Float16", 10, "<f2", "<f2", 10, 2, 1),
+    DType("float64", "Float64", 11, "<f8", "<f8", 12, 12, 11),
+    DType("uint32", "UInt32", 12, "<u4", "<u4", 8, 9, 8),
+    DType("uint64", "UInt64", 13, "<u8", "<u8", 9, 10, 10),
+    DType("complex64", "Complex64", 14, "<c8", "<c8", IR_TENSOR, 16, 16),
+    DType("complex128", "Complex128", 15, "<c16", "<c16", IR_TENSOR, 17, 17),
     # numpy has no such types: ml_dtypes holds them, .npy files a wider one
-    _row("bfloat16", "BFloat16", 16, ml_dtypes.bfloat16, "<f4", 46, 27, 27),
-    _row("float8_e4m3fn", "Float8E4M3FN", 17, ml_dtypes.float8_e4m3fn, "<f4", IR_TENSOR, 35, 36),
-    _row("float8_e4m3fnuz", "Float8E4M3FNUZ", 18, ml_dtypes.float8_e4m3fnuz, "<f4", IR_TENSOR, None, None),
-    _row("float8_e5m2", "Float8E5M2", 19, ml_dtypes.float8_e5m2, "<f4", IR_TENSOR, 34, 35),
-    _row("float8_e5m2fnuz", "Float8E5M2FNUZ", 20, ml_dtypes.float8_e5m2fnuz, "<f4", IR_TENSOR, None, None),
-    _row("uint4", "UInt4", 21, ml_dtypes.uint4, "u1", IR_TENSOR, None, None, 2),
-    _row("int4", "Int4", 22, ml_dtypes.int4, "i1", 48, 28, 29, 2),
-    _row("float4_e2m1", "Float4E2M1", 23, ml_dtypes.float4_e2m1fn, "<f4", IR_TENSOR, 39, 40, 2),
-    _row("float8_e8m0", "Float8E8M0", 24, ml_dtypes.float8_e8m0fnu, "<f4", IR_TENSOR, 36, 37),
-    _row("uint2", "UInt2", 25, ml_dtypes.uint2, "u1", IR_TENSOR, 31, 32, 4),
-    _row("int2", "Int2", 26, ml_dtypes.int2, "i1", IR_TENSOR, 30, 31, 4),
-    _row("uint1", "UInt1", 0, ml_dtypes.uint1, "u1", IR_TENSOR, 29, 30, 8),
+    DType("bfloat16", "BFloat16", 16, "bfloat16", "<f4", 46, 27, 27),
+    DType("float8_e4m3fn", "Float8E4M3FN", 17, "float8_e4m3fn", "<f4", IR_TENSOR, 35, 36),
+    DType("float8_e4m3fnuz", "Float8E4M3FNUZ", 18, "float8_e4m3fnuz", "<f4", IR_TENSOR, None, None),
+    DType("float8_e5m2", "Float8E5M2", 19, "float8_e5m2", "<f4", IR_TENSOR, 34, 35),
+    DType("float8_e5m2fnuz", "Float8E5M2FNUZ", 20, "float8_e5m2fnuz", "<f4", IR_TENSOR, None, None),
+    DType("uint4", "UInt4", 21, "uint4", "|u1", IR_TENSOR, None, None, 2),
+    DType("int4", "Int4", 22, "int4", "|i1", 48, 28, 29, 2),
+    DType("float4_e2m1", "Float4E2M1", 23, "float4_e2m1fn", "<f4", IR_TENSOR, 39, 40, 2),
+    DType("float8_e8m0", "Float8E8M0", 24, "float8_e8m0fnu", "<f4", IR_TENSOR, 36, 37),
+    DType("uint2", "UInt2", 25, "uint2", "|u1", IR_TENSOR, 31, 32, 4),
+    DType("int2", "Int2", 26, "int2", "|i1", IR_TENSOR, 30, 31, 4),
+    DType("uint1", "UInt1", 0, "uint1", "|u1", IR_TENSOR, 29, 30, 8),
 )
 
 STRING: Final = next(row for row in DTYPES if row.name == "string")
@@ -104,9 +117,8 @@ BFLOAT16: Final = next(row for row in DTYPES if row.name == "bfloat16")
 
 _BY_ONNX: Final = {row.onnx: row for row in DTYPES if row.onnx}
 _BY_DUMP: Final = {row.dump: row for row in DTYPES if row.dump is not None}
-# two rows never share a numpy type, so that each array has one
-_BY_NUMPY: Final = {row.numpy: row for row in DTYPES}
 _BY_NAME: Final = {row.name: row for row in DTYPES} | {row.title: row for row in DTYPES}
+_BY_ELEMENT: Final = {row.element: row for row in DTYPES}
 
 
 def from_onnx(number: int) -> DType:
@@ -140,12 +152,19 @@ def from_numpy(dtype: np.dtype) -> DType:
         FormatError: The dtype has no ONNX counterpart.
     """
     # arrays may come in either byte order; files are little endian
-    row = _BY_NUMPY.get(dtype) or _BY_NUMPY.get(dtype.newbyteorder("<"))
+    rows = _by_numpy()
+    row = rows.get(dtype) or rows.get(dtype.newbyteorder("<"))
     if row is not None:
         return row
     if dtype.kind in "US":
         return STRING
     raise FormatError(f"dtype {dtype} has no ONNX counterpart")
+
+
+@cache
+def _by_numpy() -> dict[np.dtype, DType]:
+    # two rows never share a numpy type, so that each array has one
+    return {row.numpy: row for row in DTYPES}
 
 
 def from_name(name: str) -> DType:
@@ -158,6 +177,15 @@ def from_name(name: str) -> DType:
         return _BY_NAME[name]
     except KeyError:
         raise FormatError(f"unknown dtype name {name!r}") from None
+
+
+def written(dtype: DType) -> DType:
+    """Return the row of the type that .npy files hold.
+
+    >>> written(BFLOAT16).name, written(STRING).name
+    ('float32', 'string')
+    """
+    return _BY_ELEMENT[dtype.descr]
 
 
 def widen(array: np.ndarray, dtype: DType) -> np.ndarray:

@@ -26,7 +26,6 @@ the command line prints and exits.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +37,8 @@ def name_hint(name: str, candidates: Iterable[str]) -> str:
     >>> name_hint("inputs", ("input", "weight"))
     " (did you mean 'input'?)"
     """
+    import difflib  # not above: every command loads errors, few have a hint to give
+
     close = difflib.get_close_matches(name, candidates, n=1)
     return f" (did you mean {str(close[0])!r}?)" if close else ""
 

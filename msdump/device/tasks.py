@@ -89,6 +89,11 @@ def is_settled(primitive: str) -> bool:
     return primitive in _PRIMITIVES
 
 
+def is_view(primitive: str) -> bool:
+    """Tell whether a primitive gives its first input another name or shape, which moves nothing."""
+    return primitive in _VIEWS or primitive == "ExpandDims"
+
+
 def is_collective(op_type: str) -> bool:
     """Tell whether an operator of a type exchanges tensors between devices."""
     return op_type.startswith(_COLLECTIVE)

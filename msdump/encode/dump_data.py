@@ -6,6 +6,7 @@
 
 Files of version 1 are a whole DumpData message with the data inside; they are only read.
 
+    >>> import numpy as np
     >>> one = TensorInfo(data_type=1, format=dump_enums.ND, shape=(1,), original_shape=(1,), size=4)
     >>> contents = header(DumpData("one", 1_700_000_000_000_000, outputs=(one,))) + np.float32(3.5).tobytes()
     >>> len(contents), contents[:8].hex(" ")  # the message has 0x25 bytes
@@ -25,15 +26,16 @@ import math
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Final
 
 from msdump import dtypes
-from msdump.encode import dump_enums, dump_message, packing
+from msdump.encode import dump_enums, dump_message
 from msdump.encode.dump_parser import Parser
 from msdump.errors import DumpReadError, FormatError
 from msdump.wire.fields import Span
+
+if TYPE_CHECKING:
+    import numpy as np
 
 LENGTH: Final = struct.Struct("<Q")
 VERSION: Final = "2.0"
@@ -260,6 +262,33 @@ def dtype_of(info: TensorInfo) -> dtypes.DType:
     return row
 
 
+def extent(
+    info: TensorInfo, available: int, source: str = "<buffer>", offset: int | None = None
+) -> tuple[tuple[int, ...], int]:
+    """Return the shape of a device tensor, and how many bytes its elements take.
+
+    Of a tensor without elements ``tensor`` alone tells whether the shape is possible.
+
+    Args:
+        info: What the header says of it; DT_UNDEFINED is int8 of shape (size,).
+        available: The bytes that there are; more than the elements need are padding.
+        source: Name of the file for messages.
+        offset: Of the bytes in the file, for messages.
+
+    Raises:
+        DumpReadError: The bytes are too few for the shape.
+        FormatError: A type whose elements cannot be read.
+    """
+    dtype = dtype_of(info)
+    shape = (info.size,) if info.data_type == dump_enums.UNDEFINED else info.shape
+    # Bytes behind the last element are the device's padding, which CANN's tools ignore as well.
+    needed = -(-math.prod(shape) // dtype.per_byte) * dtype.itemsize
+    if needed > available:
+        tensor_text = f"shape {shape} of {dump_enums.data_type_name(info.data_type)}"
+        raise DumpReadError(source, f"{tensor_text} needs {needed} bytes, the tensor has {available}", offset)
+    return shape, needed
+
+
 def tensor(
     info: TensorInfo, data: memoryview, source: str = "<buffer>", offset: int | None = None
 ) -> np.ndarray:
@@ -277,14 +306,13 @@ def tensor(
         DumpReadError: The bytes are too few for the shape, or the shape is impossible.
         FormatError: A type whose elements cannot be read.
     """
+    import numpy as np  # not above: headers, and bytes that stay as they are, need no arrays
+
+    from msdump.encode import packing
+
     dtype = dtype_of(info)
-    shape = (info.size,) if info.data_type == dump_enums.UNDEFINED else info.shape
-    # Bytes behind the last element are the device's padding, which CANN's tools ignore as well.
+    shape, _ = extent(info, len(data), source, offset)
     count = math.prod(shape)
-    needed = -(-count // dtype.per_byte) * dtype.numpy.itemsize
-    if needed > len(data):
-        tensor_text = f"shape {shape} of {dump_enums.data_type_name(info.data_type)}"
-        raise DumpReadError(source, f"{tensor_text} needs {needed} bytes, the tensor has {len(data)}", offset)
     try:
         if dtype.per_byte > 1:
             return packing.unpack(np.frombuffer(data, np.uint8), dtype, shape)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pickle import PickleBuffer
+from typing import TYPE_CHECKING
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def element_bytes(array: np.ndarray) -> memoryview:
     """Return the bytes of an array: its own memory where it is in C order and little endian, else a copy.
 
+    >>> import numpy as np
     >>> element_bytes(np.array([[1, 2], [3, 4]], ">i2").T).tolist()
     [1, 0, 3, 0, 2, 0, 4, 0]
 

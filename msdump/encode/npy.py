@@ -9,6 +9,7 @@
 ``numpy.load`` reads every file made here. Reading accepts numpy's own text as
 well, and the ``<E2`` that MindSpore's CPU dump writes for bfloat16.
 
+    >>> import numpy as np
     >>> contents = b"".join(encode(np.array([[1, 2], [3, 4]], np.int16)))
     >>> contents[:10].hex(" "), contents[10:63].decode()
     ('93 4e 55 4d 50 59 01 00 76 00', "{'descr': '<i2', 'fortran_order': False, 'shape': (2,")
@@ -20,7 +21,6 @@ well, and the ``<E2`` that MindSpore's CPU dump writes for bfloat16.
 
 from __future__ import annotations
 
-import io
 import math
 import re
 import struct
@@ -28,17 +28,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from msdump import dtypes
 from msdump.encode.elements import element_bytes
 from msdump.errors import DumpReadError, FormatError
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from msdump.record import Buffer
 
 MAGIC: Final = b"\x93NUMPY"
 ALIGNMENT: Final = 64
+_USUAL_SIZE: Final = 128  # bytes of a header but for the longest shapes
 
 DESCRS: Final = (
     *("|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8"),
@@ -57,6 +58,8 @@ _LONGEST_SHORT_TEXT: Final = 0xFFFF
 _LONGEST_TEXT: Final = 1 << 20
 # numpy's own limit; a file that states more would raise somewhere inside
 _MOST_DIMENSIONS: Final = 64
+# numpy leaves room for so many digits of the dimension that grows where elements are appended
+_LONGEST_GROWING: Final = 21
 
 # numpy evaluates this text as Python; here it only has to look like what numpy and MindSpore write
 _TEXT: Final = re.compile(
@@ -85,6 +88,8 @@ class Header:
     @property
     def dtype(self) -> np.dtype:
         """The numpy type of the stored elements, ml_dtypes' own for ``<E2``."""
+        import numpy as np  # not above: the header alone needs no arrays
+
         return dtypes.BFLOAT16.numpy if self.descr == BFLOAT16_DESCR else np.dtype(self.descr)
 
 
@@ -103,25 +108,28 @@ def header(descr: str, shape: tuple[int, ...]) -> bytes:
     A comma follows every dimension, no space does, and at least one space pads.
     """
     dimensions = "".join(f"{size}," for size in shape)
-    text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': ({dimensions}), }}".encode()
+    return _framed(f"{{'descr': '{descr}', 'fortran_order': False, 'shape': ({dimensions}), }}")
+
+
+def numpy_header(descr: str, shape: tuple[int, ...]) -> bytes:
+    """Return the bytes before the elements as ``numpy.save`` writes them, and CANN's tools with it."""
+    text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}"
+    return _framed(text + " " * (_LONGEST_GROWING - len(str(shape[0])) if shape else 0))
+
+
+def _framed(header_text: str) -> bytes:
+    """Return a header of its text, padded."""
+    text = header_text.encode()
     version = 1 if _padded(text, _LENGTH_FIELDS[1].size) <= _LONGEST_SHORT_TEXT else 2
     field = _LENGTH_FIELDS[version]
     length = _padded(text, field.size)
     return MAGIC + bytes((version, 0)) + field.pack(length) + text.ljust(length - 1) + b"\n"
 
 
-def numpy_header(descr: str, shape: tuple[int, ...]) -> bytes:
-    """Return the bytes before the elements as ``numpy.save`` writes them, and CANN's tools with it."""
-    head = io.BytesIO()
-    fields = {"descr": descr, "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(head, fields)
-    return head.getvalue()
-
-
 def _padded(text: bytes, field_size: int) -> int:
     """Return the length of the text with its padding and line feed; at least one space pads."""
     before = _VERSION_END + field_size
-    # vendor: MindSpore adds a whole line of padding where the text is aligned already
+    # vendor: MindSpore and numpy add a whole line of padding where the text is aligned already
     total = before + len(text) + 1
     return total + ALIGNMENT - total % ALIGNMENT - before
 
@@ -157,6 +165,8 @@ def decode_raw(buffer: Buffer, source: str = "<buffer>") -> np.ndarray:
     Raises:
         DumpReadError: The bytes are no .npy file, or end too early.
     """
+    import numpy as np  # not above: headers need no arrays
+
     head = read_header(buffer, source)
     dtype = head.dtype
     count = math.prod(head.shape)
@@ -177,6 +187,21 @@ def read_header(buffer: Buffer, source: str = "<buffer>") -> Header:
     Raises:
         DumpReadError: The header is missing, torn, or nothing that numpy or MindSpore writes.
     """
+    usual = _usual(bytes(buffer[:_USUAL_SIZE]))
+    return _read_header(buffer, source) if usual is None else usual
+
+
+# The many files of a dump have few different headers.
+@lru_cache(maxsize=4096)
+def _usual(beginning: bytes) -> Header | None:
+    """Return the header that the beginning of a file holds, None where that is not all of it or is faulty."""
+    try:
+        return _read_header(beginning, "")
+    except DumpReadError:
+        return None
+
+
+def _read_header(buffer: Buffer, source: str) -> Header:
     offset = header_size(buffer, source)
     if offset > len(buffer):
         raise DumpReadError(
@@ -216,8 +241,6 @@ def header_size(buffer: Buffer, source: str = "<buffer>") -> int:
     return _VERSION_END + field.size + length
 
 
-# The many files of a dump have few different headers.
-@lru_cache(maxsize=4096)
 def _parse(text: bytes) -> tuple[str, tuple[int, ...], bool] | str:
     """Return element type, shape and order of a header text, or what is wrong with it."""
     match = _TEXT.fullmatch(text.decode("latin-1"))

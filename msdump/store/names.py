@@ -15,6 +15,7 @@ import enum
 import re
 import sys
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Protocol
 
 from msdump.plan import DeviceTarget, Naming
@@ -166,6 +167,7 @@ def _are_digits(numbers: tuple[str, ...]) -> bool:
     return digits.isascii() and digits.isdecimal() and max(map(len, numbers)) <= _MOST_DIGITS
 
 
+@lru_cache(maxsize=8192)  # files and graphs have the same names, of which each side asks several times
 def sanitize(name: str) -> str:
     r"""Return a name as files and ``statistic.csv`` spell it.
 

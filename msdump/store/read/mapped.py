@@ -23,7 +23,7 @@ def load(path: str) -> memoryview:
         DumpReadError: It cannot be read.
     """
     try:
-        with reading.descriptor(path) as (fd, size):
+        with reading.OpenDescriptor(path) as (fd, size):
             # a map keeps a descriptor of its own, until the last view of it ends
             if size < _MAPPED or len(_MAPS) >= _MOST_MAPS:
                 return memoryview(_whole(fd, size))
@@ -52,7 +52,7 @@ def beginning(path: str, size: int) -> memoryview:
         DumpReadError: It cannot be read.
     """
     try:
-        with reading.descriptor(path) as (fd, _):
+        with reading.OpenDescriptor(path) as (fd, _):
             return memoryview(os.read(fd, size))
     except OSError as error:
         raise unreadable(path, error) from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import importlib.util
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -13,11 +12,8 @@ from pathlib import Path
 
 from msdump.encode import dump_enums
 from msdump.errors import ToolError
-from msdump.store.layouts import MAPPING
-from msdump.store.write import standins
 from msdump.store.write.directories import make_directories
 from msdump.store.write.files import DUMP_MODE, DiskFiles
-from msdump.tools.convert import scripts
 from msdump.tools.convert.file import convert_file
 from msdump.tools.convert.names import FAILED_LIST, OutputKind
 from msdump.tools.convert.result import VERSION, FileResult, Target
@@ -95,6 +91,8 @@ def convert(
         )
         raise ToolError(ReturnCode.PARAMETER, f"no dump file to convert{skipped}")
     _make_directory(output)
+    if target.format:  # loaded before threads ask for it all at once; without -f nothing needs it, nor numpy
+        importlib.import_module("msdump.tools.convert.format")
     conversion = Conversion(output, dump_files.skipped)
     work = partial(convert_file, target)
     try:
@@ -140,6 +138,8 @@ def check(target: Target, count: int) -> None:
     if target.version not in {1, VERSION}:
         raise ToolError(ReturnCode.PARAMETER, f"-v {target.version} must be 1 or {VERSION}")
     if target.scripts:
+        from msdump.tools.convert import scripts  # not above: loads numpy
+
         scripts.check(target.scripts)
     # Found, not imported: torch takes seconds to import, and only the processes that convert need it.
     if target.kind is OutputKind.PT and importlib.util.find_spec("torch") is None:
@@ -148,6 +148,8 @@ def check(target: Target, count: int) -> None:
 
 
 def _unknown_format(name: str) -> str:
+    import difflib  # not above: few give a wrong name
+
     close = difflib.get_close_matches(name, dump_enums.FORMATS, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(dump_enums.FORMATS)}"
     return f"unknown format {name!r}{hint}"
@@ -165,10 +167,15 @@ def _make_directory(output: str) -> None:
 
 def _write_mappings(result: FileResult) -> None:
     """Add a line to ``mapping.csv`` for each name that was too long, unless a former conversion added it."""
+    if not result.renamed:
+        return
+    from msdump.store.layouts import MAPPING  # not above: few names are too long
+    from msdump.store.write.standins import parse_mapping
+
     # Here, not where files are converted: several processes must not append to one file at once.
     with _writing() as files:
         for directory, stand_in, name in result.renamed:
-            if stand_in not in standins.parse_mapping(files.read(directory, MAPPING)):
+            if stand_in not in parse_mapping(files.read(directory, MAPPING)):
                 files.append(directory, MAPPING, f"{stand_in},{name}\n".encode(errors="surrogateescape"), b"")
 
 

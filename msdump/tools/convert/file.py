@@ -10,9 +10,7 @@ import math
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
-
-import numpy as np
+from typing import TYPE_CHECKING, Final
 
 from msdump import dtypes
 from msdump.dtypes import DType
@@ -24,10 +22,13 @@ from msdump.record import Buffer
 from msdump.store.read import mapped
 from msdump.store.write.files import DUMP_MODE, DiskFiles
 from msdump.store.write.stretch import Stretch
-from msdump.tools.convert import names, scripts
+from msdump.tools.convert import names
 from msdump.tools.convert.names import OutputKind
 from msdump.tools.convert.result import VERSION, ConvertFailure, FileResult, Source, Target
 from msdump.tools.return_codes import ReturnCode
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _RECORDS: Final = f"{op_debug.OP_TYPE}.{op_debug.NODE}."
 _RESERVED: Final = dump_enums.FORMATS["RESERVED"]
@@ -120,14 +121,16 @@ class _Elements:
     Attributes:
         shape: Shape of the elements.
         format: Name of their format.
-        dtype: Their element type, one that .npy files hold.
+        dtype: numpy's name of their type, one that .npy files hold.
+        descr: Their type as headers of .npy files tell it.
         pieces: Their bytes, piece by piece, also those of another file.
         is_kept: Whether they stay in their format although another is asked for.
     """
 
     shape: tuple[int, ...]
     format: str
-    dtype: np.dtype
+    dtype: str
+    descr: str
     pieces: Iterable[Buffer | Stretch]
     is_kept: bool = False
 
@@ -173,17 +176,20 @@ class _Converter:
 
     def _as_on_device(self, block: DataSpan, info: TensorInfo) -> _Elements:
         dtype = dump_data.dtype_of(info)
-        array = self._array(block, info)
-        name = dump_enums.format_name(info.format)
-        # Most tensors are copied from file to file, byte by byte, without becoming an array.
-        if dtype.saved == dtype.numpy:
-            pieces: Iterable[Buffer | Stretch] = (Stretch(self.source.path, block.offset, array.nbytes),)
+        shape, size = dump_data.extent(info, info.size, self.source.path, block.offset)
+        pieces: Iterable[Buffer | Stretch]
+        if size and not dtype.is_widened:
+            # Most tensors are copied from file to file, byte by byte, without becoming an array.
+            pieces = (Stretch(self.source.path, block.offset, size),)
         else:
-            pieces = _widened((array,), dtype)
-        return _Elements(array.shape, name, dtype.saved, pieces)
+            pieces = _widened((self._array(block, info),), dtype)
+        format_name = dump_enums.format_name(info.format)
+        return _Elements(shape, format_name, dtypes.written(dtype).name, dtype.descr, pieces)
 
     def _in_format(self, block: DataSpan, info: TensorInfo) -> _Elements:
-        from msdump.tools.convert import format as convert_format  # not above: without -f nothing needs it
+        # not above: without -f nothing needs them, nor numpy
+        from msdump.tools.convert import format as convert_format
+        from msdump.tools.convert import scripts
 
         dtype = dump_data.dtype_of(info)
         array = self._array(block, info)
@@ -195,17 +201,20 @@ class _Converter:
         if script is not None and source != target.format:
             shape = target.shape or info.original_shape
             converted = scripts.call(script, dtypes.widen(array, dtype), shape, info.sub_format)
-            return _Elements(
-                converted.shape, target.format, converted.dtype, iter((element_bytes(converted),))
-            )
+            descr = converted.dtype.newbyteorder("<").str
+            pieces = iter((element_bytes(converted),))
+            return _Elements(converted.shape, target.format, converted.dtype.name, descr, pieces)
         plan = convert_format.plan(info, dtype, target.format, target.shape)
-        pieces = _widened(plan.parts(array), dtype)
-        return _Elements(plan.shape, plan.format, dtype.saved, pieces, plan.is_kept)
+        return _Elements(
+            *(plan.shape, plan.format, dtypes.written(dtype).name, dtype.descr),
+            _widened(plan.parts(array), dtype),
+            plan.is_kept,
+        )
 
     def _save(self, block: DataSpan, elements: _Elements, *, is_converted: bool) -> None:
         kind = self.target.kind
         tensor = names.Tensor(
-            *(block.section, block.index, elements.shape, elements.dtype.name, elements.format),
+            *(block.section, block.index, elements.shape, elements.dtype, elements.format),
             is_converted=is_converted,
         )
         name = names.of_tensor(self.file.name, self.file.op_name, tensor, kind)
@@ -215,7 +224,7 @@ class _Converter:
             case OutputKind.PT:
                 self._write(name, _torch_file(elements))
             case _:
-                head = npy.numpy_header(elements.dtype.newbyteorder("<").str, elements.shape)
+                head = npy.numpy_header(elements.descr, elements.shape)
                 self._write(name, itertools.chain((head,), elements.pieces))
 
     def _write(self, name: str, pieces: Iterable[Buffer | Stretch]) -> None:
@@ -240,7 +249,7 @@ class _Converter:
 
 def _widened(arrays: Iterable[np.ndarray], dtype: DType) -> Iterator[Buffer]:
     """Yield the bytes of arrays in the type that .npy files hold."""
-    if dtype.saved == dtype.numpy:
+    if not dtype.is_widened:
         yield from map(element_bytes, arrays)
         return
     # In chunks: widened to float32 or to bits, a large tensor would need several times its memory.
@@ -252,12 +261,13 @@ def _widened(arrays: Iterable[np.ndarray], dtype: DType) -> Iterator[Buffer]:
 
 def _torch_file(elements: _Elements) -> Iterator[Buffer]:
     """Yield the bytes of a file that ``torch.load`` reads as a tensor."""
+    import numpy as np
     import torch
 
     # From a bytearray, not bytes: torch warns of arrays that cannot be written.
     pieces = (piece if isinstance(piece, Stretch) else (piece,) for piece in elements.pieces)
     data = bytearray().join(itertools.chain.from_iterable(pieces))
-    array = np.frombuffer(data, elements.dtype).reshape(elements.shape)
+    array = np.frombuffer(data, elements.descr).reshape(elements.shape)
     file = io.BytesIO()
     torch.save(torch.from_numpy(array), file)
     yield file.getbuffer()

@@ -56,6 +56,13 @@ FAILURES = {
         11,
         "needs 10 bytes, the tensor has 8",
     ),
+    "endless but empty": (
+        broken(None, HALVES, shape=(2**63, 0)),
+        Target(),
+        "output:0",
+        11,
+        "is impossible",
+    ),
     "text": (
         broken(None, HALVES, data_type=13),
         Target(),
