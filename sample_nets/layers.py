@@ -17,10 +17,10 @@ def truncated_normal(sigma: float) -> Initializer:
 
     def draw(generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
         values = generator.standard_normal(shape, np.float32)
-        while (far := np.abs(values) > _TRUNCATED_AT).any():
-            values[far] = generator.standard_normal(int(far.sum()), np.float32)
-        values *= np.float32(sigma)
-        return values
+        far = np.flatnonzero(np.abs(values) > _TRUNCATED_AT)
+        while (far := far[np.abs(values.flat[far]) > _TRUNCATED_AT]).size:  # what was near stays so
+            values.flat[far] = generator.standard_normal(far.size, np.float32)
+        return values * np.float32(sigma)
 
     return draw
 

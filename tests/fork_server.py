@@ -1,6 +1,8 @@
 """Starts msdump and ``python FILE`` in milliseconds: a process that has imported msdump forks for each.
 
-What is forked is ``msdump``, ``python -m msdump`` and ``python FILE``; any other ``python`` starts afresh.
+What is forked is ``msdump``, ``python -m msdump``, ``python FILE`` and ``python -c TEXT``; any other
+``python`` starts afresh. A signal that is sent to what was started reaches the fork; a kill, which nobody
+can catch, ends the fork, too, only later.
 
 Each command is a process of its own, with its own arguments, environment, working directory, streams and exit
 code, and ends as any program; what it does not prove is that it can import what it needs.
@@ -9,6 +11,7 @@ code, and ends as any program; what it does not prove is that it can import what
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -18,6 +21,7 @@ import signal
 import socket
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 from msdump.cli.program import main
@@ -33,11 +37,14 @@ _IMPORTED = (
         "sample_nets.build",
         "msdump.config.mindspore",
         "msdump.graph.loader",
-        "msdump.capture.pipeline",
+        "msdump.capture.recorder",
+        "msdump.communication.collectives",
+        "msdump.graph.compile.compilation",
     ),
     *(f"msdump.cli.{name}" for name in ("compare", "convert", "query", "report", "show", "watch")),
 )
 _ROOT = Path(__file__).resolve().parents[1]
+_FORWARDED = (int(signal.SIGHUP), int(signal.SIGINT), int(signal.SIGTERM))
 _LONGEST = 1 << 17  # bytes of a command with its environment
 
 # What stands as both on the path: hands itself over to the server, and ends as the fork does.
@@ -47,13 +54,20 @@ name, arguments = os.path.basename(sys.argv[0]), sys.argv[1:]
 as_module = arguments[:2] == ["-m", "msdump"]
 first = "".join(arguments[2:3] if as_module else arguments[:1])
 named = first and first in os.environ.get({afresh!r}, "").split(",")
-if named or not (name == "msdump" or as_module or first.endswith(".py")):
+is_program = as_module or first.endswith(".py") or (first == "-c" and len(arguments) > 1)
+if named or not (name == "msdump" or is_program):
     program = os.path.join({programs!r}, name)
     os.execv(program, [program, *sys.argv[1:]])
 door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 door.connect({address!r})
 wanted = json.dumps([sys.argv, dict(os.environ), os.getcwd()]).encode()
+signals = [each for each in {forwarded!r} if signal.getsignal(each) is not signal.SIG_IGN]
+signal.pthread_sigmask(signal.SIG_BLOCK, signals)
 socket.send_fds(door, [wanted], [0, 1, 2])
+program = int(door.recv(64) or 0)
+for each in signals if program else ():
+    signal.signal(each, lambda number, _: os.kill(program, number))
+signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
 code = int(door.recv(64) or 255)
 if code < 0:
     if code != -signal.SIGKILL:
@@ -70,7 +84,9 @@ def programs(folder):
     for name in ("msdump", "python"):
         client = folder / name
         client.write_text(
-            _CLIENT.format(python=sys.executable, afresh=AFRESH, programs=real, address=address)
+            _CLIENT.format(
+                python=sys.executable, afresh=AFRESH, programs=real, address=address, forwarded=_FORWARDED
+            )
         )
         client.chmod(0o755)
     command = [sys.executable, "-P", __file__, address]
@@ -84,8 +100,10 @@ def programs(folder):
 
 
 def _keep(connection, program):
-    """Tell a client how its program ended; end the program where the client is gone."""
+    """Tell a client its program and how it ended; end the program where the client is gone."""
     ended = os.pidfd_open(program)
+    with contextlib.suppress(OSError):
+        connection.send(str(program).encode())
     if ended not in select.select([ended, connection], [], [])[0]:
         os.kill(program, signal.SIGKILL)
     status = os.waitpid(program, 0)[1]
@@ -113,6 +131,12 @@ def _run():
         del sys.argv[1:3]
         sys.path.insert(0, str(Path.cwd()))  # as for python -m msdump
         runpy.run_module("msdump", run_name="__main__", alter_sys=True)
+    elif sys.argv[1] == "-c":
+        text = sys.argv.pop(2)
+        del sys.argv[0]
+        sys.path.insert(0, "")  # as for python -c
+        sys.modules["__main__"] = types.ModuleType("__main__")
+        exec(text, vars(sys.modules["__main__"]))  # noqa: S102 - the program that is to run
     else:
         del sys.argv[0]
         sys.path.insert(0, str(Path(sys.argv[0]).resolve().parent))  # as for python FILE
@@ -147,5 +171,7 @@ if __name__ == "__main__":
     for name in _IMPORTED:
         importlib.import_module(name)
     assert "onnxruntime" not in sys.modules
+    gc.collect()
+    gc.freeze()  # else the end of every fork looks through all that is imported, and copies its memory
     _serve(sys.argv[1])
     _run()

@@ -103,11 +103,38 @@ def first_commands():
 FIRST = first_commands()
 
 
+def imports_of(block):
+    """Return what a block of Python imports of libraries: modules, names in them, what it reaches by dots."""
+    tree, found = ast.parse(block.text), set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Attribute) and re.fullmatch(r"msdump\.[\w.]+", text := ast.unparse(node)):
+            found.add(text)
+    return {name for name in found if name.partition(".")[0] not in sys.stdlib_module_names}
+
+
+def first_imports():
+    """Return the blocks of Python that import something that no block before them does."""
+    before, first = set(), set()
+    for block in BLOCKS:
+        if block.language == "python" and not block.reason:
+            if needs_torch(block) or not imports_of(block) <= before:
+                first.add(block)
+            before |= imports_of(block)
+    return first
+
+
+IMPORT_FIRST = first_imports()
+
+
 @pytest.fixture
 def run(tmp_path, forks):
     """Return a function that runs a block by a program in a folder that looks like the repository.
 
-    Its msdump starts as a fork; in the block that names a command first, really.
+    Its msdump and python start as forks; in the block that names a command first, really.
     """
     for name in WANTED:
         (tmp_path / name).symlink_to(ROOT / name)
@@ -154,9 +181,13 @@ def test_every_command_starts_afresh_once():
 
 
 @pytest.mark.parametrize("block", list(to_run("bash", "python")))
-def test_block_runs(run, block):
-    """The commands of a page run without an error in a fresh clone."""
-    program = ("bash", "-euo", "pipefail", "-c") if block.language == "bash" else (sys.executable, "-c")
+def test_block_runs(run, block, forks):
+    """The commands of a page run without an error in a fresh clone.
+
+    A block of Python starts with nothing imported where it imports something first, else as a fork.
+    """
+    python = sys.executable if block in IMPORT_FIRST else forks / "python"
+    program = ("bash", "-euo", "pipefail", "-c") if block.language == "bash" else (python, "-c")
 
     code, output = run(block, *program, block.text)
 

@@ -67,6 +67,34 @@ def test_a_program_is_one_of_its_own(start, tmp_path, monkeypatch, text, code, p
     assert [said] == (err.splitlines() or [""])[-1:]
 
 
+def test_a_text_is_one_of_its_own(start):
+    """Its arguments, folder and module are those of ``python -c``."""
+    text = "import beside, sys; x = 3\ndef f(): return x\nprint(__name__, sys.argv, f())"
+
+    with start("python", "-c", text, "a b") as program:
+        out, err = program.communicate(timeout=60)
+
+    assert (0, "imported\n__main__ ['-c', 'a b'] 3\n", "") == (program.returncode, out, err)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("is_caught", [True, False])
+def test_a_signal_reaches_the_fork(start, number, is_caught):
+    """What whoever started a program tells it by a signal, the program hears."""
+    caught = f"signal.signal({int(number)}, lambda *_: sys.exit('caught'))"
+    default = f"signal.signal({int(number)}, signal.SIG_DFL)"
+    text = (
+        f"import signal, sys\n{caught if is_caught else default}\nprint('ready', flush=True)\nsignal.pause()"
+    )
+
+    with start("python", "-c", text) as program:
+        assert "ready\n" == program.stdout.readline()
+        program.send_signal(number)
+        _, err = program.communicate(timeout=60)
+
+    assert ((1, "caught\n") if is_caught else (-number, "")) == (program.returncode, err)
+
+
 WAYS = pytest.mark.parametrize("way", [("msdump",), ("python", "-m", "msdump")], ids=["program", "module"])
 
 
@@ -85,11 +113,11 @@ IMPORTED = "import sys; print('msdump.cli.compare' in sys.modules)"
 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
-    [(("program.py",), "True"), (("-c", IMPORTED), "False"), ((), "False")],
+    [(("program.py",), "True"), (("-c", IMPORTED), "True"), ((), "False")],
     ids=["file", "-c", "standard input"],
 )
 def test_what_is_imported_already(start, tmp_path, arguments, expected):
-    """A file is run by a fork, which has imported msdump; a text by a Python that starts afresh."""
+    """A file and a text are run by a fork, which has imported msdump; standard input starts afresh."""
     (tmp_path / "here" / "program.py").write_text(IMPORTED)
 
     with start("python", *arguments) as program:

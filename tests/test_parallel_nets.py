@@ -65,7 +65,7 @@ def test_weights_are_parts_of_the_whole(tmp_path):
         np.testing.assert_array_equal(whole[name], np.concatenate([each[name] for each in parts], axis))
 
 
-def test_dump_of_the_sample(tmp_path):
+def test_dump_of_the_sample(tmp_path, forks):
     """The commands of the page write a directory for each rank, whose AllReduce outputs are equal."""
     config = json.loads((ROOT / "sample_nets/tensor_parallel/data_dump.json").read_text())
     config["common_dump_settings"]["path"] = str(tmp_path / "dump")
@@ -73,7 +73,7 @@ def test_dump_of_the_sample(tmp_path):
     build_ranks("tensor_parallel", tmp_path)
 
     done = subprocess.run(
-        [sys.executable, "-m", "msdump", "run", "tensor_parallel_rank{rank}.onnx", "--ranks", "2"],
+        [forks / "python", "-m", "msdump", "run", "tensor_parallel_rank{rank}.onnx", "--ranks", "2"],
         cwd=tmp_path,
         env={"PYTHONPATH": str(ROOT), "MINDSPORE_DUMP_CONFIG": "dump.json", "DEVICE_TARGET": "Ascend"},
         capture_output=True,

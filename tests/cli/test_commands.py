@@ -18,6 +18,7 @@ from tests.tools.compare.cann import compared
 ROOT = Path(__file__).resolve().parents[2]
 ACCUCMP = (sys.executable, "-c", "from msdump.cli.accucmp import main; main()")
 MSDUMP = (sys.executable, "-m", "msdump")
+FORKED = ("{forks}/python",)  # starts at once; what each command loads is proved elsewhere
 NAME = "rank_0/Net/0/0/Add.Default_Add-op{}.0.0.{}.output.0.DefaultFormat.float32.npy"
 
 
@@ -57,23 +58,31 @@ def dump(tmp_path):
 COMMANDS = {
     "help": (*MSDUMP, "--help"),
     "show": (*MSDUMP, "show", "{dump}"),
-    "compare": (*MSDUMP, "compare", "{dump}", "{dump}", "-v", "-out", "{out}"),
-    "check": (*MSDUMP, "check", "sample_nets/mini/data_dump.json", "--model", "graphs/mini.onnx"),
+    "compare": (*FORKED, "-m", "msdump", "compare", "{dump}", "{dump}", "-v", "-out", "{out}"),
+    "check": (
+        *FORKED,
+        "-m",
+        "msdump",
+        "check",
+        "sample_nets/mini/data_dump.json",
+        "--model",
+        "graphs/mini.onnx",
+    ),
     "msaccucmp": (*ACCUCMP, "--help"),
-    "sample": (sys.executable, "sample_nets/mini/run.py", "--steps", "1", "--cache", "{out}"),
+    "sample": (*FORKED, "sample_nets/mini/run.py", "--steps", "1", "--cache", "{out}"),
     "sample's help": (sys.executable, "sample_nets/mini/run.py", "--help"),
-    "training": (sys.executable, "sample_nets/lenet/train_lenet.py", "--steps", "1", "--cache", "{out}"),
-    "acl": (sys.executable, "sample_nets/lenet/run_acl.py", "--steps", "1", "--cache", "{out}"),
-    "compare_watched": (sys.executable, "scripts/compare_watched.py", "{dump}"),
-    "show_training": (sys.executable, "scripts/show_training.py", "{dump}"),
+    "training": (*FORKED, "sample_nets/lenet/train_lenet.py", "--steps", "1", "--cache", "{out}"),
+    "acl": (*FORKED, "sample_nets/lenet/run_acl.py", "--steps", "1", "--cache", "{out}"),
+    "compare_watched": (*FORKED, "scripts/compare_watched.py", "{dump}"),
+    "show_training": (*FORKED, "scripts/show_training.py", "{dump}"),
     "compare_watched's help": (sys.executable, "scripts/compare_watched.py", "--help"),
 }
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
-def test_a_reader_that_goes_away(tmp_path, dump, command):
+def test_a_reader_that_goes_away(tmp_path, dump, forks, command):
     """``| head -1`` ends a program without a word on standard error."""
-    line = [part.format(dump=dump, out=tmp_path / "out") for part in command]
+    line = [part.format(dump=dump, out=tmp_path / "out", forks=forks) for part in command]
     surroundings = {"PATH": "/usr/bin:/bin", "MS_DIAGNOSTIC_DATA_PATH": str(tmp_path)}
     pipe = subprocess.PIPE
     with subprocess.Popen(line, cwd=ROOT, stdout=pipe, stderr=pipe, env=surroundings) as program:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -197,7 +196,7 @@ BISECTED_VARIANTS = {
 
 
 @pytest.mark.parametrize(("mine", "golden"), BISECTED_VARIANTS.values(), ids=BISECTED_VARIANTS)
-def test_bisect_exchanges_arithmetic(diff, tmp_path, mine, golden):
+def test_bisect_exchanges_arithmetic(diff, tmp_path, forks, mine, golden):
     """Of two variants of a model the operator is found whose arithmetic makes the difference."""
     rng = np.random.default_rng(4)
     network = tmp_path.parent / f"{tmp_path.name}_cancels.onnx"
@@ -219,7 +218,7 @@ def test_bisect_exchanges_arithmetic(diff, tmp_path, mine, golden):
     part = printed["part"]
     assert (["Default/MatMul-op1"], ["Default/MatMul-op1"]) == (part["mine"], part["golden"])
     assert part["whole"] == pytest.approx(printed["outputs"][0]["error"]["distance"], rel=1e-3)
-    done = subprocess.run([sys.executable, report / "run.py"], capture_output=True, text=True, check=True)
+    done = subprocess.run([forks / "python", report / "run.py"], capture_output=True, text=True, check=True)
     assert part["difference"] == pytest.approx(float(done.stdout.split()[-1]), rel=0.05)
 
 
@@ -237,7 +236,7 @@ BISECTED_BODIES = [
 
 
 @pytest.mark.parametrize(("network", "mine", "golden"), BISECTED_BODIES)
-def test_bisect_exchanges_control_flow(diff, tmp_path, network, mine, golden):
+def test_bisect_exchanges_control_flow(diff, tmp_path, forks, network, mine, golden):
     """A branch or loop takes the arithmetic of the operators in it along, and its report runs."""
     path, report = GRAPHS / f"{network}.onnx", tmp_path.parent / f"{tmp_path.name}_report"
 
@@ -246,7 +245,7 @@ def test_bisect_exchanges_control_flow(diff, tmp_path, network, mine, golden):
 
     assert [f"Default/{network.title()}-op0"] == part["mine"] == part["golden"]
     assert part["difference"] == pytest.approx(part["whole"], rel=1e-3)
-    done = subprocess.run([sys.executable, report / "run.py"], capture_output=True, text=True, check=True)
+    done = subprocess.run([forks / "python", report / "run.py"], capture_output=True, text=True, check=True)
     assert part["difference"] == pytest.approx(float(done.stdout.split()[-1]), rel=0.1)
 
 

@@ -116,13 +116,13 @@ class TestProgram:
         assert done.stdout.splitlines()[-1] == "loaded []"
 
     def test_converting_loads_what_it_needs(self, tmp_path):
-        """Large files are converted without multiprocessing, and without -f nothing of formats is loaded."""
+        """Large files are converted without multiprocessing; without -f neither numpy nor formats load."""
         file = tmp_path / "Add.Default_Add-op0.0.0.1612439563338030"
         tensor = dump_data.TensorInfo(2, 2, (1 << 23,), (1 << 23,), 4 << 23)
         header = dump_data.header(dump_data.DumpData("Add", 1, (), (tensor,)))
         for number in range(2):
             file.with_suffix(f".{number}").write_bytes(header + bytes(tensor.size))
-        unneeded = "{'multiprocessing', 'json', 'pydantic', 'rich', 'msdump.device.formats'}"
+        unneeded = "{'multiprocessing', 'json', 'pydantic', 'rich', 'numpy', 'msdump.device.formats'}"
         code = (
             "import sys\nfrom msdump.cli import main\n"
             f"try: main(['convert', '-j2', {str(tmp_path)!r}, '-out', {str(tmp_path / 'out')!r}])\n"

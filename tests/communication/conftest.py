@@ -4,6 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from tests.communication import launching
+
+
+@pytest.fixture(autouse=True)
+def _forked(forks, monkeypatch):
+    """Let ranks of MPI be forks, which have imported msdump."""
+    monkeypatch.setattr(launching, "PYTHON", str(forks / "python"))
+
 
 @pytest.fixture(autouse=True)
 def _fresh(fresh):

@@ -23,6 +23,8 @@ needs_mpi = pytest.mark.skipif(
     reason="mpi4py or mpirun is not installed: pip install 'msdump[mpi]'",
 )
 
+PYTHON = sys.executable  # of the ranks
+
 LONGEST = 100  # seconds of any launch; a rank's own limits are far shorter
 
 # a process more than there are cores is allowed, root as well, and nothing leaves the machine
@@ -76,11 +78,11 @@ class Launch:
 
 def python(ranks, code, folder, *arguments, **variables):
     """Start Python code as several ranks of MPI."""
-    program = [sys.executable, "-c", code, *map(str, arguments)]
+    program = [PYTHON, "-c", code, *map(str, arguments)]
     return Launch([MPIRUN, "-n", str(ranks), *program], folder, **variables)
 
 
 def msdump(ranks, folder, *arguments, **variables):
     """Start the program msdump as several ranks of MPI."""
-    program = [sys.executable, "-m", "msdump", *map(str, arguments)]
+    program = [PYTHON, "-m", "msdump", *map(str, arguments)]
     return Launch([MPIRUN, "-n", str(ranks), *program], folder, **variables)

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -270,7 +269,7 @@ def test_limit_is_checked(limit, text):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
-def test_signals_end_all_ranks(tmp_path, limit, number, code):
+def test_signals_end_all_ranks(tmp_path, forks, limit, number, code):
     """Ctrl-C and SIGTERM end all ranks of a process; files are whole, those of complete steps are there."""
     saved(tmp_path / "net.onnx", one("AllReduce"))
     common = {"op_debug_mode": 0, "dump_mode": 0, "net_name": "Net", "iteration": "all", "kernels": []}
@@ -278,7 +277,7 @@ def test_signals_end_all_ranks(tmp_path, limit, number, code):
     config = {"common_dump_settings": common, "e2e_dump_settings": {"enable": False, "trans_flag": True}}
     (tmp_path / "dump.json").write_text(json.dumps(config))
     limit("60")
-    program = [sys.executable, "-m", "msdump", "run", "net.onnx", "--ranks", "2", "--steps", "1000000"]
+    program = [forks / "python", "-m", "msdump", "run", "net.onnx", "--ranks", "2", "--steps", "1000000"]
     options = ["--config", "dump.json", "--device-target", "Ascend", "--jit-level", "O0"]
     process = subprocess.Popen([*program, *options], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)})
     third = tmp_path / "dump/rank_1/Net/0/3"

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -146,14 +145,14 @@ def sample_net(tmp_path_factory):
 
 
 @pytest.fixture
-def python(tmp_path):
-    """Return a function that starts a Python program in a process of its own."""
+def python(tmp_path, forks):
+    """Return a function that starts a Python program in a process of its own, which has imported msdump."""
     started = []
 
     def start(code, **variables):
         surroundings = {k: v for k, v in os.environ.items() if k not in {v.name for v in env.VARIABLES}}
         process = subprocess.Popen(
-            [sys.executable, "-c", code],
+            [forks / "python", "-c", code],
             cwd=tmp_path,
             env=surroundings | {"PYTHONPATH": str(ROOT)} | variables,
             stdout=subprocess.PIPE,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import math
@@ -111,6 +112,12 @@ def _both(door, monkeypatch, run):
     return left
 
 
+@functools.cache
+def _small(path):
+    """Return inputs of a model."""
+    return inputs.small(loader.load(path))
+
+
 @pytest.fixture
 def place(door, tmp_path):
     """Give a door whose dumps stand in folders side by side."""
@@ -131,7 +138,7 @@ def test_rows_are_those_of_single_operators(name, mode, place, monkeypatch, tmp_
 
     def run():
         caplog.clear()
-        place.dump(str(path), inputs.small(loader.load(path)), steps=2, context=context, **changes)
+        place.dump(str(path), _small(path), steps=2, context=context, **changes)
         warned = (each.getMessage() for each in caplog.records if "watch rule" in each.getMessage())
         messages.append(list(warned))
 

@@ -36,7 +36,8 @@ def tree(tmp_path):
 @needs_compiler
 def test_without_variants_for_newer_machines_it_measures_too(monkeypatch, compile_kernel, tree):
     """A C library that cannot choose between variants of a function gets one of each."""
-    monkeypatch.setitem(compile_kernel.__globals__, "_ATTEMPTS", (("--no-such-flag",), ("-DPORTABLE",)))
+    attempts = (("--no-such-flag",), ("-DPORTABLE", "-O0"))  # as below
+    monkeypatch.setitem(compile_kernel.__globals__, "_ATTEMPTS", attempts)
     reasons = []
     array = np.array([1, 2, -1], np.float16)
 
@@ -76,6 +77,8 @@ def test_a_library_that_cannot_be_loaded_is_done_without(tmp_path, contents):
 def test_a_library_that_is_compiled_is_one_of_its_version(monkeypatch, compile_kernel, tree):
     """The library that is compiled is one that measures, and is not used by a package of another version."""
     reasons = []
+    # optimising takes most of the time; other tests measure by the installed library, which is optimised
+    monkeypatch.setitem(compile_kernel.__globals__, "_ATTEMPTS", (("-O0",), ("-DPORTABLE", "-O0")))
 
     library = compile_kernel(tree, reasons.append)
 

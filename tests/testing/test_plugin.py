@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from click.testing import CliRunner
 
 from msdump.cli import main
 from msdump.testing import ComparisonError, compare
+from tests import fork_server
 from tests.dump import settings
 
 pytest_plugins = ["pytester"]
@@ -130,10 +132,10 @@ def test_outputs(model, tmp_path):
     assert "Verdict: differs" in wrong.text
 
 
-def test_kept_outputs_of_a_type_that_numpy_lacks(tmp_path):
+def test_kept_outputs_of_a_type_that_numpy_lacks(tmp_path, forks):
     """Outputs that --save-outputs kept are goldens, bfloat16 as float32."""
     path = str(ROOT / "graphs" / "bfloat16.onnx")
-    command = [sys.executable, "-m", "msdump", "run", path, "--save-outputs", str(tmp_path / "golden.npz")]
+    command = [forks / "msdump", "run", path, "--save-outputs", str(tmp_path / "golden.npz")]
     subprocess.run(command, check=True, capture_output=True)
 
     assert compare(path, golden=tmp_path / "golden.npz").agrees
@@ -201,6 +203,13 @@ def test_pytest_starts_as_before():
         "print(sorted({'numpy', 'onnx', 'onnxruntime', 'rich', 'pydantic', 'click'} & {*sys.modules}))"
     )
 
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, fork_server.AFRESH: "-c"},
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
 
     assert "[]\n" == done.stdout

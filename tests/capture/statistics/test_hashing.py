@@ -7,7 +7,6 @@ import hashlib
 import os
 import signal
 import subprocess
-import sys
 import textwrap
 import threading
 import weakref
@@ -245,7 +244,7 @@ ENDS = {
 
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
 @pytest.mark.parametrize("inner", ["SyncSink", "AsyncSink"])
-def test_a_process_that_ends_writes_its_rows_once(tmp_path, inner, end):
+def test_a_process_that_ends_writes_its_rows_once(tmp_path, forks, inner, end):
     """Rows on their way are on disk when the process is gone, however it ends."""
     path = tmp_path / "statistic.csv"
     program = f"""
@@ -263,7 +262,7 @@ def test_a_process_that_ends_writes_its_rows_once(tmp_path, inner, end):
     """
     environment = os.environ | {env.THREADS: "2"}
 
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], env=environment, check=False)
+    done = subprocess.run([forks / "python", "-c", textwrap.dedent(program)], env=environment, check=False)
 
     assert done.returncode in {0, 3, -signal.SIGTERM}
     assert path.read_bytes() == HEADER + b"1,1\n2,2\n"

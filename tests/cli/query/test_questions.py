@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -58,10 +57,9 @@ ANSWERS = {
 """The first cells of the first rows."""
 
 
-def msdump(folder, *arguments, **variables):
-    """Run the program and return what it prints."""
-    program = "import sys; from msdump.cli import main; main(sys.argv[1:])"
-    command = [sys.executable, "-c", program, *map(str, arguments)]
+def run_in(folder, *arguments, **variables):
+    """Run a program and return what it prints."""
+    command = [*map(str, arguments)]
     environment = os.environ | {"DEVICE_TARGET": "Ascend"} | variables
     done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode in {0, 1}, done.stderr
@@ -69,24 +67,24 @@ def msdump(folder, *arguments, **variables):
 
 
 @pytest.fixture(scope="module")
-def sources(tmp_path_factory):
+def sources(tmp_path_factory, forks):
     """Return the arguments for the dumps and their comparison.
 
     The good dump has a fourth iteration, a second rank that disagrees about one tensor, and no output of the
     last operator; both have the metadata that MindSpore adds.
     """
     folder = tmp_path_factory.mktemp("questions")
-    build = [sys.executable, str(ROOT / "sample_nets/build.py"), "overflow", "--out", str(folder)]
-    subprocess.run(build, check=True, capture_output=True, cwd=ROOT)
+    run_in(ROOT, forks / "python", "sample_nets/build.py", "overflow", "--out", folder)
     for name, config, steps in (("good", "statistic_float32", 4), ("bad", "statistic", 3)):
         path = ROOT / f"sample_nets/overflow/data_dump_{config}.json"
-        run = ("run", "overflow_b1_s0.onnx", "--config", path, "--steps", steps)
-        msdump(folder, *run, MS_DIAGNOSTIC_DATA_PATH=str(folder / name))
+        run = (forks / "msdump", "run", "overflow_b1_s0.onnx", "--config", path, "--steps", steps)
+        run_in(folder, *run, MS_DIAGNOSTIC_DATA_PATH=str(folder / name))
         metadata = folder / name / "debug_dump/rank_0/.dump_metadata"
         metadata.mkdir()
         shutil.copy(path, metadata / "data_dump.json")
         (metadata / "config.json").write_text(json.dumps(DEVICE))
     compare = (
+        forks / "msdump",
         "compare",
         "bad/debug_dump",
         "good/debug_dump",
@@ -96,7 +94,7 @@ def sources(tmp_path_factory):
         "-out",
         "tables",
     )
-    (folder / "result.json").write_text(msdump(folder, *compare))
+    (folder / "result.json").write_text(run_in(folder, *compare))
     good = folder / "good/debug_dump"
     for path in good.rglob("statistic.csv"):
         rewrite(path, r"BiasAdd,Default_fc2.*\n", "")

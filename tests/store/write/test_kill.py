@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import signal
 import subprocess
-import sys
 import time
 
 import numpy as np
@@ -17,7 +17,7 @@ from msdump.store.write.files import DiskFiles
 from msdump.store.write.standins import parse_mapping
 
 WRITER = """
-import itertools, sys
+import itertools, os, sys
 from msdump.record import Artifact
 from msdump.store.write import place
 from msdump.store.write.async_sink import AsyncSink
@@ -28,7 +28,7 @@ if way == "renamed":
     place._NAMELESS = 0
 sink = SyncSink() if kind == "sync" else AsyncSink(writer_threads=2, queue_bytes=2 << 20)
 elements = bytes(4 * 50_000)
-print("ready", flush=True)
+print(os.getpid(), flush=True)
 for number in itertools.count():
     folder = f"{root}/{number // 40}"
     name = f"{number}.npy" if number % 5 else f"{'long_' * 60}{number}.npy"
@@ -46,7 +46,7 @@ for number in itertools.count():
     ids=["sync", "async", "async, often"],
 )
 @pytest.mark.parametrize("way", ["nameless", "renamed"])
-def test_kill_leaves_whole_files_and_rows(tmp_path, way, kind, rounds):
+def test_kill_leaves_whole_files_and_rows(tmp_path, forks, way, kind, rounds):
     """After SIGKILL at any moment every file is whole, every row but a last one, every stand-in mapped."""
     header = npy.header("<f4", (50_000,)).hex()
     moments = random.Random(4711)  # noqa: S311 - no secret
@@ -54,7 +54,7 @@ def test_kill_leaves_whole_files_and_rows(tmp_path, way, kind, rounds):
 
     while done < rounds or killed_late < rounds // 2:  # a busy machine may begin no file in the time given
         root = tmp_path / str(done)
-        command = [sys.executable, "-c", WRITER, str(root), header, way, kind]
+        command = [forks / "python", "-c", WRITER, str(root), header, way, kind]
         _kill_writer(command, moments.uniform(0.002, 0.12))
         _check_tree(root, way)
         _check_leftovers(root)
@@ -66,9 +66,9 @@ def test_kill_leaves_whole_files_and_rows(tmp_path, way, kind, rounds):
 def _kill_writer(command, delay):
     with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
         assert writer.stdout is not None
-        assert writer.stdout.readline() == b"ready\n"
+        process = int(writer.stdout.readline())  # a fork, whose end the writer waits for
         time.sleep(delay)
-        writer.kill()
+        os.kill(process, signal.SIGKILL)
     assert writer.returncode == -signal.SIGKILL
 
 

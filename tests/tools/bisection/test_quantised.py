@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 
 import numpy as np
 import onnx
@@ -27,16 +26,16 @@ def bisected(mine, golden, output):
     return document["part"], document["outputs"][0]
 
 
-def distance_of(folder):
+def distance_of(folder, forks):
     """Run the report's script; return the largest relative distance that it prints."""
-    done = subprocess.run([sys.executable, f"{folder}/run.py"], capture_output=True, text=True, check=True)
+    done = subprocess.run([forks / "python", f"{folder}/run.py"], capture_output=True, text=True, check=True)
     return max(float(line.rpartition(" ")[2]) for line in done.stdout.splitlines())
 
 
 @pytest.mark.parametrize("is_mine", [True, False], ids=["quantised-float", "float-quantised"])
 @pytest.mark.parametrize("form", ["qdq", "operators", "dynamic"])
 @pytest.mark.parametrize("layer", LAYERS)
-def test_layer_with_a_wrong_scale(form, layer, is_mine, quantised, tmp_path):
+def test_layer_with_a_wrong_scale(form, layer, is_mine, quantised, tmp_path, forks):
     """The layer whose scale is off explains the difference, in a report that runs with its own numbers."""
     model = onnx.load(quantised / f"{form}.onnx")
     scaled(model, layer, 4)
@@ -54,20 +53,20 @@ def test_layer_with_a_wrong_scale(form, layer, is_mine, quantised, tmp_path):
     ]
     assert 0.5 * part["whole"] <= part["difference"]
     assert part["whole"] == pytest.approx(output["error"]["distance"], rel=1e-3)
-    assert 0.5 < distance_of(tmp_path / "report")
+    assert 0.5 < distance_of(tmp_path / "report", forks)
 
 
 @pytest.mark.parametrize("form", ["qdq", "operators", "dynamic"])
-def test_sound_quantisation_is_explained(form, quantised, tmp_path):
+def test_sound_quantisation_is_explained(form, quantised, tmp_path, forks):
     """What quantisation itself changes is brought about by a part of the layers."""
     part, output = bisected(quantised / f"{form}.onnx", quantised / "float.onnx", tmp_path / "report")
 
     assert 0 < output["error"]["distance"] < 1 / 16
     assert 0.5 * part["whole"] <= part["difference"]
-    assert 0 < distance_of(tmp_path / "report") < 1 / 16
+    assert 0 < distance_of(tmp_path / "report", forks) < 1 / 16
 
 
-def test_float16_behind_casts(tmp_path):
+def test_float16_behind_casts(tmp_path, forks):
     """A model whose inputs and outputs stay float32 gives its operators with the casts at its ends."""
     model = original()
     onnx.save(model, tmp_path / "float.onnx")
@@ -80,7 +79,7 @@ def test_float16_behind_casts(tmp_path):
 
     assert (["Default/Conv2D-op0"], ["Default/Conv2D-op0"]) == (part["mine"], part["golden"])
     assert part["whole"] == pytest.approx(output["error"]["distance"], rel=1e-3)
-    assert 0.3 < distance_of(tmp_path / "report")
+    assert 0.3 < distance_of(tmp_path / "report", forks)
 
 
 def test_output_of_another_name(quantised, tmp_path):

@@ -39,11 +39,11 @@ def _fresh(fresh, quiet):
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory):
+def model(tmp_path_factory, forks):
     """Build the network that overflows in float16 and return its file."""
     folder = tmp_path_factory.mktemp("model")
     subprocess.run(
-        [sys.executable, "sample_nets/build.py", "overflow", "--out", folder],
+        [forks / "python", "sample_nets/build.py", "overflow", "--out", folder],
         cwd=ROOT,
         check=True,
         capture_output=True,
