@@ -241,7 +241,7 @@ class KernelFactory:
         )
         outside = bfloat16.read_by(self._graph, node, roundings)
         inside = bfloat16.left(roundings) if outside and roundings is not None else roundings
-        model = onenode.build(self._graph, node, bindings, self._runtime.limits, inside)
+        model = self._runtime.model(self._graph, node, bindings, inside)
         session = self._runtime.session(
             model.data,
             self._initializers.values(node, model, initializers),

@@ -23,7 +23,9 @@ from msdump import dtypes
 from msdump.errors import ExecutionError, MsdumpError, NotAvailableError
 from msdump.execute.native import native
 from msdump.execute.shortage import shortage
+from msdump.graph.graph import Graph, Node
 from msdump.graph.kernel import onenode, probe_model
+from msdump.graph.kernel.emulation import Rounding
 from msdump.observer import Array
 from msdump.statistics.totals import StatisticNeed
 from msdump.threads import new_lock, thread_count
@@ -115,6 +117,12 @@ class Runtime:
     def forget(self) -> None:
         """Share no session that was made so far: in a forked child they have no threads."""
         self._sessions.clear()
+
+    def model(
+        self, graph: Graph, node: Node, bindings: onenode.Bindings, roundings: Sequence[Rounding] | None
+    ) -> onenode.NodeModel:
+        """Return the model of one operator that the runtime reads, as ``onenode.build`` does."""
+        return onenode.build(graph, node, bindings, self.limits, roundings)
 
     def session(
         self,

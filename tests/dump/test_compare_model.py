@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from click.testing import CliRunner
-from onnx import helper, numpy_helper
+from onnx import helper, numpy_helper, parser
 
 from msdump.cli import main
 
@@ -164,6 +164,38 @@ def test_every_fault_is_named_and_nothing_else(door, golden, name, fault, expect
     # a kernel of the compiled graph is called after all of its parts
     assert [verdict for verdict, _ in expected] == [verdict for verdict, _ in found]
     assert all(own.startswith(part) for (_, part), (_, own) in zip(expected, found, strict=True))
+
+
+TABLE = """<ir_version: 10, opset_import: ["" : 20]>
+table (float[4,8] x) => (float[4,8] y) <float[9,8] table, int64[8] rows> {
+    c = Tanh(x)
+    g = Gather(table, rows)
+    t = Transpose(g)
+    p = MatMul(c, t)
+    y = Softmax(p)
+}"""
+
+
+@pytest.mark.parametrize("mode", ["o2-npy", "o2-bin"])
+def test_a_folded_constant_is_told_by_its_weights(door, mode):
+    """Who reads a constant that the compiler made of a wrong weight is told with the weight's name."""
+    model, draw = parser.parse_model(TABLE), np.random.default_rng(0)
+    arrays = {"table": draw.standard_normal((9, 8), np.float32), "rows": np.arange(8)[::-1].copy()}
+    model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in arrays.items())
+    del model.graph.value_info[:]
+    feeds, sides = {"x": draw.standard_normal((4, 8), np.float32)}, []
+    for name in ("golden", "mine"):
+        onnx.save(model, door.folder / f"{name}.onnx")
+        door.dump(door.folder / f"{name}.onnx", feeds, **(MODES[mode] if name == "mine" else {}))
+        sides.append(str(door.path.rename(door.folder / name)))
+        door.again()
+        weight(model, "table", lambda array: array * np.float32(1.01))
+
+    command = ["compare", *sides[::-1], "--model", str(door.folder / "golden.onnx"), "--json"]
+    done = CliRunner().invoke(main, [*command, "-out", str(door.folder / "out")])
+
+    told = [each for each in json.loads(done.stdout)["operators"] if each["verdict"] in ACCUSING]
+    assert [("weight", True)] == [(each["verdict"], "(folded of table)" in each["note"]) for each in told]
 
 
 @pytest.mark.parametrize("mode", ["cpu", "o0-device", "o2-npy"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 
 import numpy as np
 import onnx.parser
@@ -47,12 +46,12 @@ options.add_session_config_entry("session.use_env_allocators", "1")
 
 
 @pytest.mark.parametrize("before", SETTINGS.values(), ids=SETTINGS)
-def test_the_program_keeps_its_own_sessions(before):
+def test_the_program_keeps_its_own_sessions(before, forks):
     """A program's own sessions and msdump's run side by side, whatever the program has set up for all."""
     variables = {name: text for name, text in os.environ.items() if name != env.DUMP_CONFIG}
 
     done = subprocess.run(
-        [sys.executable, "-c", BESIDE.format(before=before)],
+        [forks / "python", "-c", BESIDE.format(before=before)],
         capture_output=True,
         check=False,
         text=True,

@@ -73,6 +73,23 @@ def test_variants_accuse_nobody(tmp_path, network, mine, golden):
     assert not lockstep.innocents(trial, tmp_path)
 
 
+def _retyped(name, op_type):
+    def edit(model):
+        next(each for each in model.graph.node if each.name == name).op_type = op_type
+
+    return Fault("type", "", frozenset({name}), frozenset({"own", "replaced"}), edit)
+
+
+def _left_out(name):
+    def edit(model):
+        [node] = (each for each in model.graph.node if each.name == name)
+        model.graph.node.remove(node)
+        for each in model.graph.node:
+            each.input[:] = [node.input[0] if value == node.output[0] else value for value in each.input]
+
+    return Fault("dropped", "", frozenset({name}), frozenset({"missing", "replaced"}), edit)
+
+
 _ROUTING = """<ir_version: 10, opset_import: ["" : 20]>
 routing (float[4,16] x, int64 count) => (float[4,16] y)
 {
@@ -100,28 +117,30 @@ def test_what_a_loop_begins_with_is_no_weight_of_later_passes(tmp_path, number):
 
 
 _COUPLING = """<ir_version: 10, opset_import: ["" : 20]>
-coupling (float[4,16] x) => (float[4,16] y)
+coupling (float[4,16] x) => (float[4,16] y, float[4,16] z)
 {
-    a, b = Split<axis = 1, num_outputs = 2>(x)
-    c = Mul(a, w)  d = Add(c, b)
-    e, f = Split<axis = 1, num_outputs = 2>(d)
-    g = Mul(e, v)  h = Sub(g, f)
-    i, j = Split<axis = 1, num_outputs = 2>(h)
-    k = Mul(i, u)  l = Add(k, j)
-    y = Concat<axis = 1>(a, d, h, l)
+    [o] o = Softmax(x)  [p] p = MatMul(o, m)  [q] q = Softmax(p)  [r] r = MatMul(q, m)  [z] z = Softmax(r)
+    [a] a, b = Split<axis = 1, num_outputs = 2>(x)
+    [t] t = MatMul(z, n)  [c] c = Mul(a, w)  [d] d = Add(c, t)
+    [e] e, f = Split<axis = 1, num_outputs = 2>(d)
+    [g] g = Mul(e, v)  [h] h = Sub(g, f)
+    [i] i, j = Split<axis = 1, num_outputs = 2>(h)
+    [k] k = Mul(i, u)  [l] l = Add(k, j)
+    [y] y = Concat<axis = 1>(a, d, h, l)
 }"""
 
 
+@pytest.mark.parametrize("faults", [(), (_left_out("c"),)], ids=["sound", "dropped"])
 @pytest.mark.parametrize("number", [4, 5])
-def test_kernels_that_read_pieces_have_their_counterparts(tmp_path, number):
+def test_kernels_that_read_pieces_have_their_counterparts(tmp_path, number, faults):
     """Kernels are compared that read pieces of tensors, which have no files in a compiled network."""
     model, draw = parser.parse_model(_COUPLING), np.random.default_rng(0)
-    sizes = {"w": 8, "v": 4, "u": 2}
+    sizes = {"w": 8, "v": 4, "u": 2, "m": (16, 16), "n": (16, 8)}
     model.graph.initializer.extend(
         numpy_helper.from_array(draw.standard_normal(size, np.float32), name) for name, size in sizes.items()
     )
     net = Net("coupling", model, {"x": draw.standard_normal((4, 16), np.float32)})
-    trial = trials.Trial(0, net, (), dumps.MODES[number], dumps.CPU)
+    trial = trials.Trial(0, net, faults, dumps.MODES[number], dumps.CPU)
 
     told = dict(run.answers(trial, tmp_path, checks=("files", "model")))
 
@@ -168,23 +187,6 @@ blocks (float[4,16] x) => (float[4,16] y)
 }"""
 
 
-def _retyped(name, op_type):
-    def edit(model):
-        next(each for each in model.graph.node if each.name == name).op_type = op_type
-
-    return Fault("type", "", frozenset({name}), frozenset({"own", "replaced"}), edit)
-
-
-def _left_out(name):
-    def edit(model):
-        [node] = (each for each in model.graph.node if each.name == name)
-        model.graph.node.remove(node)
-        for each in model.graph.node:
-            each.input[:] = [node.input[0] if value == node.output[0] else value for value in each.input]
-
-    return Fault("dropped", "", frozenset({name}), frozenset({"missing", "replaced"}), edit)
-
-
 @pytest.mark.parametrize(
     "fault", [_retyped("scaled0", "Add"), _retyped("moved1", "Sub"), _left_out("curve0")]
 )
@@ -196,6 +198,204 @@ def test_moved_numbers_of_kernels_accuse_nobody(tmp_path, number, fault):
     arrays = {name: draw.standard_normal(size, np.float32) for name, size in sizes.items()}
     model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in arrays.items())
     net = Net("blocks", model, {"x": draw.standard_normal((4, 16), np.float32)})
+    trial = trials.Trial(0, net, (fault,), dumps.MODES[number], dumps.CPU)
+
+    told = dict(run.answers(trial, tmp_path, checks=("files", "model")))
+
+    assert {"files": [], "model": []} == told
+
+
+_SAMPLED = """<ir_version: 10, opset_import: ["" : 20]>
+sampled (float[4,16] x, float[4,16] noise) => (float[4,16] y, float[4,16] spread)
+{
+    [mean] m = MatMul(x, w)  [variance] v = MatMul(x, u)
+    [half] h = Mul(v, s)  [spread] spread = Exp(h)  [scaled] r = Mul(spread, noise)  [moved] z = Add(m, r)
+    [decoded] d = MatMul(z, w)  [curve] y = Elu(d)
+}"""
+
+
+_PAIRS = [*((mode, dumps.CPU) for mode in dumps.MODES), *((mode, mode) for mode in dumps.MODES)]
+
+
+@pytest.mark.parametrize(("mine", "golden"), _PAIRS, ids=lambda mode: mode.name)
+def test_the_reader_of_what_a_dropped_part_read_is_not_accused(tmp_path, mine, golden):
+    """Where the last part of a fused kernel was dropped, its reader reads what it is given and is right."""
+    model, draw = parser.parse_model(_SAMPLED), np.random.default_rng(0)
+    arrays = {name: draw.standard_normal((16, 16), np.float32) for name in "wu"}
+    arrays["s"] = np.float32([0.5])
+    model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in arrays.items())
+    feeds = {name: draw.standard_normal((4, 16), np.float32) for name in ("x", "noise")}
+    trial = trials.Trial(0, Net("sampled", model, feeds), (_left_out("moved"),), mine, golden)
+
+    told = dict(run.answers(trial, tmp_path, checks=("files", "model")))
+
+    assert {"files": [], "model": []} == told
+
+
+_MIXED = """<ir_version: 10, opset_import: ["" : 20]>
+mixed (float[2,8,16] x) => (float[2,8,16] y)
+{
+    [turned] t = Transpose<perm = [0, 2, 1]>(x)  [product] p = MatMul(t, w)  [moved] q = Add(p, b)
+    [back] r = Transpose<perm = [0, 2, 1]>(q)  [sum] s = Add(r, x)
+    [product1] p1 = MatMul(s, u)  [moved1] q1 = Add(p1, c)  [curve1] r1 = Sigmoid(q1)
+    [product2] p2 = MatMul(r1, u)  [moved2] q2 = Add(p2, c)  [gate2] r2 = Softmax(q2)
+    [product3] p3 = MatMul(r2, u)  [moved3] q3 = Add(p3, c)  [gate3] y = Softmax(q3)
+}"""
+
+
+@pytest.mark.parametrize("changed", ["moved", "moved1"])
+@pytest.mark.parametrize(("mine", "golden"), _PAIRS, ids=lambda mode: mode.name)
+def test_the_reader_of_what_replaces_a_fused_part_is_not_accused(tmp_path, mine, golden, changed):
+    """What reads an operator that is no more a part of its kernel reads the right one."""
+    model, draw = parser.parse_model(_MIXED), np.random.default_rng(0)
+    sizes = {"w": (8, 8), "b": (8,), "u": (16, 16), "c": (16,)}
+    arrays = {name: draw.standard_normal(size, np.float32) for name, size in sizes.items()}
+    model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in arrays.items())
+    net = Net("mixed", model, {"x": draw.standard_normal((2, 8, 16), np.float32)})
+    trial = trials.Trial(0, net, (_retyped(changed, "Max"),), mine, golden)
+
+    told = dict(run.answers(trial, tmp_path, checks=("files", "model")))
+
+    assert {"files": [], "model": []} == told
+
+
+_SCALED = """<ir_version: 10, opset_import: ["" : 20]>
+scaled (float[6,2,8] x) => (float[6,2,5] y)
+{
+    [curve] c = Tanh(x)  [product] p = MatMul(c, w)  [bias] a = Add(p, b)  [scale] d = Div(a, t)
+    [share] y = Softmax(d)
+}"""
+
+
+@pytest.mark.parametrize(("mine", "golden"), _PAIRS, ids=lambda mode: mode.name)
+def test_a_part_that_the_only_fused_kernel_lacks_is_told(tmp_path, mine, golden):
+    """A kernel that gives the same again, though golden's gives something else, lacks a part of it."""
+    model, draw = parser.parse_model(_SCALED), np.random.default_rng(0)
+    arrays = {"w": draw.standard_normal((8, 5), np.float32), "b": draw.standard_normal(5, np.float32)}
+    arrays["t"] = np.float32([0.7])
+    model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in arrays.items())
+    net = Net("scaled", model, {"x": draw.standard_normal((6, 2, 8), np.float32)})
+    trial = trials.Trial(0, net, (_left_out("bias"),), mine, golden)
+
+    told = dict(run.answers(trial, tmp_path, checks=("files", "model")))
+
+    assert {"files": [], "model": []} == told
+
+
+_SQUEEZED = """<ir_version: 10, opset_import: ["" : 20]>
+squeezed (float[1,8,6,6] x) => (float[1,8,6,6] y)
+{
+    [first] h0 = Conv<pads = [1, 1, 1, 1]>(x, w0)  [mean0] m0 = GlobalAveragePool(h0)
+    [dense0] d0 = Conv(m0, u0)  [gate0] g0 = HardSigmoid(d0)  [weighed0] e0 = Mul(h0, g0)
+    [sum0] s = Add(x, e0)
+    [second] h1 = Conv<pads = [1, 1, 1, 1]>(s, w1)  [mean1] m1 = GlobalAveragePool(h1)
+    [dense1] d1 = Conv(m1, u1)  [gate1] g1 = HardSigmoid(d1)  [weighed1] e1 = Mul(h1, g1)
+    [sum1] y = Add(s, e1)
+}"""
+
+
+def _scaled(weight, reader):
+    def edit(model):
+        [tensor] = (each for each in model.graph.initializer if each.name == weight)
+        array = numpy_helper.to_array(tensor)
+        tensor.CopyFrom(numpy_helper.from_array(array * np.float32(0.9), weight))
+
+    return Fault("scaled", weight, frozenset({reader}), frozenset({"weight"}), edit, weight=weight)
+
+
+@pytest.mark.parametrize(("mine", "golden"), _PAIRS, ids=lambda mode: mode.name)
+def test_a_kernel_that_is_fused_otherwise_behind_what_was_dropped_is_not_accused(tmp_path, mine, golden):
+    """Parts that come together as what stood before them is left out are in golden, in several kernels."""
+    model, draw = parser.parse_model(_SQUEEZED), np.random.default_rng(0)
+    for number in range(2):
+        for name, size, scale in ((f"w{number}", (8, 8, 3, 3), 0.12), (f"u{number}", (8, 8, 1, 1), 0.3)):
+            array = draw.standard_normal(size, np.float32) * np.float32(scale)
+            model.graph.initializer.append(numpy_helper.from_array(array, name))
+    net = Net("squeezed", model, {"x": draw.standard_normal((1, 8, 6, 6), np.float32)})
+    trial = trials.Trial(0, net, (_left_out("dense1"), _scaled("w1", "second")), mine, golden)
+
+    told = dict(run.answers(trial, tmp_path, checks=("files", "model")))
+
+    assert {"files": [], "model": []} == told
+
+
+_FOLDED = """<ir_version: 10, opset_import: ["" : 20]>
+folded (float[4,8] x) => (float[4,8] y)
+{
+    [curve] c = Tanh(x)  [turned] t = Transpose<perm = [1, 0]>(w)
+    [product] p = MatMul(c, t)  [share] y = Softmax(p)
+}"""
+_COMPILED = [mode for mode in dumps.MODES if mode.name.startswith("O2")]
+
+
+@pytest.mark.parametrize("golden", [dumps.CPU, None], ids=["CPU", "same"])
+@pytest.mark.parametrize("mine", _COMPILED, ids=lambda mode: mode.name)
+def test_the_reader_of_a_wrong_constant_is_accused(tmp_path, mine, golden):
+    """Who reads a constant that the compiler made wrongly is told, though golden's comes from an operator."""
+    model = parser.parse_model(_FOLDED)
+    array = np.random.default_rng(0).standard_normal((8, 8), np.float32)
+    model.graph.initializer.append(numpy_helper.from_array(array, "w"))
+
+    def edit(changed):
+        changed.graph.node[1].attribute[0].ints[:] = [0, 1]
+
+    fault = Fault("attribute", "", frozenset({"product"}), frozenset({"weight"}), edit)
+    net = Net("folded", model, {"x": np.random.default_rng(1).standard_normal((4, 8), np.float32)})
+
+    told = dict(
+        run.answers(trials.Trial(0, net, (fault,), mine, golden or mine), tmp_path, checks=("files", "model"))
+    )
+
+    assert {"files": [], "model": []} == told
+
+
+_PIECES = """<ir_version: 10, opset_import: ["" : 20]>
+pieces (float[4,8] x) => (float[4,4] y)
+{
+    [gate] g = Mul(x, half)  [dense] d = MatMul(g, w)  [cut] q, k = Split<axis = -1, num_outputs = 2>(d)
+    [scale] s = Mul(q, less)  [turned] t = Transpose<perm = [1, 0]>(k)  [scores] p = MatMul(s, t)
+    [share] h = Softmax(p)  [last] y = Mul(h, half)
+}"""
+
+
+@pytest.mark.parametrize(("mine", "golden"), _PAIRS, ids=lambda mode: mode.name)
+def test_readers_of_pieces_are_not_missing(tmp_path, mine, golden):
+    """Who reads pieces, of which compiled graphs have no files, is found under another number, too."""
+    model, draw = parser.parse_model(_PIECES), np.random.default_rng(0)
+    arrays = {
+        "half": np.float32(0.5),
+        "less": np.float32(0.35),
+        "w": draw.standard_normal((8, 16), np.float32),
+    }
+    for name, array in arrays.items():
+        model.graph.initializer.append(numpy_helper.from_array(np.asarray(array, np.float32), name))
+    net = Net("pieces", model, {"x": draw.standard_normal((4, 8), np.float32)})
+    trial = trials.Trial(0, net, (_retyped("gate", "Add"),), mine, golden)
+
+    told = dict(run.answers(trial, tmp_path, checks=("files", "model")))
+
+    assert {"files": [], "model": []} == told
+
+
+_SQUARED = """<ir_version: 10, opset_import: ["" : 20]>
+squared (float[4,16] x) => (float[4,16] y)
+{
+    [square] s = Pow(x, two)  [share] h = Softmax(s)  [product] p = MatMul(h, w)  [curve] y = Tanh(p)
+}"""
+
+
+@pytest.mark.parametrize("number", range(4))  # the others have no file of a graph
+def test_swapped_inputs_of_the_network_are_told(tmp_path, number):
+    """Inputs and weights that an operator reads in another order are no errors that it inherits."""
+    model, draw = parser.parse_model(_SQUARED), np.random.default_rng(0)
+    arrays = {"two": np.float32(2), "w": draw.standard_normal((16, 16), np.float32)}
+    model.graph.initializer.extend(numpy_helper.from_array(np.asarray(each), n) for n, each in arrays.items())
+
+    def edit(changed):
+        changed.graph.node[0].input[:] = ["two", "x"]
+
+    fault = Fault("swapped", "", frozenset({"square"}), frozenset({"own", "replaced"}), edit)
+    net = Net("squared", model, {"x": np.abs(draw.standard_normal((4, 16), np.float32))})
     trial = trials.Trial(0, net, (fault,), dumps.MODES[number], dumps.CPU)
 
     told = dict(run.answers(trial, tmp_path, checks=("files", "model")))

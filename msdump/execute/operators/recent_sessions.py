@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from msdump.execute.runtime import ONE_OPERATOR, Runtime, SessionUse, runtime
+from msdump.graph.graph import Graph, Node
 from msdump.graph.kernel import onenode
+from msdump.graph.kernel.emulation import Rounding
+from msdump.graph.kernel.equal_models import EqualModels
 from msdump.threads import new_lock, thread_count
 
 _KEPT: Final = 32  # as many as the layers of a network have different operators; each has threads of its own
@@ -25,11 +28,20 @@ class RecentSessions(Runtime):
         super().__init__(thread_count())
         self._kept: OrderedDict[tuple[bytes, SessionUse], Any] = OrderedDict()
         self._lock = new_lock()
+        self._models = EqualModels(_KEPT)
 
     @property
     def limits(self) -> onenode.RuntimeLimits:
         """Those of the process's runtime, which have been asked for."""
         return runtime().limits
+
+    def model(
+        self, graph: Graph, node: Node, bindings: onenode.Bindings, roundings: Sequence[Rounding] | None
+    ) -> onenode.NodeModel:
+        """Return the model of one operator, as ``Runtime.model`` does."""
+        if roundings is not None:
+            return super().model(graph, node, bindings, roundings)
+        return self._models.build(graph, node, bindings, self.limits)
 
     def forget(self) -> None:
         """Keep none of the sessions that were made so far."""

@@ -70,6 +70,12 @@ class Bindings:
     absent: frozenset[str] = frozenset()
     rounded: Mapping[str, bool] = field(default_factory=dict)
 
+    @property
+    def are_types(self) -> bool:
+        """Whether all values are fed, and nothing but their types decides the model."""
+        is_fed = not (self.shapes or self.embedded or self.shared or self.absent)
+        return is_fed and "" not in self.types.values()
+
 
 @dataclass(frozen=True, slots=True)
 class NodeModel:

@@ -51,6 +51,23 @@ class Case:
             if source.kind is SourceKind.OPERATOR:
                 yield each, source, golden_reads[each.slot] if each.slot < len(golden_reads) else ABSENT
 
+    def wrong_wiring(self, slot: int) -> str:
+        """Return in words which other tensor than golden an input is, both of whose sources are known."""
+        reads, golden = self.evidence.reads, self.evidence.golden_reads
+        other = self.swapped_with(slot)
+        if other is not None:
+            return f"inputs {min(slot, other)} and {max(slot, other)} are swapped"
+        return f"input {slot} is of {reads[slot].name}, golden's is of {golden[slot].name}"
+
+    def swapped_with(self, slot: int) -> int | None:
+        """Return the input that reads what golden's input of a number reads, and the other way round."""
+        reads, golden = self.evidence.reads, self.evidence.golden_reads
+        known = range(min(len(reads), len(golden)))
+        if slot not in known or ABSENT in {reads[slot], golden[slot]} or reads[slot] == golden[slot]:
+            return None
+        crossed = golden[slot], reads[slot]
+        return next((other for other in known if (reads[other], golden[other]) == crossed), None)
+
     def explains_steps(self, output: TensorResult) -> bool:
         """Tell whether what moved the first input explains the steps that moved a quantised output.
 

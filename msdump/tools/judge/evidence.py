@@ -64,6 +64,7 @@ class TensorEvidence:
         name: Name of the value or the parameter, "" where it is not known.
         is_weight: Whether it is a weight or a constant of the model, or given to the network.
         is_rounded: Whether the two are the same bits once both are rounded to the shorter of their types.
+        is_folded: Whether it is a constant that golden's operators compute of constants.
     """
 
     io: IO
@@ -78,6 +79,7 @@ class TensorEvidence:
     name: str = ""
     is_weight: bool = False
     is_rounded: bool = False
+    is_folded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +125,7 @@ class OperatorEvidence:
             the examined side's inputs: what their errors become. None where it did not run again.
         wiring: In words, which input is not what its producer wrote; "" where all are.
         replaces: Name of the golden operator that stood in its place, "" where both have the same operator.
+        beside: Name of a golden operator of another kind, whose output its own is compared with; "" for none.
         is_in_golden: Whether golden has the same operator, though the model has another one in its place.
         reads: Where its inputs come from, by their numbers; none where no graph tells.
         golden_reads: The same of the golden operator, under the examined side's names; absent, with golden's
@@ -144,6 +147,7 @@ class OperatorEvidence:
     propagated: float | None = None
     wiring: str = ""
     replaces: str = ""
+    beside: str = ""
     is_in_golden: bool = False
     reads: tuple[ValueSource, ...] = ()
     golden_reads: tuple[ValueSource, ...] = ()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -99,7 +98,7 @@ class Judge:
 
     def _verdict(self, case: Case) -> _Reason:
         for rule in (
-            *(self._not_the_models, self._alone, self._parameter, self._weight, self._unfit),
+            *(self._swapped, self._not_the_models, self._alone, self._parameter, self._weight, self._unfit),
             *(self._told_again, self._changed, self._sound, self._wired, self._nonfinite),
         ):
             reason = rule(case)
@@ -131,14 +130,14 @@ class Judge:
         return own or (None if case.inputs else (Verdict.UNCHECKED, ""))
 
     def _weight(self, case: Case) -> _Reason | None:
-        """Judge a weight: bits count, but of a trained one what its limits say."""
+        """Judge a weight: bits count, but limits of a trained one, or of one that golden computes."""
         for each in case.inputs:
             tensor = each.evidence
             if _is_another_weight(each, case.evidence):
                 return Verdict.WEIGHT, f"{_named(each)}: {each.note}"
-            if not tensor.is_weight or tensor.error is None:
+            if not (tensor.is_weight or tensor.is_folded) or tensor.error is None:
                 continue
-            is_same = tensor.error.is_same or tensor.is_rounded
+            is_same = tensor.error.is_same or tensor.is_rounded or tensor.is_folded
             if each.is_bad or not (is_same or case.evidence.is_state):
                 # what training has made of a weight is compared where it was made
                 is_trained = case.evidence.is_state and (
@@ -171,6 +170,15 @@ class Judge:
         is_explained = self._has_differed or self.is_continued
         return (Verdict.INHERITED if is_explained else Verdict.WEIGHT), case.bad_outputs[0].note
 
+    @staticmethod
+    def _swapped(case: Case) -> _Reason | None:
+        """Judge inputs that differ and that golden reads in another order."""
+        if not case.bad_outputs:
+            return None
+        swapped = (each.slot for each in case.bad_inputs if case.swapped_with(each.slot) is not None)
+        slot = next(swapped, None)
+        return None if slot is None else (Verdict.OWN, case.wrong_wiring(slot))
+
     def _unfit(self, case: Case) -> _Reason | None:
         """Judge an output of another shape, or of elements of another type."""
         if case.evidence.retyped:
@@ -195,11 +203,9 @@ class Judge:
         made of right values. An error that is no larger than what agreement allows is not contradicted. Where
         golden has a kernel of the same parts, the model's has others that are told where they are missing.
         """
-        if not case.outputs or case.bad_outputs:
-            return False
-        if case.evidence.replaces:
-            return case.evidence.is_in_golden
-        if not self._has_differed:
+        if case.outputs and case.evidence.replaces and case.evidence.is_in_golden:
+            return not case.bad_outputs or bool(case.bad_inputs)
+        if not case.outputs or case.bad_outputs or case.evidence.replaces or not self._has_differed:
             return False
         allowed = {(each.io, each.slot): each.limit or 0.0 for each in case.outputs}
         return all(
@@ -233,7 +239,7 @@ class Judge:
             if golden.kind is SourceKind.ABSENT and golden.name:
                 return Verdict.INHERITED, f"golden's input {each.slot} is of {golden.name}, which is missing"
             if golden.kind is not SourceKind.ABSENT and golden != source:
-                return Verdict.OWN, _wrong_wiring(each.slot, case.evidence.reads, case.evidence.golden_reads)
+                return Verdict.OWN, case.wrong_wiring(each.slot)
         return None
 
     def _changed(self, case: Case) -> _Reason | None:
@@ -281,13 +287,19 @@ class Judge:
             return self._passed_on(case), f"from {self._origin(case, worst)}"
         if not case.is_complete and self._has_differed and not case.evidence.own:
             return Verdict.INHERITED, "its inputs were not compared"
-        if case.evidence.own:  # explained by rounding, else its own
-            return self._passed_on(case, Verdict.ACCUMULATED), ""
+        if case.evidence.own:
+            return self._same_again(case)
         if case.evidence.replaces:
             return Verdict.REPLACED, f"in the place of {case.evidence.replaces}"
         if not case.evidence.arguments and self._is_drift(case):
             return Verdict.ACCUMULATED, f"its inputs are {case.input_distance:.2g} off already"
         return Verdict.OWN, case.evidence.arguments
+
+    def _same_again(self, case: Case) -> _Reason:
+        """Judge an operator that gives the same again, but for rounding, on inputs that agree."""
+        if case.evidence.beside and not self._is_drift(case):
+            return Verdict.REPLACED, f"golden's {case.evidence.beside} gives something else"
+        return self._passed_on(case, Verdict.ACCUMULATED), ""
 
     def _passed_on(self, case: Case, inherited: Verdict = Verdict.INHERITED) -> Verdict:
         """Return whether an operator's error is what its inputs' errors become, or more than that."""
@@ -359,18 +371,6 @@ def _other_shapes(evidence: OperatorEvidence) -> str:
 def _named(tensor: TensorResult) -> str:
     name = tensor.evidence.name
     return f"input {tensor.slot}{f' {name}' if name else ''}"
-
-
-def _wrong_wiring(slot: int, reads: Sequence[ValueSource], golden_reads: Sequence[ValueSource]) -> str:
-    """Return in words which other tensor an operator reads."""
-    for other, source in enumerate(golden_reads):
-        if (
-            other != slot
-            and other < len(reads)
-            and (source, golden_reads[slot]) == (reads[slot], reads[other])
-        ):
-            return f"inputs {min(slot, other)} and {max(slot, other)} are swapped"
-    return f"input {slot} is of {reads[slot].name}, golden's is of {golden_reads[slot].name}"
 
 
 def _misplaced(tensor: TensorResult) -> int:

@@ -9,7 +9,7 @@ from typing import Final
 from msdump.store.read.graphs.operator_graph import ValueForm
 from msdump.tools.matching import alignment
 from msdump.tools.matching.colours import Colouring, Colours
-from msdump.tools.matching.labels import UNKNOWN
+from msdump.tools.matching.labels import UNKNOWN, UNTOLD
 from msdump.tools.matching.sides import IndexedGraph, Producer, is_commutative, is_weight, passes_on
 
 # How sure each kind of evidence makes, if it is all there is: each one takes away that share of the doubt.
@@ -35,6 +35,8 @@ _LIKE_ELEMENTS: Final = 0.5
 _OTHER_INPUTS: Final = 0.6
 _OTHER_READERS: Final = 0.7
 _OTHER_FORM: Final = 0.5
+_OTHER_ORDER: Final = 0.5
+"""One of the two leads to what the other one reads, or what reads the other one leads to it."""
 _OTHER_CAST: Final = 0.8
 """Casts to other types: of two in a row, one side's first is not the other side's second."""
 _OTHER_ELEMENTS: Final = 0.7
@@ -68,6 +70,8 @@ class PairEvidence:
         inputs, readers = self.inputs(mine, golden), self.readers(mine, golden)
         doubt = math.prod(1 - each for each in self._reasons(mine, golden, inputs[0], readers[0]))
         against = (1 - (1 - _OTHER_INPUTS) * inputs[1]) * (1 - (1 - _OTHER_READERS) * readers[1])
+        if against < 1 and not self.is_in_order(mine, golden):
+            against *= _OTHER_ORDER
         forms = self._forms(mine, golden)
         if forms is False:
             against *= _OTHER_FORM
@@ -80,6 +84,12 @@ class PairEvidence:
             is_told = inputs[0] == 1 or self.is_told_apart(mine, golden)
             against *= 1 if likeness or is_told else _OTHER_ELEMENTS
         return (1 - doubt * (1 - _FORM if forms else 1)) * against
+
+    def is_in_order(self, mine: int, golden: int) -> bool:
+        """Tell whether neither of two operators leads to what the other one reads, nor from its readers."""
+        return _is_between(self.mine, mine, self.golden_of, self.golden, golden) and _is_between(
+            self.golden, golden, self.mine_of, self.mine, mine
+        )
 
     def is_told_apart(self, mine: int, golden: int) -> bool:
         """Tell whether what is around two operators is around no other ones."""
@@ -172,6 +182,8 @@ class PairEvidence:
         return tuple(each for each in arranged if each is not None)
 
     def _is_same(self, own: Producer, other: Producer) -> bool | None:
+        if UNTOLD in {own.label, other.label}:
+            return None
         if own.position < 0 and other.position < 0:
             return None if UNKNOWN in {own.label, other.label} else own.label == other.label
         if own.position < 0 or other.position < 0:
@@ -206,6 +218,18 @@ class PairEvidence:
         if own is None or other is None or not other.is_telling:
             return None
         return own.likeness(other)
+
+
+def _is_between(
+    graph: IndexedGraph, place: int, partner_of: Sequence[int | None], other: IndexedGraph, partner: int
+) -> bool:
+    """Tell whether a partner leads to none of what the operator reads, and none of its readers to it."""
+    before = (partner_of[each.position] for each in graph.producers[place] if each.position >= 0)
+    behind = (partner_of[each.position] for each in graph.readers[place] if each.position >= 0)
+    return not (
+        any(each is not None and other.leads_to(partner, each) for each in before)
+        or any(each is not None and other.leads_to(each, partner) for each in behind)
+    )
 
 
 def _forms_in_order(graph: IndexedGraph) -> list[Hashable]:

@@ -12,6 +12,9 @@ from msdump.tools.matching.sides import GraphSide, Labels
 UNKNOWN: Final = ("value",)
 """Label of a weight or constant of which the other side has none, or none that is known to be the same."""
 
+UNTOLD: Final = ("untold",)
+"""Label of what nothing tells of: an operator may have written it, and it may be a weight."""
+
 
 def labels(mine: GraphSide, golden: GraphSide) -> tuple[Labels, Labels]:
     """Return what gives the labels of either side.
@@ -26,6 +29,7 @@ class _Labels:
     """Gives the labels of one side."""
 
     def __init__(self, side: GraphSide, other: GraphSide) -> None:
+        self._is_inferred = side.graph.is_inferred
         weights = _Weights(side), _Weights(other)
         self._labels: dict[tuple[SourceKind, str], Hashable] = {
             (SourceKind.WEIGHT, name): _weight_label(name, *weights) for name in side.graph.weights
@@ -45,7 +49,7 @@ class _Labels:
 
     def __call__(self, source: ValueSource) -> Hashable:
         if source.kind is SourceKind.ABSENT:
-            return source.kind
+            return UNTOLD if self._is_inferred else source.kind
         if source.kind is SourceKind.CONSTANT and source.name in self._constants:
             return ("constant", source.name)
         return self._labels.get((source.kind, source.name), UNKNOWN)

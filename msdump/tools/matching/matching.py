@@ -16,7 +16,7 @@ from msdump.tools.matching.labels import labels
 from msdump.tools.matching.namesakes import namesakes
 from msdump.tools.matching.regions import RegionPair
 from msdump.tools.matching.search import Search
-from msdump.tools.matching.sides import GraphSide, indexed
+from msdump.tools.matching.sides import GraphSide, has_views, indexed
 
 Output = tuple[str, int]
 """Full name of an operator, and the number of its output."""
@@ -100,7 +100,11 @@ def match(mine: GraphSide, golden: GraphSide) -> Matching:
     if _is_same(mine.graph, golden.graph):
         return _alike(mine.graph)
     contractions = contracted(mine.graph, golden.graph)
-    sides = replace(mine, graph=contractions[0].graph), replace(golden, graph=contractions[1].graph)
+    both_have_views = has_views(mine.graph) and has_views(golden.graph)
+    sides = (
+        replace(mine, graph=contractions[0].graph, has_views=both_have_views),
+        replace(golden, graph=contractions[1].graph, has_views=both_have_views),
+    )
     own_labels, other_labels = labels(*sides)
     own, other = indexed(sides[0], own_labels), indexed(sides[1], other_labels)
     shades = colours(own, other)

@@ -27,14 +27,17 @@ if TYPE_CHECKING:
 _ITEM: Final = "TupleGetItem"
 
 
-def operator_graphs(graph: Graph, first: int = 0) -> dict[int, OperatorGraph]:
+def operator_graphs(
+    graph: Graph, first: int = 0, *, shows_arguments: bool = True
+) -> dict[int, OperatorGraph]:
     """Return the operator graphs of a model and of its branches and bodies, by number.
 
     Args:
         graph: The model, as it is or compiled; of fused operators the names of all their nodes are kept.
         first: Number of the main graph in its process.
+        shows_arguments: Whether the operators have their arguments, which take as long as all the rest.
     """
-    return connected(_Reader(inner, first + inner.index).graph() for inner in graph.walk())
+    return connected(_Reader(inner, first + inner.index, shows_arguments).graph() for inner in graph.walk())
 
 
 @dataclass(frozen=True)
@@ -44,12 +47,14 @@ class _Reader:
     Attributes:
         graph: The graph.
         number: Its number.
+        shows_arguments: Whether its operators have their arguments.
         program: Its statements.
         values: What the value of each statement is.
     """
 
     model: Graph
     number: int
+    shows_arguments: bool
     program: GraphStatements = field(init=False)
     values: dict[int, ValueSource] = field(init=False, default_factory=dict)
 
@@ -82,6 +87,7 @@ class _Reader:
         assert node is not None
         types = statement.type if isinstance(statement.type, tuple) else (statement.type,)
         first = self.number - self.model.index
+        arguments = ir_text.shown_arguments(node, self.model, self.number) if self.shows_arguments else ""
         return GraphOperator(
             full_name=statement.full_name,
             op_type=statement.op_type,
@@ -89,7 +95,7 @@ class _Reader:
             outputs=tuple(map(_form, types)),
             onnx_names=tuple(part.name for part in node.members),
             label=statement.label,
-            attributes=ir_text.shown_arguments(node, self.model, self.number),
+            attributes=arguments,
             source=node.source,
             bodies={attribute: first + body.index for attribute, body in node.bodies.items()},
         )

@@ -14,7 +14,8 @@ _NUMBER = "-op"
 def namesakes(evidence: PairEvidence) -> Iterator[tuple[int, int]]:
     """Yield the places of operators of one name, type and shape that have no partner.
 
-    No number of their scope and type may have moved: others of them belong to operators of their names.
+    No number of their scope and type may have moved: others of them belong to operators of their names. Nor
+    may one of the two lead to what the other one reads, or what reads the other one lead to it.
 
     Args:
         evidence: All pairs that were found otherwise.
@@ -30,7 +31,9 @@ def namesakes(evidence: PairEvidence) -> Iterator[tuple[int, int]]:
             continue
         if name.startswith(INSERTED_PREFIX) or _stem(name) in moved:
             continue
-        if mine.types[place] == golden.types[partner] and evidence.may_have_form(place, partner):
+        if mine.types[place] != golden.types[partner] or not evidence.may_have_form(place, partner):
+            continue
+        if evidence.is_in_order(place, partner):
             yield place, partner
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, NamedTuple
 
+from msdump.device.tasks import is_view
 from msdump.graph.primitives import GE_TYPES
 from msdump.store.read.graphs.operator_graph import GraphOperator, OperatorGraph, SourceKind, ValueSource
 from msdump.tools.matching.contents import TensorContent
@@ -90,11 +92,13 @@ class GraphSide:
         graph: The graph.
         digest_of: Gives what stands for the elements of its weights.
         content_of: Gives what is known about the elements of its dumped outputs.
+        has_views: Whether operators that only give a tensor another shape count: a compiled graph has none.
     """
 
     graph: OperatorGraph
     digest_of: DigestOf = no_digest
     content_of: ContentOf = no_content
+    has_views: bool = True
 
 
 class Producer(NamedTuple):
@@ -144,8 +148,33 @@ class IndexedGraph:
     producers: list[tuple[Producer, ...]] = field(default_factory=list)
     readers: list[list[Reader]] = field(default_factory=list)
     positions: dict[str, int] = field(default_factory=dict)
+    _ancestors: list[int] = field(default_factory=list)
+
+    def leads_to(self, position: int, other: int) -> bool:
+        """Tell whether what another operator reads is made, maybe through others, of this one's outputs.
+
+        What a loop carries into its next pass does not count: whoever reads it stands before who wrote it.
+        """
+        if position >= other:
+            return False
+        if not self._ancestors:
+            self._ancestors = _ancestors(self.producers)
+        return bool(self._ancestors[other] >> position & 1)
 
 
+def _ancestors(producers: Sequence[Sequence[Producer]]) -> list[int]:
+    """Return for each operator a number whose bits are set at the positions of all that it depends on."""
+    found: list[int] = []
+    for position, sources in enumerate(producers):
+        bits = 0
+        for source in sources:
+            if 0 <= source.position < position:
+                bits |= 1 << source.position | found[source.position]
+        found.append(bits)
+    return found
+
+
+@lru_cache(maxsize=1024)  # asked of every operator again and again
 def canonical_type(op_type: str) -> str:
     """Return the type of an operator under the name that it has in all worlds.
 
@@ -154,6 +183,15 @@ def canonical_type(op_type: str) -> str:
     """
     name = _QUANTIZED.sub("", HOST_NAMES.get(op_type, op_type))
     return _SAME.get(name, name)
+
+
+def kinds(name: str) -> tuple[str, ...]:
+    """Return the types of operators in the name of one, of a fused one those of its parts.
+
+    >>> kinds("Default_fc1-Dense_MatMul-op0BiasAdd-op0ReLU-op2")
+    ('MatMul', 'BiasAdd', 'ReLU')
+    """
+    return tuple(_PART.findall(name))
 
 
 def part_types(operator: GraphOperator) -> tuple[str, ...]:
@@ -199,6 +237,11 @@ def passes_on(op_type: str) -> bool:
     return op_type in _PASSING
 
 
+def has_views(graph: OperatorGraph) -> bool:
+    """Tell whether a graph has operators that only give a tensor another shape."""
+    return any(is_view(operator.op_type) for operator in graph.operators.values())
+
+
 def place_of(graph: IndexedGraph, reader: Reader) -> int:
     """Return the number of the input that is read, -1 where the reader's inputs may change places."""
     return -1 if reader.position >= 0 and is_commutative(graph.types[reader.position]) else reader.slot
@@ -222,7 +265,8 @@ def indexed(side: GraphSide, label_of: Labels) -> IndexedGraph:
         graph.positions[operator.full_name] = position
         graph.readers.append([])
     for position, operator in enumerate(graph.operators):
-        producers = tuple(_producer(graph, source, label_of) for source in _read(operator))
+        sources = _read(operator) if side.graph.is_inferred else _trimmed(_read(operator))
+        producers = tuple(_producer(graph, source, label_of) for source in sources)
         graph.producers.append(producers)
         for slot, producer in enumerate(producers):
             if producer.position >= 0 and not asks(graph.types[position]):
@@ -243,13 +287,14 @@ def _type(operator: GraphOperator) -> str:
 
 
 def _read(operator: GraphOperator) -> tuple[ValueSource, ...]:
-    """Return the values that an operator computes with, absent ones at the end left out."""
+    """Return the values that an operator computes with."""
     slots = _VALUE_SLOTS.get(operator.op_type)
     inputs = operator.inputs
-    return _trimmed(inputs if slots is None else tuple(inputs[slot] for slot in slots if slot < len(inputs)))
+    return inputs if slots is None else tuple(inputs[slot] for slot in slots if slot < len(inputs))
 
 
 def _trimmed(inputs: tuple[ValueSource, ...]) -> tuple[ValueSource, ...]:
+    """Return inputs without the absent ones at their end."""
     count = len(inputs)
     while count and inputs[count - 1].kind is SourceKind.ABSENT:
         count -= 1
@@ -262,7 +307,8 @@ def _producer(graph: IndexedGraph, source: ValueSource, label_of: Labels) -> Pro
         if position < 0:
             return Producer(-1, 0, label_of(source))
         operator = graph.operators[position]
-        if not (operator.inputs and passes_on(operator.op_type)):
+        is_passed = passes_on(operator.op_type) or (not graph.side.has_views and is_view(operator.op_type))
+        if not (operator.inputs and is_passed):
             return Producer(position, source.slot)
         source = operator.inputs[0]
     return Producer(-1, 0, label_of(source))

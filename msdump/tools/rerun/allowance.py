@@ -96,7 +96,9 @@ class Allowance:
             return Residue(error, 0.0, is_explained)
         exact = _as_held(exact, dtype)
         error = errors.measure(dumped, exact)
-        noise = noise + _gap(dtype, self._unit) * np.abs(exact) + FLOORS.get(dtype.name, 0.0)
+        noise = noise + FLOORS.get(dtype.name, 0.0)
+        if gap := _gap(dtype, self._unit):
+            noise += gap * np.abs(exact)
         return self._weighed(error, doubled(dumped), exact, noise)
 
     @staticmethod

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
+
+import numpy as np
 
 from msdump.device.tasks import runs_on_device
 from msdump.errors import MsdumpError
 from msdump.execute.compilation import emulated
 from msdump.graph.compile.fusion import fuse_elementwise
 from msdump.graph.graph import Graph, Node
+from msdump.graph.order import reads
 from msdump.plan import Context, DeviceTarget, JitLevel, PrecisionMode
 from msdump.store import names
 from msdump.store.read.graphs.operator_graph import OperatorGraph
 from msdump.tools.matching import contents, model_graph
+from msdump.tools.matching.sides import kinds
 
 _ENOUGH: Final = 1.0  # of the names: no other way to compile the model can fit better
-_KIND: Final = re.compile(r"([A-Za-z0-9]+?)-op[0-9]+")
 _NUMBER: Final = re.compile(r"(?<=-op)[0-9]+")
 _COMPILED_MODES: Final = (
     PrecisionMode.ALLOW_FP32_TO_FP16,
@@ -66,6 +69,11 @@ class CompiledModel:
     def operator_graphs(self) -> Mapping[int, OperatorGraph]:
         """Its graphs as files of a dump tell them, by number; 0 is the main graph."""
         return model_graph.operator_graphs(self.graph)
+
+    @cached_property
+    def bare_graphs(self) -> Mapping[int, OperatorGraph]:
+        """Its graphs like ``operator_graphs``, their operators without arguments."""
+        return model_graph.operator_graphs(self.graph, shows_arguments=False)
 
     def is_dumped(self, node: Node) -> bool:
         """Tell whether a whole dump has files of an operator."""
@@ -137,29 +145,46 @@ def file_names(node: Node) -> tuple[str, ...]:
     return tuple(dict.fromkeys((names.sanitize(full_name), names.sanitize(last))))
 
 
-def kinds(name: str) -> tuple[str, ...]:
-    """Return the types of operators in the name of one, of a fused one those of its parts.
+def folded_of(graph: Graph, name: str) -> tuple[str, ...]:
+    """Return the weights that a constant is made of which the compiler folded; none of a weight itself.
 
-    >>> kinds("Default_fc1-Dense_MatMul-op0BiasAdd-op0ReLU-op2")
-    ('MatMul', 'BiasAdd', 'ReLU')
+    Integers, which are mostly shapes, axes and indices, are left out beside others.
+
+    Args:
+        graph: The model before it was compiled.
+        name: A weight or constant of the compiled model.
     """
-    return tuple(_KIND.findall(name))
+    makers = {each: node for inner in graph.walk() for node in inner.nodes for each in node.outputs}
+    weights = {each: array for inner in graph.walk() for each, array in inner.weights.items()}
+    ahead, found = [name], dict.fromkeys([name])
+    while ahead and name in makers:
+        maker = makers.get(ahead.pop())
+        new = [each for each in (() if maker is None else reads(maker)) if each not in found]
+        found |= dict.fromkeys(new)
+        ahead += new
+    made_of = tuple(each for each in found if each != name and each in weights)
+    return tuple(each for each in made_of if np.asarray(weights[each]).dtype.kind not in "iub") or made_of
 
 
 def fitting(models: Sequence[Graph], dumped: Mapping[str, str]) -> CompiledModel:
     """Return the model as the device compiled it of which a dump has the names.
+
+    Fused kernels count for themselves beside all operators: no number of operators that stay as they are
+    tells whether the dump's graph was fused.
 
     Args:
         models: The graph of the model, and that of its training step if it has one.
         dumped: Names of the dump's operators, with the type that their first output has there; "" for one
             that is not known.
     """
-    best = CompiledModel(models[0], 0.0)
+    fused = [name for name in dumped if len(kinds(name)) > 1]
+    best, most = CompiledModel(models[0], 0.0), (0.0, 0)
     for graph, is_compiled in _forms(models):
         model = CompiledModel(graph, likeness(graph, dumped), is_compiled)
         # of two that are as like, the one that has fewer other operators
-        if (model.fit, -model.size) > (best.fit, -best.size) or not best.fit:
-            best = model
+        merit = model.fit + _share_of_kinds(graph, fused) / 2, -model.size
+        if merit > most or not best.fit:
+            best, most = model, merit
         if best.fit >= _ENOUGH:
             break
     return best
@@ -193,7 +218,7 @@ def _share(graph: Graph, dumped: Mapping[str, str]) -> float:
     return fit / max(len(dumped), 1)
 
 
-def _share_of_kinds(graph: Graph, dumped: Mapping[str, str]) -> float:
+def _share_of_kinds(graph: Graph, dumped: Collection[str]) -> float:
     """Return the share of the dump's names that a graph has, whatever their numbers."""
     there = Counter(map(_unnumbered, dumped))
     named = [file_names(node) for each in graph.walk() for node in each.operators]

@@ -22,10 +22,11 @@ from msdump.record import IO
 from msdump.tools.judge import errors
 from msdump.tools.judge.errors import TensorError
 from msdump.tools.judge.evidence import OwnError
+from msdump.tools.matching.sides import kinds
 from msdump.tools.rerun import allowance, elements, hidden, side_by_side, wiring
 from msdump.tools.rerun.allowance import Allowance
 from msdump.tools.rerun.arithmetic import Arithmetic, candidates
-from msdump.tools.rerun.compiled_model import CompiledModel, ModelOperator, file_names, kinds
+from msdump.tools.rerun.compiled_model import CompiledModel, ModelOperator, file_names
 from msdump.tools.rerun.dumped import RerunOperator
 from msdump.tools.rerun.outputs import RerunOutput, is_near
 from msdump.tools.rerun.runners import Runners
@@ -128,7 +129,10 @@ class Reexecution:
             reruns[position] = self._other_kernel(position, judged) if judged.is_suspect else judged
         for position, rerun in enumerate(reruns):
             if rerun.is_miswired:
-                reruns[position] = self._rewired(position, rerun, self.mine)
+                rewired = self._rewired(position, rerun, self.mine)
+                # what the device inserts is read: one that reads something else is another of its kind
+                is_other = self.values.operators[position].is_inserted
+                reruns[position] = replace(rewired, wiring="") if is_other else rewired
         self.reruns = reruns
         return reruns
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from msdump.graph.graph import Graph
 from msdump.record import IO
 from msdump.store import names
-from msdump.tools.matching.sides import canonical_type
-from msdump.tools.rerun.compiled_model import CompiledModel, ModelOperator, file_names, kinds, written_type
+from msdump.tools.matching.sides import canonical_type, kinds
+from msdump.tools.rerun.compiled_model import CompiledModel, ModelOperator, file_names, written_type
 from msdump.tools.rerun.dumped import INPUTS, RerunOperator
 
 
@@ -46,8 +46,9 @@ def sites(model: CompiledModel, operators: Sequence[RerunOperator]) -> Sites:
         replaced[strangers[0]] = ", ".join(there)
         if len(strangers) == len(unused) == 1:
             found[strangers[0]] = unused[0]
-            if kinds(there[0]) and _may_be(operators[strangers[0]].name, there[0]):
-                del replaced[strangers[0]]  # the same under another number
+    for position, name in [*replaced.items()]:
+        if found[position] is not None and kinds(name) and _may_be(operators[position].name, name):
+            del replaced[position]  # the same under another number
     _site_inserted(model, operators, found)
     return Sites(tuple(found), replaced)
 
@@ -173,6 +174,8 @@ def _named(model: CompiledModel, operators: Sequence[RerunOperator]) -> list[Mod
 
 def _may_be(name: str, partner: str) -> bool:
     """Tell whether an operator has the parts of another one, as far as their names tell."""
+    if name == partner:
+        return True
     own, other = (tuple(map(canonical_type, kinds(each))) for each in (name, partner))
     return own == other or not (own and other)
 

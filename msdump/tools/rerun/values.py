@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -61,6 +62,7 @@ class DumpedValues:
     Attributes:
         operators: The operators of the run, in the order in which they ran.
         sites: The operator of the model that each of them is, None where it has none.
+        replaced: Positions of those that stand in the place of another operator.
     """
 
     def __init__(
@@ -82,6 +84,12 @@ class DumpedValues:
         self._before = before
         self.operators = operators
         self.sites = sites.found
+        self.replaced = sites.replaced.keys()
+        self._replacing = frozenset(
+            operator.name
+            for position, (operator, site) in enumerate(zip(operators, sites.found, strict=True))
+            if position in self.replaced or (site is None and operator.replaces)
+        )
         self._written: dict[tuple[int, str], list[Holder]] = {}
         self._read: dict[tuple[int, str], list[Holder]] = {}
         self._inputs: dict[str, Holder] = {}
@@ -121,6 +129,38 @@ class DumpedValues:
                 self._written.setdefault(self._key(site.graph, name), []).append(
                     Holder(tensor, position, node)
                 )
+
+    def is_replacement(self, name: str) -> bool:
+        """Tell whether an operator stands in another one's place, or is none of the model's and behind such.
+
+        Of a kernel that the model has and the dump has not, several operators may do the parts.
+        """
+        reached: set[str] = set()
+        left = [name]
+        while left:
+            each = left.pop()
+            if each in self._replacing:
+                return True
+            position = self._positions.get(each)
+            if (
+                position is not None
+                and each not in reached
+                and self._is_no_models(position, may_be_inserted=each != name)
+            ):
+                reached.add(each)
+                left += [source for source, _ in self.operators[position].sources.values()]
+        return False
+
+    def _is_no_models(self, position: int, *, may_be_inserted: bool) -> bool:
+        """Tell whether the model lacks an operator, or the device inserted it."""
+        operator = self.operators[position]
+        if operator.is_inserted:
+            return may_be_inserted
+        return self.sites[position] is None and operator.op_type not in INPUTS
+
+    @cached_property
+    def _positions(self) -> Mapping[str, int]:
+        return {operator.name: position for position, operator in enumerate(self.operators)}
 
     def _key(self, graph: Graph, value: str) -> tuple[int, str]:
         return self._model.owner(graph, value).index, value
@@ -251,7 +291,7 @@ class DumpedValues:
         array = tensor.load(_host_shape(graph, value, tensor, operator), groups)
         if node is not None and _is_turned(array, declared.shape, tensor, operator, node):
             array = array.swapaxes(-1, -2)
-        if declared.is_settled and declared.shape != array.shape and declared.shape is not None:
+        if declared.shape != array.shape and declared.is_settled and declared.shape is not None:
             if int(np.prod(declared.shape)) != array.size:  # type: ignore[arg-type]  # settled
                 raise UnfitError(tensor, f"{value!r} has shape {array.shape}, by the model {declared.shape}")
             array = array.reshape(declared.shape)  # type: ignore[arg-type]

@@ -74,7 +74,9 @@ class _Inputs:
 
     def fault(self) -> str:
         """Return in words which input is not what its producer wrote."""
-        unlike = [read for read in self._reads if self._is_of(read, read) is False]
+        unlike = [
+            read for read in self._reads if self._is_of(read, read) is False and not self._reads_past(read)
+        ]
         if is_commutative(canonical_type(self._site.node.operator.op_type)):
             unlike = self._in_no_order(unlike)
         swapped = self._swapped(unlike)
@@ -110,6 +112,23 @@ class _Inputs:
         """Return the elements of an input in the shape and type that the model declares of a value."""
         operator = self._values.operators[self._position]
         return self._values.array(self._site.graph, value, read.tensor, operator, self._site.node)
+
+    def _reads_past(self, read: _Read) -> bool:
+        """Tell whether an input is of an operator in another one's place, or what the replaced one reads.
+
+        Where the last part of a fused kernel was dropped, its readers read what that part read. What the
+        dump lacks there is told of the producer.
+        """
+        source = self._values.operators[self._position].sources.get(read.slot)
+        if source is not None and self._values.is_replacement(source[0]):
+            return True
+        holder, graph = read.holder, self._site.graph
+        if holder is None or holder.node is None or holder.operator not in self._values.replaced:
+            return False
+        sources = (
+            self._values.written(graph, value, holder.operator) for value in holder.node.inputs if value
+        )
+        return any(self._holds(read, read.value, source) for source in sources if source is not None)
 
     def _in_no_order(self, unlike: Sequence[_Read]) -> list[_Read]:
         """Return the inputs whose producers' elements are those of no other input either."""

@@ -106,7 +106,7 @@ def total_of_blocks(sums: Iterable[Any], count: int) -> Any:
         sums: Those of each block, a float32 or an array of some.
         count: Number of all elements.
     """
-    return _total_of_blocks(iter(sums), count)
+    return _total_of_blocks(iter(sums), count) + np.float32(0)  # as numpy begins with 0: no sum is -0
 
 
 def _total_of_blocks(sums: Iterator[Any], count: int) -> Any:

@@ -369,3 +369,74 @@ def test_casts_in_a_row():
 
     assert ("fc/Cast-op0",) == found.of_mine["fc/Cast-op1"].golden
     assert ("fc/Cast-op1",) == found.of_mine["fc/Cast-op0"].golden
+
+
+def _gated(*, turn, lacks=""):
+    """Return two blocks, each a product gated by a part of itself: Exp and Sqrt, a view or none, Mul, Add."""
+    operators, counts, before = {}, Counter(), ValueSource(SourceKind.INPUT, "x")
+
+    def add(op_type, *inputs):
+        name = f"Default/{op_type}-op{counts[op_type]}"
+        counts[op_type] += 1
+        operators[name] = GraphOperator(name, op_type, inputs, (ValueForm("float32", (2, 3)),))
+        return ValueSource(SourceKind.OPERATOR, name)
+
+    for number in range(2):
+        wide = add("Exp", before)
+        gate = add("Sqrt", add("Greater", wide, before))
+        gate = add(turn, gate) if turn else gate
+        gated = wide if lacks == f"Mul-op{number}" else add("Mul", wide, gate)
+        before = add("Softmax", gated)
+    elements = np.arange(6.0)
+
+    def content_of(name, _):
+        # behind what is lacked all elements are others
+        return of_array(elements * (1 if name[-1] == "0" and "Mul" not in name else 1 + len(lacks)))
+
+    return GraphSide(OperatorGraph(operators, outputs=(before,)), content_of=content_of)
+
+
+@pytest.mark.parametrize("turn", ["ExpandDims", "Reshape", "Squeeze"])
+def test_views_that_a_compiled_graph_lacks(turn):
+    """Operators that only change a shape are looked through where one of two graphs has none of them."""
+    found = match(_gated(turn="", lacks="Mul-op0"), _gated(turn=turn))
+
+    pair = found.of_mine["Default/Mul-op0"]
+    assert (("Default/Mul-op1",), True) == (pair.golden, pair.certainty > 0.9)
+    alone = {"Default/Mul-op0", f"Default/{turn}-op0", f"Default/{turn}-op1"}
+    assert alone == {*found.golden_alone}
+
+
+def _graph(*operators):
+    """Return a graph of operators, each a name and the names of what it reads: "x" is the graph's input."""
+    form = (ValueForm("float32", (2, 3)),)
+
+    def source(name):
+        kind = SourceKind.INPUT if name == "x" else SourceKind.OPERATOR
+        return ValueSource(kind, name if name == "x" else f"Default/{name}")
+
+    made = [
+        GraphOperator(f"Default/{name}", name.rpartition("-op")[0], tuple(map(source, read)), form)
+        for name, *read in operators
+    ]
+    return GraphSide(
+        OperatorGraph({each.full_name: each for each in made}, outputs=(source(operators[-1][0]),))
+    )
+
+
+def test_a_name_on_the_other_side_of_what_it_reads():
+    """An operator is not the one of its name that ran before what it reads."""
+    between = ("Softmax-op0", "MatMul-op0"), ("Sqrt-op0", "Softmax-op0"), ("Neg-op0", "Sqrt-op0")
+    mine = _graph(
+        *(("Exp-op0", "x"), ("MatMul-op0", "Exp-op0"), *between, ("Add-op0", "Neg-op0", "Exp-op0")),
+        *(("ReduceMax-op0", "Add-op0"), ("Tanh-op0", "ReduceMax-op0")),
+    )
+    golden = _graph(
+        *(("Exp-op0", "x"), ("Add-op0", "Exp-op0", "x"), ("MatMul-op0", "Add-op0"), *between),
+        *(("Add-op1", "Neg-op0", "Add-op0"), ("ReduceMean-op0", "Add-op1"), ("Tanh-op0", "ReduceMean-op0")),
+    )
+
+    found = match(mine, golden)
+
+    pair = found.of_mine.get("Default/Add-op0")
+    assert pair is None or ("Default/Add-op0",) != pair.golden

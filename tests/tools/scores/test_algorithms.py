@@ -7,7 +7,7 @@ import math
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -300,6 +300,7 @@ FLOATS = st.floats(-1e6, 1e6, width=32, allow_subnormal=False)
 
 
 @settings(max_examples=200, deadline=None)
+@example((np.float32([0, *[-1] * 7]), np.float32([-1, *[0] * 7])))  # all products are -0
 @given(
     arrays.arrays(np.float32, st.integers(2, 40), elements=FLOATS).flatmap(
         lambda dumped: st.tuples(st.just(dumped), arrays.arrays(np.float32, dumped.shape, elements=FLOATS))

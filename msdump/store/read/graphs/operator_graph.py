@@ -159,6 +159,7 @@ class OperatorGraph:
         is_whole: Whether its file goes to its end; else it has the operators in front of the break alone.
         is_restored: Whether its first file breaks off, and another one tells it.
         tells_weights: Whether its file tells weights from inputs of the graph; else all of them are inputs.
+        is_inferred: Whether files of tensors tell it: nothing tells where an absent input comes from.
     """
 
     operators: Mapping[str, GraphOperator] = field(repr=False)
@@ -172,6 +173,7 @@ class OperatorGraph:
     is_whole: bool = True
     is_restored: bool = False
     tells_weights: bool = True
+    is_inferred: bool = False
 
     def in_order(self, order: Iterable[str] | None) -> OperatorGraph:
         """Return the graph with its operators in the order of execution; those that it lacks come last.

@@ -243,7 +243,7 @@ class _Writer:
         if not reading or len(self._foreign) > max(1, _LOOSE * len(reading)) + self._pieces():
             return None
         outputs = tuple(self._unread())
-        return OperatorGraph(self._operators, self._inputs, self._weights, outputs)
+        return OperatorGraph(self._operators, self._inputs, self._weights, outputs, is_inferred=True)
 
     def _pieces(self) -> int:
         """Return how many pieces the other side's graph cuts out of tensors that were dumped here."""

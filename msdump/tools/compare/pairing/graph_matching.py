@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Final
 
-from msdump.device.tasks import INSERTED_PREFIX
+from msdump.device.tasks import INSERTED_PREFIX, is_view
 from msdump.errors import DumpReadError, FormatError
 from msdump.record import IO
 from msdump.store.read.graphs.operator_graph import GraphOperator, OperatorGraph, SourceKind, ValueSource
@@ -211,7 +211,7 @@ class _Identified:
             elif slot < len(own) and golden_slot < len(other):
                 sources = own[slot], other[golden_slot]
                 origins = [self._of_source(side, source) for side, source in enumerate(sources)]
-                is_lacked = sources[0].kind is sources[1].kind and origins.count(None) == 1
+                is_lacked = _may_be_alike(*sources) and origins.count(None) == 1
                 if origins[0] == origins[1] is not None or (is_lacked and not is_other_way):
                     yield slot, golden_slot
 
@@ -244,7 +244,7 @@ class _Identified:
         if source.kind is SourceKind.OPERATOR:
             known = self._tables[side].get((source.name, IO.OUTPUT, source.slot))
             operator = self._graphs[side].operators.get(source.name)
-            if known is None and operator is not None and operator.inputs and passes_on(operator.op_type):
+            if known is None and operator is not None and operator.inputs and _is_passed(operator):
                 return self._of_source(side, operator.inputs[0])
             return known
         if source.kind in {SourceKind.WEIGHT, SourceKind.INPUT}:
@@ -267,7 +267,18 @@ class _Identified:
             notes={dump_folder.key(name): _note(pair) for name, pair in self._found.of_mine.items()},
             recast={dump_folder.key(name): text for name, text in recast.items() if text},
             casts=casts,
+            whole=frozenset(
+                dump_folder.key(pair.mine[0]) for pair in self._found.pairs if self._is_whole(pair)
+            ),
         )
+
+    def _is_whole(self, pair: OperatorPair) -> bool:
+        """Tell whether one operator has the parts of golden's, which may be one or several."""
+        own, golden = (
+            Counter(canonical_type(part) for name in names for part in part_types(graph.operators[name]))
+            for graph, names in zip(self._graphs, (pair.mine, pair.golden), strict=True)
+        )
+        return len(pair.mine) == 1 and own == golden
 
     def _casts(self, side: int, alone: Iterable[str]) -> frozenset[str]:
         operators = self._graphs[side].operators
@@ -302,6 +313,21 @@ _Tensor = tuple[str, IO, int]
 def _reads_alike(mine: GraphOperator, golden: GraphOperator) -> bool:
     """Tell whether the inputs of two operators have the same meanings: those of a quantized one have not."""
     return type_of(mine) == type_of(golden) and len(mine.inputs) == len(golden.inputs)
+
+
+def _is_passed(operator: GraphOperator) -> bool:
+    """Tell whether an operator without a partner hands on the elements that it reads."""
+    return passes_on(operator.op_type) or is_view(operator.op_type)
+
+
+def _may_be_alike(mine: ValueSource, golden: ValueSource) -> bool:
+    """Tell whether two inputs are of one kind; what is told by contents alone may be a piece of a tensor."""
+    if mine.kind is golden.kind:
+        return True
+    return {SourceKind.WEIGHT, SourceKind.OPERATOR} == {mine.kind, golden.kind} and any(
+        source.kind is SourceKind.WEIGHT and content_graph.weight_place(source.name) is not None
+        for source in (mine, golden)
+    )
 
 
 def _computes_in_row(mine: Sequence[GraphOperator], golden: Sequence[GraphOperator]) -> bool:

@@ -53,6 +53,7 @@ class MatchedNames:
         notes: How the partner of an examined operator was found, where its name does not tell.
         recast: In words, that one of the two sides casts inside of a kernel, by the examined operator.
         casts: Full names of the casts that the other side lacks, of the examined side and of golden.
+        whole: Examined operators whose parts are those of the golden ones, one or several, beside them.
     """
 
     partners: Mapping[str, str]
@@ -61,6 +62,7 @@ class MatchedNames:
     notes: Mapping[str, str]
     recast: Mapping[str, str] = field(default_factory=dict)
     casts: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
+    whole: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

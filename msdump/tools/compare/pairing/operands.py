@@ -24,7 +24,7 @@ from msdump.tools.convert.format import LAYOUTS
 _LAYOUTS: Final = frozenset(layout for layouts in LAYOUTS.values() for layout in layouts)
 
 
-_HEADER: Final = 256  # bytes; headers of .npy files have 128 but for the longest shapes
+_BEGINNING: Final = 512  # bytes; headers of .npy files have 128 but for the longest shapes
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,16 +151,20 @@ def listed(folder: Folder, files: Sequence[NamedFile], recent: RecentFiles) -> t
     """
     if folder.kind is FolderKind.DUMPS:
         return read(folder, files)
-    tensors = [_of_npy(file, _header(file.path), recent.load) for file in files]
+    tensors = [_listed(file, recent) for file in files]
     return tuple(sorted(tensors, key=_place))
 
 
-def _header(path: str) -> npy.Header:
-    beginning = mapped.beginning(path, _HEADER)
+def _listed(file: NamedFile, recent: RecentFiles) -> DumpedOperand:
+    path = file.path
+    beginning = mapped.beginning(path, _BEGINNING)
+    if len(beginning) < _BEGINNING:  # that is all of it, as of many a constant
+        return _of_npy(file, npy.read_header(beginning, path), lambda _path: beginning)
     try:
-        return npy.read_header(beginning, path)
+        header = npy.read_header(beginning, path)
     except DumpReadError:  # a longer one, or none
-        return npy.read_header(mapped.load(path), path)
+        header = npy.read_header(mapped.load(path), path)
+    return _of_npy(file, header, recent.load)
 
 
 def _place(operand: DumpedOperand) -> tuple[IO, int]:

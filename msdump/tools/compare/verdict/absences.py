@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 from msdump.device.tasks import INSERTED_PREFIX, is_settled
 from msdump.store import names
-from msdump.store.read.graphs.operator_graph import SourceKind
 from msdump.tools.compare.pairing import numbering
 from msdump.tools.compare.pairing.dump_folder import COMPILED
 from msdump.tools.compare.verdict.folders import ComparedFolder
-from msdump.tools.compare.verdict.surroundings import FIXED, are_cut_otherwise
+from msdump.tools.compare.verdict.surroundings import are_cut_otherwise
 from msdump.tools.judge.findings import Finding, TensorResult, Uneven
 from msdump.tools.judge.verdicts import TensorVerdict, Verdict
 
@@ -55,7 +54,7 @@ def is_expected(folder: ComparedFolder, name: str) -> bool:
         return True
     operator = folder.theirs.operator(name)
     is_run = operator is None or not is_settled(operator.op_type)
-    return is_run and not _is_fixed(folder, name)
+    return is_run and not folder.theirs.is_fixed(name)
 
 
 def uneven(folder: ComparedFolder) -> tuple[Uneven, ...]:
@@ -82,13 +81,3 @@ def _why_unknown(folder: ComparedFolder, name: str) -> str:
     if folder.mine.is_graph_torn or folder.theirs.is_graph_torn:
         return "the file of a graph breaks off"
     return "mine ran operators of its type in other graphs" if _ran_elsewhere(folder, name) else ""
-
-
-def _is_fixed(folder: ComparedFolder, name: str) -> bool:
-    """Tell whether a golden operator gives the same in every run, as all that it reads does."""
-    operator = folder.theirs.operator(name)
-    return operator is not None and all(
-        source.kind in {*FIXED, SourceKind.ABSENT}
-        or (source.kind is SourceKind.OPERATOR and _is_fixed(folder, source.name))
-        for source in operator.inputs
-    )

@@ -115,6 +115,17 @@ class ComparedFolder:
             and all(source.kind in FIXED and not (is_later and source.varies) for source in sources)
         )
 
+    def _folded(self, execution: OperatorExecution) -> frozenset[int]:
+        """Return the numbers of inputs that are constants, which golden's operators compute of constants."""
+        if self.theirs.is_inferred:  # nothing tells what its operators read
+            return frozenset()
+        sources = zip(self._reads(execution), self._golden_sources(execution), strict=False)
+        return frozenset(
+            slot
+            for slot, (own, golden) in enumerate(sources)
+            if own.kind in FIXED and golden.kind is SourceKind.OPERATOR and self.theirs.is_fixed(golden.name)
+        )
+
     def held(self, execution: OperatorExecution) -> frozenset[str]:
         """Return the element types that the devices hold an execution's tensors in; any, where none tells."""
         mine, theirs = self.mine.operator(execution.name), self._golden_operator(execution)
@@ -136,17 +147,21 @@ class ComparedFolder:
         named = {
             slot: source.name for slot, source in enumerate(reads) if source.kind is not SourceKind.OPERATOR
         }
+        folded = self._folded(execution)
         return OperatorEvidence(
             self._place(number, execution),
             tuple(
                 self._told(
-                    replace(each, name=named.get(each.slot, "")) if each.io is IO.INPUT else each,
+                    replace(each, name=named.get(each.slot, ""), is_folded=each.slot in folded)
+                    if each.io is IO.INPUT
+                    else each,
                     execution,
                     reads,
                 )
                 for each in _with_lost(tensors, self.losses.of(execution))
             ),
             replaces=execution.replaces,
+            beside=execution.beside,
             reads=reads,
             golden_reads=tuple(map(self._translated, self._golden_sources(execution))) if reads else (),
             arithmetic=(

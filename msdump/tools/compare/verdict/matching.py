@@ -21,6 +21,7 @@ from msdump.tools.compare.pairing.identities import (
 )
 from msdump.tools.compare.verdict import replacements
 from msdump.tools.judge.findings import Uneven
+from msdump.tools.matching.sides import canonical_type, kinds
 from msdump.tools.rerun.dumped import INPUTS
 
 Place = tuple[NamedFile, IO, int]
@@ -49,6 +50,18 @@ class OperatorExecution:
     def name(self) -> str:
         """The operator as the names of files have it."""
         return self.files[-1].op_name
+
+    @property
+    def beside(self) -> str:
+        """Golden's operator of another kind, whose first output its own is compared with; "" for none.
+
+        Of fused ones the last part counts, as far as their names tell it.
+        """
+        file, side, _ = self.counterparts.get((IO.OUTPUT, 0), (self.files[-1], IO.OUTPUT, 0))
+        own, golden = (
+            [canonical_type(kind) for kind in kinds(name)[-1:]] for name in (self.name, file.op_name)
+        )
+        return file.op_name if side is IO.OUTPUT and own and golden and own != golden else ""
 
     @property
     def time(self) -> int:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
@@ -19,10 +19,11 @@ from msdump.store.read.graphs.operator_graph import OperatorGraph, SourceKind
 from msdump.store.read.recent import RecentFiles
 from msdump.tools.compare.pairing import operands
 from msdump.tools.compare.pairing.dump_folder import Folder, FolderKind, NamedFile
+from msdump.tools.compare.pairing.identities import MatchedNames
 from msdump.tools.compare.pairing.operands import DumpedOperand
 from msdump.tools.compare.verdict.folders import ComparedFolder
 from msdump.tools.compare.verdict.matching import OperatorExecution
-from msdump.tools.matching.sides import canonical_type
+from msdump.tools.matching.sides import canonical_type, kinds
 from msdump.tools.rerun.dumped import RerunOperator, RerunTensor
 
 
@@ -46,7 +47,7 @@ def rerun_operator(
         for place, counterpart in execution.counterparts.items()
         if place in tensors
     }
-    number = Path(folder.dumped.path).name
+    number = os.path.basename(folder.dumped.path)  # noqa: PTH119 - of every operator
     iteration = int(number) if number.isdigit() else None
     return RerunOperator(
         last.op_name,
@@ -76,6 +77,20 @@ def golden_partner(execution: OperatorExecution) -> str:
     file, io, _ = counterpart
     types = {canonical_type(each.op_type) for each in (file, execution.files[-1])}
     return file.op_name if io is IO.OUTPUT and len(types) == 1 else ""
+
+
+def is_in_golden(execution: OperatorExecution, matched: MatchedNames | None) -> bool:
+    """Tell whether golden has the same parts for an execution, in one operator or in several.
+
+    Args:
+        execution: The execution.
+        matched: What the graphs of both dumps tell; None: the names of its files tell.
+    """
+    if matched is not None and execution.name in matched.whole:
+        return True
+    names_of = execution.name, golden_partner(execution)
+    own, golden = (tuple(map(canonical_type, kinds(each))) for each in names_of)
+    return own == golden and bool(names_of[1])
 
 
 def _operands(folder: Folder, files: Sequence[NamedFile], recent: RecentFiles) -> Iterator[DumpedOperand]:

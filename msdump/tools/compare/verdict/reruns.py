@@ -17,17 +17,25 @@ from msdump.tools.compare.pairing import content_graph, graph_matching
 from msdump.tools.compare.verdict import absences
 from msdump.tools.compare.verdict.folders import ComparedFolder
 from msdump.tools.compare.verdict.matching import OperatorExecution
-from msdump.tools.compare.verdict.rerun_operators import golden_partner, rerun_operator
+from msdump.tools.compare.verdict.rerun_operators import golden_partner, is_in_golden, rerun_operator
 from msdump.tools.judge.evidence import OperatorEvidence
 from msdump.tools.matching.sides import canonical_type, is_commutative
 from msdump.tools.rerun.arithmetic import Arithmetic
-from msdump.tools.rerun.compiled_model import CompiledModel, ModelOperator, file_names, fitting, likeness
+from msdump.tools.rerun.compiled_model import (
+    CompiledModel,
+    ModelOperator,
+    file_names,
+    fitting,
+    folded_of,
+    likeness,
+)
 from msdump.tools.rerun.dumped import INPUTS, RerunOperator
 from msdump.tools.rerun.reexecution import Reexecution, Rerun
 from msdump.tools.rerun.sites import sites
 from msdump.tools.rerun.values import DumpedValues
 from msdump.tools.return_codes import ReturnCode
 
+_MOST_NAMED: Final = 3
 _LEAST_FIT: Final = 0.5
 """Share of the dump's operators that a model must have to be the dump's."""
 
@@ -60,6 +68,7 @@ class Rerunning:
         self._recent = RecentFiles()
         self._model: CompiledModel | None = None
         self._reruns: dict[tuple[str, int], Rerun] = {}
+        self._in_golden: set[tuple[str, int]] = set()
         self._strangers: list[tuple[RerunOperator, str]] = []
         self._evaluations: set[str] = set()  # labels of graphs that do not train, beside a training step
         self._present: dict[str, dict[_Part, str]] = {}
@@ -113,10 +122,17 @@ class Rerunning:
         reruns = reexecution.all(advance)
         self.mine = reexecution.mine
         self.runs.append(reexecution)
-        for (folder, order, _), rerun in zip(executions, reruns, strict=True):
-            self._reruns[folder.label, order] = rerun
+        self._keep(executions, reruns)
         present = dict(_present(reexecution))
         self._present |= {folder.label: present for folder in folders}
+
+    def _keep(self, executions: Sequence[_Execution], reruns: Sequence[Rerun]) -> None:
+        """Keep what came out of executions, and which of them golden has though the model has others."""
+        for (folder, order, execution), rerun in zip(executions, reruns, strict=True):
+            self._reruns[folder.label, order] = rerun
+            is_new = rerun.replaces and not execution.replaces
+            if is_new and is_in_golden(execution, folder.matched.by_graphs):
+                self._in_golden.add((folder.label, order))
 
     def _before(self, operators: Sequence[RerunOperator]) -> DumpedValues | None:
         """Return the values of the iteration before, None where it was not dumped."""
@@ -134,7 +150,9 @@ class Rerunning:
             return evidence  # its arguments are not those of the training step
         names = dict(enumerate(rerun.names))
         tensors = tuple(
-            replace(each, name=each.name or names.get(each.slot, "")) if each.io is IO.INPUT else each
+            replace(each, name=names[each.slot])
+            if each.io is IO.INPUT and not each.name and names.get(each.slot)
+            else each
             for each in evidence.tensors
         )
         return replace(
@@ -144,10 +162,16 @@ class Rerunning:
             propagated=_propagated(evidence, rerun),
             wiring=rerun.wiring,
             replaces=evidence.replaces or rerun.replaces,
-            is_in_golden=bool(rerun.replaces and not evidence.replaces),
-            wrong_weights=rerun.weights,
+            is_in_golden=(place.label, place.order) in self._in_golden,
+            wrong_weights={slot: self._called(name) for slot, name in rerun.weights.items()},
             is_state=evidence.is_state or self._trains,
         )
+
+    def _called(self, name: str) -> str:
+        """Return the name of a weight; beside that of a constant that was folded, what it was made of."""
+        made_of = next(filter(None, (folded_of(each, name) for each in _models(self._graph))), ())
+        more = f" and {len(made_of) - _MOST_NAMED} more" if len(made_of) > _MOST_NAMED else ""
+        return f"{name} (folded of {', '.join(made_of[:_MOST_NAMED])}{more})" if made_of else name
 
     @property
     def _trains(self) -> bool:
@@ -238,6 +262,8 @@ _Execution = tuple[ComparedFolder, int, OperatorExecution]
 def _fit(model: CompiledModel, dumped: Sequence[RerunOperator]) -> float:
     """Return how much of operators a model has, by their names or by those that golden has for them."""
     has = [not model.sites.keys().isdisjoint({each.name, each.partner}) for each in dumped]
+    if all(has):
+        return 1.0
     return max(sum(has) / len(dumped), likeness(model.graph, {each.name: "" for each in dumped}))
 
 
@@ -268,13 +294,14 @@ def _partners(folder: ComparedFolder, graph: OperatorGraph | None, model: Compil
     told = {each.name: golden_partner(each) for each in operators}
     is_told = any(other not in {"", name} for name, other in told.items())
     is_unlike = bool({*told.values()} - {"", *model.sites}) if is_told else _is_unlike(told, model)
+    number = graph.number if graph is not None and graph.number in model.bare_graphs else 0
+    if not is_unlike and (graph is None or not _unlike_reads(graph, model.bare_graphs[number], told)):
+        return {}
+    whole = model.operator_graphs[number]
+    # tensors tell the graph without the slashes of names and without files of pieces, which the model knows
+    graph = content_graph.of_folder(folder.dumped, whole) or graph
     if graph is None:
         return {}
-    whole = model.operator_graphs[graph.number if graph.number in model.operator_graphs else 0]
-    if not (is_unlike or _unlike_reads(graph, whole, told)):
-        return {}
-    # tensors tell the graph without the slashes of names, which the model knows
-    graph = content_graph.of_folder(folder.dumped, whole) or graph
     found = graph_matching.partners((folder.dumped, graph), whole, model.digest)
     partners = {names.sanitize(mine): names.sanitize(other) for mine, other in found.items()}
     if not is_unlike and _unlike_reads(graph, whole, partners) >= _unlike_reads(graph, whole, told):

@@ -123,6 +123,21 @@ class FolderSurroundings:
         """Return an operator by its name in files, None where no graph tells of it."""
         return None if self.graph is None else self.graph.find(name)
 
+    def is_fixed(self, name: str) -> bool:
+        """Tell whether an operator gives the same in every run, as all that it reads does."""
+        ahead, seen = [name], {name}
+        while ahead:
+            operator = self.operator(ahead.pop())
+            if operator is None:
+                return False
+            for source in operator.inputs:
+                if source.kind is SourceKind.OPERATOR:
+                    ahead += [source.name] * (source.name not in seen)
+                    seen.add(source.name)
+                elif source.kind not in {*FIXED, SourceKind.ABSENT}:
+                    return False
+        return True
+
     def reads(self, name: str, casts: frozenset[str] = frozenset()) -> tuple[ValueSource, ...]:
         """Return where the inputs of an operator come from; nothing where no graph tells.
 
