@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 _NANOSECONDS: Final = 1000
 _MICROSECONDS: Final = 1000
+_TIME: Final = re.compile(r"(?<=\.)[0-9]{16}(?=\.|$)")
+_MOST_LATER: Final = 1000
 
 
 class Clock:
@@ -77,6 +80,22 @@ class Clock:
     def seconds(self) -> str:
         """Return the local time as ``YYYYMMDDHHMMSS``, the name of a dump's directory."""
         return local_time(self._source() // _NANOSECONDS)
+
+
+def later_names(name: str) -> Iterator[str]:
+    """Yield a file's name for the times behind the one that it tells, nearest first; none where none is told.
+
+    Another process, a fork of this one above all, may give the same time to a file of the same operator.
+
+    >>> name = "Add.Add-op3.0.0.1795216920861338.output.0.DefaultFormat.npy"
+    >>> next(later_names(name))
+    'Add.Add-op3.0.0.1795216920861339.output.0.DefaultFormat.npy'
+    >>> list(later_names("statistic.csv"))
+    []
+    """
+    for told in _TIME.finditer(name):
+        for later in range(1, _MOST_LATER):
+            yield f"{name[: told.start()]}{int(told[0]) + later}{name[told.end() :]}"
 
 
 def local_time(microseconds: int) -> str:

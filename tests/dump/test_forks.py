@@ -99,6 +99,11 @@ for _ in range(4):
     network(x)
 """
 
+STANDING = """
+from msdump.store.clock import CLOCK
+CLOCK._source = lambda: 1_795_216_920_861_338_000
+"""
+
 JOINED = """
 assert [3] * 3 == [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
 """
@@ -156,12 +161,13 @@ def test_a_fork_amid_a_run_of_another_thread(python, tmp_path):
     assert [] == wholeness.violations(tmp_path / "dump")
 
 
+@pytest.mark.parametrize("clock", ["", STANDING], ids=["", "same times"])
 @pytest.mark.parametrize("enable", [False, True], ids=["queue", "at once"])
-def test_children_that_count_on_as_their_parent_does(python, tmp_path, enable):
-    """Processes that dump the same iterations at the same time lose no file of anybody."""
+def test_children_that_count_on_as_their_parent_does(python, tmp_path, enable, clock):
+    """Processes that dump the same iterations at the same times lose no file of anybody."""
     (tmp_path / "net.onnx").write_bytes(networks.wide()[0])
     (tmp_path / "data_dump.json").write_text(json.dumps(config(tmp_path / "dump", enable=enable)))
-    program = python(PROGRAM.format(middle=TOGETHER) + JOINED, MINDSPORE_DUMP_CONFIG="data_dump.json")
+    program = python(PROGRAM.format(middle=clock + TOGETHER) + JOINED, MINDSPORE_DUMP_CONFIG="data_dump.json")
 
     told, errors = program.communicate(timeout=60)
 

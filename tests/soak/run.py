@@ -58,10 +58,11 @@ def work(report, seed, seconds):
 
 
 def _start(seed, seconds):
-    """Fork a worker; return its pipe."""
+    """Fork a worker; return its process and its pipe."""
     reader, writer = os.pipe()
     sys.stdout.flush()
-    if os.fork() == 0:
+    worker = os.fork()
+    if worker == 0:
         os.close(reader)
         try:
             work(lambda data: os.write(writer, data), seed, seconds)
@@ -72,26 +73,23 @@ def _start(seed, seconds):
         finally:
             os._exit(0)
     os.close(writer)
-    return os.fdopen(reader, encoding="utf-8")
+    return worker, os.fdopen(reader, encoding="utf-8")
 
 
 def soak(seconds, jobs, seed):
     """Run workers side by side; print violations as they come, and the verdict. Return their number."""
     begun = time.monotonic()
-    pipes = [_start(seed + worker * 10_000_000, seconds) for worker in range(jobs)]
+    workers = [_start(seed + worker * 10_000_000, seconds) for worker in range(jobs)]
     counts, violations = Counter(), 0
-    for pipe in pipes:
+    for _, pipe in workers:
         for line in pipe:
             subject, used, found = json.loads(line)
             counts[subject] += SUBJECTS[subject][1] if subject in SUBJECTS else 0
             violations += len(found)
             for text in found:
                 print(f"VIOLATION --subject {subject!r} --seed {used}: {text}", flush=True)
-    while True:
-        try:
-            os.wait()
-        except ChildProcessError:
-            break
+    for worker, _ in workers:  # who calls this may have other children, which go on
+        os.waitpid(worker, 0)
     told = ", ".join(f"{counts[subject]:,} {subject}" for subject in SUBJECTS)
     print(f"soak: {told}, {violations:,} violations in {time.monotonic() - begun:,.0f} s", flush=True)
     return violations

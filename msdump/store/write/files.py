@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from msdump import reading
+from msdump.store.clock import later_names
 from msdump.store.write.buffers import size_of, write_all
 from msdump.store.write.place import OpenDirectory
 from msdump.store.write.stretch import Stretch
@@ -34,7 +35,7 @@ class Files(Protocol):
     """Where a sink puts its files; every method raises OSError where it fails."""
 
     def create(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
-        """Make a new file; FileExistsError where the name is taken."""
+        """Make a new file; FileExistsError where the name is taken, and no later one can be."""
 
     def replace(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
         """Make a file, in place of an older one of the name."""
@@ -77,7 +78,17 @@ class DiskFiles:
         self._made: tuple[str, ...] = ()  # for the session that was asked about last
 
     def create(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
-        """Make a new file; FileExistsError where the name is taken."""
+        """Make a new file, for a later time where the name tells one and is taken; else FileExistsError."""
+        try:
+            self._create(directory, name, buffers)
+        except FileExistsError as error:
+            for later in later_names(name):
+                with contextlib.suppress(FileExistsError):
+                    self._create(directory, later, buffers)
+                    return
+            raise error from None
+
+    def _create(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
         place = self._places.get(directory) or self._open(directory)
         try:
             place.create(name, buffers, self._mode)

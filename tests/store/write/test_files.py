@@ -76,6 +76,37 @@ def test_a_file_appears_only_when_complete(disk, tmp_path, monkeypatch):
     assert names(tmp_path) == ["t.npy"]
 
 
+@pytest.mark.parametrize(
+    ("taken", "expected"),
+    [
+        ("Add.Default_Add-op0.0.0.{}.input.0.DefaultFormat.float32.npy", ["0338", "0339", "0340"]),
+        ("Add.Default_Add-op0.0.0.{}", ["0338", "0339", "0340"]),
+        ("Add.Default_1795216920861338-op0.0.0.{}.output.0.DefaultFormat.npy", ["0338", "0339", "0340"]),
+    ],
+)
+def test_a_time_that_another_process_took(disk, tmp_path, taken, expected):
+    """A file whose name is taken is written for the next time, and those that are there stay."""
+    wanted = [taken.replace("{}", f"179521692086{time}") for time in expected]
+
+    for text in (b"first", b"second", b"third"):
+        disk.create(str(tmp_path), wanted[0], (text,))
+
+    assert wanted == names(tmp_path)
+    assert [b"first", b"second", b"third"] == [(tmp_path / name).read_bytes() for name in wanted]
+
+
+@pytest.mark.parametrize("name", ["statistic.csv", "0.npy", "Add.1795216920861338x.npy"])
+def test_a_name_without_a_time_is_taken_once(disk, tmp_path, name):
+    """A file that tells no time is not written beside another one."""
+    disk.create(str(tmp_path), name, (b"first",))
+
+    with pytest.raises(FileExistsError):
+        disk.create(str(tmp_path), name, (b"second",))
+
+    assert [name] == names(tmp_path)
+    assert b"first" == (tmp_path / name).read_bytes()
+
+
 @pytest.mark.parametrize("error", [OSError(28, "full"), KeyboardInterrupt()], ids=["full disk", "Ctrl-C"])
 def test_nothing_remains_of_a_failed_file(disk, tmp_path, monkeypatch, error):
     """A failure or an interrupt in the middle of a file leaves no file and no open descriptor."""
