@@ -90,9 +90,9 @@ def test_each_operator_has_a_verdict(dumps, tmp_path, is_turned):
     """All but the loop's own condition, which one side alone has, agree; it is listed."""
     mine, golden = reversed(dumps) if is_turned else dumps
 
-    verdicts, _ = compared(mine, golden, tmp_path)
+    verdicts, document = compared(mine, golden, tmp_path)
 
-    assert {verdicts[each] for each in OPERATORS} == {"equal"}
+    assert {verdicts[each] for each in OPERATORS} == {"equal"}, document
     lacked = "missing" if is_turned else "unchecked"
     assert lacked == verdicts["Equal"] == verdicts["LogicalNot"]
 
@@ -105,9 +105,9 @@ def test_a_fault_is_named(dumps, tmp_path, name):
     path.chmod(0o600)
     np.save(path, ~array if array.dtype == bool else array * np.float32(1.5))
 
-    verdicts, _ = compared(*dumps, tmp_path)
+    verdicts, document = compared(*dumps, tmp_path)
 
-    assert "own" == verdicts[name]
+    assert "own" == verdicts[name], document
     assert {"own"} == {verdict for each, verdict in verdicts.items() if each in OPERATORS} - {
         *("equal", "inherited", "amplified", "healed")
     }
