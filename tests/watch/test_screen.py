@@ -102,7 +102,7 @@ def test_screens_together_clear_what_each_clears(tmp_path_factory, told):
     squares, counts = np.array([each[0] for each in told], float), [each[1] for each in told]
 
     assert Screens(chosen, counts).clear(squares) is all(
-        screen.clears(found, count) for screen, found, count in zip(chosen, squares, counts, strict=True)
+        screen.clears(found, count) for screen, found, count in zip(chosen, squares.tolist(), counts, strict=True)
     )
 
 

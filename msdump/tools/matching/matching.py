@@ -170,7 +170,8 @@ class _Result:
         }
         for whole in regions.region_pairs(evidence):
             for region in cuts.cut(whole, evidence):
-                places[region.mine[0]] = self._of_region(region)
+                if not regions.is_of_idle_transfers(region, evidence):
+                    places[region.mine[0]] = self._of_region(region)
         pairs = tuple(places[place] for place in sorted(places))
         return Matching(
             pairs,

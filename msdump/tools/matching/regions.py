@@ -70,7 +70,7 @@ def region_pairs(evidence: PairEvidence) -> Iterator[RegionPair]:
     candidates = {
         (pair.mine, pair.golden): pair
         for pair in _candidates(own, other)
-        if _may_be_alike(pair, evidence) and not _is_of_idle_transfers(pair, evidence)
+        if _may_be_alike(pair, evidence) and not is_of_idle_transfers(pair, evidence)
     }
     taken: tuple[set[int], set[int]] = set(), set()
     for pair in sorted(candidates.values(), key=_order):
@@ -80,12 +80,7 @@ def region_pairs(evidence: PairEvidence) -> Iterator[RegionPair]:
             yield pair
 
 
-def _may_be_alike(pair: RegionPair, evidence: PairEvidence) -> bool:
-    """Tell whether two regions may have written the same; what reads the same may have been wrong."""
-    return pair.reads_same or all(evidence.may_be_alike(own, other) for (own, _), (other, _) in pair.results)
-
-
-def _is_of_idle_transfers(pair: RegionPair, evidence: PairEvidence) -> bool:
+def is_of_idle_transfers(pair: RegionPair, evidence: PairEvidence) -> bool:
     """Tell whether a region only brings values into other forms, and nothing says for whom.
 
     Such operators compute nothing: without a reader in common they do the work of no other operator, though
@@ -110,6 +105,11 @@ def single_pairs(evidence: PairEvidence) -> Iterator[tuple[int, int]]:
             op_type = evidence.mine.types[place]
             if own[op_type] == other[op_type] == 1 and evidence.may_fit(place, places[op_type]):
                 yield place, places[op_type]
+
+
+def _may_be_alike(pair: RegionPair, evidence: PairEvidence) -> bool:
+    """Tell whether two regions may have written the same; what reads the same may have been wrong."""
+    return pair.reads_same or all(evidence.may_be_alike(own, other) for (own, _), (other, _) in pair.results)
 
 
 def _order(pair: RegionPair) -> tuple[float, int, tuple[int, ...]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from msdump.device.tasks import INSERTED_PREFIX
 from msdump.store.read.graphs.operator_graph import (
     GraphOperator,
     OperatorGraph,
@@ -35,6 +36,12 @@ def _row(names, *, factor=1.0):
 
     graph = OperatorGraph(operators, outputs=(source,), inputs={"x": _FORM[0]})
     return GraphSide(graph, content_of=content_of)
+
+
+def _branch(graph, name, source):
+    """Add an operator that reads an operator's value and that nobody reads."""
+    value = ValueSource(SourceKind.OPERATOR, source)
+    graph.operators[name] = GraphOperator(name, name.rpartition("/")[2].split("-")[0], (value,), _FORM)
 
 
 def _pairs(matching):
@@ -94,6 +101,19 @@ def test_regions_that_agree_stay_whole():
     matching = match(_row(mine), _row(golden))
 
     assert [("Mul-op0Sin-op0+Add-op0Elu-op0", "+".join(golden))] == _pairs(matching)
+
+
+def test_what_the_device_inserts_stands_for_nothing():
+    """An operator that brings a value into another form, for nobody, is no operator of golden's."""
+    mine, golden = _row(["Sin-op0+Exp-op0"]), _row(["Sin-op1", "Exp-op1"], factor=3.0)
+    inserted = f"{INSERTED_PREFIX}TransData-op1"
+    _branch(mine.graph, inserted, "Default/Sin-op0Exp-op0")
+    _branch(golden.graph, "Default/Elu-op0", "Default/Exp-op1")
+
+    matching = match(mine, golden)
+
+    assert inserted in matching.mine_alone
+    assert "Default/Elu-op0" in matching.golden_alone
 
 
 @pytest.mark.timeout(60)
