@@ -99,10 +99,10 @@ def test_screens_together_clear_what_each_clears(tmp_path_factory, told):
     parameters = ({"max_gt": 10}, {"max_gt": 1e30}, {"min_gt": 1e-30})
     screens = [Screen(rules_of(folder, {"condition": "tensor_too_large", **each})) for each in parameters]
     chosen = [screens[number] for *_, number in told]
-    squares, counts = np.array([each[0] for each in told], float), [each[1] for each in told]
+    squares, counts = [each[0] for each in told], [each[1] for each in told]
 
-    assert Screens(chosen, counts).clear(squares) is all(
-        screen.clears(found, count) for screen, found, count in zip(chosen, squares.tolist(), counts, strict=True)
+    assert Screens(chosen, counts).clear(np.array(squares, float)) is all(
+        screen.clears(found, count) for screen, found, count in zip(chosen, squares, counts, strict=True)
     )
 
 
