@@ -32,6 +32,10 @@ class SourceKind(enum.StrEnum):
     ABSENT = "absent"
 
 
+FIXED: Final = frozenset({SourceKind.WEIGHT, SourceKind.CONSTANT})
+"""What gives values that no step changes, but for training."""
+
+
 @dataclass(frozen=True, slots=True)
 class ValueSource:
     """Where an input of an operator, or an output of a graph, comes from.
@@ -193,6 +197,25 @@ class OperatorGraph:
         operator where no other operator of the graph has the same.
         """
         return self.operators.get(name) or self._by_file_name.get(name)
+
+    def is_fixed(self, name: str) -> bool:
+        """Tell whether an operator gives the same in every run, as all that it reads does.
+
+        Args:
+            name: Its full name, or its name as files spell it.
+        """
+        ahead, seen = [name], {name}
+        while ahead:
+            operator = self.find(ahead.pop())
+            if operator is None:
+                return False
+            for source in operator.inputs:
+                if source.kind is SourceKind.OPERATOR:
+                    ahead += [source.name] * (source.name not in seen)
+                    seen.add(source.name)
+                elif source.kind not in {*FIXED, SourceKind.ABSENT}:
+                    return False
+        return True
 
     def inputs_from(self, full_name: str) -> tuple[GraphOperator, ...]:
         """Return the operators whose outputs an operator reads, in the order of its inputs."""

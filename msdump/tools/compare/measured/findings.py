@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from msdump.record import IO
-from msdump.store.read.graphs.operator_graph import OperatorGraph, SourceKind, ValueSource
+from msdump.store.read.graphs.operator_graph import FIXED, OperatorGraph, SourceKind, ValueSource
 from msdump.tools.compare.measured import counterparts, differences
 from msdump.tools.compare.measured.counterparts import Counterparts
 from msdump.tools.compare.measured.differences import RowComparison
@@ -17,7 +17,6 @@ from msdump.tools.compare.pairing import dump_folder
 from msdump.tools.compare.pairing.dump_folder import Folder
 from msdump.tools.compare.pairing.dump_folders import FolderPair
 from msdump.tools.compare.verdict.surroundings import (
-    FIXED,
     FolderSurroundings,
     SurroundedDump,
     described,

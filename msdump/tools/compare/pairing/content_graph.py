@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Final
 
@@ -19,6 +21,7 @@ from msdump.record import IO
 from msdump.store import names, operator_names
 from msdump.store.read.graphs.operator_graph import (
     ABSENT,
+    FIXED,
     GraphOperator,
     OperatorGraph,
     SourceKind,
@@ -185,6 +188,8 @@ class _Writer:
         self._written = _Written()
         self._read: set[ValueSource] = set()
         self._foreign: set[Hashable] = set()
+        self._guessed: dict[tuple[str, int], _Value] = {}  # what seems to be a weight, by who reads it where
+        self._varying: set[tuple[str, int]] = set()
 
     def add_input(self, name: str, values: Iterable[_Value]) -> None:
         """Add an input of the network, or a weight that has a file of its own."""
@@ -210,8 +215,13 @@ class _Writer:
         self._add_outputs(name, outputs.values())
 
     def add_pass(self, name: str, values: Iterable[_Value]) -> None:
-        """Add what an operator wrote in another pass of a loop."""
-        self._add_outputs(_spelled(name, self._like), (each for each in values if each.io is IO.OUTPUT))
+        """Add what an operator wrote in another pass of a loop; what it reads otherwise is no weight."""
+        name, values = _spelled(name, self._like), list(values)
+        self._add_outputs(name, (each for each in values if each.io is IO.OUTPUT))
+        for value in values:
+            first = self._guessed.get((name, value.index)) if value.io is IO.INPUT else None
+            if first is not None and first.sample != value.sample:
+                self._varying.add((name, value.index))
 
     def _add_outputs(self, name: str, outputs: Iterable[_Value]) -> None:
         for value in outputs:
@@ -229,9 +239,11 @@ class _Writer:
         sources = [ABSENT] * (max(inputs, default=-1) + 1)
         for slot, value in inputs.items():
             source = self._written.source(value)
-            if source is None and value.sample is not None and has_written:
+            is_known = source is not None or value.sample is None or not has_written
+            if not is_known and not _is_cut(reader, slot, self._like):
                 weight = f"{reader}{_INPUT}{slot}"
                 self._weights[weight] = value.form
+                self._guessed[reader, slot] = value
                 source = ValueSource(SourceKind.WEIGHT, weight)
                 self._written.add(value, source)
             sources[slot] = source or ABSENT
@@ -240,10 +252,12 @@ class _Writer:
     def graph(self) -> OperatorGraph | None:
         """Return the graph; what nobody reads is its output."""
         reading = [each for each in self._operators.values() if each.inputs]
-        if not reading or len(self._foreign) > max(1, _LOOSE * len(reading)) + self._pieces():
+        known = self._pieces() + self._from_loops()
+        if not reading or len(self._foreign) > max(1, _LOOSE * len(reading)) + known:
             return None
         outputs = tuple(self._unread())
-        return OperatorGraph(self._operators, self._inputs, self._weights, outputs, is_inferred=True)
+        graph = OperatorGraph(self._operators, self._inputs, self._weights, outputs, is_inferred=True)
+        return _without(graph, {f"{name}{_INPUT}{slot}" for name, slot in self._varying})
 
     def _pieces(self) -> int:
         """Return how many pieces the other side's graph cuts out of tensors that were dumped here."""
@@ -255,12 +269,63 @@ class _Writer:
             len(each.outputs) for each in cutting if any(source.name in dumped for source in each.inputs)
         )
 
+    def _from_loops(self) -> int:
+        """Return how many operators of the other side's graph read what a loop cuts out or puts together."""
+        operators = () if self._like is None else self._like.operators.values()
+        return sum(any(source.varies for source in each.inputs) for each in operators)
+
     def _unread(self) -> Iterator[ValueSource]:
         for name, operator in self._operators.items():
             for slot in range(len(operator.outputs)):
                 source = ValueSource(SourceKind.OPERATOR, name, slot)
                 if source not in self._read:
                     yield source
+
+
+def _without(graph: OperatorGraph, weights: AbstractSet[str]) -> OperatorGraph:
+    """Return a graph in which some values are no weights: other passes of a loop read others."""
+
+    def told(source: ValueSource) -> ValueSource:
+        is_one = source.kind is SourceKind.WEIGHT and source.name in weights
+        return replace(ABSENT, varies=True) if is_one else source
+
+    if not weights:
+        return graph
+    return replace(
+        graph,
+        operators={
+            name: replace(each, inputs=tuple(map(told, each.inputs)))
+            for name, each in graph.operators.items()
+        },
+        weights={name: form for name, form in graph.weights.items() if name not in weights},
+    )
+
+
+def _is_cut(reader: str, slot: int, like: OperatorGraph | None) -> bool:
+    """Tell whether the other side's graph says that an input is cut out of values, or put together of them.
+
+    Of a kernel that is fused there it says so only where no part reads anything that is fixed.
+    """
+    parts = [] if like is None else [like.operators.get(part) for part in _parts(reader)]
+    known = [part for part in parts if part is not None]
+    if like is None or not known or len(known) < len(parts):
+        return False
+    if len(known) == 1:
+        return any(_is_piece(source, like) for source in known[0].inputs[slot : slot + 1])
+    sources = [source for part in known for source in part.inputs]
+    return not any(_is_fixed(source, like) for source in sources) and any(
+        _is_piece(source, like) for source in sources
+    )
+
+
+def _is_piece(source: ValueSource, graph: OperatorGraph) -> bool:
+    maker = graph.operators.get(source.name) if source.kind is SourceKind.OPERATOR else None
+    is_piece = source.varies or (maker is not None and maker.op_type in DATA_FLOW)
+    return is_piece and not _is_fixed(source, graph)
+
+
+def _is_fixed(source: ValueSource, graph: OperatorGraph) -> bool:
+    return source.kind in FIXED or (source.kind is SourceKind.OPERATOR and graph.is_fixed(source.name))
 
 
 def _spelled(name: str, like: OperatorGraph | None) -> str:

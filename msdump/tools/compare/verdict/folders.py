@@ -14,6 +14,7 @@ from msdump.store import names
 from msdump.store.read.graphs import arguments
 from msdump.store.read.graphs.operator_graph import (
     ABSENT,
+    FIXED,
     GraphOperator,
     SourceKind,
     ValueSource,
@@ -23,7 +24,6 @@ from msdump.tools.compare.pairing.dump_folder import Folder
 from msdump.tools.compare.verdict.losses import Losses
 from msdump.tools.compare.verdict.matching import Matched, OperatorExecution
 from msdump.tools.compare.verdict.surroundings import (
-    FIXED,
     LEFTOVER,
     FolderSurroundings,
     behind,

@@ -18,7 +18,7 @@ from msdump.tools.compare.verdict import absences
 from msdump.tools.compare.verdict.folders import ComparedFolder
 from msdump.tools.compare.verdict.matching import OperatorExecution
 from msdump.tools.compare.verdict.rerun_operators import golden_partner, is_in_golden, rerun_operator
-from msdump.tools.judge.evidence import OperatorEvidence
+from msdump.tools.judge.evidence import OperatorEvidence, TensorEvidence
 from msdump.tools.matching.sides import canonical_type, is_commutative
 from msdump.tools.rerun.arithmetic import Arithmetic
 from msdump.tools.rerun.compiled_model import (
@@ -148,16 +148,9 @@ class Rerunning:
         rerun = self._reruns.get((place.label, place.order))
         if rerun is None or (rerun.weights and place.label in self._evaluations):
             return evidence  # its arguments are not those of the training step
-        names = dict(enumerate(rerun.names))
-        tensors = tuple(
-            replace(each, name=names[each.slot])
-            if each.io is IO.INPUT and not each.name and names.get(each.slot)
-            else each
-            for each in evidence.tensors
-        )
         return replace(
             evidence,
-            tensors=tensors,
+            tensors=tuple(_by_the_model(each, rerun) for each in evidence.tensors),
             own=rerun.own,
             propagated=_propagated(evidence, rerun),
             wiring=rerun.wiring,
@@ -341,6 +334,15 @@ def _reads(
     """Return what an operator reads of some kinds, in any order where that does not matter."""
     read = [(name_of(each.name), each.slot) for each in operator.inputs if each.kind in kinds]
     return sorted(read) if is_commutative(canonical_type(operator.op_type)) else read
+
+
+def _by_the_model(tensor: TensorEvidence, rerun: Rerun) -> TensorEvidence:
+    """Return an input by its name in the model, and as no weight where files alone seem to tell one."""
+    name = rerun.names[tensor.slot] if tensor.slot < len(rerun.names) else ""
+    is_guessed = content_graph.weight_place(tensor.name) is not None and tensor.slot in rerun.computed
+    if tensor.io is not IO.INPUT or not name or (tensor.name and not is_guessed):
+        return tensor
+    return replace(tensor, name=name, is_weight=tensor.is_weight and not is_guessed)
 
 
 def _written_type(operator: RerunOperator) -> str:

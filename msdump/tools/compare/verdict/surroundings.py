@@ -31,9 +31,6 @@ from msdump.tools.judge.evidence import OperatorPlace
 
 _log = logging.getLogger("msdump.tools")
 
-FIXED: Final = frozenset({SourceKind.WEIGHT, SourceKind.CONSTANT})
-"""What gives values that no step changes, but for training."""
-
 LEFTOVER: Final = {"BatchNorm": frozenset({1, 2})}
 """Outputs, by type, that a kernel leaves as the memory was.
 
@@ -124,19 +121,8 @@ class FolderSurroundings:
         return None if self.graph is None else self.graph.find(name)
 
     def is_fixed(self, name: str) -> bool:
-        """Tell whether an operator gives the same in every run, as all that it reads does."""
-        ahead, seen = [name], {name}
-        while ahead:
-            operator = self.operator(ahead.pop())
-            if operator is None:
-                return False
-            for source in operator.inputs:
-                if source.kind is SourceKind.OPERATOR:
-                    ahead += [source.name] * (source.name not in seen)
-                    seen.add(source.name)
-                elif source.kind not in {*FIXED, SourceKind.ABSENT}:
-                    return False
-        return True
+        """Tell whether an operator, as files call it, gives the same in every run; no graph: it does not."""
+        return self.graph is not None and self.graph.is_fixed(name)
 
     def reads(self, name: str, casts: frozenset[str] = frozenset()) -> tuple[ValueSource, ...]:
         """Return where the inputs of an operator come from; nothing where no graph tells.
