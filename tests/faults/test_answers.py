@@ -377,6 +377,55 @@ def test_readers_of_pieces_are_not_missing(tmp_path, mine, golden):
     assert {"files": [], "model": []} == told
 
 
+_RECURRENT = """<ir_version: 10, opset_import: ["" : 20]>
+recurrent (float[5,8] x) => (float[5,8] y)
+{
+    d = MatMul(x, w)  delta = Softplus(d)  z = MatMul(x, u)
+    last, seq = Scan<num_scan_inputs = 2, body = step (float[8] h, float[8] dt, float[8] v)
+        => (float[8] next, float[8] o) {
+        n = Mul(dt, a)  decay = Exp(n)  kept = Mul(h, decay)  more = Mul(dt, v)
+        next = Add(kept, more)  o = Tanh(next) }>(zeros, delta, x)
+    gate = Sigmoid(z)  gated = Mul(z, gate)  mixed = Mul(seq, gated)  y = MatMul(mixed, w)
+}"""
+
+
+@pytest.mark.parametrize(("mine", "golden"), _PAIRS, ids=lambda mode: mode.name)
+def test_what_a_scan_cuts_and_puts_together_is_no_weight(tmp_path, mine, golden):
+    """The pieces that a body reads, and what its passes give together, are nobody's fault."""
+    model, draw = parser.parse_model(_RECURRENT), np.random.default_rng(0)
+    arrays = {name: draw.standard_normal((8, 8), np.float32) * np.float32(0.3) for name in "wu"}
+    arrays |= {"a": -np.abs(draw.standard_normal(8, np.float32)), "zeros": np.zeros(8, np.float32)}
+    model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in arrays.items())
+    net = Net("recurrent", model, {"x": draw.standard_normal((5, 8), np.float32)})
+
+    told = dict(run.answers(trials.Trial(0, net, (), mine, golden), tmp_path, checks=("files", "model")))
+
+    assert {"files": [], "model": []} == told
+
+
+_ROTATED = """<ir_version: 10, opset_import: ["" : 20]>
+rotated (float[4,8] x) => (float[4,8] y)
+{
+    [dense] q = MatMul(x, v)  [angle] s = Tanh(x)  [wide] e = Mul(q, s)
+    [front] f, b = Split<axis = 1, num_outputs = 2>(q)  [turned] n = Neg(b)
+    [joined] r = Concat<axis = 1>(n, f)  [across] g = Mul(r, s)  [sum] a = Add(e, g)
+    [share] h = Softmax(a)  [last] y = MatMul(h, w)
+}"""
+
+
+@pytest.mark.parametrize(("mine", "golden"), _PAIRS, ids=lambda mode: mode.name)
+def test_what_a_concat_put_together_is_no_weight(tmp_path, mine, golden):
+    """Behind a wrong weight, the operator that reads what has no file in a compiled network is innocent."""
+    model, draw = parser.parse_model(_ROTATED), np.random.default_rng(0)
+    for name in "vw":
+        array = draw.standard_normal((8, 8), np.float32)
+        model.graph.initializer.append(numpy_helper.from_array(array, name))
+    net = Net("rotated", model, {"x": draw.standard_normal((4, 8), np.float32)})
+    trial = trials.Trial(0, net, (_scaled("v", "dense"),), mine, golden)
+
+    assert {"model": []} == dict(run.answers(trial, tmp_path, checks=("model",)))
+
+
 _SQUARED = """<ir_version: 10, opset_import: ["" : 20]>
 squared (float[4,16] x) => (float[4,16] y)
 {

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from msdump.device.tasks import runs_on_device
+from msdump.device.tasks import INSERTED_PREFIX, runs_on_device
 from msdump.errors import MsdumpError
 from msdump.execute.compilation import emulated
 from msdump.graph.compile.fusion import fuse_elementwise
@@ -26,6 +26,7 @@ from msdump.tools.matching.sides import kinds
 
 _ENOUGH: Final = 1.0  # of the names: no other way to compile the model can fit better
 _NUMBER: Final = re.compile(r"(?<=-op)[0-9]+")
+_LAST_NUMBER: Final = re.compile(r"[0-9]+$")
 _COMPILED_MODES: Final = (
     PrecisionMode.ALLOW_FP32_TO_FP16,
     PrecisionMode.FORCE_FP16,
@@ -247,7 +248,7 @@ def _share_of_kinds(graph: Graph, dumped: Collection[str]) -> float:
 
 
 def _unnumbered(name: str) -> str:
-    return _NUMBER.sub("", name)
+    return (_LAST_NUMBER if name.startswith(INSERTED_PREFIX) else _NUMBER).sub("", name)
 
 
 def written_type(graph: Graph, node: Node) -> str:
