@@ -191,7 +191,8 @@ def fitting(models: Sequence[Graph], dumped: Mapping[str, str]) -> CompiledModel
     """Return the model as the device compiled it of which a dump has the names.
 
     Fused kernels count for themselves beside all operators: no number of operators that stay as they are
-    tells whether the dump's graph was fused.
+    tells whether the dump's graph was fused. So do types: what the device inserted tells by them in which
+    arithmetic it computed, where its numbers have moved.
 
     Args:
         models: The graph of the model, and that of its training step if it has one.
@@ -203,7 +204,8 @@ def fitting(models: Sequence[Graph], dumped: Mapping[str, str]) -> CompiledModel
     for graph, is_compiled in _forms(models):
         model = CompiledModel(graph, likeness(graph, dumped), is_compiled)
         # of two that are as like, the one that has fewer other operators
-        merit = model.fit + _share_of_kinds(graph, fused) / 2, -model.size
+        by_kind = _share_of_kinds(graph, fused) + _share_of_types(graph, dumped)
+        merit = model.fit + by_kind / 2, -model.size
         if merit > most or not best.fit:
             best, most = model, merit
         if best.fit >= _ENOUGH:
@@ -245,6 +247,20 @@ def _share_of_kinds(graph: Graph, dumped: Collection[str]) -> float:
     named = [file_names(node) for each in graph.walk() for node in each.operators]
     known = (Counter(_unnumbered(each[place]) for each in named) for place in (0, -1))
     return max((there & each).total() for each in known) / max(len(dumped), 1)
+
+
+def _share_of_types(graph: Graph, dumped: Mapping[str, str]) -> float:
+    """Return the share of what the device inserted that has its type in a graph, whatever its number."""
+    there = Counter(
+        (_unnumbered(name), dtype) for name, dtype in dumped.items() if name.startswith(INSERTED_PREFIX)
+    )
+    known = Counter(
+        (_unnumbered(node.operator.full_name), written_type(inner, node))
+        for inner in graph.walk()
+        for node in inner.operators
+        if node.is_added
+    )
+    return (there & known).total() / max(there.total(), 1)
 
 
 def _unnumbered(name: str) -> str:
