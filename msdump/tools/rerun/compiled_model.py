@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -138,25 +137,6 @@ class CompiledModel:
     def producer(self, graph: Graph, value: str) -> tuple[ModelOperator, int] | None:
         """Return the operator that makes a value, and the number of its output; None for inputs, weights."""
         return self._producers.get((self.owner(graph, value).index, value))
-
-    def computed_inputs(self, site: ModelOperator) -> frozenset[int]:
-        """Return the numbers of the inputs that operators compute, but of weights alone."""
-        keys = ((self.owner(site.graph, value).index, value) for value in site.node.inputs)
-        return frozenset(slot for slot, key in enumerate(keys) if key in self._computed)
-
-    @cached_property
-    def _computed(self) -> AbstractSet[tuple[int, str]]:
-        computed: set[tuple[int, str]] = set()
-        for graph in self.graph.walk():
-            for node in graph.nodes:
-                read = [(self.owner(graph, value), value) for value in reads(node)]
-                if not read or any(
-                    (owner.index, value) in computed
-                    or ((owner.index, value) not in self._producers and value not in owner.weights)
-                    for owner, value in read
-                ):
-                    computed |= {(graph.index, value) for value in node.outputs if value}
-        return computed
 
 
 def file_names(node: Node) -> tuple[str, ...]:

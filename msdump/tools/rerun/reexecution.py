@@ -52,7 +52,6 @@ class Rerun:
         weights: Names of the weights and constants that it read and that are not the model's, by input.
         replaces: Names of the model's operators in whose place it stands, "" where it is the model's.
         names: Names of the values that it reads, by input, as the model has them.
-        computed: Numbers of the inputs that operators of the model compute.
         note: Why it did not run again, "" where it did.
     """
 
@@ -62,7 +61,6 @@ class Rerun:
     weights: dict[int, str] = field(default_factory=dict)
     replaces: str = ""
     names: tuple[str, ...] = ()
-    computed: frozenset[int] = frozenset()
     note: str = ""
 
     @property
@@ -170,7 +168,6 @@ class Reexecution:
             wiring=wiring.fault(self.values, position, self.mine or self.golden),
             weights=wiring.wrong_weights(self.values, position, self.mine or self.golden),
             names=site.node.inputs,
-            computed=self.model.computed_inputs(site),
         )
         if not is_repeatable(site.node):
             return replace(rerun, note="it gives other results in every run")

@@ -40,10 +40,10 @@ def sites(model: CompiledModel, operators: Sequence[RerunOperator]) -> Sites:
         operators: The dumped operators, in the order in which they ran.
     """
     found = _named(model, operators)
-    replaced = dict(_kindred(model, operators, found))
+    odd = dict(_odd(model, operators, found))
+    replaced = odd | dict(_kindred(model, operators, found))
     for strangers, unused in _gaps(model, operators, found):
-        there = [file_names(each.node)[0] for each in unused]
-        replaced[strangers[0]] = ", ".join(there)
+        replaced[strangers[0]] = _listed(unused)
         if len(strangers) == len(unused) == 1:
             found[strangers[0]] = unused[0]
     for position, name in [*replaced.items()]:
@@ -51,6 +51,25 @@ def sites(model: CompiledModel, operators: Sequence[RerunOperator]) -> Sites:
             del replaced[position]  # the same under another number
     _site_inserted(model, operators, found)
     return Sites(tuple(found), replaced)
+
+
+def _odd(
+    model: CompiledModel, operators: Sequence[RerunOperator], found: Sequence[ModelOperator | None]
+) -> Iterator[tuple[int, str]]:
+    """Yield, of several strangers in a gap, the first that is no part of what stood there, and that.
+
+    The others may do what the rest of the parts did, each as a kernel of its own.
+    """
+    for strangers, unused in _gaps(model, operators, found):
+        parts = {canonical_type(part) for each in unused for part in kinds(file_names(each.node)[0])}
+        types = {each: {*map(canonical_type, kinds(operators[each].name))} for each in strangers}
+        odd = next((each for each in strangers if not types[each] <= parts), None)
+        if odd is not None and len(strangers) > 1:
+            yield odd, _listed(unused)
+
+
+def _listed(unused: Iterable[ModelOperator]) -> str:
+    return ", ".join(file_names(each.node)[0] for each in unused)
 
 
 def _kindred(

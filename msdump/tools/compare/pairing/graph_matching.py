@@ -212,8 +212,22 @@ class _Identified:
                 sources = own[slot], other[golden_slot]
                 origins = [self._of_source(side, source) for side, source in enumerate(sources)]
                 is_lacked = _may_be_alike(*sources) and origins.count(None) == 1
-                if origins[0] == origins[1] is not None or (is_lacked and not is_other_way):
+                is_same = origins[0] == origins[1] is not None or self._are_weights_alike(*sources)
+                if is_same or (is_lacked and not is_other_way):
                     yield slot, golden_slot
+
+    def _are_weights_alike(self, mine: ValueSource, golden: ValueSource) -> bool:
+        """Tell whether two inputs are weights of one shape, of which a side has no name."""
+        sources = mine, golden
+        if {each.kind for each in sources} != {SourceKind.WEIGHT}:
+            return False
+        if all(content_graph.weight_place(each.name) is None for each in sources):
+            return False
+        own, other = (
+            graph.weights[source.name].shape if source.name in graph.weights else None
+            for graph, source in zip(self._graphs, sources, strict=True)
+        )
+        return own is not None and own == other
 
     def _reads_lacked(self, side: int, operator: GraphOperator) -> bool:
         """Tell whether an operator reads another one that the other side lacks."""

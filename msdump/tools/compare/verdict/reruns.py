@@ -339,7 +339,7 @@ def _reads(
 def _by_the_model(tensor: TensorEvidence, rerun: Rerun) -> TensorEvidence:
     """Return an input by its name in the model, and as no weight where files alone seem to tell one."""
     name = rerun.names[tensor.slot] if tensor.slot < len(rerun.names) else ""
-    is_guessed = content_graph.weight_place(tensor.name) is not None and tensor.slot in rerun.computed
+    is_guessed = content_graph.weight_place(tensor.name) is not None and tensor.slot not in rerun.weights
     if tensor.io is not IO.INPUT or not name or (tensor.name and not is_guessed):
         return tensor
     return replace(tensor, name=name, is_weight=tensor.is_weight and not is_guessed)
