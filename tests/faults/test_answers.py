@@ -9,7 +9,7 @@ import pytest
 from onnx import numpy_helper, parser
 
 from tests.faults import dumps, lockstep, networks, run, trials
-from tests.faults.faults import Fault
+from tests.faults.faults import Fault, site
 from tests.faults.further import FURTHER
 from tests.faults.kernels import overflowing, scaled
 from tests.faults.networks import Net
@@ -75,7 +75,7 @@ def test_variants_accuse_nobody(tmp_path, network, mine, golden):
 
 def _retyped(name, op_type):
     def edit(model):
-        next(each for each in model.graph.node if each.name == name).op_type = op_type
+        site(model, name).node.op_type = op_type
 
     return Fault("type", "", frozenset({name}), frozenset({"own", "replaced"}), edit)
 
@@ -298,6 +298,42 @@ def test_what_replaces_a_fused_part_is_told_behind_another_fault(tmp_path, mine)
     )
 
     assert {"files": [], "model": []} == told
+
+
+_SCANNED = """<ir_version: 10, opset_import: ["" : 20]>
+scanned (float[5,8] x) => (float[8] last, float[5,8] y)
+{
+    [start] h = Mul(h0, one)
+    [scan] last, y =
+    Scan<num_scan_inputs = 1, body = step (float[8] s, float[8] v) => (float[8] t, float[8] w)
+    {
+        [decayed] d = Mul(s, a)  [grown] t = Add(d, v)  [product] p = MatMul(t, u)  [curve] w = Tanh(p)
+    }>(h, x)
+}"""
+
+
+@pytest.mark.parametrize("golden", [dumps.CPU, None], ids=["CPU", "same"])
+@pytest.mark.parametrize(
+    ("weight", "reader", "part", "other"),
+    [("u", "product", "grown", "Max"), ("a", "decayed", "curve", "Softsign")],
+    ids=["grown", "curve"],
+)
+@pytest.mark.parametrize("mine", _COMPILED, ids=lambda mode: mode.name)
+def test_the_only_stranger_in_a_body_stands_for_what_the_body_lacks(
+    tmp_path, mine, weight, reader, part, other, golden
+):
+    """An operator of another type in a loop's body is told beside a wrong weight in the same body."""
+    model, draw = parser.parse_model(_SCANNED), np.random.default_rng(0)
+    sizes = {"h0": (8,), "a": (8,), "u": (8, 8)}
+    arrays = {name: draw.standard_normal(size, np.float32) for name, size in sizes.items()}
+    arrays["one"] = np.ones(8, np.float32)
+    model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in arrays.items())
+    net = Net("scanned", model, {"x": draw.standard_normal((5, 8), np.float32)})
+
+    faults = (_scaled(weight, reader), _retyped(part, other))
+    told = dict(run.answers(trials.Trial(0, net, faults, mine, golden or mine), tmp_path, checks=("model",)))
+
+    assert {"model": []} == told
 
 
 _CELL = """<ir_version: 10, opset_import: ["" : 20]>

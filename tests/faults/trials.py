@@ -364,7 +364,7 @@ def _order(graph: Graph) -> dict[str, int]:
 def guilty(fault: Fault, sides: Sides) -> frozenset[str]:
     """Return the nodes whose accusation names a fault: its own, and the kernels that hold them."""
     nodes = set(fault.nodes) | {node for node in _node_names(sides.mine.graph) if _is_added(node, fault)}
-    nodes |= _joined(fault, sides)
+    nodes |= _joined(fault, sides) | _readers_of_folded(fault, sides)
     nodes |= {f"weight {_key(fault.weight)}"} if fault.weight else set()
     for graph in (sides.golden.graph, sides.mine.graph, sides.golden.graph):
         for members in _by_operator(graph).values():
@@ -387,6 +387,20 @@ def _joined(fault: Fault, sides: Sides) -> set[str]:
             if len(members) > 1 and members not in sound and values & touched:
                 beside |= members
     return beside
+
+
+def _readers_of_folded(fault: Fault, sides: Sides) -> set[str]:
+    """Return the nodes that read what the compiler makes of a changed weight once for all."""
+    model, ran = onnx.load(sides.mine.model), set(_node_names(sides.mine.graph))
+    made: set[str] = set()
+    readers: set[str] = set()
+    for node in model.graph.node:
+        if {fault.weight, *made} & set(node.input):
+            if node.name not in ran:
+                made |= set(node.output)
+            elif made & set(node.input):
+                readers.add(node.name)
+    return readers if fault.weight else set()
 
 
 def _node_names(graph: Graph) -> Iterator[str]:

@@ -112,7 +112,8 @@ class Case:
         """Return the verdict on NaN and infinities that running again does not give.
 
         Those that were in the inputs do not begin here; where they come out at other places, the operator is
-        told by its finite elements. What overflows was computed in a shorter type, whose rounding these show.
+        told by its finite elements. What overflows was computed in a shorter type, whose rounding these show,
+        and makes no element finite.
         """
         count = own.error.misplaced
         elements = f"{count:,} element{'s' * (count > 1)}"
@@ -125,6 +126,9 @@ class Case:
                 Verdict.OWN,
                 f"own error {own.finite:.2g} where both are finite in {own.arithmetic}; {note}",
             )
+        finite = count - own.error.nonfinite
+        if is_given and finite:
+            return Verdict.OWN, f"{note}, of which {finite:,} are finite here"
         return Verdict.NONFINITE, note
 
     def _moved_zero(self) -> float:

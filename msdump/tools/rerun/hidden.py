@@ -58,11 +58,20 @@ class _Infinite:
     part: str
     sizes: np.ndarray = field(default_factory=lambda: np.empty(0))
 
+    def sizes_at(self, output: np.ndarray) -> np.ndarray | None:
+        """Return how large the number was that each element of an output was made of; None if unknown."""
+        if self.sizes.size == output.size:
+            return self.sizes.reshape(-1)
+        try:
+            return np.broadcast_to(self.sizes, output.shape).reshape(-1)
+        except ValueError:
+            return None
+
     def __call__(self, part: Node, results: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
         if part.name != self.part:
             return results
         array = results[part.outputs[0]]
-        self.sizes = np.abs(array).reshape(-1)
+        self.sizes = np.abs(array)
         return {name: np.copysign(np.inf, array) for name, array in results.items()}
 
 
@@ -70,16 +79,15 @@ def _edge(part: str, run: Run, slot: int, output: np.ndarray) -> float:
     """Return the smallest size of a part's infinities, if they explain all elements that are off; else 0."""
     overflow = _Infinite(part)
     exact, infinite = run(lambda _, results: results)[slot], run(overflow)[slot]
-    if (
-        exact is None
-        or infinite is None
-        or not output.size == exact.size == infinite.size == overflow.sizes.size
-    ):
+    if exact is None or infinite is None or not output.size == exact.size == infinite.size:
+        return 0.0
+    sizes = overflow.sizes_at(exact)
+    if sizes is None:
         return 0.0
     allowed = _NEAR * float(np.max(np.abs(exact), initial=0.0))
     is_off = np.abs(output - exact.reshape(-1)) > allowed
     is_infinite = np.abs(output - infinite.reshape(-1)) <= allowed
     if not is_off.any() or not is_infinite[is_off].all():
         return 0.0
-    smallest = float(overflow.sizes[is_off].min())
-    return smallest if smallest >= _SAME_SIZE * np.max(overflow.sizes[~is_infinite], initial=0.0) else 0.0
+    smallest = float(sizes[is_off].min())
+    return smallest if smallest >= _SAME_SIZE * np.max(sizes[~is_infinite], initial=0.0) else 0.0

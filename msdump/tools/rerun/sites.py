@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -43,7 +43,8 @@ def sites(model: CompiledModel, operators: Sequence[RerunOperator]) -> Sites:
     odd = dict(_odd(model, operators, found))
     replaced = odd | dict(_kindred(model, operators, found))
     for strangers, unused in _gaps(model, operators, found):
-        replaced[strangers[0]] = _listed(unused)
+        if not odd.keys() & set(strangers):
+            replaced[strangers[0]] = _listed(unused)
         if len(strangers) == len(unused) == 1:
             found[strangers[0]] = unused[0]
     for position, name in [*replaced.items()]:
@@ -78,7 +79,8 @@ def _kindred(
     """Find the places of strangers, those in bodies too; yield their positions, and what stood there.
 
     That is what matching says that they replace; else the only operator of the model that the dump lacks, in
-    the stranger's scope, whose parts are some of the stranger's, or the reverse.
+    the stranger's scope, whose parts are some of the stranger's, or the reverse; else what a body lacks
+    whose only stranger it is.
     """
     used = {_identity(site) for site in found if site is not None}
     unused = {
@@ -86,13 +88,32 @@ def _kindred(
         for name, sites in model.sites.items()
         if len(sites) == 1 and _identity(sites[0]) not in used and not sites[0].node.is_added
     }
-    for position, operator in enumerate(operators):
-        if found[position] is not None or operator.is_inserted or operator.op_type in INPUTS:
-            continue
+    strangers = [
+        (position, operator)
+        for position, operator in enumerate(operators)
+        if found[position] is None and not operator.is_inserted and operator.op_type not in INPUTS
+    ]
+    in_bodies = [name for name, site in unused.items() if site.graph is not model.graph]
+    alone = _alone({operator.name for _, operator in strangers}, in_bodies)
+    for position, operator in strangers:
         names_here = [operator.replaces] if operator.replaces in unused else _akin(operator.name, unused)
+        names_here = names_here or alone.get(operator.name, [])
         if len(names_here) == 1:
             found[position] = unused[names_here[0]]
             yield position, names_here[0]
+
+
+def _alone(strangers: Iterable[str], unused: Iterable[str]) -> dict[str, list[str]]:
+    """Return what a scope lacks by the name of its only stranger."""
+    here, lacked = _by_scope(strangers), _by_scope(unused)
+    return {names[0]: lacked.get(scope, []) for scope, names in here.items() if scope and len(names) == 1}
+
+
+def _by_scope(operators: Iterable[str]) -> dict[str, list[str]]:
+    scopes: defaultdict[str, list[str]] = defaultdict(list)
+    for name in operators:
+        scopes[_scope(name)].append(name)
+    return scopes
 
 
 def _identity(site: ModelOperator) -> tuple[int, str]:

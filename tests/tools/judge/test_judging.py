@@ -26,7 +26,7 @@ from msdump.tools.judge.verdicts import TensorVerdict
 
 SAME = TensorError(is_same=True)
 NEAR, FAR = 1e-5, 1e-2  # beside the limit of float32, 1.2e-4
-NAN = TensorError(is_same=False, distance=math.inf, cosine=math.nan, misplaced=3)
+NAN = TensorError(is_same=False, distance=math.inf, cosine=math.nan, misplaced=3, nonfinite=3)
 
 
 def error(distance, **numbers):
@@ -70,9 +70,10 @@ def own(distance, *, is_explained):
     return (OwnError(0, error(distance), 1e-6, is_explained, "float32"),)
 
 
-def placed_otherwise(finite):
+def placed_otherwise(finite, *, healed=0):
     """Return what came out again with NaN at other places, and the finite elements so far apart."""
-    return (OwnError(0, NAN, 1e-6, False, "float32", finite=finite),)
+    misplaced = replace(NAN, nonfinite=NAN.misplaced - healed)
+    return (OwnError(0, misplaced, 1e-6, False, "float32", finite=finite),)
 
 
 def of(name, slot=0):
@@ -110,6 +111,7 @@ SINGLE = {
     "NaN of its own": ([0], [NAN], {"own": placed_otherwise(FAR)}, "nonfinite"),
     "NaN of its inputs at other places": ([NAN], [NAN], {"own": placed_otherwise(1.0)}, "own"),
     "more NaN, the others rounded": ([NAN], [NAN], {"own": placed_otherwise(1e-3)}, "nonfinite"),
+    "finite where its inputs' NaN come again": ([NAN], [NAN], {"own": placed_otherwise(0, healed=1)}, "own"),
     "explained by running again": ([FAR], [FAR], {"own": own(1e-8, is_explained=True)}, "inherited"),
     "many small errors": ([1e-4], [1e-3], {"own": own(1e-8, is_explained=True)}, "accumulated"),
     "more than its inputs": (

@@ -65,3 +65,32 @@ def test_a_hidden_overflow_is_told_from_other_errors(expected, dumped):
         return Float64Runner(graph).run(node, {"x": X}, change=change)
 
     assert expected == hidden.overflowed_part(node, run, 0, dumped)
+
+
+def rows():
+    """Return the graph of ``x / (m + m)`` with a number ``m`` for each row, one kernel."""
+    nodes = [
+        helper.make_node("Add", ["m", "m"], ["sum"], "sum"),
+        helper.make_node("Div", ["x", "sum"], ["y"], "share"),
+    ]
+    sizes = {"x": [4, 16], "m": [4, 1], "y": [4, 16]}
+    x, m, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, size) for name, size in sizes.items())
+    model = helper.make_model(helper.make_graph(nodes, "net", [x, m], [y]))
+    return fuse_elementwise(loader.load(onnx.shape_inference.infer_shapes(model)))
+
+
+@pytest.mark.parametrize(
+    ("expected", "lost"), [("Add-op0", [3]), ("Add-op0", [0, 1, 2, 3]), ("", [0]), ("", [])], ids=str
+)
+def test_a_hidden_overflow_of_one_number_for_a_row(expected, lost):
+    """A part that writes one number for many elements is told where the largest are lost."""
+    graph = rows()
+    (node,) = graph.operators
+    parameters = {"x": X, "m": np.array([[1.0], [2.0], [4.0], [9.0]])}
+    dumped = X / (2 * parameters["m"])
+    dumped[lost] = 0.0
+
+    def run(change):
+        return Float64Runner(graph).run(node, parameters, change=change)
+
+    assert expected == hidden.overflowed_part(node, run, 0, dumped)
