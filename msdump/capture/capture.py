@@ -124,8 +124,9 @@ class Capture:
         from msdump.capture.session_writer import SessionWriter, may_write
 
         sink, clock = self._sink, self._clock
-        # threads write the files of an asynchronous sink
-        if not may_write(self._plan, self._pipeline) or type(sink) is not SyncSink or not clock.is_of_system:
+        if not isinstance(sink, SyncSink) or not sink.is_open_to_sessions:
+            return None
+        if not may_write(self._plan, self._pipeline) or not clock.is_of_system:
             return None
         return SessionWriter(self._graph, self._plan, self._pipeline, self._records, sink=sink, clock=clock)
 

@@ -79,9 +79,13 @@ def completes_operators(plan: DumpPlan) -> bool:
 
     Rows of statistics, and what waits for a hit of a rule, may come when operators behind it have run.
     """
+    return writes_at_once(plan) and not plan.writes_behind
+
+
+def writes_at_once(plan: DumpPlan) -> bool:
+    """Tell whether a plan has files of operators that nothing waits for, such as a hit of a rule."""
     writes_files = plan.files.keeps_tensors or plan.what.saves_kernel_args
-    waits = plan.watch.writes_hits_alone or plan.watch.history > 0
-    return writes_files and not waits and not plan.writes_behind
+    return writes_files and not plan.watch.writes_hits_alone and plan.watch.history == 0
 
 
 def compile_steps(plan: DumpPlan, kind: ArtifactKind) -> tuple[Step, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from msdump import dtypes
-from msdump.capture.pipeline import Pipeline, completes_operators
+from msdump.capture.pipeline import Pipeline, completes_operators, writes_at_once
 from msdump.capture.steps.device import held_in
 from msdump.capture.steps.records import OperatorRecords
 from msdump.device.formats import c0
@@ -149,10 +149,10 @@ def _stand_in(value_type: ValueType) -> np.ndarray | None:
 
 
 def may_write(plan: DumpPlan, pipeline: Pipeline) -> bool:
-    """Tell whether a plan wants files of tensors and nothing else, each before the next operator runs."""
+    """Tell whether a plan wants files of tensors and nothing else, whatever becomes of the run."""
     return (
         pipeline.is_in_sessions
         and plan.when.trigger is Trigger.ALWAYS
         and not plan.what.saves_kernel_args
-        and completes_operators(plan)
+        and (completes_operators(plan) or writes_at_once(plan))
     )

@@ -3,7 +3,7 @@
 The compiled library holds custom operators of the runtime, too (``kernel/insession.h``): a node ``Measure``
 behind a value's producer reads it while caches hold it, and hands it on in the same memory. Nothing leaves
 the session but what was found, which has the bits that ``passes.measure`` gives. A node ``Save`` writes it to
-a file (``store.session_files``).
+a file (``store.session_files``), or leaves that to a node ``Write``.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ MEASURE: Final = "Measure"
 
 SAVE: Final = "Save"
 """Another one: ``Save(value, addresses) -> value, addresses``."""
+
+WRITE: Final = "Write"
+"""``Write(addresses, values) -> addresses`` writes what several ``Save`` have left to it."""
 
 ADDRESSES: Final = {MEASURE: 2, SAVE: 4}
 """Number of the addresses that each is fed."""

@@ -23,7 +23,11 @@ from msdump.store.clock import Clock
 from msdump.store.session_layouts import SessionLayout
 
 _UNTOUCHED, _WRITTEN, _EMPTY, _SEEN = range(4)
-_BYTES, _TIME, _FIELDS = 1, 2, 3  # of what became of a value, behind the state
+_BYTES, _TIME, _FIELDS = (
+    1,
+    2,
+    5,
+)  # of what became of a value, behind the state; what is the session's stands last
 _LAST: Final = 5  # place in a run of the last time that a file got
 
 
@@ -142,7 +146,8 @@ class SessionFiles:
         """
         self._wanted = wanted
         self._clock = clock
-        self._run = array("q", (*map(int, place), clock.last))
+        waiting = bytes(array("q").itemsize * (1 + len(wanted)))  # their number, and their slots
+        self._run = array("q", (*map(int, place), clock.last)) + array("q", waiting)
         self._outcomes = np.zeros((len(wanted), _FIELDS), np.int64)
         self._kinds = insession.room_for_kinds(len(wanted))
         parts = (self._outcomes.ctypes.data, ctypes.addressof(self._kinds))

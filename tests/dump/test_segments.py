@@ -19,6 +19,7 @@ from msdump.errors import ExecutionError, WatchHitError
 from msdump.execute.kernels import KernelFactory
 from msdump.graph import loader
 from msdump.plan import Context, DeviceTarget, JitLevel
+from msdump.threads import cores
 from sample_nets.build import build
 from tests import inputs, steps
 from tests.dump import nets, trees
@@ -73,11 +74,16 @@ MODES = {
     "warnings and rows": (HALF, {**ROWS, "watch": LARGE, "on_hit": "log"}),
     "a history": (O0, {"watch": LARGE, "history": 1}),
     "overflows": (HALF, {**ROWS, "op_debug_mode": 3}),
+    "asynchronous files": (O0, {"enable": False}),
+    "asynchronous files of outputs": (O0, {**OUTPUTS, "enable": False}),
+    "asynchronous files in halves": (HALF, {"enable": False}),
+    "asynchronous files under O1": ({**O0, "jit_level": "O1"}, {"enable": False}),
+    "asynchronous device formats": (HALF, {**DEVICE_FORMATS, "enable": False}),
 }
 MANY = ("overflow", "loop", "transformer")
 FEW = (
     *("rows", "rows of outputs", "files", "files of outputs", "hits", "hits of outputs"),
-    *("device formats", "device formats in halves"),
+    *("device formats", "device formats in halves", "asynchronous files"),
 )
 SAMPLES = ("overflow",)
 FILES = tuple(sorted(path.stem for path in (ROOT / "graphs").glob("*.onnx")))
@@ -135,6 +141,7 @@ def test_rows_are_those_of_single_operators(name, mode, place, monkeypatch, tmp_
     path = build(name, samples, batch=2) if name in SAMPLES else ROOT / "graphs" / f"{name}.onnx"
     context, changes = MODES[mode]
     messages = []
+    monkeypatch.setenv("MSDUMP_THREADS", str(cores()))  # of asynchronous files sessions write some then
 
     def run():
         caplog.clear()

@@ -14,6 +14,7 @@ import pytest
 from msdump.errors import DumpWriteError, ExecutionError
 from msdump.execute.kernels import KernelFactory
 from msdump.store.write.sinks import SyncSink
+from msdump.threads import cores
 from tests.dump import nets, trees
 
 O0 = {"device_target": "Ascend", "jit_level": "O0"}
@@ -49,6 +50,13 @@ def _types(door, step):
     return [match["type"] for match, _ in trees.tensors(door.rank, iteration=step)]
 
 
+@pytest.fixture(params=[True, False], ids=["synchronous", "asynchronous"])
+def waits(request, monkeypatch):
+    """Give whether a dump is synchronous; one that is not has operators whose threads have all cores."""
+    monkeypatch.setenv("MSDUMP_THREADS", str(cores()))
+    return request.param
+
+
 @pytest.mark.parametrize("failing", [0, 1, 2])
 @pytest.mark.parametrize(
     ("input_output", "whole"),
@@ -58,9 +66,9 @@ def _types(door, step):
         (2, ["Neg", "Abs", "Gather", "ReLU"]),
     ],
 )
-def test_files_before_a_failure(input_output, whole, failing, door):
+def test_files_before_a_failure(input_output, whole, failing, waits, door):
     """Of a step that fails the files of the operators before are there, once; other steps have all."""
-    door.configure(input_output=input_output)
+    door.configure(input_output=input_output, enable=waits)
     network = door.load(_gather(), **O0)
     for step in range(4):
         if step == failing:
@@ -133,7 +141,7 @@ def _limited(door, limit, model, *, count=8, size=5000, **changes):
     ],
 )
 def test_files_that_cannot_be_written(
-    model, changes, types, on_write_error, door, limit, monkeypatch, tmp_path
+    model, changes, types, on_write_error, waits, door, limit, monkeypatch, tmp_path
 ):
     """A file that is too large is told, counted and lost as of operators that run alone; others are there."""
     left = []
@@ -142,7 +150,8 @@ def test_files_that_cannot_be_written(
         door.folder = tmp_path / f"joins {joins}"
         door.folder.mkdir()
         door.again()
-        left.append(_limited(door, limit, model, input_output=2, on_write_error=on_write_error, **changes))
+        told = {"on_write_error": on_write_error, "enable": waits}
+        left.append(_limited(door, limit, model, input_output=2, **told, **changes))
 
     assert left[1] == left[0]
     (whole, limited, last), failure, summary = left[0]
@@ -184,14 +193,14 @@ def test_values_that_stay_inside_are_right(door):
 
 @pytest.mark.parametrize("precision", ["allow_fp32_to_fp16", "force_fp16", "allow_mix_precision_bf16"])
 @pytest.mark.parametrize("changes", [{}, {"trans_flag": False}, {"input_output": 2}])
-def test_sessions_write_all_files_of_a_network(precision, changes, door, monkeypatch):
+def test_sessions_write_all_files_of_a_network(precision, changes, waits, door, monkeypatch):
     """No file is left to Python, whatever types and formats the device holds."""
     numbers = []
     count = SyncSink.count
     monkeypatch.setattr(
         SyncSink, "count", lambda sink, files, size: numbers.append(files) or count(sink, files, size)
     )
-    door.configure(**changes)
+    door.configure(enable=waits, **changes)
     network = door.load(_multiplying(), **O0, ascend_config={"precision_mode": precision})
     for _ in range(2):
         network.run({"x": np.ones((8, 64), np.float32)})

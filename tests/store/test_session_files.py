@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import os
+from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +19,7 @@ from msdump.device.precision import rounded
 from msdump.encode import npy
 from msdump.errors import FormatError
 from msdump.execute import values
-from msdump.execute.runtime import SessionUse, runtime
+from msdump.execute.runtime import Runtime, SessionUse, runtime
 from msdump.graph.kernel.measuring import ADDRESSES, add_saves
 from msdump.statistics import compiled
 from msdump.statistics.insession import SAVE
@@ -268,6 +270,83 @@ def test_a_file_that_cannot_be_written_fails_the_run(tmp_path):
     assert ([False, False], (0, 0), []) == (files.seen.tolist(), files.written, [*tmp_path.iterdir()])
     files.close()
     place.close()
+
+
+_SIZES = st.sampled_from([0, 1, 5000, 16_384, 70_000, 200_000])
+
+
+def _together(sizes, waiting, runtime):
+    """Return a session of operators in a row that writes what each makes, and gives nothing of it."""
+    nodes, names = [], {}
+    for number in range(len(sizes)):
+        nodes.append(helper.make_node("Identity", [f"x{number}"], [f"y{number}"], name=str(number)))
+        names[f"y{number}"] = number
+    nodes.append(helper.make_node("Shape", ["x0"], ["end"], name="end"))
+    inputs = [
+        helper.make_tensor_value_info(f"x{number}", TensorProto.FLOAT, None) for number in range(len(sizes))
+    ]
+    graph = helper.make_graph(nodes, "g", inputs, [helper.make_empty_tensor_value_info("end")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    add_saves(model, names, waiting=waiting)
+    use = SessionUse(looks=True, in_order=True)
+    return runtime.session(model.SerializeToString(), use=use)
+
+
+_OF_TWO = Runtime(2)
+_OPEN = Path("/proc/self/fd")
+
+
+@contextmanager
+def _writing(sizes, waiting, folder, wanted):
+    """Give values of some sizes, what becomes of their files, and a function that writes them."""
+    place = OpenDirectory(str(folder))
+    files = SessionFiles(WantedFiles(wanted), place.for_session(FILE_MODE), Clock())
+    arrays = [np.full(size, number, np.float32) for number, size in enumerate(sizes)]
+    feeds = {f"x{number}": values.owned(array) for number, array in enumerate(arrays)}
+    feeds[ADDRESSES[SAVE]] = values.owned(files.addresses)
+    session = _together(sizes, waiting, _OF_TWO)
+    yield arrays, files, lambda: session.run_with_ort_values(feeds, ["end"], None)
+    files.close()
+    place.close()
+
+
+@settings(max_examples=60, deadline=None)
+@given(sizes=st.lists(_SIZES, min_size=1, max_size=9), waiting=st.sets(st.integers(0, 8)))
+def test_files_that_are_written_together(sizes, waiting, folder):
+    """Whichever files are written together, each has the bytes of its value, and times go up by slot."""
+    wanted = [
+        WantedFile(NameParts(b"op%d." % number, b".npy"), FLOAT32, FLOAT32) for number in range(len(sizes))
+    ]
+
+    with _writing(sizes, waiting, folder, wanted) as (arrays, files, write):
+        write()
+
+    left = sorted(folder.iterdir(), key=lambda path: int(path.name.split(".")[1]))
+    expected = {
+        f"op{number}": b"".join(npy.encode(array)) for number, array in enumerate(arrays) if array.size
+    }
+    assert [*expected] == [path.name.split(".")[0] for path in left]
+    assert [*expected.values()] == [path.read_bytes() for path in left]
+    assert (len(expected), sum(map(len, expected.values()))) == files.written
+    for path in left:
+        path.unlink()
+
+
+@pytest.mark.parametrize("size", [10, 100_000])
+@pytest.mark.parametrize("waiting", [(), range(6)])
+def test_one_of_several_files_cannot_be_written(waiting, size, tmp_path):
+    """Where one file fails the session does, and what it tells of the others is so: no file is left open."""
+    names = [b"x" * 250 if number == 3 else b"op%d." % number for number in range(6)]
+    wanted = [WantedFile(NameParts(name, b".npy"), FLOAT32, FLOAT32) for name in names]
+
+    with _writing([size] * 6, waiting, tmp_path, wanted) as (_, files, write):
+        before = len([*_OPEN.iterdir()])
+        with pytest.raises(Exception, match="a file cannot be written"):
+            write()
+        assert before == len([*_OPEN.iterdir()])
+
+    assert [True] * 3 + [False] * 3 == files.seen.tolist()
+    assert ["op0", "op1", "op2"] == sorted(path.name.split(".")[0] for path in tmp_path.iterdir())
 
 
 def test_a_place_without_nameless_files_is_none(tmp_path, monkeypatch):

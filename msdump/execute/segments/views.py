@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -15,14 +15,14 @@ from msdump.execute.segments.compiler import SegmentCompiler, SegmentSession
 from msdump.execute.segments.cutting import cut
 from msdump.execute.segments.inside import measuring
 from msdump.execute.segments.operators import ProgramOperator
+from msdump.execute.segments.saving import saved_values
 from msdump.execute.segments.segment import ProgramView, Segment
 from msdump.execute.shortage import shortage
 from msdump.execute.values import Native
 from msdump.graph.graph import Graph
-from msdump.graph.kernel.linked import SavedValue, SessionLooks, UnlinkableError
+from msdump.graph.kernel.linked import SessionLooks, UnlinkableError
 from msdump.graph.order import reads
-from msdump.observer import Observer, TensorSlot, need_of, saves_of
-from msdump.record import IO
+from msdump.observer import Observer, need_of, saves_of
 from msdump.statistics.totals import NOTHING, StatisticNeed
 from msdump.tracing import recording
 
@@ -185,9 +185,7 @@ class Views:
             operator for operator in operators if view.shows(operator) and operator.position not in written
         )
         seen = {name for operator in showing for name in view.names(operator)}
-        saved = {
-            tensor: value for operator in writing for tensor, value in _saved(operator, view, positions.start)
-        }
+        saved = saved_values(self._graph, view, writing, positions.start)
         made = [name for operator in operators for name in operator.node.outputs if name]
         measured = dict.fromkeys(
             name
@@ -351,25 +349,6 @@ def _timed(function: _Timed, category: str, segment: Segment, prefix: str = "") 
     names = [operator.node.operator.full_name for operator in segment.operators]
     title = names[0] if len(names) == 1 else f"{len(names)} operators from {names[0]} to {names[-1]}"
     return recording.timed(function, category, prefix + title, operators=names)
-
-
-def _saved(
-    operator: ProgramOperator, view: ProgramView, first: int
-) -> Iterator[tuple[TensorSlot, SavedValue]]:
-    """Yield the tensors of an operator that its session writes: inputs, where they are wanted, then outputs.
-
-    Args:
-        operator: The operator.
-        view: The view.
-        first: Position of the segment's first operator.
-    """
-    position = operator.position
-    for slot, name in enumerate(operator.inputs if view.wants_inputs else ()):
-        if name:
-            yield TensorSlot(position, IO.INPUT, slot), SavedValue(name, position - first)
-    for slot, name in enumerate(operator.node.outputs):
-        if name:
-            yield TensorSlot(position, IO.OUTPUT, slot), SavedValue(name)
 
 
 def _last_uses(graph: Graph) -> dict[str, int]:

@@ -47,10 +47,12 @@ class SavedValue(NamedTuple):
     Attributes:
         name: The value.
         reader: Number of the operator in front of which it is written; None: behind its producer.
+        waits: Whether its file may be written together with those of values behind it.
     """
 
     name: str
     reader: int | None = None
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,12 +269,13 @@ class _Writer:
             measuring.add_measures(self.model, measured, looks.need)
         if looks.saved:
             made, read = {}, []
-            for slot, (name, reader) in enumerate(looks.saved):
+            for slot, (name, reader, _) in enumerate(looks.saved):
                 if reader is None:
                     made[self.names[name]] = slot
                 else:
                     read.append(ReadValue(f"{reader}.0", self.read[reader][name], slot))
-            measuring.add_saves(self.model, made, read)
+            waiting = {slot for slot, value in enumerate(looks.saved) if value.waits}
+            measuring.add_saves(self.model, made, read, waiting)
 
     def _inputs(self, around: SegmentEdges) -> Iterator[onnx.ValueInfoProto]:
         for name, text in around.feeds.items():

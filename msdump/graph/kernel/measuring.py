@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import onnx
@@ -44,15 +44,22 @@ class ReadValue(NamedTuple):
     slot: int
 
 
-def add_saves(model: onnx.ModelProto, made: Mapping[str, int], read: Sequence[ReadValue] = ()) -> None:
+def add_saves(
+    model: onnx.ModelProto,
+    made: Mapping[str, int],
+    read: Sequence[ReadValue] = (),
+    waiting: Container[int] = (),
+) -> None:
     """Let a model write values to files; see ``add_measures``.
 
-    They are written in the order of nodes: each node that writes hands the addresses on to the next one.
+    They are named in the order of nodes: each node that writes hands the addresses on to the next one. The
+    files of nodes between which nothing else runs are written together.
 
     Args:
         model: Gets the nodes, and an input of ``ADDRESSES``.
         made: The slot of each value that is written behind its producer, by its name.
         read: Values that are written in front of who reads them.
+        waiting: Slots whose files may be written together with those behind, although others run in between.
     """
     in_front: dict[str, list[onnx.NodeProto]] = {}
     for value in read:
@@ -60,11 +67,48 @@ def add_saves(model: onnx.ModelProto, made: Mapping[str, int], read: Sequence[Re
         name = f"{value.reader}.i{len(before)}"
         before.append(_look(insession.SAVE, name, value.name, f"{name}.v", {"slot": value.slot}))
     _add(model, insession.SAVE, {name: {"slot": slot} for name, slot in made.items()}, in_front)
-    writing = [node for node in model.graph.node if node.op_type == insession.SAVE]
+    nodes = list(_joined(model.graph.node, waiting))
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
     addresses = ADDRESSES[insession.SAVE]
-    for node in writing:
-        node.input[1], addresses = addresses, f"{node.name}~"
+    for node in filter(_is_writing, model.graph.node):
+        place = 1 if node.op_type == insession.SAVE else 0
+        node.input[place], addresses = addresses, f"{node.name}~"
         node.output.append(addresses)
+
+
+def _joined(nodes: Iterable[onnx.NodeProto], waiting: Container[int]) -> Iterator[onnx.NodeProto]:
+    """Yield nodes, and behind those whose files are written together one that writes them."""
+    group: list[onnx.NodeProto] = []
+    for node in nodes:
+        if _is_writing(node):
+            group.append(node)
+        elif group and _slot(group[-1]) not in waiting:
+            yield from _write(group)
+            group = []
+        yield node
+    yield from _write(group)
+
+
+def _write(group: Sequence[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """Yield what writes the files of nodes, where they do not so themselves."""
+    waits = len(group) > 1
+    for node in group:
+        node.attribute.append(helper.make_attribute("waits", int(waits)))
+    if waits:  # it is given the values, so that they live until then
+        given = [ADDRESSES[insession.SAVE], *(node.output[0] for node in group)]
+        yield helper.make_node(
+            insession.WRITE, given, [], name=f"{group[-1].name}.w", domain=insession.DOMAIN
+        )
+
+
+def _is_writing(node: onnx.NodeProto) -> bool:
+    return node.domain == insession.DOMAIN and node.op_type in {insession.SAVE, insession.WRITE}
+
+
+def _slot(node: onnx.NodeProto) -> int:
+    (slot,) = (attribute.i for attribute in node.attribute if attribute.name == "slot")
+    return slot
 
 
 def made_name(name: str) -> str:

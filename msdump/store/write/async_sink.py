@@ -1,8 +1,9 @@
 """The asynchronous sink: the next operator does not wait for large files.
 
 Small files are written before the call returns, since handing them over would cost more; so are rows and
-replaced files, which keeps their order. Large files are left to threads. A failure never stops the step: it
-is raised when the sink is flushed, which every step does at its end.
+replaced files, which keeps their order. Large files are left to threads, unless the operators' own threads
+have all cores: sessions then write what they can (``session_files``), several files at once. A failure never
+stops the step: it is raised when the sink is flushed, which every step does at its end.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from msdump.store.write.files import DiskFiles
 from msdump.store.write.sinks import Summary, SyncSink, path_of
 from msdump.store.write.standins import StandIns
 from msdump.store.write.writer_queue import Job, WriterQueue
+from msdump.threads import cores, thread_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -73,6 +75,8 @@ class AsyncSink(SyncSink):
         self._unfinished: tuple[Callable[[], None], int] | None = None
         self._failures = 0
         self._first_failure: tuple[str, OSError] | None = None
+        # the operators have all cores: a thread that writes beside them would take one away in turns
+        self.is_open_to_sessions = writer_threads == 1 and thread_count() >= cores()
         exits.register(self)
 
     def write(self, artifact: Artifact) -> None:

@@ -176,6 +176,8 @@ class SyncSink:
     """Writes each file before the call returns; any thread may call it."""
 
     holds_buffers = False
+    is_open_to_sessions = True
+    """Whether sessions may write files in its place (``for_session``)."""
 
     def __init__(
         self,

@@ -42,6 +42,8 @@ class _Into(Process):
 class _Collector(SyncSink):
     """Keeps what it is given."""
 
+    is_open_to_sessions = False
+
     def __init__(self) -> None:
         super().__init__()
         self.artifacts: list[Artifact] = []
