@@ -172,7 +172,8 @@ class Runtime:
         # one operator offers nothing to optimise: creation would take three times as long, and a layout that
         # suits the host better might be put around the operator, with other last bits
         options.graph_optimization_level = use.level
-        options.enable_mem_pattern = False  # shapes may change from run to run
+        # memory is planned ahead, by the shapes of what is fed, for operators that share a session
+        options.enable_mem_pattern = use.spins
         options.log_severity_level = _ERRORS_ONLY + 1  # failures come back as exceptions
         # with pages that are warm from the operator before, instead of faults for every output
         options.add_session_config_entry("session.use_env_allocators", "1")

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 Attribute = int | float | str | bytes | tuple[Any, ...] | Any
 """A decoded ONNX attribute; tensors are numpy arrays, graphs stay protobuf messages."""
 
+Shape = tuple[int | str | None, ...]
+"""Dimensions: a size, a name, or None for each."""
+
 
 @dataclass(frozen=True, slots=True)
 class ValueType:
@@ -25,12 +28,12 @@ class ValueType:
 
     Attributes:
         dtype: Element type of a tensor or of a sequence's tensors; None where unknown.
-        shape: Dimensions; an int, a name, or None for each; None as a whole where unknown.
+        shape: Dimensions; None where unknown.
         kind: "tensor", "sequence", "optional", "map", or "" where nothing is known.
     """
 
     dtype: DType | None = None
-    shape: tuple[int | str | None, ...] | None = None
+    shape: Shape | None = None
     kind: str = "tensor"
 
     @property

@@ -17,7 +17,7 @@ from msdump.execute.runtime import OrtValue, Run, Runtime, SessionUse
 from msdump.execute.shortage import shortage
 from msdump.execute.variants.optimisation import LEVELS
 from msdump.execute.weights import WeightStore
-from msdump.graph.graph import Graph, Node
+from msdump.graph.graph import Graph, Node, Shape
 from msdump.graph.kernel.emulation import HALVES, Rounding
 from msdump.graph.kernel.linked import (
     NO_LOOKS,
@@ -91,6 +91,7 @@ class SegmentCompiler:
         self._runtime = runtime
         self._roundings = roundings
         self._changeable = graph.changeable
+        self._checked = frozenset() if graph.index else frozenset(value.name for value in graph.inputs)
         self.optimizes = optimization is not Optimization.NONE
         self._use = SessionUse(LEVELS[optimization], spins=True)
         self._initializers = Initializers(weights, self._changeable, roundings, distant)
@@ -181,16 +182,18 @@ class SegmentCompiler:
         around = SegmentEdges(feeds, defaults, outputs, self._shapes(feeds), looks)
         return link(self._graph, parts, around, self._runtime.limits)
 
-    def _shapes(self, names: Iterable[str]) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of values that have the same in every run, for sessions that are optimised."""
-        if not self.optimizes:
-            return {}
-        shapes = {name: self._graph.type_of(name).shape or () for name in names}
-        return {
-            name: tuple(size for size in shape if isinstance(size, int))
-            for name, shape in shapes.items()
-            if self._graph.type_of(name).is_settled
-        }
+    def _shapes(self, names: Iterable[str]) -> dict[str, Shape]:
+        """Return the shapes of values as far as they hold in every run.
+
+        By them the runtime lets operators write over what nobody else reads. Those of inputs are checked
+        before a run; others only a session that is optimised needs.
+        """
+        return {name: shape for name in names if (shape := self._shape(name)) is not None}
+
+    def _shape(self, name: str) -> Shape | None:
+        declared = self._graph.type_of(name)
+        is_checked = name in self._checked or name in self._weights
+        return declared.shape if is_checked or (self.optimizes and declared.is_settled) else None
 
     def _bound(self, node: Node, roundings: Sequence[Rounding] | None) -> Bound:
         """Return the initializers of an operator; all of its weights where the runtime may fold them."""

@@ -16,7 +16,7 @@ from onnx import helper, numpy_helper
 
 from msdump import dtypes
 from msdump.errors import UnsupportedOpError
-from msdump.graph.graph import Graph, Node
+from msdump.graph.graph import Graph, Node, Shape
 from msdump.graph.kernel import onenode
 from msdump.graph.kernel.callees import callees, renamed_calls
 from msdump.graph.kernel.emulation import Rounding
@@ -85,14 +85,14 @@ class SegmentEdges:
         feeds: onnxruntime's type text of every value that is fed.
         defaults: Weights in the model that no kernel takes for constant, since they could be fed.
         outputs: Values that are given back.
-        shapes: Shapes of fed values that hold in every run; the runtime fuses more where it knows them.
+        shapes: Shapes of fed values that hold in every run; the runtime plans memory, and fuses, by them.
         looks: What is done about values inside.
     """
 
     feeds: Mapping[str, str]
     defaults: Mapping[str, np.ndarray]
     outputs: Sequence[str]
-    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
     looks: SessionLooks = NO_LOOKS
 
 

@@ -19,7 +19,7 @@ from onnx import defs, helper, numpy_helper
 from msdump import dtypes
 from msdump.dtypes import DType
 from msdump.errors import GraphError, UnsupportedOpError
-from msdump.graph.graph import Graph, Node
+from msdump.graph.graph import Graph, Node, Shape
 from msdump.graph.kernel.callees import callees, renamed_calls
 from msdump.graph.kernel.emulation import PREFIX, STATUS, Rounding, rounded_operators
 from msdump.graph.operator_types import WITH_MEMORY
@@ -336,7 +336,7 @@ def _declared(whole: onnx.ModelProto, value: str) -> onnx.TypeProto:
     raise GraphError(f"the model does not declare the type of value {value!r}")
 
 
-def input_info(name: str, proto: onnx.TypeProto, shape: tuple[int, ...] | None) -> onnx.ValueInfoProto:
+def input_info(name: str, proto: onnx.TypeProto, shape: Shape | None) -> onnx.ValueInfoProto:
     """Return the declaration of an input.
 
     Args:
@@ -347,7 +347,8 @@ def input_info(name: str, proto: onnx.TypeProto, shape: tuple[int, ...] | None) 
     if shape is not None and proto.HasField("tensor_type"):
         proto.tensor_type.shape.Clear()
         for size in shape:
-            proto.tensor_type.shape.dim.add(dim_value=size)
+            known = {"dim_value": size} if isinstance(size, int) else {"dim_param": size} if size else {}
+            proto.tensor_type.shape.dim.add(**known)
         # a scalar has a shape without dimensions; no shape at all would be an unknown rank
         if not shape:
             proto.tensor_type.shape.SetInParent()
