@@ -45,20 +45,26 @@ INLINE float single(uint32_t bits) {
     return value;
 }
 
-/* The bits in their places, then the exponent put right: exact, that of subnormal numbers too. Infinity
- * becomes 65536, which no float16 reaches, and NaN is larger. */
-INLINE float from_float16(uint16_t bits) {
-    return single((uint32_t)(int16_t)bits << 13 & 0x8FFFE000) * 0x1p112f;
-}
+/* The bits in their places: the number times FLOAT16_UNIT, exact, that of subnormal numbers too. */
+#define FLOAT16_UNIT 0x1p-112f
+INLINE float scaled_from_float16(uint16_t bits) { return single((uint32_t)(int16_t)bits << 13 & 0x8FFFE000); }
+
+/* Infinity becomes 65536, which no float16 reaches, and NaN is larger. */
+INLINE float from_float16(uint16_t bits) { return scaled_from_float16(bits) / FLOAT16_UNIT; }
 
 INLINE float from_bfloat16(uint16_t bits) { return single((uint32_t)bits << 16); }
+
+/* An integer in the order of the numbers, of bits of a half type: -1 for -0, and back. */
+INLINE int16_t in_order(int16_t bits) { return (int16_t)(bits ^ (bits >> 15 & 0x7FFF)); }
 
 #define JOINED_(left, right) left##_##right
 #define JOINED(left, right) JOINED_(left, right)
 
 /* Each type: MEMORY in memory, VALUE in the loop, converted by LOAD, counted in COUNT, between LOWEST and
  * HIGHEST; INFINITE is its infinity as a VALUE, 0 where it has none. SQUARING is FUSING where the square of a
- * VALUE is exact in double, so that adding it in the same instruction changes no bit. */
+ * VALUE is exact in double, so that adding it in the same instruction changes no bit. Half types are compared and
+ * counted as integers, twice as many at a time: INFINITE_BITS are those of their infinity; they are added up as
+ * SCALED, which is the number times UNIT. */
 
 #define NAME float16
 #define SQUARING FUSING
@@ -67,9 +73,10 @@ INLINE float from_bfloat16(uint16_t bits) { return single((uint32_t)bits << 16);
 #define COUNT int32_t
 #define LOAD from_float16
 #define INFINITE 65536.0f
+#define INFINITE_BITS 0x7C00
+#define SCALED scaled_from_float16
+#define UNIT FLOAT16_UNIT
 #define IS_NAN(value) (fabsf(value) > INFINITE)
-#define LOWEST -INFINITY
-#define HIGHEST INFINITY
 #include "loop.h"
 
 #define NAME bfloat16
@@ -79,9 +86,10 @@ INLINE float from_bfloat16(uint16_t bits) { return single((uint32_t)bits << 16);
 #define COUNT int32_t
 #define LOAD from_bfloat16
 #define INFINITE INFINITY
+#define INFINITE_BITS 0x7F80
+#define SCALED from_bfloat16
+#define UNIT 1
 #define IS_NAN(value) ((value) != (value))
-#define LOWEST -INFINITY
-#define HIGHEST INFINITY
 #include "loop.h"
 
 #define NAME float32

@@ -1,5 +1,53 @@
 /* The functions of one type, which kernel.c describes by macros. */
 
+#ifdef INFINITE_BITS
+INLINE void JOINED(loop, NAME)(const MEMORY *data, size_t length, int need, struct found *found) {
+    int16_t high = INT16_MIN, low = INT16_MAX;
+    int64_t negative = 0, positive = 0;
+    double total = 0, squares = 0;
+    for (size_t start = 0; start < length; start += RUN) {
+        const MEMORY *run = data + start;
+        const size_t end = length - start < RUN ? length - start : RUN;
+        int16_t most = INT16_MIN, least = INT16_MAX, below = 0, above = 0;
+#pragma omp simd reduction(+ : below, above) reduction(max : most) reduction(min : least)
+        for (size_t at = 0; at < end; at++) {
+            const int16_t place = in_order((int16_t)run[at]);
+            most = place > most ? place : most;
+            least = place < least ? place : least;
+            if (need & COUNTS) {
+                below += place < -1;
+                above += place > 0;
+            }
+        }
+        double sum = 0, sum_of_squares = 0;
+        if (need & (TOTAL | SQUARES)) { /* the run is in the nearest cache now */
+#pragma omp simd reduction(+ : sum, sum_of_squares)
+            for (size_t at = 0; at < end; at++) {
+                const double wide = (double)SCALED(run[at]);
+                if (need & TOTAL)
+                    sum += wide;
+                if (need & SQUARES)
+                    sum_of_squares += wide * wide;
+            }
+        }
+        high = most > high ? most : high;
+        low = least < low ? least : low;
+        negative += below;
+        positive += above;
+        total += sum;
+        squares += sum_of_squares;
+    }
+    *found = (struct found){
+        .high = (double)LOAD((uint16_t)in_order(high)),
+        .low = (double)LOAD((uint16_t)in_order(low)),
+        .negative = negative,
+        .positive = positive,
+        .nan = high > INFINITE_BITS || low < -1 - INFINITE_BITS, /* whether there is any */
+        .total = total / UNIT,
+        .squares = squares / UNIT / UNIT,
+    };
+}
+#else
 INLINE void JOINED(loop, NAME)(const MEMORY *data, size_t length, int need, struct found *found) {
     VALUE high = LOWEST, low = HIGHEST;
     int64_t negative = 0, positive = 0, nan = 0;
@@ -47,6 +95,7 @@ INLINE void JOINED(loop, NAME)(const MEMORY *data, size_t length, int need, stru
         .squares = squares,
     };
 }
+#endif
 
 CLONES SQUARING static void JOINED(all, NAME)(const MEMORY *data, size_t length, struct found *found) {
     JOINED(loop, NAME)(data, length, COUNTS | TOTAL | SQUARES, found);
@@ -143,9 +192,15 @@ static void JOINED(settle, NAME)(const void *memory, size_t length, struct found
 #undef IS_NAN
 #undef SQUARING
 #endif
+#ifdef INFINITE_BITS
+#undef INFINITE_BITS
+#undef SCALED
+#undef UNIT
+#else
+#undef LOWEST
+#undef HIGHEST
+#endif
 #undef NAME
 #undef MEMORY
 #undef VALUE
 #undef COUNT
-#undef LOWEST
-#undef HIGHEST
