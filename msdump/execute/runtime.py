@@ -67,6 +67,7 @@ class SessionUse:
         level: How far the runtime optimises the model.
         spins: Whether its threads spin between the operators of a run.
         spins_on: Whether they spin on for a while after a run, as those of the runtime do by default.
+        plans: Whether it plans the memory of a run ahead. It keeps a plan for each set of shapes that it is fed.
         looks: Whether values are measured or written in it (``statistics.insession``).
         in_order: Whether operators run in the order of the model: the runtime has another one for branches.
     """
@@ -74,6 +75,7 @@ class SessionUse:
     level: Any = native.GraphOptimizationLevel.ORT_DISABLE_ALL
     spins: bool = False
     spins_on: bool = False
+    plans: bool = False
     looks: bool = False
     in_order: bool = False
 
@@ -172,8 +174,7 @@ class Runtime:
         # one operator offers nothing to optimise: creation would take three times as long, and a layout that
         # suits the host better might be put around the operator, with other last bits
         options.graph_optimization_level = use.level
-        # memory is planned ahead, by the shapes of what is fed, for operators that share a session
-        options.enable_mem_pattern = use.spins
+        options.enable_mem_pattern = use.plans
         options.log_severity_level = _ERRORS_ONLY + 1  # failures come back as exceptions
         # with pages that are warm from the operator before, instead of faults for every output
         options.add_session_config_entry("session.use_env_allocators", "1")

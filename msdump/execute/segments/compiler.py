@@ -121,7 +121,10 @@ class SegmentCompiler:
             for inner, (array, name, number) in model.shared.items()
         }
         try:
-            use = replace(self._use_of(nodes), looks=bool(looks), in_order=bool(looks.saved))
+            is_settled = all(self._graph.type_of(name).is_settled for _, name in model.feeds)
+            use = replace(
+                self._use_of(nodes), plans=is_settled, looks=bool(looks), in_order=bool(looks.saved)
+            )
             session = self._runtime.session(model.data, shared, use=use)
         except Exception as error:
             culprit = None if shortage(error) else _CULPRIT.search(str(error))
@@ -196,9 +199,12 @@ class SegmentCompiler:
         return declared.shape if is_checked or (self.optimizes and declared.is_settled) else None
 
     def _bound(self, node: Node, roundings: Sequence[Rounding] | None) -> Bound:
-        """Return the initializers of an operator; all of its weights where the runtime may fold them."""
+        """Return the initializers of an operator: all of its weights where the runtime may fold them.
+
+        A convolution computes the same with them as with weights that are fed, which every run would name.
+        """
         bound = self._initializers.of(node, roundings)
-        if not self.optimizes:
+        if not self.optimizes and (node.domain or node.op_type != "Conv"):
             return bound
         fixed = (name for name in reads(node) if name in self._weights and name not in self._changeable)
         return replace(bound, arrays={name: self._weights.array(name) for name in fixed} | {**bound.arrays})
