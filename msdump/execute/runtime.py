@@ -67,7 +67,7 @@ class SessionUse:
         level: How far the runtime optimises the model.
         spins: Whether its threads spin between the operators of a run.
         spins_on: Whether they spin on for a while after a run, as those of the runtime do by default.
-        plans: Whether it plans the memory of a run ahead. It keeps a plan for each set of shapes that it is fed.
+        plans: Whether it plans the memory of a run ahead; it keeps a plan for each set of shapes.
         looks: Whether values are measured or written in it (``statistics.insession``).
         in_order: Whether operators run in the order of the model: the runtime has another one for branches.
     """

@@ -22,7 +22,7 @@ from msdump.statistics.totals import StatisticNeed, Totals
 LIBRARY: Final = Path(__file__).parent / "kernel" / "_kernel.so"
 """Where the compiled pass stands."""
 
-_VERSION: Final = 11  # a library of another one, left from an older source, is not used
+_VERSION: Final = 12  # a library of another one, left from an older source, is not used
 TYPES: Final = {
     np.dtype(name): number
     for number, name in enumerate((

@@ -28,7 +28,14 @@ _BYTES, _TIME, _FIELDS = (
     2,
     5,
 )  # of what became of a value, behind the state; what is the session's stands last
-_LAST: Final = 5  # place in a run of the last time that a file got
+_LAST, _FILES, _SIZE, _NONE = (
+    5,
+    6,
+    7,
+    8,
+)  # places in a run: the last time that a file got, and what was written
+_WAITING: Final = 9
+"""Place of the number of values that wait, and behind it of their slots."""
 
 
 class NameParts(NamedTuple):
@@ -79,10 +86,29 @@ def _wanted(file: WantedFile | None) -> _Wanted:
     return _Wanted(*file.name, file.dtype.onnx, held, file.saved.onnx, file.saturates, layout)
 
 
+class _Room:
+    """Where a session reads where the files of a run go, and writes what becomes of them."""
+
+    __slots__ = ("addresses", "kinds", "outcomes", "run")
+
+    def __init__(self, count: int, wanted: int) -> None:
+        """Reserve room for a number of values, whose files an address tells of."""
+        self.run = array("q", bytes(array("q").itemsize * (_WAITING + 1 + count)))
+        self.outcomes = np.zeros((count, _FIELDS), np.int64)
+        self.kinds = insession.room_for_kinds(count)
+        parts = (self.outcomes.ctypes.data, ctypes.addressof(self.kinds))
+        self.addresses = np.array([self.run.buffer_info()[0], wanted, *parts], np.int64)
+
+    def begin(self, place: SessionPlace, last: int) -> None:
+        """Prepare a run, of which nothing is known yet."""
+        self.run[: _WAITING + 1] = array("q", (*map(int, place), last, 0, 0, 0, 0))
+        self.outcomes.fill(0)
+
+
 class WantedFiles:
     """What a session writes of a segment's values: the same in every run."""
 
-    __slots__ = ("_files", "_wanted")
+    __slots__ = ("_files", "_wanted", "room")
 
     def __init__(self, files: Sequence[WantedFile | None]) -> None:
         """Keep the files.
@@ -92,15 +118,11 @@ class WantedFiles:
         """
         self._files = files
         self._wanted = (_Wanted * len(files))(*map(_wanted, files))
+        self.room = _Room(len(files), ctypes.addressof(self._wanted))
 
     def __len__(self) -> int:
         """Return the number of the values."""
         return len(self._files)
-
-    @property
-    def address(self) -> int:
-        """Where a session reads what they are."""
-        return ctypes.addressof(self._wanted)
 
     def name(self, slot: int, time: int) -> bytes:
         """Return the name of a file; its value gets one."""
@@ -128,10 +150,10 @@ class SessionPlace(NamedTuple):
 
 
 class SessionFiles:
-    """The files of one run of a session.
+    """The files of one run of a session; they can be asked about until the next run begins.
 
     Attributes:
-        addresses: What the session is fed.
+        addresses: What the session is fed, the same in every run.
     """
 
     __slots__ = ("_clock", "_kinds", "_outcomes", "_run", "_wanted", "addresses")
@@ -144,14 +166,12 @@ class SessionFiles:
             place: Where they go; it is closed when the session has run.
             clock: Gives the last timestamp, and is told of those of the files.
         """
+        room = wanted.room
+        room.begin(place, clock.last)
         self._wanted = wanted
         self._clock = clock
-        waiting = bytes(array("q").itemsize * (1 + len(wanted)))  # their number, and their slots
-        self._run = array("q", (*map(int, place), clock.last)) + array("q", waiting)
-        self._outcomes = np.zeros((len(wanted), _FIELDS), np.int64)
-        self._kinds = insession.room_for_kinds(len(wanted))
-        parts = (self._outcomes.ctypes.data, ctypes.addressof(self._kinds))
-        self.addresses = np.array([self._run.buffer_info()[0], wanted.address, *parts], np.int64)
+        self._run, self._outcomes, self._kinds = room.run, room.outcomes, room.kinds
+        self.addresses = room.addresses
 
     def close(self) -> None:
         """Close the directory: the session has run, or has failed."""
@@ -161,13 +181,12 @@ class SessionFiles:
     @property
     def written(self) -> tuple[int, int]:
         """Number of files and of their bytes."""
-        sizes = self._outcomes[self._states == _WRITTEN, _BYTES]
-        return len(sizes), int(sizes.sum())
+        return self._run[_FILES], self._run[_SIZE]
 
     @property
     def empty(self) -> int:
         """Number of values without elements, which get no file."""
-        return int(np.count_nonzero(self._states == _EMPTY))
+        return self._run[_NONE]
 
     @property
     def seen(self) -> np.ndarray:
@@ -187,6 +206,10 @@ class SessionFiles:
         """Remove the file of a value, where there is one: it will be written again."""
         if self._states[slot] == _WRITTEN:
             os.unlink(self._wanted.name(slot, int(self._outcomes[slot, _TIME])), dir_fd=self._run[0])
+            self._run[_FILES] -= 1
+            self._run[_SIZE] -= int(self._outcomes[slot, _BYTES])
+        elif self._states[slot] == _EMPTY:
+            self._run[_NONE] -= 1
         self._states[slot] = _UNTOUCHED
 
     @property

@@ -176,6 +176,38 @@ def test_a_directory_that_is_gone_is_made_again(door):
     assert 6 == len(_types(door, 2))
 
 
+@pytest.mark.parametrize("input_output", [2, 0])
+def test_a_directory_that_is_moved_away_is_made_again(input_output, door):
+    """Files of a step go below the dump's path, also where somebody has moved away what stood there."""
+    door.configure(input_output=input_output)
+    network = door.load(_growing(), **O0)
+    feeds = {"x": np.ones((8, 64), np.float32)}
+    for _ in range(2):
+        network.run(feeds)
+    aside = (door.rank / "Net" / "0").rename(door.rank / "aside")
+
+    network.run(feeds)
+
+    assert ["2"] == [path.name for path in (door.rank / "Net" / "0").iterdir()]
+    assert ["0", "1"] == sorted(path.name for path in aside.iterdir())
+
+
+def test_a_link_in_place_of_a_directory_is_refused(door, tmp_path):
+    """No file goes through a link that somebody has put where the directory of steps stood."""
+    door.configure(input_output=2)
+    network = door.load(_growing(), **O0)
+    feeds = {"x": np.ones((8, 64), np.float32)}
+    for _ in range(2):
+        network.run(feeds)
+    aside = (door.rank / "Net" / "0").rename(tmp_path / "aside")
+    (door.rank / "Net" / "0").symlink_to(aside)
+
+    with pytest.raises(DumpWriteError, match="is a symbolic link"):
+        network.run(feeds)
+
+    assert ["0", "1"] == sorted(path.name for path in aside.iterdir())
+
+
 def test_values_that_stay_inside_are_right(door):
     """Files hold what operators gave, also where the session reuses memory; and so do the results."""
     door.configure(input_output=2)

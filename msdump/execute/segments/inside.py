@@ -43,7 +43,9 @@ def fed(segment: Segment, frame: Frame, files: SessionFiles | None) -> dict[str,
     if segment.measuring is not None:
         feeds[ADDRESSES[MEASURE]] = segment.measuring.addresses
     if files is not None:
-        feeds[ADDRESSES[SAVE]] = values.owned(files.addresses)
+        if segment.fed_addresses is None or segment.fed_addresses[0] is not files.addresses:
+            segment.fed_addresses = files.addresses, values.owned(files.addresses)
+        feeds[ADDRESSES[SAVE]] = segment.fed_addresses[1]
     return feeds
 
 

@@ -66,6 +66,7 @@ class Segment:
         saved: The tensors that it writes to files, in its order.
         run: The session's function, None before the first run.
         measuring: What its session measures, None where it measures nothing, and before the first run.
+        fed_addresses: What it was told of files in the last run, and the value that it was fed for it.
     """
 
     operators: tuple[ProgramOperator, ...]
@@ -80,6 +81,7 @@ class Segment:
     saved: tuple[TensorSlot, ...] = ()
     run: Run | None = None
     measuring: Measuring | None = None
+    fed_addresses: tuple[np.ndarray, OrtValue] | None = None
 
     @property
     def positions(self) -> range:

@@ -36,6 +36,7 @@ struct run {
     int64_t directory, mode;                /* an open directory, permissions of files */
     int64_t sets_modes, reserves, is_unnamed; /* of its file system; whether a descriptor alone can be linked */
     int64_t last;                           /* the last time that a file got, microseconds */
+    int64_t files, bytes, empty;            /* that were written, and values without elements */
     int64_t waiting;                        /* number of the values that wait */
     int64_t slots[];                        /* theirs, in the order of nodes */
 };
@@ -267,8 +268,11 @@ static int write_waiting(const void *context, struct run *run, void **addresses)
         struct outcome *const outcome = all.outcomes + slot;
         if (!all.error)
             all.error = name_file(run, all.wanted + slot, (int)outcome->file, outcome);
-        if (!all.error)
+        if (!all.error) {
             outcome->state = WRITTEN;
+            run->files++;
+            run->bytes += outcome->bytes;
+        }
         if (outcome->file >= 0)
             close((int)outcome->file);
         outcome->file = -1;
@@ -305,8 +309,10 @@ static status *save_value(void *kernel, void *context) {
         outcome->data = kept;
         outcome->file = -1;
         run->slots[run->waiting++] = node->slot;
-    } else
+    } else {
         outcome->state = wanted->head ? EMPTY : SEEN;
+        run->empty += outcome->state == EMPTY;
+    }
     const int is_due = !node->waits || run->waiting == MOST_WAITING;
     if (is_due && run->waiting && write_waiting(context, run, addresses))
         return runtime->fail(1, "a file cannot be written");

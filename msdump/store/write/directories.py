@@ -86,14 +86,25 @@ def _open_or_make(path: str) -> int:
 
 
 def _enter(parent: int, name: str) -> int:
+    return enter(parent, name)[0]
+
+
+def enter(parent: int, name: str) -> tuple[int, bool]:
+    """Return a descriptor of a directory in an open one, and whether it was made, 0700.
+
+    Raises:
+        OSError: It cannot be opened or made, or is a link.
+    """
     try:
-        return _open_below(parent, name)
+        return _open_below(parent, name), False
     except FileNotFoundError:
+        is_new = False
         with contextlib.suppress(FileExistsError):  # another process was faster
             os.mkdir(name, DIRECTORY_MODE, dir_fd=parent)
             # The umask may have taken rights of the owner; without them nothing can be opened.
             os.chmod(name, DIRECTORY_MODE, dir_fd=parent)
-        return _open_below(parent, name)
+            is_new = True
+        return _open_below(parent, name), is_new
 
 
 def _open_below(parent: int, name: str) -> int:

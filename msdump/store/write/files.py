@@ -74,6 +74,9 @@ class DiskFiles:
         self._mode = mode
         self._root = root
         self._places: dict[str, OpenDirectory] = {}
+        self._holder: tuple[str, OpenDirectory] | None = (
+            None  # of the last directory: those of steps lie in one
+        )
         self._row_files: dict[tuple[str, str], RowFile] = {}
         self._made: tuple[str, ...] = ()  # for the session that was asked about last
 
@@ -160,8 +163,12 @@ class DiskFiles:
 
     def for_session(self, directory: str) -> SessionPlace | None:
         """Return what a session needs to make new files itself; OSError as ``create`` raises it."""
-        self._made = () if directory in self._places else tuple(_missing(directory))
-        return self._standing(directory).for_session(self._mode)
+        is_known = directory in self._places
+        above = directory.rpartition("/")[0]
+        missing = () if is_known or self._standing_holder(above) else tuple(_missing(above))
+        place = self._standing(directory)
+        self._made = (directory, *missing) if place.is_new and not is_known else ()
+        return place.for_session(self._mode)
 
     def leave(self, directory: str) -> None:
         """Remove a directory that ``for_session`` has just made, and those above it; they are empty."""
@@ -190,6 +197,7 @@ class DiskFiles:
             self._row_files.popitem()[1].close()
         while self._places:
             self._places.popitem()[1].close()
+        self._drop_holder()
 
     def _standing(self, path: str) -> OpenDirectory:
         """Return a directory that was not removed since it was opened."""
@@ -204,8 +212,32 @@ class DiskFiles:
         if len(self._places) >= _MOST_DIRECTORIES:
             self._forget(next(iter(self._places)))
         # an asynchronous sink opens as many for each of its threads
-        place = self._places[path] = OpenDirectory(path, self._root)
+        place = self._places[path] = self._opened(path)
         return place
+
+    def _opened(self, path: str) -> OpenDirectory:
+        above, _, name = path.rpartition("/")
+        if not self._root or not above.startswith(f"{self._root.rstrip('/')}/"):
+            return OpenDirectory(path, self._root)
+        holder = self._standing_holder(above)
+        if holder is None:
+            self._drop_holder()
+            self._holder = above, (holder := OpenDirectory(above, self._root))
+        try:
+            return holder.inside(name)
+        except FileNotFoundError:  # another process has removed the holder, as it was empty
+            return OpenDirectory(path, self._root)
+
+    def _standing_holder(self, path: str) -> OpenDirectory | None:
+        """Return a directory where it is open as the holder of others and still stands there."""
+        if self._holder is None or self._holder[0] != path or not self._holder[1].stands_at(path):
+            return None
+        return self._holder[1]
+
+    def _drop_holder(self) -> None:
+        if self._holder is not None:
+            self._holder[1].close()
+            self._holder = None
 
     def _forget(self, path: str) -> None:
         self._places.pop(path).close()

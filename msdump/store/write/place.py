@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from msdump.store.write import links, rows, temporaries
 from msdump.store.write.buffers import size_of, write_all
-from msdump.store.write.directories import open_directory
+from msdump.store.write.directories import enter, open_directory
 from msdump.store.write.rows import RowFile
 
 if TYPE_CHECKING:
@@ -42,9 +42,12 @@ class OpenDirectory:
     A new file is written without a name and linked under its name when it is complete
     (Linux). One that replaces another is then linked under a temporary name and renamed.
     Where the file system has no nameless files, a temporary name and a rename do the same.
+
+    Attributes:
+        is_new: Whether ``inside`` has made it.
     """
 
-    __slots__ = ("_fd", "_has_linked", "_is_clear", "_is_nameless", "_narrows_modes", "_reserves")
+    __slots__ = ("_fd", "_has_linked", "_is_clear", "_is_nameless", "_narrows_modes", "_reserves", "is_new")
 
     def __init__(self, path: str, root: str = "") -> None:
         """Open a directory, which is made where it is missing.
@@ -56,7 +59,28 @@ class OpenDirectory:
         Raises:
             OSError: It cannot be opened or made.
         """
+        self.is_new = False
         self._fd = open_directory(path, root)
+        self._look()
+
+    def inside(self, name: str) -> OpenDirectory:
+        """Open a directory in this one, through no link; it is made where it is missing.
+
+        Raises:
+            OSError: It cannot be opened or made.
+        """
+        inner = object.__new__(OpenDirectory)
+        inner._fd, inner.is_new = enter(self._fd, name)
+        if inner.is_new:  # of the same file system, with the access lists of this one
+            inner._narrows_modes, inner._reserves = self._narrows_modes, self._reserves
+            inner._has_linked, inner._is_clear = self._has_linked, True
+            inner._is_nameless = self._is_nameless
+        else:
+            inner._look()
+        return inner
+
+    def _look(self) -> None:
+        """Find out what its file system can do."""
         self._narrows_modes = False
         self._reserves = os.major(os.fstat(self._fd).st_dev) != 0  # 0: of memory, a network, an overlay
         self._has_linked = False
@@ -70,6 +94,13 @@ class OpenDirectory:
     def is_linked(self) -> bool:
         """Tell whether the directory still stands somewhere, that is, was not removed."""
         return os.fstat(self._fd).st_nlink > 0
+
+    def stands_at(self, path: str) -> bool:
+        """Tell whether a path is the directory's: it was neither removed nor moved away."""
+        try:
+            return os.path.samestat(os.lstat(path), os.fstat(self._fd))
+        except OSError:
+            return False
 
     def has(self, name: str) -> bool:
         """Tell whether a name is taken."""
