@@ -496,7 +496,7 @@ FIELD = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=4
 def _spelt(operator):
     """Return what the shortest name of a file keeps of an operator: two of one name are two executions."""
     op_type, name = operator
-    return names.sanitize(op_type), names.sanitize(name.rpartition("/")[2])
+    return names.sanitize(op_type), names.sanitize(name.rpartition("/")[2] or "/")
 
 
 @settings(max_examples=25, deadline=None)
