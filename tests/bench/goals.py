@@ -91,6 +91,8 @@ ROWS: Final = (
     Row("loop", "Loop of 1000 passes, 5 operators / onnxruntime's", "running.of_whole", LOOP, BOTH, 6),
     Row("sync", "synchronous dump / all outputs + np.save", "dumping.of_saved",
         (*LARGE, *MOBILE), BOTH, 0.95),
+    Row("sync-inputs", "dump of inputs and outputs / all of them + np.save", "dumping.with_inputs",
+        (("resnet50", 1), *MOBILE), BOTH, 0.95),
     Row("async", "asynchronous dump / slower of run and os.write", "asynchronous.of_parts",
         (*RESNET_B8, *LANGUAGE, *MOBILE), BOTH, 1.15),
     Row("async-sync", "asynchronous / synchronous dump", "asynchronous.of_sync",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -40,16 +41,30 @@ def _random(rng: np.random.Generator, dtype: np.dtype, shape: tuple[int, ...]) -
 
 
 def saving(
-    session: onnxruntime.InferenceSession, feeds: Mapping[str, np.ndarray], folder: Path
+    session: onnxruntime.InferenceSession,
+    feeds: Mapping[str, np.ndarray],
+    folder: Path,
+    saved: Sequence[str] = (),
+    weights: Mapping[str, np.ndarray] = MappingProxyType({}),
 ) -> Callable[[], None]:
-    """Return a function that runs a session and saves every output, into a new folder each time."""
+    """Return a function that runs a session and saves tensors, into a new folder each time.
+
+    Args:
+        session: Gives all values of a network.
+        feeds: What it is fed.
+        folder: Holds the folders.
+        saved: The names of the tensors, in the order of files; none: every output once.
+        weights: Those among them that are neither fed nor given.
+    """
     rounds = itertools.count()
     names = [output.name for output in session.get_outputs()]
 
     def run() -> None:
         target = folder / str(next(rounds))
         target.mkdir(parents=True)
-        for position, array in enumerate(session.run(names, feeds)):
-            np.save(target / f"{position}.npy", array)
+        outputs = dict(zip(names, session.run(names, feeds), strict=True))
+        values = {**weights, **feeds, **outputs} if saved else outputs
+        for position, name in enumerate(saved or names):
+            np.save(target / f"{position}.npy", values[name])
 
     return run

@@ -1,4 +1,4 @@
-"""Synchronous dumps of every output: time, files and memory."""
+"""Synchronous dumps of every output, or of inputs as well: time, files and memory."""
 
 from __future__ import annotations
 
@@ -18,6 +18,16 @@ def of_saved(case: Case) -> Figure:
     feeds = sides.inputs(case.path)
     ours = sides.network(case.path, sides.plan(case.folder / "ours"))
     theirs = whole.saving(_all_values(case), feeds, case.folder / "theirs")
+    tidy = sides.emptying(case.folder / "ours", case.folder / "theirs")
+    return measure.ratio(partial(ours.run, feeds), theirs, case, tidy=tidy)
+
+
+def with_inputs(case: Case) -> Figure:
+    """Dump of inputs, weights among them, and outputs against that session and np.save of the same."""
+    feeds = sides.inputs(case.path)
+    ours = sides.network(case.path, sides.plan(case.folder / "ours", input_output=0))
+    names, weights = files.read_and_made(case.path)
+    theirs = whole.saving(_all_values(case), feeds, case.folder / "theirs", names, weights)
     tidy = sides.emptying(case.folder / "ours", case.folder / "theirs")
     return measure.ratio(partial(ours.run, feeds), theirs, case, tidy=tidy)
 

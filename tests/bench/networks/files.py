@@ -14,7 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import onnx
+from onnx import numpy_helper
 
 from sample_nets import build as samples
 from sample_nets.tracing import trace
@@ -48,6 +50,13 @@ def with_all_values(file: Path) -> Path:
         proto.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in names)
         _save(proto, changed)
     return changed
+
+
+def read_and_made(file: Path) -> tuple[list[str], dict[str, np.ndarray]]:
+    """Return the names of the inputs and outputs of each node in order, and the weights of the network."""
+    proto = onnx.load(file)
+    names = [name for node in proto.graph.node for name in (*node.input, *node.output) if name]
+    return names, {weight.name: numpy_helper.to_array(weight) for weight in proto.graph.initializer}
 
 
 def _digest() -> str:
