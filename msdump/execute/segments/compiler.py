@@ -199,12 +199,9 @@ class SegmentCompiler:
         return declared.shape if is_checked or (self.optimizes and declared.is_settled) else None
 
     def _bound(self, node: Node, roundings: Sequence[Rounding] | None) -> Bound:
-        """Return the initializers of an operator: all of its weights where the runtime may fold them.
-
-        A convolution computes the same with them as with weights that are fed, which every run would name.
-        """
+        """Return the initializers of an operator; all of its weights where the runtime may fold them."""
         bound = self._initializers.of(node, roundings)
-        if not self.optimizes and (node.domain or node.op_type != "Conv"):
+        if not self.optimizes:
             return bound
         fixed = (name for name in reads(node) if name in self._weights and name not in self._changeable)
         return replace(bound, arrays={name: self._weights.array(name) for name in fixed} | {**bound.arrays})
