@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from msdump import dtypes
-from msdump.capture.pipeline import Pipeline, completes_operators, writes_at_once
+from msdump.capture.pipeline import Pipeline, writes_at_once
 from msdump.capture.steps.device import held_in
 from msdump.capture.steps.records import OperatorRecords
 from msdump.device.formats import c0
@@ -154,5 +154,5 @@ def may_write(plan: DumpPlan, pipeline: Pipeline) -> bool:
         pipeline.is_in_sessions
         and plan.when.trigger is Trigger.ALWAYS
         and not plan.what.saves_kernel_args
-        and (completes_operators(plan) or writes_at_once(plan))
+        and writes_at_once(plan)
     )

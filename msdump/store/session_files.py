@@ -23,17 +23,10 @@ from msdump.store.clock import Clock
 from msdump.store.session_layouts import SessionLayout
 
 _UNTOUCHED, _WRITTEN, _EMPTY, _SEEN = range(4)
-_BYTES, _TIME, _FIELDS = (
-    1,
-    2,
-    5,
-)  # of what became of a value, behind the state; what is the session's stands last
-_LAST, _FILES, _SIZE, _NONE = (
-    5,
-    6,
-    7,
-    8,
-)  # places in a run: the last time that a file got, and what was written
+# of what became of a value, behind the state; what is the session's own stands last
+_BYTES, _TIME, _FIELDS = 1, 2, 5
+# places in a run: the last time that a file got, files, their bytes, values without elements
+_LAST, _FILES, _SIZE, _NONE = range(5, 9)
 _WAITING: Final = 9
 """Place of the number of values that wait, and behind it of their slots."""
 

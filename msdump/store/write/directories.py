@@ -49,7 +49,7 @@ def _opened(path: str, root: str) -> int:
     # one component at a time: O_NOFOLLOW minds the last component of a path alone
     for name in filter(None, path[len(root) :].split("/")):
         try:
-            inner = _enter(fd, name)
+            inner, _ = enter(fd, name)
         finally:
             os.close(fd)
         fd = inner
@@ -83,10 +83,6 @@ def _open_or_make(path: str) -> int:
     except FileNotFoundError:
         make_directories(path)
         return os.open(path, _OPEN)
-
-
-def _enter(parent: int, name: str) -> int:
-    return enter(parent, name)[0]
 
 
 def enter(parent: int, name: str) -> tuple[int, bool]:

@@ -74,9 +74,8 @@ class DiskFiles:
         self._mode = mode
         self._root = root
         self._places: dict[str, OpenDirectory] = {}
-        self._holder: tuple[str, OpenDirectory] | None = (
-            None  # of the last directory: those of steps lie in one
-        )
+        # what holds the last directory that was opened: those of steps lie in one
+        self._holder: tuple[str, OpenDirectory] | None = None
         self._row_files: dict[tuple[str, str], RowFile] = {}
         self._made: tuple[str, ...] = ()  # for the session that was asked about last
 
@@ -164,10 +163,10 @@ class DiskFiles:
     def for_session(self, directory: str) -> SessionPlace | None:
         """Return what a session needs to make new files itself; OSError as ``create`` raises it."""
         is_known = directory in self._places
-        above = directory.rpartition("/")[0]
-        missing = () if is_known or self._standing_holder(above) else tuple(_missing(above))
+        is_held = is_known or self._standing_holder(directory.rpartition("/")[0]) is not None
+        missing = () if is_held else tuple(_missing(directory))
         place = self._standing(directory)
-        self._made = (directory, *missing) if place.is_new and not is_known else ()
+        self._made = (directory,) if is_held and place.is_new and not is_known else missing
         return place.for_session(self._mode)
 
     def leave(self, directory: str) -> None:
