@@ -49,7 +49,7 @@ _LONGEST = 1 << 17  # bytes of a command with its environment
 
 # What stands as both on the path: hands itself over to the server, and ends as the fork does.
 _CLIENT = """#!{python} -IS
-import json, os, signal, socket, sys
+import json, os, select, signal, socket, sys
 name, arguments = os.path.basename(sys.argv[0]), sys.argv[1:]
 as_module = arguments[:2] == ["-m", "msdump"]
 first = "".join(arguments[2:3] if as_module else arguments[:1])
@@ -65,9 +65,14 @@ signals = [each for each in {forwarded!r} if signal.getsignal(each) is not signa
 signal.pthread_sigmask(signal.SIG_BLOCK, signals)
 socket.send_fds(door, [wanted], [0, 1, 2])
 program = int(door.recv(64) or 0)
+awake, wake = socket.socketpair()
+wake.setblocking(False)
+signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)  # a signal just before the wait must end it
 for each in signals if program else ():
     signal.signal(each, lambda number, _: os.kill(program, number))
 signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
+while door not in select.select([door, awake], [], [])[0]:
+    awake.recv(64)
 code = int(door.recv(64) or 255)
 if code < 0:
     if code != -signal.SIGKILL:

@@ -83,9 +83,8 @@ def test_a_signal_reaches_the_fork(start, number, is_caught):
     """What whoever started a program tells it by a signal, the program hears."""
     caught = f"signal.signal({int(number)}, lambda *_: sys.exit('caught'))"
     default = f"signal.signal({int(number)}, signal.SIG_DFL)"
-    text = (
-        f"import signal, sys\n{caught if is_caught else default}\nprint('ready', flush=True)\nsignal.pause()"
-    )
+    text = f"import signal, sys, time\n{caught if is_caught else default}\nprint('ready', flush=True)\n"
+    text += "for _ in range(6000): time.sleep(0.01)"  # one long wait may begin just behind a signal
 
     with start("python", "-c", text) as program:
         assert "ready\n" == program.stdout.readline()
