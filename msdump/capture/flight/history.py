@@ -18,9 +18,9 @@ from msdump.iterations import IterationSet
 from msdump.reasons import Reason
 from msdump.record import Artifact, Buffer
 from msdump.store.layouts import is_constants
+from msdump.store.write import exits
 from msdump.store.write.buffers import owned, size_of
 from msdump.store.write.sinks import Sink, Summary
-from msdump.threads import new_lock
 
 _Operation = Callable[[], None]
 """Hands one file, or some rows, to the sink behind the history."""
@@ -87,7 +87,7 @@ class HistorySink:
         self._sink = sink
         self._steps = steps
         self._most_bytes = most_bytes
-        self._lock = new_lock()
+        self._lock = exits.new_guard()
         self._kept: deque[_Step] = deque()
         self._going_on: dict[int, _Step] = {}  # by thread: networks may run at the same time
         self._constants: list[_Operation] = []

@@ -19,7 +19,7 @@ from msdump.record import Artifact, Buffer
 from msdump.statistics.digests import Message, find_md5
 from msdump.store.write import exits
 from msdump.store.write.sinks import Sink, Summary
-from msdump.threads import beside, new_lock, shares, thread_count
+from msdump.threads import beside, shares, thread_count
 
 WAITING_BYTES: Final = 64 << 20
 _MOST_ROWS: Final = 256  # that wait for one another
@@ -121,7 +121,7 @@ class HashingSink:
         self._sink = sink
         self._most_bytes = most_bytes
         self._has_threads = thread_count() > 1
-        self._lock = new_lock()
+        self._lock = exits.new_guard()
         self._rows: deque[_Row] = deque()
         self._held_bytes = 0
         self._waiting: list[_Row] = []  # those of them that are in no batch yet

@@ -4,6 +4,10 @@ An interpreter that ends, also after an exception, and a process that gets
 SIGTERM first finish what was captured. A SIGTERM handler is installed only where
 the process has none, and only while something may come to be unwritten: from the first writer on,
 since the threads that hand files over later may install none.
+
+The handler runs between any two steps of the main thread. Where that holds the lock of a writer, threads may
+wait for it, and never finish what the handler would wait for. So a signal that comes then is heard when the
+main thread leaves the last of these locks (``new_guard``).
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from msdump.errors import DumpWriteError
+from msdump.threads import new_lock
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -40,6 +45,31 @@ _active: Final[dict[Writer, None]] = {}  # in the order in which they became act
 _last: list[Writer] = []  # what comes after all others
 _runs: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
 _LONGEST_RUN: Final = 60  # seconds that the end of a process waits for a run that goes on
+_guards: Final[set[weakref.ref[Any]]] = set()
+_told: Final[list[int]] = []  # the signal that waits until the main thread leaves its last guard
+
+
+class _Guard(type(threading.RLock())):  # type: ignore[misc]  # typeshed calls it final
+    """A reentrant lock at whose end a signal is heard that came while it was held."""
+
+    __slots__ = ()
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether the calling thread holds it."""
+        return bool(self._is_owned())
+
+    def __exit__(self, *error: object) -> None:
+        self.release()
+        if _told:
+            _end_where_free()
+
+
+def new_guard() -> threading.RLock:
+    """Return a lock for what ``complete`` uses: SIGTERM waits while the main thread holds it (``with``)."""
+    guard = new_lock(_Guard)
+    _guards.add(weakref.ref(guard, _guards.discard))
+    return guard
 
 
 def register(writer: Writer) -> None:
@@ -97,6 +127,15 @@ def _terminate(number: int, frame: FrameType | None) -> None:
     """Complete everything and end as if there were no handler; a second signal ends at once."""
     del frame
     signal.signal(number, signal.SIG_DFL)
+    _told.append(number)
+    _end_where_free()
+
+
+def _end_where_free() -> None:
+    """End the process as it was told to, unless the main thread is inside of a guard, or this is another."""
+    if not _is_main_thread() or any(guard.is_mine for ref in [*_guards] if (guard := ref())):
+        return
+    number = _told.pop()
     try:
         for writer in [*_active, *_last]:
             writer.complete()
@@ -113,6 +152,7 @@ def _close_all() -> None:
 def _forget_all() -> None:
     for writer in list(_registered):
         writer.forget()
+    _told.clear()
     for writer in _last:
         writer.forget()
     _last.clear()

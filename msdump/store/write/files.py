@@ -234,9 +234,9 @@ class DiskFiles:
         return self._holder[1]
 
     def _drop_holder(self) -> None:
-        if self._holder is not None:
-            self._holder[1].close()
-            self._holder = None
+        holder, self._holder = self._holder, None  # an interrupt behind its close must not close it again
+        if holder is not None:
+            holder[1].close()
 
     def _forget(self, path: str) -> None:
         self._places.pop(path).close()

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 from msdump.errors import DumpWriteError
 from msdump.plan import OnWriteError
 from msdump.reasons import Reason
+from msdump.store.write import exits
 from msdump.store.write.buffers import size_of
 from msdump.store.write.files import DUMP_MODE, DiskFiles
 from msdump.store.write.standins import StandIns, is_too_long
-from msdump.threads import new_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -193,7 +193,7 @@ class SyncSink:
             files: Where files go; None: disk.
         """
         # Reentrant: a signal handler may complete what the frame below it has begun.
-        self._lock = new_lock()
+        self._lock = exits.new_guard()
         self._raises = on_write_error is OnWriteError.RAISE
         self._budget = Budget() if budget is None else budget
         self._files: Files = DiskFiles() if files is None else files

@@ -64,10 +64,11 @@ def test_an_interpreter_that_ends_writes_everything(tmp_path, ending, code):
 
 # Waits are short and many: a signal that comes just before one is heard behind it.
 TERMINATED = """
-import os, select, sys, threading, time
+import os, select, signal, sys, threading, time
 from msdump.record import Artifact
 from msdump.store.write.async_sink import AsyncSink
 from msdump.store.write.files import DiskFiles
+from msdump.store.write.writer_queue import WriterQueue
 
 class Held(DiskFiles):
     def _hold(self):
@@ -105,6 +106,17 @@ if moment == "inline":
     write(2, 100)
 if moment == "rows":
     sink.append(f"{root}/s.csv", b"row\\n", b"title\\n")
+if moment == "handing over":
+    link = WriterQueue._link
+
+    def link_slowly(queue, job):
+        link(queue, job)
+        os.write(1, b"main\\n")
+        while signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:  # until the signal is heard
+            time.sleep(0.01)
+
+    WriterQueue._link = link_slowly
+    write(2)
 """
 
 MOMENTS = {
@@ -113,6 +125,7 @@ MOMENTS = {
     "room": {"2.npy": SIZE},
     "inline": {"2.npy": 100},
     "rows": {"s.csv": 10},
+    "handing over": {"2.npy": SIZE},
 }
 
 
@@ -124,9 +137,8 @@ def test_sigterm_writes_everything(tmp_path, moment, more):
         assert child.stdout.readline() == b"main\n"
         before = list(tmp_path.iterdir())
         child.send_signal(signal.SIGTERM)
-        assert child.stdout.readline() == b"main\n"  # the handler writes now
         child.stdin.close()
-        child.wait()
+        child.wait(60)
 
     expected = {"0.npy": SIZE, "1.npy": SIZE} | more
     assert [] == before

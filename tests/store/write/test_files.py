@@ -17,6 +17,7 @@ from msdump.store.write import files, links, place
 from msdump.store.write.buffers import size_of, write_all
 from msdump.store.write.directories import make_directories
 from msdump.store.write.files import DiskFiles
+from msdump.store.write.place import OpenDirectory
 
 
 @pytest.fixture(params=["nameless", "nameless by path", "renamed"])
@@ -135,6 +136,28 @@ def test_interrupt_in_the_first_file_of_a_directory(disk, tmp_path, monkeypatch)
         disk.create(str(tmp_path), "t.npy", (b"abc", b"def"))
 
     assert [] == names(tmp_path)
+
+
+def test_interrupt_behind_a_close(tmp_path, monkeypatch):
+    """Ctrl-C when a directory is just closed leaves nothing that would be closed again."""
+    disk = DiskFiles(root=str(tmp_path))
+    before = open_descriptors()
+    disk.create(str(tmp_path / "Net" / "0"), "t.npy", (b"abc",))
+    close, interruptions = OpenDirectory.close, []
+
+    def interrupted(directory):
+        close(directory)
+        interruptions.append(directory)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(OpenDirectory, "close", interrupted)
+    for _ in range(2):  # the directory, and the one that holds it
+        with pytest.raises(KeyboardInterrupt):
+            disk.close()
+    disk.close()
+
+    assert 2 == len(interruptions)
+    assert before == open_descriptors()
 
 
 def _writes_some_then(error):
