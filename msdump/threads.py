@@ -27,14 +27,17 @@ _MOST: Final = 8  # every session of the runtime has a pool: more cores would me
 
 _LOCKS: Final[weakref.WeakSet[threading.RLock]] = weakref.WeakSet()
 
+REENTRANT: Final = type(threading.RLock())
+"""The class of the locks that ``new_lock`` makes, for others to derive from."""
 
-def new_lock(make: Callable[[], threading.RLock] = threading.RLock) -> threading.RLock:
+
+def new_lock(kind: Callable[[], threading.RLock] = REENTRANT) -> threading.RLock:
     """Return a lock that a forked child finds free, unless the thread that forked holds it.
 
     A thread that holds a lock while another one forks is not there in the child, and would never give it
     back. Reentrant: a signal handler may do what the frame below it does.
     """
-    lock = make()
+    lock = kind()
     _LOCKS.add(lock)
     return lock
 

@@ -21,7 +21,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from msdump.errors import DumpWriteError
-from msdump.threads import new_lock
+from msdump.threads import REENTRANT, new_lock
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -49,7 +49,7 @@ _guards: Final[set[weakref.ref[Any]]] = set()
 _told: Final[list[int]] = []  # the signal that waits until the main thread leaves its last guard
 
 
-class _Guard(type(threading.RLock())):  # type: ignore[misc]  # typeshed calls it final
+class _Guard(REENTRANT):  # type: ignore[misc, valid-type]  # typeshed calls it final
     """A reentrant lock at whose end a signal is heard that came while it was held."""
 
     __slots__ = ()
