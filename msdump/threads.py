@@ -1,4 +1,7 @@
-"""Threads for work on large arrays: the calling one, helpers, and those for what nobody waits for yet."""
+"""Threads for work on large arrays: the calling one, helpers, and those for what nobody waits for yet.
+
+Locks that a fork renews, too, and what is held weakly without losing Ctrl-C.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,15 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Final, TypeVar
+from functools import partial
+from typing import Final, Generic, TypeVar
 
 from msdump import env
 from msdump.errors import InputError
 
+K = TypeVar("K")
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -25,7 +30,69 @@ _NICENESS: Final = 10
 _MOST: Final = 8  # every session of the runtime has a pool: more cores would mean thousands of threads
 
 
-_LOCKS: Final[weakref.WeakSet[threading.RLock]] = weakref.WeakSet()
+class Living(Generic[T]):
+    """A set of objects that does not keep them alive, and runs no Python code when one ends.
+
+    The callbacks of ``weakref.WeakSet`` are such code: Ctrl-C that came shortly before, in the runtime or
+    while garbage was collected, is raised in them, where Python only prints it, and the run goes on.
+
+    >>> class Thing: pass
+    >>> thing, things = Thing(), Living()
+    >>> things.add(thing)
+    >>> thing in things, len(things)
+    (True, 1)
+    >>> del thing
+    >>> list(things)
+    []
+    """
+
+    def __init__(self) -> None:
+        """Hold nothing yet."""
+        self._refs: set[weakref.ref[T]] = set()
+
+    def add(self, item: T) -> None:
+        """Hold an object as long as it lives."""
+        self._refs.add(weakref.ref(item, self._refs.discard))
+
+    def __contains__(self, item: T) -> bool:
+        """Tell whether an object was added."""
+        return weakref.ref(item) in self._refs
+
+    def __iter__(self) -> Iterator[T]:
+        """Iterate over the objects that live now; others may be added meanwhile."""
+        return iter([item for ref in [*self._refs] if (item := ref()) is not None])
+
+    def __len__(self) -> int:
+        """Return how many live."""
+        return len(self._refs)
+
+
+class LivingValues(Generic[K, T]):
+    """A table that does not keep its objects alive, as ``Living``."""
+
+    def __init__(self) -> None:
+        """Hold nothing yet."""
+        self._refs: dict[K, weakref.ref[T]] = {}
+
+    def get(self, key: K) -> T | None:
+        """Return the object of a key, None where there is none any more."""
+        ref = self._refs.get(key)
+        return None if ref is None else ref()
+
+    def put(self, key: K, item: T) -> None:
+        """Hold an object as long as it lives."""
+        self._refs[key] = weakref.ref(item, partial(self._refs.pop, key))
+
+    def clear(self) -> None:
+        """Hold nothing any more."""
+        self._refs.clear()
+
+    def __len__(self) -> int:
+        """Return how many live."""
+        return len(self._refs)
+
+
+_LOCKS: Final = Living[threading.RLock]()
 
 REENTRANT: Final = type(threading.RLock())
 """The class of the locks that ``new_lock`` makes, for others to derive from."""
@@ -43,7 +110,7 @@ def new_lock(kind: Callable[[], threading.RLock] = REENTRANT) -> threading.RLock
 
 
 def _renew_locks() -> None:
-    for lock in list(_LOCKS):
+    for lock in _LOCKS:
         if lock.acquire(blocking=False):
             lock.release()
         else:  # as logging does with its own

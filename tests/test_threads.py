@@ -1,7 +1,8 @@
-"""How many threads there are, and work spread over them."""
+"""How many threads there are, work spread over them, and what is held weakly."""
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 
 from msdump import env, threads
 from msdump.errors import InputError
+from msdump.threads import Living, LivingValues
 
 
 @pytest.mark.parametrize(("text", "expected"), [("1", 1), ("12", 12)])
@@ -139,3 +141,64 @@ def test_no_helpers_at_exit(tmp_path):
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
 
     assert "[1, 2]\n" == done.stdout
+
+
+class Thing:
+    """Something that a weak reference can hold."""
+
+
+def in_a_set():
+    """Return a set that holds something, that, and a function that tells how much is held."""
+    thing, things = Thing(), Living()
+    things.add(thing)
+    things.add(thing)
+    return things, thing, lambda: (len(things), len([*things]))
+
+
+def in_a_table():
+    """Return a table that holds something, that, and a function that tells how much is held."""
+    thing, things = Thing(), LivingValues()
+    things.put("key", thing)
+    return things, thing, lambda: (len(things), int(things.get("key") is not None))
+
+
+@pytest.mark.parametrize("make", [in_a_set, in_a_table])
+@pytest.mark.parametrize("in_a_cycle", [False, True])
+def test_no_python_code_runs_when_something_ends(make, in_a_cycle):
+    """Whoever dies, or is found as garbage, is held no more, and no function was called for it."""
+    _holder, thing, held = make()
+    if in_a_cycle:
+        thing.itself = thing
+    before, called = held(), []
+
+    sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name) if event == "call" else None)
+    del thing
+    gc.collect()
+    sys.setprofile(None)
+
+    assert ((1, 1), (0, 0)) == (before, held())
+    assert [] == called
+
+
+def test_a_set_knows_what_was_added():
+    """What was not added is not there, and adding to a set while it is looked through changes no turn."""
+    one, other, things = Thing(), Thing(), Living()
+    things.add(one)
+
+    for _ in things:
+        things.add(other)
+
+    assert (True, True, False) == (one in things, other in things, Thing() in things)
+
+
+def test_a_table_gives_what_lives():
+    """A key that was never put, was put again, or was cleared."""
+    one, other, things = Thing(), Thing(), LivingValues()
+    things.put("a", one)
+    things.put("b", other)
+    things.put("a", other)
+    del one
+
+    assert [other, other, None] == [things.get(key) for key in "abc"]
+    things.clear()
+    assert things.get("a") is None

@@ -10,7 +10,6 @@ import functools
 import logging
 import os
 import re
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +27,7 @@ from msdump.graph.kernel import onenode, probe_model
 from msdump.graph.kernel.emulation import Rounding
 from msdump.observer import Array
 from msdump.statistics.totals import StatisticNeed
-from msdump.threads import new_lock, thread_count
+from msdump.threads import Living, LivingValues, new_lock, thread_count
 
 OrtValue = Any
 """A native value: tensor, sequence or optional (the runtime ships no type stubs)."""
@@ -52,8 +51,8 @@ _NEWEST_OPSET: Final = re.compile(r"domain ai\.onnx is till opset (\d+)")
 _SETTING_UP: Final = new_lock()
 """Held while the process's runtimes are made: each is made once, whichever threads ask first."""
 
-_RUNTIMES: Final[weakref.WeakSet[Runtime]] = weakref.WeakSet()
-_SESSIONS: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
+_RUNTIMES: Final = Living["Runtime"]()
+_SESSIONS: Final = Living[Any]()
 _INHERITED: Final[list[Any]] = []
 """Sessions of the process that this one was forked from: one that ends waits for its threads, or crashes,
 since only the parent has them."""
@@ -111,9 +110,7 @@ class Runtime:
         self._has_own_threads = True
         _share_allocator()
         # weakly: the sessions of a network that nobody keeps, and their threads, go with it
-        self._sessions: weakref.WeakValueDictionary[tuple[bytes, SessionUse], Any] = (
-            weakref.WeakValueDictionary()
-        )
+        self._sessions = LivingValues[tuple[bytes, SessionUse], Any]()
         _RUNTIMES.add(self)
 
     def forget(self) -> None:
@@ -148,7 +145,8 @@ class Runtime:
             return self._create(model, shared or {}, use)
         session = self._sessions.get((model, use))
         if session is None:
-            session = self._sessions[model, use] = self._create(model, {}, use)
+            session = self._create(model, {}, use)
+            self._sessions.put((model, use), session)
         return session
 
     def _create(self, model: bytes, shared: Mapping[str, Any], use: SessionUse = ONE_OPERATOR) -> Any:

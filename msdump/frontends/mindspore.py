@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,7 +20,7 @@ from msdump.graph.graph import Graph, Training
 from msdump.plan import Context, DumpPlan, JitLevel
 from msdump.session import ModelState, Network
 from msdump.targets import Operator, Scope
-from msdump.threads import new_lock
+from msdump.threads import Living, new_lock
 
 
 @dataclass(slots=True)
@@ -42,7 +41,7 @@ class ProcessState:
     calls: dict[str, Any] = field(default_factory=dict)
     configurations: Configurations = field(default_factory=Configurations)
     # weak: a network ends with the last reference of the user's program
-    networks: weakref.WeakSet[Network] = field(default_factory=weakref.WeakSet)
+    networks: Living[Network] = field(default_factory=Living)
     lock: threading.RLock = field(default_factory=new_lock)
 
 

@@ -70,9 +70,9 @@ def test_sessions_are_shared_while_they_are_used():
 
     assert shared.session(model).run_with_ort_values.__self__ is run.__self__
     key = (model, runtime.ONE_OPERATOR)
-    assert key in shared._sessions
+    assert shared._sessions.get(key)
     del run
-    assert key not in shared._sessions
+    assert shared._sessions.get(key) is None
 
 
 def test_limits_are_the_installed_runtimes():

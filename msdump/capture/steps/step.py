@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
-from weakref import WeakSet
 
 from msdump.reasons import Reason
 from msdump.record import TensorRecord
+from msdump.threads import Living
 
 Step = Callable[[TensorRecord], TensorRecord | Reason]
 
-_IN_SESSIONS: Final[WeakSet[Step]] = WeakSet()
+_IN_SESSIONS: Final = Living[Step]()
 
 
 def in_sessions(step: Step) -> Step:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import mmap
 import os
-import weakref
 from typing import Final
 
 from msdump import reading
 from msdump.errors import DumpReadError
+from msdump.threads import Living
 
 _MAPPED: Final = 1 << 20  # below, reading costs less than a map
 _MOST_MAPS: Final = 512  # each map holds a file descriptor; most systems allow 1024
 
-_MAPS: Final[weakref.WeakSet[mmap.mmap]] = weakref.WeakSet()
+_MAPS: Final = Living[mmap.mmap]()
 
 
 def load(path: str) -> memoryview:

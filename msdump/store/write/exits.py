@@ -17,11 +17,10 @@ import contextlib
 import os
 import signal
 import threading
-import weakref
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from msdump.errors import DumpWriteError
-from msdump.threads import REENTRANT, new_lock
+from msdump.threads import REENTRANT, Living, new_lock
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -40,12 +39,12 @@ class Writer(Protocol):
         """In a forked child: drop what the parent writes."""
 
 
-_registered: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
+_registered: Final = Living[Any]()
 _active: Final[dict[Writer, None]] = {}  # in the order in which they became active; keeps them alive
 _last: list[Writer] = []  # what comes after all others
-_runs: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
+_runs: Final = Living[Any]()
 _LONGEST_RUN: Final = 60  # seconds that the end of a process waits for a run that goes on
-_guards: Final[set[weakref.ref[Any]]] = set()
+_guards: Final = Living[Any]()
 _told: Final[list[int]] = []  # the signal that waits until the main thread leaves its last guard
 
 
@@ -68,7 +67,7 @@ class _Guard(REENTRANT):  # type: ignore[misc, valid-type]  # typeshed calls it 
 def new_guard() -> threading.RLock:
     """Return a lock for what ``complete`` uses: SIGTERM waits while the main thread holds it (``with``)."""
     guard = new_lock(_Guard)
-    _guards.add(weakref.ref(guard, _guards.discard))
+    _guards.add(guard)
     return guard
 
 
@@ -102,7 +101,7 @@ def hold_runs(lock: threading.RLock) -> None:
 
 
 def _end_runs() -> None:
-    for lock in list(_runs):
+    for lock in _runs:
         lock.acquire(timeout=_LONGEST_RUN)
 
 
@@ -133,7 +132,7 @@ def _terminate(number: int, frame: FrameType | None) -> None:
 
 def _end_where_free() -> None:
     """End the process as it was told to, unless the main thread is inside of a guard, or this is another."""
-    if not _is_main_thread() or any(guard.is_mine for ref in [*_guards] if (guard := ref())):
+    if not _is_main_thread() or any(guard.is_mine for guard in _guards):
         return
     number = _told.pop()
     try:
@@ -150,7 +149,7 @@ def _close_all() -> None:
 
 
 def _forget_all() -> None:
-    for writer in list(_registered):
+    for writer in _registered:
         writer.forget()
     _told.clear()
     for writer in _last:
