@@ -13,6 +13,7 @@ import msdump
 from msdump import env
 from msdump.capture.process import Process
 from msdump.frontends import mindspore
+from msdump.threads import cores
 from tests.dump import nets, o2
 from tests.dump.conftest import config
 
@@ -28,12 +29,14 @@ class Setup:
         context: Of ``msdump.set_context``.
         changes: Keys of the configuration.
         compiled: Whether the whole graph is compiled (O2), which has keys of its own.
+        threads: Threads of each operator; those of all cores leave the files of a queue to sessions.
     """
 
     name: str
     context: dict
     changes: dict = field(default_factory=dict)
     compiled: bool = False
+    threads: int = 1
 
     def configure(self, folder, **changes):
         """Write the configuration into a folder, point the environment to it, begin with a fresh process."""
@@ -48,7 +51,7 @@ class Setup:
         for variable in env.VARIABLES:
             os.environ.pop(variable.name, None)
         os.environ[env.DUMP_CONFIG] = str(folder / "data_dump.json")
-        os.environ[env.THREADS] = "1"
+        os.environ[env.THREADS] = str(self.threads)
         mindspore._state = mindspore.ProcessState(process=Process())
         msdump.set_context(**self.context)
 
@@ -59,6 +62,8 @@ SETUPS = (
     Setup("CPU, kernel arguments", {"device_target": "CPU"}, {"save_kernel_args": True}),
     Setup("Ascend, sync", ASCEND_O0, {"saved_data": "full"}),
     Setup("Ascend, async", ASCEND_O0, {"enable": False, "saved_data": "full"}),
+    Setup("Ascend, all cores", ASCEND_O0, threads=cores()),
+    Setup("Ascend, async, all cores", ASCEND_O0, {"enable": False}, threads=cores()),
     Setup("Ascend, small queue", ASCEND_O0, {"enable": False, "queue_bytes": 1 << 16, "writer_threads": 2}),
     Setup("O2, files of operators", o2.CONTEXT, compiled=True),
     Setup("O2, npy", o2.CONTEXT, {"file_format": "npy"}, compiled=True),
