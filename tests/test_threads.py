@@ -179,6 +179,7 @@ def test_no_python_code_runs_when_something_ends(make, in_a_cycle):
     if in_a_cycle:
         thing.itself = thing
     before, called = held(), []
+    gc.collect()  # of others, which may have callbacks
 
     sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name) if event == "call" else None)
     del thing
