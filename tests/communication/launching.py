@@ -37,6 +37,8 @@ SETTINGS = {
     "OMPI_MCA_pml": "ob1",
     "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
     "PYTHONPATH": str(ROOT),
+    # with its folder in memory, one launcher of dozens hung after MPI_ABORT
+    "TMPDIR": "/tmp",  # noqa: S108 - it makes a folder of its own there
 }
 
 
