@@ -192,7 +192,7 @@ class SyncSink:
             budget: Most bytes of tensor files; None: no limit.
             files: Where files go; None: disk.
         """
-        # Reentrant: a signal handler may complete what the frame below it has begun.
+        # Reentrant: methods call one another. SIGTERM waits until it is left.
         self._lock = exits.new_guard()
         self._raises = on_write_error is OnWriteError.RAISE
         self._budget = Budget() if budget is None else budget

@@ -92,7 +92,8 @@ class WriterQueue:
         self._most_threads = most_threads
         self._threads: list[threading.Thread] = []
         self._crew = object()  # threads of an older crew end
-        # Reentrant: a signal handler may drain the queue above a frame that holds the lock.
+        # Reentrant: a program's own signal handler may look at the queue. The handler of
+        # ``exits`` never runs above a frame that holds it: that frame holds the guard of the sink, too.
         self._lock = threading.RLock()
         self._work = threading.Condition(self._lock)
         self._bells: tuple[threading.Lock, ...] = ()  # one to be released for each thread that waits

@@ -138,7 +138,10 @@ def test_sigterm_writes_everything(tmp_path, moment, more):
         before = list(tmp_path.iterdir())
         child.send_signal(signal.SIGTERM)
         child.stdin.close()
-        child.wait(60)
+        try:
+            child.wait(60)
+        finally:
+            child.kill()  # one that hangs would outlive the test, which waits for it
 
     expected = {"0.npy": SIZE, "1.npy": SIZE} | more
     assert [] == before
