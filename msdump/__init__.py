@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from msdump import communication, training
-    from msdump.cli.monitors import LossMonitor, ProgressBar
-    from msdump.frontends import acl, torchair
-    from msdump.frontends.datasets import data_sink
-    from msdump.frontends.mindspore import (
+    from msdump.cli import LossMonitor, ProgressBar
+    from msdump.frontends import (
+        Model,
+        acl,
+        data_sink,
         dump_start,
         dump_step,
         dump_stop,
@@ -22,17 +23,14 @@ if TYPE_CHECKING:
         set_context,
         set_dump,
         set_init_iter,
+        torchair,
     )
-    from msdump.frontends.model import Model
+    from msdump.read import open_dump
     from msdump.session import Network
-    from msdump.store.read.reader import open_dump
-    from msdump.tools import debugger
-    from msdump.tools.debugger import DumpAnalyzer
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "DumpAnalyzer",
     "LossMonitor",
     "Model",
     "Network",
@@ -41,7 +39,6 @@ __all__ = [
     "acl",
     "communication",
     "data_sink",
-    "debugger",
     "dump_start",
     "dump_step",
     "dump_stop",
@@ -55,8 +52,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "DumpAnalyzer": "msdump.tools.debugger",
-    "data_sink": "msdump.frontends.datasets",
+    "data_sink": "msdump.frontends.model",
     "set_init_iter": "msdump.frontends.mindspore",
     "dump_stop": "msdump.frontends.mindspore",
     "dump_step": "msdump.frontends.mindspore",
@@ -66,7 +62,7 @@ _HOMES = {
     "Network": "msdump.session",
     "ProgressBar": "msdump.cli.monitors",
     "load": "msdump.frontends.mindspore",
-    "open_dump": "msdump.store.read.reader",
+    "open_dump": "msdump.read",
     "set_context": "msdump.frontends.mindspore",
     "set_dump": "msdump.frontends.mindspore",
 }
@@ -75,7 +71,6 @@ _HOMES = {
 _DOORS = {
     "acl": "msdump.frontends.acl",
     "communication": "msdump.communication",
-    "debugger": "msdump.tools.debugger",
     "torchair": "msdump.frontends.torchair",
     "training": "msdump.training",
 }

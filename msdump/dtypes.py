@@ -61,6 +61,10 @@ class DType:
         size = self.element[2:]
         return int(size) if size.isdigit() else self.numpy.itemsize
 
+    def packed_size(self, count: int) -> int:
+        """Return the bytes of a number of elements, packed as a device packs them."""
+        return -(-count // self.per_byte) * self.itemsize
+
     @cached_property
     def numpy(self) -> np.dtype:
         """The numpy (or ml_dtypes) type that holds one element."""

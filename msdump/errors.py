@@ -26,9 +26,62 @@ the command line prints and exits.
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import re
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from types import TracebackType
+from typing import Any, Final
+
+_CALLED: Final = sys.stdlib_module_names | {"msdump", "google", "ml_dtypes", "numpy", "onnx", "onnxruntime"}
+"""Packages that msdump calls amid a step, and by name its own."""
+
+
+def visible(text: str) -> str:
+    r"""Return a text in which what would steer a terminal, or turn its direction of writing, is spelled out.
+
+    >>> visible("a\x1b[31m\u202eb")
+    'a\\x1b[31m\\u202eb'
+    """
+    if text.isprintable():
+        return text
+    spelled = (
+        each if each.isprintable() or each in "\t\n" else each.encode("unicode_escape").decode()
+        for each in text
+    )
+    return "".join(spelled)
+
+
+def cut(text: str, most: int) -> str:
+    """Return a text with its middle left out where it has more characters than a number.
+
+    >>> cut("0123456789", 4)
+    '01 ... (6 characters left out) ... 89'
+    """
+    left, half = len(text) - most, most // 2
+    return text if left <= 0 else f"{text[:half]} ... ({left:,} characters left out) ... {text[-half:]}"
+
+
+DAMAGED: Final = logging.WARNING + 5
+"""Level of a log line about input that could not be read whole: a command that logs one ends with 1."""
+
+logging.addLevelName(DAMAGED, "DAMAGED")
+
+
+class _Visible(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = visible(record.getMessage()), ()
+        return True
+
+
+_ROOMS = (
+    *("accucmp", "acl", "capture", "communication", "config", "counters", "device", "execute", "frontends"),
+    *("analysis", "graph", "session", "statistics", "store", "torchair", "training"),
+)
+for _room in _ROOMS:  # at each logger: handlers, which may be the user's, get its lines visible
+    logging.getLogger(f"msdump.{_room}").addFilter(_Visible())
 
 
 def name_hint(name: str, candidates: Iterable[str]) -> str:
@@ -46,6 +99,10 @@ def name_hint(name: str, candidates: Iterable[str]) -> str:
 class MsdumpError(Exception):
     """Base of every error that msdump raises on purpose; it travels between processes as it is."""
 
+    def __str__(self) -> str:
+        """Return the message, visible."""
+        return visible(super().__str__())
+
     def __reduce__(self) -> str | tuple[Any, ...]:
         """Travel without ``__init__`` where it takes other arguments than the message."""
         kinds = (kind for kind in type(self).__mro__ if issubclass(kind, MsdumpError))
@@ -59,6 +116,47 @@ def _restored(kind: type[MsdumpError], args: tuple[object, ...], state: dict[str
     error.args = args
     error.__dict__.update(state)
     return error
+
+
+def is_foreign(error: BaseException) -> bool:
+    """Tell whether an exception is the program's own, that of a signal handler, of a callback or of a thread.
+
+    It has nothing to do with the call that it ends: no other way is tried, it reaches the caller as it is.
+    An exception of the runtime or the disk is of a class of theirs, says something, and comes through no
+    frame but of packages that are called; the disk's has the number of its error.
+    """
+    if not _is_called(type(error).__module__):
+        return True
+    if isinstance(error, OSError) and not isinstance(error, MsdumpError):
+        return error.errno is None
+    place = error.__traceback__
+    while place is not None:
+        if not _is_called(place.tb_frame.f_globals.get("__name__", "")):
+            return True
+        place = place.tb_next
+    # what is raised into a thread by its class alone
+    return type(error) in {Exception, RuntimeError} and not error.args
+
+
+def cause_of(error: OSError) -> str:
+    """Return what the system says of a failure, without the path; raise it where it is the program's own."""
+    if is_foreign(error):
+        raise error
+    return error.strerror or str(error)
+
+
+def _is_called(module: str) -> bool:
+    return module.partition(".")[0] in _CALLED
+
+
+class passing_over(contextlib.suppress):  # noqa: N801 - as the class that it narrows
+    """Suppress exceptions of some classes in a ``with`` block, but none of the program's own."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, place: TracebackType | None
+    ) -> bool:
+        """Say whether an exception of the block is passed over."""
+        return super().__exit__(kind, error, place) and error is not None and not is_foreign(error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,3 +330,30 @@ class ToolError(MsdumpError):
         """Keep the code beside the message."""
         self.code = code
         super().__init__(message)
+
+
+# the texts of glibc, of onnxruntime's thread pools, of Python, of numpy and of the dynamic loader
+_THREADS: Final = r"pthread_create failed|start new thread|Resource temporarily unavailable"
+_MEMORY: Final = (
+    r"allocate memory|bad_alloc|bad allocation|[Oo]ut of memory|Unable to allocate|failed to map segment"
+)
+
+
+def shortage(error: BaseException) -> str:
+    """Return what ran out and what to do about it, "" where an error has another cause.
+
+    After such a failure no other way may run the operator: it would be slow, its last bits might differ, and
+    it would need memory as well. A thread that cannot be started for want of memory for its stack counts as
+    memory.
+    """
+    text = str(error)
+    if isinstance(error, MemoryError) or re.search(_MEMORY, text):
+        return "out of memory; free memory, raise its limit (ulimit -v) or feed less at once"
+    if re.search(_THREADS, text):
+        return "out of threads; raise their limit (ulimit -u) or set MSDUMP_THREADS=1"
+    return ""
+
+
+def is_final(error: BaseException) -> bool:
+    """Tell whether no other way may be tried: something ran out, or an exception is the program's own."""
+    return is_foreign(error) or bool(shortage(error))

@@ -1,19 +1,19 @@
-"""Observers of running operators: the protocol between the loop that runs them and the rooms that watch."""
+"""Observers of running operators: the interface between the loop that runs them and the rooms that watch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from msdump.graph.graph import Graph
+from msdump.graph import Graph
 from msdump.record import IO
-from msdump.statistics.totals import SeveralTotals, StatisticNeed
+from msdump.statistics import StatisticNeed, TotalsArray
 
 if TYPE_CHECKING:
-    from msdump.store.session_files import SessionFiles
+    from msdump.store import SessionFiles
 
 Array = np.ndarray | None
 """A tensor; None for an absent input, an unused output, or a value that is no tensor."""
@@ -26,23 +26,44 @@ RanNode = tuple[int, Arrays, Arrays]
 """Of an operator that has run: its place in the graph's execution order, its inputs and outputs."""
 
 
-class Observer(Protocol):
-    """An observer of the operators of one graph: a capture, a meter, the watcher, or several in a row."""
+class TensorSlot(NamedTuple):
+    """An input or output of an operator.
 
-    @property
-    def watched(self) -> Sequence[bool]:
-        """By node position: whether the observer is called for it."""
+    Attributes:
+        position: Place of the operator in the graph's execution order.
+        io: Which it is.
+        slot: Index among its inputs or outputs.
+    """
 
-    wants_inputs: bool
-    wants_outputs: bool
+    position: int
+    io: IO
+    slot: int
 
-    @property
-    def holds_up(self) -> Sequence[bool]:
-        """By node position: whether nothing runs on before ``ran`` has returned; empty: nowhere.
 
-        So it is where files must be complete by then, or ``ran`` may change what is watched, or values.
-        Elsewhere an operator may be shown when some of those behind it have run.
-        """
+class Observer:
+    """An observer of the operators of one graph: a capture, a meter, the watcher, or several in a row.
+
+    By itself it ignores what it is shown.
+
+    Attributes:
+        watched: By node position: whether the observer is called for it.
+        wants_inputs: Whether it is shown what operators read.
+        wants_outputs: Whether it is shown what they wrote.
+        completes_before_next: By node position: whether nothing runs on before ``ran`` has returned; empty:
+            nowhere. So it is where files must be complete by then, or ``ran`` may change what is watched, or
+            values. Elsewhere an operator may be shown when some of those behind it have run.
+        need: What one pass over the elements of tensors has to find, so that ``measured`` is called in place
+            of ``ran``; None: the elements are needed.
+        saves: By node position: whether a session may write the tensors, in place of ``ran``, since files are
+            all that is wanted of them; empty: nowhere.
+    """
+
+    watched: Sequence[bool]
+    wants_inputs = False
+    wants_outputs = False
+    completes_before_next: Sequence[bool] = ()
+    need: StatisticNeed | None = None
+    saves: Sequence[bool] = ()
 
     def starting(self, position: int, inputs: Arrays) -> None:
         """Observe the inputs of a collective that is about to run; ``ran`` or ``failed`` follows.
@@ -72,41 +93,11 @@ class Observer(Protocol):
             read them later read these, which the observer keeps until the run has ended.
         """
 
-    def failed(self, position: int, inputs: Arrays) -> None:
-        """Observe the inputs of an operator that has just failed."""
+    def together(self) -> AbstractContextManager[None]:
+        """Return a context in which operators that have run together are shown; work may wait for its end."""
+        return nullcontext()
 
-    def looks_into(self, body: Graph) -> bool:
-        """Tell whether the observer has to see a branch or loop body run, or anything inside it.
-
-        Else the body may run as a part of the operator that it belongs to, and is not entered.
-        """
-
-    def enter(self, body: Graph) -> Observer | None:
-        """Return the observer of a branch or loop body that is about to run once, None for none.
-
-        A loop enters its body anew for every iteration.
-        """
-
-
-def together(observer: Observer) -> AbstractContextManager[None]:
-    """Return the context in which an observer is shown operators that have run together.
-
-    An observer may have a method of this name: it puts off what it does about them to the context's end.
-    """
-    gathering: Callable[[], AbstractContextManager[None]] = getattr(observer, "together", nullcontext)
-    return gathering()
-
-
-class MeasuringObserver(Observer, Protocol):
-    """An observer that needs to know of tensors what one pass over their elements finds, and no element.
-
-    Attributes:
-        need: What that is; None: it needs elements after all.
-    """
-
-    need: StatisticNeed | None
-
-    def measured(self, ran: Sequence[RanNode], found: SeveralTotals) -> bool:
+    def measured(self, ran: Sequence[RanNode], found: TotalsArray) -> bool:  # noqa: ARG002
         """Observe operators that have run together, in place of ``ran``.
 
         Args:
@@ -118,28 +109,7 @@ class MeasuringObserver(Observer, Protocol):
         Returns:
             Whether nothing else is needed; where it is, all of them run and are shown once more.
         """
-
-
-class TensorSlot(NamedTuple):
-    """An input or output of an operator.
-
-    Attributes:
-        position: Place of the operator in the graph's execution order.
-        io: Which it is.
-        slot: Index among its inputs or outputs.
-    """
-
-    position: int
-    io: IO
-    slot: int
-
-
-class SavingObserver(Observer, Protocol):
-    """An observer that wants tensors of some operators in files, and nothing else of them."""
-
-    @property
-    def saves(self) -> Sequence[bool]:
-        """By node position: whether a session may write the tensors, in place of ``ran``; empty: nowhere."""
+        return False
 
     def begin_saving(self, tensors: Sequence[TensorSlot]) -> SessionFiles | None:
         """Return the files that a session is about to write; None: the operators have to be shown.
@@ -151,27 +121,21 @@ class SavingObserver(Observer, Protocol):
     def saved(self, tensors: Sequence[TensorSlot], files: SessionFiles) -> None:
         """Observe the operators whose tensors a session was done with, also of one that has failed since."""
 
+    def failed(self, position: int, inputs: Arrays) -> None:
+        """Observe the inputs of an operator that has just failed."""
 
-def saves_of(observer: Observer) -> Sequence[bool]:
-    """Return by node position whether a session may write what an observer wants; empty: nowhere."""
-    saves: Sequence[bool] = getattr(observer, "saves", ())
-    return saves
+    def looks_into(self, body: Graph) -> bool:  # noqa: ARG002
+        """Return whether the observer has to see a branch or loop body run, or anything inside it.
 
+        Else the body may run as a part of the operator that it belongs to, and is not entered.
+        """
+        return False
 
-def saving(observer: Observer) -> SavingObserver:
-    """Return an observer of which ``saves_of`` tells something."""
-    return cast("SavingObserver", observer)
+    def enter(self, body: Graph) -> Observer | None:
+        """Return the observer of a branch or loop body that is about to run once, None for none.
 
-
-def need_of(observer: Observer) -> StatisticNeed | None:
-    """Return what an observer needs to know of tensors, None where it needs their elements."""
-    need: StatisticNeed | None = getattr(observer, "need", None)
-    return need
-
-
-def take_measured(observer: Observer, ran: Sequence[RanNode], found: SeveralTotals) -> bool:
-    """Show operators to an observer that ``need_of`` tells of; see ``MeasuringObserver.measured``."""
-    return cast("MeasuringObserver", observer).measured(ran, found)
+        A loop enters its body anew for every iteration.
+        """
 
 
 def tensors_of(ran: Iterable[tuple[object, Arrays, Arrays]]) -> list[np.ndarray]:

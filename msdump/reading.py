@@ -12,8 +12,11 @@ import errno
 import mmap
 import os
 import stat
+from collections.abc import Callable, Iterator
 from io import FileIO
 from typing import Final
+
+from msdump.errors import passing_over
 
 LARGEST: Final = 1 << 30
 """Bytes of the largest file that is read into memory as a whole, unless the caller allows another number."""
@@ -33,6 +36,27 @@ class NotRegularError(OSError):
     """Something that is no file with contents stands under a name: a pipe, a socket, a device."""
 
 
+def close(descriptor: int) -> None:
+    """Close a descriptor; a failure says nothing of bytes that were read, or are in the file by now."""
+    with passing_over(OSError):
+        os.close(descriptor)
+
+
+class _File(FileIO):
+    def close(self) -> None:
+        """Close the file, as ``close`` does."""
+        with passing_over(OSError):
+            super().close()
+
+
+def is_taken(path: str | os.PathLike[str]) -> bool:
+    """Tell whether something stands under a name, be it a link that leads nowhere.
+
+    ``os.path.lexists`` swallows what a signal handler raises in it.
+    """
+    return os.access(path, os.F_OK, follow_symlinks=False)
+
+
 def open_file(
     path: str | os.PathLike[str], *, directory: int | None = None, follow_links: bool = True
 ) -> FileIO:
@@ -49,10 +73,10 @@ def open_file(
     fd = _open(path, _OPEN if follow_links else _OPEN | os.O_NOFOLLOW, directory)
     try:
         check_regular(os.fstat(fd), path)
-        return FileIO(fd)
+        return _File(fd)
     # also Ctrl-C: nobody else would close the descriptor
     except BaseException:
-        os.close(fd)
+        close(fd)
         raise
 
 
@@ -80,13 +104,13 @@ class OpenDescriptor:
             status = os.fstat(fd)
             check_regular(status, self._path)
         except BaseException:
-            os.close(fd)
+            close(fd)
             raise
         return fd, status.st_size
 
     def __exit__(self, *_raised: object) -> None:
         """Close it."""
-        os.close(self._fd)
+        close(self._fd)
 
 
 def _open(path: str | os.PathLike[str], flags: int, directory: int | None) -> int:
@@ -100,18 +124,17 @@ def _open(path: str | os.PathLike[str], flags: int, directory: int | None) -> in
         raise
 
 
-def read_bytes(path: str | os.PathLike[str], most: int = LARGEST, *, directory: int | None = None) -> bytes:
+def read_bytes(path: str | os.PathLike[str], most: int = LARGEST) -> bytes:
     """Return the contents of a regular file.
 
     Args:
-        path: The file; where it is relative, below ``directory``.
+        path: The file.
         most: Bytes that it may have.
-        directory: Descriptor of an open directory, None for the working directory.
 
     Raises:
         OSError: As for ``open_file``, or the file is larger.
     """
-    with open_file(path, directory=directory) as file:
+    with open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
         # Files of /proc have size 0 and contents; one byte more tells whether there is an end.
         data = bytearray()
@@ -134,6 +157,41 @@ def map_file(path: str | os.PathLike[str]) -> memoryview:
         if os.fstat(file.fileno()).st_size == 0:
             return memoryview(b"")
         return memoryview(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
+
+
+def walk(top: str, on_error: Callable[[OSError], object]) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Yield the folders below and including one, as ``os.walk`` does, however deep they lie.
+
+    ``os.walk`` calls itself for each level, before Python 3.12, and fails on a thousand of them.
+
+    Args:
+        top: The folder.
+        on_error: Called with the error of a folder that cannot be listed, as its path is too long, for one.
+
+    Yields:
+        The path of a folder, the names of the folders in it, of which the caller may remove some that are not
+        to be walked through, and the names of its files; both sorted. Links to folders are not followed.
+    """
+    waiting = [top]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            with os.scandir(folder) as entries:
+                listed = sorted((entry.name, is_directory(entry), entry.is_symlink()) for entry in entries)
+        except OSError as error:
+            on_error(error)
+            continue
+        links = {name for name, _, is_link in listed if is_link}
+        folders = [name for name, is_folder, _ in listed if is_folder]
+        yield folder, folders, [name for name, is_folder, _ in listed if not is_folder]
+        waiting += [os.path.join(folder, name) for name in reversed(folders) if name not in links]  # noqa: PTH118
+
+
+def is_directory(entry: os.DirEntry[str]) -> bool:
+    """Return whether an entry is a directory; a link whose target cannot be looked at is none."""
+    with passing_over(OSError):
+        return entry.is_dir()
+    return False
 
 
 def check_regular(status: os.stat_result, path: str | os.PathLike[str]) -> None:

@@ -64,15 +64,11 @@ def lies_in(name: str, scope: str) -> bool:
     """
     if "/" not in name:  # spelled as in a file: components cannot be told apart
         return f"_{scope.strip('/').replace('/', '_').replace('.', '_')}_" in f"_{name.replace('.', '_')}_"
-    wanted, components = _components(scope), name.split("/")[:-1]
+    wanted, components = [*filter(None, scope.split("/"))], name.split("/")[:-1]
     plain = [component.rpartition("-")[0] or component for component in components]
     wanted_plain = [part for component in wanted for part in component.split(".")]
     parts = [part for component in plain for part in component.split(".")]
     return _holds(components, wanted) or _holds(parts, wanted_plain)
-
-
-def _components(scope: str) -> list[str]:
-    return [component for component in scope.split("/") if component]
 
 
 def _holds(parts: list[str], wanted: list[str]) -> bool:

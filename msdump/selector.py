@@ -1,29 +1,140 @@
-"""Which operators are dumped: ``dump_mode`` and the items of ``kernels``.
-
->>> operators = ("Default/conv1-Conv2d/Conv2D-op0", "Default/fc-Dense/MatMul-op0")
->>> by_type = KernelPattern(PatternKind.TYPE, "conv2d", "Conv2D")
->>> [by_type.matches(name) for name in operators]
-[True, False]
->>> by_name = KernelPattern(PatternKind.NAME, "Default/fc-Dense/MatMul-op0", "Default/fc-Dense/MatMul-op0")
->>> [by_name.matches(name) for name in operators]
-[False, True]
->>> regex = KernelPattern(PatternKind.REGEX, "fc", 'name-regex(fc)', searches=True, translated="fc")
->>> [regex.matches(name) for name in operators]
-[False, True]
->>> [Selector(DumpMode.KERNELS, (by_type, by_name)).selects(name) for name in operators]
-[True, True]
->>> [Selector(DumpMode.MARKED).selects(name, is_marked=name == operators[1]) for name in operators]
-[False, True]
-"""
+"""Which operators and iterations are dumped: ``dump_mode``, items of ``kernels``, sets of numbers."""
 
 from __future__ import annotations
 
 import enum
+import time
+from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
 
 from msdump.errors import ConfigValueError, Problem
-from msdump.expressions import expression
 from msdump.reasons import Reason
+
+_ADVANCE: Final = 2.0  # seconds of processor time for the first name
+_PER_NAME: Final = 0.001  # seconds more for each name, so that a large graph has time in proportion
+_MOST_KEPT: Final = 256
+
+
+class Expression:
+    """A regular expression that gives up on a name for which it backtracks too long."""
+
+    def __init__(self, text: str, *, searches: bool) -> None:
+        """Compile the expression.
+
+        Args:
+            text: The expression as Python's ``regex`` package reads it.
+            searches: It matches anywhere in a name, not only the whole name.
+        """
+        import regex  # unlike re it takes a time limit, and stops in the middle of a match
+
+        # std::regex knows classes such as \d and \w for ASCII only
+        compiled = regex.compile(text, regex.ASCII)
+        self._match = compiled.search if searches else compiled.fullmatch
+        self._left = _ADVANCE
+
+    def matches(self, name: str) -> bool:
+        """Tell whether a name matches.
+
+        Raises:
+            TimeoutError: This name, or those up to it, took too long.
+        """
+        # processor time: a busy machine, or a suspended one, must not make a good expression fail
+        started = time.process_time()
+        try:
+            match = self._match(name, timeout=self._left)
+        except TimeoutError:
+            self._left = _ADVANCE
+            raise
+        spent = time.process_time() - started
+        # fast names save time for slow ones, up to the advance
+        self._left = max(_PER_NAME, min(_ADVANCE, self._left - spent + _PER_NAME))
+        return match is not None
+
+
+@lru_cache(maxsize=_MOST_KEPT)
+def expression(text: str, *, searches: bool) -> Expression:
+    """Return the compiled expression of a text, one object for each text so that its time adds up.
+
+    >>> expression("Default/.+", searches=False).matches("Default/conv1-Conv2d/Conv2D-op0")
+    True
+    >>> expression("Conv", searches=False).matches("Default/conv1-Conv2d/Conv2D-op0")
+    False
+    >>> expression("Conv", searches=True).matches("Default/conv1-Conv2d/Conv2D-op0")
+    True
+    """
+    return Expression(text, searches=searches)
+
+
+_LAST: Final = 1 << 64
+"""Above every iteration: (number, _LAST) sorts behind all spans that start at the number."""
+
+
+@dataclass(frozen=True, slots=True)
+class IterationSet:
+    """A set of iteration numbers.
+
+    >>> numbers = IterationSet.of([(5, 8), (0, 0), (7, 9)])
+    >>> str(numbers), 8 in numbers, 3 in numbers
+    ('0|5-9', True, False)
+    >>> str(numbers.including(10)), numbers.first_outside(5)
+    ('0|5-10', 10)
+    >>> str(IterationSet()), 10**9 in IterationSet()
+    ('all', True)
+
+    Attributes:
+        spans: Closed ranges, sorted, disjoint and not adjacent; None: every iteration.
+    """
+
+    spans: tuple[tuple[int, int], ...] | None = None
+
+    @classmethod
+    def of(cls, spans: list[tuple[int, int]]) -> IterationSet:
+        """Return the union of closed ranges, in any order and overlap."""
+        merged: list[tuple[int, int]] = []
+        for low, high in sorted(spans):
+            # adjacent spans become one, so that the shortest text is printed
+            if merged and low <= merged[-1][1] + 1:
+                merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
+            else:
+                merged.append((low, high))
+        return cls(tuple(merged))
+
+    @classmethod
+    def of_numbers(cls, numbers: Iterable[int]) -> IterationSet:
+        """Return the set of numbers in any order."""
+        return cls.of([(number, number) for number in numbers])
+
+    def __contains__(self, iteration: object) -> bool:
+        """Tell whether an iteration belongs to the set."""
+        if self.spans is None:
+            return True
+        if not isinstance(iteration, int):
+            return False
+        index = bisect_right(self.spans, (iteration, _LAST)) - 1
+        return index >= 0 and self.spans[index][0] <= iteration <= self.spans[index][1]
+
+    def including(self, iteration: int) -> IterationSet:
+        """Return the set with one more iteration."""
+        if self.spans is None:
+            return self
+        if self.spans and iteration == self.spans[-1][1] + 1:  # a network that counts adds one with each run
+            return IterationSet((*self.spans[:-1], (self.spans[-1][0], iteration)))
+        return IterationSet.of([*self.spans, (iteration, iteration)])
+
+    def first_outside(self, iteration: int) -> int:
+        """Return an iteration, or the next one, that does not belong to a set with an end."""
+        assert self.spans is not None, "every iteration belongs to the set"
+        index = bisect_right(self.spans, (iteration, _LAST)) - 1
+        return iteration if iteration not in self else self.spans[index][1] + 1
+
+    def __str__(self) -> str:
+        """Return the shortest text of the iteration grammar for the set."""
+        if self.spans is None:
+            return "all"
+        return "|".join(str(low) if low == high else f"{low}-{high}" for low, high in self.spans)
 
 
 class DumpMode(enum.IntEnum):
@@ -94,6 +205,21 @@ class KernelPattern:
 @dataclass(frozen=True, slots=True)
 class Selector:
     """Which operators are dumped.
+
+    >>> operators = ("Default/conv1-Conv2d/Conv2D-op0", "Default/fc-Dense/MatMul-op0")
+    >>> by_type = KernelPattern(PatternKind.TYPE, "conv2d", "Conv2D")
+    >>> [by_type.matches(name) for name in operators]
+    [True, False]
+    >>> by_name = KernelPattern(PatternKind.NAME, operators[1], operators[1])
+    >>> [by_name.matches(name) for name in operators]
+    [False, True]
+    >>> regex = KernelPattern(PatternKind.REGEX, "fc", 'name-regex(fc)', searches=True, translated="fc")
+    >>> [regex.matches(name) for name in operators]
+    [False, True]
+    >>> [Selector(DumpMode.KERNELS, (by_type, by_name)).selects(name) for name in operators]
+    [True, True]
+    >>> [Selector(DumpMode.MARKED).selects(name, is_marked=name == operators[1]) for name in operators]
+    [False, True]
 
     Attributes:
         mode: All, those that ``patterns`` select, or those that ``set_dump`` marked.

@@ -11,32 +11,36 @@ from typing import Any
 
 import numpy as np
 
-from msdump.capture.graphs import ge_files
-from msdump.capture.process import PROCESS, Process
-from msdump.capture.recorder import Model, Recorder
-from msdump.communication.collectives import Collectives
+from msdump.capture import (
+    PROCESS,
+    Model,
+    Process,
+    Recorder,
+    graph_files,
+    inside,
+    operators,
+    similar_names,
+    similar_scopes,
+)
+from msdump.communication import Collectives
 from msdump.counters import ModelIdentity, RunCounter
-from msdump.device.ascend import Ascend
-from msdump.device.float_status import float_status_of
-from msdump.device.meter import MemoryUse
+from msdump.device import Ascend, MemoryUse, float_status_of
 from msdump.errors import ReentryError
-from msdump.execute import feeds
-from msdump.execute.compilation import emulated
-from msdump.execute.host.exchange import collectives_of
-from msdump.execute.program import Program
-from msdump.execute.runtime import gpu_runtime
-from msdump.execute.training.non_finite import is_faulty_loss
-from msdump.execute.training.runs import Runs
-from msdump.execute.training.state import TrainingState
-from msdump.graph.bodies import unseen
-from msdump.graph.graph import Graph
-from msdump.iterations import IterationSet
-from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel
-from msdump.precision.optimization import Optimization
-from msdump.selector import DumpMode
-from msdump.store.write import exits
-from msdump.store.write.sinks import Summary
-from msdump.targets import Names, Operator, Scope
+from msdump.execute import (
+    Program,
+    Runs,
+    TrainingState,
+    collectives_of,
+    emulated,
+    gpu_runtime,
+    is_faulty_loss,
+    values,
+)
+from msdump.graph import Graph, Node, unseen
+from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel, Optimization
+from msdump.record import lies_below
+from msdump.selector import DumpMode, IterationSet
+from msdump.store.write import Summary, exits
 from msdump.threads import new_lock
 
 _log = logging.getLogger("msdump.session")
@@ -96,7 +100,7 @@ class Network:
         """
         context = plan.context if plan is not None else context or Context()
         model = model or ModelIdentity(graph.file_stem)
-        self._device = emulated(graph, plan, context, note=ge_files.stages(plan, context, process))
+        self._device = emulated(graph, plan, context, note=graph_files.stages(plan, context, process))
         self.graph = graph if self._device is None else self._device.graph
         # A graph that only passes its inputs on has no kernels: nothing at all is written of it.
         self.plan = plan if plan is not None and plan.is_enabled and graph.nodes else None
@@ -138,7 +142,7 @@ class Network:
             UnsupportedOpError: An operator that nothing can run.
             DumpWriteError: A file could not be written.
         """
-        outputs = self._execute(feeds.bind(self.graph, inputs, named))
+        outputs = self._execute(values.bind_inputs(self.graph, inputs, named))
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def run(self, inputs: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -147,7 +151,7 @@ class Network:
         Raises:
             MsdumpError: As for a call.
         """
-        outputs = self._execute(feeds.bind(self.graph, (), inputs or {}))
+        outputs = self._execute(values.bind_inputs(self.graph, (), inputs or {}))
         return dict(zip((value.name for value in self.graph.outputs), outputs, strict=True))
 
     def train_step(self, /, *inputs: Any, **named: Any) -> Any:
@@ -169,7 +173,7 @@ class Network:
             MsdumpError: As for a call.
         """
         network = self.training
-        outputs = network._execute(feeds.bind(network.graph, inputs, named), trains=True)  # noqa: SLF001
+        outputs = network._execute(values.bind_inputs(network.graph, inputs, named), trains=True)  # noqa: SLF001
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     @property
@@ -359,6 +363,135 @@ class Network:
     def __repr__(self) -> str:
         """Name the model and count its operators."""
         return f"<Network {self.graph.source} of {len(self.operators)} operators>"
+
+
+class Operator:
+    """One operator of a network, as a target of ``set_dump``."""
+
+    def __init__(self, network: Network, node: Node) -> None:
+        """Make the target of a network's node."""
+        self._network = network
+        self.full_name = node.operator.full_name
+        self.op_type = node.operator.op_type
+        self.onnx_name = node.name
+
+    def set_dump(self, *, enabled: bool) -> None:
+        """Mark the operator for ``dump_mode`` 2, or take the mark away."""
+        self._network.mark((self.full_name,), enabled=enabled)
+
+    def __repr__(self) -> str:
+        """Name the operator."""
+        return f"<Operator {self.full_name} ({self.onnx_name})>"
+
+
+class Scope:
+    """A scope of a network with everything below it, as a target of ``set_dump``."""
+
+    def __init__(self, network: Network, name: str, operators: tuple[str, ...]) -> None:
+        """Make the target of the operators below a scope.
+
+        Args:
+            network: The network.
+            name: Name of the scope, or module path, as the user wrote it.
+            operators: Full names of the operators.
+        """
+        self._network = network
+        self.name = name
+        self.operators = operators
+
+    def set_dump(self, *, enabled: bool) -> None:
+        """Mark all operators of the scope, or take their marks away."""
+        self._network.mark(self.operators, enabled=enabled)
+
+    def __repr__(self) -> str:
+        """Name the scope and count its operators."""
+        return f"<Scope {self.name} of {len(self.operators)} operators>"
+
+
+class Names:
+    """The names to which the operators and scopes of a network answer.
+
+    Attributes:
+        nodes: The operators in execution order; those of branches and loops follow the main graph's.
+    """
+
+    def __init__(self, graph: Graph, *, is_compiled: bool) -> None:
+        """Take the names of a graph's operators and scopes.
+
+        Args:
+            graph: The graph as the device runs it.
+            is_compiled: Whether it is compiled as a whole (O2): there a fused operator answers to the
+                names of its originals, too. Under O1 they cannot be dumped, and so are not found.
+        """
+        self.nodes = operators(graph)
+        self._graph = graph
+        self._is_compiled = is_compiled
+
+    def operator(self, name: str) -> Node:
+        """Return the operator of a full name or an ONNX node name.
+
+        Raises:
+            KeyError: No operator answers to it; says why.
+        """
+        node = self._find(name)
+        if node is None:
+            raise KeyError(self._why_missing(name))
+        return node
+
+    def scope(self, name: str) -> tuple[str, ...]:
+        """Return the full names of the operators in a scope, ``Default/conv1-Conv2d``, or module, ``conv1``.
+
+        Raises:
+            KeyError: No operator lies in it.
+        """
+        full_names = self._below(name)
+        if not full_names:
+            raise KeyError(f"no scope {name!r} in {self._graph.source}{similar_scopes(name, self.nodes)}")
+        return full_names
+
+    def meant_by(self, name: str) -> tuple[str, ...]:
+        """Return the full names of the operator, or else of the scope, of a name; empty without either."""
+        node = self._find(name)
+        return self._below(name) if node is None else (node.operator.full_name,)
+
+    def hint(self, name: str) -> str:
+        """Return which operator or scope may have been meant by a name, "" where nothing is close."""
+        return similar_names(name, self.nodes) or similar_scopes(name, self.nodes)
+
+    def _find(self, name: str) -> Node | None:
+        """Return the first operator that answers to a name, None without one."""
+        for node in self.nodes:
+            if _is_called(node, name) or (self._is_compiled and _has_part(node, name)):
+                return node
+        return None
+
+    def _why_missing(self, name: str) -> str:
+        """Return why no operator answers to a name: fused, control flow, or unknown, with what is similar."""
+        for node in self.nodes:
+            if _has_part(node, name):
+                return inside(name, node.operator.full_name)
+        control = (node for inner in self._graph.walk() for node in inner.nodes if node.bodies)
+        if any(_is_called(node, name) for node in control):
+            return f"{name} is control flow: the operators inside it can be dumped, not itself"
+        return f"no operator {name!r} in {self._graph.source}{similar_names(name, self.nodes)}"
+
+    def _below(self, scope: str) -> tuple[str, ...]:
+        """Return the full names of the operators below a scope or module path."""
+        return tuple(node.operator.full_name for node in self.nodes if self._is_within(node, scope))
+
+    def _is_within(self, node: Node, scope: str) -> bool:
+        """Tell whether a scope holds an operator; one that O2 has fused, where it holds a part of it."""
+        parts = node.members if self._is_compiled else (node,)
+        return any(lies_below(part.scope, scope) for part in parts)
+
+
+def _is_called(node: Node, name: str) -> bool:
+    return name in {node.operator.full_name, node.name}
+
+
+def _has_part(node: Node, name: str) -> bool:
+    """Tell whether an operator of the name is fused in another one."""
+    return any(_is_called(part, name) for part in node.parts)
 
 
 def _shared_runs(plan: DumpPlan | None, process: Process) -> RunCounter:

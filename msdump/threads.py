@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final, Generic, TypeVar
 
 from msdump import env
-from msdump.errors import InputError
+from msdump.errors import InputError, is_foreign
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -30,14 +30,14 @@ _NICENESS: Final = 10
 _MOST: Final = 8  # every session of the runtime has a pool: more cores would mean thousands of threads
 
 
-class Living(Generic[T]):
+class SignalSafeWeakSet(Generic[T]):
     """A set of objects that does not keep them alive, and runs no Python code when one ends.
 
     The callbacks of ``weakref.WeakSet`` are such code: Ctrl-C that came shortly before, in the runtime or
     while garbage was collected, is raised in them, where Python only prints it, and the run goes on.
 
     >>> class Thing: pass
-    >>> thing, things = Thing(), Living()
+    >>> thing, things = Thing(), SignalSafeWeakSet()
     >>> things.add(thing)
     >>> thing in things, len(things)
     (True, 1)
@@ -67,8 +67,8 @@ class Living(Generic[T]):
         return len(self._refs)
 
 
-class LivingValues(Generic[K, T]):
-    """A table that does not keep its objects alive, as ``Living``."""
+class SignalSafeWeakValues(Generic[K, T]):
+    """A table that does not keep its objects alive, as ``SignalSafeWeakSet``."""
 
     def __init__(self) -> None:
         """Hold nothing yet."""
@@ -92,7 +92,7 @@ class LivingValues(Generic[K, T]):
         return len(self._refs)
 
 
-_LOCKS: Final = Living[threading.RLock]()
+_LOCKS: Final = SignalSafeWeakSet[threading.RLock]()
 
 REENTRANT: Final = type(threading.RLock())
 """The class of the locks that ``new_lock`` makes, for others to derive from."""
@@ -138,10 +138,10 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def spread(work: Callable[[T], R], parts: Sequence[T]) -> list[R]:
+def map_threads(work: Callable[[T], R], parts: Sequence[T]) -> list[R]:
     """Return the results of a function for some parts: the first in this thread, the others in helpers.
 
-    The work must not spread parts of its own. It pays where a part takes some
+    The work must not map threads itself. It pays where a part takes some
     hundred microseconds and leaves Python's lock alone, as numpy does.
 
     Raises:
@@ -157,10 +157,10 @@ def spread(work: Callable[[T], R], parts: Sequence[T]) -> list[R]:
     return results + [future.result() for future in futures]
 
 
-def shares(items: Sequence[T], size: Callable[[T], int], least: int) -> list[list[T]]:
+def split_by_size(items: Sequence[T], size: Callable[[T], int], least: int) -> list[list[T]]:
     """Return items in their order, shared among threads so that each has about as much to do.
 
-    >>> shares(["aa", "b", "c"], len, 3)
+    >>> split_by_size(["aa", "b", "c"], len, 3)
     [['aa', 'b', 'c']]
 
     Args:
@@ -184,7 +184,7 @@ def shares(items: Sequence[T], size: Callable[[T], int], least: int) -> list[lis
     return parts
 
 
-def beside(work: Callable[[], R]) -> Future[R]:
+def submit_background(work: Callable[[], R]) -> Future[R]:
     """Begin work in a thread that leaves the cores to operators; its result is waited for later.
 
     The process does not end before the work has. Where no thread can do it, it is done when this returns.
@@ -221,8 +221,10 @@ class _Helpers:
             pool = self._pool
         try:
             return pool.submit(work, part)
-        except RuntimeError:  # the interpreter is shutting down: no helper takes work any more
-            return _done(work, part)
+        except RuntimeError as error:
+            if is_foreign(error):
+                raise
+            return _done(work, part)  # the interpreter is shutting down: no helper takes work any more
 
     def forget(self) -> None:
         """Forget the pool, in a child process that inherited its object but none of its threads."""
@@ -233,7 +235,9 @@ def _done(work: Callable[[T], R], part: T) -> Future[R]:
     future: Future[R] = Future()
     try:
         future.set_result(work(part))
-    except Exception as error:  # noqa: BLE001 - it is raised where the result is asked for
+    except Exception as error:  # it is raised where the result is asked for
+        if is_foreign(error):
+            raise
         future.set_exception(error)
     return future
 

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from msdump import acl
-from msdump.cli import closed_pipe
+from msdump.cli import streams
 from sample_nets.build import CACHE, build
 
 HOST_TO_DEVICE: Final = 1
@@ -23,7 +23,7 @@ DEVICE_TO_HOST: Final = 2
 MALLOC_HUGE_FIRST: Final = 0
 
 
-@closed_pipe.quiet()
+@streams.standard()
 def run(name: str, batch_of: Callable[[int, int], np.ndarray]) -> None:
     """Run a sample network as the command line says.
 

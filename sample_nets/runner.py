@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 import msdump
-from msdump.cli import closed_pipe
+from msdump.cli import streams
 from sample_nets.build import CACHE, build
 
 Feed = np.ndarray | dict[str, np.ndarray]
 
 
-@closed_pipe.quiet()
+@streams.standard()
 def run(name: str, batch_of: Callable[[int, int], Feed]) -> None:
     """Run a sample network as the command line says.
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msdump
 from msdump import communication
-from msdump.cli import closed_pipe
+from msdump.cli import streams
 from sample_nets.build import CACHE, build
 from sample_nets.data import Labelled, batches, share
 
@@ -37,7 +37,7 @@ class Task:
     optimizer: str
 
 
-@closed_pipe.quiet()
+@streams.standard()
 def train(task: Task) -> None:
     """Train and test a sample network as the command line says.
 

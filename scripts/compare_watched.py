@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import msdump
-from msdump.cli import closed_pipe
+from msdump.cli import streams
 from msdump.errors import MsdumpError
 
 TO = "_To_"
@@ -58,7 +58,7 @@ def changes(own: np.ndarray, array: np.ndarray) -> np.ndarray:
     return np.unique(np.flatnonzero(differs) // own.itemsize)
 
 
-@closed_pipe.quiet()
+@streams.standard()
 def main() -> int:
     """Print what was found."""
     parser = argparse.ArgumentParser(description=__doc__)

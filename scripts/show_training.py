@@ -15,10 +15,10 @@ import numpy as np
 
 import msdump
 from msdump import communication
-from msdump.cli import closed_pipe
+from msdump.cli import streams
 from msdump.errors import MsdumpError
+from msdump.read import Record
 from msdump.record import IO
-from msdump.store.read.records import Record
 
 BACKWARD = "Gradients_"
 """What the names of the backward pass's operators begin with in files."""
@@ -65,7 +65,7 @@ def shown(array: np.ndarray) -> str:
     return " ".join(f"{value:.6f}" for value in array.flat[:3])
 
 
-@closed_pipe.quiet()
+@streams.standard()
 def main() -> int:
     """Print what was found."""
     parser = argparse.ArgumentParser(description=__doc__)

@@ -12,7 +12,7 @@ from itertools import cycle, islice
 import onnx
 
 import msdump
-from msdump.cli import closed_pipe
+from msdump.cli import streams
 from sample_nets.build import CACHE, build
 from sample_nets.data import batches, labelled_digits
 
@@ -26,7 +26,7 @@ def break_kernel(step: onnx.ModelProto) -> None:
     comparison.op_type = "GreaterOrEqual"
 
 
-@closed_pipe.quiet()
+@streams.standard()
 def main() -> None:
     """Train."""
     parser = argparse.ArgumentParser(description=__doc__)

@@ -16,10 +16,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from msdump import env
-from msdump.capture.process import Process
+from msdump.capture import Process
 from msdump.cli import messages
 from msdump.frontends import mindspore
-from msdump.store.write.writer_queue import THREAD_NAME
+from msdump.store.write.async_sink import THREAD_NAME
 from tests import fork_server, path_warnings
 
 _SLOW_LIMIT = 600  # seconds for a test marked slow; the limit of the others stands in pyproject.toml
@@ -66,15 +66,19 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session", autouse=True)
 def _ctrl_c():
-    """Let Ctrl-C reach the tests and the programs that they start, though who starts them ignores it.
+    """Let Ctrl-C and SIGHUP reach the tests and the programs that they start, though both are ignored.
 
-    A shell ignores it for what runs in the background (``scripts/test.sh &``), and every child inherits that.
+    A shell ignores Ctrl-C for what runs in the background (``scripts/test.sh &``), nohup ignores SIGHUP, and
+    every child inherits that.
     """
-    before = signal.getsignal(signal.SIGINT)
-    if before is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    heard = ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL))
+    before = {number: signal.getsignal(number) for number, _ in heard}
+    for number, handler in heard:
+        if before[number] is signal.SIG_IGN:
+            signal.signal(number, handler)
     yield
-    signal.signal(signal.SIGINT, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture(autouse=True)
@@ -144,3 +148,16 @@ def file_size_limit():
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     yield lambda most: resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.fixture
+def in_processes(quiet, monkeypatch):
+    """Return a function that lets two processes do any work, in units that take so long."""
+    from msdump import executors  # not above: most tests map nothing
+
+    def let(seconds=0):
+        monkeypatch.setattr(executors, "WORTH_IT", 0)
+        monkeypatch.setattr(executors, "cores", lambda: 2)
+        monkeypatch.setattr(executors, "UNIT_SECONDS", seconds)
+
+    return let

@@ -26,9 +26,6 @@ from pathlib import Path
 
 from msdump.cli.program import main
 
-AFRESH = "STARTED_AFRESH"
-"""Environment variable: the commands, with commas between them, that are started without the server."""
-
 # What takes long, but not onnxruntime: its threads do not outlive a fork, which waits for them at its end.
 _IMPORTED = (
     *(
@@ -39,12 +36,12 @@ _IMPORTED = (
         "msdump.graph.loader",
         "msdump.capture.recorder",
         "msdump.communication.collectives",
-        "msdump.graph.compile.compilation",
+        "msdump.graph.compilation",
     ),
     *(f"msdump.cli.{name}" for name in ("compare", "convert", "query", "report", "show", "watch")),
 )
 _ROOT = Path(__file__).resolve().parents[1]
-_FORWARDED = (int(signal.SIGHUP), int(signal.SIGINT), int(signal.SIGTERM))
+_FORWARDED = tuple(map(int, (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGXCPU)))
 _LONGEST = 1 << 17  # bytes of a command with its environment
 
 # What stands as both on the path: hands itself over to the server, and ends as the fork does.
@@ -53,9 +50,8 @@ import json, os, select, signal, socket, sys
 name, arguments = os.path.basename(sys.argv[0]), sys.argv[1:]
 as_module = arguments[:2] == ["-m", "msdump"]
 first = "".join(arguments[2:3] if as_module else arguments[:1])
-named = first and first in os.environ.get({afresh!r}, "").split(",")
 is_program = as_module or first.endswith(".py") or (first == "-c" and len(arguments) > 1)
-if named or not (name == "msdump" or is_program):
+if not (name == "msdump" or is_program):
     program = os.path.join({programs!r}, name)
     os.execv(program, [program, *sys.argv[1:]])
 door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -89,9 +85,7 @@ def programs(folder):
     for name in ("msdump", "python"):
         client = folder / name
         client.write_text(
-            _CLIENT.format(
-                python=sys.executable, afresh=AFRESH, programs=real, address=address, forwarded=_FORWARDED
-            )
+            _CLIENT.format(python=sys.executable, programs=real, address=address, forwarded=_FORWARDED)
         )
         client.chmod(0o755)
     command = [sys.executable, "-P", __file__, address]

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import re
 
-from msdump.config.root import foreign_characters
+from msdump.config.grammar import foreign_characters
 
 _WARNING = "MindSpore itself refuses a path with {!r}"
 _START = 20  # characters of a folder that a message shows at least

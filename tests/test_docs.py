@@ -15,14 +15,12 @@ from pathlib import Path
 import pytest
 
 from msdump import dtypes, env
-from msdump.cli.program import COMMANDS
 from msdump.config import mindspore
 from msdump.config.acl import plan as acl
-from msdump.config.reference import main, reference_text
 from msdump.graph.files import ir_proto
 from msdump.plan import Context, DeviceTarget
 from msdump.store import layouts, names
-from tests import fork_server, path_warnings
+from tests import path_warnings
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
@@ -53,7 +51,7 @@ class Block:
     text: str
     reason: str | None
 
-    def __str__(self) -> str:
+    def __str__(self):
         """Name the page and the first line."""
         return f"{self.page.name}: {self.text.partition(chr(10))[0][:40]}"
 
@@ -83,24 +81,6 @@ def to_run(*languages):
     for block in BLOCKS:
         if block.language in languages and not block.reason:
             yield pytest.param(block, marks=mark if needs_torch(block) else (), id=str(block))
-
-
-def commands_of(block):
-    """Return the commands of msdump that a block names."""
-    return {name for name in re.findall(r"\bmsdump ([a-z-]+)", block.text) if name in COMMANDS}
-
-
-def first_commands():
-    """Return, for each block that is run, the commands that no block before it names."""
-    before, first = set(), {}
-    for block in BLOCKS:
-        if block.language in ("bash", "console") and not block.reason and not needs_torch(block):
-            first[block] = commands_of(block) - before
-            before |= first[block]
-    return first
-
-
-FIRST = first_commands()
 
 
 def imports_of(block):
@@ -134,22 +114,17 @@ IMPORT_FIRST = first_imports()
 def run(tmp_path, forks):
     """Return a function that runs a block by a program in a folder that looks like the repository.
 
-    Its msdump and python start as forks; in the block that names a command first, really.
+    Its msdump and python start as forks.
     """
     for name in WANTED:
         (tmp_path / name).symlink_to(ROOT / name)
     programs = f"{forks}:{Path(sys.executable).parent}:{os.environ['PATH']}"
 
-    def call(block, *command):
+    def call(*command):
         done = subprocess.run(
             command,
             cwd=tmp_path,
-            env={
-                "PATH": programs,
-                "HOME": str(tmp_path),
-                "PYTHONPATH": str(ROOT),
-                fork_server.AFRESH: ",".join(sorted(FIRST.get(block, ()))),
-            },
+            env={"PATH": programs, "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -170,16 +145,6 @@ def test_every_block_is_known():
     assert {"README.md", "CONTRIBUTING.md"} >= {block.page.name for block in skipped}
 
 
-def test_every_command_starts_afresh_once():
-    """In some block each command that pages run is started without what others have imported."""
-    named = {
-        name for block in BLOCKS if block.language in RUN and not block.reason for name in commands_of(block)
-    }
-
-    assert len(named) > 15
-    assert sorted(named) == sorted(name for names_of in FIRST.values() for name in names_of)
-
-
 @pytest.mark.parametrize("block", list(to_run("bash", "python")))
 def test_block_runs(run, block, forks):
     """The commands of a page run without an error in a fresh clone.
@@ -189,7 +154,7 @@ def test_block_runs(run, block, forks):
     python = sys.executable if block in IMPORT_FIRST else forks / "python"
     program = ("bash", "-euo", "pipefail", "-c") if block.language == "bash" else (python, "-c")
 
-    code, output = run(block, *program, block.text)
+    code, output = run(*program, block.text)
 
     assert code == 0, output
 
@@ -205,7 +170,7 @@ def test_output_is_real(run, block):
     lines = block.text.splitlines()
     script = "\n".join(f"echo {line!r}\n{line[2:]}" for line in lines if line.startswith("$ "))
 
-    code, output = run(block, "bash", "-c", script)
+    code, output = run("bash", "-c", script)
 
     assert code == 0, output
     assert same(block.text) == same(output)
@@ -283,21 +248,6 @@ def test_paths_of_the_formats_page_are_complete():
     assert [path for path in layouts.PATHS.values() if f"`{path}`" not in text] == []
 
 
-def test_reference_page_is_current(tmp_path):
-    """The checked-in page is the generated one; make schema writes it."""
-    main([str(tmp_path / "config.md")])
-
-    page = ROOT / "docs" / "reference" / "config.md"
-    assert page.read_text(encoding="utf-8") == (tmp_path / "config.md").read_text(encoding="utf-8")
-    assert page.read_text(encoding="utf-8") == reference_text()
-
-
-def test_reference_generator_wants_one_file():
-    """Without a file the generator says how it is used."""
-    with pytest.raises(SystemExit, match="usage: python -m"):
-        main([])
-
-
 def organization():
     """Yield a line for each module and room of the package: its name and what its docstring says."""
     entries = sorted(
@@ -343,7 +293,8 @@ def test_formats_page_lists_every_message():
     text = " ".join((ROOT / "docs" / "formats.md").read_text(encoding="utf-8").split())
 
     messages = [
-        f"{message} {', '.join(f'{name} {number}: {kind}' for name, (number, kind) in fields.items())}"
+        f"{message} "
+        + ", ".join(f"{name} {number}: {kind}" for number, (name, kind) in enumerate(fields.items(), 1))
         for message, fields in ir_proto._MESSAGES.items()
     ]
     assert [message for message in messages if message not in text] == []

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from msdump.encode import dump_data, dump_enums, op_debug
+from msdump.encode import dump_data, dump_message, op_debug
 from msdump.encode.dump_message import MESSAGES, SHAPE_DIM, FieldKind
 
 PAGE = (Path(__file__).resolve().parents[1] / "docs" / "dump-files.md").read_text(encoding="utf-8")
@@ -36,7 +36,7 @@ def test_every_message_is_told(message):
 
 
 @pytest.mark.parametrize(
-    ("first", "table"), [("UNDEFINED", dump_enums.DATA_TYPES), ("NCHW", dump_enums.FORMATS)]
+    ("first", "table"), [("UNDEFINED", dump_message.DATA_TYPES), ("NCHW", dump_message.FORMATS)]
 )
 def test_every_number_is_told(first, table):
     """The page lists data types and formats in the order of their numbers."""

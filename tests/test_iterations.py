@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from msdump.iterations import IterationSet
+from msdump.selector import IterationSet
 
 NUMBERS = st.lists(st.integers(0, 30), max_size=40)
 

@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
+import subprocess
 
 import numpy as np
 import onnx
 import pytest
 
 from msdump import reading
+from msdump.analysis import inputs
+from msdump.analysis.compare import cann
+from msdump.analysis.compare.pairing.graph_rules import read_rules
 from msdump.config import source
-from msdump.config.acl import file as acl_file
+from msdump.config.acl import faults as acl_file
+from msdump.convert import Target, convert_files, find_sources, load_function
 from msdump.errors import MsdumpError
 from msdump.graph import loader
-from msdump.store.layouts import Key, PathKind
-from msdump.store.names import TensorName
-from msdump.store.read.reader import open_dump
-from msdump.store.read.records import Record
-from msdump.store.read.tensor_directories import Iteration
-from msdump.tools.compare.cann import two_files
-from msdump.tools.compare.pairing import fusion_rules
-from msdump.tools.convert import conversion, sources
-from msdump.tools.convert.result import Target
-from msdump.tools.overflow import records
-from msdump.tools.preview import inputs
-from msdump.tools.return_codes import ReturnCode
-from msdump.tools.scores import user_scripts
-
-GRAPHS = "graphs"
+from msdump.read import Iteration, Record, open_dump, read_overflow
+from msdump.return_codes import ReturnCode
+from msdump.store import Key, PathKind, TensorName
 
 
 @pytest.fixture(autouse=True)
@@ -91,8 +85,8 @@ def rank(path):
 
 def converted(path):
     """Return what went wrong in the conversion of a file, raised."""
-    found = sources.find([str(path)], str(path.parent / "out"))
-    done = conversion.convert(found, str(path.parent / "out"), Target())
+    found = find_sources([str(path)], str(path.parent / "out"))
+    done = convert_files(found, str(path.parent / "out"), Target())
     raise MsdumpError(*(failure.message for failure in done.results[0].failures))
 
 
@@ -145,18 +139,18 @@ READERS = {
     "tensor": ("Add.a.0.0.1.output.0.DefaultFormat.npy", lambda path: record(path).array),
     "header of a tensor": ("Add.a.0.0.1.output.0.DefaultFormat.npy", lambda path: record(path).shape),
     "converted": ("Add.a.1.2.3", converted),
-    "compared": ("a.npy", lambda path: two_files.compare(str(path), str(path))),
-    "overflow": ("Opdebug.Node_OpDebug.1.2.3", lambda path: records._decoded(str(path))),
-    "rules": ("graph.json", lambda path: fusion_rules.read(str(path))),
+    "compared": ("a.npy", lambda path: cann.compare_files(str(path), str(path))),
+    "overflow": ("Opdebug.Node_OpDebug.1.2.3", lambda path: read_overflow(str(path))),
+    "rules": ("graph.json", lambda path: read_rules(str(path))),
     "inputs": ("x.npz", lambda path: inputs.from_file(network(path.parent), str(path))),
     "script": (
         "convert_a_to_b.py",
-        lambda path: user_scripts.load(path, "convert", ReturnCode.CONVERT_FUNCTION),
+        lambda path: load_function(path, "convert", ReturnCode.CONVERT_FUNCTION),
     ),
     "model": ("m.onnx", loader.load),
     "side file": ("m.bin", side_file),
     "configuration": ("c.json", lambda path: source.read(str(path), "CONFIG")),
-    "acl": ("acl.json", lambda path: acl_file.read(str(path))),
+    "acl": ("acl.json", lambda path: acl_file.read_file(str(path))),
 }
 
 
@@ -224,3 +218,27 @@ def test_an_impossible_name_is_an_error_of_the_system(tmp_path, name):
     """A name that no file can have is refused like a file that is not there."""
     with pytest.raises(OSError, match="no file can have this name"):
         reading.read_bytes(f"{tmp_path}/{name}")
+
+
+def test_walk_of_a_deep_folder(tmp_path):
+    """Folders come in order, links are not followed, and a path that is too long is handed to the caller."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/file").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    (tmp_path / "circle").symlink_to("circle")
+    deepest = os.open(tmp_path / "a", os.O_RDONLY)
+    for _ in range(3000):
+        os.mkdir("d", dir_fd=deepest)
+        deeper = os.open("d", os.O_RDONLY, dir_fd=deepest)
+        os.close(deepest)
+        deepest = deeper
+    os.close(deepest)
+    errors = []
+
+    top, first, *others = reading.walk(str(tmp_path), errors.append)
+    subprocess.run(["rm", "-r", tmp_path / "a"], check=True)  # pytest cannot: it calls itself for each level
+
+    assert (str(tmp_path), ["a", "link"], ["circle"]) == top
+    assert (f"{tmp_path}/a", ["d"], ["file"]) == first
+    assert 1500 < len(others) < 3000
+    assert [errno.ENAMETOOLONG] == [error.errno for error in errors]

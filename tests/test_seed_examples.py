@@ -6,9 +6,8 @@ import pytest
 
 from msdump.config.mindspore import parse
 from msdump.errors import ConfigValueError
-from msdump.iterations import IterationSet
 from msdump.plan import Context, DeviceTarget, FileFormat, JitLevel
-from msdump.selector import DumpMode
+from msdump.selector import DumpMode, IterationSet
 
 ASCEND_O0_O1 = """\
 { "common_dump_settings": { "op_debug_mode": 0, "dump_mode": 0, "path": "/absolute_path", \

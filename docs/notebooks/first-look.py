@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 
 import msdump
-from msdump.tools.inspection import picture
-from msdump.tools.inspection.inspection import inspect
+from msdump.analysis.inspection import draw, inspect
 
 out = Path("out/first-look")
 out.mkdir(parents=True, exist_ok=True)
@@ -108,7 +107,7 @@ growth.sort_values()
 seen = inspect(record.array)
 print("largest", seen.largest)
 print("nan    ", seen.strangers["nan"].count)
-(out / "conv.png").write_bytes(picture.draw(record.array))
+(out / "conv.png").write_bytes(draw(record.array))
 
 # %% [markdown]
 # ## Is anything wrong?

@@ -1,48 +1,268 @@
-"""Observes the operators of one graph, and hands the files and rows of their tensors to a sink."""
+"""Observes the operators of one graph, and hands files and rows of their tensors to a sink or a session."""
 
 from __future__ import annotations
 
 import functools
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from msdump.capture.measured import MeasuredTogether, RanOnDevice
+from msdump import dtypes
 from msdump.capture.pipeline import (
+    Pipeline,
     completes_operators,
     operator_records,
     pipeline,
     shows_outputs_as_run,
+    writes_at_once,
 )
 from msdump.capture.selection import Selection, drops_useless, has_useless, is_useless
-from msdump.capture.steps.drops import count_no_tensors
+from msdump.capture.steps import OperatorRecords, count_no_tensors, held_in
 from msdump.capture.triggers import OverflowTrigger
-from msdump.device.ascend import Ascend
-from msdump.device.tasks import Task
+from msdump.device import Ascend, Task, c0
+from msdump.graph import Graph, ValueType
 from msdump.graph.files import arguments
-from msdump.graph.graph import Graph, Node
-from msdump.observer import Arrays, RanNode, TensorSlot, places_of, tensors_of
+from msdump.graph.kernel import FLOAT32, HALVES
+from msdump.observer import Arrays, Observer, RanNode, TensorSlot, places_of, tensors_of
 from msdump.plan import DeviceTarget, DumpPlan, Trigger
 from msdump.reasons import Reason
 from msdump.record import IO, Artifact, OperatorRef, TensorRecord
-from msdump.statistics.totals import SeveralTotals, StatisticNeed
-from msdump.store import names
-from msdump.store.clock import Clock
-from msdump.store.write.sinks import Sink, SyncSink
+from msdump.statistics import StatisticNeed, TotalsArray
+from msdump.store import Clock, SessionFiles, WantedFile, WantedFiles, names, session_files
+from msdump.store.write import Sink, SyncSink
 
 if TYPE_CHECKING:
-    from msdump.capture.flight.graph_watch import GraphWatch
-    from msdump.capture.session_writer import SessionWriter
-    from msdump.capture.statistics.sheets import RowSheet, RowSheets
-    from msdump.store.session_files import SessionFiles
+    from msdump.capture.flight.watched import GraphWatch
+    from msdump.capture.statistics import RowSheet, RowSheets
+
+
+_OperatorFiles = Mapping[TensorSlot, WantedFile]
+"""The files of an operator."""
+
+
+class SessionWriter:
+    """Has tensors of one graph written in the sessions that run it, where that gives the same files."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        plan: DumpPlan,
+        pipeline: Pipeline,
+        records: OperatorRecords,
+        *,
+        sink: SyncSink,
+        clock: Clock,
+    ) -> None:
+        """Set the graph.
+
+        Args:
+            graph: The graph.
+            plan: What is dumped, a plan of which ``may_write`` tells.
+            pipeline: What tensors walk through elsewhere.
+            records: Makes their records.
+            sink: Where files go.
+            clock: Gives timestamps.
+        """
+        self._graph = graph
+        self._plan = plan
+        self._pipeline = pipeline
+        self._records = records
+        self._sink = sink
+        self._clock = clock
+        self._files: dict[int, _OperatorFiles | None] = {}
+        self._by_session: dict[Sequence[TensorSlot], WantedFiles] = {}
+
+    def takes(self, position: int) -> bool:
+        """Tell whether a session may write the tensors of the operator at a position."""
+        if position not in self._files:
+            self._files[position] = self._files_of(position)
+        return self._files[position] is not None
+
+    def _files_of(self, position: int) -> _OperatorFiles | None:
+        """Return the files of an operator; None where one of its tensors needs more than writing."""
+        node, what = self._graph.nodes[position], self._plan.what
+        if what.keeps_inputs and node.update.new_values:  # of these, what is there once it has run is shown
+            return None
+        sides = {
+            IO.INPUT: node.inputs_after_run if what.keeps_inputs else (),
+            IO.OUTPUT: node.declared_outputs if what.keeps_outputs else (),
+        }
+        files: dict[TensorSlot, WantedFile] = {}
+        for io, values in sides.items():
+            types = [self._graph.type_of(name) if name else None for name in values]
+            if not all(session_files.takes(each.dtype) for each in types if each is not None):
+                return None
+            arrays = [None if each is None else _stand_in(each) for each in types]
+            for record in self._records.of(node.operator, position, io, arrays, lambda: 0):
+                is_known = self._graph.type_of(values[record.slot]).shape is not None
+                file = self._file_of(record, record.array.ndim if is_known else None)
+                if file is None:
+                    return None
+                files[TensorSlot(position, io, record.slot)] = file
+        return files
+
+    def _file_of(self, record: TensorRecord, rank: int | None) -> WantedFile | None:
+        """Return the file of tensors like one whose elements mean nothing, None where no session writes it.
+
+        Args:
+            record: The tensor.
+            rank: Number of its dimensions, None where only a run tells.
+        """
+        part, host, held = record.device, record.dtype, held_in(record)
+        if part is not None and self._plan.what.keeps_device_format and part.groups > 1:
+            return None
+        shown = self._pipeline.shown(record)
+        if shown is None or not (held is host or (host is FLOAT32 and held in HALVES)):
+            return None
+        tensor, name = shown
+        layout = None
+        if tensor.format != record.format:
+            layout = None if rank is None else session_files.layout(tensor.format, rank, c0(held))
+            if layout is None:
+                return None
+        saved = dtypes.from_numpy(tensor.array.dtype)
+        if part is None or held is host:
+            return WantedFile(name, host, saved, layout=layout)
+        # vendor: a file in the host's type holds what has been through the device's, too
+        return WantedFile(name, host, saved, held, part.saturates(held), layout)
+
+    def begin(self, directory: str, tensors: Sequence[TensorSlot]) -> SessionFiles | None:
+        """Return the files of a run of a session, None where it cannot write them now.
+
+        Args:
+            directory: Where they go.
+            tensors: What it may write; it writes none of operators that ``takes`` does not tell of.
+        """
+        place = self._sink.for_session(directory)
+        if place is None:
+            return None
+        wanted = self._by_session.get(tensors)
+        if wanted is None:
+            wanted = self._by_session[tensors] = WantedFiles([*map(self._file, tensors)])
+        return SessionFiles(wanted, place, self._clock)
+
+    def _file(self, tensor: TensorSlot) -> WantedFile | None:
+        files = self._files.get(tensor.position)
+        return None if files is None else files.get(tensor)
+
+    def count(self, directory: str, files: SessionFiles) -> None:
+        """Count what a session has written into a directory, which goes where that is nothing."""
+        count, size = files.written
+        self._sink.count(count, size)
+        if not count:
+            self._sink.leave(directory)
+        for _ in range(files.empty):
+            self._pipeline.skip(Reason.NO_ELEMENTS)
+
+
+def _stand_in(value_type: ValueType) -> np.ndarray | None:
+    """Return an array of the type and rank of a value, None where the type is not known."""
+    dtype, shape = value_type.dtype, value_type.shape
+    rank = 1 if shape is None else len(shape)  # 1: every format has a place for it
+    return None if dtype is None else np.zeros((1,) * rank, dtype.numpy)
+
+
+def may_write(plan: DumpPlan, pipeline: Pipeline) -> bool:
+    """Tell whether a plan wants files of tensors and nothing else, whatever becomes of the run."""
+    return (
+        pipeline.is_in_sessions
+        and plan.when.trigger is Trigger.ALWAYS
+        and not plan.what.saves_kernel_args
+        and writes_at_once(plan)
+    )
+
+
+class Marks:
+    """The operators of one network that are marked; any thread may change them."""
+
+    def __init__(self) -> None:
+        """Mark no operator yet."""
+        self._marked: set[str] = set()
+        self._changes: deque[tuple[tuple[str, ...], bool]] = (
+            deque()
+        )  # any thread appends, a run pops: both are atomic
+
+    def change(self, full_names: tuple[str, ...], *, enabled: bool) -> None:
+        """Mark operators by their full names, or take their marks away.
+
+        A run that goes on ends as it began: the next one takes the change.
+        """
+        self._changes.append((full_names, enabled))
+
+    def take(self) -> frozenset[str] | None:
+        """Return the full names that are marked now; None where nothing has changed since the last call."""
+        if not self._changes:
+            return None
+        while self._changes:
+            full_names, enabled = self._changes.popleft()
+            change = self._marked.update if enabled else self._marked.difference_update
+            change(full_names)
+        return frozenset(self._marked)
+
+
+class NamedMarks:
+    """The names that ``set_dump`` was given: they mark operators and scopes of every network of a process."""
+
+    def __init__(self) -> None:
+        """Start without names."""
+        self._enabled: dict[str, bool] = {}
+        self._met: set[str] = set()
+        self._hints: dict[str, str] = {}  # by name: what may have been meant
+
+    def add(self, name: str, *, enabled: bool) -> None:
+        """Add a name, of which the last call counts; networks that are loaded later take it, too."""
+        self._enabled[name] = enabled
+
+    def all(self) -> tuple[tuple[str, bool], ...]:
+        """Return every name and whether it is to be dumped, in the order of their first calls."""
+        return tuple(self._enabled.items())
+
+    def meet(self, name: str) -> None:
+        """Note that some network has an operator or a scope of the name."""
+        self._met.add(name)
+
+    def miss(self, name: str, hint: str) -> None:
+        """Note what may have been meant by a name that a network does not have, "" where nothing is close."""
+        self._hints[name] = hint
+
+    def unmet(self) -> list[str]:
+        """Return the names that no network has, sorted, each with what may have been meant."""
+        return [f"{name}{self._hints.get(name, '')}" for name in sorted(self._enabled.keys() - self._met)]
+
+
+NodeRun = tuple[int, Arrays, Arrays, bool]
+"""Of an operator that has run its place in the execution order, inputs, outputs, and the overflow status."""
+
+
+@dataclass(slots=True, eq=False)
+class MeasuredTogether:
+    """Operators that a session has measured, as they are in each step in which it is shown the same object.
+
+    Attributes:
+        ran: The operators as they were shown.
+        shown: The same without what is not kept of their tensors.
+        operators: The same by their names.
+        places: Which of the tensors that are there are kept, None: all.
+        skipped: How many tensors get no row, by the reason.
+        sheet: Their rows but for timestamps and statistics, None where none was made.
+    """
+
+    ran: Sequence[RanNode]
+    shown: Sequence[NodeRun]
+    operators: Sequence[tuple[OperatorRef, Arrays, Arrays]]
+    places: Sequence[int] | None
+    skipped: Mapping[Reason, int]
+    sheet: RowSheet | None = None
+
 
 _NO_TASK: Final = Task(0, 0)  # only graphs that are compiled as a whole number tasks
 
 
-class Capture:
+class Capture(Observer):
     """The dump of one graph: an observer of its operators while an iteration runs.
 
     Files of an operator are handed to the sink before ``ran`` returns, inputs
@@ -80,7 +300,7 @@ class Capture:
         on_failure = plan.when.trigger is Trigger.EXCEPTION
         # what runs well leaves no files under op_debug_mode 4: only ``failed`` is called
         self.watched = (False,) * len(graph.nodes) if on_failure else selection.watched
-        self.holds_up = self.watched if completes_operators(plan) else ()
+        self.completes_before_next = self.watched if completes_operators(plan) else ()
         self.wants_inputs = plan.what.keeps_inputs
         self.wants_outputs = plan.what.keeps_outputs
         self._takes_failures = on_failure
@@ -107,7 +327,7 @@ class Capture:
         self.bodies: Mapping[int, Capture] = {}
         self.entered = False
         self._started: int | None = None  # the collective that goes on, its inputs written
-        self._shown: list[RanOnDevice] | None = None  # operators that have run together
+        self._shown: list[NodeRun] | None = None  # operators that have run together
         self._measured: dict[int, MeasuredTogether] = {}  # by the position of the first operator
 
     @functools.cached_property
@@ -115,14 +335,12 @@ class Capture:
         """What is the same in every step of rows; None where other things are written beside them."""
         if not self._pipeline.has_sheets or self._plan.what.saves_kernel_args:
             return None
-        from msdump.capture.statistics.sheets import RowSheets
+        from msdump.capture.statistics import RowSheets
 
         return RowSheets()
 
     @functools.cached_property
     def _session_writer(self) -> SessionWriter | None:
-        from msdump.capture.session_writer import SessionWriter, may_write
-
         sink, clock = self._sink, self._clock
         if not isinstance(sink, SyncSink) or not sink.is_open_to_sessions:
             return None
@@ -131,7 +349,7 @@ class Capture:
         return SessionWriter(self._graph, self._plan, self._pipeline, self._records, sink=sink, clock=clock)
 
     @functools.cached_property
-    def saves(self) -> Sequence[bool]:
+    def saves(self) -> Sequence[bool]:  # type: ignore[override]  # mypy calls it read-only
         """By position, whether a session may write the outputs of an operator; empty: nowhere."""
         writer = self._session_writer
         if writer is None:
@@ -159,7 +377,7 @@ class Capture:
         self._session_writer.count(self._directory, files)
 
     @functools.cached_property
-    def need(self) -> StatisticNeed | None:
+    def need(self) -> StatisticNeed | None:  # type: ignore[override]  # the same
         """What is to be known of tensors, None where their elements are needed.
 
         They are where the device holds them in another type, as it does most inputs.
@@ -213,7 +431,7 @@ class Capture:
         else:
             self._shown.append((position, inputs, kept, saturated))
 
-    def measured(self, ran: Sequence[RanNode], found: SeveralTotals) -> bool:
+    def measured(self, ran: Sequence[RanNode], found: TotalsArray) -> bool:
         """Write the rows of operators that have run together; tell whether nothing else is to be written."""
         if not ran:
             return True
@@ -242,7 +460,7 @@ class Capture:
             ran, shown, operators, None if is_whole else places_of(tensors, all_tensors), +skipped
         )
 
-    def _has_written(self, together: MeasuredTogether, found: SeveralTotals) -> bool:
+    def _has_written(self, together: MeasuredTogether, found: TotalsArray) -> bool:
         if self._sheets is None:
             return self._pipeline.passes_over_measured(
                 together.operators, found, lambda place: self._records_of((together.shown[place],))
@@ -255,7 +473,10 @@ class Capture:
         return True
 
     def _kept(self, position: int, outputs: Arrays) -> Arrays:
-        return _useful(self._graph.nodes[position], outputs) if self._has_useless[position] else outputs
+        if not self._has_useless[position]:
+            return outputs
+        node = self._graph.nodes[position]  # slots stay
+        return [None if is_useless(node, slot) else array for slot, array in enumerate(outputs)]
 
     def _count_useless(self, outputs: Arrays, kept: Arrays) -> None:
         if kept is outputs:
@@ -264,23 +485,21 @@ class Capture:
             if array is not None and left is None:
                 self._pipeline.skip(Reason.USELESS)
 
-    def _write_together(self, shown: Sequence[RanOnDevice]) -> None:
+    def _write_together(self, shown: Sequence[NodeRun]) -> None:
         """Write the tensors of operators that have run together."""
         if self._sheets is not None and self._write_rows(self._sheets, shown):
             return
         operators = [(self._operators[position], inputs, outputs) for position, inputs, outputs, _ in shown]
         with self._pipeline.together(operators):
-            if self._passes_over(shown) and self._pipeline.passes_over_all(operators):
+            # rules mind no element of what is neither saturated nor has arguments to be written
+            is_plain = not self._plan.what.saves_kernel_args and not any(each[3] for each in shown)
+            if is_plain and self._pipeline.passes_over_all(operators):
                 self._count_no_tensors(position for position, *_ in shown)
                 return
             for position, inputs, outputs, saturated in shown:
                 self._write(position, inputs, outputs, saturated=saturated)
 
-    def _passes_over(self, shown: Sequence[RanOnDevice]) -> bool:
-        """Tell whether nothing is written of operators of which rules mind no element."""
-        return not self._plan.what.saves_kernel_args and not any(saturated for *_, saturated in shown)
-
-    def _write_rows(self, sheets: RowSheets, shown: Sequence[RanOnDevice]) -> bool:
+    def _write_rows(self, sheets: RowSheets, shown: Sequence[NodeRun]) -> bool:
         """Write the rows of operators at once, where types and shapes are those of the last time.
 
         Args:
@@ -297,11 +516,11 @@ class Capture:
         self._pipeline.add_rows(self._directory, sheet.rows(present, self._clock))
         return True
 
-    def _sheet(self, shown: Sequence[RanOnDevice]) -> RowSheet | None:
+    def _sheet(self, shown: Sequence[NodeRun]) -> RowSheet | None:
         """Return what is the same in every step of the rows of operators."""
         return self._pipeline.sheet(self._records_of(shown))
 
-    def _records_of(self, shown: Sequence[RanOnDevice]) -> Iterator[TensorRecord]:
+    def _records_of(self, shown: Sequence[NodeRun]) -> Iterator[TensorRecord]:
         """Yield the records of operators that have run together, without a time."""
         for position, inputs, outputs, _ in shown:
             yield from self._records.of_both(self._operators[position], position, inputs, outputs, lambda: 0)
@@ -366,8 +585,3 @@ class Capture:
         node = self._graph.nodes[position]
         data = arguments.kernel_args_json(node, self._graph)
         self._sink.replace(Artifact(self._directory, operator_names.kernel_args(node.operator), (data,)))
-
-
-def _useful(node: Node, outputs: Arrays) -> Arrays:
-    """Return the outputs of an operator without those that it declares useless; their slots stay."""
-    return [None if is_useless(node, slot) else array for slot, array in enumerate(outputs)]

@@ -12,30 +12,30 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final, Protocol
 
-from msdump.capture.steps import device as device_steps
-from msdump.capture.steps import drops
-from msdump.capture.steps.records import Memory, OperatorRecords
-from msdump.capture.steps.sampling import sample
-from msdump.capture.steps.step import Step, are_in_sessions, walk
-from msdump.capture.writers.tensors import TensorWriter, widened
-from msdump.capture.writers.writer import ArtifactWriter
-from msdump.device.ascend import Ascend
-from msdump.device.tasks import Task
-from msdump.graph.graph import Graph
+from msdump.capture import steps
+from msdump.capture.statistics import RowSheet, Statistics
+from msdump.capture.steps import Memory, OperatorRecords, Step, are_in_sessions, sample, walk
+from msdump.capture.writers import (
+    ArtifactWriter,
+    FailureWriter,
+    OperatorTableWriter,
+    OperatorWriter,
+    TensorWriter,
+    widened,
+)
+from msdump.device import Ascend, Task
+from msdump.graph import Graph
 from msdump.observer import Arrays
 from msdump.plan import DeviceTarget, DumpPlan, ExceptionDump, FileFormat, Scene, Tree
 from msdump.reasons import Reason
 from msdump.record import OperatorRef, TensorRecord
-from msdump.statistics.totals import SeveralTotals, StatisticNeed
+from msdump.statistics import StatisticNeed, TotalsArray
 from msdump.store import names, run_paths
-from msdump.store.write.sinks import Sink
+from msdump.store.write import Sink
 
 if TYPE_CHECKING:
-    from msdump.capture.flight.graph_watch import GraphWatch
-    from msdump.capture.flight.tensor_watch import RanOperator
-    from msdump.capture.statistics.rows import Statistics
-    from msdump.capture.statistics.sheets import RowSheet
-    from msdump.store.session_files import NameParts
+    from msdump.capture.flight.watched import GraphWatch, RanOperator
+    from msdump.store import NameParts
 
 EXCEPTIONS: Final = frozenset(
     {Scene.LITE_EXCEPTION, Scene.BRIEF_EXCEPTION, Scene.NORM_EXCEPTION, Scene.DETAIL_EXCEPTION}
@@ -53,11 +53,11 @@ class ArtifactKind(enum.Enum):
 
 
 _DROPS: Final[Mapping[ArtifactKind, Callable[[DumpPlan], Sequence[Step]]]] = {
-    ArtifactKind.TENSOR: lambda _: (drops.drop_text(), drops.drop_empty),
+    ArtifactKind.TENSOR: lambda _: (steps.drop_text(), steps.drop_empty),
     # A dump file tells of a tensor without elements, and a table has a row even for text.
-    ArtifactKind.OPERATOR: lambda _: (drops.drop_text(),),
+    ArtifactKind.OPERATOR: lambda _: (steps.drop_text(),),
     ArtifactKind.OPERATOR_TABLE: lambda _: (),
-    ArtifactKind.FAILURE: lambda _: (drops.drop_text(),),
+    ArtifactKind.FAILURE: lambda _: (steps.drop_text(),),
 }
 """The steps that may drop a tensor, given the plan, by what an artifact holds."""
 
@@ -106,11 +106,11 @@ def compile_drops(plan: DumpPlan, kind: ArtifactKind) -> tuple[Step, ...]:
 def _showing(plan: DumpPlan, kind: ArtifactKind) -> Iterator[Step]:
     """Yield the steps that show a tensor as its artifact holds it."""
     if kind is not ArtifactKind.TENSOR:
-        yield device_steps.to_device_memory
+        yield steps.to_device_memory
     elif plan.files.tree is not Tree.RANKS:
-        yield device_steps.to_device_type
+        yield steps.to_device_type
     elif plan.context.device_target is DeviceTarget.ASCEND:
-        yield device_steps.to_device() if plan.what.keeps_device_format else device_steps.to_host
+        yield steps.to_device() if plan.what.keeps_device_format else steps.to_host
         if plan.what.sample_count is not None:
             yield sample(plan.what.sample_count)
 
@@ -194,7 +194,7 @@ class Pipeline:
     def passes_over_measured(
         self,
         shown: Sequence[RanOperator],
-        found: SeveralTotals,
+        found: TotalsArray,
         records: Callable[[int], Iterable[TensorRecord]],
     ) -> bool:
         """Tell the same of operators of whose tensors it is known what ``need`` asks for.
@@ -214,39 +214,35 @@ class Pipeline:
         Args:
             shown: The operators, whose tensors rules may look at together.
         """
-        rows = self._writer.together() if isinstance(self._writer, TensorWriter) else nullcontext()
         ahead = nullcontext() if self._watch is None else self._watch.looking_ahead(shown)
-        with rows, ahead:
+        with self._writer.together(), ahead:
             yield
 
     @property
     def gathers(self) -> bool:
         """Whether something is done together about operators that have run together."""
-        writes_rows = isinstance(self._writer, TensorWriter) and self._writer.gathers
-        return writes_rows or self._watch is not None
+        return self._writer.gathers or self._watch is not None
 
     @property
     def has_sheets(self) -> bool:
         """Whether ``sheet`` may return one."""
-        return self._watch is None and isinstance(self._writer, TensorWriter) and self._writer.has_sheets
+        return self._watch is None and self._writer.has_sheets
 
     @property
     def need(self) -> StatisticNeed | None:
         """What is to be known of tensors, None where their elements are needed."""
-        if self._watch is not None:
-            return self._watch.need
-        return self._writer.need if self.has_sheets and isinstance(self._writer, TensorWriter) else None
+        return self._writer.need if self._watch is None else self._watch.need
 
     def shown(self, record: TensorRecord) -> tuple[TensorRecord, NameParts] | None:
         """Return a tensor as its file shows it, and the file's name around its timestamp.
 
         None where it has none or something else is written, too, or where rules look at it first.
         """
-        if self._watch is not None or not isinstance(self._writer, TensorWriter):
+        kept = None if self._watch is not None else walk(record, self._steps)
+        if kept is None or isinstance(kept, Reason):
             return None
-        kept = walk(record, self._steps)
-        name = None if isinstance(kept, Reason) else self._writer.name_parts(kept)
-        return None if isinstance(kept, Reason) or name is None else (widened(kept), name)
+        name = self._writer.name_parts(kept)
+        return None if name is None else (widened(kept), name)
 
     def sheet(self, records: Iterable[TensorRecord]) -> RowSheet | None:
         """Return what is the same in every step of rows of tensors with the types and shapes of these.
@@ -256,11 +252,10 @@ class Pipeline:
         """
         tensors = [*records]
         is_as_shown = all(walk(record, self._steps) is record for record in tensors)
-        return self._writer.sheet(tensors) if is_as_shown and isinstance(self._writer, TensorWriter) else None
+        return self._writer.sheet(tensors) if is_as_shown else None
 
     def add_rows(self, directory: str, rows: bytes) -> None:
         """Add rows that a sheet has given to the table in a directory."""
-        assert isinstance(self._writer, TensorWriter), "it has given the sheet"
         self._writer.add_rows(directory, rows)
 
     def take(
@@ -315,28 +310,16 @@ def pipeline(plan: DumpPlan, sink: Sink, watch: GraphWatch | None = None) -> Pip
 def _writer(plan: DumpPlan, sink: Sink) -> ArtifactWriter:
     style = names.STYLES[plan.files.naming, plan.context.device_target]
     if plan.compiled.operator_statistics is not None:
-        from msdump.capture.writers.operator_table import OperatorTableWriter
-
         return OperatorTableWriter(sink, style, plan.compiled.operator_statistics)
     if artifact_kind(plan) is ArtifactKind.OPERATOR:
-        from msdump.capture.writers.operators import OperatorWriter
-
         return OperatorWriter(sink, style)
     return TensorWriter(
         sink,
         names.namer(plan.files.naming, plan.context.device_target),
-        _statistics(plan, style),
+        None if plan.statistics is None else Statistics(plan.statistics, style),
         keeps_tensors=plan.files.keeps_tensors,
         measures_saved=plan.files.tree is not Tree.RANKS,
     )
-
-
-def _statistics(plan: DumpPlan, style: names.Style) -> Statistics | None:
-    if plan.statistics is None:
-        return None
-    from msdump.capture.statistics.rows import Statistics
-
-    return Statistics(plan.statistics, style)
 
 
 def failure_pipeline(plan: DumpPlan, graph: Graph, sink: Sink) -> Pipeline | None:
@@ -346,8 +329,6 @@ def failure_pipeline(plan: DumpPlan, graph: Graph, sink: Sink) -> Pipeline | Non
         scene = Scene.NORM_EXCEPTION
     if scene is None or scene not in EXCEPTIONS:
         return None
-    from msdump.capture.writers.failures import FailureWriter
-
     directory = run_paths.exceptions(plan.compiled.exception_path or plan.files.path, plan.context.device_id)
     writer = FailureWriter(sink, directory, scene, graph)
     return Pipeline(compile_steps(plan, ArtifactKind.FAILURE), writer, sink.skip)

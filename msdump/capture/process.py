@@ -1,32 +1,45 @@
-"""The state that all networks of a process share: counters, marks by name, sinks."""
+"""The state that all networks of a process share: counters, marks by name, sinks, places of files."""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
 import logging
-from collections.abc import Callable, Hashable, Sequence
+import os
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
-from msdump.capture.flight.flight import Flight
-from msdump.capture.marks import NamedMarks
-from msdump.capture.statistics.hashing import WAITING_BYTES, HashingSink
-from msdump.capture.suggestions import suggest_for
-from msdump.capture.traced_files import TracedFiles
+from msdump import tracing
+from msdump.capture.capture import NamedMarks
+from msdump.capture.flight.history import Flight
+from msdump.capture.selection import suggest_for
+from msdump.capture.statistics import WAITING_BYTES, HashingSink, advice, has_hashes
 from msdump.capture.triggers import OverflowLimit
-from msdump.counters import Counters
+from msdump.communication import current, own
+from msdump.counters import Counters, Run
 from msdump.errors import DumpWriteError
-from msdump.graph.graph import Node
-from msdump.plan import DumpPlan, FileFormat
+from msdump.graph import Node
+from msdump.observer import Observer
+from msdump.plan import DumpPlan, Existing, FileFormat, Tree
 from msdump.selector import DumpMode
-from msdump.store.clock import CLOCK
-from msdump.store.write.files import DUMP_MODE, FILE_MODE, DiskFiles, Files
-from msdump.store.write.sinks import Budget, Sink, SyncSink
-from msdump.store.write.streams import WriteStream, write_stream
+from msdump.store import CLOCK, ExistingFiles, Key, PathKind, RunPlace, existing
+from msdump.store.write import (
+    DUMP_MODE,
+    FILE_MODE,
+    Budget,
+    DiskFiles,
+    Files,
+    Sink,
+    SyncSink,
+    TracedFiles,
+    WriteStream,
+    directories,
+    reason,
+    write_stream,
+)
 from msdump.threads import new_lock
-from msdump.tracing import recording
 
 _log = logging.getLogger("msdump.capture")
 
@@ -219,7 +232,7 @@ def _sink(plan: DumpPlan) -> Sink:
     budget = Budget(plan.files.max_bytes)
     files = _files(plan)
     if plan.writes_behind:
-        from msdump.store.write.async_sink import AsyncSink
+        from msdump.store.write import AsyncSink
 
         return AsyncSink(
             plan.files.on_write_error,
@@ -235,32 +248,153 @@ def _files(plan: DumpPlan) -> Callable[[], Files]:
     """Return what gives each thread its own way to where the files of a plan go."""
     # vendor: CANN's own files may be written by their owner, MindSpore's only read
     mode = DUMP_MODE if plan.files.file_format is FileFormat.BIN else FILE_MODE
-    trace = recording.active()
+    trace = tracing.active()
     if trace is None:
         return partial(DiskFiles, mode, plan.files.path)
-    return lambda: TracedFiles(DiskFiles(mode, plan.files.path), trace)
+    return partial(TracedFiles, mode, plan.files.path, trace=trace)
 
 
 def _hashing(plan: DumpPlan, sink: Sink) -> Sink:
     """Return a sink that takes rows with hashes, where the statistics of a plan have some, else the same."""
-    if plan.statistics is None:
-        return sink
-    from msdump.capture.statistics.rows import has_hashes
-
-    if not has_hashes(plan.statistics):
+    if plan.statistics is None or not has_hashes(plan.statistics):
         return sink
     return HashingSink(sink, min(WAITING_BYTES, plan.files.queue_bytes))
 
 
 def _advise(plan: DumpPlan) -> None:
     """Log what is worth knowing of a configuration before anything is dumped."""
-    if plan.statistics is None:
-        return
-    from msdump.capture.statistics.rows import advice
-
-    message = advice(plan.statistics)
+    message = None if plan.statistics is None else advice(plan.statistics)
     if message is not None:
         _log.warning("%s: %s", plan.source, message)
+
+
+def claim(plan: DumpPlan, process: Process) -> None:
+    """Keep, refuse or remove files where a plan's files go, unless this process has written them.
+
+    A place is a network of a rank, or a device of a compiled graph. In MindSpore's tree only iterations
+    from the plan's first one on count, so that a run may go on where another one ended.
+
+    Raises:
+        DumpWriteError: Something lies there and the plan refuses it, or it cannot be removed.
+    """
+    _hold_rank(plan)
+    place = _place_of(plan)
+    # two spellings of a path are one place
+    identity = (os.path.realpath(place.root), place.rank, place.net, place.device)
+    process.settle(identity, partial(_settle_place, plan, place))
+
+
+def _hold_rank(plan: DumpPlan) -> None:
+    """Let one process of all that a launcher has started be the rank.
+
+    Raises:
+        DumpWriteError: Another process is, or the directory of the rank cannot be made.
+    """
+    identity = current().identity
+    if identity.size == 1 or own() is not None or plan.files.tree is not Tree.RANKS:
+        return
+    directory = f"{plan.files.path.rstrip('/')}/{Key(PathKind.RANK, identity.rank).path}"
+    try:
+        is_ours = directories.lock_rank(directory, plan.files.path)
+    except OSError as error:
+        raise DumpWriteError(f"dump path {directory!r} cannot be made: {reason(error)}") from error
+    if not is_ours:
+        raise DumpWriteError(
+            f"{plan.source}: another process dumps into {directory} as rank {identity.rank} of its launcher:"
+            f" two processes were told this rank (here by {identity.launcher}), or two jobs share the path"
+        )
+
+
+def _place_of(plan: DumpPlan) -> RunPlace:
+    if plan.files.tree is Tree.RANKS:
+        rank = current().identity.rank
+        return RunPlace(plan.files.path, rank, plan.files.net_name, first=plan.when.initial_iteration)
+    return RunPlace(plan.files.path, device=plan.context.device_id, first=plan.when.initial_iteration)
+
+
+def _settle_place(plan: DumpPlan, place: RunPlace) -> None:
+    """Do with the files of earlier programs as ``msdump.existing`` says."""
+    is_apart = plan.files.tree is not Tree.RANKS  # a directory for each program, named after its time
+    if plan.files.existing is Existing.KEEP and is_apart:
+        return  # nothing is added to older files: they need not even be counted
+    if plan.files.existing is Existing.REPLACE:
+        _remove_earlier(plan, place)
+        return
+    earlier = existing.find(place)
+    if not earlier.files:
+        return
+    if plan.files.existing is Existing.REFUSE:
+        raise DumpWriteError(
+            f"{plan.source}: {_found(plan, earlier)}, and msdump.existing is 'refuse'; choose another path,"
+            " begin after them (initial_iteration), or say 'keep' or 'replace'"
+        )
+    _log.warning(
+        "%s: %s; this run adds to them, and readers keep the executions apart"
+        " (msdump.existing: 'replace' removes them first, 'refuse' stops instead)",
+        plan.source,
+        _found(plan, earlier),
+    )
+
+
+def _remove_earlier(plan: DumpPlan, place: RunPlace) -> None:
+    try:
+        count = existing.remove(place)
+    except OSError as error:
+        raise DumpWriteError(
+            f"dump path {place.root!r}: what an earlier run left cannot be removed: {reason(error)}"
+        ) from error
+    if count:
+        _log.warning("%s: removed %s files of earlier runs in %s", plan.source, f"{count:,}", plan.files.path)
+
+
+def _found(plan: DumpPlan, earlier: ExistingFiles) -> str:
+    """Return the path, numbers and owner of the files in a place, for messages."""
+    owner = (
+        f"network {plan.files.net_name}"
+        if plan.files.tree is Tree.RANKS
+        else f"device {plan.context.device_id}"
+    )
+    return (
+        f"{plan.files.path} already holds {earlier.files:,} files ({earlier.bytes:,} bytes) of {owner}"
+        f" in {earlier.iterations:,} {'directory' if earlier.iterations == 1 else 'directories'}"
+    )
+
+
+class DumpWriter:
+    """The dump of one network; by itself it has no graph files and notes no runs that are not dumped.
+
+    Attributes:
+        plan: What is dumped.
+        sink: Takes its files.
+    """
+
+    def __init__(self, plan: DumpPlan, process: Process) -> None:
+        """Write into the sink of a plan, which networks of the process share."""
+        self.plan = plan
+        self.sink = process.sink(plan)
+        self._process = process
+
+    def mark(self, marked: frozenset[str]) -> None:
+        """Select anew: the full names of the operators that ``set_dump`` marked have changed."""
+
+    def write_graph_files(self) -> None:
+        """Write the files that exist from compilation on: graphs, metadata, execution order."""
+
+    def begin(self, run: Run, inputs: Mapping[str, Any]) -> Observer:
+        """Return the observer of a dumped run, given its numbers and what the network is fed."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """Finish a dumped iteration: its files are complete."""
+        self.sink.flush()
+
+    def broken_off(self) -> None:
+        """Complete the files of an iteration that failed; what goes wrong here is only logged."""
+        with contextlib.suppress(DumpWriteError):
+            self.sink.flush()
+
+    def pass_by(self, run: Run) -> None:
+        """Write what a tree keeps of a run that is not dumped, before it begins."""
 
 
 PROCESS: Final = Process()

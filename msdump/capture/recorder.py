@@ -5,27 +5,213 @@ The door to the room: sessions use a ``Recorder`` alone, whichever tree a dump's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+import contextlib
+import json
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
 
-from msdump.capture.claims import claim
-from msdump.capture.compiled.single_dump import SingleOperator
-from msdump.capture.dumps import DumpWriter, dump_of
-from msdump.capture.flight.flight import Flight
-from msdump.capture.marks import Marks
-from msdump.capture.memory.faulty_run import FaultyMemory, faulty_memory
-from msdump.capture.memory.run_memory import RunMemory
-from msdump.capture.network_dump import Variables
-from msdump.capture.process import Process
+import numpy as np
+
+from msdump.capture.capture import Capture, Marks
+from msdump.capture.compiled.dump import SingleOperator
+from msdump.capture.flight.history import Flight
+from msdump.capture.graph_files import GraphDump
+from msdump.capture.memory import FaultyMemory, RunMemory, faulty_memory
+from msdump.capture.process import DumpWriter, Process, claim
+from msdump.capture.selection import inside, operators, selectable, used_items
+from msdump.capture.steps import Memory
+from msdump.communication import current
 from msdump.counters import ModelIdentity, Run, RunCounter
-from msdump.device.ascend import Ascend
-from msdump.device.meter import MemoryUse
-from msdump.graph.graph import Graph
-from msdump.iterations import IterationSet
+from msdump.device import Ascend, MemoryUse
+from msdump.errors import DumpWriteError
+from msdump.graph import Graph
 from msdump.observer import Observer
-from msdump.plan import Context, DumpPlan, Scene
-from msdump.store.write.probe import probe
-from msdump.store.write.sinks import Summary
+from msdump.plan import Context, DeviceTarget, DumpPlan, Naming, Scene, Tree
+from msdump.record import Artifact
+from msdump.selector import IterationSet, PatternKind
+from msdump.store import Layout, PathKind
+from msdump.store.write import Summary, probe
+
+
+def dump_of(
+    graph: Graph,
+    plan: DumpPlan,
+    process: Process,
+    device: Ascend | None,
+    *,
+    memory: Memory,
+    model: ModelIdentity | SingleOperator,
+    variables: Variables = dict,
+) -> DumpWriter:
+    """Return the dump of a network; nothing is written yet.
+
+    Args:
+        graph: The graph, fused or compiled where the level does so.
+        plan: What is dumped.
+        process: What all networks share.
+        device: The emulated device, None on CPU and GPU.
+        memory: Gives the device memory of the run that goes on.
+        model: What a compiled model is called, or the operator that is called alone.
+        variables: Gives what the initializers that training writes hold now.
+    """
+    if plan.files.tree is Tree.RANKS:
+        return NetworkDump(graph, plan, process, device, variables=variables)
+    assert device is not None, "only Ascend compiles whole graphs"
+    if not isinstance(model, ModelIdentity):
+        from msdump.capture.compiled.dump import SingleDump
+
+        return SingleDump(plan, process, device, memory, model)
+    from msdump.capture.compiled.dump import CompiledDump
+
+    return CompiledDump(plan, process, device, memory, model)
+
+
+_log = logging.getLogger("msdump.capture")
+
+Variables = Callable[[], Mapping[str, np.ndarray]]
+"""Gives what the initializers that training writes hold now, by name, as views."""
+
+VERSIONS: Final = {Naming.CLASSIC: "2.3.0", Naming.V2_5: "2.5.0", Naming.V2_7: "2.10.0"}
+"""The MindSpore version that ``.dump_metadata/config.json`` names for each generation of names."""
+
+
+class NetworkDump(DumpWriter):
+    """Everything that one network writes below the dump path.
+
+    Attributes:
+        plan: What is dumped.
+        sink: Where it goes.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        plan: DumpPlan,
+        process: Process,
+        device: Ascend | None = None,
+        *,
+        variables: Variables = dict,
+    ) -> None:
+        """Give the graphs their numbers; nothing is written yet.
+
+        Args:
+            graph: The main graph, fused where the level fuses.
+            plan: What is dumped.
+            process: What all networks share.
+            device: The emulated device, None on CPU and GPU.
+            variables: Gives what the initializers that training writes hold now.
+        """
+        super().__init__(plan, process)
+        self._variables = variables
+        self._on_ascend = plan.context.device_target is DeviceTarget.ASCEND
+        self._layout = Layout(plan.files.path, current().identity.rank, plan.files.net_name)
+        devices = {} if device is None else {inner.graph.index: inner for inner in device.walk()}
+        self._graphs = tuple(
+            GraphDump(inner, plan, process, self._layout, devices.get(inner.index)) for inner in graph.walk()
+        )
+        self._main = self._graphs[0]
+        self._iteration = 0
+        self._inputs: Mapping[str, Any] = {}  # of the run that goes on: written when it ends
+        self.mark(frozenset())
+
+    def mark(self, marked: frozenset[str]) -> None:
+        """Select anew: the full names of the operators that ``set_dump`` marked have changed."""
+        for dump in self._graphs:
+            dump.mark(marked)
+        # each graph has a new capture now, so that those of its bodies are handed to it anew
+        captures = {dump.graph.index: dump.capture for dump in self._graphs}
+        for dump in self._graphs:
+            dump.capture.bodies = {body.index: captures[body.index] for body in dump.graph.bodies}
+        self._used = used_items(self.plan, selectable(self._main.graph, self.plan))
+        self._process.suggest(self.plan, self._used, operators(self._main.graph))
+
+    def write_graph_files(self) -> None:
+        """Write what exists from compilation on: graph files, metadata (CPU and GPU)."""
+        if not self._on_ascend and self._process.claim_metadata(self.plan):
+            self._write_metadata()
+        self._warn_of_hidden()
+        for dump in self._graphs:
+            dump.write_graph_files()
+        self.sink.flush()  # a failure is raised where the network is loaded, not by its first run
+
+    def _warn_of_hidden(self) -> None:
+        """Warn of ``kernels`` items that name operators which fusion has hidden in others."""
+        patterns = self.plan.what.selector.patterns
+        asked = {pattern.text for pattern in patterns if pattern.kind is PatternKind.NAME}
+        for dump in self._graphs:
+            for node in dump.graph.nodes:
+                for part in node.parts:
+                    name = part.operator.full_name
+                    if name in asked:
+                        reason = inside(name, node.operator.full_name)
+                        _log.warning("%s: kernels: %s", self.plan.source, reason)
+
+    def _write_metadata(self) -> None:
+        """Write a copy of the configuration, and the device: once for a configuration, as MindSpore does."""
+        device = {
+            "device_target": str(self.plan.context.device_target),
+            "ms_version": VERSIONS[self.plan.files.naming],
+        }
+        self._keep(self._layout.path(PathKind.CONFIG), self.plan.source_bytes)
+        self._keep(self._layout.path(PathKind.DEVICE), json.dumps(device, separators=(",", ":")).encode())
+
+    def _keep(self, path: str, data: bytes) -> None:
+        self.sink.keep(Artifact(*os.path.split(path), (data,)))
+
+    def begin(self, run: Run, inputs: Mapping[str, Any]) -> Capture:
+        """Return the observer of a dumped run.
+
+        Args:
+            run: Its numbers.
+            inputs: What the network is fed.
+        """
+        self._iteration, self._inputs = run.iteration, inputs
+        self._process.use(self.plan, self._used)
+        for dump in self._graphs:
+            dump.begin(run.iteration)
+        return self._main.capture
+
+    def end(self) -> None:
+        """Finish a dumped iteration: parameters, constants and history (CPU and GPU)."""
+        inputs, self._inputs = self._inputs, {}
+        try:
+            if not self._on_ascend and self.plan.what.keeps_outputs:
+                self._write_parameters(inputs)
+        finally:  # also where parameters could not be written
+            self._list()
+        super().end()
+
+    def _write_parameters(self, inputs: Mapping[str, Any]) -> None:
+        self._main.write_parameters({**self._variables(), **inputs})
+        self._main.write_constants()
+        for dump in self._entered():
+            dump.write_parameters({})  # a body has weights of its own; its inputs are no parameters
+            dump.write_constants()
+
+    def _list(self) -> None:
+        """Add the iteration to the history: one that failed has been executed, too."""
+        if not self._on_ascend:
+            self._main.note(self._iteration)
+
+    def _entered(self) -> Iterator[GraphDump]:
+        """Yield the dumps of the branches and loops that ran; of one without operators nothing is dumped."""
+        return (dump for dump in self._graphs[1:] if dump.capture.entered and dump.graph.operators)
+
+    def broken_off(self) -> None:
+        """Complete the files of an iteration that failed and list it; what goes wrong here is only logged."""
+        self._inputs = {}
+        with contextlib.suppress(DumpWriteError):
+            self._list()
+        super().broken_off()
+
+    def pass_by(self, run: Run) -> None:
+        """Add a run that is not dumped to the history, on GPU."""
+        # vendor: CPU lists dumped iterations alone, GPU every run
+        if self.plan.context.device_target is DeviceTarget.GPU:
+            self._main.note(run.iteration)
+
 
 Model = ModelIdentity | SingleOperator
 """What a compiled model is called, or the operator that is called alone."""

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 
 from msdump.capture.pipeline import artifact_kind, compile_drops
 from msdump.capture.selection import constant_names, drops_useless, is_useless, parameter_names, select
-from msdump.capture.steps.drops import is_no_tensor
-from msdump.capture.steps.step import Step
-from msdump.device.ascend import Ascend
-from msdump.graph.graph import Graph, Node
+from msdump.capture.steps import Step, is_no_tensor
+from msdump.device import Ascend
+from msdump.graph import Graph, Node
 from msdump.plan import DeviceTarget, DumpPlan, Scene, Tree, Trigger
 from msdump.reasons import Reason
 from msdump.record import IO

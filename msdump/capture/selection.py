@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+import difflib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
-from msdump.graph.files import ir_model
-from msdump.graph.graph import Graph, Node
-from msdump.graph.names import ROOT
+from msdump.graph import ROOT, Graph, Node
+from msdump.graph.files import ir_text
 from msdump.plan import DeviceTarget, DumpPlan, Tree
 from msdump.reasons import Reason
-from msdump.selector import DumpMode
+from msdump.selector import DumpMode, KernelPattern, PatternKind
 from msdump.store import names
 
 # vendor: what MindSpore's kernels declare
@@ -69,7 +70,7 @@ def parameter_names(graph: Graph) -> tuple[str, ...]:
 
     Those of a body are its own weights; its inputs change while the network runs.
     """
-    inner = (parameter for parameter in ir_model.parameters(graph) if parameter.name not in graph.outer)
+    inner = (parameter for parameter in ir_text.parameters(graph) if parameter.name not in graph.outer)
     return tuple(parameter.name for parameter in inner if parameter.is_weight or not graph.index)
 
 
@@ -129,3 +130,176 @@ def _useless_slots(node: Node) -> frozenset[int] | None:
 def inside(name: str, fused: str) -> str:
     """Return why an operator that O1 has fused cannot be seen."""
     return f"{name} is fused into {fused} and cannot be seen inside it; dump that, or use jit_level O0"
+
+
+# what stands for more than itself in an expression; a hyphen, a slash and an underscore do not
+_SPECIAL: Final = re.compile(r"([.*+?()[\]{}|$])")
+
+
+_MOST_SHOWN: Final = 3
+
+
+def suggest(text: str, nodes: Sequence[Node]) -> str:
+    """Return which operators a text may mean and the item that selects them, "" where nothing is close.
+
+    People write what they know: a part of a name, a module of their program, an ONNX node or type, the name
+    of a file in a dump. None of these selects an operator; each is answered with an item that does.
+
+    Args:
+        text: What matches nothing, or what is looked for.
+        nodes: The operators of the model.
+    """
+    wanted = text.replace(" ", "").strip("/")
+    if not wanted:
+        return ""
+    return next((hint for way in _WAYS if (hint := way(wanted, nodes))), "")
+
+
+def suggest_for(pattern: KernelPattern, nodes: Sequence[Node]) -> str:
+    """Return what to write in place of an item that matches nothing, "" where nothing is close."""
+    if pattern.kind is not PatternKind.REGEX:
+        return suggest(pattern.text, nodes)
+    # vendor: O2 searches names for an expression, the other levels compare it with whole names
+    searching = replace(pattern, searches=True)
+    meant = [node for node in nodes if searching.matches(node.operator.full_name)]
+    if pattern.searches or not meant:
+        return ""
+    expression = f"(?:{pattern.text})" if "|" in pattern.text else pattern.text
+    return f"it must match whole names; it matches a part of {_count(meant)}: name-regex(.*{expression}.*)"
+
+
+def similar_names(text: str, nodes: Sequence[Node]) -> str:
+    """Return `` (did you mean 'Default/Add-op0'?)`` for the names that a text may mean, "" without one."""
+    full_names = [node.operator.full_name for node in nodes]
+    meant = [name for name in full_names if text and text.lower() in name.lower()]
+    meant = meant or [name for name in full_names if names.sanitize(name) == text]
+    return _question(meant or difflib.get_close_matches(text, full_names, n=_MOST_SHOWN))
+
+
+def similar_scopes(text: str, nodes: Sequence[Node]) -> str:
+    """Return `` (did you mean 'Default/conv1-Conv2d'?)`` for the scopes that a text may mean."""
+    scopes = list(dict.fromkeys(node.scope for node in nodes))
+    meant = [scope for scope in scopes if text and text.lower() in scope.rpartition("/")[2].lower()]
+    return _question(meant or difflib.get_close_matches(text, scopes, n=_MOST_SHOWN))
+
+
+def operators(graph: Graph) -> tuple[Node, ...]:
+    """Return the operators of a model, those of branches and loops included."""
+    return tuple(node for inner in graph.walk() for node in inner.operators)
+
+
+def _question(candidates: Sequence[str]) -> str:
+    if not candidates:
+        return ""
+    more = f" or {len(candidates) - _MOST_SHOWN} more" if len(candidates) > _MOST_SHOWN else ""
+    return f" (did you mean {', '.join(map(repr, candidates[:_MOST_SHOWN]))}{more}?)"
+
+
+def _by_onnx_name(text: str, nodes: Sequence[Node]) -> str:
+    """Answer the name of an ONNX node, with its slashes or without."""
+    meant = [node for node in nodes for part in node.members if part.name.replace(" ", "").strip("/") == text]
+    return f"the ONNX node is called {meant[0].operator.full_name!r} here" if meant else ""
+
+
+def _by_file_name(text: str, nodes: Sequence[Node]) -> str:
+    """Answer the operator's name in the name of a file, or the name of the file."""
+    fields = text.split(".")
+    wanted = {text, fields[1] if len(fields) > 1 else text}
+    meant = [node for node in nodes if names.sanitize(node.operator.full_name) in wanted]
+    return f"files call {meant[0].operator.full_name!r} so" if meant else ""
+
+
+def _by_scope(text: str, nodes: Sequence[Node]) -> str:
+    """Answer a scope, with its root or without, by an expression for everything below it."""
+    for scope in (text, f"Default/{text}"):
+        meant = [node for node in nodes if _name(node).startswith(f"{scope}/")]
+        if meant:
+            return f"a scope of {_count(meant)}: name-regex({_literal(scope)}/.+)"
+    return ""
+
+
+def _by_module(text: str, nodes: Sequence[Node]) -> str:
+    """Answer the path of a module in the program, ``transformer.h.0.attn``."""
+    scopes = {scope for node in nodes if (scope := _scope_of_module(node, text))}
+    meant = [node for node in nodes if any(_name(node).startswith(f"{s}/") for s in scopes)]
+    if not meant:
+        return ""
+    choice = "|".join(_literal(scope) for scope in sorted(scopes))
+    choice = choice if len(scopes) == 1 else f"(?:{choice})"
+    return f"a module of {_count(meant)}: name-regex({choice}/.+)"
+
+
+def _scope_of_module(node: Node, text: str) -> str:
+    """Return the part of an operator's scope that is the module of a path, "" where it lies elsewhere."""
+    root, *components = node.scope.replace(" ", "").split("/")
+    modules = [component.rpartition("-")[0] or component for component in components]
+    for length in range(1, len(modules) + 1):
+        if ".".join(modules[:length]) == text:
+            return "/".join([root, *components[:length]])
+    return ""
+
+
+def _by_onnx_type(text: str, nodes: Sequence[Node]) -> str:
+    """Answer a type of ONNX that has another name here."""
+    meant = [node for node in nodes if any(part.op_type.lower() == text.lower() for part in node.members)]
+    types = list(dict.fromkeys(node.operator.op_type for node in meant))
+    if not meant or any(text.lower() in name.lower() for name in types):
+        return ""
+    items = ", ".join(repr(name) for name in types[:_MOST_SHOWN])
+    return f"ONNX's {text} is called so here: {items}"
+
+
+def _by_part(text: str, nodes: Sequence[Node]) -> str:
+    """Answer a part of names, in any case of letters, by an expression with the cases that they have."""
+    meant = [node for node in nodes if text.lower() in _name(node).lower()]
+    if not meant:
+        return ""
+    spelled = {_spelled(text, _name(node)): None for node in meant}
+    choice = "|".join(_literal(part) for part in spelled)
+    choice = choice if len(spelled) == 1 else f"(?:{choice})"
+    verb = "contains" if len(meant) == 1 else "contain"
+    return f"{_count(meant)} {verb} {text!r}: name-regex(.*{choice}.*)"
+
+
+def _spelled(text: str, full_name: str) -> str:
+    start = full_name.lower().index(text.lower())
+    return full_name[start : start + len(text)]
+
+
+def _by_likeness(text: str, nodes: Sequence[Node]) -> str:
+    """Answer a misspelled full name or type."""
+    is_name = "/" in text or "-op" in text
+    candidates = {node.operator.full_name if is_name else node.operator.op_type for node in nodes}
+    by_lower_case = {candidate.lower(): candidate for candidate in candidates}
+    close = difflib.get_close_matches(text.lower(), by_lower_case, n=1)
+    return f"did you mean {by_lower_case[close[0]]!r}?" if close else ""
+
+
+def _literal(text: str) -> str:
+    """Return an expression for a text as it stands; classes, since MindSpore doubles backslashes.
+
+    >>> _literal("layers.0/Add(x)")
+    'layers[.]0/Add[(]x[)]'
+    """
+    return _SPECIAL.sub(r"[\1]", text)
+
+
+def _name(node: Node) -> str:
+    """Return a full name as items are compared with it: without spaces."""
+    return node.operator.full_name.replace(" ", "")
+
+
+def _count(nodes: Sequence[Node]) -> str:
+    return f"{len(nodes):,} operator{'s' * (len(nodes) != 1)}"
+
+
+# the surest answer first: a text that is a whole name of something is not a part of other names
+_WAYS: Final[tuple[Callable[[str, Sequence[Node]], str], ...]] = (
+    _by_onnx_name,
+    _by_file_name,
+    _by_scope,
+    _by_module,
+    _by_onnx_type,
+    _by_part,
+    _by_likeness,
+)

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from msdump import dtypes
-from msdump.graph.graph import Node
+from msdump.graph import Node
 from msdump.observer import Arrays
 from msdump.reasons import Reason
 from msdump.record import OperatorRef

@@ -6,14 +6,20 @@ from typing import Final
 
 import click
 
+from msdump.analysis import baseline as tool
+from msdump.analysis import trend
 from msdump.cli import messages, options
-from msdump.cli.counts import plural
-from msdump.cli.documents import output as documents
-from msdump.cli.program import FAILED
-from msdump.tools import baseline as tool
-from msdump.tools import trend
-from msdump.tools.mapping.executors import ExecutorChoice
+from msdump.cli import output as documents
+from msdump.cli.messages import plural
+from msdump.cli.output import Document, Shape
+from msdump.cli.program import FAILED, leave
+from msdump.executors import ExecutorChoice
 
+DOCUMENT: Final = Document(
+    Shape(tool.Baseline, "path directories tensors=rows unreadable", name="BaselineDocument")
+)
+
+_DIGESTS: Final = frozenset({"md5", "sha1"})
 _DEFAULT: Final = "max,min,avg,l2norm,nan,negative inf,positive inf"
 
 
@@ -47,20 +53,16 @@ def command(
     of statistic.csv files and graphs, small enough for a repository. Exit codes: 0 done, 1 a tensor cannot
     be read and is left out, 2 something given is wrong, 130 interrupted.
     """
-    categories = [_DIGESTS.get(name.strip()) or trend.category(name) for name in statistics.split(",")]
+    categories = [
+        name if name in _DIGESTS else trend.category(name) for name in map(str.strip, statistics.split(","))
+    ]
     with messages.bar("directories", 0) as bar:
         baseline = tool.write(dump, output, categories, execution=execution, executor=executor, progress=bar)
-    for fault in baseline.unreadable:
-        messages.say(f"error: {fault}")
+    messages.say_each("error", baseline.unreadable)
     if documents.wanted():
-        from msdump.cli.documents.baseline import document
-
-        documents.put(document(baseline))
+        documents.put(DOCUMENT, baseline)
     else:
         print(f"kept      {plural(baseline.rows, 'tensor')} of {plural(baseline.directories, 'folder')}")
         print(f"into      {baseline.path}")
     if baseline.unreadable:
-        click.get_current_context().exit(FAILED)
-
-
-_DIGESTS: Final = {"md5": "md5", "sha1": "sha1"}
+        leave(FAILED)

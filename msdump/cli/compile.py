@@ -2,32 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Final
 
 import click
 
+from msdump.capture import graph_files
 from msdump.cli import messages
+from msdump.cli.options import applied
 from msdump.cli.program import mark_started
-from msdump.config.dtypes.files import CUSTOMIZE_DTYPES, KEEP_DTYPE, MODIFY_MIXLIST, operator_dtypes
-from msdump.graph import loader
+from msdump.config import CUSTOMIZE_DTYPES, KEEP_DTYPE, MODIFY_MIXLIST, operator_dtypes
+from msdump.encode import Message, ge
+from msdump.errors import InputError
+from msdump.execute import emulated
+from msdump.graph import Graph, loader
 from msdump.plan import Context, DeviceTarget, JitLevel, PrecisionMode
-from msdump.tools.compare.pairing.graph_file import FORMS, write_graph_file
+from msdump.store.write import write_stream
 
-_Command = TypeVar("_Command", bound=Callable[..., None])
+_Form = Callable[[Message], Iterable[bytes]]
+
+FORMS: Final[Mapping[str, _Form]] = {
+    ".json": lambda message: (ge.json_text(message),),
+    # GE's text holds the graph alone, without the model around it.
+    ".txt": lambda message: ge.text([field for field in message if field[0] == "graph"]),
+    ".pbtxt": lambda message: ge.text(ge.onnx_model(message)),
+}
+"""The form of the graph by the suffix of its file."""
 
 
-def _files_of_dtypes(command: _Command) -> _Command:
-    """Add the options of ATC that name files of operators' types."""
-    for key, text in (
-        (MODIFY_MIXLIST, "JSON file of operator types that mixed precision narrows or not."),
-        (CUSTOMIZE_DTYPES, "File of operators with types of their own."),
-        (KEEP_DTYPE, "File of operators that keep the types of the model."),
-    ):
-        command = click.option(f"--{key.replace('_', '-')}", key, default="", type=click.Path(), help=text)(
-            command
+def write_graph_file(graph: Graph, path: str, context: Context) -> None:
+    """Compile a model for Ascend O2 and write the graph that an operator dump's names belong to.
+
+    Args:
+        graph: The model.
+        path: The file; its suffix says what it holds.
+        context: Where the network runs: an Ascend at O2.
+
+    Raises:
+        InputError: The suffix is unknown.
+        DumpWriteError: The file cannot be written.
+    """
+    file = Path(path)
+    if file.suffix not in FORMS:
+        raise InputError(f"graph file {path!r}: its name must end in {', '.join(FORMS)}")
+    device = emulated(graph, None, context)
+    assert device is not None, "only an Ascend compiles graphs"
+    write_stream(str(file.parent), file.name, FORMS[file.suffix](graph_files.model(device)))
+
+
+_files_of_dtypes: Final = applied(
+    *(
+        click.option(f"--{key.replace('_', '-')}", key, default="", type=click.Path(), help=text)
+        for key, text in (
+            (KEEP_DTYPE, "File of operators that keep the types of the model."),
+            (CUSTOMIZE_DTYPES, "File of operators with types of their own."),
+            (MODIFY_MIXLIST, "JSON file of operator types that mixed precision narrows or not."),
         )
-    return command
+    )
+)
+"""The options of ATC that name files of operators' types."""
 
 
 @click.command(name="compile")

@@ -9,14 +9,27 @@ from typing import Final
 import click
 
 from msdump.cli import messages, options
-from msdump.cli.counts import plural
-from msdump.cli.documents import output as documents
-from msdump.cli.program import FAILED
-from msdump.tools.convert import conversion as tool
-from msdump.tools.convert import sources
-from msdump.tools.convert.names import FAILED_LIST, OutputKind
-from msdump.tools.convert.result import Target
-from msdump.tools.mapping.executors import ExecutorChoice
+from msdump.cli import output as documents
+from msdump.cli.messages import plural
+from msdump.cli.output import Document, Shape
+from msdump.cli.program import FAILED, leave
+from msdump.convert import (
+    Conversion,
+    ConvertFailure,
+    FileResult,
+    OutputKind,
+    Target,
+    convert_files,
+    find_sources,
+)
+from msdump.executors import ExecutorChoice
+from msdump.store import FAILED_LIST
+
+DOCUMENT: Final = Document(
+    Shape(Conversion, "output files bytes=size skipped results", name="ConvertDocument"),
+    Shape(FileResult, "path files bytes=size kept failures"),
+    Shape(ConvertFailure, "tensor? message code"),
+)
 
 _MOST_ERRORS: Final = 10
 _SHAPE: Final = re.compile(r"\d+(,\d+)*")
@@ -110,21 +123,19 @@ def command(
     indices = {"output": output_index, "input": input_index}
     only = next(((section, index) for section, index in indices.items() if index is not None), None)
     target = Target(form or "", OutputKind(kind), shape, only, scripts, version)
-    dump_files = sources.find((*paths, *dumps), output)
+    dump_files = find_sources((*paths, *dumps), output)
     with messages.bar("files", len(dump_files.sources)) as bar:
-        result = tool.convert(dump_files, output, target, executor=executor, progress=bar)
+        result = convert_files(dump_files, output, target, executor=executor, progress=bar)
     _report(result, target)
     if result.failed:
-        click.get_current_context().exit(FAILED)
+        leave(FAILED)
 
 
-def _report(conversion: tool.Conversion, target: Target) -> None:
+def _report(conversion: Conversion, target: Target) -> None:
     for line in _errors(conversion):
         messages.say(f"error: {line}")
     if documents.wanted():
-        from msdump.cli.documents.convert import document
-
-        documents.put(document(conversion))
+        documents.put(DOCUMENT, conversion)
         return
     converted = plural(sum(bool(result.files) for result in conversion.results), "dump file")
     written = plural(conversion.files, "file")
@@ -142,7 +153,7 @@ def _report(conversion: tool.Conversion, target: Target) -> None:
         print(f"          see {conversion.output}/{FAILED_LIST}")
 
 
-def _errors(conversion: tool.Conversion) -> Iterator[str]:
+def _errors(conversion: Conversion) -> Iterator[str]:
     lines = [
         f"{result.path}: {failure.tensor}: {failure.message}" if failure.tensor else failure.message
         for result in conversion.failed
@@ -154,6 +165,6 @@ def _errors(conversion: tool.Conversion) -> Iterator[str]:
         yield f"and {len(lines) - most:,} more (--verbose shows all)"
 
 
-def _kinds(conversion: tool.Conversion) -> str:
+def _kinds(conversion: Conversion) -> str:
     kinds = sorted(conversion.skipped.items())
     return ", ".join(f"{count} {suffix or 'without suffix'}" for suffix, count in kinds)

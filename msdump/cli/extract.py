@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import click
 
+from msdump.analysis import Wanted, find_run, reproduce, tensors_of, write_folder, write_tensors
 from msdump.cli import messages, options
 from msdump.cli.program import mark_started
 from msdump.errors import UnsupportedOpError, UntoldOperatorError
 from msdump.frontends import mindspore
-from msdump.store.read.reader import open_dump
-from msdump.tools.extract.dumped_operator import Wanted, find
-from msdump.tools.extract.folder import write_folder, write_tensors
-from msdump.tools.extract.repro import reproduce
-from msdump.tools.extract.without_model import tensors_of
+from msdump.read import open_dump
 
 
 @click.command(name="extract")
@@ -54,7 +51,7 @@ def command(
     wrong, or the dump lacks what the operator read or wrote.
     """
     opened = open_dump(dump, execution)
-    run = find(opened, Wanted(operator, iteration, rank, pass_number))
+    run = find_run(opened, Wanted(operator, iteration, rank, pass_number))
     try:
         repro = reproduce(run, opened, None if model is None else mindspore.load_graph(model))
     except (UntoldOperatorError, UnsupportedOpError) as error:

@@ -6,11 +6,15 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any, Final, TypeVar
 
 import click
+
+from msdump.cli import streams
+from msdump.errors import DAMAGED, cut
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -19,28 +23,56 @@ _VERBOSITY: Final = "msdump.verbosity"
 
 
 class _Lines(logging.Handler):
-    """Prints log records as lines of the program, each message once."""
+    """Prints log records as lines of the program, each message once, and counts the rest of one kind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: Counter[tuple[str, int]] = Counter()  # by the place in the code that logs
 
     def emit(self, record: logging.LogRecord) -> None:
-        say_once(f"{record.levelname.lower()}: {record.getMessage()}")
+        is_damage = record.levelno == DAMAGED
+        message = f"{'warning' if is_damage else record.levelname.lower()}: {record.getMessage()}"
+        if is_damage:
+            _damages.append(message)
+        if message in _said:
+            return
+        self.counts[record.pathname, record.lineno] += 1
+        if self.counts[record.pathname, record.lineno] <= _MOST_FAULTS or _log.level < logging.WARNING:
+            say_once(message)
+        _said.add(message)
+
+    def finish(self) -> None:
+        """Print how many messages of each kind were not printed."""
+        counts, self.counts = self.counts, Counter()
+        for count in counts.values():
+            if count > _MOST_FAULTS and _log.level >= logging.WARNING:
+                say(f"warning: {count - _MOST_FAULTS:,} more of these (-v shows all)")
 
 
+_MOST_FAULTS: Final = 20  # of one kind; -v shows all
+_LONGEST_LINE: Final = 4000  # characters; a path has up to 4,096 bytes
 _ERROR: Final = re.compile(r"(rank \d+: )?(error: |internal error: |interrupted)")
 
 _speaker = ""
 
 _lines: Final = _Lines()
+_log: Final = logging.getLogger("msdump")
 _said: Final[set[str]] = set()
 _blamed: Final[list[str]] = []
+_damages: Final[list[str]] = []
 
 
 def start() -> None:
     """Show the library's warnings from now on, more with -v and -vv."""
     speak_as("")
     _said.clear()  # several commands may run in one process, each says its own
-    log = logging.getLogger("msdump")
-    log.addHandler(_lines)  # a handler that is there is not added again
-    log.setLevel(_LEVELS[min(verbosity(), len(_LEVELS) - 1)])
+    _log.addHandler(_lines)  # a handler that is there is not added again
+    _log.setLevel(_LEVELS[min(verbosity(), len(_LEVELS) - 1)])
+
+
+def finish() -> None:
+    """Say how many warnings of the command were not printed."""
+    _lines.finish()
 
 
 def verbosity() -> int:
@@ -87,6 +119,15 @@ def tell_execution(path: str, execution: int, executions: int) -> None:
         )
 
 
+def plural(count: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    >>> plural(1, "tensor"), plural(2000, "tensor")
+    ('1 tensor', '2,000 tensors')
+    """
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
 class Bar:
     """A progress bar; one that is not shown takes the same calls."""
 
@@ -129,14 +170,15 @@ def bar(noun: str, total: int) -> Iterator[Bar]:
         noun: Plural of what is counted.
         total: Number of steps, 0: not known (yet).
     """
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():
         yield Bar()
         return
-    from rich.console import Console
     from rich.progress import Progress, TextColumn
 
     columns = (*Progress.get_default_columns(), TextColumn("{task.fields[rate]}"))
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    # rich follows escapes of what is printed below the bar, as a user's program may wish
+    below = streams.standard if isinstance(sys.stderr, streams.ShownStream) else nullcontext
+    with Progress(*columns, console=streams.console(sys.stderr), transient=True) as progress, below():
         yield _ShownBar(progress, noun, total)
 
 
@@ -154,6 +196,8 @@ def speak_as(speaker: str) -> None:
 
 def say(message: str) -> None:
     """Print a message in the program's name."""
+    lines = (cut(line, _LONGEST_LINE) for line in message.split("\n"))
+    message = "\n".join(lines)
     blame(message)
     show(f"msdump: {_speaker}{message}")
 
@@ -170,8 +214,29 @@ def blamed() -> tuple[str, ...]:
 
 
 def forget() -> None:
-    """Forget the errors of a command that ran before in this process."""
+    """Forget the errors and the damages of a command that ran before in this process."""
     _blamed.clear()
+    _damages.clear()
+
+
+def has_damages() -> bool:
+    """Return whether the command has met input that could not be read whole."""
+    return bool(_damages)
+
+
+def say_each(kind: str, faults: Sequence[str]) -> None:
+    """Print why input could not be read whole, the first few faults alone without -v: there may be 100,000.
+
+    Args:
+        kind: "error" or "warning".
+        faults: Texts without the kind.
+    """
+    _damages.extend(faults)
+    most = len(faults) if verbosity() else _MOST_FAULTS
+    for fault in faults[:most]:
+        say_once(f"{kind}: {fault}")
+    if len(faults) > most:
+        say(f"{kind}: {len(faults) - most:,} more of these (-v shows all)")
 
 
 def say_once(message: str) -> None:

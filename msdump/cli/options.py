@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, Final, TypeVar
 
@@ -29,41 +29,47 @@ _EXECUTOR: Final = (
 )
 
 
-def applied(options: Sequence[_Option], command: _Command) -> _Command:
-    """Give a command options; ``--help`` lists them in the order of the sequence."""
-    for option in reversed(options):  # the one that is applied last comes first in --help
-        command = option(command)
-    return command
+def applied(*options: _Option) -> Callable[[_Command], _Command]:
+    """Return a decorator that gives a command options; ``--help`` lists them in their order."""
+
+    def decorate(command: _Command) -> _Command:
+        for option in reversed(options):  # the one that is applied last comes first in --help
+            command = option(command)
+        return command
+
+    return decorate
 
 
 def gathered(
-    argument: str, kind: type[Any], options: Sequence[_Option], command: Callable[..., Any]
-) -> Callable[..., Any]:
-    """Give a command options whose values it gets as one object.
+    argument: str, kind: type[Any], *options: _Option
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that gives a command options, whose values it gets as one object.
 
     Args:
         argument: Name of the command's parameter.
         kind: A dataclass; each of its fields is called as an option.
         options: The options.
-        command: The command.
     """
     names = [field.name for field in fields(kind)]
 
-    @functools.wraps(command)
-    def called(**values: Any) -> Any:
-        values[argument] = kind(**{name: values.pop(name) for name in names})
-        return command(**values)
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def called(**values: Any) -> Any:
+            values[argument] = kind(**{name: values.pop(name) for name in names})
+            return command(**values)
 
-    return applied(options, called)
+        return applied(*options)(called)
+
+    return decorate
 
 
 def context(command: _Command) -> _Command:
     """Give a command the options that say where a network runs, and -v."""
     # not above: commands without these options need nothing of what settings need
-    from msdump.frontends.settings import MOST_DEVICES
+    from msdump.frontends import MOST_DEVICES
     from msdump.plan import DeviceTarget, JitLevel
 
-    options = (
+    decorate = applied(
         click.option(
             "--device-target",
             metavar=f"[{'|'.join(DeviceTarget)}]",
@@ -81,7 +87,7 @@ def context(command: _Command) -> _Command:
         ),
         messages.verbose,
     )
-    return applied(options, command)
+    return decorate(command)
 
 
 def executor(command: _Command) -> Callable[..., Any]:
@@ -90,13 +96,13 @@ def executor(command: _Command) -> Callable[..., Any]:
     @functools.wraps(command)
     def chosen(*, jobs: int | None, scheduler: str, **others: Any) -> Any:
         # not above: most commands have no such option
-        from msdump.tools.mapping.executors import ExecutorChoice
+        from msdump.executors import ExecutorChoice
 
         choice = ExecutorChoice(jobs or 0, scheduler)
         choice.check()
         return command(executor=choice, **others)
 
-    return applied(_EXECUTOR, chosen)
+    return applied(*_EXECUTOR)(chosen)
 
 
 execution: Final = click.option(

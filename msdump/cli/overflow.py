@@ -2,14 +2,74 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Final
+
 import click
 
+from msdump.analysis import OperatorOverflow, OverflowUnit, TensorSummary, reports
+from msdump.analysis import overflow as tool
 from msdump.cli import messages
-from msdump.cli.documents import output as documents
-from msdump.cli.program import FAILED
-from msdump.tools import reports
-from msdump.tools.overflow import records as overflow_records
-from msdump.tools.overflow import report as tool
+from msdump.cli import output as documents
+from msdump.cli.output import Document, Shape
+from msdump.cli.program import FAILED, leave
+
+
+@dataclass(frozen=True, slots=True)
+class OverflowSummary:
+    """The operators of a dump that overflowed.
+
+    Attributes:
+        report: The report.
+        path: File of the summary; None where there are no records.
+    """
+
+    report: tool.OverflowReport
+    path: str | None
+
+
+def _tensor(tensor: TensorSummary) -> str:
+    """Which input or output, "output:0"."""
+    return f"{tensor.io}:{tensor.slot}"
+
+
+def _max(tensor: TensorSummary) -> float | None:
+    """The largest element, NaN where one is NaN; null without elements."""
+    return _extreme(tensor, 0)
+
+
+def _min(tensor: TensorSummary) -> float | None:
+    """The smallest element, NaN where one is NaN; null without elements."""
+    return _extreme(tensor, 1)
+
+
+def _mean(tensor: TensorSummary) -> float | None:
+    """The mean of the elements; null without elements."""
+    return _extreme(tensor, 2)
+
+
+def _extreme(tensor: TensorSummary, number: int) -> float | None:
+    if tensor.extremes is None or tensor.extremes[number].dtype.kind == "c":  # JSON has no complex numbers
+        return None
+    return float(tensor.extremes[number].item())
+
+
+DOCUMENT: Final = Document(
+    Shape(
+        OverflowSummary,
+        "records=report.record_count overflows=report.overflows faults=report.errors summary=path",
+        name="OverflowDocument",
+    ),
+    Shape(OperatorOverflow, "operator=name? op_type? pass_number timestamp units tensors"),
+    Shape(OverflowUnit, "unit fields"),
+    Shape(
+        *(TensorSummary, "tensor file format shape dtype? max min mean fault?"),
+        tensor=_tensor,
+        max=_max,
+        min=_min,
+        mean=_mean,
+    ),
+)
 
 # Only compiled graphs leave records. Elsewhere op_debug_mode 3 dumps just the operators that overflow.
 _NONE = (
@@ -40,11 +100,11 @@ def command(*, directory: str, output: str, top: int | None) -> None:
     up. The summary is printed and written to overflow_summary_{time}.txt. Exit codes: 0 done,
     1 a record or a dump file cannot be read, 2 something given is wrong, 130 interrupted.
     """
-    records = overflow_records.find(directory)
+    records = tool.find(directory)
     if not records:
         messages.say(_NONE.format(directory))
         if documents.wanted():
-            _put(tool.OverflowReport(), None)
+            documents.put(DOCUMENT, OverflowSummary(tool.OverflowReport(), None))
         return
     report = tool.analyse(records, output, top or 0)
     for error in report.errors:
@@ -53,14 +113,8 @@ def command(*, directory: str, output: str, top: int | None) -> None:
         print("".join(report.blocks), end="")
     path = reports.write(output, reports.stamped("overflow_summary", ".txt"), report.blocks)
     if documents.wanted():
-        _put(report, path)
+        documents.put(DOCUMENT, OverflowSummary(report, path))
     else:
         print(f"{len(report.blocks)} of {len(records)} overflows, written to {path}")
     if report.errors:
-        click.get_current_context().exit(FAILED)
-
-
-def _put(report: tool.OverflowReport, path: str | None) -> None:
-    from msdump.cli.documents.overflow import document
-
-    documents.put(document(report, path))
+        leave(FAILED)

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Final
+
 import click
 
+from msdump.analysis.query import Pack, Session, sources
 from msdump.cli import messages, options
-from msdump.cli.documents import output as documents
-from msdump.cli.query.command import tell
-from msdump.tools.mapping.executors import ExecutorChoice
-from msdump.tools.query import packs, sources
-from msdump.tools.query.session import Session
+from msdump.cli import output as documents
+from msdump.cli.output import Document, Shape
+from msdump.executors import ExecutorChoice
+
+
+@dataclass(frozen=True, slots=True)
+class PackedDumps:
+    """A pack that was written.
+
+    Attributes:
+        pack: The pack.
+        warnings: Parts of the sources that could not be read.
+    """
+
+    pack: Pack
+    warnings: list[str]
+
+
+DOCUMENT: Final = Document(Shape(PackedDumps, "path=pack.path rows=pack.rows warnings", name="PackDocument"))
 
 
 @click.command(name="pack")
@@ -32,16 +50,14 @@ def command(*, dumps: tuple[str, ...], output: str, measures: bool, executor: Ex
     """
     with (
         messages.bar("directories", 0) as bar,
-        Session(sources.parse(dumps), measures=measures, executor=executor, progress=bar) as session,
+        Session(sources.parse_sources(dumps), measures=measures, executor=executor, progress=bar) as session,
     ):
         try:
-            pack = packs.write(session, output)
+            pack = session.write_pack(output)
         finally:
-            tell(session.faults)
+            messages.say_each("warning", [*session.faults])
         if documents.wanted():
-            from msdump.cli.documents.query import document_of_pack
-
-            documents.put(document_of_pack(pack, session.faults))
+            documents.put(DOCUMENT, PackedDumps(pack, [*session.faults]))
             return
     counts = ", ".join(f"{count:,} {view}" for view, count in pack.rows.items())
     print(f"packed    {counts}")

@@ -1,7 +1,8 @@
 """The ``msdump`` program: its commands, imported when they are called, and its exit codes.
 
 0    done
-1    the run failed: an operator, or a file that could not be written
+1    the run failed: an operator, or a file or standard output that could not be written; or a part of the
+     input could not be read, and the rest is done
 2    the configuration, the model, an input or the command line is wrong; nothing ran
 130  interrupted (Ctrl-C)
 141  nobody reads the output any more (``| head``)
@@ -9,22 +10,20 @@
 
 from __future__ import annotations
 
-import atexit
 import gc
 import importlib
 import sys
 import traceback
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import click
 from click.shell_completion import CompletionItem
 
 import msdump
 from msdump import env
-from msdump.cli import closed_pipe, messages
-from msdump.cli.documents import output
+from msdump.cli import messages, output, streams
 from msdump.errors import ConfigError, DumpWriteError, ExecutionError, MsdumpError, name_hint
 
 FAILED: Final = 1
@@ -68,15 +67,17 @@ def mark_started(has_run: Callable[[], bool] = lambda: False) -> None:
     click.get_current_context().meta[_STARTED] = has_run
 
 
+def leave(code: int) -> NoReturn:
+    """End the command with an exit code."""
+    click.get_current_context().exit(code)
+
+
 class CommandGroup(click.Group):
     """A group that imports a command when it is called, and turns errors into messages."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run a command line and exit, also where nobody reads the output any more."""
-        # What lives at the end of the process goes with it: cycles in it are not worth a tenth of a command.
-        atexit.unregister(gc.freeze)  # of a program that calls several
-        atexit.register(gc.freeze)
-        with closed_pipe.quiet():
+        with streams.standard():
             return super().main(*args, **kwargs)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
@@ -117,16 +118,22 @@ class CommandGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> object:
         """Run a command; an exception becomes one message and an exit code."""
+        messages.forget()
         with output.one_document(ctx, ctx.args):
-            return self._invoke(ctx)
+            try:
+                return self._invoke(ctx)
+            finally:
+                messages.finish()
 
     def _invoke(self, ctx: click.Context) -> object:
         try:
-            return super().invoke(ctx)
-        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            result = super().invoke(ctx)
+        except click.exceptions.Exit as end:
+            if end.exit_code or not messages.has_damages():
+                raise
+            raise click.exceptions.Exit(FAILED) from None
+        except (click.ClickException, click.Abort):
             raise  # click itself has the words for these
-        except BrokenPipeError:
-            ctx.exit(closed_pipe.CLOSED)
         except KeyboardInterrupt:
             messages.say("interrupted")
             ctx.exit(INTERRUPTED)
@@ -134,6 +141,9 @@ class CommandGroup(click.Group):
             if messages.verbosity():
                 traceback.print_exc(file=sys.stderr)
             ctx.exit(_report(ctx, error))
+        if messages.has_damages():  # all that can be read was delivered
+            ctx.exit(FAILED)
+        return result
 
 
 def _imported(name: str) -> ModuleType:
@@ -155,11 +165,15 @@ def _imported(name: str) -> ModuleType:
 
 def message_of(error: BaseException) -> str:
     """Return what is said of an error."""
+    from msdump.errors import shortage
+
     match error:
         case MsdumpError():
             return f"error: {error}"
         case MemoryError():
             return f"error: out of memory: {error}; free memory or raise its limit (ulimit -v)"
+        case _ if lacking := shortage(error):
+            return f"error: {lacking} ({error})"
         case _:
             return f"internal error: {type(error).__name__}: {error} (-v shows the traceback)"
 

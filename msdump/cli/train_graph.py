@@ -10,10 +10,7 @@ from msdump.cli import messages, options
 from msdump.cli.program import mark_started
 from msdump.errors import InputError
 from msdump.plan import DeviceTarget
-from msdump.training import step_graph
-from msdump.training.files.step_file import write_step
-from msdump.training.losses import LOSSES
-from msdump.training.optimizers import OPTIMIZERS
+from msdump.training import LOSSES, OPTIMIZERS, step_graph, write_step
 
 
 @click.command(name="train-graph")

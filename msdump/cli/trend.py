@@ -8,15 +8,33 @@ from typing import Final, TypeGuard
 
 import click
 
-from msdump.cli import messages
-from msdump.cli.documents import output
-from msdump.cli.program import FAILED
-from msdump.cli.terminal import can_print
+from msdump.analysis import TensorTrend, TrendPoint, TrendReport
+from msdump.analysis import trend as tool
+from msdump.cli import messages, output
+from msdump.cli.output import Document, Shape
+from msdump.cli.program import FAILED, leave
+from msdump.cli.streams import can_print
 from msdump.encode import statistic_csv
-from msdump.store.read.cells import Cell
-from msdump.store.read.reader import open_dump
-from msdump.tools import trend as tool
-from msdump.tools.trend import TensorTrend, TrendPoint
+from msdump.read import Cell, open_dump
+
+
+def _tensor(trend: TensorTrend) -> str:
+    """Which input or output it is, "output:0"."""
+    return "{}:{}".format(*trend.slot)
+
+
+def _values(point: TrendPoint) -> dict[str, float | None]:
+    """The statistics by category; null where one was not saved and cannot be measured, or read."""
+    return {
+        name: float(cell) if isinstance(cell, int | float) else None for name, cell in point.values.items()
+    }
+
+
+DOCUMENT: Final = Document(
+    Shape(TrendReport, "series unreadable", name="TrendDocument"),
+    Shape(TensorTrend, "operator op_type tensor rank network points", tensor=_tensor),
+    Shape(TrendPoint, "iteration execution pass_number values", values=_values),
+)
 
 _MOST_ROWS: Final = 20  # iterations of a tensor that are listed; -v lists all
 _WIDEST: Final = 60  # columns of a sparkline
@@ -60,14 +78,11 @@ def command(*, dump: str, operators: tuple[str, ...], slots: tuple[str, ...], st
     wanted = [tool.slot(text) for text in slots]
     report = tool.trends(open_dump(dump), operators, wanted, categories)
     if output.wanted():
-        from msdump.cli.documents.trend import document
-
-        output.put(document(report))
+        output.put(DOCUMENT, report)
     else:
         _print(report.series, categories)
-    for fault in report.unreadable:
-        messages.say(f"error: {fault}")
-    click.get_current_context().exit(FAILED if report.unreadable else 0)
+    messages.say_each("error", report.unreadable)
+    leave(FAILED if report.unreadable else 0)
 
 
 def _print(trends: Sequence[TensorTrend], categories: Sequence[str]) -> None:

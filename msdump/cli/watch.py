@@ -2,17 +2,99 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Final
+
 import click
 
+from msdump.analysis import DumpedHit, UndecidedRule, WatchReport, watch
 from msdump.cli import messages, options
-from msdump.cli.counts import plural
-from msdump.cli.documents import output as documents
-from msdump.cli.program import FAILED, REFUSED
+from msdump.cli import output as documents
+from msdump.cli.messages import plural
+from msdump.cli.output import Document, Shape
+from msdump.cli.program import FAILED, REFUSED, leave
 from msdump.config import watch as rule_files
-from msdump.store.read.reader import open_dump
-from msdump.tools.mapping.executors import ExecutorChoice
-from msdump.tools.watching.checks import DumpedHit
-from msdump.tools.watching.report import WatchReport, watch
+from msdump.executors import ExecutorChoice
+from msdump.read import open_dump
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedRule:
+    """A rule, and the number of tensors that it was checked on.
+
+    Attributes:
+        rule: Its name.
+        condition: Its condition.
+        tensors: Number of tensors that it looked at.
+    """
+
+    rule: str
+    condition: str
+    tensors: int
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedDump:
+    """Limits of watch rules that tensors of a dump have passed.
+
+    Attributes:
+        report: The report.
+        top: Largest number of hits in ``hits``, None for all.
+    """
+
+    report: WatchReport
+    top: int | None
+
+    @property
+    def rules(self) -> list[CheckedRule]:
+        """The rules."""
+        looked_at = self.report.looked_at
+        return [CheckedRule(each.name, each.condition, looked_at[each.name]) for each in self.report.rules]
+
+    @property
+    def count(self) -> int:
+        """Number of all hits."""
+        return len(self.report.hits)
+
+    @property
+    def hits(self) -> list[DumpedHit]:
+        """The hits, in the order of iterations, ranks and time; the first ones with --top."""
+        return self.report.hits[: self.top]
+
+
+def _measured(hit: DumpedHit) -> float | None:
+    """The measured value; null where statistics show only that the limit is passed."""
+    return hit.hit.measured.low if hit.hit.measured.is_exact else None
+
+
+def _tensor(hit: DumpedHit) -> str:
+    """Which input or output, "output:0"."""
+    return f"{hit.hit.subject.io}:{hit.hit.subject.slot}"
+
+
+def _first(rule: UndecidedRule) -> str:
+    """The first of the tensors."""
+    return f"{rule.first.op_type} {rule.first.name} {rule.first.io}:{rule.first.slot}"
+
+
+DOCUMENT: Final = Document(
+    Shape(
+        WatchedDump,
+        "rules count hits undecided=report.undecided unreadable=report.unreadable",
+        name="WatchDocument",
+    ),
+    Shape(
+        DumpedHit,
+        "rule=hit.rule.name condition=hit.rule.condition parameter=hit.limit.parameter? limit=hit.limit.value"
+        " comparison=hit.limit.comparison quantity=hit.limit.quantity.text measured at_least=hit.measured.low"
+        " at_most=hit.measured.high note=hit.note? operator=hit.subject.name op_type=hit.subject.op_type"
+        " tensor iteration=hit.moment.iteration rank=hit.moment.rank pass_number=hit.moment.pass_number"
+        " timestamp=hit.moment.time source? path",
+        measured=_measured,
+        tensor=_tensor,
+    ),
+    Shape(UndecidedRule, "rule reason tensors=count first", first=_first),
+)
 
 
 @click.command(name="watch")
@@ -38,16 +120,13 @@ def command(
     with messages.bar("directories", 0) as bar:
         report = watch(open_dump(dump, execution), rules, executor=executor, progress=bar)
     if documents.wanted():
-        from msdump.cli.documents.watch import document
-
-        documents.put(document(report, top))
+        documents.put(DOCUMENT, WatchedDump(report, top))
     else:
         _print(report, top)
-    for fault in report.unreadable:
-        messages.say(f"error: {fault}")
+    messages.say_each("error", report.unreadable)
     if not report.has_checked:
         messages.say(f"error: {dump}: no rule could be checked on any tensor")
-    click.get_current_context().exit(_exit_code(report))
+    leave(_exit_code(report))
 
 
 def _exit_code(report: WatchReport) -> int:

@@ -1,10 +1,11 @@
-"""What ranks tell each other before they exchange tensors, so that all of them refuse what does not fit."""
+"""Headers that ranks exchange before tensors, so that all of them refuse calls or models that do not fit."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Final
@@ -12,9 +13,10 @@ from typing import Final
 import numpy as np
 
 from msdump import dtypes
-from msdump.communication.waiting import CallPlace
+from msdump.communication.transport import CallPlace
 from msdump.errors import RankError
-from msdump.graph.collectives.calls import Collective, CollectiveCall
+from msdump.graph import IN_MEMORY, Collective, CollectiveCall, Graph
+from msdump.plan import Context, DumpPlan
 
 _log = logging.getLogger("msdump.communication")
 
@@ -22,20 +24,18 @@ HEADER_BYTES: Final = 4096
 _SHORT: Final = 60  # characters of a name in a header that would be too long
 _MOST_TENSORS: Final = 512  # characters that tell types and shapes; of more tensors a digest stands there
 
-_POINT_TO_POINT: Final = frozenset({Collective.SEND, Collective.RECEIVE})
-
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What the network of a rank is, for comparison with those of other ranks.
+    """Digests of the network of a rank, for comparison with those of other ranks.
 
     Attributes:
-        source: Where the model comes from.
+        source: File of the model.
         families: The file's path with ``{rank}`` for the rank's number, for each place where it stands: files
             that have one in common are parts of one model, and may differ.
         operators: Digest of the operators, their names and types.
-        settings: Digest of the dump configuration and of where the network runs.
-        settings_source: Where the dump configuration comes from.
+        settings: Digest of the dump configuration and of the device.
+        settings_source: File of the dump configuration.
     """
 
     source: str = ""
@@ -47,16 +47,16 @@ class Fingerprint:
 
 @dataclass(frozen=True, slots=True)
 class CallHeader:
-    """What a rank tells the others of its call.
+    """Description of a rank's call.
 
     Attributes:
-        kind: The collective; of a Receive what it expects to come, a Send.
+        kind: The collective.
         operator: Full name of the operator.
         op: The reduction, "" without one.
         peer: The root of a Broadcast, else 0.
         dtypes: Element type of each tensor.
         shapes: Dimensions of each tensor.
-        network: What the rank's network is.
+        network: Digests of the rank's network.
     """
 
     kind: str
@@ -77,7 +77,7 @@ class CallHeader:
         return packed
 
     def _with_short_names(self) -> CallHeader:
-        """Return the header with the ends of names; what is compared stays."""
+        """Return the header with the ends of names, so that it is short enough."""
         network = replace(
             self.network,
             source=self.network.source[-_SHORT:],
@@ -88,7 +88,7 @@ class CallHeader:
 
     @property
     def call(self) -> tuple[object, ...]:
-        """What must be the same on all ranks."""
+        """Fields that must be equal on all ranks."""
         return self.kind, self.op, self.peer, self.dtypes, self.shapes
 
     def __str__(self) -> str:
@@ -107,9 +107,8 @@ def header(call: CollectiveCall, operator: str, arrays: list[np.ndarray], networ
     has_op = call.kind in {Collective.ALL_REDUCE, Collective.REDUCE_SCATTER}
     types = tuple(dtypes.from_numpy(array.dtype).title for array in arrays)
     shapes = tuple(array.shape for array in arrays)
-    told = repr((types, shapes))
-    if len(told) > _MOST_TENSORS:  # on every rank alike, since only the tensors decide
-        types, shapes = (f"{len(arrays)} tensors, digest {_digest(told)}",), ((),)
+    if len(repr((types, shapes))) > _MOST_TENSORS:  # on every rank alike, since only the tensors decide
+        types, shapes = (f"{len(arrays)} tensors, digest {_digest((types, shapes))}",), ((),)
     return CallHeader(
         kind=str(call.kind),
         operator=operator,
@@ -119,10 +118,6 @@ def header(call: CollectiveCall, operator: str, arrays: list[np.ndarray], networ
         shapes=shapes,
         network=network,
     )
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def unpacked(data: np.ndarray) -> CallHeader:
@@ -141,33 +136,28 @@ def check(mine: int, headers: Mapping[int, CallHeader], place: CallPlace) -> Non
     Args:
         mine: The rank that compares.
         headers: The header of each rank.
-        place: Where the rank is.
+        place: The collective of this rank.
 
     Raises:
         RankError: They are different collectives, of different tensors, or of different models.
     """
-    own = headers[mine]
-    for rank, other in sorted(headers.items()):
-        if other.call != own.call:
-            low, high = sorted((mine, rank))
-            told = f"rank {low} calls {headers[low]}, rank {high} {headers[high]}"
-            raise RankError(place.operator, f"the ranks of group {place.group} do not agree: {told}")
-        if place.kind not in _POINT_TO_POINT:
-            _check_models(place, (mine, own.network), (rank, other.network))
-
-
-def _check_models(place: CallPlace, one: tuple[int, Fingerprint], two: tuple[int, Fingerprint]) -> None:
-    (_, first), (_, second) = low, high = sorted((one, two), key=lambda each: each[0])
-    if first.operators != second.operators and set(first.families).isdisjoint(second.families):
-        raise RankError(
-            place.operator,
-            f"the ranks run different models: rank {low[0]} {first.source}, rank {high[0]} {second.source};"
-            " give all of them one, or files named alike but for the rank (rank0.onnx, rank1.onnx)",
-        )
+    for rank in sorted(headers):
+        low, high = sorted((mine, rank))
+        first, second = headers[low], headers[high]
+        if first.call != second.call:
+            fault = f"rank {low} calls {first}, rank {high} {second}"
+            raise RankError(place.operator, f"the ranks of group {place.group} do not agree: {fault}")
+        one, two = first.network, second.network
+        if one.operators != two.operators and set(one.families).isdisjoint(two.families):
+            raise RankError(
+                place.operator,
+                f"the ranks run different models: rank {low} {one.source}, rank {high} {two.source};"
+                " give all of them one, or files named alike but for the rank (rank0.onnx, rank1.onnx)",
+            )
 
 
 def warn_of_settings(headers: Mapping[int, CallHeader]) -> None:
-    """Log which ranks do, where they dump by different configurations or run on different devices."""
+    """Log the ranks of each dump configuration and device if they differ."""
     by_settings: dict[str, list[int]] = {}
     for rank, each in sorted(headers.items()):
         by_settings.setdefault(each.network.settings, []).append(rank)
@@ -178,3 +168,42 @@ def warn_of_settings(headers: Mapping[int, CallHeader]) -> None:
         for ranks in by_settings.values()
     )
     _log.warning("the ranks have different dump configurations or devices: %s", told)
+
+
+def fingerprint(graph: Graph, plan: DumpPlan | None, context: Context, rank: int) -> Fingerprint:
+    """Return the digests of a network.
+
+    Args:
+        graph: The model; its weights do not count, since ranks may hold parts of them.
+        plan: The dump configuration.
+        context: Settings of the device; its number does not count, since each rank has its own.
+        rank: The rank whose network it is.
+    """
+    operators = [
+        (node.domain, node.op_type, node.operator.full_name) for each in graph.walk() for node in each.nodes
+    ]
+    where = {name: value for name, value in asdict(context).items() if name != "device_id"}
+    settings = (sorted(where.items()), b"" if plan is None else plan.source_bytes)
+    return Fingerprint(
+        source=graph.source,
+        families=() if graph.source == IN_MEMORY else families(graph.source, rank),
+        operators=_digest(operators),
+        settings=_digest(settings),
+        settings_source="" if plan is None else plan.source,
+    )
+
+
+def families(source: str, rank: int) -> tuple[str, ...]:
+    """Return the path of a file with ``{rank}`` in the place of the rank's number, for each such place.
+
+    >>> families("models/rank1.onnx", 1), families("v1/stage_1.onnx", 1)
+    (('models/rank{rank}.onnx',), ('v{rank}/stage_1.onnx', 'v1/stage_{rank}.onnx'))
+    >>> families("rank10.onnx", 1)
+    ()
+    """
+    places = re.finditer(rf"(?<!\d){rank}(?!\d)", source)
+    return tuple(f"{source[: place.start()]}{{rank}}{source[place.end() :]}" for place in places)
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(repr(value).encode()).hexdigest()[:16]

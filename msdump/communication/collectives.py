@@ -1,27 +1,75 @@
-"""The collectives on arrays, written once for all transports.
+"""The collectives on arrays, over any transport, and the reductions of tensors of several ranks.
 
 A large AllReduce goes block by block: each rank gets one block of all ranks, joins them in rank order, and
-hands the result to the others.
+sends the result to the others.
+
+Integers and float types of four bytes and more are joined in their own type, the smaller float types in
+float32, and rounded once, when all ranks are in: ``round(((r0 + r1) + r2) + r3)``. The order is that of the
+ranks in the group, so every rank and every transport gets the same bits. ``max`` and ``min`` keep NaN.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from msdump import dtypes
-from msdump.communication import agreement, reductions
+from msdump.communication import agreement
 from msdump.communication.agreement import HEADER_BYTES, CallHeader, Fingerprint
-from msdump.communication.transport import Parcel, Transport
-from msdump.communication.waiting import CallPlace
+from msdump.communication.transport import CallPlace, Transport
 from msdump.communication.world import World
 from msdump.errors import RankError
-from msdump.graph.collectives.calls import Collective, CollectiveCall
+from msdump.graph import Collective, CollectiveCall
 from msdump.threads import new_lock
+
+_JOINS: Final[Mapping[str, Callable[..., Any]]] = {
+    "sum": np.add,
+    "max": np.maximum,
+    "min": np.minimum,
+    "prod": np.multiply,
+}
+
+_OWN: Final = frozenset(
+    {"float32", "float64"} | {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
+)
+_WIDENED: Final = frozenset(
+    {"float16", "bfloat16"} | {row.name for row in dtypes.DTYPES if row.name.startswith("float8")}
+)
+
+
+def reduce(op: str, parts: Sequence[np.ndarray], out: np.ndarray) -> None:
+    """Join the same elements of all ranks.
+
+    >>> out = np.zeros(2, np.float16)
+    >>> reduce("sum", [np.array(part, np.float16) for part in ([2048, 1], [1, 2], [1, 3])], out)
+    >>> out.tolist()
+    [2050.0, 6.0]
+
+    Args:
+        op: sum, max, min or prod.
+        parts: The elements of each rank, in rank order: flat arrays of one size and type.
+        out: Takes the results; may be one of the parts.
+    """
+    join, first = _JOINS[op], parts[0]
+    with np.errstate(over="ignore", invalid="ignore"):  # infinities and NaN are results like others
+        if dtypes.from_numpy(out.dtype).name in _OWN:
+            result = first
+            for part in parts[1:-1]:
+                result = join(result, part)
+            if len(parts) > 1:
+                join(result, parts[-1], out=out)
+            else:
+                out[:] = first
+            return
+        wide = first.astype(np.float32)
+        for part in parts[1:]:
+            join(wide, part.astype(np.float32), out=wide)
+        out[:] = wide.astype(out.dtype)
+
 
 Empty = Callable[[tuple[int, ...], np.dtype], np.ndarray]
 """Returns an array that a result is written to, by its shape and element type."""
@@ -37,11 +85,11 @@ class Collectives:
     """The collectives of one network on one rank."""
 
     def __init__(self, world: World, network: Fingerprint) -> None:
-        """Join a rank with what its network is.
+        """Communicate with no other rank before the first collective.
 
         Args:
-            world: All ranks, seen from this one; nobody is spoken to before the first call.
-            network: What the network is, for comparison with those of other ranks.
+            world: All ranks, seen from this one.
+            network: Digests of the network, for comparison with those of other ranks.
         """
         self._world = world
         self._network = network
@@ -53,7 +101,7 @@ class Collectives:
         """Take part in a collective; return the results.
 
         Args:
-            call: What is asked for.
+            call: Collective and attributes.
             operator: Full name of the operator.
             arrays: Its inputs.
             empty: Makes the results.
@@ -62,22 +110,22 @@ class Collectives:
             RankError: The ranks do not agree, or one of them does not come.
             InputError: There is no such group.
         """
-        member = self._member(call, operator)
+        group = self._group(call, operator)
         if any(array.dtype.hasobject for array in arrays):
             raise RankError(operator, "texts cannot go from rank to rank")
         parts = [np.ascontiguousarray(array).reshape(array.shape) for array in arrays]
         mine = agreement.header(call, operator, parts, self._network)
-        # what goes by one channel must not mix where several networks run in threads of a rank
-        with self._world.keep(member.channel, new_lock):
+        # exchanges of one channel must not mix if several networks run in threads of a rank
+        with self._world.keep(group.channel, new_lock):
             if call.kind is Collective.SEND:
-                return member.send(parts[0], mine, empty)
+                return _send(group, call.peer, parts[0], mine, empty)
             if call.kind is Collective.RECEIVE:
-                return member.receive(self._network, empty)
-            self._agree(member, mine)
-            return _ALGORITHMS[call.kind](member, parts, empty)
+                return _receive(group, call, self._network, empty)
+            self._agree(group, mine)
+            return [_ALGORITHMS[call.kind](group, call, part, empty) for part in parts]
 
-    def _member(self, call: CollectiveCall, operator: str) -> _Member:
-        ranks, rank = self._world.groups.ranks(call.group), self._world.identity.rank
+    def _group(self, call: CollectiveCall, operator: str) -> _Group:
+        ranks, rank = self._world.ranks(call.group), self._world.identity.rank
         place = CallPlace(operator, str(call.kind), call.group)
         if rank not in ranks:
             raise RankError(
@@ -88,64 +136,41 @@ class Collectives:
                 operator,
                 f"the model was made for {call.count} ranks, and group {call.group!r} has {len(ranks)}",
             )
-        # a group of one rank speaks to nobody, and needs no transport
-        transport = self._world.transport(place) if len(ranks) > 1 else _Alone()
-        return _Member(transport, ranks, ranks.index(rank), call, place)
+        is_tagged = call.kind in {Collective.SEND, Collective.RECEIVE}
+        channel = f"{call.group}/{call.tag}" if is_tagged else call.group
+        transport = self._world.transport(place) if len(ranks) > 1 else None
+        return _Group(transport, ranks, ranks.index(rank), channel, place)
 
-    def _agree(self, member: _Member, mine: CallHeader) -> None:
-        headers = member.headers(mine)
-        agreement.check(member.ranks[member.index], headers, member.place)
-        if member.ranks not in self._compared:
-            self._compared.add(member.ranks)
+    def _agree(self, group: _Group, mine: CallHeader) -> None:
+        packed = group.all_gather(mine.packed())
+        headers = dict(zip(group.ranks, map(agreement.unpacked, packed), strict=True))
+        headers[group.ranks[group.index]] = mine  # with names that are not shortened
+        agreement.check(group.ranks[group.index], headers, group.place)
+        if group.ranks not in self._compared:
+            self._compared.add(group.ranks)
             agreement.warn_of_settings(headers)
 
     def failed(self, reason: str) -> None:
-        """Tell the other ranks that the network's run failed on this one."""
+        """Report to the other ranks that the network's run failed on this one."""
         self._world.fail(reason)
 
 
-class _Alone:
-    """The transport of a group of one rank, which sends to nobody."""
-
-    def exchange(
-        self, channel: str, sends: Sequence[Parcel], receives: Sequence[Parcel], place: CallPlace
-    ) -> None:
-        """Do nothing: there is nobody to send to."""
-        del channel
-        if sends or receives:
-            raise RankError(place.operator, f"{place.kind} of group {place.group}: there is one rank alone")
-
-    def post(self, channel: str, send: Parcel, place: CallPlace) -> None:
-        """Refuse to send.
-
-        Raises:
-            RankError: There is nobody to send to.
-        """
-        self.exchange(channel, [send], [], place)
-
-    def fail(self, reason: str) -> None:
-        """Tell nobody."""
-
-    def end(self) -> None:
-        """Tell nobody."""
-
-
 @dataclass(frozen=True, slots=True)
-class _Member:
-    """A rank in a collective.
+class _Group:
+    """A group of ranks, seen from one of them.
 
     Attributes:
-        transport: Sends and receives.
+        transport: Sends and receives, None in a group of one rank.
         ranks: The ranks of the group.
-        index: Which of them this one is.
-        call: What is asked for.
-        place: The same for messages.
+        index: Number of this rank among them.
+        channel: Name that keeps exchanges of groups, and tensors of different tags, apart.
+        place: The collective, for messages.
     """
 
-    transport: Transport
+    transport: Transport | None
     ranks: tuple[int, ...]
     index: int
-    call: CollectiveCall
+    channel: str
     place: CallPlace
 
     @property
@@ -153,75 +178,99 @@ class _Member:
         return len(self.ranks)
 
     @property
-    def channel(self) -> str:
-        """What keeps the exchanges of a group, and tensors of different tags, apart."""
-        if self.call.kind in {Collective.SEND, Collective.RECEIVE}:
-            return f"{self.call.group}/{self.call.tag}"
-        return self.call.group
-
-    @property
-    def others(self) -> Iterator[int]:
+    def others(self) -> list[int]:
         """Indices of the other ranks."""
-        return (index for index in range(self.count) if index != self.index)
-
-    def headers(self, mine: CallHeader) -> dict[int, CallHeader]:
-        """Exchange headers with the group; return them by rank."""
-        packed = mine.packed()
-        received = {index: np.zeros(HEADER_BYTES, np.uint8) for index in self.others}
-        self.exchange(dict.fromkeys(self.others, packed), received)
-        others = {self.ranks[index]: agreement.unpacked(data) for index, data in received.items()}
-        return {self.ranks[self.index]: mine, **others}
+        return [index for index in range(self.count) if index != self.index]
 
     def exchange(self, sends: Mapping[int, np.ndarray], receives: Mapping[int, np.ndarray]) -> None:
-        """Send to some members and receive from some; nothing is sent of empty arrays."""
-        parcels = [
+        """Send to some ranks of the group and receive from some; nothing is sent of empty arrays."""
+        sent, received = (
             [(self.ranks[index], _bytes(array)) for index, array in arrays.items() if array.size]
             for arrays in (sends, receives)
-        ]
-        self.transport.exchange(self.channel, parcels[0], parcels[1], self.place)
+        )
+        if sent or received:
+            self.reach().exchange(self.channel, sent, received, self.place)
 
-    def peer(self) -> int:
+    def all_to_all(
+        self, blocks: Sequence[np.ndarray], buffers: Sequence[np.ndarray] = ()
+    ) -> list[np.ndarray]:
+        """Send a block to each rank; return the blocks of all, in rank order, each like the one kept here.
+
+        Args:
+            blocks: Contiguous arrays, by rank.
+            buffers: Flat arrays, by rank, that flat blocks are received into; else new arrays are.
+        """
+        own = blocks[self.index]
+        received = [
+            buffers[index][: own.size] if buffers else np.empty_like(own) for index in range(self.count)
+        ]
+        received[self.index] = own
+        self.exchange(
+            {index: blocks[index] for index in self.others}, {index: received[index] for index in self.others}
+        )
+        return received
+
+    def spread(self, arrays: Sequence[np.ndarray]) -> None:
+        """Send the array of this rank to all others, and receive the other arrays from them."""
+        self.exchange(
+            dict.fromkeys(self.others, arrays[self.index]), {index: arrays[index] for index in self.others}
+        )
+
+    def all_gather(self, array: np.ndarray) -> list[np.ndarray]:
+        """Send an array to all ranks; return those of all, in rank order."""
+        return self.all_to_all([array] * self.count)
+
+    def reach(self) -> Transport:
+        """Return the transport to other ranks.
+
+        Raises:
+            RankError: The group has no other.
+        """
+        if self.transport is None:
+            message = f"{self.place.kind} of group {self.place.group}: there is one rank alone"
+            raise RankError(self.place.operator, message)
+        return self.transport
+
+    def rank(self, index: int) -> int:
         """Return the rank that a tensor goes to or comes from.
 
         Raises:
             RankError: The group has no such rank.
         """
-        if self.call.peer >= self.count:
+        if index >= self.count:
             raise RankError(
                 self.place.operator,
-                f"{self.place.kind}: group {self.call.group!r} has no rank {self.call.peer}, only 0 to"
+                f"{self.place.kind}: group {self.place.group!r} has no rank {index}, only 0 to"
                 f" {self.count - 1}",
             )
-        return self.ranks[self.call.peer]
-
-    def send(self, array: np.ndarray, mine: CallHeader, empty: Empty) -> list[np.ndarray]:
-        """Send a tensor to one rank, and go on before it is received; return the tensor."""
-        channel, peer = self.channel, self.peer()
-        self.transport.post(channel, (peer, mine.packed()), self.place)
-        if array.size:
-            self.transport.post(channel, (peer, _bytes(array)), self.place)
-        return [_copied(array, empty)]
-
-    def receive(self, network: Fingerprint, empty: Empty) -> list[np.ndarray]:
-        """Receive the tensor of one rank."""
-        assert self.call.dtype is not None
-        out = empty(self.call.shape, self.call.dtype.numpy)
-        channel, peer = self.channel, self.peer()
-        told = np.zeros(HEADER_BYTES, np.uint8)
-        self.transport.exchange(channel, [], [(peer, told)], self.place)
-        sent, own = agreement.unpacked(told), agreement.header(self.call, self.place.operator, [out], network)
-        if (sent.dtypes, sent.shapes) != (own.dtypes, own.shapes):
-            raise RankError(
-                self.place.operator,
-                f"rank {self.ranks[self.index]} expects {own}, rank {peer} sent {sent}",
-            )
-        if out.size:
-            self.transport.exchange(channel, [], [(peer, _bytes(out))], self.place)
-        return [out]
+        return self.ranks[index]
 
     def refuse(self, message: str) -> RankError:
         """Return the error of tensors that the collective cannot take."""
         return RankError(self.place.operator, f"{self.place.kind} of {self.count} ranks: {message}")
+
+
+def _send(group: _Group, peer: int, array: np.ndarray, mine: CallHeader, empty: Empty) -> list[np.ndarray]:
+    """Send a tensor to one rank, and go on before it is received; return the tensor."""
+    rank, transport = group.rank(peer), group.reach()
+    transport.post(group.channel, (rank, mine.packed()), group.place)
+    if array.size:
+        transport.post(group.channel, (rank, _bytes(array)), group.place)
+    return [_copied(array, empty)]
+
+
+def _receive(group: _Group, call: CollectiveCall, network: Fingerprint, empty: Empty) -> list[np.ndarray]:
+    """Receive the tensor of one rank."""
+    assert call.dtype is not None
+    out, rank = empty(call.shape, call.dtype.numpy), group.rank(call.peer)
+    packed = np.zeros(HEADER_BYTES, np.uint8)
+    group.reach().exchange(group.channel, [], [(rank, packed)], group.place)
+    sent, own = agreement.unpacked(packed), agreement.header(call, group.place.operator, [out], network)
+    if (sent.dtypes, sent.shapes) != (own.dtypes, own.shapes):
+        message = f"rank {group.ranks[group.index]} expects {own}, rank {rank} sent {sent}"
+        raise RankError(group.place.operator, message)
+    group.exchange({}, {call.peer: out})
+    return [out]
 
 
 def _bytes(array: np.ndarray) -> np.ndarray:
@@ -234,123 +283,112 @@ def _copied(array: np.ndarray, empty: Empty) -> np.ndarray:
     return out
 
 
-def _check_reducible(member: _Member, array: np.ndarray) -> None:
+def _check_reducible(group: _Group, array: np.ndarray) -> None:
     name = dtypes.from_numpy(array.dtype).name
-    if name not in reductions.REDUCIBLE:
-        raise member.refuse(f"tensors of {name} cannot be reduced")
+    if name not in _OWN | _WIDENED:
+        raise group.refuse(f"tensors of {name} cannot be reduced")
 
 
-def _all_reduce(member: _Member, arrays: Sequence[np.ndarray], empty: Empty) -> list[np.ndarray]:
-    (array,) = arrays
-    _check_reducible(member, array)
+def _all_reduce(group: _Group, call: CollectiveCall, array: np.ndarray, empty: Empty) -> np.ndarray:
+    _check_reducible(group, array)
     out = empty(array.shape, array.dtype)
     data, result = array.reshape(-1), out.reshape(-1)
-    if array.nbytes <= _SMALL or member.count == 1:
-        parts = {index: np.empty_like(data) for index in member.others}
-        member.exchange(dict.fromkeys(member.others, data), parts)
-        parts[member.index] = data
-        reductions.reduce(member.call.op, [parts[index] for index in range(member.count)], result)
-        return [out]
-    most = _BLOCK // array.itemsize * member.count
-    buffers = {index: np.empty(_BLOCK // array.itemsize, array.dtype) for index in member.others}
-    for start in range(0, data.size, most):
-        stop = min(start + most, data.size)
-        _all_reduce_part(member, data[start:stop], result[start:stop], buffers)
-    return [out]
-
-
-def _all_reduce_part(
-    member: _Member, data: np.ndarray, result: np.ndarray, buffers: Mapping[int, np.ndarray]
-) -> None:
-    """Let each rank join one block of a part of the tensors, and hand it to all others."""
-    borders = [data.size * index // member.count for index in range(member.count + 1)]
-    blocks = [slice(*pair) for pair in itertools.pairwise(borders)]
-    mine = blocks[member.index]
-    parts = {index: buffers[index][: mine.stop - mine.start] for index in member.others}
-    member.exchange({index: data[blocks[index]] for index in member.others}, parts)
-    parts[member.index] = data[mine]
-    reductions.reduce(member.call.op, [parts[index] for index in range(member.count)], result[mine])
-    member.exchange(
-        dict.fromkeys(member.others, result[mine]), {index: result[blocks[index]] for index in member.others}
-    )
-
-
-def _all_gather(member: _Member, arrays: Sequence[np.ndarray], empty: Empty) -> list[np.ndarray]:
-    (array,) = arrays
-    axis = _axis(member, array, member.call.concat_axis)
-    parts = {index: np.empty_like(array) for index in member.others}
-    member.exchange(dict.fromkeys(member.others, array), parts)
-    parts[member.index] = array
-    return [_joined(parts, axis, empty)]
-
-
-def _reduce_scatter(member: _Member, arrays: Sequence[np.ndarray], empty: Empty) -> list[np.ndarray]:
-    (array,) = arrays
-    _check_reducible(member, array)
-    blocks = _cut(member, array, 0)
-    out = empty(blocks[member.index].shape, array.dtype)
-    parts = {index: np.empty_like(blocks[member.index]) for index in member.others}
-    member.exchange({index: blocks[index] for index in member.others}, parts)
-    parts[member.index] = blocks[member.index]
-    flat = [parts[index].reshape(-1) for index in range(member.count)]
-    reductions.reduce(member.call.op, flat, out.reshape(-1))
-    return [out]
-
-
-def _broadcast(member: _Member, arrays: Sequence[np.ndarray], empty: Empty) -> list[np.ndarray]:
-    member.peer()
-    outputs = []
-    for array in arrays:
-        if member.index == member.call.peer:
-            member.exchange(dict.fromkeys(member.others, array), {})
-            outputs.append(_copied(array, empty))
-        else:
-            outputs.append(empty(array.shape, array.dtype))
-            member.exchange({}, {member.call.peer: outputs[-1]})
-    return outputs
-
-
-def _all_to_all(member: _Member, arrays: Sequence[np.ndarray], empty: Empty) -> list[np.ndarray]:
-    (array,) = arrays
-    axis = _axis(member, array, member.call.concat_axis)
-    blocks = _cut(member, array, member.call.split_axis)
-    parts = {index: np.empty_like(blocks[index]) for index in member.others}
-    member.exchange({index: blocks[index] for index in member.others}, parts)
-    parts[member.index] = blocks[member.index]
-    return [_joined(parts, axis, empty)]
-
-
-def _axis(member: _Member, array: np.ndarray, axis: int) -> int:
-    if axis >= array.ndim:
-        raise member.refuse(f"a tensor of shape {array.shape} has no axis {axis}")
-    return axis
-
-
-def _cut(member: _Member, array: np.ndarray, axis: int) -> list[np.ndarray]:
-    """Return the part of a tensor that each rank gets, each contiguous."""
-    size = array.shape[_axis(member, array, axis)]
-    if size % member.count:
-        raise member.refuse(
-            f"axis {axis} of shape {array.shape} cannot be cut into {member.count} equal parts"
-        )
-    return [np.ascontiguousarray(part) for part in np.split(array, member.count, axis)]
-
-
-def _joined(parts: Mapping[int, np.ndarray], axis: int, empty: Empty) -> np.ndarray:
-    ordered = [parts[index] for index in sorted(parts)]
-    shape = list(ordered[0].shape)
-    shape[axis] *= len(ordered)
-    out = empty(tuple(shape), ordered[0].dtype)
-    np.concatenate(ordered, axis, out=out)
+    if array.nbytes <= _SMALL or group.count == 1:
+        reduce(call.op, group.all_gather(data), result)
+        return out
+    size = _BLOCK // array.itemsize
+    buffers = [np.empty(size, array.dtype) for _ in group.ranks]
+    for start in range(0, data.size, size * group.count):
+        part = slice(start, start + size * group.count)
+        blocks = _even_parts(data[part], group.count)
+        results = _even_parts(result[part], group.count)
+        reduce(call.op, group.all_to_all(blocks, buffers), results[group.index])
+        group.spread(results)
     return out
 
 
-_ALGORITHMS: Final[
-    Mapping[Collective, Callable[[_Member, Sequence[np.ndarray], Empty], list[np.ndarray]]]
-] = {
+def _even_parts(data: np.ndarray, count: int) -> list[np.ndarray]:
+    borders = [data.size * index // count for index in range(count + 1)]
+    return [data[start:stop] for start, stop in itertools.pairwise(borders)]
+
+
+def _all_gather(group: _Group, call: CollectiveCall, array: np.ndarray, empty: Empty) -> np.ndarray:
+    axis = _axis(group, array, call.concat_axis)
+    return _joined(group.all_gather(array), axis, empty)
+
+
+def _reduce_scatter(group: _Group, call: CollectiveCall, array: np.ndarray, empty: Empty) -> np.ndarray:
+    _check_reducible(group, array)
+    blocks = _cut(group, array, 0)
+    out = empty(blocks[group.index].shape, array.dtype)
+    reduce(call.op, [part.reshape(-1) for part in group.all_to_all(blocks)], out.reshape(-1))
+    return out
+
+
+def _broadcast(group: _Group, call: CollectiveCall, array: np.ndarray, empty: Empty) -> np.ndarray:
+    group.rank(call.peer)
+    if group.index == call.peer:
+        group.exchange(dict.fromkeys(group.others, array), {})
+        return _copied(array, empty)
+    out = empty(array.shape, array.dtype)
+    group.exchange({}, {call.peer: out})
+    return out
+
+
+def _all_to_all(group: _Group, call: CollectiveCall, array: np.ndarray, empty: Empty) -> np.ndarray:
+    axis = _axis(group, array, call.concat_axis)
+    return _joined(group.all_to_all(_cut(group, array, call.split_axis)), axis, empty)
+
+
+def _axis(group: _Group, array: np.ndarray, axis: int) -> int:
+    if axis >= array.ndim:
+        raise group.refuse(f"a tensor of shape {array.shape} has no axis {axis}")
+    return axis
+
+
+def _cut(group: _Group, array: np.ndarray, axis: int) -> list[np.ndarray]:
+    """Return the part of a tensor that each rank gets, each contiguous."""
+    size = array.shape[_axis(group, array, axis)]
+    if size % group.count:
+        raise group.refuse(f"axis {axis} of shape {array.shape} cannot be cut into {group.count} equal parts")
+    return [np.ascontiguousarray(part) for part in np.split(array, group.count, axis)]
+
+
+def _joined(parts: Sequence[np.ndarray], axis: int, empty: Empty) -> np.ndarray:
+    shape = list(parts[0].shape)
+    shape[axis] *= len(parts)
+    out = empty(tuple(shape), parts[0].dtype)
+    np.concatenate(parts, axis, out=out)
+    return out
+
+
+_ALGORITHMS: Final[Mapping[Collective, Callable[[_Group, CollectiveCall, np.ndarray, Empty], np.ndarray]]] = {
     Collective.ALL_REDUCE: _all_reduce,
     Collective.ALL_GATHER: _all_gather,
     Collective.REDUCE_SCATTER: _reduce_scatter,
     Collective.BROADCAST: _broadcast,
     Collective.ALL_TO_ALL: _all_to_all,
 }
+
+
+def shared(world: World, channel: str, data: bytes, place: CallPlace) -> dict[int, bytes]:
+    """Give bytes to all ranks, beside the collectives of a network; return the bytes of each rank, in order.
+
+    Args:
+        world: All ranks, seen from this one.
+        channel: Name that is different for exchanges that may go on at the same time; no group's name.
+        data: Bytes of this rank.
+        place: The place of the exchange, for messages.
+
+    Raises:
+        RankError: Another rank does not take part.
+    """
+    ranks = tuple(range(world.identity.size))
+    transport = world.transport(place) if len(ranks) > 1 else None
+    group = _Group(transport, ranks, world.identity.rank, channel, place)
+    with world.keep(channel, new_lock):
+        sizes = group.all_gather(np.array([len(data)], np.int64))
+        received = [np.empty(int(size[0]), np.uint8) for size in sizes]
+        received[group.index] = np.frombuffer(data, np.uint8)
+        group.spread(received)
+    return {rank: array.tobytes() for rank, array in enumerate(received)}

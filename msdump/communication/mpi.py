@@ -1,29 +1,32 @@
 """Ranks that are processes of MPI: mpi4py carries arrays as they are.
 
-No call of MPI blocks: a rank asks again and again whether what it waits for has come, so that it hears of
-others that failed, keeps its time limit, and lets Python handle signals.
+No call of MPI blocks: a rank tests its requests again and again, so that it gets notices of ranks that
+failed, keeps its time limit, and lets Python handle signals. A collective of MPI is one request, which cannot
+name the ranks that are missing; so tensors go by a send and a receive for each rank.
 """
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import json
 import logging
 import os
+import socket
 import sys
 import threading
 import time
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
 import numpy as np
 
-from msdump.communication import mpi_start
-from msdump.communication.mpi_start import Peer
-from msdump.communication.transport import MOST_POSTED, Parcel
-from msdump.communication.waiting import Board, CallPlace, Wait
+from msdump.communication.transport import MOST_POSTED, Board, CallPlace, Parcel, Transport, Wait, time_limit
+from msdump.errors import RankError
 from msdump.store.write import exits
 from msdump.threads import new_lock
 
@@ -35,31 +38,125 @@ _FIRST_TAG: Final = 16
 _BUSY: Final = 0.005  # seconds of a wait in which the rank gives its core to others but does not sleep
 _SLEEP: Final = 0.0005
 _LOOK_AROUND: Final = 0.02  # seconds between two looks at the other ranks
-_TELL_AFTER: Final = 1.0  # seconds of a wait, at most half of the limit, after which the others hear of it
+_TELL_AFTER: Final = 1.0  # seconds of a wait, at most half of the limit, until the others get a notice
 _GRACE: Final = 10.0  # seconds, at most the limit, that others have to end after a failure by themselves
 
 _FAILED, _ENDED, _WAITS, _GOES_ON = "failed", "ended", "waits", "goes on"
 
+_HELLO_BYTES: Final = 512
+_LONGEST_NAME: Final = 64  # of a machine
+_MULTIPLE: Final = 3  # MPI_THREAD_MULTIPLE of Open MPI and MPICH
+_LOOK_UP: Final = 0.02  # seconds
 
-class MpiTransport:
-    """The sends and receives of one process (``Transport``); any thread may use it."""
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """The process of a rank.
+
+    Attributes:
+        number: Its rank in MPI's communicator.
+        host: Its machine.
+        pid: Its process id there.
+        namespace: Namespace of the process id: containers have their own.
+    """
+
+    number: int
+    host: str
+    pid: int
+    namespace: str
+
+    def is_dead(self) -> bool:
+        """Return whether the process has ended; one on another machine is taken to be alive."""
+        if (self.host, self.namespace) != _machine():
+            return False
+        try:
+            os.kill(self.pid, 0)
+            # a zombie, if it is a child; another process's child disappears as soon as its parent has waited
+            return os.waitid(os.P_PID, self.pid, os.WNOHANG | os.WEXITED | os.WNOWAIT) is not None
+        except ProcessLookupError:
+            return True
+        except (PermissionError, ChildProcessError):
+            return False
+
+    def __str__(self) -> str:
+        """Name process and machine."""
+        return f"process {self.pid} on {self.host}"
+
+
+@functools.cache
+def _machine() -> tuple[str, str]:
+    """Return the machine, and the namespace of process ids, "" on systems without them."""
+    try:
+        namespace = str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        namespace = ""
+    return socket.gethostname()[:_LONGEST_NAME], namespace
+
+
+def _start(place: CallPlace, rank: int, size: int, limit: float) -> Any:
+    """Start MPI, unless the program has; return the module ``mpi4py.MPI``."""
+    try:
+        import mpi4py
+    except ImportError as error:
+        raise RankError(
+            place.operator,
+            f"rank {rank} of {size} needs mpi4py to reach the other ranks; pip install 'msdump[mpi]'",
+        ) from error
+    mpi4py.rc.initialize = mpi4py.rc.finalize = False
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:  # no library of MPI
+        raise RankError(place.operator, f"mpi4py finds no MPI: {error}; pip install 'msdump[mpi]'") from error
+    if not MPI.Is_initialized():
+        _initialize(MPI, place, rank, limit)
+    if MPI.COMM_WORLD.size != size:
+        raise RankError(
+            place.operator,
+            f"rank {rank} is one of {size}, but MPI has {MPI.COMM_WORLD.size}: start ranks that exchange"
+            f" tensors with MPI's launcher, mpirun -n {size}",
+        )
+    return MPI
+
+
+def _initialize(mpi: Any, place: CallPlace, rank: int, limit: float) -> None:
+    """Start MPI in a thread of its own: it waits for the other processes, and mpi4py holds Python's lock."""
+    library = ctypes.CDLL(mpi.__file__)  # calls without Python's lock
+    provided = ctypes.c_int()
+    codes: list[int] = []
+
+    def work() -> None:
+        codes.append(library.MPI_Init_thread(None, None, _MULTIPLE, ctypes.byref(provided)))
+
+    thread = threading.Thread(target=work, name="msdump-mpi-start", daemon=True)
+    began = time.monotonic()
+    thread.start()
+    while thread.is_alive() and time.monotonic() < began + limit:
+        thread.join(_LOOK_UP)
+    if thread.is_alive():
+        raise RankError(
+            place.operator, f"rank {rank} has waited {limit:g} s here: another rank does not start MPI"
+        )
+    if codes != [0]:
+        raise RankError(place.operator, f"MPI cannot be started (MPI_Init_thread returned {codes})")
+
+
+class MpiTransport(Transport):
+    """Transport of a rank that is a process of MPI; any thread may use it."""
 
     def __init__(self, comm: Any, mpi: Any, peers: Sequence[Peer], rank: int, limit: float) -> None:
         """Take part as a rank.
 
         Args:
-            comm: MPI's communicator of all ranks, which nobody else uses.
+            comm: MPI's communicator of all ranks, of this transport alone.
             mpi: The module ``mpi4py.MPI``.
             peers: The process of each rank.
-            rank: Which rank this is.
+            rank: Number of this rank.
             limit: Seconds that it waits for another one.
         """
+        super().__init__(rank, Board(), limit)
         self._comm = comm
         self._mpi = mpi
         self._peers = peers
-        self._rank = rank
-        self._limit = limit
-        self._board = Board()
         self._lock = new_lock()  # MPI may allow one thread at a time
         self._posted: dict[int, list[tuple[Any, np.ndarray]]] = {}
         self._kept: list[Any] = []  # notices on their way, and what failed exchanges left
@@ -70,15 +167,12 @@ class MpiTransport:
     def exchange(
         self, channel: str, sends: Sequence[Parcel], receives: Sequence[Parcel], place: CallPlace
     ) -> None:
-        """Send arrays and fill others; returns when all of them may be used again.
-
-        Raises:
-            RankError: Another rank does not take part.
-        """
-        tag, wait = self._tag(channel), Wait(place, self._rank, self._board, self._limit)
+        """Start sends and receives, and wait until all are done."""
+        tag, wait = self._tag(channel), self.wait(place)
         with self._lock:
-            pending = [(rank, self._comm.Irecv(array, self._number(rank), tag)) for rank, array in receives]
-            pending += [(rank, self._comm.Isend(array, self._number(rank), tag)) for rank, array in sends]
+            number = [peer.number for peer in self._peers]
+            pending = [(rank, self._comm.Irecv(array, number[rank], tag)) for rank, array in receives]
+            pending += [(rank, self._comm.Isend(array, number[rank], tag)) for rank, array in sends]
         try:
             self._settle(pending, wait)
         except BaseException:
@@ -86,33 +180,29 @@ class MpiTransport:
             raise
 
     def post(self, channel: str, send: Parcel, place: CallPlace) -> None:
-        """Send a copy of an array without waiting until it is received.
-
-        Raises:
-            RankError: Too many earlier ones are not received in time.
-        """
+        """Start to send a copy of an array; a helper thread keeps it going."""
         rank, array = send
-        wait = Wait(place, self._rank, self._board, self._limit)
+        wait = self.wait(place)
         posted = self._posted.setdefault(rank, [])
         while len(posted) >= MOST_POSTED:
             self._settle([(rank, posted[0][0])], wait)
             self._forget_received()
         copy = array.copy()
         with self._lock:
-            posted.append((self._comm.Isend(copy, self._number(rank), self._tag(channel)), copy))
+            posted.append((self._comm.Isend(copy, self._peers[rank].number, self._tag(channel)), copy))
             if self._helper is None:
                 self._helper = threading.Thread(target=self._push, name="msdump-mpi", daemon=True)
                 self._helper.start()
 
     def fail(self, reason: str) -> None:
-        """Tell all other ranks that this one has failed, unless another one did before."""
+        """Report the failure to all other ranks, unless another rank failed before."""
         with self._lock:
             if self._is_open and self._board.failed is None:
                 self._board.failed = (self._rank, reason)
-                self._tell(_FAILED, reason)
+                self._notify(_FAILED, reason)
 
     def end(self) -> None:
-        """Tell all other ranks that this one has ended, and leave MPI when they all have.
+        """Report the end to all other ranks, and leave MPI when they all have ended.
 
         After a failure they have a few seconds; then MPI ends them.
         """
@@ -120,27 +210,28 @@ class MpiTransport:
             self._is_open = False
             return
         with self._lock:
-            self._tell(_ENDED, "")
+            self._notify(_ENDED, "")
         deadline: float | None = None
         while len(self._board.ended) < len(self._peers) - 1:
-            self._hear()
+            self._take_notices()
             with self._lock:
                 self._forget_received()
-            if deadline is None and (self._board.failed is not None or self._dead()):
+            if deadline is None and (self._board.failed is not None or any(map(Peer.is_dead, self._peers))):
                 deadline = time.monotonic() + min(_GRACE, self._limit)
             if deadline is not None and time.monotonic() > deadline:
                 self._is_open = False
                 self._comm.Abort(1)
             time.sleep(_SLEEP)
         self._is_open = False
-        mpi_start.leave(self._mpi)
+        if not self._mpi.Is_finalized():
+            self._mpi.Finalize()
 
     def close(self) -> None:
         """End, when the interpreter does."""
         self.end()
 
     def complete(self) -> None:
-        """Say where the rank was, when it is told to end (SIGTERM)."""
+        """Log the place of the rank on SIGTERM."""
         wait = self._wait
         if wait is not None:
             _log.error("rank %d is told to end while it waits in %s", self._rank, wait.place)
@@ -148,10 +239,6 @@ class MpiTransport:
     def forget(self) -> None:
         """In a forked child: leave MPI to the parent."""
         self._is_open = False
-
-    def _number(self, rank: int) -> int:
-        """Return the number by which MPI knows a rank."""
-        return self._peers[rank].number
 
     def _tag(self, channel: str) -> int:
         most: int = self._comm.Get_attr(self._mpi.TAG_UB)
@@ -172,7 +259,7 @@ class MpiTransport:
                     )
                     if not is_told and now - wait.began > min(_TELL_AFTER, self._limit / 2):
                         is_told = True
-                        self._tell(_WAITS, str(wait.place))
+                        self._notify(_WAITS, str(wait.place))
                 if now < busy_until:
                     os.sched_yield()
                 else:
@@ -180,23 +267,20 @@ class MpiTransport:
         finally:
             self._wait = None
             if is_told:
-                self._tell(_GOES_ON, "")
+                self._notify(_GOES_ON, "")
 
     def _are_done(self, requests: list[Any]) -> bool:
         with self._lock:
             return bool(self._mpi.Request.Testall(requests))
 
     def _look_around(self, missing: Sequence[int], wait: Wait) -> None:
-        self._hear()
+        self._take_notices()
         for rank in missing:
             if self._peers[rank].is_dead() and rank not in self._board.ended:
                 raise wait.error(f"rank {rank} ({self._peers[rank]}) has died", rank)
         wait.check(missing)
 
-    def _dead(self) -> list[int]:
-        return [rank for rank, peer in enumerate(self._peers) if rank != self._rank and peer.is_dead()]
-
-    def _tell(self, kind: str, text: str) -> None:
+    def _notify(self, kind: str, text: str) -> None:
         """Send a notice to all other ranks."""
         data = np.frombuffer(json.dumps([self._rank, kind, text]).encode(), np.uint8)
         with self._lock:
@@ -206,16 +290,16 @@ class MpiTransport:
                 if rank != self._rank
             ]
 
-    def _hear(self) -> None:
-        """Take the notices that have come."""
+    def _take_notices(self) -> None:
+        """Take the notices of other ranks."""
         status = self._mpi.Status()
         with self._lock:
             while self._comm.Iprobe(self._mpi.ANY_SOURCE, _NOTICE_TAG, status):
                 data = np.empty(status.Get_count(self._mpi.BYTE), np.uint8)
                 self._comm.Recv(data, status.Get_source(), _NOTICE_TAG)
-                self._take(*json.loads(data.tobytes()))
+                self._note(*json.loads(data.tobytes()))
 
-    def _take(self, rank: int, kind: str, text: str) -> None:
+    def _note(self, rank: int, kind: str, text: str) -> None:
         board = self._board
         if kind == _WAITS:
             board.waits[rank] = text
@@ -227,7 +311,7 @@ class MpiTransport:
             board.failed = (rank, text)
 
     def _push(self) -> None:
-        """Let posted tensors go their way while the rank computes: MPI moves them only where it is called."""
+        """Move posted tensors on while the rank computes: MPI works only in its calls."""
         while self._is_open:
             with self._lock:
                 self._forget_received()
@@ -243,61 +327,70 @@ class MpiTransport:
 
 @dataclass(frozen=True, slots=True)
 class _Start:
-    """A rank that looks for the others: what a process that is told to end says of it.
-
-    Attributes:
-        place: Where the rank is.
-        rank: Which rank this is.
-    """
+    """A rank that looks for the others, for the log of a process that is ended meanwhile."""
 
     place: CallPlace
     rank: int
 
     def close(self) -> None:
-        """End: nobody has been found."""
+        """Do nothing: no other rank is known."""
 
     def complete(self) -> None:
-        """Say where the rank was, when it is told to end (SIGTERM)."""
+        """Log the place of the rank on SIGTERM."""
         _log.error("rank %d is told to end while it looks for the others in %s", self.rank, self.place)
 
     def forget(self) -> None:
-        """Forget nothing, in a forked child."""
+        """Do nothing in a forked child."""
 
 
-def connect(place: CallPlace, rank: int, size: int, limit: float) -> MpiTransport:
+def connect(place: CallPlace, rank: int, size: int) -> MpiTransport:
     """Find the other ranks by MPI.
 
     Args:
-        place: Where the rank is, for messages.
-        rank: Which one this is, as its launcher says.
-        size: How many there are, as its launcher says.
-        limit: Seconds that a rank waits for another one.
+        place: The first collective, for messages.
+        rank: Number of this rank, from its launcher.
+        size: Number of ranks, from its launcher.
 
     Raises:
         RankError: mpi4py is not installed, the processes were not started by MPI, or two were told one rank.
     """
+    limit = time_limit()
     exits.close_last(_Start(place, rank))
-    mpi = mpi_start.start(place, (rank, size), limit)
+    mpi = _start(place, rank, size, limit)
     wait = Wait(place, rank, Board(), limit)
 
-    def settle(requests: list[Any]) -> None:
-        while not mpi.Request.Testall(requests):
+    def settle(request: Any) -> None:
+        while not request.Test():
             wait.check([each for each in range(size) if each != rank])
             time.sleep(_SLEEP)
 
-    comm, peers = mpi_start.meet(mpi, place, (rank, size), settle)
-    transport = MpiTransport(comm, mpi, peers, rank, limit)
+    comm, request = mpi.COMM_WORLD.Idup()
+    settle(request)
+    comm.Set_errhandler(mpi.ERRORS_RETURN)
+    host, namespace = _machine()
+    hello = json.dumps([rank, host, os.getpid(), namespace]).encode()
+    hellos = np.zeros((size, _HELLO_BYTES), np.uint8)
+    settle(comm.Iallgather(np.frombuffer(hello.ljust(_HELLO_BYTES), np.uint8), hellos))
+    peers: dict[int, Peer] = {}
+    for number, data in enumerate(hellos):
+        claimed, host, pid, namespace = json.loads(data.tobytes())
+        peer = Peer(number, host, pid, namespace)
+        if claimed in peers:
+            fault = f"rank {claimed} was told twice: to {peers[claimed]} and to {peer}; each needs its own"
+            raise RankError(place.operator, fault)
+        peers[claimed] = peer
+    transport = MpiTransport(comm, mpi, [peers[each] for each in range(size)], rank, limit)
     exits.close_last(transport)  # instead of the start
-    _tell_of_exceptions(transport)
+    _report_exceptions(transport)
     return transport
 
 
-def _tell_of_exceptions(transport: MpiTransport) -> None:
-    """Tell the other ranks of the exception that ends this one's program, before it is shown."""
+def _report_exceptions(transport: MpiTransport) -> None:
+    """Report an exception that ends the program to the other ranks, before it is printed."""
     show = sys.excepthook
 
-    def tell(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    def report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         transport.fail(f"{kind.__name__}: {error}")
         show(kind, error, trace)
 
-    sys.excepthook = tell
+    sys.excepthook = report

@@ -8,10 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from msdump.communication.threads import Hub, ThreadTransport
-from msdump.communication.waiting import time_limit
+from msdump.communication.transport import Hub, ThreadTransport, time_limit
 from msdump.communication.world import World, own, work_as
-from msdump.config.launchers import Identity
+from msdump.config import Identity
 from msdump.errors import InputError
 from msdump.store.write import exits
 
@@ -87,7 +86,10 @@ class RankThreads:
             raise InputError("a rank of a process cannot have ranks of its own")
         self._hub = Hub(time_limit())
         self._transports = [ThreadTransport(self._hub, rank) for rank in range(size)]
-        self._worlds = [_world(transport, rank, size) for rank, transport in enumerate(self._transports)]
+        self._worlds = [
+            World(Identity(rank, size, rank, THREADS), transport)
+            for rank, transport in enumerate(self._transports)
+        ]
 
     @property
     def is_stopped(self) -> bool:
@@ -155,10 +157,6 @@ class RankThreads:
         finally:
             world.end()
             transport.end()
-
-
-def _world(transport: ThreadTransport, rank: int, size: int) -> World:
-    return World(Identity(rank, size, rank, THREADS), lambda _place: transport, transport)
 
 
 def _join(threads: Sequence[threading.Thread], most: float | None = None) -> None:

@@ -1,43 +1,174 @@
-"""How arrays get from rank to rank: the protocol that threads and MPI both keep."""
+"""Sends and receives between ranks: the transport that threads and MPI share, its waits, and that of threads.
+
+A call ends with a RankError when its time is over, or when the ranks that it waits for cannot come.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, Protocol
+import abc
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
-from msdump.communication.waiting import CallPlace
+from msdump import env
+from msdump.errors import InputError, RankError
+
+_LONGEST: Final = 24 * 60 * 60  # seconds
+_DEFAULT: Final = 120.0
+
+
+def time_limit() -> float:
+    """Return how many seconds a rank waits for another one: MSDUMP_COMMUNICATION_TIMEOUT, or 120.
+
+    Raises:
+        InputError: The variable is no number of seconds.
+    """
+    text = env.read(env.COMMUNICATION_TIMEOUT)
+    if text is None:
+        return _DEFAULT
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= _LONGEST:  # NaN as well
+        raise InputError(
+            f"{env.COMMUNICATION_TIMEOUT} = {text!r}: seconds above 0, at most {_LONGEST}, are expected"
+        )
+    return seconds
+
+
+@dataclass(frozen=True, slots=True)
+class CallPlace:
+    """A collective that a rank is in.
+
+    Attributes:
+        operator: Full name of the operator.
+        kind: The collective, ``AllReduce``.
+        group: Name of its group.
+    """
+
+    operator: str
+    kind: str
+    group: str
+
+    def __str__(self) -> str:
+        """Name operator, collective and group."""
+        return f"{self.kind} {self.operator} (group {self.group})"
+
+
+@dataclass(slots=True)
+class Board:
+    """State of the other ranks as far as one rank knows it; ranks that are threads share one.
+
+    Attributes:
+        failed: The first rank that failed, and the reason.
+        is_stopped: Ctrl-C: all waits end.
+        ended: Ranks whose program has ended.
+        waits: Collectives in which ranks are known to wait.
+    """
+
+    failed: tuple[int, str] | None = None
+    is_stopped: bool = False
+    ended: set[int] = field(default_factory=set)
+    waits: dict[int, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Wait:
+    """One wait of a rank for others: its time limit, and reasons to end it early.
+
+    Attributes:
+        place: The collective.
+        rank: The rank that waits.
+        board: State of the others.
+        limit: Seconds until the wait fails.
+        began: Its begin, in seconds of ``time.monotonic``.
+    """
+
+    place: CallPlace
+    rank: int
+    board: Board
+    limit: float
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def left(self) -> float:
+        """Seconds until the wait fails."""
+        return self.began + self.limit - time.monotonic()
+
+    def check(self, missing: Iterable[int]) -> None:
+        """Go on waiting, unless there is no point in it.
+
+        Args:
+            missing: The ranks that are waited for.
+
+        Raises:
+            RankError: A rank failed, one that is waited for has ended, or the time is over.
+        """
+        board = self.board
+        if board.is_stopped:
+            raise self.error("interrupted")
+        if board.failed is not None:
+            culprit, reason = board.failed
+            raise self.error(f"rank {culprit} failed: {reason}", culprit)
+        awaited = sorted(set(missing))
+        for rank in awaited:
+            if rank in board.ended:
+                raise self.error(f"rank {rank} has ended its program and never comes here", rank)
+        if awaited and self.left <= 0:
+            places = {rank: f"waits in {text}" for rank, text in board.waits.items()}
+            where = "; ".join(f"rank {rank} {places.get(rank, 'is in no collective')}" for rank in awaited)
+            message = f"rank {self.rank} has waited {self.limit:g} s here: {where}"
+            raise self.error(message, awaited[0] if len(awaited) == 1 else None)
+
+    def error(self, message: str, culprit: int | None = None) -> RankError:
+        """Return the error that ends the wait."""
+        prefix = f"{self.place.kind} of group {self.place.group}"
+        return RankError(self.place.operator, f"{prefix}: {message}", culprit)
+
 
 MOST_POSTED: Final = 16
-"""Tensors on the way from one rank to another one that nobody has received: then the sender waits."""
+"""Tensors on the way from one rank to another one, not yet received, from which on the sender waits."""
 
 Parcel = tuple[int, np.ndarray]
 """A rank, and the bytes that go to it or come from it: a contiguous array of uint8."""
 
 
-class Transport(Protocol):
-    """Sends and receives of one rank.
+class Transport(abc.ABC):
+    """Sends and receives of one rank; arrays of one channel arrive in the order in which they were sent."""
 
-    What goes from one rank to another one on one channel arrives in the order in which it was sent. Every
-    call ends with a RankError when the time is over, or when the ranks that are waited for cannot come.
-    """
+    def __init__(self, rank: int, board: Board, limit: float) -> None:
+        """Take part as a rank that waits at most some seconds for others."""
+        self._rank = rank
+        self._board = board
+        self._limit = limit
 
+    def wait(self, place: CallPlace) -> Wait:
+        """Begin to wait in a collective."""
+        return Wait(place, self._rank, self._board, self._limit)
+
+    @abc.abstractmethod
     def exchange(
         self, channel: str, sends: Sequence[Parcel], receives: Sequence[Parcel], place: CallPlace
     ) -> None:
-        """Send arrays and fill others; returns when all of them may be used again.
+        """Send arrays and fill others; return when all of them may be used again.
 
         Args:
-            channel: Tells exchanges apart that may go on at the same time.
-            sends: What goes to which rank.
-            receives: What is filled by which rank.
-            place: Where the rank is, for messages.
+            channel: Name that is different for exchanges that may go on at the same time.
+            sends: Arrays with the ranks that they go to.
+            receives: Arrays to fill with the ranks that they come from.
+            place: The collective, for messages.
 
         Raises:
             RankError: Another rank does not take part.
         """
 
+    @abc.abstractmethod
     def post(self, channel: str, send: Parcel, place: CallPlace) -> None:
         """Send a copy of an array without waiting until it is received.
 
@@ -45,8 +176,127 @@ class Transport(Protocol):
             RankError: Too many earlier ones are not received in time.
         """
 
+    @abc.abstractmethod
     def fail(self, reason: str) -> None:
-        """Tell all other ranks that this one has failed: their waits end."""
+        """Report the first failure of a rank to all others: their waits end."""
+
+    @abc.abstractmethod
+    def end(self) -> None:
+        """Report to all other ranks that this one has ended, and settle open sends."""
+
+
+_LONGEST_SLEEP: Final = 0.2  # seconds of a thread's wait between two looks, so that Ctrl-C gets through
+
+
+@dataclass(eq=False, slots=True)
+class _Message:
+    """An array on its way: the sender's own, or a copy."""
+
+    array: np.ndarray
+    is_received: bool = False
+
+
+@dataclass(slots=True)
+class Hub:
+    """State that the ranks of one process share.
+
+    Attributes:
+        limit: Seconds that a thread waits for another one.
+        board: State of all of them.
+        condition: Notified of every change.
+        mail: Messages that wait for their receiver, by sender, receiver and channel.
+        posted: Messages that were posted and are not received yet, by sender and receiver.
+    """
+
+    limit: float
+    board: Board = field(default_factory=Board)
+    condition: threading.Condition = field(default_factory=threading.Condition)
+    mail: dict[tuple[int, int, str], deque[_Message]] = field(default_factory=dict)
+    posted: dict[tuple[int, int], list[_Message]] = field(default_factory=dict)
+
+    def stop(self) -> None:
+        """End all waits, now and later."""
+        with self.condition:
+            self.board.is_stopped = True
+            self.condition.notify_all()
+
+
+class ThreadTransport(Transport):
+    """Transport of a rank that is a thread: arrays are handed over and copied once, by the receiver."""
+
+    def __init__(self, hub: Hub, rank: int) -> None:
+        """Take part as a rank."""
+        super().__init__(rank, hub.board, hub.limit)
+        self._hub = hub
+
+    def exchange(
+        self, channel: str, sends: Sequence[Parcel], receives: Sequence[Parcel], place: CallPlace
+    ) -> None:
+        """Hand arrays to threads, and copy those that they hand over."""
+        wait = self.wait(place)
+        sent = [(peer, self._put(peer, channel, array)) for peer, array in sends]
+        mail = self._hub.mail
+        try:
+            # all at once: an error names all ranks that are missing
+            self._until(
+                lambda: [peer for peer, _ in receives if not mail.get((peer, self._rank, channel))], wait
+            )
+            for peer, array in receives:
+                with self._hub.condition:
+                    message = mail[peer, self._rank, channel].popleft()
+                array[:] = message.array  # outside the lock: other threads copy at the same time
+                with self._hub.condition:
+                    message.is_received = True
+                    self._hub.condition.notify_all()
+            self._until(lambda: [peer for peer, message in sent if not message.is_received], wait)
+        except BaseException:
+            with self._hub.condition:  # the caller uses the memory of its arrays again
+                for peer, message in sent:
+                    if message in (unread := mail[self._rank, peer, channel]):
+                        unread.remove(message)
+            raise
+
+    def post(self, channel: str, send: Parcel, place: CallPlace) -> None:
+        """Hand over a copy of an array."""
+        peer, array = send
+        posted = self._hub.posted.setdefault((self._rank, peer), [])
+
+        def find_full() -> list[int]:
+            posted[:] = [message for message in posted if not message.is_received]
+            return [peer] if len(posted) >= MOST_POSTED else []
+
+        self._until(find_full, self.wait(place))
+        posted.append(self._put(peer, channel, array.copy()))
+
+    def fail(self, reason: str) -> None:
+        """End the waits of all threads."""
+        with self._hub.condition:
+            if self._board.failed is None:
+                self._board.failed = (self._rank, reason)
+            self._hub.condition.notify_all()
 
     def end(self) -> None:
-        """Tell all other ranks that this one has ended, and settle what is still under way."""
+        """End waits for this thread; its posted arrays may still be received."""
+        with self._hub.condition:
+            self._board.ended.add(self._rank)
+            self._hub.condition.notify_all()
+
+    def _put(self, peer: int, channel: str, array: np.ndarray) -> _Message:
+        message = _Message(array)
+        with self._hub.condition:
+            self._hub.mail.setdefault((self._rank, peer, channel), deque()).append(message)
+            self._hub.condition.notify_all()
+        return message
+
+    def _until(self, missing: Callable[[], list[int]], wait: Wait) -> None:
+        """Wait until no rank is missing any more."""
+        with self._hub.condition:
+            if not missing():
+                return
+            self._board.waits[self._rank] = str(wait.place)
+            try:
+                while peers := missing():
+                    wait.check(peers)
+                    self._hub.condition.wait(min(_LONGEST_SLEEP, max(wait.left, 0.001)))
+            finally:
+                self._board.waits.pop(self._rank, None)

@@ -3,60 +3,89 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from msdump.communication.groups import RankGroups
-from msdump.communication.waiting import CallPlace, time_limit
-from msdump.config import launchers
-from msdump.config.launchers import Identity
+from msdump.config import Identity, launchers
+from msdump.errors import InputError
+from msdump.graph import WORLD_GROUP
 from msdump.threads import new_lock
 
 if TYPE_CHECKING:
-    from msdump.communication.transport import Transport
+    from msdump.communication.transport import CallPlace, Transport
+
+
+WORLD_GROUPS: Final = (WORLD_GROUP, "nccl_world_group", "mccl_world_group")
+"""The names of the group of all ranks: on Ascend, on GPU, on CPU."""
+
 
 _Kept = TypeVar("_Kept")
-
-Connect = Callable[[CallPlace], "Transport"]
-"""Finds the other ranks, at the first collective."""
 
 
 class World:
     """All ranks, seen from one of them; any thread may use it.
 
     Attributes:
-        identity: Which rank this is.
-        groups: The groups of ranks.
+        identity: Number of this rank, and of ranks.
+        groups: Ranks of the groups that ``create_group`` made, by name, this rank among them or not.
     """
 
-    def __init__(self, identity: Identity, connect: Connect, transport: Transport | None = None) -> None:
-        """Know who this is; nobody else is spoken to yet.
+    def __init__(self, identity: Identity, transport: Transport | None = None) -> None:
+        """Communicate with no other rank yet.
 
         Args:
-            identity: Which rank this is.
-            connect: Finds the other ranks, at the first collective.
-            transport: What tensors go by, where the others are known from the beginning.
+            identity: Number of this rank, and of ranks.
+            transport: Transport of ranks that are threads; processes of MPI find each other later.
         """
         self.identity = identity
-        self.groups = RankGroups(identity.size)
-        self._connect = connect
+        self.groups: dict[str, tuple[int, ...]] = {}
         self._transport = transport
         self._lock = new_lock()
         self._kept: dict[Hashable, Any] = {}
         self._at_end: list[Callable[[], None]] = []
 
-    def transport(self, place: CallPlace) -> Transport:
-        """Return what tensors go by; the first call finds the other ranks.
+    def ranks(self, group: str) -> tuple[int, ...]:
+        """Return the ranks of a group, in its own order.
 
-        Args:
-            place: Where the rank is, for messages.
+        Raises:
+            InputError: There is no such group.
+        """
+        if group in WORLD_GROUPS:
+            return tuple(range(self.identity.size))
+        if group not in self.groups:
+            known = ", ".join(map(repr, (WORLD_GROUP, *self.groups)))
+            raise InputError(
+                f"no group {group!r}: msdump.communication.create_group makes it (there are {known})"
+            )
+        return self.groups[group]
+
+    def create_group(self, name: object, ranks: object) -> None:
+        """Make a group, as ``create_group`` describes."""
+        size = self.identity.size
+        if not isinstance(name, str) or not name:
+            raise InputError(f"create_group: group = {name!r}: a name is expected")
+        if name in WORLD_GROUPS or name in self.groups:
+            raise InputError(f"create_group: there is a group {name!r} already")
+        if not isinstance(ranks, Sequence) or isinstance(ranks, str) or not ranks:
+            raise InputError(f"create_group: rank_ids = {ranks!r}: a list of ranks is expected")
+        for rank in ranks:
+            if isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank < size:
+                raise InputError(f"create_group: rank {rank!r}: there are 0 to {size - 1}")
+        if len(set(ranks)) < len(ranks):
+            raise InputError(f"create_group: rank_ids = {list(ranks)}: a rank stands twice")
+        self.groups[name] = tuple(ranks)
+
+    def transport(self, place: CallPlace) -> Transport:
+        """Return the transport of tensors; the first call finds the other ranks by MPI.
 
         Raises:
             RankError: They cannot be found.
         """
         with self._lock:
             if self._transport is None:
-                self._transport = self._connect(place)
+                from msdump.communication.mpi import connect  # not above: most processes have one rank
+
+                self._transport = connect(place, self.identity.rank, self.identity.size)
             return self._transport
 
     def fail(self, reason: str) -> None:
@@ -100,7 +129,13 @@ def current() -> World:
     Raises:
         InputError: The launcher's variables make no sense.
     """
-    return _thread.world or _of_process()
+    global _process  # noqa: PLW0603 - the process has one
+    if _thread.world is not None:
+        return _thread.world
+    identity = launchers.identity()
+    if _process is None or _process.identity != identity:
+        _process = World(identity)
+    return _process
 
 
 def own() -> World | None:
@@ -113,16 +148,91 @@ def work_as(world: World | None) -> None:
     _thread.world = world
 
 
-def _of_process() -> World:
-    global _process  # noqa: PLW0603 - the process has one
-    identity = launchers.identity()
-    if _process is None or _process.identity != identity:
-        _process = World(identity, _by_mpi)
-    return _process
+def init(backend_name: str | None = None) -> None:
+    """Check what the launcher says of this process; a program need not call it.
+
+    The rank holds from the beginning, with or without this call, and the first collective finds the other
+    ranks.
+
+    Args:
+        backend_name: "hccl", "nccl" or "mccl"; all of them mean the same here.
+
+    Raises:
+        InputError: Another backend, or the launcher's variables make no sense.
+    """
+    if backend_name not in {None, "hccl", "nccl", "mccl"}:
+        raise InputError(f"init: backend_name = {backend_name!r}: 'hccl', 'nccl' or 'mccl' is expected")
+    current()
 
 
-def _by_mpi(place: CallPlace) -> Transport:
-    from msdump.communication.mpi import connect
+def get_rank(group: str = WORLD_GROUP) -> int:
+    """Return the number of this rank in a group, from 0.
 
-    identity = current().identity
-    return connect(place, identity.rank, identity.size, time_limit())
+    Raises:
+        InputError: There is no such group, or the rank is not in it.
+    """
+    world = current()
+    return _index(world.ranks(group), world.identity.rank, group)
+
+
+def get_group_size(group: str = WORLD_GROUP) -> int:
+    """Return the number of ranks in a group.
+
+    Raises:
+        InputError: There is no such group.
+    """
+    return len(current().ranks(group))
+
+
+def get_local_rank() -> int:
+    """Return the number of this rank among those of its machine, from 0."""
+    return current().identity.local_rank
+
+
+def get_world_rank_from_group_rank(group: str, group_rank_id: int) -> int:
+    """Return which of all ranks has a number in a group.
+
+    Raises:
+        InputError: There is no such group, or it has fewer ranks.
+    """
+    ranks = current().ranks(group)
+    if type(group_rank_id) is not int or not 0 <= group_rank_id < len(ranks):
+        raise InputError(f"group {group!r} has no rank {group_rank_id!r}, only 0 to {len(ranks) - 1}")
+    return ranks[group_rank_id]
+
+
+def get_group_rank_from_world_rank(world_rank_id: int, group: str) -> int:
+    """Return the number in a group of one of all ranks.
+
+    Raises:
+        InputError: There is no such group, or the rank is not in it.
+    """
+    return _index(current().ranks(group), world_rank_id, group)
+
+
+def create_group(group: str, rank_ids: list[int]) -> None:
+    """Make a group of ranks, by which collectives name it; every rank of it calls this.
+
+    Raises:
+        InputError: The name is taken or no text, or the ranks are no list of different ranks.
+    """
+    current().create_group(group, rank_ids)
+
+
+def destroy_group(group: str) -> None:
+    """Forget a group.
+
+    Raises:
+        InputError: There is no such group, or it is that of all ranks.
+    """
+    world = current()
+    if group in WORLD_GROUPS:
+        raise InputError(f"destroy_group: {group!r} is the group of all ranks, which stays")
+    world.ranks(group)  # raises the error
+    del world.groups[group]
+
+
+def _index(ranks: tuple[int, ...], rank: int, group: str) -> int:
+    if rank not in ranks:
+        raise InputError(f"rank {rank!r} is not in group {group!r}, which holds {list(ranks)}")
+    return ranks.index(rank)

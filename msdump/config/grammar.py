@@ -12,10 +12,64 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from msdump.config.faults import GrammarError, TextFault
-from msdump.config.regex.ecmascript import translate
-from msdump.iterations import IterationSet
-from msdump.selector import KernelPattern, PatternKind
+from msdump.config.regex import translate
+from msdump.config.source import GrammarError, TextFault, clamped_number
+from msdump.selector import IterationSet, KernelPattern, PatternKind
+
+_LONGEST_PART: Final = 255  # bytes that a file system takes
+_LONGEST_ROOT: Final = 3400  # Linux takes 4,096 of a whole path: the dump's directories and names follow
+
+_FOREIGN: Final = re.compile(r"[^A-Za-z0-9_/-]")
+_UNUSABLE: Final = re.compile("[\0\ud800-\udfff]")  # of a text with surrogates no file name can be made
+
+
+def parse_root(text: str) -> str:
+    """Return the root of the dump without repeated and trailing slashes.
+
+    >>> parse_root("/home//dumps/")
+    '/home/dumps'
+
+    Raises:
+        GrammarError: It is relative, holds a character that no file name has, or is too long, as
+            a whole or in a component.
+    """
+    # a surrogate has no UTF-8 bytes: lengths can only be measured where none stands in the text
+    faults = [
+        TextFault(match.start(), match.end(), f"a path cannot hold {match[0]!r}; remove it")
+        for match in _UNUSABLE.finditer(text)
+    ]
+    faults = faults or [*_length_faults(text)]
+    if not text.startswith("/"):
+        faults.insert(0, TextFault(0, 1, "the path must be absolute, starting with '/'"))
+    if faults:
+        raise GrammarError(text, *faults)
+    return "/" + "/".join(part for part in text.split("/") if part)
+
+
+def foreign_characters(root: str) -> str:
+    """Return the characters of a root for which MindSpore itself refuses it, each once.
+
+    MindSpore takes letters, digits, "_", "-" and "/" alone; msdump writes to such a root and warns.
+
+    >>> foreign_characters("/data/my.models/a b.c")
+    '. '
+    """
+    return "".join(dict.fromkeys(_FOREIGN.findall(root)))
+
+
+def _length_faults(text: str) -> list[TextFault]:
+    faults = []
+    for match in re.finditer("[^/]+", text):
+        size = len(match[0].encode())
+        if size > _LONGEST_PART:
+            message = f"a part of the path has {size} bytes; a file system takes {_LONGEST_PART}"
+            faults.append(TextFault(match.start(), match.end(), message))
+    size = len(text.encode())
+    if size > _LONGEST_ROOT:
+        message = f"the path has {size} bytes; at most {_LONGEST_ROOT} leave room for the files below it"
+        faults.append(TextFault(0, len(text), message))
+    return faults
+
 
 _SEGMENT: Final = re.compile(r" *(?P<low>[0-9]+) *(?:- *(?P<high>[0-9]+) *)?")
 _SEGMENTS_ALLOWED: Final = "write numbers and ranges joined by '|', as in '0|5-8|100-120', or 'all' alone"
@@ -33,7 +87,7 @@ def parse_iterations(text: str, *, for_ge: bool = False) -> IterationSet:
     True
     >>> parse_iterations("0|8-5")
     Traceback (most recent call last):
-    msdump.config.faults.GrammarError: the range 8-5 runs backwards; write 5-8
+    msdump.config.source.GrammarError: the range 8-5 runs backwards; write 5-8
 
     Args:
         text: The text.
@@ -51,14 +105,13 @@ def parse_iterations(text: str, *, for_ge: bool = False) -> IterationSet:
     offset = 0
     # every segment is looked at, also behind a faulty one: a user gets all faults of a text in one go
     for segment in text.split("|"):
-        match = _SEGMENT.fullmatch(segment)
-        low, high = _bounds(match) if match else (0, 0)
-        message = _range_message(segment, low, high) if match else _malformed_message(text, segment)
-        if not message and for_ge:
-            message = _ge_message(match, low, high)
+        span, message = _parse_segment(segment, text, for_ge=for_ge)
         if message:
-            faults.append(_fault_of(segment, offset, message))
-        spans.append((low, high))
+            # a segment of spaces alone has no text to point at: the caret marks the spaces
+            shown = segment.strip() or segment
+            start = offset + segment.index(shown)
+            faults.append(TextFault(start, start + len(shown), message))
+        spans.append(span)
         offset += len(segment) + 1
     if for_ge and len(spans) > _MOST_GE_SEGMENTS:
         message = f"the graph engine takes {_MOST_GE_SEGMENTS} segments at most, these are {len(spans)}"
@@ -96,48 +149,26 @@ def parse_kernel(item: str, *, searches: bool) -> KernelPattern | None:
     return KernelPattern(PatternKind.TYPE, text, item)
 
 
-def _bounds(match: re.Match[str]) -> tuple[int, int]:
-    low = _clamped_number(match["low"])
-    return low, _clamped_number(match["high"]) if match["high"] else low
-
-
-def _clamped_number(digits: str) -> int:
-    """Return the number that decimal digits write, 2^64 for any that is greater."""
-    significant = digits.lstrip("0") or "0"
-    # Python refuses to convert more than 4,300 digits; the length alone tells that these are too many
-    return int(significant) if len(significant) <= len(str(_BIGGEST)) else _BIGGEST + 1
-
-
-def _range_message(segment: str, low: int, high: int) -> str:
+def _parse_segment(segment: str, text: str, *, for_ge: bool) -> tuple[tuple[int, int], str]:
+    """Return the range of a segment of a text, both ends included, and its fault, "" for none."""
+    match, shown = _SEGMENT.fullmatch(segment), segment.strip()
+    if match is None:
+        fault = f"{shown!r} is neither a number nor a range; {_SEGMENTS_ALLOWED}"
+        if text.strip().lower() == "all":
+            fault = "write 'all' in lower case"
+        elif not shown:
+            fault = f"a segment is empty; {_SEGMENTS_ALLOWED}"
+        return (0, 0), fault
+    low = clamped_number(match["low"], _BIGGEST + 1)
+    high = clamped_number(match["high"], _BIGGEST + 1) if match["high"] else low
+    fault = ""
     if max(low, high) > _BIGGEST:
-        return f"{segment.strip()} does not fit into 64 bit"
-    if low > high:
-        return f"the range {segment.strip()} runs backwards; write {high}-{low}"
-    return ""
-
-
-def _ge_message(match: re.Match[str] | None, low: int, high: int) -> str:
-    if match is not None and match["high"] and low == high:
-        return f"the graph engine takes no range of one number; write {low}"
-    return ""
-
-
-def _malformed_message(text: str, segment: str) -> str:
-    if text.strip().lower() == "all":
-        return "write 'all' in lower case"
-    if not segment.strip():
-        return f"a segment is empty; {_SEGMENTS_ALLOWED}"
-    return f"{segment.strip()!r} is neither a number nor a range; {_SEGMENTS_ALLOWED}"
-
-
-def _fault_of(segment: str, offset: int, message: str) -> TextFault:
-    """Return the fault of a segment, placed at its text without the spaces around it."""
-    start = offset + len(segment) - len(segment.lstrip())
-    end = offset + len(segment.rstrip())
-    # a segment of spaces alone has no text to point at: the caret marks the spaces
-    return (
-        TextFault(start, end, message) if start < end else TextFault(offset, offset + len(segment), message)
-    )
+        fault = f"{shown} does not fit into 64 bit"
+    elif low > high:
+        fault = f"the range {shown} runs backwards; write {high}-{low}"
+    elif for_ge and match["high"] and low == high:
+        fault = f"the graph engine takes no range of one number; write {low}"
+    return (low, high), fault
 
 
 def _expression(text: str) -> tuple[str, str]:

@@ -26,7 +26,7 @@ class Launcher:
     """A launcher's variables; of several for one fact the first that is set counts.
 
     Attributes:
-        name: What messages call it.
+        name: Its name in messages.
         rank: Variable of the rank among all processes.
         sizes: Variables of the number of processes.
         local_ranks: Variables of the rank among the processes of the machine.
@@ -56,7 +56,7 @@ class Identity:
     Attributes:
         rank: Its number, from 0.
         size: Number of processes.
-        local_rank: Its number among the processes of its machine, from 0; the rank, where no variable tells.
+        local_rank: Its number among the processes of its machine, from 0; the rank where no variable is set.
         launcher: Who says so, "" for a process alone.
     """
 
@@ -68,7 +68,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What a launcher's variables hold: (variable, text) for each fact, None for one that is not set."""
+    """Values of a launcher's variables: (variable, text) for each fact, None where it is not set."""
 
     launcher: Launcher
     rank: tuple[str, str]
@@ -86,7 +86,7 @@ def identity() -> Identity:
 
 
 def ranks_without_size() -> Iterator[tuple[str, str]]:
-    """Yield variable and text of each rank that has no effect: not 0, and nobody tells how many there are."""
+    """Yield variable and text of each rank that has no effect: not 0, and without a number of ranks."""
     answers = tuple(_answers())
     if not any(answer.size for answer in answers):
         yield from (answer.rank for answer in answers if answer.rank[1].strip("0"))

@@ -6,32 +6,60 @@ MindSpore stops at the first violation; here every fault of a file is collected 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path as File
+from typing import TYPE_CHECKING, Final
 
 from msdump import env
-from msdump.config import launchers, rules
-from msdump.config.faults import FaultReport, GrammarError, did_you_mean, show
-from msdump.config.grammar import parse_iterations, parse_kernel
-from msdump.config.models import BLOCKS
-from msdump.config.plan import plan
-from msdump.config.root import foreign_characters, parse_root
-from msdump.config.rules import Mode
-from msdump.config.settings import ABSENT, Settings
-from msdump.config.source import Document, Path
-from msdump.config.source import parse as parse_json
+from msdump.config.acl.plan import exception_path
+from msdump.config.dtypes import KEYS, operator_dtypes
+from msdump.config.rules import ASCEND_MODES, Mode
+from msdump.config.settings import Settings
+from msdump.config.source import Document
 from msdump.plan import (
     Context,
-    DeviceTarget,
     DumpPlan,
-    JitLevel,
+    ExceptionDump,
+    Existing,
+    FileFormat,
+    FilePlan,
+    ModelDump,
+    Naming,
     OnHit,
+    OnWriteError,
+    Optimization,
+    PrecisionMode,
+    Scene,
+    StatisticSpec,
+    Tree,
+    Trigger,
+    WatchPlan,
+    What,
+    When,
 )
-from msdump.selector import DumpMode, KernelPattern, PatternKind
+from msdump.selector import DumpMode, KernelPattern, Selector
+from msdump.statistics import CATEGORIES
 
 if TYPE_CHECKING:
-    from msdump.watch.rules import WatchRule
+    from msdump.watch import WatchRule
+
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from msdump.config import launchers, rules
+from msdump.config.grammar import foreign_characters, parse_iterations, parse_kernel, parse_root
+from msdump.config.models import BLOCKS
+from msdump.config.settings import ABSENT
+from msdump.config.source import FaultReport, GrammarError, Path, show
+from msdump.config.source import parse as parse_json
+from msdump.plan import DeviceTarget, JitLevel
+from msdump.selector import PatternKind
+
+if TYPE_CHECKING:
+    from msdump.watch import WatchRule
+
 
 _log = logging.getLogger("msdump.config")
 
@@ -52,7 +80,7 @@ def parse(data: bytes, source: str, context: Context, *, has_lines: bool = True)
         source: Where they come from, for messages: the path of a .json file.
         context: Device and level of the run; on Ascend without a level the presence of
             ``e2e_dump_settings`` decides between O0 and O2.
-        has_lines: Whether messages tell lines, because the bytes are those of a file.
+        has_lines: Whether messages name lines, because the bytes come from a file.
 
     Raises:
         ConfigSyntaxError: The bytes are not JSON.
@@ -67,9 +95,15 @@ def parse(data: bytes, source: str, context: Context, *, has_lines: bool = True)
     # the level decides the mode, the mode the rules: both before any value is looked at
     context = replace(context, jit_level=_level(context, top))
     mode = _mode(context)
-    _warn_of_keys(document, top, report)
+    report.warn_of_duplicates()
+    report.warn_of_keys((), top, _TOP_KEYS, _BLOCK_OF)
+    for name, model in BLOCKS.items():
+        if isinstance(top.get(name), dict):
+            report.warn_of_keys((name,), top[name], model.model_fields, _BLOCK_OF)
     if mode is not Mode.O2:  # its directories are those of the device
-        _warn_of_ranks()
+        # vendor: MindSpore's rank directory follows the initialised communication, RANK_ID changes nothing
+        for name, text in launchers.ranks_without_size():
+            _log.warning("%s = %r has no effect: there is one rank, its files go to rank_0", name, text)
     settings = _settings(top, context, mode, report)
     _read_iteration(settings, report)
     # rules first: which wrong values matter depends on the settings that are in force after them
@@ -97,23 +131,6 @@ def _mode(context: Context) -> Mode:
     return Mode.O2 if context.jit_level is JitLevel.O2 else Mode.O0_O1
 
 
-def _warn_of_keys(document: Document, top: Mapping[str, Any], report: FaultReport) -> None:
-    """Warn of keys that stand twice and of unknown keys, which MindSpore ignores without a word."""
-    for path in document.duplicates:
-        report.warn_of_key(path, "stands more than once in its object; the last one counts")
-    _warn_of_unknown((), top, _TOP_KEYS, report)
-    for name, model in BLOCKS.items():
-        _warn_of_unknown((name,), top.get(name), tuple(model.model_fields), report)
-
-
-def _warn_of_unknown(path: Path, block: Any, known_keys: tuple[str, ...], report: FaultReport) -> None:
-    if not isinstance(block, dict):
-        return
-    for key in block.keys() - set(known_keys):
-        hint = f" (it belongs into $.{_BLOCK_OF[key]})" if key in _BLOCK_OF else did_you_mean(key, known_keys)
-        report.warn_of_key((*path, key), f"is unknown and ignored{hint}")
-
-
 def _settings(top: Mapping[str, Any], context: Context, mode: Mode, report: FaultReport) -> Settings:
     uses_ge_options = mode is Mode.O2 and env.read(env.ENABLE_GE_DUMP) == "1"
     if uses_ge_options:
@@ -125,7 +142,7 @@ def _settings(top: Mapping[str, Any], context: Context, mode: Mode, report: Faul
     )
     for name, model in BLOCKS.items():
         settings.load(name, model, top.get(name, ABSENT), report)
-    if mode is Mode.O2:  # the block is read, so that its faults are told, and has no effect
+    if mode is Mode.O2:  # the block is read for its faults, and has no effect
         settings.use_defaults(BLOCKS[_E2E])
     return settings
 
@@ -229,8 +246,151 @@ def _pattern(item: str, path: Path, mode: Mode, report: FaultReport) -> KernelPa
     return pattern and replace(pattern, place=report.place(path))
 
 
-def _warn_of_ranks() -> None:
-    """Warn of ranks without a number of ranks, by which no launcher distributes a process."""
-    # vendor: MindSpore's rank directory follows the initialised communication, RANK_ID alone changes nothing
-    for name, text in launchers.ranks_without_size():
-        _log.warning("%s = %r has no effect: there is one rank, its files go to rank_0", name, text)
+_WITH_INPUTS: Final = (0, 1)  # values of input_output
+_WITH_OUTPUTS: Final = (0, 2)
+
+
+def plan(
+    document: Document,
+    context: Context,
+    mode: Mode,
+    settings: Settings,
+    *,
+    root: str,
+    patterns: tuple[KernelPattern, ...],
+    watch_rules: tuple[WatchRule, ...] = (),
+) -> DumpPlan:
+    """Return the plan of a document.
+
+    Args:
+        document: The configuration file.
+        context: Where the network runs.
+        mode: The same, as the rules between keys know it.
+        settings: The values of its keys.
+        root: Absolute root of the dump.
+        patterns: Items of ``kernels``.
+        watch_rules: Items of ``watch``.
+
+    Raises:
+        ConfigError: A file that it names is missing or faulty.
+    """
+    is_ascend = context.jit_level is not None
+    return DumpPlan(
+        source=document.source,
+        source_bytes=document.data,
+        context=replace(context, fuses=context.fuses and settings["fusion_switch"] == "on"),
+        files=_files(root, mode, settings),
+        what=_what(mode, settings, patterns),
+        when=When(
+            iterations=settings["iteration"],
+            initial_iteration=settings["initial_iteration"],
+            trigger=Trigger(settings["op_debug_mode"]),
+            overflow_limit=settings["overflow_number"],
+        ),
+        statistics=_statistics(settings),
+        compiled=_compiled(mode, context, settings),
+        watch=WatchPlan(
+            watch_rules, OnHit(settings["on_hit"]), settings["history"], settings["history_bytes"]
+        ),
+        is_enabled=settings["is_enabled"],
+        precision_mode=PrecisionMode(settings["precision_mode"])
+        if is_ascend and settings.has("precision_mode")
+        else None,
+        operator_dtypes=operator_dtypes({key: settings[key] for key in KEYS if is_ascend}),
+        optimization=Optimization(settings["optimize"]),
+    )
+
+
+def _files(root: str, mode: Mode, settings: Settings) -> FilePlan:
+    compiled = Tree.MODELS if settings["uses_ge_options"] else Tree.STEPS
+    return FilePlan(
+        path=root,
+        net_name=settings["net_name"],
+        tree=compiled if mode is Mode.O2 else Tree.RANKS,
+        file_format=FileFormat(settings["file_format"]) if mode is Mode.O2 else FileFormat.NPY,
+        keeps_tensors=settings["saved_data"] != "statistic",
+        naming=Naming(settings["naming"]),
+        existing=Existing(settings["existing"]),
+        on_write_error=OnWriteError(settings["on_write_error"]),
+        is_async=mode in ASCEND_MODES and not settings["enable"],
+        queue_bytes=settings["queue_bytes"],
+        writer_threads=settings["writer_threads"],
+        max_bytes=settings["max_bytes"],
+    )
+
+
+def _what(mode: Mode, settings: Settings, patterns: tuple[KernelPattern, ...]) -> What:
+    dump_mode = DumpMode(settings["dump_mode"])
+    return What(
+        selector=Selector(dump_mode, patterns if dump_mode is DumpMode.KERNELS else ()),
+        keeps_inputs=settings["input_output"] in _WITH_INPUTS,
+        keeps_outputs=settings["input_output"] in _WITH_OUTPUTS,
+        drops_useless=_drops_useless(mode),
+        sample_count=settings["sample_num"] if settings["sample_mode"] else None,
+        # on CPU and GPU the device's format is the host's
+        keeps_device_format=settings["file_format"] == "bin"
+        if mode is Mode.O2
+        else mode is Mode.O0_O1 and not settings["trans_flag"],
+        saves_kernel_args=settings["save_kernel_args"],
+    )
+
+
+def _compiled(mode: Mode, context: Context, settings: Settings) -> ModelDump:
+    is_failure = settings["op_debug_mode"] == Trigger.EXCEPTION
+    is_exception_dump = mode is Mode.O2 and (is_failure or _dumps_exceptions(context))
+    return ModelDump(
+        scene=Scene.LITE_EXCEPTION if mode is Mode.O2 and is_failure else None,
+        exception_path=exception_path() or str(File.cwd()) if is_exception_dump else "",
+        shows_graph=bool(settings["uses_ge_options"]),
+    )
+
+
+def _dumps_exceptions(context: Context) -> bool:
+    """Tell whether a failing operator is dumped beside everything else, under Ascend O2."""
+    if context.exception_dump is ExceptionDump.LITE:
+        _log.warning(
+            "ascend_config['exception_dump'] = '2' is not supported where Ascend O2 dumps; "
+            "use '1', or op_debug_mode 4"
+        )
+    return context.exception_dump is ExceptionDump.FULL
+
+
+def _statistics(settings: Settings) -> StatisticSpec | None:
+    if settings["saved_data"] == "tensor":
+        return None
+    return StatisticSpec(
+        categories=_categories(settings["statistic_category"]),
+        on_device=settings["stat_calc_mode"] == "device",
+        high_precision=settings["device_stat_precision_mode"] == "high",
+    )
+
+
+def _categories(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns of the user's list, in its order; the names of hashes are those after MindSpore 2.7.
+
+    >>> _categories(["max", "max", "hash", "hash:sha1"])
+    ('max', 'max', 'sha1')
+    """
+    # vendor: MindSpore keeps a statistic that is listed twice, but not a hash under two of its names
+    columns: list[str] = []
+    for name in names:
+        column = CATEGORIES[name]
+        if column == name or column not in columns:
+            columns.append(column)
+    return tuple(columns)
+
+
+def _drops_useless(mode: Mode) -> bool:
+    """Tell whether useless outputs are left out: MINDSPORE_DUMP_IGNORE_USELESS_OUTPUT is not "0"."""
+    value = env.read(env.IGNORE_USELESS_OUTPUT)
+    text = value or "1"
+    if text not in {"0", "1"}:
+        _log.warning("%s = %r: 0 and 1 are allowed; 1 is taken", env.IGNORE_USELESS_OUTPUT, text)
+    elif value and mode in {Mode.CPU, Mode.O2}:  # vendor: MindSpore's CPU writes Print's empty output
+        _log.warning(
+            "%s = %r has no effect under %s, which dumps every output",
+            env.IGNORE_USELESS_OUTPUT,
+            value,
+            mode.value,
+        )
+    return text != "0"

@@ -2,19 +2,70 @@
 
 Error messages, the JSON Schema and the reference page derive from these models;
 what depends on the mode or on another key stands in ``rules``.
+
+Fields are described by the texts under them. These are read, by parsing the source, only when a schema or a
+page is made; pydantic would read them in every run (``use_attribute_docstrings``).
 """
 
 from __future__ import annotations
 
+import ast
+import functools
+import inspect
+import textwrap
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler
+from pydantic_core import CoreSchema, PydanticCustomError
 
-from msdump.config.described import Described
-from msdump.config.faults import choice
-from msdump.statistics.table import CATEGORIES, ON_DEVICE
+from msdump.config.source import choice
+from msdump.statistics import CATEGORIES, ON_DEVICE
+
+
+class Described:
+    """A base of models; a field's description in its JSON Schema is the text under the field."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Return the JSON Schema of the model, in which its fields are described."""
+        schema = handler(core_schema)
+        properties = handler.resolve_ref_schema(schema).get("properties", {})
+        assert issubclass(cls, BaseModel), cls
+        for name, text in descriptions(cls).items():
+            title = name if name in properties else cls.model_fields[name].alias
+            properties[title].setdefault("description", text)
+        return schema
+
+
+@functools.cache
+def descriptions(model: type[BaseModel]) -> Mapping[str, str]:
+    """Return what each field of a model says: its ``Field(description=...)``, else the text under it.
+
+    Fields without either are left out.
+    """
+    said = {name: field.description for name, field in model.model_fields.items()}
+    for base in model.__mro__:
+        # a model made by create_model has no source; its fields have descriptions
+        if any(name in said and not said[name] for name in inspect.get_annotations(base)):
+            under = _texts_under(base)
+            said |= {name: under.get(name) for name, text in said.items() if not text}
+    return {name: text for name, text in said.items() if text}
+
+
+def _texts_under(model: type[BaseModel]) -> dict[str, str]:
+    """Return the text under each field in the source of a class."""
+    definition = ast.parse(textwrap.dedent(inspect.getsource(model))).body[0]
+    assert isinstance(definition, ast.ClassDef), model
+    texts = {}
+    for field, text in zip(definition.body, definition.body[1:], strict=False):
+        match field, text:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(said))):
+                texts[name] = inspect.cleandoc(said)
+    return texts
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,12 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic.fields import FieldInfo
-
 from msdump import env
 from msdump.config import grammar, rules, watch
-from msdump.config.described import descriptions
-from msdump.config.models import BLOCKS, Allowed, Section
-from msdump.statistics.table import STATISTICS
-from msdump.watch.conditions import CONDITIONS, Condition, Role
+from msdump.config.models import BLOCKS, Section, descriptions
+from msdump.config.settings import allowed_of
+from msdump.statistics import STATISTICS
+from msdump.watch import CONDITIONS, Condition, Role
 
 _HEAD: Final = """\
 # Configuration
@@ -78,17 +76,11 @@ def _keys(model: type[Section]) -> Iterator[tuple[str, str, str, str]]:
     """Yield what each key takes, its default and its meaning."""
     meanings = descriptions(model)
     for key, field in model.model_fields.items():
-        yield f"`{key}`", *_field(field), " ".join(meanings.get(key, "").split())
-
-
-def _field(field: FieldInfo) -> tuple[str, str]:
-    """Return what a key takes, and its default."""
-    allowed = next(note for note in field.metadata if isinstance(note, Allowed))
-    takes = f"{allowed.text}; each is {allowed.item}" if allowed.item else allowed.text
-    default = (
-        "required" if field.is_required() else f"`{json.dumps(field.get_default(call_default_factory=True))}`"
-    )
-    return takes, default
+        allowed = allowed_of(model, key)
+        takes = f"{allowed.text}; each is {allowed.item}" if allowed.item else allowed.text
+        given = None if field.is_required() else json.dumps(field.get_default(call_default_factory=True))
+        meaning = " ".join(meanings.get(key, "").split())
+        yield f"`{key}`", takes, "required" if given is None else f"`{given}`", meaning
 
 
 def _statistics() -> str:
@@ -128,7 +120,16 @@ def _condition(condition: Condition) -> tuple[str, str, str, str]:
 
 
 def _rules() -> str:
-    rows = ((_modes(rule), f"`{rule.key}`", _why(rule), _consequence(rule)) for rule in rules.RULES)
+    # reasons are templates for str.format, in which a brace of the text stands twice
+    rows = (
+        (
+            _modes(rule),
+            f"`{rule.key}`",
+            rule.why.replace("{{", "{").replace("}}", "}"),
+            _CONSEQUENCES.get(rule.then, _FORCED),
+        )
+        for rule in rules.RULES
+    )
     head = "## Rules between keys\n\nWhat depends on the mode or on another key, where it is violated:\n"
     return f"{head}\n{table(('mode', 'key', 'why', 'what follows'), rows)}"
 
@@ -141,15 +142,6 @@ def _modes(rule: rules.Rule) -> str:
     )
 
 
-def _why(rule: rules.Rule) -> str:
-    # reasons are templates for str.format, in which a brace of the text stands twice
-    return rule.why.replace("{{", "{").replace("}}", "}")
-
-
-def _consequence(rule: rules.Rule) -> str:
-    return _CONSEQUENCES.get(rule.then, _FORCED)
-
-
 def _variables() -> str:
     rows = ((f"`{variable.name}`", variable.meaning) for variable in env.VARIABLES)
     return f"## Environment variables\n\n{table(('variable', 'meaning'), rows)}"
@@ -157,13 +149,11 @@ def _variables() -> str:
 
 def table(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     """Return a table of a page; a bar in a cell is escaped."""
-    return "".join(_lines(titles, rows))
-
-
-def _lines(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
-    for cells in (titles, ("---",) * len(titles), *rows):
-        # chr(92) is the backslash, which an f-string of Python 3.11 cannot hold
-        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n"
+    # chr(92) is the backslash, which an f-string of Python 3.11 cannot hold
+    return "".join(
+        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n"
+        for cells in (titles, ("---",) * len(titles), *rows)
+    )
 
 
 def main(arguments: list[str]) -> None:

@@ -11,13 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from msdump.config.dtypes.files import KEYS
-from msdump.config.faults import FaultReport, choice, show
+from msdump.config.dtypes import KEYS
 from msdump.config.settings import Settings, UnusableError
-from msdump.iterations import IterationSet
+from msdump.config.source import FaultReport, choice, show
 from msdump.plan import Trigger
-from msdump.selector import DumpMode
-from msdump.statistics.table import ON_DEVICE
+from msdump.selector import DumpMode, IterationSet
+from msdump.statistics import ON_DEVICE
 
 
 class Mode(enum.Enum):
@@ -47,8 +46,8 @@ class Rule:
     Attributes:
         modes: Modes in which it holds.
         key: The key that the message names and whose value a consequence replaces.
-        when: Tells whether the settings violate it.
-        then: What a violation leads to: an error, a warning, another value.
+        when: Returns whether the settings violate it.
+        then: Consequence of a violation: an error, a warning, another value.
         why: The reason, for the message; ``{key}`` stands for the value of a key.
     """
 
@@ -120,7 +119,7 @@ RULES: Final = (
         "e2e_dump_settings",
         lambda s: s.has("e2e_dump_settings"),
         note,
-        "has no effect under jit_level O2",
+        "is read and checked, and has no effect under jit_level O2",
     ),
     # vendor: the CPU takes any list and dumps, [] and [-1] too
     Rule(
@@ -349,7 +348,7 @@ def _message(rule: Rule, settings: Settings) -> str:
 
 
 def _stated(key: str, settings: Settings) -> str:
-    """Return what the file says about a key: its value, or that it is missing."""
+    """Return a key's state in the file: its value, or that it is missing."""
     if not settings.has(key):
         return "is missing"
     return "is given" if len(settings.path(key)) == 1 else f"= {_show(settings[key])}"

@@ -43,11 +43,12 @@ def _with_whole_bounds(value: Any) -> Any:
         return [_with_whole_bounds(item) for item in value]
     if not isinstance(value, dict):
         return value
-    return {key: _whole(item) if key in _BOUNDS else _with_whole_bounds(item) for key, item in value.items()}
-
-
-def _whole(bound: Any) -> Any:
-    return int(bound) if isinstance(bound, float) and bound.is_integer() else bound
+    return {
+        key: int(item)
+        if key in _BOUNDS and isinstance(item, float) and item.is_integer()
+        else _with_whole_bounds(item)
+        for key, item in value.items()
+    }
 
 
 def main(arguments: list[str]) -> None:

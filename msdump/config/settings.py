@@ -3,10 +3,16 @@
 No key stands in two blocks, so that a rule can name a key without its block. A key whose value is missing or
 wrong is *unusable*: reading it raises, so that whatever would follow from it is skipped instead of reported a
 second time.
+
+A configuration may also be a Python mapping. It is encoded as the JSON file that it stands for: so it gets
+the same checks and messages (without lines) and lies beside the dump as the same text.
 """
 
 from __future__ import annotations
 
+import json
+import math
+import os
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,9 +20,50 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from msdump.config.faults import FaultReport, did_you_mean, show
 from msdump.config.models import Allowed, Section
-from msdump.config.source import Path
+from msdump.config.source import FaultReport, Path, did_you_mean, json_path, show
+from msdump.errors import ConfigValueError, Problem
+
+MAPPING_SOURCE: Final = "config"
+"""Name in messages in place of a file: the argument ``config`` of ``msdump.load``."""
+
+_SCALARS: Final = (str, bool, int, type(None))
+
+_ALLOWED: Final = "texts, numbers, True, False, None, lists, dictionaries and paths"
+
+
+def mapping_bytes(config: Mapping[str, Any]) -> bytes:
+    r"""Return the bytes of the JSON file that a mapping stands for; tuples become lists, paths texts.
+
+    >>> mapping_bytes({"common_dump_settings": {"kernels": ("Conv2D",)}})
+    b'{\n  "common_dump_settings": {\n    "kernels": [\n      "Conv2D"\n    ]\n  }\n}\n'
+
+    Raises:
+        ConfigValueError: A value has no counterpart in JSON; its JSON path is named.
+    """
+    try:
+        return f"{json.dumps(_json_value(config, ()), indent=2)}\n".encode()
+    except RecursionError:
+        problem = Problem("$", "is nested too deeply, or holds itself")
+    # raised outside of the handler: hundreds of lines of recursion would hang on the error as its context
+    raise ConfigValueError(MAPPING_SOURCE, (problem,))
+
+
+def _json_value(value: Any, path: Path) -> Any:
+    """Return a value of the mapping as json.dumps takes it; ``path`` leads to it, for the message."""
+    if isinstance(value, Mapping):
+        return {str(key): _json_value(item, (*path, str(key))) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_json_value(item, (*path, index)) for index, item in enumerate(value)]
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    # json.dumps would write NaN and Infinity, which are no JSON: the reader would refuse its own file
+    if isinstance(value, _SCALARS) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    type_name = type(value).__name__
+    message = f"= {show(repr(value))}: {type_name} is no value of JSON; {_ALLOWED} are allowed"
+    raise ConfigValueError(MAPPING_SOURCE, (Problem(json_path(path), message),))
+
 
 ABSENT: Final = object()
 """In the place of a block that the file does not hold."""
@@ -33,7 +80,7 @@ class FieldFault:
     Attributes:
         key: The key; with ``[]`` behind it where an item of its list is wrong.
         path: Path of the value.
-        message: What is wrong with it.
+        message: The fault.
     """
 
     key: str
@@ -109,11 +156,14 @@ class Settings:
         Args:
             name: Key of the block.
             model: Its model.
-            block: What the file holds there, ``ABSENT`` for nothing.
+            block: The file's value of it, ``ABSENT`` for none.
             report: Takes a block that is missing or no object, and keys that are missing.
         """
         self._paths[name] = (name,)
-        self._define(name, model)
+        for key, field in model.model_fields.items():
+            self._paths[key] = (name, key)
+            self._values[key] = field.get_default(call_default_factory=False)
+        self._unusable |= set(_required(model))
         if isinstance(block, dict):
             self._keys_in_file.add(name)
             self._take(name, model, block, report)
@@ -130,12 +180,6 @@ class Settings:
         for key, field in model.model_fields.items():
             self[key] = field.get_default(call_default_factory=False)
 
-    def _define(self, name: str, model: type[Section]) -> None:
-        for key, field in model.model_fields.items():
-            self._paths[key] = (name, key)
-            self._values[key] = field.get_default(call_default_factory=False)
-        self._unusable |= set(_required(model))
-
     def _take(self, name: str, model: type[Section], block: dict[str, Any], report: FaultReport) -> None:
         keys = block.keys() & model.model_fields.keys()
         self._keys_in_file |= keys
@@ -145,9 +189,10 @@ class Settings:
         for key in _required(model):
             if key not in keys:
                 report.error((name, key), f"is missing: must be {allowed_of(model, key).text}")
-        for fault in _faults(name, model, block):
-            self.give_up(fault.key.removesuffix("[]"))
-            self.faults.append(fault)
+        for (named, *index), message in value_faults(model, block):
+            key = str(named)
+            self.give_up(key)
+            self.faults.append(FieldFault(f"{key}[]" if index else key, (name, key, *index), message))
 
 
 def _required(model: type[Section]) -> list[str]:
@@ -155,36 +200,39 @@ def _required(model: type[Section]) -> list[str]:
 
 
 def allowed_of(model: type[Section], key: str) -> Allowed:
-    """Return what a field takes, in the words of its error message."""
+    """Return the allowed values of a field, in the words of its error message."""
     return next(note for note in model.model_fields[key].metadata if isinstance(note, Allowed))
 
 
-def _faults(name: str, model: type[Section], block: dict[str, Any]) -> Iterator[FieldFault]:
+def value_faults(model: type[Section], block: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
+    """Yield the wrong values of an object in msdump's words; keys that are missing are left out.
+
+    Args:
+        model: Its model.
+        block: The object.
+
+    Yields:
+        The key, with an index behind it where an item of its list is wrong, and the message.
+    """
     try:
         model.model_validate(block)
     except ValidationError as error:
+        seen: set[Path] = set()  # a value that may be of two types has a fault for either
         for detail in error.errors(include_url=False, include_context=False):
-            if detail["type"] != "missing":  # those the caller reports, with what the key must be
-                yield _fault(name, model, detail["loc"], detail["input"])
-
-
-def _fault(name: str, model: type[Section], location: Path, value: Any) -> FieldFault:
-    """Return pydantic's finding in msdump's words.
-
-    Args:
-        name: Key of the block.
-        model: Its model.
-        location: The key, and behind it an index where an item of its list is wrong.
-        value: The wrong value.
-    """
-    key, *index = location
-    allowed = allowed_of(model, str(key))
-    expected, suffix = (allowed.item, "[]") if index else (allowed.text, "")
-    annotation = model.model_fields[str(key)].annotation
-    # a value that should be a list has no one choice that it could have meant
-    is_scalar = bool(index) or typing.get_origin(annotation) is not list
-    hint = did_you_mean(value, choices(annotation)) if is_scalar else ""
-    return FieldFault(f"{key}{suffix}", (name, *location), f"= {show(value)}: must be {expected}{hint}")
+            key, *index = detail["loc"]
+            value = block.get(str(key))
+            is_item = bool(index) and isinstance(value, list)
+            place = (key, index[0]) if is_item else (key,)
+            if detail["type"] == "missing" or place in seen:
+                continue
+            seen.add(place)
+            allowed, annotation = allowed_of(model, str(key)), model.model_fields[str(key)].annotation
+            if is_item:
+                value = block[str(key)][index[0]]
+            # a value that should be a list has no one choice that it could have meant
+            is_scalar = is_item or typing.get_origin(annotation) is not list
+            hint = did_you_mean(value, choices(annotation)) if is_scalar else ""
+            yield place, f"= {show(value)}: must be {allowed.item if is_item else allowed.text}{hint}"
 
 
 def choices(annotation: Any) -> tuple[Any, ...]:

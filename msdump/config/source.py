@@ -2,17 +2,23 @@
 
 The values come from the standard library, which does not tell where they stood: a second scan of the text,
 which is known to be valid JSON by then, notes the offset of each.
+
+Faults and warnings of one configuration file: worded, placed in it, collected, reported at once.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
+from types import MappingProxyType
 from typing import Any, Final, NoReturn, TypeAlias
 
 from msdump import reading
-from msdump.errors import ConfigSyntaxError, Problem
+from msdump.errors import ConfigSyntaxError, ConfigValueError, Problem
 
 Path: TypeAlias = tuple[str | int, ...]
 """Keys and indices from the top of a document to a value."""
@@ -69,7 +75,7 @@ class Document:
     has_lines: bool = True
 
     def value_position(self, path: Path) -> tuple[int, int]:
-        """Return line and column, from 1, of a value, or of what encloses it where it is missing."""
+        """Return line and column, from 1, of a value, or of the enclosing one where it is missing."""
         return self._position(self._mark(path).start)
 
     def key_position(self, path: Path) -> tuple[int, int]:
@@ -99,18 +105,27 @@ def read(path: str, giver: str) -> bytes:
         ConfigSyntaxError: The file is missing, a directory, named otherwise, or unreadable.
     """
     remedy = f"{giver} must be the path of a readable .json file"
-    try:
-        data = reading.read_bytes(path, _LARGEST)
-    except IsADirectoryError:
-        _refuse(path, f"is a directory; {remedy}")
-    except FileNotFoundError:
-        _refuse(path, f"no such file; {remedy}")
-    except OSError as error:
-        _refuse(path, f"cannot be read ({error.strerror}); {remedy}")
+    data = file_bytes(path, remedy)
     # as MindSpore does, the name is looked at last: a missing file is the more telling fault
     if not path.endswith(".json"):
-        _refuse(path, f"the name does not end in .json; {remedy}")
+        refuse(path, f"the name does not end in .json; {remedy}")
     return data
+
+
+def file_bytes(path: str, remedy: str) -> bytes:
+    """Return the bytes of a file.
+
+    Raises:
+        ConfigSyntaxError: It is missing, a directory, or unreadable; the message ends with the remedy.
+    """
+    try:
+        return reading.read_bytes(path, _LARGEST)
+    except IsADirectoryError:
+        refuse(path, f"is a directory; {remedy}")
+    except FileNotFoundError:
+        refuse(path, f"no such file; {remedy}")
+    except OSError as error:
+        refuse(path, f"cannot be read ({error.strerror}); {remedy}")
 
 
 def parse(data: bytes, source: str, *, has_lines: bool = True) -> Document:
@@ -127,7 +142,7 @@ def parse(data: bytes, source: str, *, has_lines: bool = True) -> Document:
     except json.JSONDecodeError as error:
         _refuse_at(text, source, error.pos, _hinted(text, error))
     except RecursionError:
-        _refuse(source, "not readable: brackets are nested too deeply")
+        refuse(source, "not readable: brackets are nested too deeply")
     except ValueError:
         token = next(token for token in _TOKEN.finditer(text) if _NO_JSON_NUMBER.match(token[0]))
         _refuse_at(text, source, token.start(), f"{token[0][:20]} is no JSON number")
@@ -166,13 +181,14 @@ def _decode(data: bytes, source: str) -> str:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        _refuse(source, f"not UTF-8 text: byte {data[error.start]:#04x} at offset {error.start}")
+        refuse(source, f"not UTF-8 text: byte {data[error.start]:#04x} at offset {error.start}")
     if not text.strip():
-        _refuse(source, "the file is empty; it must hold one JSON object")
+        refuse(source, "the file is empty; it must hold one JSON object")
     return text
 
 
-def _refuse(source: str, message: str) -> NoReturn:
+def refuse(source: str, message: str) -> NoReturn:
+    """Raise a ConfigSyntaxError that names a file."""
     raise ConfigSyntaxError(source, (Problem("", message),)) from None
 
 
@@ -205,7 +221,7 @@ def _position(text: str, offset: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """An object or list whose closing bracket is still to come."""
+    """An object or list that is not closed yet."""
 
     mark: Mark
     path: Path
@@ -233,3 +249,183 @@ def _scan(text: str) -> tuple[Mark, list[Path]]:
             if piece in {"{", "["}:
                 stack.append(_Open(mark, path, piece == "{"))
     return top.children[0], duplicates
+
+
+_log = logging.getLogger("msdump.config")
+_LONGEST_VALUE: Final = 80  # characters of a value in a message
+
+
+@dataclass(frozen=True, slots=True)
+class TextFault:
+    """One fault of a text that follows a grammar.
+
+    Attributes:
+        start: Offset of the offending part, in characters.
+        end: Offset behind it.
+        message: The fault and the remedy.
+    """
+
+    start: int
+    end: int
+    message: str
+
+
+class GrammarError(ValueError):
+    """A text that does not follow its grammar.
+
+    Attributes:
+        text: The text.
+        faults: Every fault found in it, in the order of the text.
+    """
+
+    def __init__(self, text: str, *faults: TextFault) -> None:
+        """Take the text and its faults; their messages, joined, are the error's own."""
+        self.text = text
+        self.faults = faults
+        super().__init__("; ".join(fault.message for fault in faults))
+
+
+class FaultReport:
+    """Collects the faults and doubts of one document."""
+
+    def __init__(self, document: Document) -> None:
+        """Start with nothing found."""
+        self._document = document
+        self._errors: list[Problem] = []
+        self._warnings: list[Problem] = []
+
+    def error(self, path: Path, message: str) -> None:
+        """Add a fault of the value at a path."""
+        self._errors.append(self._problem(path, message))
+
+    def warn(self, path: Path, message: str) -> None:
+        """Add a doubt about the value at a path."""
+        self._warnings.append(self._problem(path, message))
+
+    def warn_of_key(self, path: Path, message: str) -> None:
+        """Add a doubt about the key at a path."""
+        line, column = self._document.key_position(path)
+        self._warnings.append(Problem(json_path(path), message, line, column))
+
+    def warn_of_keys(
+        self,
+        path: Path,
+        block: Mapping[str, Any],
+        known: Iterable[str],
+        owners: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Add a doubt about each unknown key of an object.
+
+        Args:
+            path: Where the object stands.
+            block: The object.
+            known: Its keys.
+            owners: The object of each key that a user may have put into another one, for a hint.
+        """
+        names = tuple(known)
+        for key in block:
+            if key not in names:
+                is_elsewhere = key in owners
+                hint = f" (it belongs into $.{owners[key]})" if is_elsewhere else did_you_mean(key, names)
+                self.warn_of_key((*path, key), f"is unknown and ignored{hint}")
+
+    def warn_of_duplicates(self) -> None:
+        """Add a doubt about each key that stands more than once in its object."""
+        for path in self._document.duplicates:
+            self.warn_of_key(path, "stands more than once in its object; the last one counts")
+
+    def warn_outside(self, name: str, message: str) -> None:
+        """Add a doubt about the value of an environment variable."""
+        self._warnings.append(Problem("", f"{name} {message}"))
+
+    def error_outside(self, error: GrammarError, name: str) -> None:
+        """Add the faults of a text that an environment variable gives."""
+        self._add_faults("", error, name, 0, 0)
+
+    def error_in_text(self, path: Path, error: GrammarError) -> None:
+        """Add the faults of a text at a path, each with a caret below the offending part."""
+        line, column = self._document.value_position(path)
+        self._add_faults(json_path(path), error, "", line, column)
+
+    def _add_faults(self, path: str, error: GrammarError, name: str, line: int, column: int) -> None:
+        text = f"{name} = {show(error.text)}".lstrip()
+        self._errors += [
+            Problem(path, f"{text}: {each.message}", line, column, caret(error.text, each.start, each.end))
+            for each in error.faults
+        ]
+
+    def place(self, path: Path) -> str:
+        """Return where the value at a path stands, for messages: file, line and path."""
+        line, _ = self._document.value_position(path)
+        return f"{self._document.source}:{line}: {json_path(path)}"
+
+    def close(self) -> None:
+        """Log every warning, then raise every fault at once.
+
+        Raises:
+            ConfigValueError: There is at least one fault.
+        """
+        source = self._document.source
+        # warnings come first and in the file's order, whatever the order of the checks: read top to bottom
+        for problem in sorted(self._warnings, key=lambda problem: (problem.line, problem.column)):
+            _log.warning("%s", problem.render(source))
+        if self._errors:
+            raise ConfigValueError(source, tuple(self._errors))
+
+    def _problem(self, path: Path, message: str) -> Problem:
+        line, column = self._document.value_position(path)
+        return Problem(json_path(path), message, line, column)
+
+
+def json_path(path: Path) -> str:
+    """Return a path as JSONPath.
+
+    >>> json_path(("common_dump_settings", "kernels", 0))
+    '$.common_dump_settings.kernels[0]'
+    >>> json_path(("no-name",))
+    '$["no-name"]'
+    """
+    text = "$"
+    for step in path:
+        if isinstance(step, str) and step.isidentifier():
+            text += f".{step}"
+        else:
+            text += f"[{json.dumps(step)}]"
+    return text
+
+
+def show(value: Any) -> str:
+    """Return a value for a message: texts in single quotes, the rest as JSON, long ones cut."""
+    text = repr(value) if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 4]} ..."
+
+
+def choice(names: Iterable[str], last: str = "or") -> str:
+    """Return names as a list in a sentence.
+
+    >>> choice(["max", "min", "avg"])
+    'max, min or avg'
+    """
+    *others, final = names
+    return f"{', '.join(others)} {last} {final}" if others else final
+
+
+def did_you_mean(value: Any, candidates: Iterable[Any]) -> str:
+    """Return a hint at the candidate closest to a value, "" if none is close.
+
+    >>> did_you_mean("tensr", ("tensor", "statistic"))
+    " (did you mean 'tensor'?)"
+    """
+    # comparing takes the square of the length: a long text is no misspelt key
+    if not isinstance(value, (str, int, float)) or len(text := str(value).lower()) > _LONGEST_VALUE:
+        return ""
+    by_text = {str(candidate).lower(): candidate for candidate in candidates}
+    close = get_close_matches(text, by_text, n=1)
+    return f" (did you mean {show(by_text[close[0]])}?)" if close else ""
+
+
+def clamped_number(digits: str, most: int) -> int:
+    """Return the number that decimal digits write, at most ``most``."""
+    significant = digits.lstrip("0") or "0"
+    # Python refuses to convert more than 4,300 digits; the length alone tells that these are too many
+    return min(int(significant), most) if len(significant) <= len(str(most)) else most

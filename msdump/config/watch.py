@@ -15,20 +15,16 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, ValidationError, create_model
+from pydantic import Field, create_model
 
 from msdump.config import source
-from msdump.config.faults import FaultReport, GrammarError, choice, did_you_mean, show
 from msdump.config.grammar import parse_iterations, parse_kernel
 from msdump.config.models import Allowed, Section
-from msdump.config.settings import allowed_of, choices
-from msdump.config.source import Path
-from msdump.iterations import IterationSet
+from msdump.config.settings import value_faults
+from msdump.config.source import FaultReport, GrammarError, Path, choice, did_you_mean, show
 from msdump.record import IO
-from msdump.selector import KernelPattern
-from msdump.watch.conditions import CONDITIONS, Condition, Domain, Role
-from msdump.watch.quantities import SHARE_WITHIN
-from msdump.watch.rules import Limit, WatchRule, WatchTarget
+from msdump.selector import IterationSet, KernelPattern
+from msdump.watch import CONDITIONS, SHARE_WITHIN, Condition, Domain, Limit, Role, WatchRule, WatchTarget
 
 GIVER: Final = "--rules"
 _FILE_TEXT: Final = 'the file must hold a list of rules, {"watch": [...]}, or a dump configuration with one'
@@ -120,7 +116,7 @@ def read(path: str) -> tuple[WatchRule, ...]:
 
     Raises:
         ConfigSyntaxError: The file cannot be read, or is not JSON.
-        ConfigValueError: It holds no rules, or faulty ones; all faults are told.
+        ConfigValueError: It holds no rules, or faulty ones; the error holds all faults.
     """
     document = source.parse(source.read(path, GIVER), path)
     report = FaultReport(document)
@@ -131,8 +127,7 @@ def read(path: str) -> tuple[WatchRule, ...]:
     if place is not None and not items:
         report.error(place, "holds no rule; add one")
     rules = parse(items, place or (), report)
-    for duplicate in document.duplicates:
-        report.warn_of_key(duplicate, "stands more than once in its object; the last one counts")
+    report.warn_of_duplicates()
     report.close()
     return rules
 
@@ -142,10 +137,10 @@ def rule(item: Mapping[str, Any], giver: str) -> WatchRule:
 
     Args:
         item: The object.
-        giver: What it comes from, for messages.
+        giver: Its origin, for messages.
 
     Raises:
-        ConfigValueError: It is faulty; all faults are told.
+        ConfigValueError: It is faulty; the error holds all faults.
     """
     document = source.parse(json.dumps([item]).encode(), giver, has_lines=False)
     report = FaultReport(document)
@@ -204,13 +199,21 @@ def _rule(item: Any, path: Path, report: FaultReport) -> WatchRule | None:
         report.error((*path, "condition"), fault)
         return None
     condition, model = CONDITIONS[name], models()[name]
-    faults = [*_unknown(item, model, path), *_wrong(item, model, path)]
+    known = tuple(model.model_fields)
+    faults: list[tuple[Path, str]] = [
+        ((key,), f"is unknown{did_you_mean(key, known) or f': there are {choice(known)}'}")
+        for key in item
+        if key not in known
+    ]
+    faults += value_faults(model, item)
     for place, message in faults:
-        report.error(place, message)
+        report.error((*path, *place), message)
     if faults:
         return None
     values = model.model_validate(item)
-    limits, settings = _limits(condition, values), _settings(condition, values)
+    given = {key: getattr(values, key) for key in condition.settings}
+    settings = {key: float(value) for key, value in given.items() if value is not None}
+    limits = _limits(condition, values)
     message = _missing(condition, limits, settings)
     if message:
         report.error(path, message)
@@ -219,31 +222,6 @@ def _rule(item: Any, path: Path, report: FaultReport) -> WatchRule | None:
     if target is None:
         return None
     return WatchRule(values.name, name, limits, settings, target, condition.is_first_only)
-
-
-def _unknown(item: Mapping[str, Any], model: type[RuleSettings], path: Path) -> Iterator[tuple[Path, str]]:
-    known = tuple(model.model_fields)
-    for key in item:
-        if key not in known:
-            yield (*path, key), f"is unknown{did_you_mean(key, known) or f': there are {choice(known)}'}"
-
-
-def _wrong(item: Mapping[str, Any], model: type[RuleSettings], path: Path) -> Iterator[tuple[Path, str]]:
-    try:
-        model.model_validate(item)
-    except ValidationError as error:
-        seen: set[Path] = set()  # a value that may be of two types has a fault for either
-        for detail in error.errors(include_url=False, include_context=False):
-            key, *index = detail["loc"]
-            is_item = bool(index) and isinstance(item[str(key)], list)
-            place = (*path, key, index[0]) if is_item else (*path, key)
-            if place in seen:
-                continue
-            seen.add(place)
-            allowed = allowed_of(model, str(key))
-            value = item[str(key)][index[0]] if is_item else item[str(key)]
-            hint = did_you_mean(value, choices(model.model_fields[str(key)].annotation))
-            yield place, f"= {show(value)}: must be {allowed.item if is_item else allowed.text}{hint}"
 
 
 def _limits(condition: Condition, values: RuleSettings) -> tuple[Limit, ...]:
@@ -257,13 +235,8 @@ def _limits(condition: Condition, values: RuleSettings) -> tuple[Limit, ...]:
     return tuple(limits)
 
 
-def _settings(condition: Condition, values: RuleSettings) -> dict[str, float]:
-    given = {name: getattr(values, name) for name in condition.settings}
-    return {name: float(value) for name, value in given.items() if value is not None}
-
-
 def _missing(condition: Condition, limits: Sequence[Limit], settings: Mapping[str, float]) -> str:
-    """Return what a rule lacks, "" where it is whole."""
+    """Return the parts that a rule lacks, "" where it is whole."""
     if not limits:
         return f"limits nothing: give {choice(condition.limits)}"
     lacking = [name for name in condition.settings if name not in settings]
@@ -298,7 +271,9 @@ def _target(
         report.error_in_text((*path, "iterations"), error)
         is_sound = False
     types = condition.types if "types" not in item else values.types
-    role = condition.role if "role" not in item else _role(values.role)
+    role = condition.role
+    if "role" in item:
+        role = None if values.role == "any" else Role(values.role)
     target = WatchTarget(
         tuple(patterns),
         frozenset(each.lower() for each in types),
@@ -309,7 +284,3 @@ def _target(
         iterations,
     )
     return target if is_sound else None
-
-
-def _role(text: str) -> Role | None:
-    return None if text == "any" else Role(text)

@@ -1,1 +1,5 @@
 """The emulated Ascend device: memory formats, precision, placement, memory."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -73,10 +73,20 @@ from typing import Final
 import numpy as np
 
 from msdump import dtypes
-from msdump.device.blocks import Blocks, Diagonal, Dims, Groups, Stage
-from msdump.device.recurrent import Cell, ShapeRule, lstm_weight, rnn_bias, rnn_weight
+from msdump.device.blocks import (
+    Blocks,
+    Cell,
+    Diagonal,
+    Dims,
+    Groups,
+    ShapeRule,
+    Stage,
+    lstm_weight,
+    rnn_bias,
+    rnn_weight,
+)
 from msdump.dtypes import DType
-from msdump.encode import dump_enums
+from msdump.encode import dump_message
 from msdump.errors import FormatError
 from msdump.record import DEFAULT_FORMAT
 
@@ -123,7 +133,7 @@ class Format:
     @property
     def number(self) -> int | None:
         """Its number in GE and in dump files, None where GE has no such format."""
-        return dump_enums.FORMATS.get(self.name)
+        return dump_message.FORMATS.get(self.name)
 
     @property
     def ir(self) -> str:

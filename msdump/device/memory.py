@@ -11,6 +11,8 @@ Only addresses and sizes are kept, no contents.
     True
     >>> memory.in_use, memory.peak, memory.total
     (1536, 1536, 2048)
+
+The bytes of the emulated device memory, read and written by address (the watcher of acl's dump).
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from msdump.errors import DeviceMemoryError
-from msdump.graph.graph import Graph
-from msdump.graph.order import reads
+from msdump.graph import Graph, reads
+from msdump.record import Buffer
 
 BASE: Final = 0x12C0_C000_0000
 """Where the memory begins; any aligned number that looks like a device address would do."""
@@ -184,3 +186,36 @@ def lifetimes(graph: Graph) -> Lifetimes:
         seen.update(names)
     inputs = (value.name for value in graph.inputs if value.name not in graph.weights)
     return Lifetimes((*graph.weights, *inputs), tuple(reversed(dead)))
+
+
+class Contents:
+    """Memory from ``BASE`` on, zero where nothing was written; it grows up to the highest address in use."""
+
+    def __init__(self) -> None:
+        """Start with no bytes."""
+        self._bytes = bytearray()
+
+    def write(self, address: int, data: Buffer) -> None:
+        """Write bytes at an address."""
+        view = memoryview(data)
+        start = self._offset(address, view.nbytes)
+        self._bytes[start : start + view.nbytes] = view
+
+    def fill(self, address: int, size: int, value: int) -> None:
+        """Write one byte ``size`` times from an address on."""
+        start = self._offset(address, size)
+        self._bytes[start : start + size] = bytes([value]) * size
+
+    def read(self, address: int, size: int) -> bytes:
+        """Return a copy of the bytes at an address."""
+        start = self._offset(address, size)
+        return bytes(self._bytes[start : start + size])
+
+    def _offset(self, address: int, size: int) -> int:
+        """Return the offset of an address in the bytes, grown so that ``size`` bytes lie behind it."""
+        start = address - BASE
+        # zeros: memory that nobody wrote reads as such
+        missing = start + size - len(self._bytes)
+        if missing > 0:
+            self._bytes.extend(bytes(missing))
+        return start

@@ -3,22 +3,186 @@
 Graph inputs and weights arrive as on the host. A format travels through the
 operators that can compute in it; a value may be read in another format than it
 was made in.
+
+Which operators hold which formats: one table by MindSpore primitive name.
+
+It follows the format registrations of MindSpore's Ascend kernels. An operator
+without an entry holds every tensor as the host does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from msdump.device import formats
-from msdump.device.blocks import DYNAMIC, Dims, blocks, product
-from msdump.device.habits import HOST, Elementwise, Fixed, Follows, Habit, habit
-from msdump.device.recurrent import Cell, onnx_cell
+from msdump.device.blocks import DYNAMIC, Cell, Dims, blocks, onnx_cell, product
+from msdump.device.formats import (
+    C1HWNCOC0,
+    FRACTAL_NZ,
+    FRACTAL_Z,
+    FRACTAL_Z_3D,
+    FRACTAL_ZN_LSTM,
+    FRACTAL_ZN_RNN,
+    IMAGE,
+    NC1HWC0,
+    ND_RNN_BIAS,
+    NDC1HWC0,
+    VOLUME,
+)
 from msdump.dtypes import DType
 from msdump.errors import FormatError
-from msdump.graph.graph import UNKNOWN_RANK, Graph, Node
+from msdump.graph import UNKNOWN_RANK, Graph, Node
 from msdump.record import DEFAULT_FORMAT, IO
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """Formats that an operator always holds.
+
+    Attributes:
+        inputs: Format of each input; the last one also stands for those beyond.
+        outputs: Format of each output, likewise.
+        rank: Rank that the first input must have, 0: any.
+    """
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    rank: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Follows:
+    """An operator that computes in the format in which its first input arrives.
+
+    Attributes:
+        formats: Formats that it takes; any other arrives as on the host.
+    """
+
+    formats: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Elementwise:
+    """An operator that computes in the format of its inputs where their elements still meet.
+
+    Attributes:
+        formats: Formats that it takes, None: every one.
+    """
+
+    formats: tuple[str, ...] | None = None
+
+
+Habit = Fixed | Follows | Elementwise
+
+HOST: Final = Fixed((DEFAULT_FORMAT,), (DEFAULT_FORMAT,))
+"""The habit of operators without an entry."""
+
+_IMAGE_CONV: Final = Fixed((NC1HWC0, FRACTAL_Z, DEFAULT_FORMAT), (NC1HWC0,), IMAGE)
+_VOLUME_CONV: Final = Fixed((NDC1HWC0, FRACTAL_Z_3D, DEFAULT_FORMAT), (NDC1HWC0,), VOLUME)
+_IMAGE: Final = Fixed((NC1HWC0,), (NC1HWC0,), IMAGE)
+_IMAGE_OF_FIRST: Final = Fixed((NC1HWC0, DEFAULT_FORMAT), (NC1HWC0,), IMAGE)
+_VOLUME: Final = Fixed((NDC1HWC0,), (NDC1HWC0,), VOLUME)
+_MATRIX: Final = Fixed((FRACTAL_NZ, FRACTAL_NZ, DEFAULT_FORMAT), (FRACTAL_NZ,))
+_RECURRENT: Final = Fixed(
+    # x, W, R, B, sequence_lens, initial_h, initial_c, P
+    (
+        *(FRACTAL_NZ, FRACTAL_ZN_RNN, FRACTAL_ZN_RNN, ND_RNN_BIAS),
+        *(DEFAULT_FORMAT, FRACTAL_NZ, FRACTAL_NZ, DEFAULT_FORMAT),
+    ),
+    (FRACTAL_NZ,),
+)
+# x, h, c, w, b
+_LSTM_CELL: Final = Fixed(
+    (FRACTAL_NZ, FRACTAL_NZ, FRACTAL_NZ, FRACTAL_ZN_LSTM, DEFAULT_FORMAT), (FRACTAL_NZ,)
+)
+
+_TABLE: Final[Mapping[Habit, str]] = {
+    # ranks exchange tensors as the host has them
+    HOST: """
+        HcomAllReduce HcomAllGather HcomReduceScatter HcomBroadcast HcomAllToAll HcomSend HcomReceive
+    """,
+    _IMAGE_CONV: "Conv2D Conv2DTranspose Conv2DBackpropInput DepthwiseConv2dNative",
+    Fixed((NC1HWC0,), (FRACTAL_Z,), IMAGE): "Conv2DBackpropFilter",
+    Fixed((NC1HWC0,), (C1HWNCOC0,), IMAGE): "DepthwiseConv2dNativeBackpropFilter",
+    _VOLUME_CONV: "Conv3D Conv3DTranspose Conv3DBackpropInput",
+    Fixed((NDC1HWC0,), (FRACTAL_Z_3D,), VOLUME): "Conv3DBackpropFilter",
+    # GE's transposes that have the output's shape as their first input
+    Fixed((DEFAULT_FORMAT, NC1HWC0, FRACTAL_Z, DEFAULT_FORMAT), (NC1HWC0,)): "Conv2DTransposeOfSize",
+    Fixed((DEFAULT_FORMAT, NDC1HWC0, FRACTAL_Z_3D, DEFAULT_FORMAT), (NDC1HWC0,)): "Conv3DTransposeOfSize",
+    _VOLUME: "AvgPool3D MaxPool3D MaxPool3DGrad MaxPool3DGradGrad",
+    _IMAGE: """
+        MaxPool MaxPoolGrad MaxPoolGradGrad MaxPoolWithArgmax MaxPoolGradWithArgmax AvgPool AvgPoolGrad
+        Pooling AdaptiveMaxPool2D BNInfer BNInferGrad BNTrainingReduce BNTrainingUpdate Dilation
+        SpaceToBatch SpaceToBatchND BatchToSpace BatchToSpaceND ReLUV2 StridedRead StridedWrite
+    """,
+    # sizes, regions and other parameters beside the image stay as they are
+    _IMAGE_OF_FIRST: """
+        MaxPoolV2 ResizeBilinear ResizeBilinearV2 ResizeBilinearGrad
+        ResizeNearestNeighborV2 ResizeNearestNeighborV2Grad ROIAlign ROIAlignGrad PSROIPooling
+    """,
+    _MATRIX: "MatMul BatchMatMul Dense",
+    _RECURRENT: "LSTM DynamicGRUV2 RNN",
+    _LSTM_CELL: "BasicLSTMCell",
+    Follows((NC1HWC0,)): """
+        BatchNorm BatchNormGrad LayerNormGrad SmoothL1Loss SmoothL1LossGrad Gather
+        Assign AssignAdd AssignSub ApplyMomentum ApplyAdam ApplyAdagrad ApplyAdagradV2 ApplyFtrl
+        ApplyRMSProp ApplyCenteredRMSProp
+    """,
+    Elementwise((NC1HWC0,)): """
+        Add SigmoidGrad TanhGrad SqrtGrad RsqrtGrad GeLUGrad FastGeLUGrad EluGrad ReLU6Grad SoftplusGrad
+    """,
+    # the first four lines are agnostic of formats, the others broadcast
+    Elementwise(): """
+        Abs ACos Acosh Asin Asinh Atan Atanh BitwiseNot Cast Ceil CeLU ClipByValue Cos Cosh Dropout Elu Erf
+        Exp FastGeLU Floor GeLU HShrink HSigmoid HSwish Identity IsInf IsNan LeakyRelu Log LogicalNot Mish
+        Neg Reciprocal ReLU ReLU6 Round Rsqrt SeLU Shrink Sigmoid Sign SiLU Sin Sinh Softplus SoftShrink
+        Softsign Sqrt Square Tan Tanh
+        AddN BitwiseAnd BitwiseOr BitwiseXor Div Equal FloorMod Greater GreaterEqual LeftShift Less
+        LessEqual LogicalAnd LogicalOr LogicalXor Maximum Minimum Mod Mul Pow RealDiv ReluGrad RightShift
+        Select Sub
+    """,
+}
+
+HABITS: Final[Mapping[str, Habit]] = {
+    name: habit for habit, names in _TABLE.items() for name in names.split()
+}
+"""Habit of each primitive."""
+
+
+def habit(node: Node) -> Habit:
+    """Return the habit of an operator.
+
+    A fused one has that of its first part, whose formats the other parts take, their own parameters
+    as on the host; a chain of elementwise operators computes only where all of its parts can.
+    """
+    if not node.parts:
+        return HABITS.get(node.operator.op_type, HOST)
+    # a kernel holds the formats of its first part; only in chains of elementwise operators all parts count
+    first = habit(node.parts[0])
+    if first == HOST or isinstance(first, Follows):
+        return first
+    if isinstance(first, Fixed):
+        return _of_first(node, first)
+    formats: tuple[str, ...] | None = None
+    for part in map(habit, node.parts):
+        if not isinstance(part, Elementwise):
+            return HOST
+        if part.formats is not None:
+            formats = (
+                part.formats if formats is None else tuple(name for name in formats if name in part.formats)
+            )
+    return Elementwise(formats)
+
+
+def _of_first(node: Node, first: Fixed) -> Fixed:
+    """Return the formats of a fused operator whose first part holds these."""
+    last = len(first.inputs) - 1
+    format_of = {name: first.inputs[min(slot, last)] for slot, name in enumerate(node.parts[0].inputs)}
+    inputs = tuple(format_of.get(name, DEFAULT_FORMAT) for name in node.inputs)
+    return Fixed(inputs, first.outputs, first.rank)
+
 
 SlotDType = Callable[[Node, IO, int], DType | None]
 """Tells the element type in which an operator holds an input or output; None where unknown."""
@@ -134,19 +298,6 @@ _OF_CELLS: Final = frozenset({formats.FRACTAL_ZN_RNN, formats.ND_RNN_BIAS})
 """Formats whose shape depends on the sizes of a recurrent operator."""
 
 
-@dataclass(frozen=True, slots=True)
-class _WeightLayout:
-    """What the layout of an operator's weights depends on beside their shape.
-
-    Attributes:
-        groups: Groups of a convolution.
-        cell: Sizes of a recurrent operator, None for any other.
-    """
-
-    groups: int
-    cell: Cell | None
-
-
 class _Placer:
     """Chooses the formats of one graph, operator by operator in execution order."""
 
@@ -161,9 +312,9 @@ class _Placer:
     def _place(self, node: Node) -> NodePlacement:
         chosen = self._formats(node, habit(node))
         groups: Any = node.attributes.get("group", 1)
-        weight_layout = _WeightLayout(groups, self._cell(node, chosen))
-        inputs = self._slots(node, IO.INPUT, chosen.inputs, weight_layout)
-        outputs = self._slots(node, IO.OUTPUT, chosen.outputs, weight_layout)
+        cell = self._cell(node, chosen)
+        inputs = self._slots(node, IO.INPUT, chosen.inputs, groups, cell)
+        outputs = self._slots(node, IO.OUTPUT, chosen.outputs, groups, cell)
         self._produced |= {name: tensor for name, tensor in zip(node.outputs, outputs, strict=True) if tensor}
         return NodePlacement(inputs, outputs)
 
@@ -179,11 +330,11 @@ class _Placer:
         weight, state = (self._graph.type_of(name).shape for name in names)
         return onnx_cell(weight, state)
 
-    def _slots(self, node: Node, io: IO, wanted: tuple[str, ...], weight_layout: _WeightLayout) -> Slots:
+    def _slots(self, node: Node, io: IO, wanted: tuple[str, ...], groups: int, cell: Cell | None) -> Slots:
         names = node.inputs if io is IO.INPUT else node.outputs
         return tuple(
             self._tensor(
-                name, self._dtype_of(node, io, slot), wanted[min(slot, len(wanted) - 1)], weight_layout
+                name, self._dtype_of(node, io, slot), wanted[min(slot, len(wanted) - 1)], groups, cell
             )
             if name
             else None
@@ -191,23 +342,28 @@ class _Placer:
         )
 
     def _tensor(
-        self, name: str, dtype: DType | None, wanted: str, weight_layout: _WeightLayout | None = None
+        self, name: str, dtype: DType | None, wanted: str, groups: int = 1, cell: Cell | None = None
     ) -> DeviceTensor:
-        """Return a tensor in a format, or as on the host where the format cannot hold it."""
-        host = self._host_shape(name)
+        """Return a tensor in a format, or as on the host where the format cannot hold it.
+
+        Args:
+            name: The tensor.
+            dtype: Element type on the device.
+            wanted: The format.
+            groups: Groups of a convolution, which FRACTAL_Z weights are laid out for.
+            cell: Sizes of a recurrent operator, which its weights and biases are laid out for.
+        """
+        host = host_shape(self._graph, name)
         if host is None:
             return DeviceTensor(wanted, dtype, UNKNOWN_RANK)
-        groups = weight_layout.groups if weight_layout and wanted == formats.FRACTAL_Z else 1
-        cell = weight_layout.cell if weight_layout and wanted in _OF_CELLS else None
+        groups = groups if wanted == formats.FRACTAL_Z else 1
+        cell = cell if wanted in _OF_CELLS else None
         try:
             shape = formats.shape(wanted, host, dtype, groups, cell=cell)
             return DeviceTensor(wanted, dtype, shape, groups, cell)
         # a shape that the format cannot hold, such as five dimensions in NC1HWC0
         except FormatError:
             return DeviceTensor(DEFAULT_FORMAT, dtype, host)
-
-    def _host_shape(self, name: str) -> Dims | None:
-        return host_shape(self._graph, name)
 
     def _formats(self, node: Node, rule: Habit) -> Fixed:
         """Return the format of each slot under an operator's habit."""
@@ -218,7 +374,7 @@ class _Placer:
         return self._elementwise(node, rule)
 
     def _has_rank(self, node: Node, rank: int) -> bool:
-        first = self._host_shape(node.inputs[0]) if node.inputs else None
+        first = host_shape(self._graph, node.inputs[0]) if node.inputs else None
         # an unknown rank is taken for the right one
         return rank == 0 or first is None or len(first) == rank
 
@@ -234,7 +390,8 @@ class _Placer:
         return all(tensor.format == name for tensor in tensors)
 
     def _elementwise(self, node: Node, rule: Elementwise) -> Fixed:
-        arriving = next(self._device_formats(node), DEFAULT_FORMAT)
+        arriving_formats = (self._arriving(name).format for name in node.inputs if name)
+        arriving = next((name for name in arriving_formats if name != DEFAULT_FORMAT), DEFAULT_FORMAT)
         if arriving == DEFAULT_FORMAT or (rule.formats is not None and arriving not in rule.formats):
             return HOST
         if not self._has_one_c0(node) or not self._all_broadcast(node, arriving):
@@ -249,10 +406,6 @@ class _Placer:
         result = self._graph.type_of(node.outputs[0]).shape
         # one input: nothing is broadcast
         return len(shapes) == 1 or all(_broadcasts(shape, result, name) for shape in shapes)
-
-    def _device_formats(self, node: Node) -> Iterator[str]:
-        arriving = (self._arriving(name).format for name in node.inputs if name)
-        return (name for name in arriving if name != DEFAULT_FORMAT)
 
     def _has_one_c0(self, node: Node) -> bool:
         """Tell whether all tensors have blocks of one length; a cast from float16 to int8 has not."""

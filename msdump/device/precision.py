@@ -11,23 +11,39 @@ to nearest, ties to even.
     force_fp16                float16 by every operator         float16
     force_fp32                float32                           float32
     must_keep_origin_dtype    float32                           float32
-    allow_mix_precision[_fp16|_bf16]                            see mixed_precision
+    allow_mix_precision[_fp16|_bf16]                            see below
 
 The modes are those of CANN's ``precision_mode``; the first one is MindSpore's default on Ascend.
 float16 and bfloat16 tensors of the model are read and written as what they are
 in every mode. Cube operators are convolutions and matrix products.
+
+How each operator of a graph rounds: by precision mode, lists of mixed precision, and rules of single ones.
+
+Under allow_mix_precision an operator computes in the smaller type, float16 or bfloat16, or in float32: one on
+the trustlist always does, one on the blocklist never, and any other does as the operator that computes its
+first input; behind an input of the network it stays in float32. CANN's lists differ from device to device and
+version to version. Here matrix operators are trusted (``CUBE_OPS``) and those are blocked whose results leave
+the range of float16 easily or lose most of their digits in it (``BLOCKED``); ``modify_mixlist`` changes both.
+
+keep_dtype and customize_dtypes name operators of the model, or types, which then read and write other types
+than the mode says; customize_dtypes wins over keep_dtype, a name over a type.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from typing import Final
 
 import numpy as np
 
+from msdump import dtypes
 from msdump.dtypes import BFLOAT16, DType
-from msdump.graph.kernel.emulation import FLOAT16, FLOAT16_MOST, FLOAT32, HALVES, OVERFLOWS_FROM, Rounding
-from msdump.plan import OverflowMode, PrecisionMode
+from msdump.errors import InputError
+from msdump.graph import CONVERTED_TYPES, GE_TYPES, Graph, Node
+from msdump.graph.kernel import FLOAT16, FLOAT16_MOST, FLOAT32, HALVES, OVERFLOWS_FROM, Rounding
+from msdump.plan import DtypeRule, MixLists, OperatorDtypes, OverflowMode, PrecisionMode
 
 # types of cube operators only; force_fp16, which every operator obeys, is none of these
 _NARROW: Final[Mapping[PrecisionMode, DType]] = {
@@ -39,12 +55,14 @@ _CONVERTED: Final = (FLOAT32, *HALVES)
 
 CUBE_OPS: Final = frozenset(
     {
-        *("Conv2D", "Conv3D", "Conv2DTranspose", "Conv3DTranspose", "DepthwiseConv2dNative"),
+        *("Conv1D", "Conv2D", "Conv3D", "Conv1DTranspose", "Conv2DTranspose", "Conv3DTranspose"),
+        "DepthwiseConv2dNative",
         *("Conv2DOfNHWC", "Conv3DOfNDHWC", "DepthwiseConv2dNativeOfNHWC"),
         *("Conv2DTransposeOfSize", "Conv2DTransposeOfNHWC", "Conv2DTransposeOfSizeOfNHWC"),
         *("Conv3DTransposeOfSize", "Conv3DTransposeOfNDHWC", "Conv3DTransposeOfSizeOfNDHWC"),
         *("MatMul", "BatchMatMul", "Dense"),
-        *("Conv2DBackpropInput", "Conv2DBackpropFilter", "Conv3DBackpropInput", "Conv3DBackpropFilter"),
+        *("Conv1DBackpropInput", "Conv2DBackpropInput", "Conv3DBackpropInput"),
+        *("Conv1DBackpropFilter", "Conv2DBackpropFilter", "Conv3DBackpropFilter"),
     }
 )
 """Primitives that the matrix unit computes."""
@@ -122,3 +140,160 @@ def overflows(array: np.ndarray) -> bool:
     # two reductions without a temporary array; a comparison with NaN is false, so NaN counts as beyond
     within = array.min() > -OVERFLOWS_FROM and array.max() < OVERFLOWS_FROM
     return not within
+
+
+_log = logging.getLogger("msdump.device")
+
+MIXED: Final[Mapping[PrecisionMode, DType]] = {
+    PrecisionMode.ALLOW_MIX_PRECISION: FLOAT16,
+    PrecisionMode.ALLOW_MIX_PRECISION_FP16: FLOAT16,
+    PrecisionMode.ALLOW_MIX_PRECISION_BF16: BFLOAT16,
+}
+"""The modes of mixed precision, and the smaller type of each."""
+
+BLOCKED: Final = frozenset(
+    {
+        *("Pow", "Exp", "Expm1", "Log", "Log1p", "Reciprocal", "Rsqrt", "Cosh", "Sinh", "Tan", "ACos"),
+        *("Asin", "Erfinv", "Softplus", "Softmax", "LogSoftmax", "LayerNorm", "GroupNorm", "InstanceNorm"),
+        *("ReduceSum", "ReduceMean", "ReduceProd", "SquareSumAll", "CumSum", "LpNorm", "L2Normalize"),
+        *(
+            "SparseSoftmaxCrossEntropyWithLogits",
+            "SoftmaxCrossEntropyWithLogits",
+            "NLLLoss",
+            "BCEWithLogitsLoss",
+        ),
+        *("SGD", "Momentum", "ApplyMomentum", "Adam", "AdamWeightDecay", "ApplyAdam"),
+    }
+)
+"""Primitives that mixed precision leaves in float32."""
+
+
+def roundings(
+    graph: Graph,
+    mode: PrecisionMode,
+    overflow: OverflowMode,
+    operator_dtypes: OperatorDtypes,
+    *,
+    reports: bool = False,
+) -> dict[str, tuple[Rounding, ...]]:
+    """Return the rounding of each original operator of every node, by the node's name.
+
+    Args:
+        graph: The graph, without those inside it.
+        mode: The precision mode.
+        overflow: The overflow mode.
+        operator_dtypes: Operators that compute in other types than the mode says.
+        reports: Whether saturation is to be told.
+    """
+    mixture = _Mixture(MIXED[mode], operator_dtypes.lists) if mode in MIXED else None
+    exceptions = _Exceptions(operator_dtypes)
+
+    def of(part: Node) -> Rounding:
+        usual = rounding(part.operator.op_type, mode, overflow, reports=reports)
+        if mixture is not None:
+            reduced = mixture.type_of(part)
+            usual = Rounding(reduced, reduced, usual.saturates, usual.reports)
+        rule = exceptions.rule(part)
+        if rule is None or mode is PrecisionMode.MUST_KEEP_ORIGIN_DTYPE:
+            return usual
+        reads, writes = dtypes.from_name(rule.reads), dtypes.from_name(rule.writes)
+        return Rounding(reads, writes, usual.saturates, usual.reports)
+
+    return {node.name: tuple(of(part) for part in node.members) for node in graph.nodes}
+
+
+class _Mixture:
+    """The lists of mixed precision, and what each operator has made of its outputs so far."""
+
+    def __init__(self, narrow: DType, lists: MixLists | None) -> None:
+        lists = lists or MixLists("")
+        self._narrow = narrow
+        self._trusted = (CUBE_OPS | set(lists.trusted)) - {*lists.blocked, *lists.follows}
+        self._blocked = (BLOCKED | set(lists.blocked)) - {*lists.trusted, *lists.follows}
+        self._written: dict[str, DType] = {}
+
+    def type_of(self, part: Node) -> DType:
+        """Return the type in which an operator computes; called in execution order."""
+        names = set(_type_names(part))
+        if names & self._trusted:
+            chosen = self._narrow
+        elif names & self._blocked:
+            chosen = FLOAT32
+        else:
+            chosen = next((self._written[name] for name in part.inputs if name in self._written), FLOAT32)
+        self._written |= dict.fromkeys(part.outputs, chosen)
+        return chosen
+
+
+class _Exceptions:
+    """Looks up the rule of an operator."""
+
+    def __init__(self, operator_dtypes: OperatorDtypes) -> None:
+        kinds = (operator_dtypes.customized, operator_dtypes.kept)
+        self._tables = [{(rule.name, rule.is_type): rule for rule in rules} for rules in kinds if rules]
+
+    def rule(self, part: Node) -> DtypeRule | None:
+        """Return the rule that holds for an original operator, None for none."""
+        keys = ((part.name, False), *((name, True) for name in _type_names(part)))
+        return next((rules[key] for rules in self._tables for key in keys if key in rules), None)
+
+
+def _type_names(part: Node) -> tuple[str, ...]:
+    """Return the types of an operator: its primitive, and what a compiled graph calls it."""
+    primitive = part.operator.op_type
+    return (primitive, *(types.get(primitive, primitive) for types in (GE_TYPES, CONVERTED_TYPES)))
+
+
+def check_operator_dtypes(graph: Graph, mode: PrecisionMode, operator_dtypes: OperatorDtypes) -> None:
+    """Warn of operators that a model does not have, and of files that have no effect.
+
+    Args:
+        graph: The model as it was loaded.
+        mode: The precision mode.
+        operator_dtypes: Operators that compute in other types than the mode says.
+
+    Raises:
+        InputError: Lists of mixed precision are changed in a mode that is none, which CANN refuses, too.
+    """
+    lists = operator_dtypes.lists
+    if lists is not None and mode not in MIXED:
+        raise InputError(
+            f"{lists.source}: modify_mixlist needs a precision_mode of mixed precision "
+            f"({', '.join(MIXED)}); it is {mode}"
+        )
+    rules = (*operator_dtypes.kept, *operator_dtypes.customized)
+    if rules and mode is PrecisionMode.MUST_KEEP_ORIGIN_DTYPE:
+        _log.warning("%s has no effect: precision_mode is %s", rules[0].place.rpartition(":")[0], mode)
+        return
+    if rules or lists is not None:
+        for message in _unknown(graph, rules, lists):
+            _log.warning("%s: %s", graph.source, message)
+
+
+def _unknown(graph: Graph, rules: Iterable[DtypeRule], lists: MixLists | None) -> Iterator[str]:
+    """Yield what is to be said of names and types that no operator of the model has."""
+    nodes = [node for inner in graph.walk() for node in inner.nodes]
+    names = {node.name for node in nodes}
+    types = {name for node in nodes for name in _type_names(node)}
+    for rule in rules:
+        if rule.name not in (types if rule.is_type else names):
+            kind = "operator of type" if rule.is_type else "operator"
+            yield f"{rule.place}: there is no {kind} {rule.name!r}{_hint(rule, nodes, names, types)}"
+    for name in lists.types if lists is not None else ():
+        if name not in types:
+            rule = DtypeRule(name, is_type=True, place="")
+            hint = _hint(rule, nodes, names, types)
+            yield f"{lists.source if lists else ''}: there is no operator of type {name!r}{hint}"
+
+
+def _hint(rule: DtypeRule, nodes: Iterable[Node], names: set[str], types: set[str]) -> str:
+    """Return what may have been meant: the ONNX type, the full name, a type without OpType::, a slip."""
+    for node in nodes:
+        if rule.is_type and rule.name == node.op_type:
+            return f"; ONNX's {node.op_type} is {_type_names(node)[-1]!r} here"
+        if not rule.is_type and rule.name == node.operator.full_name:
+            return f"; its name in the model is {node.name!r}"
+    if not rule.is_type and rule.name in types:
+        return f" (did you mean 'OpType::{rule.name}'?)"
+    close = get_close_matches(rule.name, types if rule.is_type else names, n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from msdump.graph.graph import Graph, Node
-from msdump.graph.operator_types import CONTROL_FLOW, SEQUENCES
+from msdump.graph import CONTROL_FLOW, SEQUENCES, Graph, Node
 
 DATA_FLOW: Final = SEQUENCES | {"Concat", "Split"}
 """Operators that only hand tensors on; parts of a Concat are made where they end up in it."""
@@ -27,8 +26,6 @@ INSERTED_PREFIX: Final = "trans_"
 _WITHOUT_TASK: Final = CONTROL_FLOW | DATA_FLOW | SETTLED
 
 _PRIMITIVES: Final = _WITHOUT_TASK | {"ExpandDims", "TensorShape"}  # Unsqueeze and Shape
-
-_COLLECTIVE: Final = "Hcom"  # HcomAllReduce, HcomBroadcast, ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +89,6 @@ def is_settled(primitive: str) -> bool:
 def is_view(primitive: str) -> bool:
     """Tell whether a primitive gives its first input another name or shape, which moves nothing."""
     return primitive in _VIEWS or primitive == "ExpandDims"
-
-
-def is_collective(op_type: str) -> bool:
-    """Tell whether an operator of a type exchanges tensors between devices."""
-    return op_type.startswith(_COLLECTIVE)
 
 
 def moves_nothing(node: Node) -> bool:

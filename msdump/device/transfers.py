@@ -17,10 +17,8 @@ from msdump.device.placement import DeviceTensor, NodePlacement, Placement, host
 from msdump.device.precision import CUBE_OPS
 from msdump.device.tasks import INSERTED_PREFIX
 from msdump.dtypes import BFLOAT16
-from msdump.graph.compile import rewiring
-from msdump.graph.graph import UNKNOWN, Attribute, Graph, Node, ValueType
-from msdump.graph.kernel.emulation import FLOAT32, HALVES, Rounding
-from msdump.graph.order import outer_values
+from msdump.graph import UNKNOWN, Attribute, Graph, Node, compilation, outer_values
+from msdump.graph.kernel import FLOAT32, HALVES, Rounding
 from msdump.record import DEFAULT_FORMAT
 
 _BFLOAT16_SINCE: Final = 13  # opset
@@ -100,7 +98,7 @@ class _Inserter:
         for name in _inner_reads(node):
             self._hand_out(name)
         outputs = dict(self._renamed(node, placed))
-        self._nodes.append(rewiring.rewired(node, inputs, outputs))
+        self._nodes.append(compilation.rewired(node, inputs, outputs))
         self._places.append(placed)
 
     def _renamed(self, node: Node, placed: NodePlacement) -> Iterator[tuple[str, str]]:
@@ -114,7 +112,7 @@ class _Inserter:
                 continue
             self._produced[name] = tensor
             # its own name is for the host's form
-            if name in self._read_on_host and tensor != self._host(name):
+            if name in self._read_on_host and tensor != host_tensor(self._graph, name):
                 value = self._forms[name, tensor] = self._new_value(name)
                 self._types[value] = self._graph.type_of(name)
                 yield name, value
@@ -123,21 +121,18 @@ class _Inserter:
         """Return the value that an operator reads instead of ``name``, in the wanted form; constants stay."""
         if name not in self._produced:
             return name
-        return self._host_value(name) if node.bodies else self._in_form(name, wanted)
+        return self._in_form(name, host_tensor(self._graph, name) if node.bodies else wanted)
 
     def _hand_out(self, name: str) -> None:
         """Insert the operators that bring a value into the host's form, for readers outside the device."""
         if name in self._produced:
-            self._host_value(name)
-
-    def _host_value(self, name: str) -> str:
-        return self._in_form(name, self._host(name))
+            self._in_form(name, host_tensor(self._graph, name))
 
     def _in_form(self, name: str, wanted: DeviceTensor) -> str:
         """Return the value that holds ``name`` in a form; the first reader of a form gets it inserted."""
         produced = self._produced[name]
         value = self._forms.get((name, produced), name)
-        for before, after in _steps(produced, wanted, self._host(name)):
+        for before, after in _steps(produced, wanted, host_tensor(self._graph, name)):
             if (name, after) not in self._forms:
                 self._forms[name, after] = self._insert(name, value, before, after)
             value = self._forms[name, after]
@@ -146,39 +141,33 @@ class _Inserter:
     def _insert(self, name: str, source: str, before: DeviceTensor, after: DeviceTensor) -> str:
         """Add the operator that makes one form of a value out of another."""
         is_cast = before.dtype is not after.dtype
-        node_name = self._new_name(rewiring.CAST if is_cast else rewiring.TRANS_DATA)
+        node_name = self._new_name(compilation.CAST if is_cast else compilation.TRANS_DATA)
         # the operator that brings the value back to the host's form takes over its name
-        is_last = name in self._read_on_host and after == self._host(name)
+        is_last = name in self._read_on_host and after == host_tensor(self._graph, name)
         target = name if is_last else f"{node_name}:0"
         if is_cast:
             node = self._cast(node_name, name, source, target, after)
         else:
-            self._types.setdefault(target, self._type_of(source))
+            self._types.setdefault(target, self._types.get(source, UNKNOWN))
             self._roundings[node_name] = (Rounding(),)
-            node = rewiring.trans_data(node_name, source, target, _attributes(before, after))
+            node = compilation.trans_data(node_name, source, target, _attributes(before, after))
         self._nodes.append(node)
         self._places.append(NodePlacement((before,), (after,)))
         return target
 
     def _cast(self, node_name: str, name: str, source: str, target: str, after: DeviceTensor) -> Node:
         assert after.dtype is not None
-        host_type = self._type_of(source)
+        host_type = self._types.get(source, UNKNOWN)
         if after.dtype is FLOAT32:
             self._types.setdefault(target, replace(host_type, dtype=FLOAT32))
             self._roundings[node_name] = (Rounding(),)
-            return rewiring.cast(node_name, source, target, FLOAT32)
+            return compilation.cast(node_name, source, target, FLOAT32)
         # where others read the value too, the host keeps its type and the Cast only rounds
         stays = name in self._widened
         self._types.setdefault(target, host_type if stays else replace(host_type, dtype=after.dtype))
         reads_as = after.dtype if stays else FLOAT32
         self._roundings[node_name] = (replace(self._rounding, reads=reads_as, writes=FLOAT32),)
-        return rewiring.cast(node_name, source, target, None if stays else after.dtype)
-
-    def _type_of(self, name: str) -> ValueType:
-        return self._types.get(name, UNKNOWN)
-
-    def _host(self, name: str) -> DeviceTensor:
-        return host_tensor(self._graph, name)
+        return compilation.cast(node_name, source, target, None if stays else after.dtype)
 
     def _new_name(self, primitive: str) -> str:
         # all graphs of a model share the numbers; a name may be the model's own already

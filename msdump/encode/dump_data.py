@@ -7,7 +7,7 @@
 Files of version 1 are a whole DumpData message with the data inside; they are only read.
 
     >>> import numpy as np
-    >>> one = TensorInfo(data_type=1, format=dump_enums.ND, shape=(1,), original_shape=(1,), size=4)
+    >>> one = TensorInfo(data_type=1, format=dump_message.ND, shape=(1,), original_shape=(1,), size=4)
     >>> contents = header(DumpData("one", 1_700_000_000_000_000, outputs=(one,))) + np.float32(3.5).tobytes()
     >>> len(contents), contents[:8].hex(" ")  # the message has 0x25 bytes
     (49, '25 00 00 00 00 00 00 00')
@@ -29,10 +29,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from msdump import dtypes
-from msdump.encode import dump_enums, dump_message
-from msdump.encode.dump_parser import Parser
+from msdump.encode import dump_message
+from msdump.encode.dump_message import Parser
 from msdump.errors import DumpReadError, FormatError
-from msdump.wire.fields import Span
+from msdump.wire import Span
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,8 +56,8 @@ class OriginalOp:
 
     name: str
     output_index: int = 0
-    data_type: int = dump_enums.UNDEFINED
-    format: int = dump_enums.ND
+    data_type: int = dump_message.UNDEFINED
+    format: int = dump_message.ND
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class TensorInfo:
         format: Number in OutputFormat.
         shape: Device shape in elements.
         original_shape: Shape on the host.
-        size: Bytes in the file; those behind the last element are device padding.
+        size: Bytes in the file; behind the last element lies device padding.
         sub_format: Groups of the convolution, 0 for none.
         address: Where the tensor lies in the device's memory.
         original_op: Where an output comes from; inputs have none.
@@ -167,7 +167,7 @@ class DataSpan:
     Attributes:
         section: ``input``, ``output``, ``l1buffer`` or ``space``.
         index: Number within the section.
-        info: What the header says of it.
+        info: Its description in the header.
         offset: Offset of its first byte in the file.
     """
 
@@ -250,7 +250,7 @@ def dtype_of(info: TensorInfo) -> dtypes.DType:
     """Return the element type of a tensor; int8 where the header says DT_UNDEFINED.
 
     Raises:
-        FormatError: A type whose elements cannot be read.
+        FormatError: Elements of this type cannot be read.
     """
     try:
         # types without a numpy counterpart count as text here: both are refused below
@@ -258,7 +258,7 @@ def dtype_of(info: TensorInfo) -> dtypes.DType:
     except FormatError:
         row = dtypes.STRING
     if row is dtypes.STRING:
-        raise FormatError(f"elements of {dump_enums.data_type_name(info.data_type)} cannot be read")
+        raise FormatError(f"elements of {dump_message.data_type_name(info.data_type)} cannot be read")
     return row
 
 
@@ -267,24 +267,24 @@ def extent(
 ) -> tuple[tuple[int, ...], int]:
     """Return the shape of a device tensor, and how many bytes its elements take.
 
-    Of a tensor without elements ``tensor`` alone tells whether the shape is possible.
+    Of a tensor without elements only ``tensor`` finds an impossible shape.
 
     Args:
-        info: What the header says of it; DT_UNDEFINED is int8 of shape (size,).
+        info: Its description in the header; DT_UNDEFINED is int8 of shape (size,).
         available: The bytes that there are; more than the elements need are padding.
         source: Name of the file for messages.
         offset: Of the bytes in the file, for messages.
 
     Raises:
         DumpReadError: The bytes are too few for the shape.
-        FormatError: A type whose elements cannot be read.
+        FormatError: Elements of this type cannot be read.
     """
     dtype = dtype_of(info)
-    shape = (info.size,) if info.data_type == dump_enums.UNDEFINED else info.shape
+    shape = (info.size,) if info.data_type == dump_message.UNDEFINED else info.shape
     # Bytes behind the last element are the device's padding, which CANN's tools ignore as well.
     needed = -(-math.prod(shape) // dtype.per_byte) * dtype.itemsize
     if needed > available:
-        tensor_text = f"shape {shape} of {dump_enums.data_type_name(info.data_type)}"
+        tensor_text = f"shape {shape} of {dump_message.data_type_name(info.data_type)}"
         raise DumpReadError(source, f"{tensor_text} needs {needed} bytes, the tensor has {available}", offset)
     return shape, needed
 
@@ -297,25 +297,25 @@ def tensor(
     bfloat16 and the like have ml_dtypes' types; a tensor of DT_UNDEFINED is int8 of shape (size,).
 
     Args:
-        info: What the header says of it.
+        info: Its description in the header.
         data: Its bytes; more than its elements need are padding.
         source: Name of the file for messages.
         offset: Of the bytes in the file, for messages.
 
     Raises:
         DumpReadError: The bytes are too few for the shape, or the shape is impossible.
-        FormatError: A type whose elements cannot be read.
+        FormatError: Elements of this type cannot be read.
     """
     import numpy as np  # not above: headers, and bytes that stay as they are, need no arrays
 
-    from msdump.encode import packing
+    from msdump.encode import elements
 
     dtype = dtype_of(info)
     shape, _ = extent(info, len(data), source, offset)
     count = math.prod(shape)
     try:
         if dtype.per_byte > 1:
-            return packing.unpack(np.frombuffer(data, np.uint8), dtype, shape)
+            return elements.unpack(np.frombuffer(data, np.uint8), dtype, shape)
         flat = np.frombuffer(data, dtype.numpy, count) if count else np.empty(0, dtype.numpy)
         return flat.reshape(shape)
     except (ValueError, OverflowError) as error:
@@ -323,8 +323,8 @@ def tensor(
 
 
 _READ_AS: Final = {
-    dump_enums.UNDEFINED: dtypes.from_name("int8"),
-    dump_enums.DATA_TYPES["RESOURCE"]: dtypes.from_name("int64"),
+    dump_message.UNDEFINED: dtypes.from_name("int8"),
+    dump_message.DATA_TYPES["RESOURCE"]: dtypes.from_name("int64"),
 }
 """Types that CANN's tools read as another."""
 

@@ -1,12 +1,18 @@
-"""The elements of an array as the bytes that every file holds: C order, little endian."""
+"""The elements of an array as the bytes that every file holds: C order, little endian.
+
+Element types below a byte as the device packs them.
+"""
 
 from __future__ import annotations
 
+import math
 from pickle import PickleBuffer
-from typing import TYPE_CHECKING
+from typing import Final
 
-if TYPE_CHECKING:
-    import numpy as np
+import numpy as np
+
+from msdump.dtypes import DType
+from msdump.errors import FormatError
 
 
 def element_bytes(array: np.ndarray) -> memoryview:
@@ -25,3 +31,80 @@ def element_bytes(array: np.ndarray) -> memoryview:
         array = array.copy(order="C")
     # A memoryview of an array without elements, or of several dimensions, cannot be cast to bytes.
     return PickleBuffer(array).raw()  # type: ignore[arg-type]  # numpy's stubs hide the protocol
+
+
+# vendor: MindSpore reads uint1 from the highest bit, int4 from the low half
+_HIGHEST_FIRST: Final = frozenset({"uint1"})
+
+
+def pack(array: np.ndarray, dtype: DType) -> np.ndarray:
+    """Return the bytes of elements, in C order and padded with zero bits to a whole byte.
+
+    Two int4 share a byte, the first in the low half; eight uint1 share a byte, the
+    first in the highest bit.
+
+    >>> from msdump import dtypes
+    >>> int4, uint1 = dtypes.from_name("int4"), dtypes.from_name("uint1")
+    >>> [f"{byte:08b}" for byte in pack(np.array([1, -1, 7]), int4)]
+    ['11110001', '00000111']
+    >>> [f"{byte:08b}" for byte in pack(np.array([1, 1, 0, 1]), uint1)]
+    ['11010000']
+
+    Args:
+        array: One element per item, of the type itself or of one that holds its values.
+        dtype: The packed type; its ``per_byte`` is more than 1.
+
+    Raises:
+        FormatError: A value that the type cannot hold.
+    """
+    places = _places(dtype)
+    codes = np.zeros(-(-array.size // dtype.per_byte) * dtype.per_byte, np.uint8)
+    codes[: array.size] = _exact(array, dtype).reshape(-1).view(np.uint8)
+    # ml_dtypes has an element in a byte of its own, a negative one with its sign in the high bits
+    codes &= (1 << 8 // dtype.per_byte) - 1
+    packed: np.ndarray = np.bitwise_or.reduce(codes.reshape(-1, dtype.per_byte) << places, axis=1)
+    return packed
+
+
+def unpack(data: np.ndarray, dtype: DType, shape: tuple[int, ...]) -> np.ndarray:
+    """Return the elements of packed bytes, one per item, in ml_dtypes' type.
+
+    >>> from msdump import dtypes
+    >>> unpack(np.array([0b11110001, 0b00000111], np.uint8), dtypes.from_name("int4"), (3,)).tolist()
+    [1, -1, 7]
+
+    Args:
+        data: Bytes, uint8; bytes beyond the last element do not count.
+        dtype: The packed type.
+        shape: Shape of the elements.
+
+    Raises:
+        FormatError: Too few bytes.
+    """
+    count = math.prod(shape)
+    if data.size * dtype.per_byte < count:
+        raise FormatError(
+            f"{data.size} bytes hold {data.size * dtype.per_byte} {dtype.name} elements, {count} are needed"
+        )
+    codes = data[: -(-count // dtype.per_byte), None] >> _places(dtype)
+    codes &= (1 << 8 // dtype.per_byte) - 1
+    elements: np.ndarray = codes.reshape(-1)[:count].view(dtype.numpy).reshape(shape)
+    return elements
+
+
+def _places(dtype: DType) -> np.ndarray:
+    """Return by how many bits each element of a byte is shifted."""
+    places: np.ndarray = np.arange(dtype.per_byte, dtype=np.uint8) * np.uint8(8 // dtype.per_byte)
+    return places[::-1] if dtype.name in _HIGHEST_FIRST else places
+
+
+def _exact(array: np.ndarray, dtype: DType) -> np.ndarray:
+    """Return the array in the packed type."""
+    if array.dtype == dtype.numpy:
+        return array
+    cast = array.astype(dtype.numpy)
+    # a value that the type cannot hold does not come back from it
+    wrong = array[cast.astype(array.dtype) != array]
+    if wrong.size:
+        raise FormatError(f"{dtype.name} has no value {wrong.flat[0]}")
+    return cast

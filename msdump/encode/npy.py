@@ -242,7 +242,7 @@ def header_size(buffer: Buffer, source: str = "<buffer>") -> int:
 
 
 def _parse(text: bytes) -> tuple[str, tuple[int, ...], bool] | str:
-    """Return element type, shape and order of a header text, or what is wrong with it."""
+    """Return element type, shape and order of a header text, or its fault."""
     match = _TEXT.fullmatch(text.decode("latin-1"))
     if match is None:
         return f"not a .npy header: {text[:100]!r}"
@@ -250,10 +250,6 @@ def _parse(text: bytes) -> tuple[str, tuple[int, ...], bool] | str:
     if len(shape) > _MOST_DIMENSIONS:
         return f"the shape has {len(shape)} dimensions, at most {_MOST_DIMENSIONS} are possible"
     descr = match["descr"]
-    if descr != BFLOAT16_DESCR and _little(descr) not in DESCRS:
+    if descr != BFLOAT16_DESCR and descr.replace(">", "<", 1) not in DESCRS:
         return f"unknown element type {descr!r}; known are {', '.join((*DESCRS, BFLOAT16_DESCR))}"
     return descr, shape, match["order"] == "True"
-
-
-def _little(descr: str) -> str:
-    return descr.replace(">", "<", 1)

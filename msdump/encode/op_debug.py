@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from msdump.encode import dump_enums
+from msdump.encode import dump_message
 from msdump.encode.dump_data import DumpData, OriginalOp, TensorInfo
 from msdump.errors import DumpReadError, FormatError
 
@@ -45,7 +45,7 @@ NONE: Final = 65535
 
 
 class Unit(enum.IntEnum):
-    """The part of the device that overflowed; the numbers are those of ``acc_type``."""
+    """The part of the device that overflowed; the numbers stand in ``acc_type``."""
 
     AIC = 0
     AIV = 1
@@ -75,7 +75,7 @@ _HEAD: Final = struct.Struct("<6I")
 _UNITS: Final = frozenset(Unit)
 _WORD: Final = 8
 
-# places are those of the 2048 bytes that older devices fill, gaps included
+# places in the 2048 bytes that older devices fill, gaps included
 _OLD_INFO: Final = (*_TASK, "pc_start", "para_base")
 _OLD_SECTIONS: Final = (
     ("DHA Atomic Add", 0, 512, ("status",)),
@@ -91,8 +91,8 @@ class DebugRecord:
 
     Attributes:
         unit: Which part overflowed.
-        fields: Numbers by the names in ``FIELDS``; those left out are 0.
-        status: What the unit says: one word, or four of AIC and AIV in version 1.
+        fields: Numbers by the names in ``FIELDS``; absent ones are 0.
+        status: Status of the unit: one word, or four of AIC and AIV in version 1.
         version: 0 or 1.
         is_valid: 1 where the record counts (``valid``).
         reserved: 0 (``rsv``).
@@ -131,7 +131,7 @@ class OldRecord:
 
     Attributes:
         sections: Numbers by field, by section: ``DHA Atomic Add``, ``L2 Atomic Add``, ``AI Core``;
-            those left out are 0.
+            absent ones are 0.
     """
 
     sections: Mapping[str, Mapping[str, int]]
@@ -145,14 +145,14 @@ class OldRecord:
 
 
 def header_data(dump_time: int) -> DumpData:
-    """Return the header of an Opdebug file, whose one output is the record.
+    """Return the header of an Opdebug file with one output, the record.
 
     Args:
         dump_time: Microseconds since the epoch.
     """
-    uint8 = dump_enums.DATA_TYPES["UINT8"]
+    uint8 = dump_message.DATA_TYPES["UINT8"]
     shape = (SIZE,)
-    output = TensorInfo(uint8, dump_enums.ND, shape, shape, SIZE, original_op=OriginalOp(NODE))
+    output = TensorInfo(uint8, dump_message.ND, shape, shape, SIZE, original_op=OriginalOp(NODE))
     return DumpData(NODE, dump_time, outputs=(output,))
 
 
@@ -164,10 +164,15 @@ def encode(record: DebugRecord | OldRecord) -> bytes:
             a wrong number of status words.
     """
     body = bytearray(SIZE)  # zero behind the fields; msaccucmp fails on a shorter record of version 1
-    if isinstance(record, OldRecord):
-        _encode_old(record, body)
-    else:
+    if isinstance(record, DebugRecord):
         _encode_new(record, body)
+        return bytes(body)
+    _check_names("an overflow record", record.sections, [name for name, *_ in _OLD_SECTIONS])
+    for name, task, status, fields in _OLD_SECTIONS:
+        values = record.sections.get(name, {})
+        _check_names(name, values, (*_OLD_INFO, *fields))
+        _write_words(body, task, values, _OLD_INFO)
+        _write_words(body, status, values, fields)
     return bytes(body)
 
 
@@ -182,7 +187,7 @@ def decode(data: memoryview, source: str = "<buffer>", offset: int = 0) -> Debug
     Raises:
         DumpReadError: The bytes are no record.
     """
-    # records of older devices have no magic: their length tells them
+    # records of older devices have no magic: they are recognised by their length
     if len(data) >= _HEAD.size and _HEAD.unpack_from(data)[0] == MAGIC:
         return _decode_new(data, source, offset)
     if len(data) != SIZE:
@@ -208,15 +213,6 @@ def to_compact_json(record: DebugRecord | OldRecord) -> bytes:
     import json  # the same
 
     return json.dumps(record.as_dict(), sort_keys=True, separators=(",", ":")).encode()
-
-
-def _encode_old(record: OldRecord, body: bytearray) -> None:
-    _check_names("an overflow record", record.sections, [name for name, *_ in _OLD_SECTIONS])
-    for name, task, status, fields in _OLD_SECTIONS:
-        values = record.sections.get(name, {})
-        _check_names(name, values, (*_OLD_INFO, *fields))
-        _write_words(body, task, values, _OLD_INFO)
-        _write_words(body, status, values, fields)
 
 
 def _encode_new(record: DebugRecord, body: bytearray) -> None:

@@ -3,7 +3,7 @@
     Input/Output,Index,Data Size,Data Type,Format,Shape,Max Value,Min Value,Avg Value,Count,Nan Count,...
     Input,0,24,DT_FLOAT,ND,2x3,6,1,3.5,6,0,0,0
 
-Numbers are what a C++ stream prints of a double: six significant digits. The six statistics that
+Numbers are printed as by a C++ stream of doubles: six significant digits. The six statistics that
 ``dump_stats`` chooses by default have a place of their own for ``Count``; any other choice has it
 before them.
 
@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from msdump.encode import dump_enums
+from msdump.encode import dump_message
 from msdump.encode.dump_data import TensorInfo
 from msdump.plan import DEFAULT_STATISTICS, OperatorStatistic
 
@@ -82,8 +82,8 @@ def row(io: str, index: int, info: TensorInfo, cells: Cells | None, chosen: Sequ
     # vendor: a scalar has a hyphen for its shape
     shape = "x".join(map(str, info.shape)) or "-"
     fields = (
-        *(io.capitalize(), str(index), str(info.size), dump_enums.data_type_name(info.data_type)),
-        *(dump_enums.format_name(info.format), shape),
+        *(io.capitalize(), str(index), str(info.size), dump_message.data_type_name(info.data_type)),
+        *(dump_message.format_name(info.format), shape),
     )
     names = columns(chosen)
     missing = _MISSING if names[0] == COUNT else ""

@@ -3,7 +3,7 @@
     Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape,Max Value
     Add,Default_Add-op0,0,0,1795217009720246,input,0,24,float32,"(2,3)",6
 
-Numbers are what a C++ stream prints of a double: six significant digits.
+Numbers are printed as by a C++ stream of doubles: six significant digits.
 
     >>> header(["Max Value", "L2Norm Value"]).decode().strip().split(",")[7:]
     ['Data Size', 'Data Type', 'Shape', 'Max Value', 'L2Norm Value']
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from msdump.record import TensorRecord
-    from msdump.statistics.table import Cell
+    from msdump.statistics import Cell
 
 COLUMNS: Final = (
     *("Op Type", "Op Name", "Task ID", "Stream ID", "Timestamp"),
@@ -73,13 +73,9 @@ def template(  # noqa: PLR0917 - the fields of the line in their order
     """
     # The reference ends every row, but not the header, with a comma, which shifts readers' columns: left out.
     before_time = f"{op_type},{op_name},{task_id},{stream_id}".replace("%", "%%")
-    return f"{before_time},%d,{','.join([_behind_time(record), *conversions])}\n"
-
-
-def _behind_time(record: TensorRecord) -> str:
-    """Return the cells between the timestamp and the statistics."""
     shape = ",".join(map(str, record.array.shape))
-    return f'{record.io},{record.slot},{data_size(record)},{record.dtype.name},"({shape})"'
+    behind_time = f'{record.io},{record.slot},{data_size(record)},{record.dtype.name},"({shape})"'
+    return f"{before_time},%d,{','.join([behind_time, *conversions])}\n"
 
 
 def data_size(record: TensorRecord) -> int:

@@ -1,1 +1,5 @@
 """Operator-by-operator execution on onnxruntime."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,4 +1,4 @@
-"""Control flow: If, Loop and Scan, whose bodies run operator by operator.
+"""The values of one run, and control flow: If, Loop and Scan, whose bodies run operator by operator.
 
 A body is a program of its own. What it reads of outer graphs, and what control
 flow hands to it, is put into a new frame of its slots each time it is reached.
@@ -7,9 +7,10 @@ The results are those of the runtime's own If, Loop and Scan.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
 
@@ -17,9 +18,12 @@ from msdump import dtypes
 from msdump.errors import ExecutionError
 from msdump.execute import values
 from msdump.execute.runtime import OrtValue
-from msdump.graph.bodies import LOOP_HEAD
-from msdump.graph.graph import Graph, Node
-from msdump.observer import Observer
+from msdump.execute.weights import WeightStore
+from msdump.graph import LOOP_HEAD, Graph, Node, reads
+from msdump.observer import Array, Observer
+
+if TYPE_CHECKING:
+    from msdump.execute.program import Program
 
 Frame = list[OrtValue | None]
 """The values of one run of a program, by slot."""
@@ -32,31 +36,10 @@ _BOOL: Final = np.dtype(np.bool_)
 _INT64: Final = np.dtype(np.int64)
 
 
-class Runnable(Protocol):
-    """The program of a body."""
-
-    @property
-    def graph(self) -> Graph:
-        """The body."""
-
-    @property
-    def slots(self) -> Mapping[str, int]:
-        """The slot of every value."""
-
-    def frame(self) -> Frame:
-        """Return the values that stand before a run."""
-
-    def execute(self, frame: Frame, observer: Observer | None) -> None:
-        """Run every operator."""
-
-    def results(self, frame: Frame) -> Frame:
-        """Return the graph's outputs."""
-
-
 class RunnableBody:
     """A body, ready to run in the frames of the program around it."""
 
-    def __init__(self, program: Runnable, around: Mapping[str, int]) -> None:
+    def __init__(self, program: Program, around: Mapping[str, int]) -> None:
         """Join a body's program with the slots of the program around it."""
         graph, slots = program.graph, program.slots
         self._program = program
@@ -253,3 +236,106 @@ def _joined(first: Frame, others: Mapping[int, OrtValue]) -> Frame:
 
 
 _CONTROLS: Final[Mapping[str, Callable[[Site], Control]]] = {"If": _If, "Loop": _Loop, "Scan": _Scan}
+
+
+class Frames:
+    """Makes the frames of a program's runs, and finds values in them.
+
+    Attributes:
+        slots: The slot of every value.
+        status: The slot of the device's overflow status after the last operator.
+    """
+
+    def __init__(self, graph: Graph, weights: WeightStore) -> None:
+        """Lay out the slots of a graph."""
+        self.slots = {name: slot for slot, name in enumerate(_value_names(graph))}
+        self.status = len(self.slots)
+        self._weights = weights
+        self._initial: Frame = [None] * (self.status + 1)
+
+    def new(self) -> Frame:
+        """Return the values that stand before a run: weights that are fed."""
+        return self._initial.copy()
+
+    def place(self, names: Iterable[str], frame: Frame) -> None:
+        """Let weights that are fed stand in every frame from now on, in one that is in use as well."""
+        for name in names:
+            slot = self.slots[name]
+            if name in self._weights and self._initial[slot] is None:
+                self._initial[slot] = self._weights.value(name)
+                frame[slot] = frame[slot] if frame[slot] is not None else self._initial[slot]
+
+    def value(self, name: str, frame: Frame) -> OrtValue | None:
+        """Return a value of a frame, None for an absent one; a weight that nobody has fed yet is made one."""
+        if not name:
+            return None
+        value = frame[self.slots[name]]
+        return self._weights.value(name) if value is None and name in self._weights else value
+
+    def fed(self, nodes: Iterable[Node], frame: Frame) -> dict[str, OrtValue | None]:
+        """Return what operators read, without the weights that stand in no slot and what none has made."""
+        slots = self.slots
+        return {
+            name: frame[slots[name]]
+            for node in nodes
+            for name in reads(node)
+            if name not in self._weights or frame[slots[name]] is not None
+        }
+
+    def tensor(self, name: str, frame: Frame) -> Array:
+        """Return a tensor of a frame as a view, None for what is absent or no tensor."""
+        if not name:
+            return None
+        value = frame[self.slots[name]]
+        if value is None:
+            return self._weights.array(name) if name in self._weights else None
+        if not isinstance(value, values.Native):
+            return value if isinstance(value, np.ndarray) else None
+        return values.to_array(value) if value.is_tensor() else None
+
+    def shared_tensors(
+        self, known: Mapping[str, Array] = MappingProxyType({})
+    ) -> Callable[[str, Frame], Array]:
+        """Return ``tensor`` for the operators of a segment, to which a value of several is one array.
+
+        Args:
+            known: Values that stand in no frame.
+        """
+        arrays: dict[str, Array] = dict(known)
+
+        def tensor(name: str, frame: Frame) -> Array:
+            if name not in arrays:
+                arrays[name] = self.tensor(name, frame)
+            return arrays[name]
+
+        return tensor
+
+    def kept(self, name: str, frame: Frame, *, is_foreign: bool) -> OrtValue:
+        """Return the value of a tensor that outlasts the run, a copy where its memory is somebody else's."""
+        value = self.value(name, frame)
+        assert value is not None, name
+        return values.owned(values.to_array(value)) if is_foreign else value
+
+    def output(self, name: str, frame: Frame, *, is_fed: bool, is_foreign: bool) -> Any:
+        """Return an output of the graph as an array, a list of arrays, or None.
+
+        Args:
+            name: The output.
+            frame: The values at the end of the run.
+            is_fed: Whether the caller has fed it.
+            is_foreign: Whether it may lie in memory of the caller or of a weight.
+        """
+        result = values.to_python(frame[self.slots[name]])
+        if (is_fed or is_foreign) and isinstance(result, np.ndarray):
+            return result.copy()  # the array does not keep that memory alive
+        if name in self._weights and not is_fed:
+            return self._weights.array(name)
+        return result
+
+
+def _value_names(graph: Graph) -> Iterator[str]:
+    names = dict.fromkeys(value.name for value in graph.inputs)
+    names |= dict.fromkeys(graph.weights)
+    for node in graph.nodes:
+        names |= dict.fromkeys(filter(None, node.outputs))
+    yield from names

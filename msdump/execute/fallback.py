@@ -1,31 +1,154 @@
-"""An operator computed by ONNX's reference implementation, with the emulated device's arithmetic in numpy."""
+"""Other ways to run an operator, where the runtime has no sound kernel for it as it is.
+
+With its shapes and weights fixed, for kernels that need them when the session is created; with the emulated
+device's arithmetic in numpy around it; by ONNX's reference.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
 
 import numpy as np
 
-from msdump.device.precision import overflows, rounded
-from msdump.dtypes import DType
+from msdump.device import overflows, precision, rounded
+from msdump.dtypes import BFLOAT16, DType
 from msdump.execute import values
-from msdump.execute.runtime import OrtValue
-from msdump.graph.graph import Graph, Node
-from msdump.graph.kernel.emulation import FLOAT16, FLOAT32, HALVES, MOVES, Rounding
-from msdump.graph.kernel.reference import ReferenceNode
+from msdump.execute.runtime import OrtValue, Run, Runtime
+from msdump.execute.weights import Bound
+from msdump.graph import Graph, Node, subgraphs
+from msdump.graph.kernel import (
+    FLOAT16,
+    FLOAT32,
+    HALVES,
+    Rounding,
+    has_foreign_domain,
+    keeps_types,
+    onenode,
+    type_text,
+)
 
-_HALVES = frozenset(dtype.numpy for dtype in HALVES)
+_CAST_SINCE: Final = 13  # the opset whose Cast knows bfloat16
+_FLOAT32_TEXT: Final = type_text(FLOAT32)
 
 
-class ReferenceRun:
-    """Runs one node in ONNX's reference; called as the runtime's kernels are."""
+def bfloat16_inputs(graph: Graph, node: Node, roundings: Sequence[Rounding] | None) -> frozenset[str]:
+    """Return the names of values that an operator reads as bfloat16, where its model cannot round them.
+
+    Its opset has no Cast to bfloat16 then; they are rounded in numpy before the kernel.
+
+    The set is empty where the parts of a fused operator disagree about a value, or one reads a result of
+    another as bfloat16: rounding around the kernel cannot reach that.
+    """
+    if roundings is None or graph.opsets.get("", _CAST_SINCE) >= _CAST_SINCE:
+        return frozenset()
+    parts = list(zip(node.members, roundings, strict=True))
+    narrow = {name for part, rounding in parts for name in part.inputs if rounding.reads is BFLOAT16}
+    wide = {name for part, rounding in parts for name in part.inputs if rounding.reads is not BFLOAT16}
+    inner = {name for part in node.parts for name in part.outputs}  # handed on to other parts
+    return frozenset(narrow - {""}) if narrow.isdisjoint(wide | inner) else frozenset()
+
+
+def without_bfloat16(roundings: Sequence[Rounding]) -> tuple[Rounding, ...]:
+    """Return the roundings that remain for the operator's model: all but those to bfloat16."""
+    return tuple(
+        replace(rounding, reads=FLOAT32) if rounding.reads is BFLOAT16 else rounding for rounding in roundings
+    )
+
+
+def rounding_before(run: Any, names: Collection[str]) -> Any:
+    """Return a run that rounds float32 values of some feed names first."""
+
+    def rounding(fed: Mapping[str, OrtValue], outputs: list[str], options: None) -> Any:
+        inputs = {name: _rounded_value(value) if name in names else value for name, value in fed.items()}
+        return run(inputs, outputs, options)
+
+    return rounding
+
+
+def _rounded_value(value: OrtValue) -> OrtValue:
+    if values.kind_of(value) != _FLOAT32_TEXT:
+        return value
+    narrow = precision.cast(values.to_array(value), BFLOAT16)
+    return values.owned(precision.cast(narrow, FLOAT32))
+
+
+class Pinned:
+    """Sessions of one node with its shapes and weights fixed, one for each set of shapes.
+
+    A Scan must know the shapes of its body's outputs, some functions of operators those of their inputs; a
+    shape that is computed from a weight is known only where the weight stands in the model.
+    """
 
     def __init__(
         self,
         graph: Graph,
         node: Node,
-        reference: ReferenceNode,
+        weights: Bound,
+        runtime: Runtime,
+        roundings: Sequence[Rounding] | None,
+    ) -> None:
+        """Set the parts that the sessions for all shapes share.
+
+        Args:
+            graph: The node's graph.
+            node: The node.
+            weights: All weights that it reads.
+            runtime: What runs the sessions.
+            roundings: How each original operator of the node computes; None: as the model says.
+        """
+        self._graph = graph
+        self._node = node
+        self._roundings = roundings
+        self._runtime = runtime
+        self._weights = weights
+        self._sessions: dict[Any, tuple[Run, onenode.NodeModel]] = {}
+
+    def session(self, fed: Mapping[str, OrtValue]) -> tuple[Run, onenode.NodeModel]:
+        """Return the session for the shapes of the values."""
+        shapes = {name: tuple(value.shape()) for name, value in fed.items() if value.is_tensor()}
+        key = tuple(shapes.items())
+        if key not in self._sessions:
+            types = {name: values.kind_of(value) for name, value in fed.items()}
+            arrays, rounded = self._weights.arrays, self._weights.rounded
+            embedded = {name: arrays[name] for name in arrays if name not in fed or name in rounded}
+            bindings = onenode.Bindings(types, shapes, embedded, {}, rounded=rounded)
+            model = onenode.build(self._graph, self._node, bindings, self._runtime.limits, self._roundings)
+            # the runtime has no kernels for the oldest opsets; the converter needs the shapes that stand here
+            is_old = self._graph.opsets.get("", onenode.OLDEST_OPSET) < onenode.OLDEST_OPSET
+            data = onenode.modern_model(model.data) if is_old else model.data
+            session = self._runtime.session(data, has_memory=model.has_memory)
+            self._sessions[key] = (session.run_with_ort_values, model)
+        return self._sessions[key]
+
+    def __call__(self, fed: Mapping[str, OrtValue], _names: list[str], _options: None) -> Any:
+        """Run the session for the shapes of the values."""
+        run, model = self.session(fed)
+        feeds = {inner: fed[name] for inner, name in model.feeds}
+        return run(feeds, onenode.result_names(model.outputs, has_status=model.has_status), None)
+
+
+_HALVES = frozenset(dtype.numpy for dtype in HALVES)
+
+_EXPLAINED: Final = 2.0**-7
+"""Largest distance that rounding explains, of a result's largest element: a unit of bfloat16's last digit.
+
+What is compared was computed on equal inputs: sound kernels differ by float32's last digits at most.
+"""
+
+Compute = Callable[[Mapping[str, Any]], list[Any]]
+"""Takes arrays by the names of values, and returns the outputs that are used."""
+
+
+class ReferenceRun:
+    """Runs one node, by default in ONNX's reference; called as the runtime's kernels are."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        node: Node,
+        reference: Compute,
         weights: Mapping[str, np.ndarray],
         roundings: Sequence[Rounding] | None,
     ) -> None:
@@ -48,26 +171,78 @@ class ReferenceRun:
     ) -> list[OrtValue | None]:
         """Return the outputs, and behind them the overflow status where the rounding reports it."""
         inputs = {**self._weights, **{name: values.to_python(value) for name, value in fed.items()}}
-        results = (self._emulation or _plain)(self._compute, inputs)
+        emulation = self._emulation
+        results = self._compute(inputs) if emulation is None else emulation(self._compute, inputs)
         return [kept(item) for item in results]
 
     def _compute(self, inputs: Mapping[str, Any]) -> list[Any]:
-        results = self._reference.run(inputs)
+        results = self._reference(inputs)
         return [_undoubled(item, declared) for item, declared in zip(results, self._declared, strict=True)]
 
 
-Compute = Callable[[Mapping[str, Any]], list[Any]]
+def is_guarded(node: Node, roundings: Sequence[Rounding] | None) -> bool:
+    """Tell whether the first result of an operator with casts around it is compared with its plain kernel's.
+
+    It is of operators outside of ONNX's own domains, the runtime's and the user's: what they compute is a
+    function of their inputs' values by no standard. Some of the runtime's ask where a value comes from, and
+    give zeros where a Cast makes it. Of ONNX's own, which are known, tests find such kernels. What graphs in
+    an operator's attributes read is not rounded in front of it: those operators are not compared.
+    """
+    if roundings is None or not has_foreign_domain(node) or any(subgraphs(node.proto)):
+        return False
+    return any(each.reads is not FLOAT32 for each in roundings)
 
 
-def _plain(compute: Compute, inputs: Mapping[str, Any]) -> list[Any]:
-    return compute(inputs)
+class GuardedRun:
+    """A kernel with casts in its model, or the plain one on rounded values, as the first run decides."""
+
+    def __init__(self, emulated: Run, plain: Callable[[], Run], warn: Callable[[], None]) -> None:
+        """Set both kernels.
+
+        Args:
+            emulated: The kernel with casts in its model.
+            plain: Returns the kernel without, to the same effect.
+            warn: Called where that one is taken.
+        """
+        self._run = emulated
+        self._plain: Callable[[], Run] | None = plain
+        self._warn = warn
+
+    def __call__(self, fed: Mapping[str, OrtValue], names: list[str], options: None) -> Any:
+        """Run the kernel that the first run has chosen."""
+        results = self._run(fed, names, options)
+        if self._plain is None:
+            return results
+        plain = self._plain()
+        expected = plain(fed, names, options)
+        self._plain = None  # it holds the values of this run
+        if all(map(_is_explained, map(values.to_python, results), map(values.to_python, expected))):
+            return results
+        self._run = plain
+        self._warn()
+        return expected
+
+
+def _is_explained(found: Any, expected: Any) -> bool:
+    """Tell whether rounding explains the distance between two results; of what is no tensor it does."""
+    if not isinstance(found, np.ndarray) or not isinstance(expected, np.ndarray) or found.dtype.kind in "OSU":
+        return True
+    if found.shape != expected.shape:
+        return False
+    mine, plain = found.astype(np.float64), expected.astype(np.float64)
+    finite = np.isfinite(plain)
+    if not np.array_equal(mine[~finite], plain[~finite], equal_nan=True):
+        return False
+    # no norms: threads of numpy's own would wake for them
+    distance = np.abs(mine[finite] - plain[finite]).max(initial=0)
+    return bool(distance <= _EXPLAINED * np.abs(plain[finite]).max(initial=0))
 
 
 class _Emulation:
     """The device's casts around one operator in numpy; the runtime's kernels have them in their models."""
 
     def __init__(self, node: Node, declared: Sequence[DType | None], roundings: Sequence[Rounding]) -> None:
-        self._moves = node.op_type in MOVES
+        self._moves = keeps_types(node)
         self._declared = declared
         self._first, self._writes = roundings[0], roundings[-1]
         # in reverse: of several parts that read a value the first one's rounding is kept

@@ -14,22 +14,14 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from msdump.device.float_status import FloatStatus
-from msdump.errors import UnsupportedOpError
-from msdump.execute import bfloat16, values
-from msdump.execute.fallback import ReferenceRun, kept
-from msdump.execute.initializers import Initializers, packed, tells_overflow
-from msdump.execute.pinned import Pinned
+from msdump.device import FloatStatus
+from msdump.errors import UnsupportedOpError, is_final
+from msdump.execute import fallback, values
+from msdump.execute.fallback import GuardedRun, Pinned, ReferenceRun, is_guarded, kept
 from msdump.execute.runtime import OrtValue, Run, Runtime, short
-from msdump.execute.shortage import shortage
-from msdump.execute.weights import WeightStore
-from msdump.graph.graph import Graph, Node
-from msdump.graph.kernel import onenode
-from msdump.graph.kernel.emulation import HALVES, Rounding
-from msdump.graph.kernel.reference import ReferenceNode
-from msdump.graph.operator_types import CONTROL_FLOW, MINDSPORE_DOMAIN
-from msdump.graph.order import reads
-from msdump.graph.weights import forget_pages
+from msdump.execute.weights import Initializers, WeightStore, packed, tells_overflow
+from msdump.graph import CONTROL_FLOW, MINDSPORE_DOMAIN, Graph, Node, forget_pages, reads
+from msdump.graph.kernel import HALVES, ReferenceNode, Rounding, onenode
 
 _log = logging.getLogger("msdump.execute")
 
@@ -109,7 +101,7 @@ class KernelFactory:
         self._roundings = roundings
         self._float_status = float_status
         self._is_quiet = is_quiet
-        self._initializers = Initializers(weights, graph.changeable, roundings, distant)
+        self._initializers = Initializers(weights, graph.changeable, distant)
         self._spares: dict[tuple[str, str], Kernel] = {}  # by node and the way that they run it
 
     def make(self, node: Node, fed: Mapping[str, OrtValue | None]) -> Kernel:
@@ -144,7 +136,7 @@ class KernelFactory:
         Raises:
             Exception: Nothing else can run the operator either.
         """
-        if shortage(reason) or node.domain not in _VARIED_DOMAINS:
+        if is_final(reason) or node.domain not in _VARIED_DOMAINS:
             raise reason
         widened = ("widened", lambda: self._widened_kernel(node, fed))
         pinned = ("pinned", lambda: self._pinned_kernel(node, fed))
@@ -152,7 +144,7 @@ class KernelFactory:
             try:
                 return _applied(self._spare(node, way, make), fed)
             except Exception as error:
-                if shortage(error):
+                if is_final(error):
                     raise
                 _log.debug("node %r, %s: %s", node.name, way, short(error))
         if node.domain:  # the reference knows no domain but ONNX's own
@@ -164,6 +156,11 @@ class KernelFactory:
         """Drop the kernels that the factory keeps of an operator."""
         for key in [key for key in self._spares if key[0] == node.name]:
             del self._spares[key]
+
+    def _warning(self, node: Node, message: str) -> Callable[[], None]:
+        """Return a function that says something of an operator, at its first call only."""
+        warn = functools.partial(_log.warning, "%s: %s", node.operator.full_name, message)
+        return functools.cache((lambda: None) if self._is_quiet else warn)
 
     def _spare(self, node: Node, way: str, make: Callable[[], Kernel]) -> Kernel:
         key = (node.name, way)
@@ -201,9 +198,9 @@ class KernelFactory:
 
     def _present_kernel(self, node: Node, fed: Mapping[str, OrtValue | None]) -> Kernel:
         try:
-            return self._session_kernel(node, fed, self._roundings(node))
+            return self._guarded_kernel(node, fed, self._roundings(node))
         except Exception as error:
-            if shortage(error):
+            if is_final(error):
                 raise
             first = error
         # an operator that the runtime does not even know has no kernel for other types or shapes either
@@ -212,7 +209,7 @@ class KernelFactory:
                 try:
                     return way(node, fed)
                 except Exception as error:
-                    if shortage(error):
+                    if is_final(error):
                         raise
                     _log.debug("node %r, %s: %s", node.name, way.__name__, short(error))
         return self._reference_kernel(node, fed, first)
@@ -225,8 +222,40 @@ class KernelFactory:
         # a Rounding without arguments reads and writes float32
         return self._session_kernel(node, fed, [Rounding()] * len(node.members))
 
-    def _session_kernel(
+    def _guarded_kernel(
         self, node: Node, fed: Mapping[str, OrtValue | None], roundings: Sequence[Rounding] | None
+    ) -> Kernel:
+        """Return the kernel of an operator, which the plain one replaces where its first result is wrong."""
+        kernel = self._session_kernel(node, fed, roundings)
+        if not is_guarded(node, roundings):
+            return kernel
+
+        def plain() -> Run:
+            bare = self._session_kernel(node, fed, roundings, has_casts=False)
+
+            def compute(inputs: Mapping[str, Any]) -> list[Any]:
+                given = {name: values.from_python(item) for name, item in inputs.items()}
+                return [*map(values.to_python, _applied(bare, given))]
+
+            # the session has its weights rounded: here some raise the overflow status
+            beyond = self._initializers.of(node, roundings).beyond
+            raising = {name: self._weights.array(name) for name in beyond}
+            run, names = ReferenceRun(self._graph, node, compute, raising, roundings), dict(kernel.feeds)
+            return lambda fed, *rest: run({names[inner]: value for inner, value in fed.items()}, *rest)
+
+        far = f"the first result of {node.op_type} is farther off than rounding explains"
+        warn = self._warning(
+            node, f"{far}; a kernel without the device's casts computes it on rounded values"
+        )
+        return replace(kernel, run=GuardedRun(kernel.run, plain, warn))
+
+    def _session_kernel(
+        self,
+        node: Node,
+        fed: Mapping[str, OrtValue | None],
+        roundings: Sequence[Rounding] | None,
+        *,
+        has_casts: bool = True,
     ) -> Kernel:
         initializers = self._initializers.of(node, roundings)
         absent = frozenset(name for name, value in fed.items() if value is None)
@@ -239,8 +268,9 @@ class KernelFactory:
             absent=absent,
             rounded=initializers.rounded,
         )
-        outside = bfloat16.read_by(self._graph, node, roundings)
-        inside = bfloat16.left(roundings) if outside and roundings is not None else roundings
+        roundings = roundings if has_casts else None
+        outside = fallback.bfloat16_inputs(self._graph, node, roundings)
+        inside = fallback.without_bfloat16(roundings) if outside and roundings is not None else roundings
         model = self._runtime.model(self._graph, node, bindings, inside)
         session = self._runtime.session(
             model.data,
@@ -255,7 +285,7 @@ class KernelFactory:
             run = _taking_maps(session.run)  # maps are no OrtValues: only the slower call takes them
         rounded = {inner for inner, name in model.feeds if name in outside}
         if rounded:
-            run = bfloat16.rounding_before(run, rounded)
+            run = fallback.rounding_before(run, rounded)
         return Kernel(_checked(node, run), model.feeds, model.outputs, model.has_status)
 
     def _all_fed(
@@ -267,10 +297,13 @@ class KernelFactory:
         return {**fed, **{name: self._weights.value(name) for name in weights}}
 
     def _pinned_kernel(self, node: Node, fed: Mapping[str, OrtValue | None]) -> Kernel:
-        pinned = Pinned(self._graph, node, self._weights, self._runtime, self._roundings(node))
-        names = tuple(fed)
+        roundings = self._roundings(node)
+        bound = self._initializers.of(node, roundings)
+        weights = {name: self._weights.array(name) for name in reads(node) if name in self._weights}
+        bound = replace(bound, arrays={**weights, **bound.arrays})
+        pinned = Pinned(self._graph, node, bound, self._runtime, roundings)
         _, model = pinned.session(fed)
-        feeds = tuple((name, name) for name in names)
+        feeds = tuple((name, name) for name in fed)
         return Kernel(_checked(node, pinned), feeds, _used_outputs(node), model.has_status)
 
     def _reference_kernel(self, node: Node, fed: Mapping[str, OrtValue | None], reason: Exception) -> Kernel:
@@ -279,40 +312,25 @@ class KernelFactory:
         try:
             reference = ReferenceNode(self._graph, node, (*fed, *arrays))
         except Exception as error:
-            if shortage(error):
+            if is_final(error):
                 raise
             raise UnsupportedOpError(
                 f"{self._graph.source}: node {node.name!r}: nothing can run {node.domain or 'ai.onnx'}"
                 f".{node.op_type} (opset {self._graph.opsets.get(node.domain)}): {short(reason)}"
             ) from error
-        warn = _warn_once(node, reason)
+        lacking = f"onnxruntime cannot run {node.op_type} ({short(reason)})"
+        warn = self._warning(node, f"{lacking}; ONNX's reference implementation computes it, slowly")
         roundings = self._roundings(node)
-        compute = ReferenceRun(self._graph, node, reference, arrays, roundings)
+        compute = ReferenceRun(self._graph, node, reference.run, arrays, roundings)
 
         def run(fed: Mapping[str, OrtValue], names: list[str], options: None) -> list[OrtValue | None]:
             results = compute(fed, names, options)
-            if not self._is_quiet:
-                # afterwards: an operator that fails here too is the network's fault, not the runtime's
-                warn()
+            # afterwards: an operator that fails here too is the network's fault, not the runtime's
+            warn()
             return results
 
         feeds = tuple((name, name) for name in fed)
         return Kernel(run, feeds, _used_outputs(node), tells_overflow(roundings))
-
-
-def _warn_once(node: Node, reason: Exception) -> Callable[[], None]:
-    """Return a function that warns, at its first call only, that the reference computes an operator."""
-
-    @functools.cache
-    def warn() -> None:
-        _log.warning(
-            "%s: onnxruntime cannot run %s (%s); ONNX's reference implementation computes it, slowly",
-            node.operator.full_name,
-            node.op_type,
-            short(reason),
-        )
-
-    return warn
 
 
 def _used_outputs(node: Node) -> tuple[tuple[str, int], ...]:

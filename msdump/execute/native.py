@@ -23,6 +23,9 @@ TESTED: Final = "1.31.1"
 SYMBOLS: Final = (
     "ExecutionOrder.PRIORITY_BASED",
     "GraphOptimizationLevel.ORT_DISABLE_ALL",
+    "GraphOptimizationLevel.ORT_ENABLE_ALL",
+    "GraphOptimizationLevel.ORT_ENABLE_BASIC",
+    "GraphOptimizationLevel.ORT_ENABLE_EXTENDED",
     "InferenceSession.initialize_session",
     "InferenceSession.run",
     "InferenceSession.run_with_ort_values",
@@ -46,6 +49,7 @@ SYMBOLS: Final = (
     "SessionOptions.graph_optimization_level",
     "SessionOptions.intra_op_num_threads",
     "SessionOptions.log_severity_level",
+    "SessionOptions.optimized_model_filepath",
     "SessionOptions.register_custom_ops_library",
     "SessionOptions.use_per_session_threads",
     "create_and_register_allocator",

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping
 from typing import Any, Self, TypeVar
 
-from msdump import dtypes
-from msdump.communication.collectives import Collectives
-from msdump.device.float_status import FloatStatus
-from msdump.device.memory import lifetimes
+from msdump import dtypes, tracing
+from msdump.communication import Collectives
+from msdump.device import FloatStatus, lifetimes
+from msdump.errors import is_final, is_foreign
 from msdump.execute import values
-from msdump.execute.control import Frame, RunnableBody, Site, control
-from msdump.execute.frames import Frames
-from msdump.execute.host.operators import HostSite, host_operator
+from msdump.execute.control import Frame, Frames, RunnableBody, Site, control
+from msdump.execute.host import HostSite, host_operator
 from msdump.execute.kernels import Kernel, KernelFactory, RoundingsOf, as_the_model_says
-from msdump.execute.runtime import OrtValue, Run, Runtime, failure, runtime
-from msdump.execute.segments.compiler import SegmentCompiler
-from msdump.execute.segments.inside import fed, show_measured, writing
-from msdump.execute.segments.joining import Joining
-from msdump.execute.segments.operators import ProgramOperator
-from msdump.execute.segments.segment import ProgramView, Segment
-from msdump.execute.segments.views import Views
-from msdump.execute.shortage import shortage
+from msdump.execute.runtime import OrtValue, Run, Runtime, cpu_runtime, failure
+from msdump.execute.segment_compiler import Joining, SegmentCompiler
+from msdump.execute.segments import (
+    ProgramOperator,
+    Segment,
+    SegmentPlan,
+    SegmentPlanner,
+    segment_feeds,
+    show_measured,
+    writing_files,
+)
 from msdump.execute.weights import WeightCopies, WeightStore
-from msdump.graph.graph import Graph, Node
-from msdump.observer import Array, Observer, saving, together
-from msdump.precision.optimization import Optimization
-from msdump.tracing import recording
+from msdump.graph import Graph, Node
+from msdump.observer import Array, Observer
+from msdump.plan import Optimization
 
 _Timed = TypeVar("_Timed", bound=Callable[..., Any])
 
@@ -82,11 +83,10 @@ class Program:
         self._frames = Frames(graph, self._weights)
         self.slots = self._frames.slots
         self._roundings = roundings
-        self._runtime = on or runtime()
+        self._runtime = on or cpu_runtime()
         distant = graph.outer & around.outer if around is not None else frozenset()
-        self._factory = kernels(
-            graph, self._weights, self._runtime, roundings, distant, float_status=float_status
-        )
+        parts = graph, self._weights, self._runtime, roundings, distant
+        self._factory = kernels(*parts, float_status=float_status)
         self._results = [(value.name, self.slots[value.name]) for value in graph.outputs]
         self._wholes: dict[str, Kernel] = {}
         self._programs: list[Self] = []
@@ -96,35 +96,13 @@ class Program:
             self._operator(position, node, tuple(self.slots[name] for name in dead))
             for position, (node, dead) in enumerate(zip(graph.nodes, lifetimes(graph).dead, strict=True))
         ]
-        compiler = SegmentCompiler(
-            graph, self._weights, self._runtime, roundings, distant, optimization=optimization
-        )
+        compiler = SegmentCompiler(*parts, optimization=optimization)
         joining = Joining(graph, roundings) if kernels.joins else None
         joins = [joining is not None and joining.joins(node) for node in graph.nodes]
-        self._views = Views(graph, self._operators, self._frames, compiler, joins)
+        self._planner = SegmentPlanner(graph, self._operators, self._frames, compiler, joins)
 
     def _operator(self, position: int, node: Node, dead: tuple[int, ...]) -> ProgramOperator:
-        host = host_operator(self._host_site(position, node))
-        if host is not None:
-            status = (self._frames.status,) * host.has_status
-            slots = tuple(self.slots[name] for name in node.outputs if name)
-            run = _timed(host.run, node)
-            return ProgramOperator(position, node, dead + status, results=slots + status, control=run)
-        if not node.bodies:
-            return ProgramOperator(position, node, dead)
-        used = [position for position, name in enumerate(node.outputs) if name]
-        site = Site(node, self._bodies(node), self._frames.value, lambda frame: self._whole(node, frame))
-        inside = control(site)
-        return ProgramOperator(
-            position,
-            node,
-            dead,
-            results=tuple(self.slots[node.outputs[position]] for position in used),
-            control=_timed(lambda frame, observer: _picked(inside(frame, observer), used), node),
-        )
-
-    def _host_site(self, position: int, node: Node) -> HostSite:
-        return HostSite(
+        site = HostSite(
             position,
             node,
             self.graph,
@@ -133,9 +111,24 @@ class Program:
             self._collectives,
             self._float_status,
         )
-
-    def _bodies(self, node: Node) -> dict[str, RunnableBody]:
-        return {name: RunnableBody(self._inner(body), self.slots) for name, body in node.bodies.items()}
+        host = host_operator(site)
+        if host is not None:
+            status = (self._frames.status,) * host.has_status
+            slots = tuple(self.slots[name] for name in node.outputs if name)
+            run = _timed(host.run, node)
+            return ProgramOperator(position, node, dead + status, results=slots + status, control=run)
+        if not node.bodies:
+            return ProgramOperator(position, node, dead)
+        used = [position for position, name in enumerate(node.outputs) if name]
+        bodies = {name: RunnableBody(self._inner(body), self.slots) for name, body in node.bodies.items()}
+        inside = control(Site(node, bodies, self._frames.value, lambda frame: self._whole(node, frame)))
+        return ProgramOperator(
+            position,
+            node,
+            dead,
+            results=tuple(self.slots[node.outputs[position]] for position in used),
+            control=_timed(lambda frame, observer: [*map(inside(frame, observer).__getitem__, used)], node),
+        )
 
     def _inner(self, body: Graph) -> Self:
         copies = self._weights.copies
@@ -158,7 +151,7 @@ class Program:
     def has_run(self) -> bool:
         """Whether an operator has run, or tried to: it was compiled."""
         return (
-            self._views.has_run
+            self._planner.has_run
             or any(operator.run is not None for operator in self._operators)
             or any(program.has_run for program in self._programs)
         )
@@ -229,46 +222,52 @@ class Program:
             MsdumpError: As for ``run``.
         """
         watched = None if observer is None else observer.watched
-        view = self._views.of(observer, frame)
-        segments, index = view.segments, 0
+        plan = self._planner.plan_for(observer, frame)
+        segments, index = plan.segments, 0
         while index < len(segments):
             segment = segments[index]
             if segment.single is not None:
                 self._step(segment.single, frame, observer)
                 index += 1
-            elif segment.run is not None or self._views.compile(view, index, frame):
-                index += self._run(view, segment, frame, observer)
+            elif segment.run is not None or self._planner.compile(plan, index, frame):
+                index += self._run(plan, segment, frame, observer)
             else:
                 continue  # smaller segments stand in its place
             if not self.keeps_sessions:
-                self._views.forget(segment)
-            if view.holds_up and observer is not None and observer.watched is not watched:
+                self._planner.forget(segment)
+            if (
+                plan.interest.completes_before_next
+                and observer is not None
+                and observer.watched is not watched
+            ):
                 # what it watches now was not asked of the segments to come
                 for operator in self._operators[segment.operators[-1].position + 1 :]:
                     self._step(operator, frame, observer)
                 return
 
-    def _run(self, view: ProgramView, segment: Segment, frame: Frame, observer: Observer | None) -> int:
+    def _run(self, plan: SegmentPlan, segment: Segment, frame: Frame, observer: Observer | None) -> int:
         """Run a segment, then show the operators in it; return how many segments stand in its place now."""
         assert segment.run is not None
-        files = saving(observer).begin_saving(segment.saved) if observer and segment.saved else None
+        files = observer.begin_saving(segment.saved) if observer and segment.saved else None
         if segment.saved and files is None:
             self._step_all(segment, frame, observer)
             return 1
         try:
-            with writing(segment, files, observer) as complete:
-                outputs = segment.run(fed(segment, frame, files), segment.names, None)
-        except Exception as error:  # noqa: BLE001 - the runtime's classes vary
+            with writing_files(segment, files, observer) as complete:
+                outputs = segment.run(segment_feeds(segment, frame, files), segment.names, None)
+        except Exception as error:
+            if is_foreign(error):
+                raise
             # its inputs are still there: the operator that fails is named, or a way is found to run it
             self._step_all(segment, frame, observer, complete)
-            return self._views.part(view, segment, error)
+            return self._planner.part(plan, segment, error)
         for slot, value in zip(segment.results, outputs):  # noqa: B905 - see the class
             frame[slot] = value
         measuring = segment.measuring
         if observer is not None and measuring is None and segment.shown:
             self._show_together(segment, frame, observer)
         elif measuring and observer and not show_measured(segment, measuring, frame, self._frames, observer):
-            self._views.give(view, segment)  # its inputs are still there: it runs once more
+            self._planner.give(plan, segment)  # its inputs are still there: it runs once more
             return 0
         for slot in segment.dead:
             frame[slot] = None
@@ -283,7 +282,7 @@ class Program:
 
     def _show_together(self, segment: Segment, frame: Frame, observer: Observer) -> None:
         tensor = self._frames.shared_tensors()
-        with together(observer):
+        with observer.together():
             for operator in segment.shown:
                 if observer.watched[operator.position]:
                     self._show(operator, frame, observer, tensor)
@@ -334,7 +333,7 @@ class Program:
 
     def _compile(self, operator: ProgramOperator, current: Frame) -> Run:
         node = operator.node
-        make = recording.timed(self._factory.make, "compile", f"compile {node.operator.full_name}")
+        make = tracing.timed(self._factory.make, "compile", f"compile {node.operator.full_name}")
         try:
             kernel = make(node, self._frames.fed((node,), current))
             self._frames.place((name for _, name in kernel.feeds), current)
@@ -378,12 +377,12 @@ class Program:
         try:
             outputs = self._factory.rescue(node, self._frames.fed((node,), current), error)
         except Exception as later:  # noqa: BLE001 - the first reason is the one to tell, unless something ran out
-            if observer is not None and position is not None:
+            if observer is not None and position is not None and not is_foreign(later):
                 observer.failed(position, [self._frames.tensor(name, current) for name in node.inputs])
-            reason = later if shortage(later) else error
+            reason = later if is_final(later) else error
             raise self._failure(node, current, reason) from reason
         if position is not None:
-            self._views.leave_alone((position,))
+            self._planner.leave_alone((position,))
         return outputs
 
     def _failure(self, node: Node, current: Frame, error: Exception) -> Exception:
@@ -393,8 +392,4 @@ class Program:
 
 
 def _timed(run: _Timed, node: Node) -> _Timed:
-    return recording.timed(run, "operator", node.operator.full_name, type=node.operator.op_type)
-
-
-def _picked(outputs: Sequence[OrtValue | None], used: Sequence[int]) -> Frame:
-    return [outputs[position] for position in used]
+    return tracing.timed(run, "operator", node.operator.full_name, type=node.operator.op_type)

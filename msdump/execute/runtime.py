@@ -19,15 +19,13 @@ import numpy as np
 import onnxruntime
 
 from msdump import dtypes
-from msdump.errors import ExecutionError, MsdumpError, NotAvailableError
+from msdump.errors import ExecutionError, MsdumpError, NotAvailableError, is_final, is_foreign, shortage
 from msdump.execute.native import native
-from msdump.execute.shortage import shortage
-from msdump.graph.graph import Graph, Node
-from msdump.graph.kernel import onenode, probe_model
-from msdump.graph.kernel.emulation import Rounding
+from msdump.graph import Graph, Node
+from msdump.graph.kernel import Rounding, onenode
 from msdump.observer import Array
-from msdump.statistics.totals import StatisticNeed
-from msdump.threads import Living, LivingValues, new_lock, thread_count
+from msdump.statistics import StatisticNeed
+from msdump.threads import SignalSafeWeakSet, SignalSafeWeakValues, new_lock, thread_count
 
 OrtValue = Any
 """A native value: tensor, sequence or optional (the runtime ships no type stubs)."""
@@ -51,8 +49,8 @@ _NEWEST_OPSET: Final = re.compile(r"domain ai\.onnx is till opset (\d+)")
 _SETTING_UP: Final = new_lock()
 """Held while the process's runtimes are made: each is made once, whichever threads ask first."""
 
-_RUNTIMES: Final = Living["Runtime"]()
-_SESSIONS: Final = Living[Any]()
+_RUNTIMES: Final = SignalSafeWeakSet["Runtime"]()
+_SESSIONS: Final = SignalSafeWeakSet[Any]()
 _INHERITED: Final[list[Any]] = []
 """Sessions of the process that this one was forked from: one that ends waits for its threads, or crashes,
 since only the parent has them."""
@@ -110,7 +108,7 @@ class Runtime:
         self._has_own_threads = True
         _share_allocator()
         # weakly: the sessions of a network that nobody keeps, and their threads, go with it
-        self._sessions = LivingValues[tuple[bytes, SessionUse], Any]()
+        self._sessions = SignalSafeWeakValues[tuple[bytes, SessionUse], Any]()
         _RUNTIMES.add(self)
 
     def forget(self) -> None:
@@ -202,28 +200,27 @@ class Runtime:
         """
         return onenode.RuntimeLimits(
             ir_version=self._newest(
-                _NEWEST_IR, probe_model.model(ir_version=9999), _DEFAULT_LIMITS.ir_version
+                _NEWEST_IR, onenode.identity_model(ir_version=9999), _DEFAULT_LIMITS.ir_version
             ),
-            opset=self._newest(_NEWEST_OPSET, probe_model.model(opset=9999), _DEFAULT_LIMITS.opset),
+            opset=self._newest(_NEWEST_OPSET, onenode.identity_model(opset=9999), _DEFAULT_LIMITS.opset),
         )
 
     @functools.cached_property
     def can_measure(self) -> bool:
         """Whether values can be measured in its sessions: the compiled pass is there and runs in them."""
-        from msdump.graph.kernel import measuring
-        from msdump.statistics import compiled
-        from msdump.statistics.insession import MEASURE, SessionMeasures, stand_ins
+        from msdump.graph.kernel import linked
+        from msdump.statistics import MEASURE, SessionMeasures, compiled, stand_ins
 
         if compiled.KERNEL is None or self.providers != (_CPU,):
             return False
         need = StatisticNeed(extremes=True)
         try:
-            session = self._create(measuring.probe_model(need), {}, SessionUse(looks=True))
+            session = self._create(linked.probe_model(need), {}, SessionUse(looks=True))
             found = SessionMeasures(1)
-            feeds = {"x": np.array([-1, 2], np.float32), measuring.ADDRESSES[MEASURE]: found.addresses}
-            session.run([measuring.made_name("y")], feeds, None)
+            feeds = {"x": np.array([-1, 2], np.float32), linked.ADDRESSES[MEASURE]: found.addresses}
+            session.run([linked.made_name("y")], feeds, None)
         except Exception as error:
-            if shortage(error):
+            if is_final(error):
                 raise
             _log.info("statistics are found outside of the runtime's sessions: %s", short(error))
             return False
@@ -234,7 +231,7 @@ class Runtime:
         try:
             self._create(model, {})
         except Exception as error:
-            if shortage(error):
+            if is_final(error):
                 raise
             match = pattern.search(str(error))
             return int(match[1]) if match else default
@@ -251,7 +248,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_inherit)
 
 
-def runtime() -> Runtime:
+def cpu_runtime() -> Runtime:
     """Return the process's runtime on the CPU, set up at the first call."""
     with _SETTING_UP:
         return _cpu_runtime()
@@ -287,7 +284,7 @@ def _cuda_or_cpu_runtime() -> Runtime:
     if isinstance(available, Runtime):
         return available
     _log.warning("%s: operators run on the CPU", available)
-    return runtime()
+    return cpu_runtime()
 
 
 @functools.cache
@@ -297,9 +294,9 @@ def _cuda_runtime() -> Runtime | str:
         return "the installed onnxruntime has no CUDA provider"
     on_gpu = Runtime(thread_count(), (_CUDA, _CPU))
     try:
-        on_gpu.session(probe_model.model())
+        on_gpu.session(onenode.identity_model())
     except Exception as error:
-        if shortage(error):
+        if is_final(error):
             raise
         return f"no GPU answers ({short(error)})"
     return on_gpu
@@ -318,13 +315,14 @@ def short(error: Exception) -> str:
     return text.splitlines()[0] if text else type(error).__name__
 
 
-def failure(full_name: str, inputs: Sequence[Array], error: Exception) -> MsdumpError:
+def failure(full_name: str, inputs: Sequence[Array], error: Exception) -> ExecutionError:
     """Return the failure of an operator, with its reason and the types and shapes of what it read.
 
-    One of msdump's own errors is returned as it is.
+    Raises:
+        Exception: The error itself, where it is one of msdump's or the program's own.
     """
-    if isinstance(error, MsdumpError):
-        return error
+    if isinstance(error, MsdumpError) or is_foreign(error):
+        raise error
     shown = ", ".join(_described(array) for array in inputs)
     lacking = shortage(error)
     reason = f"{lacking}: {short(error)}" if lacking else short(error)

@@ -1,4 +1,4 @@
-"""Conversion between numpy's arrays and the runtime's values: tensors of every type, sequences, optionals.
+"""Conversion between numpy's arrays and the runtime's values, and the inputs of a run, checked against types.
 
 An absent optional is None on both sides: the runtime crashes when it is asked for the type of an optional
 without a value, or when one is fed.
@@ -9,7 +9,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-from collections.abc import Callable
+import reprlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -17,12 +18,12 @@ import onnxruntime
 
 from msdump import dtypes
 from msdump.dtypes import DType
-from msdump.encode import packing
-from msdump.errors import FormatError, InputError
+from msdump.encode import elements
+from msdump.errors import FormatError, InputError, name_hint
 from msdump.execute.native import native
-from msdump.execute.runtime import OrtValue, runtime
-from msdump.graph.kernel import glue
-from msdump.graph.kernel.onenode import type_text
+from msdump.execute.runtime import OrtValue, cpu_runtime
+from msdump.graph import Graph, Value, ValueType
+from msdump.graph.kernel import onenode, type_text
 
 Native: Final = native.OrtValue
 """The class of the runtime's values; complex arrays and maps are not among them."""
@@ -48,7 +49,7 @@ def from_array(array: np.ndarray) -> OrtValue:
     if array.dtype.kind == "c":
         return array  # the runtime has no complex tensors; ONNX's reference computes on them
     if row is dtypes.STRING:  # it makes no value of strings either, but a model may hold some
-        return runtime().session(glue.strings(array)).run_with_ort_values({}, ["y"], None)[0]
+        return cpu_runtime().session(onenode.string_model(array)).run_with_ort_values({}, ["y"], None)[0]
     # this value reads the array's memory and does not keep it alive: only the caller's own array may be used
     # so, never a copy that ends with this call
     if array is original and array.dtype in _NATIVE_TYPES:
@@ -103,7 +104,7 @@ def _copied(data: np.ndarray, shape: tuple[int, ...], row: DType) -> OrtValue:
 
 def _packed(array: np.ndarray, row: DType) -> np.ndarray:
     """Return the bytes of an array; types below a byte are packed, as on the device."""
-    return np.atleast_1d(array).view(np.uint8) if row.per_byte == 1 else packing.pack(array, row)
+    return np.atleast_1d(array).view(np.uint8) if row.per_byte == 1 else elements.pack(array, row)
 
 
 def kind_of(value: OrtValue) -> str:
@@ -139,7 +140,7 @@ def _raw_copy(value: OrtValue, row: DType) -> np.ndarray:
         np.frombuffer(ctypes.string_at(value.data_ptr(), size), np.uint8) if size else np.zeros(0, np.uint8)
     )
     if row.per_byte > 1:
-        return packing.unpack(data, row, shape)
+        return elements.unpack(data, row, shape)
     array: np.ndarray = data.view(row.numpy).reshape(shape)
     return array
 
@@ -173,26 +174,28 @@ def is_map(value: Any) -> bool:
 def _from_list(items: list[np.ndarray], element: DType) -> OrtValue:
     """Return a sequence of tensors; the runtime makes one only by running SequenceConstruct."""
     if not items:
-        return _glue(glue.empty_sequence(element))({})
+        return _glue(onenode.empty_sequence_model(element))({})
     kinds = {dtypes.from_numpy(item.dtype) for item in items}
     if len(kinds) > 1:
         names = ", ".join(sorted(kind.name for kind in kinds))
         raise InputError(f"a sequence holds tensors of one dtype, got {names}")
-    join = _glue(glue.sequence(type_text(kinds.pop()), len(items)))
+    join = _glue(onenode.sequence_model(type_text(kinds.pop()), len(items)))
     return join({f"x{position}": from_array(item) for position, item in enumerate(items)})
 
 
 @functools.lru_cache(maxsize=64)
 def _glue(model: bytes) -> Callable[[dict[str, OrtValue]], OrtValue]:
     """Return the function of a glue model; the most recent ones keep their sessions."""
-    run = runtime().session(model).run_with_ort_values
+    run = cpu_runtime().session(model).run_with_ort_values
     return lambda fed: run(fed, ["y"], None)[0]
 
 
 @functools.lru_cache(maxsize=8)
 def _passing(kind: str) -> Callable[[list[str], dict[str, Any], None], list[Any]]:
     """Return the function that turns "x" into Python objects."""
-    run: Callable[[list[str], dict[str, Any], None], list[Any]] = runtime().session(glue.passage(kind)).run
+    run: Callable[[list[str], dict[str, Any], None], list[Any]] = (
+        cpu_runtime().session(onenode.passage_model(kind)).run
+    )
     return run
 
 
@@ -218,8 +221,157 @@ def _unwrapped(value: OrtValue) -> Any:
     if "map(" in kind:
         return _passing(kind)(["x"], {"x": public(value)}, None)[0]
     if kind.startswith("optional("):
-        return to_python(_glue(glue.element(kind))({"x": value}))
-    count = int(_glue(glue.sequence_length(kind))({"x": value}).numpy())
-    item = _glue(glue.sequence_at(kind))
+        return to_python(_glue(onenode.optional_element_model(kind))({"x": value}))
+    count = int(_glue(onenode.sequence_length_model(kind))({"x": value}).numpy())
+    item = _glue(onenode.sequence_at_model(kind))
     positions = [np.array(position) for position in range(count)]
     return [to_python(item({"x": value, "i": from_array(position)})) for position in positions]
+
+
+_WIDTHS: Final = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
+"""Kinds of numbers, each of which holds all smaller ones; the types that numpy lacks count as widest."""
+
+_WIDEST: Final = 3
+
+
+def bind_inputs(graph: Graph, positional: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the inputs by name: arrays, lists of arrays (sequences), maps, or None (absent optionals).
+
+    Python numbers and lists take the declared dtype; arrays must have it.
+
+    Raises:
+        InputError: A missing, unknown, double, wrongly typed or wrongly shaped input, or two
+            inputs that disagree on a dynamic dimension; every fault is named.
+    """
+    items = _by_name(graph, positional, named)
+    problems: list[str] = []
+    sizes: dict[str, tuple[int, str]] = {}
+    feeds: dict[str, Any] = {}
+    # weights may be fed in place of the model's own (IR version 4 and later)
+    overridden = [Value(name, graph.type_of(name)) for name in items if name in graph.overridable]
+    for value in (*graph.inputs, *overridden):
+        if value.name not in items:
+            if value.type.kind != "optional":
+                problems.append(f"input {value.name!r} ({_type_text(value.type)}) is missing")
+            feeds[value.name] = None  # so that the faults of the other inputs are looked for as well
+            continue
+        try:
+            feeds[value.name] = _checked(value, items[value.name], sizes)
+        except (InputError, FormatError) as error:
+            problems.append(f"input {value.name!r}: {error}")
+    if problems:
+        raise InputError(f"{graph.source}: " + "; ".join(problems))
+    return feeds
+
+
+def _by_name(graph: Graph, positional: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    order = [value.name for value in graph.inputs]
+    if len(positional) > len(order):
+        expected = f"{len(order)} ({', '.join(order)})" if order else "none"
+        raise InputError(f"{graph.source}: {len(positional)} inputs given, the network takes {expected}")
+    items = dict(zip(order, positional, strict=False))
+    for name, item in named.items():
+        if name in items:
+            raise InputError(f"{graph.source}: input {name!r} is given twice")
+        if name not in order and name not in graph.overridable:
+            inputs = f"the inputs are {', '.join(order)}" if order else "the network takes none"
+            raise InputError(f"{graph.source}: no input {name!r}; {inputs}{name_hint(name, order)}")
+        items[name] = item
+    return items
+
+
+def _checked(value: Value, item: Any, sizes: dict[str, tuple[int, str]]) -> Any:
+    """Return an input in the form in which it is fed.
+
+    Args:
+        value: The graph's input.
+        item: What the caller passes for it.
+        sizes: Size of each dynamic dimension so far, and the input that set it.
+
+    Raises:
+        InputError: It does not fit the input's type or shape.
+    """
+    kind = value.type.kind
+    if item is None:
+        if kind in {"optional", ""}:
+            return None
+        raise InputError(f"None given, {_type_text(value.type)} expected")
+    if kind == "map" or (kind != "tensor" and is_map(item)):
+        if not is_map(item):
+            raise InputError(f"{type(item).__name__} given, a dict expected")
+        return item
+    if kind == "sequence" or (kind != "tensor" and isinstance(item, (list, tuple))):
+        if not isinstance(item, (list, tuple)):
+            raise InputError(f"{type(item).__name__} given, a list of tensors expected")
+        return [_input_array(part, value.type.dtype) for part in item]
+    array = _input_array(item, value.type.dtype)
+    if kind == "tensor":
+        _check_shape(value, array.shape, sizes)
+    return array
+
+
+def _input_array(item: Any, dtype: DType | None) -> np.ndarray:
+    if dtype is not None and isinstance(item, (bool, int, float, complex, str, list, tuple)):
+        return _converted(item, dtype)
+    try:
+        array = np.asarray(item)
+    except ValueError as error:
+        raise InputError(f"{reprlib.repr(item)} is no tensor: {error}") from error
+    actual = dtypes.from_numpy(array.dtype)
+    if dtype is not None and actual is not dtype:
+        raise InputError(f"dtype {actual.name} given, {dtype.name} expected; convert it with astype")
+    if array.dtype == dtypes.STRING.numpy:
+        _check_texts(array)
+    return array
+
+
+def _converted(item: Any, dtype: DType) -> np.ndarray:
+    """Return a Python number or list as an array of the declared dtype, if that loses nothing."""
+    try:
+        natural = np.asarray(item)
+        array = np.asarray(item, dtype=dtype.numpy)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise InputError(f"{reprlib.repr(item)} is no tensor of {dtype.name}: {error}") from error
+    # numpy would turn 1.5 into the integer 1 without a word
+    if natural.size and _WIDTHS.get(natural.dtype.kind, 0) > _WIDTHS.get(array.dtype.kind, _WIDEST):
+        raise InputError(f"{reprlib.repr(item)} would lose its value as {dtype.name}")
+    if dtype is dtypes.STRING:
+        _check_texts(array)
+    return array
+
+
+def _check_texts(array: np.ndarray) -> None:
+    for item in array.reshape(-1):  # anything may stand in an array of objects
+        if not isinstance(item, (str, bytes)):
+            raise InputError(f"an array of objects holds {item!r}; only texts can be fed as objects")
+
+
+def _check_shape(value: Value, shape: tuple[int, ...], sizes: dict[str, tuple[int, str]]) -> None:
+    declared = value.type.shape
+    if declared is None:
+        return
+    if len(declared) != len(shape):
+        raise InputError(f"shape {shape} given, {_shape_text(declared)} expected")
+    for axis, (dimension, size) in enumerate(zip(declared, shape, strict=True)):
+        if isinstance(dimension, int) and dimension != size:
+            raise InputError(f"shape {shape} given, {_shape_text(declared)} expected")
+        if isinstance(dimension, str):
+            first, owner = sizes.setdefault(dimension, (size, value.name))
+            if first != size:
+                raise InputError(
+                    f"dimension {dimension!r} is {size} on axis {axis}, but {first} in input {owner!r}"
+                )
+
+
+def _type_text(declared: ValueType) -> str:
+    """Return what an input takes, for messages."""
+    dtype = declared.dtype.name if declared.dtype else "any dtype"
+    if declared.kind != "tensor":
+        return declared.kind or "any value"
+    return f"{dtype}, shape {_shape_text(declared.shape)}" if declared.shape is not None else dtype
+
+
+def _shape_text(shape: Sequence[int | str | None]) -> str:
+    """Return a shape as Python writes a tuple, a dimension without size or name as ``?``."""
+    inner = ", ".join("?" if size is None else str(size) for size in shape)
+    return f"({inner},)" if len(shape) == 1 else f"({inner})"

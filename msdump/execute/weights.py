@@ -1,23 +1,30 @@
-"""Weights as runtime values: shared between sessions, aligned, and released once a kernel has packed them."""
+"""Weights as runtime values, and the choice of those that an operator's session gets as initializers.
+
+Values are shared between sessions, aligned, and released once a kernel has packed them. A kernel packs a
+weight once, when its session is created, only if it is an initializer: a MatMul whose weight is fed takes up
+to 1.4 times as long. Weights that are fed let equal operators share one session. One that the device rounds
+is always an initializer: it is rounded once, and no kernel finds a Cast in its place.
+"""
 
 from __future__ import annotations
 
 import mmap
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
-from msdump.device import precision
-from msdump.device.precision import rounded
-from msdump.dtypes import DType
+from msdump import dtypes
+from msdump.device import precision, rounded
+from msdump.dtypes import STRING, DType
+from msdump.errors import passing_over
 from msdump.execute import values
 from msdump.execute.runtime import OrtValue, public_value
-from msdump.graph.kernel.emulation import FLOAT32
-from msdump.graph.weights import forget_pages
+from msdump.graph import SMALL_BYTES, Node, forget_pages, subgraphs
+from msdump.graph.kernel import FLOAT16, FLOAT32, NodeModel, Rounding, is_cast
 from msdump.threads import new_lock
 
 _WORTH_A_FILE: Final = 1 << 20
@@ -118,11 +125,177 @@ def _on_disk(array: np.ndarray) -> np.ndarray:
     if array.nbytes < _WORTH_A_FILE:
         return array
     # the session has its own packed copy of most weights: pages of the file cost no memory once it is made
-    try:
-        with tempfile.TemporaryFile() as file:
-            array.tofile(file)
-            file.flush()
-            mapped = mmap.mmap(file.fileno(), array.nbytes, prot=mmap.PROT_READ)
-    except OSError:  # no room: it stays in memory
-        return array
-    return np.frombuffer(mapped, array.dtype).reshape(array.shape)
+    with passing_over(OSError), tempfile.TemporaryFile() as file:
+        array.tofile(file)
+        file.flush()
+        mapped = mmap.mmap(file.fileno(), array.nbytes, prot=mmap.PROT_READ)
+        return np.frombuffer(mapped, array.dtype).reshape(array.shape)
+    return array  # no room: it stays in memory
+
+
+_PACKED_SLOTS: Final[Mapping[str, frozenset[int]]] = {
+    "MatMul": frozenset({0, 1}),
+    "Gemm": frozenset({0, 1}),
+    "LSTM": frozenset({1, 2}),
+    "GRU": frozenset({1, 2}),
+    "RNN": frozenset({1, 2}),
+    "MatMulInteger": frozenset({1}),
+}
+"""Inputs of which the runtime's kernel keeps a packed copy when they are initializers."""
+
+_BOUND_OPS: Final = frozenset(
+    {*_PACKED_SLOTS, "ConvTranspose", "ConvInteger", "QLinearConv", "QLinearMatMul"}
+)
+"""Operators that are faster, or only possible, with their weights as initializers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The initializers of one operator's session.
+
+    Attributes:
+        arrays: By the weight's name, in the type that the operator reads.
+        rounded: Those that were rounded before, and whether rounding met values beyond float16's range.
+    """
+
+    arrays: Mapping[str, np.ndarray]
+    rounded: Mapping[str, bool]
+
+    @property
+    def embedded(self) -> dict[str, np.ndarray]:
+        """Those that are copied into the model."""
+        return {name: array for name, array in self.arrays.items() if _is_small(array)}
+
+    @property
+    def beyond(self) -> tuple[str, ...]:
+        """Names of the weights that hold values beyond float16's range."""
+        return tuple(name for name, is_beyond in self.rounded.items() if is_beyond)
+
+    @property
+    def shared(self) -> dict[str, np.ndarray]:
+        """Those that the session is given beside the model."""
+        return {name: array for name, array in self.arrays.items() if not _is_small(array)}
+
+
+class Initializers:
+    """Chooses which weights of a network its kernels get as initializers, and in which type."""
+
+    def __init__(
+        self,
+        weights: WeightStore,
+        changeable: Container[str],
+        distant: Container[str],
+    ) -> None:
+        """Set the weights and the rules that hold for every operator.
+
+        Args:
+            weights: The weights of the graph.
+            changeable: Weights that may have other values in another run.
+            distant: Weights of a body that the graph around it takes from outside as well.
+        """
+        self._weights = weights
+        self._changeable = changeable
+        self._distant = distant
+
+    def of(self, node: Node, roundings: Sequence[Rounding] | None) -> Bound:
+        """Return the initializers of an operator that computes with some roundings."""
+        arrays = {name: self._bound_array(node, name, roundings) for name in self._bound(node, roundings)}
+        rounded = {
+            name: _saturates_inputs(node, name, roundings) and self._weights.overflows(name)
+            for name in arrays
+            if arrays[name] is not self._weights.array(name)
+        }
+        return Bound(arrays, rounded)
+
+    def values(self, node: Node, model: NodeModel, bound: Bound) -> dict[str, Any]:
+        """Return the values of shared initializers by their names in the model."""
+        return {inner: self.shared_value(node, name, bound.arrays[name]) for inner, name in model.shared}
+
+    def shared_value(self, node: Node, name: str, array: np.ndarray) -> Any:
+        """Return the value of an initializer that an operator's session is given beside the model.
+
+        Args:
+            node: The operator.
+            name: The weight.
+            array: The weight in the type that the operator reads.
+        """
+        if array is not self._weights.array(name):
+            return public_value(array)
+        return self._weights.packable(name) if name in packed(node) else self._weights.public(name)
+
+    def _bound_array(self, node: Node, name: str, roundings: Sequence[Rounding] | None) -> np.ndarray:
+        """Return a weight in the type that the operator reads, rounded once and for all."""
+        part, rounding = _parts(node, roundings)[_readers(node, name)[0]]
+        array = self._weights.array(name)
+        if rounding is None or not self._is_rounded(name, part, rounding):
+            return array
+        reads = rounding.read_type(dtypes.from_numpy(array.dtype))
+        return self._weights.rounded(name, reads, saturates=rounding.saturates)
+
+    def _bound(self, node: Node, roundings: Sequence[Rounding] | None) -> tuple[str, ...]:
+        """Return the weights that the session gets as initializers; of a fused operator those of one part."""
+        free = self._changeable
+        names = dict.fromkeys(name for name in node.inputs if name in self._weights and name not in free)
+        readers = {name: _readers(node, name) for name in names}
+        parts = _parts(node, roundings)
+        single = {name: parts[indices[0]] for name, indices in readers.items() if len(indices) == 1}
+        return tuple(name for name, part in single.items() if self._binds(name, *part))
+
+    def _binds(self, name: str, part: Node, rounding: Rounding | None) -> bool:
+        """Tell whether a weight that an operator reads becomes an initializer.
+
+        The runtime looks for weights to pack one graph out, no further: a kernel without a packed copy may
+        differ in the last bit from one that has it.
+        """
+        is_distant = name in self._distant and part.op_type in _PACKED_SLOTS
+        return (binds_weights(part) and not is_distant) or self._is_rounded(name, part, rounding)
+
+    def _is_rounded(self, name: str, part: Node, rounding: Rounding | None) -> bool:
+        """Tell whether an operator reads a weight rounded or widened; bodies may read one as it is, too."""
+        dtype = dtypes.from_numpy(self._weights.array(name).dtype)
+        return rounding is not None and not any(subgraphs(part.proto)) and is_cast(part, dtype, rounding)
+
+
+def binds_weights(part: Node) -> bool:
+    """Tell whether an operator's weights become initializers on every device."""
+    return part.op_type in _BOUND_OPS or bool(part.domain)
+
+
+def _parts(node: Node, roundings: Sequence[Rounding] | None) -> tuple[tuple[Node, Rounding | None], ...]:
+    """Return the original operators of a node, each with how it computes."""
+    return tuple(zip(node.members, roundings or (None,) * len(node.members), strict=True))
+
+
+def packed(node: Node) -> frozenset[str]:
+    """Return the names of an operator's weights of which the runtime keeps a packed copy."""
+    return frozenset(
+        name
+        for part in node.members
+        for slot, name in enumerate(part.inputs)
+        if slot in _PACKED_SLOTS.get(part.op_type, ()) and not part.domain
+    )
+
+
+def _readers(node: Node, name: str) -> list[int]:
+    """Return which parts of an operator read a value."""
+    return [index for index, part in enumerate(node.members) if name in part.inputs]
+
+
+def _is_small(array: np.ndarray) -> bool:
+    """Tell whether a weight is copied into the model: small ones, and types that cannot be shared.
+
+    The runtime infers shapes from the values of small weights (axes, sizes), which it must find in the model.
+    """
+    return array.nbytes <= SMALL_BYTES or array.dtype == STRING.numpy or array.dtype.isbuiltin != 1
+
+
+def _saturates_inputs(node: Node, name: str, roundings: Sequence[Rounding] | None) -> bool:
+    """Tell whether an operator's inputs saturate, and the overflow status is to say so."""
+    if roundings is None or not tells_overflow(roundings):
+        return False
+    return roundings[_readers(node, name)[0]].reads is FLOAT16
+
+
+def tells_overflow(roundings: Sequence[Rounding] | None) -> bool:
+    """Tell whether an operator's kernel is to give the device's overflow status."""
+    return roundings is not None and any(rounding.reports for rounding in roundings)

@@ -7,20 +7,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from msdump.capture.graphs import saved_graphs
-from msdump.capture.process import PROCESS, Process
-from msdump.communication.world import current, own
+from msdump.capture import PROCESS, Process, graph_files
+from msdump.communication import current, own
 from msdump.errors import InputError
-from msdump.execute.training.state import TrainingState
+from msdump.execute import TrainingState
 from msdump.frontends import settings
-from msdump.frontends.configurations import Config, Configurations
-from msdump.graph import loader
-from msdump.graph.compile.compilation import compile_graph
-from msdump.graph.graph import Graph, Training
+from msdump.frontends.settings import Config, Configurations
+from msdump.graph import Graph, Training, compile_graph, loader
 from msdump.plan import Context, DumpPlan, JitLevel
-from msdump.session import ModelState, Network
-from msdump.targets import Operator, Scope
-from msdump.threads import Living, new_lock
+from msdump.session import ModelState, Network, Operator, Scope
+from msdump.threads import SignalSafeWeakSet, new_lock
 
 
 @dataclass(slots=True)
@@ -41,7 +37,7 @@ class ProcessState:
     calls: dict[str, Any] = field(default_factory=dict)
     configurations: Configurations = field(default_factory=Configurations)
     # weak: a network ends with the last reference of the user's program
-    networks: Living[Network] = field(default_factory=Living)
+    networks: SignalSafeWeakSet[Network] = field(default_factory=SignalSafeWeakSet)
     lock: threading.RLock = field(default_factory=new_lock)
 
 
@@ -132,7 +128,7 @@ def load(
             that are variables there have their values here, by name.
 
     Raises:
-        ConfigError: The configuration is faulty; every fault is told.
+        ConfigError: The configuration is faulty; the error holds every fault.
         GraphError: The model is.
         DumpWriteError: The dump path cannot be written.
         InputError: A variable has another type or shape than the initializer of its name.
@@ -156,7 +152,7 @@ def load_checked(model: Any, check: Callable[[Graph], None]) -> Network:
         check: Is given the graph.
 
     Raises:
-        MsdumpError: As for ``load``, and what the check raises.
+        MsdumpError: As for ``load``, and errors of the check.
     """
     where = current_context()
     plan = _plan(None, where)
@@ -199,17 +195,17 @@ def _loaded(model: Any, where: Context, **training: Any) -> Graph:
     Args:
         model: The model.
         where: Where it runs.
-        training: What the loader is told of bindings and variables.
+        training: Arguments of the loader for bindings and variables.
     """
     graph = loader.load(model, keeps_classes=where.reserves_class_names, **training)
     if graph.training is None or not graph.training.gradient:
         return graph
-    from msdump.training.gradient_operator import expanded  # the whole room, for the few that need it
+    from msdump.training import expanded  # the whole room, for the few that need it
 
     step = loader.load(expanded(model), keeps_classes=where.reserves_class_names)
     own = step.training or Training()
     step = replace(step, source=graph.source, training=Training())
-    # once more: what training changes is known now
+    # once more: the variables are known now
     graph = loader.load(model, keeps_classes=where.reserves_class_names, variables=step.variables)
     return replace(graph, training=Training(step, own.initialization, own.initial_values))
 
@@ -218,7 +214,7 @@ def _check_sharing(graph: Graph, variables: TrainingState) -> None:
     """Make sure that a graph can read the variables of another one.
 
     Raises:
-        InputError: It describes a training of its own, shares none, or has others; every fault is told.
+        InputError: It describes a training of its own, shares none, or has others; all faults are listed.
     """
     if graph.training is not None:
         raise InputError(f"{graph.source}: the model describes its own training, and so has its own state")
@@ -233,9 +229,9 @@ def _save_graphs(graph: Graph, network: Network, plan: DumpPlan | None, where: C
     counters, write = _current().process.counters, _current().process.stream(plan)
     # without fusion: MS_DEV_SAVE_GRAPHS shows the graph before the backend takes it over
     if where.jit_level is JitLevel.O2:
-        saved_graphs.save(compile_graph(graph, fuses=False), counters, write=write)
+        graph_files.save(compile_graph(graph, fuses=False), counters, write=write)
     else:
-        saved_graphs.save(graph, counters, network.device, write)
+        graph_files.save(graph, counters, network.device, write)
 
 
 def set_dump(target: Network | Scope | Operator | str, enabled: bool = True) -> None:  # noqa: FBT001, FBT002 - MindSpore's signature

@@ -1,17 +1,282 @@
-"""MindSpore's ``Model``: the loop over epochs and batches that trains a network, and evaluates one."""
+"""MindSpore's ``Model`` of training and evaluation, with callbacks, metrics and data sinks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from contextlib import ExitStack
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, Final, Protocol, Self
 
-from msdump.errors import InputError
+import numpy as np
+
+from msdump.errors import InputError, name_hint
 from msdump.frontends import mindspore
-from msdump.frontends.callbacks import CallbackArguments, Callbacks, RunContext
-from msdump.frontends.datasets import check_compiled_sink, check_sink, fed, repeated
-from msdump.frontends.metrics import LOSS, Metric, metrics_of
+from msdump.plan import Tree
 from msdump.session import Network
+from msdump.threads import new_lock
+
+
+class Metric(Protocol):
+    """Collects a number over the batches of an evaluation."""
+
+    def clear(self) -> None:
+        """Forget all batches."""
+
+    def update(self, *values: Any) -> None:
+        """Take the scores and the labels of a batch; the metric ``loss`` takes the loss."""
+
+    def eval(self) -> Any:
+        """Return the number."""
+
+
+class MeanLoss:
+    """The mean of the losses of all batches, MindSpore's ``Loss``."""
+
+    def __init__(self) -> None:
+        """Begin without batches."""
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all batches."""
+        self._losses: list[float] = []
+
+    def update(self, *values: Any) -> None:
+        """Take the loss of a batch."""
+        self._losses.append(float(np.mean(values[0])))
+
+    def eval(self) -> float:
+        """Return the mean."""
+        return float(np.mean(self._losses))
+
+
+class Accuracy:
+    """The share of samples whose highest score is that of their label, MindSpore's ``Accuracy``."""
+
+    def __init__(self) -> None:
+        """Begin without batches."""
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all batches."""
+        self._right, self._count = 0, 0
+
+    def update(self, *values: Any) -> None:
+        """Take scores (n, classes) and labels (n), or (n, classes) with a 1 at the label."""
+        scores, labels = (np.asarray(value) for value in values)
+        expected = labels.argmax(-1) if labels.ndim == scores.ndim else labels
+        found = scores.argmax(-1)
+        self._right += int((found == expected).sum())
+        self._count += found.size
+
+    def eval(self) -> float:
+        """Return the share."""
+        return self._right / self._count
+
+
+LOSS: Final = "loss"
+"""The one metric that is given the loss."""
+
+METRICS: Final[Mapping[str, Callable[[], Metric]]] = {LOSS: MeanLoss, "accuracy": Accuracy, "acc": Accuracy}
+"""By the name that ``Model`` takes."""
+
+
+def metrics_of(choice: Mapping[str, Metric] | Iterable[str] | None) -> dict[str, Metric]:
+    """Return metrics by name.
+
+    Args:
+        choice: Names of metrics, or metrics by name.
+
+    Raises:
+        InputError: An unknown name.
+    """
+    if choice is None:
+        return {}
+    if isinstance(choice, Mapping):
+        return dict(choice)
+    names = list(choice)
+    for name in names:
+        if name not in METRICS:
+            raise InputError(
+                f"Model: unknown metric {name!r}: allowed are {', '.join(METRICS)}{name_hint(name, METRICS)}"
+            )
+    return {name: METRICS[name]() for name in sorted(names)}
+
+
+Callbacks = Any
+"""None, an object with some of MindSpore's methods, or several of them in a sequence."""
+
+
+@dataclass(slots=True)
+class CallbackArguments:
+    """Facts of a run for callbacks, MindSpore's ``cb_params``.
+
+    Attributes:
+        mode: "train" or "eval".
+        network: The network that runs.
+        epoch_num: Number of epochs.
+        batch_num: Number of steps of an epoch; 0 where the dataset does not tell.
+        cur_epoch_num: The epoch, from 1.
+        cur_step_num: The step, from 1, counted over all epochs.
+        net_outputs: Results of the last step, such as the loss.
+        metrics: The metrics after an evaluation.
+    """
+
+    mode: str
+    network: Any
+    epoch_num: int = 1
+    batch_num: int = 0
+    cur_epoch_num: int = 0
+    cur_step_num: int = 0
+    net_outputs: Any = None
+    metrics: dict[str, Any] | None = None
+
+
+class RunContext:
+    """The argument of callbacks; within it, callbacks that are context managers are entered."""
+
+    def __init__(self, arguments: CallbackArguments, callbacks: Callbacks) -> None:
+        """Begin a run.
+
+        Args:
+            arguments: Facts of the run for callbacks.
+            callbacks: Who is called.
+        """
+        self._arguments = arguments
+        several = isinstance(callbacks, Iterable)
+        self._callbacks = () if callbacks is None else tuple(callbacks) if several else (callbacks,)
+        self._is_stopping = False
+        self._entered = ExitStack()
+
+    def __enter__(self) -> Self:
+        """Enter the callbacks."""
+        for callback in self._callbacks:
+            if hasattr(callback, "__enter__"):
+                self._entered.enter_context(callback)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Leave them, also where training failed."""
+        self._entered.close()
+
+    def original_args(self) -> CallbackArguments:
+        """Return the facts of the run."""
+        return self._arguments
+
+    def request_stop(self) -> None:
+        """End training after this step."""
+        self._is_stopping = True
+
+    def get_stop_requested(self) -> bool:
+        """Tell whether a callback asked to stop."""
+        return self._is_stopping
+
+    def tell(self, moment: str) -> None:
+        """Call every callback that wants to know of a moment.
+
+        Args:
+            moment: "begin", "epoch_begin", "step_begin", "step_end", "epoch_end" or "end".
+        """
+        name = f"on_{self._arguments.mode}_{moment}"
+        for callback in self._callbacks:  # older ones name a method after the moment alone
+            method = getattr(callback, name, None) or getattr(callback, moment, None)
+            if method is not None:
+                method(self)
+
+
+def data_sink(
+    network: Network | Callable[..., Any], dataset: Iterable[Any], sink_size: Any = 1
+) -> Callable[[], Any]:
+    """Return a function that runs a network on the next elements of a dataset, again and again.
+
+    Args:
+        network: The network, or the method ``train_step`` of one: then it trains.
+        dataset: Elements that are inputs in order (a tuple), inputs by name (a mapping), or the one
+            input; it can be iterated over again and again.
+        sink_size: Steps of each call; 1 where a compiled graph is dumped (Ascend O2, GE), whose dump
+            is configured anew before each call.
+
+    Raises:
+        InputError: Something else than a network; a size that is no number from 1, or more than 1 where
+            that is not possible.
+    """
+    owner = network if isinstance(network, Network) else getattr(network, "__self__", None)
+    if not isinstance(owner, Network):
+        raise InputError("data_sink: network: a network, or its method train_step, is expected")
+    check_sink(owner, "data_sink", sink_size)
+    elements = repeated(dataset, "data_sink")
+    lock = new_lock()
+
+    def run() -> Any:
+        result = None
+        for _ in range(sink_size):
+            with lock:  # a generator that two threads advance at once raises ValueError
+                element = next(elements)
+            result = fed(network, element)
+        return result
+
+    return run
+
+
+def check_sink(network: Network, who: str, sink_size: Any) -> None:
+    """Make sure that a network can run a number of steps at once.
+
+    Args:
+        network: The network.
+        who: The function that has the argument, for messages.
+        sink_size: The number.
+
+    Raises:
+        InputError: It is no number from 1, or more than 1 where a compiled graph is dumped.
+    """
+    if isinstance(sink_size, bool) or not isinstance(sink_size, int) or sink_size < 1:
+        raise InputError(f"{who}: sink_size = {sink_size!r}: a number from 1 is expected")
+    check_compiled_sink(network, who, sink_size)
+
+
+def check_compiled_sink(network: Network, who: str, size: int) -> None:
+    """Make sure that a compiled graph whose dump is configured anew before each call runs single steps.
+
+    Args:
+        network: The network.
+        who: The function that has the argument, for messages.
+        size: Number of steps; 0: not known.
+
+    Raises:
+        InputError: It is not 1.
+    """
+    plan = network.plan
+    if plan is not None and plan.files.tree is not Tree.RANKS and size != 1:
+        raise InputError(
+            f"{plan.source}: where a compiled graph is dumped (jit_level O2) in data sink mode, "
+            f"sink size must be 1, but got {size or 'that of the whole dataset'}; call {who} with sink_size=1"
+        )
+
+
+def repeated(dataset: Iterable[Any], who: str) -> Iterator[Any]:
+    """Yield the elements of a dataset over and over.
+
+    Args:
+        dataset: The dataset.
+        who: The function that has the argument, for messages.
+
+    Raises:
+        InputError: The dataset has no elements, or none a second time.
+    """
+    while True:
+        is_empty = True
+        for element in dataset:
+            is_empty = False
+            yield element
+        if is_empty:
+            raise InputError(f"{who}: the dataset has no elements left; give one that can be iterated again")
+
+
+def fed(run: Callable[..., Any], element: Any) -> Any:
+    """Run a network, or its training step, on an element: inputs by name, in order, or the one input."""
+    if isinstance(element, Mapping):
+        return run(**element)
+    return run(*element) if isinstance(element, tuple) else run(element)
 
 
 class Model:
@@ -182,7 +447,7 @@ class _Passes:
         """Choose how.
 
         Args:
-            network: What runs.
+            network: The network that runs.
             dataset: The batches.
             sink_size: Steps of a sink, -1 for the whole dataset; None: no sink mode.
 

@@ -1,20 +1,41 @@
-"""The settings of ``set_context`` and of its environment variables, one table: names, checks, fields."""
+"""MindSpore's settings (``set_context``, GE options, variables), checked, and the configured dumps."""
 
 from __future__ import annotations
 
+import itertools
 import logging
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Final
 
 from msdump import env
-from msdump.communication.world import current, own
-from msdump.config.dtypes.files import CUSTOMIZE_DTYPES, KEYS, MODIFY_MIXLIST, operator_dtypes
+from msdump.communication import current, own
+from msdump.config import (
+    CUSTOMIZE_DTYPES,
+    KEYS,
+    MAPPING_SOURCE,
+    MODIFY_MIXLIST,
+    mapping_bytes,
+    operator_dtypes,
+    read,
+)
+from msdump.config import mindspore as config
 from msdump.errors import InputError
-from msdump.plan import Context, DeviceTarget, ExceptionDump, JitLevel, OverflowMode, PrecisionMode
-from msdump.precision.operator_dtypes import NO_OPERATOR_DTYPES
+from msdump.plan import (
+    NO_OPERATOR_DTYPES,
+    Context,
+    DeviceTarget,
+    DumpPlan,
+    ExceptionDump,
+    JitLevel,
+    OverflowMode,
+    PrecisionMode,
+)
+from msdump.threads import new_lock
 
 _log = logging.getLogger("msdump.frontends")
 
@@ -89,7 +110,7 @@ def _choice(field: str, choices: type[StrEnum]) -> Parse:
         for choice in choices:  # in upper or lower case
             if isinstance(value, str) and value.lower() == choice.lower():
                 return {field: choice}
-        # quotes tell whoever gave the number 2 for the text '2' what is missing
+        # quotes show the difference between the number 2 and the text '2'
         allowed = choices if isinstance(value, str) else (repr(str(choice)) for choice in choices)
         raise InputError(f"{name} = {_shown(value)}: {', '.join(allowed)} are allowed")
 
@@ -98,7 +119,8 @@ def _choice(field: str, choices: type[StrEnum]) -> Parse:
 
 def _number(field: str) -> Parse:
     def parse(name: str, value: Any) -> Fields:
-        number = None if isinstance(value, bool) else _digits(value)  # True is an int to Python
+        # True is an int to Python
+        number = None if isinstance(value, bool) else _digits(value)
         if number is None:
             raise InputError(
                 f"{name} = {_shown(value)}: a device number (0, 1, ... {MOST_DEVICES}) is expected"
@@ -124,13 +146,10 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
 
 
-def _flag(field: str) -> Parse:
-    def parse(name: str, value: Any) -> Fields:
-        if not isinstance(value, bool):
-            raise InputError(f"{name} = {value!r}: True or False is expected")
-        return {field: value}
-
-    return parse
+def _flag(name: str, value: Any) -> Fields:
+    if not isinstance(value, bool):
+        raise InputError(f"{name} = {value!r}: True or False is expected")
+    return {"reserves_class_names": value}
 
 
 def _memory(name: str, value: Any) -> Fields:
@@ -153,13 +172,10 @@ def _ascend_config(name: str, value: Any) -> Fields:
     return fields
 
 
-def _switch(field: str) -> Parse:
-    def parse(name: str, value: Any) -> Fields:
-        if value not in ("on", "off"):  # a tuple, not a set: the value may be unhashable
-            raise InputError(f"{name} = {value!r}: 'on' or 'off' is expected")
-        return {field: value == "on"}
-
-    return parse
+def _fusion_switch(name: str, value: Any) -> Fields:
+    if value not in ("on", "off"):  # a tuple, not a set: the value may be unhashable
+        raise InputError(f"{name} = {value!r}: 'on' or 'off' is expected")
+    return {"fuses": value == "on"}
 
 
 def _dtypes(key: str) -> Parse:
@@ -198,23 +214,23 @@ _GE_OPTIONS: Final[Mapping[str, Parse]] = {
     "ge.exec.modify_mixlist": _dtypes(MODIFY_MIXLIST),
     "ge.customizeDtypes": _dtypes(CUSTOMIZE_DTYPES),
 }
-"""What ``ge_options`` of ``ascend_config`` can hold, by the graph engine's names."""
+"""Keys of ``ge_options`` of ``ascend_config``, by the graph engine's names."""
 
 _ASCEND_CONFIG: Final[Mapping[str, Parse]] = {
     "precision_mode": _choice("precision_mode", PrecisionMode),
-    "fusion_switch": _switch("fuses"),
+    "fusion_switch": _fusion_switch,
     "exception_dump": _choice("exception_dump", ExceptionDump),
     **{key: _dtypes(key) for key in KEYS},
     "ge_options": _ge_options,
 }
-"""What ``ascend_config`` can hold."""
+"""Keys of ``ascend_config``."""
 
 
 SETTINGS: Final[Mapping[str, Parse]] = {
     "device_target": _choice("device_target", DeviceTarget),
     "jit_level": _choice("jit_level", JitLevel),
     "device_id": _number("device_id"),
-    "reserve_class_name_in_scope": _flag("reserves_class_names"),
+    "reserve_class_name_in_scope": _flag,
     "ascend_config": _ascend_config,
     "max_device_memory": _memory,
 }
@@ -227,3 +243,87 @@ VARIABLES: Final[Mapping[str, Parse]] = {
     env.CHECK_OVERFLOW_MODE: _choice("overflow_mode", OverflowMode),
 }
 """Every environment variable that says where networks run."""
+
+
+Config = str | os.PathLike[str] | Mapping[str, Any]
+"""A configuration: the path of its file, or its contents."""
+
+
+class Configurations:
+    """The plans of all networks of the process, each parsed once; its methods may be called from any thread.
+
+    Attributes:
+        substitute: The path of a configuration file that stands in for MINDSPORE_DUMP_CONFIG, and the name
+            of the option that gave it, for messages.
+    """
+
+    def __init__(self) -> None:
+        """Begin with nothing read."""
+        self.substitute: tuple[str, str] | None = None
+        # reentrant: a warning of the parser may reach a log handler of the user that loads a network
+        self._lock = new_lock()
+        self._is_read = False
+        self._default: tuple[str, bytes] | None = None
+        self._sources: dict[str, bytes] = {}
+        self._plans: dict[tuple[str, Context], DumpPlan] = {}
+
+    def default(self, context: Context) -> DumpPlan | None:
+        """Return the plan of networks that bring no configuration; None where no variable names a file.
+
+        The file is read once; one with faults is read again at the next call, as MindSpore does.
+
+        Raises:
+            ConfigError: It is faulty.
+        """
+        with self._lock:
+            if not self._is_read:
+                path, giver = self.substitute or (env.read(env.DUMP_CONFIG), env.DUMP_CONFIG)
+                if path is not None:
+                    plan = self._from_file(path, giver, context)
+                    self._default = plan.source, plan.source_bytes
+                self._is_read = True
+            return None if self._default is None else self._plan(*self._default, context)
+
+    def own(self, config: Config, context: Context) -> DumpPlan:
+        """Return the plan of a network's own configuration.
+
+        Raises:
+            ConfigError: It is faulty.
+            ValueError: It is neither a path nor a mapping.
+        """
+        if not isinstance(config, (str, os.PathLike, Mapping)):
+            raise InputError(f"config = {config!r}: the path of a .json file or a dictionary is expected")
+        with self._lock:
+            if isinstance(config, Mapping):
+                return self._plan(MAPPING_SOURCE, mapping_bytes(config), context, is_mapping=True)
+            return self._from_file(os.fspath(config), "config", context)
+
+    def _from_file(self, path: str, giver: str, context: Context) -> DumpPlan:
+        data = read(path, giver)
+        return self._plan(str(Path(path).absolute()), data, context, shown=path)
+
+    def _plan(
+        self, source: str, data: bytes, context: Context, *, shown: str = "", is_mapping: bool = False
+    ) -> DumpPlan:
+        """Return the plan of a configuration in a context; parse it at the first call only.
+
+        Args:
+            source: Name of the configuration.
+            data: Its bytes.
+            context: Where the network runs.
+            shown: Its name in faults.
+            is_mapping: Whether a program gave it as a mapping, so that line numbers would mislead.
+        """
+        # by contents, not by path alone: a file that was edited between two loads is another configuration,
+        # and its warnings are logged once, however many networks share it
+        name = self._name(source, data)
+        if (name, context) not in self._plans:
+            plan = config.parse(data, shown or source, context, has_lines=not is_mapping)
+            self._sources[name] = data
+            self._plans[name, context] = replace(plan, source=name)
+        return self._plans[name, context]
+
+    def _name(self, source: str, data: bytes) -> str:
+        """Return a source name that no other contents bear: ``config``, ``config (2)``, ..."""
+        names = (source if number == 1 else f"{source} ({number})" for number in itertools.count(1))
+        return next(name for name in names if self._sources.get(name, data) == data)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import onnx
@@ -13,11 +13,10 @@ import onnx
 from msdump import dtypes
 from msdump.errors import FormatError, GraphError
 from msdump.graph import bodies, names, validity, weights
-from msdump.graph.graph import Attribute, Graph, Node, Value, ValueType
-from msdump.graph.operator_types import canonical_domain
+from msdump.graph.graph import UNKNOWN, Attribute, Graph, Node, Value, ValueType
+from msdump.graph.operator_types import canonical_domain, update_of
 from msdump.graph.order import execution_order, free_names, used_values
 from msdump.graph.primitives import Use, primitive_name
-from msdump.graph.updates import update_of
 from msdump.record import OperatorRef
 
 _OVERRIDABLE_SINCE: Final = 4  # before IR 4 every initializer had to be listed as an input
@@ -26,7 +25,7 @@ _SCALAR_KINDS: Final = "biuf"
 
 @dataclass(slots=True)
 class Shared:
-    """What all graphs of one model have in common.
+    """State that all graphs of one model share.
 
     Attributes:
         source: Path of the model file, or "<ModelProto>".
@@ -42,11 +41,6 @@ class Shared:
     full_names: names.FullNames = field(default_factory=names.FullNames)
     graphs: int = 0
 
-    def next_index(self) -> int:
-        """Return the position of a new graph."""
-        self.graphs += 1
-        return self.graphs - 1
-
 
 class Builder:
     """Turns the message of one graph into a Graph."""
@@ -61,10 +55,10 @@ class Builder:
         *,
         variables: frozenset[str] = frozenset(),
     ) -> None:
-        """Collect the types, weights and inputs of the graph, those that it takes from outside included.
+        """Collect types, weights and inputs of the graph, values of outer graphs included.
 
         Args:
-            shared: What all graphs of the model have in common.
+            shared: State that all graphs of the model share.
             proto: The graph.
             inferred: The same graph with the types of its values.
             initializers: Its weights.
@@ -113,13 +107,14 @@ class Builder:
         self._producers = {name: outer._producers[name] for name in self._outer & outer._producers.keys()}
 
     def graph(self) -> Graph:
-        """Build the graph and those inside it.
+        """Build the graph and the graphs inside it.
 
         Raises:
-            GraphError: Values that nobody makes or several nodes do, a cycle, or a faulty constant.
+            GraphError: Values without a producer or with several, a cycle, or a faulty constant.
         """
         # before the bodies get theirs: outer graphs have lower numbers
-        index = self._shared.next_index()
+        index = self._shared.graphs
+        self._shared.graphs += 1
         operators = self._lift_constants(list(self._proto.node))
         for name, array in self._weights.items():
             # a model need not declare its initializers, and may declare them wrongly
@@ -134,8 +129,10 @@ class Builder:
             source=self._shared.source,
             name=self._proto.name,
             nodes=tuple(self._with_bodies(node) for node in nodes),
-            inputs=tuple(Value(name, self._type(name)) for name in self._inputs),
-            outputs=tuple(Value(value.name, self._type(value.name)) for value in self._proto.output),
+            inputs=tuple(Value(name, self._types.get(name, UNKNOWN)) for name in self._inputs),
+            outputs=tuple(
+                Value(value.name, self._types.get(value.name, UNKNOWN)) for value in self._proto.output
+            ),
             weights=self._weights,
             constants=tuple(name for name in self._weights if name not in self._parameters),
             overridable=self._overridable,
@@ -169,9 +166,6 @@ class Builder:
             if not value.name or value.name not in available:
                 raise GraphError(f"graph output {value.name!r}: no node, input or initializer makes it")
 
-    def _type(self, name: str) -> ValueType:
-        return self._types.get(name, ValueType(kind=""))
-
     def _lift_constants(self, nodes: list[onnx.NodeProto]) -> list[onnx.NodeProto]:
         """Turn Constant nodes into weights; they are values, not operators, as in MindSpore."""
         operators = []
@@ -193,7 +187,8 @@ class Builder:
         readers: dict[str, list[str]] = {}
         scopes = {}
         for proto in reversed(ordered):  # backwards: the scopes of all readers are known then
-            own = names.scope_of(proto.name, _metadata(proto), keeps_classes=self._shared.keeps_classes)
+            metadata = names.metadata_of(proto)
+            own = names.scope_of(proto.name, metadata, keeps_classes=self._shared.keeps_classes)
             if own is None:
                 own = names.shared_scope(scope for name in proto.output for scope in readers.get(name, ()))
             scopes[proto.name] = own
@@ -202,11 +197,11 @@ class Builder:
         return scopes
 
     def _node(self, proto: onnx.NodeProto, scope: str) -> Node:
-        attributes = {attribute.name: _attribute(attribute) for attribute in proto.attribute}
+        attributes = {attribute.name: weights.decoded_attribute(attribute) for attribute in proto.attribute}
         domain = canonical_domain(proto.domain)
         primitive = primitive_name(proto.op_type, domain, partial(self._use, proto, attributes))
         self._producers |= dict.fromkeys(proto.output, proto.op_type)
-        metadata = _metadata(proto)
+        metadata = names.metadata_of(proto)
         return Node(
             name=proto.name,
             op_type=proto.op_type,
@@ -230,30 +225,22 @@ class Builder:
         if not graphs or bodies.obstacle(node.proto, validity.opsets(self._shared.model).get("", 1)):
             return node
         inferred = bodies.protos(self._inferred[node.name])
-        return replace(
-            node, bodies={name: self._body(body, inferred[name]).graph() for name, body in graphs.items()}
-        )
-
-    def _body(self, body: onnx.GraphProto, inferred: onnx.GraphProto) -> Builder:
-        return Builder(self._shared, body, inferred, weights.inner_initializers(body), self)
+        builders = {
+            name: Builder(self._shared, body, inferred[name], weights.inner_initializers(body), self)
+            for name, body in graphs.items()
+        }
+        return replace(node, bodies={name: builder.graph() for name, builder in builders.items()})
 
     def _use(self, proto: onnx.NodeProto, attributes: Mapping[str, Attribute]) -> Use:
         arrays = [self._weights.get(name) for name in proto.input]
+        shapes = [self._types.get(name, UNKNOWN).shape for name in proto.input]
         return Use(
-            input_ranks=tuple(_rank(self._type(name)) for name in proto.input),
+            input_ranks=tuple(None if shape is None else len(shape) for shape in shapes),
             attributes=attributes,
             producers=tuple(self._producers.get(name) for name in proto.input),
             initializer_ranks=tuple(None if array is None else array.ndim for array in arrays),
             scalars=tuple(_scalar(array) for array in arrays),
         )
-
-
-def _metadata(proto: onnx.NodeProto) -> dict[str, str]:
-    return {entry.key: entry.value for entry in proto.metadata_props}
-
-
-def _rank(inferred: ValueType) -> int | None:
-    return None if inferred.shape is None else len(inferred.shape)
 
 
 def _scalar(array: np.ndarray | None) -> float | None:
@@ -262,28 +249,14 @@ def _scalar(array: np.ndarray | None) -> float | None:
     return float(array.reshape(-1)[0])
 
 
-def _attribute(attribute: onnx.AttributeProto) -> Attribute:
-    value: Any = onnx.helper.get_attribute_value(attribute)
-    if isinstance(value, bytes):
-        return value.decode(errors="replace")
-    if isinstance(value, onnx.TensorProto):
-        return weights.inner_array(value)
-    if attribute.type in {onnx.AttributeProto.INTS, onnx.AttributeProto.FLOATS}:
-        return tuple(value)
-    if attribute.type == onnx.AttributeProto.STRINGS:
-        return tuple(item.decode(errors="replace") for item in value)
-    return value
-
-
 def value_type(proto: onnx.TypeProto) -> ValueType:
     """Return the type of a TypeProto; an element type that ONNX does not define counts as unknown."""
     kind = proto.WhichOneof("value")
     if kind is None:
-        return ValueType(kind="")
-    if kind == "sequence_type":
-        return ValueType(value_type(proto.sequence_type.elem_type).dtype, kind="sequence")
-    if kind == "optional_type":
-        return ValueType(value_type(proto.optional_type.elem_type).dtype, kind="optional")
+        return UNKNOWN
+    if kind in {"sequence_type", "optional_type"}:
+        inner = value_type(getattr(proto, kind).elem_type)
+        return ValueType(inner.dtype, kind=kind.removesuffix("_type"))
     if kind != "tensor_type":
         return ValueType(kind=kind.removesuffix("_type"))
     tensor = proto.tensor_type
@@ -294,10 +267,7 @@ def value_type(proto: onnx.TypeProto) -> ValueType:
         dtype = None
     if not tensor.HasField("shape"):
         return ValueType(dtype)
-    return ValueType(dtype, tuple(_dimension(dim) for dim in tensor.shape.dim))
-
-
-def _dimension(dim: onnx.TensorShapeProto.Dimension) -> int | str | None:
-    if dim.HasField("dim_value"):
-        return int(dim.dim_value)
-    return dim.dim_param or None
+    dims = tensor.shape.dim
+    return ValueType(
+        dtype, tuple(dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in dims)
+    )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msdump.dtypes import DType
 from msdump.errors import NotAvailableError, UnsupportedOpError
-from msdump.graph.updates import NO_UPDATE, Update
+from msdump.graph.operator_types import NO_UPDATE, Update
 from msdump.record import OperatorRef
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ Shape = tuple[int | str | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class ValueType:
-    """What is known about a value before the run.
+    """Static type of a value.
 
     Attributes:
         dtype: Element type of a tensor or of a sequence's tensors; None where unknown.
@@ -37,9 +37,22 @@ class ValueType:
     kind: str = "tensor"
 
     @property
+    def sizes(self) -> tuple[int, ...] | None:
+        """The size of every dimension; None where one is unknown."""
+        sizes = tuple(size for size in self.shape or () if isinstance(size, int))
+        return sizes if self.shape is not None and len(sizes) == len(self.shape) else None
+
+    @property
     def is_settled(self) -> bool:
         """Whether the size of every dimension is known."""
-        return self.shape is not None and all(isinstance(size, int) for size in self.shape)
+        return self.sizes is not None
+
+    @property
+    def shown_shape(self) -> tuple[int, ...]:
+        """The shape as GE and graph files write it: -1 is an unknown size, (-2,) an unknown rank."""
+        if self.shape is None:
+            return UNKNOWN_RANK
+        return tuple(size if isinstance(size, int) else -1 for size in self.shape)
 
 
 UNKNOWN = ValueType(kind="")
@@ -180,7 +193,7 @@ class Graph:
             packed types are unpacked to their ml_dtypes type, strings are object arrays.
         constants: Names of the weights that come from Constant nodes, not from initializers.
         overridable: Names of the initializers that a caller may feed.
-        types: What is known about every value, initializers included.
+        types: Types of all values, initializers included.
         opsets: Version of each domain.
         ir_version: IR version of the file.
         proto: The ModelProto without large weights.
@@ -262,12 +275,12 @@ class Graph:
         return tuple(body for node in self.nodes for body in node.bodies.values())
 
     def walk(self) -> Iterator[Graph]:
-        """Yield the graph and, in order of index, those inside it."""
+        """Yield the graph and, in order of index, the graphs inside it."""
         yield self
         # depth first, which is how bodies were numbered
         for body in self.bodies:
             yield from body.walk()
 
     def type_of(self, value: str) -> ValueType:
-        """Return what is known about a value, ``UNKNOWN`` where nothing is."""
+        """Return the type of a value, ``UNKNOWN`` where the model has none."""
         return self.types.get(value, UNKNOWN)

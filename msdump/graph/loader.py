@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 import onnx
-from onnx import shape_inference
+from google.protobuf.message import DecodeError
+from onnx import helper, shape_inference
 
-from msdump import reading
-from msdump.errors import GraphError
-from msdump.graph import names, validity, weights
+from msdump import dtypes, reading
+from msdump.errors import GraphError, passing_over
+from msdump.graph import functions, names, training_info, validity, weights
 from msdump.graph.builder import Builder, Shared
-from msdump.graph.collectives.standins import with_standins
+from msdump.graph.collectives import COUNTS, Collective, collective
 from msdump.graph.graph import IN_MEMORY, Graph, Training
-from msdump.graph.message import functions, pass_through, split_model, training_info
-from msdump.graph.message.training_info import TrainingMessage
+from msdump.graph.names import name_nodes
+from msdump.graph.operator_types import canonical_domain, uses_float_status
+from msdump.graph.order import walk_graphs, walk_nodes
+from msdump.graph.training_info import TrainingMessage
 
 
 def load(
@@ -60,7 +64,7 @@ def load(
         loading = _Loading(source, folder, keeps_classes=keeps_classes, sizes=sizes)
         return loading.graph(data, update_binding, variables)
     except GraphError as error:
-        # below nobody knows the file: its name is put in front of every message here
+        # functions below have no file name: it is put in front of every message here
         raise type(error)(f"{source}: {error}") from error.__cause__
 
 
@@ -75,7 +79,7 @@ def _map_file(path: Path) -> memoryview:
 
 
 class _Loading:
-    """Builds the graphs of one model: its own, and those of its training."""
+    """Builds the graphs of one model: for inference and for training."""
 
     def __init__(
         self, source: str, folder: Path | None, *, keeps_classes: bool, sizes: Mapping[str, int]
@@ -94,7 +98,7 @@ class _Loading:
             GraphError: As for ``load``.
         """
         # protobuf would copy every weight; shape inference needs the small ones only
-        split = split_model.split(data)
+        split = functions.split(data)
         model = validity.parsed(split.message)
         raw = np.frombuffer(data, np.uint8)
         parts = {position: raw[start:end] for position, (start, end) in split.raw_data.items()}
@@ -169,7 +173,7 @@ class _Loading:
         # what the inliner adds has names of its own after that.
         names.name_nodes(model.graph)
         model = functions.inline(model)
-        pass_through.take_out(model.graph, variables)
+        functions.take_out(model.graph, variables)
         names.name_nodes(model.graph)
         shared = Shared(self._source, model, self._keeps_classes)
         builder = Builder(shared, model.graph, _inferred(model).graph, initializers, variables=variables)
@@ -187,8 +191,162 @@ def _settle(graph: onnx.GraphProto, sizes: Mapping[str, int]) -> None:
 
 
 def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the model with the types of its values, those inside branches and loops included."""
-    try:
+    """Return the model with the types of its values, inside branches and loops as well."""
+    with passing_over(Exception):  # inference is a convenience: a model runs without it
         return shape_inference.infer_shapes(with_standins(model), data_prop=True)
-    except Exception:  # noqa: BLE001 - inference is a convenience: a model runs without it
+    return model
+
+
+Nodes = Iterator[onnx.NodeProto]
+
+_FARTHEST: Final = (1 << 63) - 1  # Slice: to the end of the axis
+
+
+def with_standins(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model whose operators without a body are replaced by nodes that give the same types.
+
+    Others stay as they are. Sizes that follow from a number of ranks which the model does not tell stay
+    unknown.
+    """
+    if not any(map(_standin, walk_nodes(model.graph.node))):
         return model
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    for graph in walk_graphs(copy.graph):
+        standins = ((node, _standin(node)) for node in graph.node)
+        nodes = [part for node, make in standins for part in (make(node) if make else (node,))]
+        del graph.node[:]
+        graph.node.extend(nodes)
+    return copy
+
+
+def _standin(node: onnx.NodeProto) -> Callable[[onnx.NodeProto], Nodes] | None:
+    """Return the maker of the nodes for an operator without a body; None for any other operator."""
+    kind = collective(canonical_domain(node.domain), node.op_type)
+    if kind is not None:
+        return _STANDINS[kind]
+    return _same if uses_float_status(node.domain, node.op_type) else None
+
+
+def _same(node: onnx.NodeProto) -> Nodes:
+    for position, (source, target) in enumerate(zip(node.input, node.output, strict=False)):
+        yield helper.make_node("Identity", [source], [target], name=f"{node.name}/{position}")
+
+
+def _exchanged(node: onnx.NodeProto) -> Nodes:
+    part = f"{node.output[0]}/part"
+    yield from _cut(node, part, _number(node, ("split_dim",)))
+    yield from _joined(node, part, _number(node, ("concat_dim",)))
+
+
+def _received(node: onnx.NodeProto) -> Nodes:
+    shape = next((list(item.ints) for item in node.attribute if item.name == "shape"), [])
+    told = next((helper.get_attribute_value(item) for item in node.attribute if item.name == "dtype"), 1)
+    dtype = told if isinstance(told, int) else dtypes.from_name(told.decode()).onnx
+    value = helper.make_tensor("value", onnx.TensorProto.FLOAT, [1], [0.0])
+    filled = f"{node.output[0]}/filled"
+    yield from _constant(f"{node.output[0]}/shape", shape)
+    yield helper.make_node("ConstantOfShape", [f"{node.output[0]}/shape"], [filled], value=value)
+    yield helper.make_node("Cast", [filled], [node.output[0]], name=node.name, to=dtype)
+
+
+def _joined(node: onnx.NodeProto, source: str, axis: int) -> Nodes:
+    """Yield nodes that concatenate a value along an axis, once for each rank."""
+    count, target = _number(node, COUNTS), node.output[0]
+    if count:
+        yield helper.make_node("Concat", [source] * count, [target], name=node.name, axis=axis)
+    else:
+        yield from _some(source, target, axis)
+
+
+def _cut(node: onnx.NodeProto, target: str, axis: int) -> Nodes:
+    """Yield nodes that cut an axis to the part of one rank."""
+    count = _number(node, COUNTS)
+    if not count:
+        yield from _some(node.input[0], target, axis)
+        return
+    names = [f"{target}/{name}" for name in ("begin", "end", "axis", "step")]
+    for name, value in zip(names, (0, _FARTHEST, axis, count), strict=True):
+        yield from _constant(name, [value])
+    # every count-th element: as many as each rank gets
+    yield helper.make_node("Slice", [node.input[0], *names], [target])
+
+
+def _some(source: str, target: str, axis: int) -> Nodes:
+    """Yield nodes that make the size of an axis unknown."""
+    numbers, flags = f"{target}/numbers", f"{target}/flags"
+    yield from _constant(numbers, [0])
+    yield helper.make_node("Cast", [numbers], [flags], to=onnx.TensorProto.BOOL)
+    yield helper.make_node("Compress", [source, flags], [target], axis=axis)
+
+
+def _constant(name: str, numbers: list[int]) -> Nodes:
+    tensor = helper.make_tensor(name, onnx.TensorProto.INT64, [len(numbers)], numbers)
+    yield helper.make_node("Constant", [], [name], value=tensor)
+
+
+def _number(node: onnx.NodeProto, names: tuple[str, ...]) -> int:
+    """Return the first of some attributes that a node has, 0 where it has none of them."""
+    return next((item.i for name in names for item in node.attribute if item.name == name), 0)
+
+
+_STANDINS: Final[Mapping[Collective, Callable[[onnx.NodeProto], Nodes]]] = {
+    Collective.ALL_REDUCE: _same,
+    Collective.BROADCAST: _same,
+    Collective.SEND: _same,
+    Collective.ALL_GATHER: lambda node: _joined(node, node.input[0], _number(node, ("axis",))),
+    Collective.REDUCE_SCATTER: lambda node: _cut(node, node.output[0], 0),
+    Collective.ALL_TO_ALL: _exchanged,
+    Collective.RECEIVE: _received,
+}
+
+
+def annotated(path: str, properties: Mapping[str, Mapping[str, str]], folder: str) -> tuple[bytes, int]:
+    """Return a model with texts in the metadata of its nodes, and how many nodes have some.
+
+    Nodes without a name get the one that the loader gives them. Texts of earlier annotations are replaced.
+
+    Args:
+        path: The .onnx file.
+        properties: Texts by their keys by the name of the node.
+        folder: Where the new model goes: beside the old one, where weights lie in files of their own.
+
+    Raises:
+        GraphError: The file cannot be read, or keeps weights in files that the folder lacks.
+    """
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(bytes(reading.map_file(Path(path))))
+    except OSError as error:
+        raise GraphError(f"{path}: the model cannot be read: {error.strerror}") from error
+    except DecodeError as error:
+        raise GraphError(f"{path}: not an ONNX model") from error
+    has_files = any(each.data_location == onnx.TensorProto.EXTERNAL for each in model.graph.initializer)
+    if has_files and os.path.realpath(Path(path).parent) != os.path.realpath(folder):
+        raise GraphError(
+            f"{path}: its weights lie in other files; write the annotated model into the same folder"
+        )
+    name_nodes(model.graph)
+    count = 0
+    for node in walk_nodes(model.graph.node):
+        texts = properties.get(node.name, {})
+        kept = [each for each in node.metadata_props if each.key not in texts]
+        del node.metadata_props[:]
+        node.metadata_props.extend(kept)
+        node.metadata_props.extend(
+            onnx.StringStringEntryProto(key=key, value=text) for key, text in texts.items()
+        )
+        count += bool(texts)
+    return model.SerializeToString(), count
+
+
+def node_names(path: str) -> frozenset[str] | None:
+    """Return the names of all nodes in a model's file; None where there is no file, or it has changed.
+
+    Large weights are passed over: only pages with nodes are read.
+    """
+    try:
+        model = validity.parsed(functions.split(reading.map_file(path)).message)
+    except (OSError, GraphError):
+        return None
+    return frozenset(node.name for node in walk_nodes(model.graph.node))

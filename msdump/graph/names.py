@@ -34,7 +34,7 @@ from typing import Any, Final
 
 import onnx
 
-from msdump.graph.graph import Graph, Node, SourceLine
+from msdump.graph.graph import Graph, SourceLine
 from msdump.graph.order import subgraphs
 from msdump.threads import new_lock
 
@@ -81,6 +81,11 @@ def _free_name(base: str, number: int, taken: set[str]) -> str:
     return name
 
 
+def metadata_of(node: onnx.NodeProto) -> dict[str, str]:
+    """Return the metadata of a node, texts by key."""
+    return {entry.key: entry.value for entry in node.metadata_props}
+
+
 class FullNames:
     """Gives each operator of one network its full name."""
 
@@ -106,9 +111,15 @@ def scope_of(name: str, metadata: dict[str, str], *, keeps_classes: bool = True)
     if not metadata and "/" not in name:
         return None
     modules = _torch_modules(metadata) or _onnxscript_modules(metadata)
-    components = [_component(module, cell if keeps_classes else "") for module, cell in modules]
-    if not components and not _tells_scopes(metadata) and "/" not in name:
-        return None
+    components = [
+        (f"{module}-{cell.rpartition('.')[2]}" if cell and keeps_classes else module).replace("/", "_")
+        for module, cell in modules
+    ]
+    if not components and "/" not in name:
+        # an exporter may have noted the root as the module of a node, which has no name
+        noted = [_string_list(metadata.get(f"{prefix}name_scopes", "")) for prefix in (_TORCH, ONNXSCRIPT)]
+        if not any(scopes and scopes[0] != _NOWHERE for scopes in noted):
+            return None
     if not components:
         # the last component is the node itself
         components = [part for part in name.split("/")[:-1] if part]
@@ -125,43 +136,24 @@ def shared_scope(scopes: Iterable[str]) -> str:
     return (listed and os.path.commonpath(listed)) or ROOT
 
 
-def _tells_scopes(metadata: dict[str, str]) -> bool:
-    """Tell whether an exporter has noted the module of a node; the root, which has no name, is one."""
-    listed = [_string_list(metadata.get(f"{prefix}name_scopes", "")) for prefix in (_TORCH, ONNXSCRIPT)]
-    return any(scopes and scopes[0] != _NOWHERE for scopes in listed)
-
-
-def _component(module: str, cell: str) -> str:
-    """Return ``conv1-Conv2d`` for a module and its class, which may be unknown."""
-    return (f"{module}-{cell.rpartition('.')[2]}" if cell else module).replace("/", "_")
-
-
 def source_of(metadata: dict[str, str]) -> tuple[SourceLine, ...]:
     """Return the source lines of a node, outermost call first."""
-    for prefix in (_TORCH, ONNXSCRIPT):
-        trace = metadata.get(prefix + "stack_trace")
-        if trace:
-            return tuple(
-                SourceLine(frame["file"], int(frame["line"]), frame["code"].strip())
-                # the last frame may come without its line of code
-                for frame in _FRAME.finditer(trace + "\n")
-            )
-    return ()
-
-
-def trace_of(node: Node) -> str:
-    """Return the source lines of a node as its exporter wrote them, "" for none."""
-    metadata = {entry.key: entry.value for entry in node.proto.metadata_props}
-    return next(
-        (metadata[key] for key in (_TORCH + "stack_trace", ONNXSCRIPT + "stack_trace") if metadata.get(key)),
-        "",
+    return tuple(
+        SourceLine(frame["file"], int(frame["line"]), frame["code"].strip())
+        # the last frame may come without its line of code
+        for frame in _FRAME.finditer(trace_of(metadata) + "\n")
     )
+
+
+def trace_of(metadata: dict[str, str]) -> str:
+    """Return the source lines of a node as its exporter wrote them, "" for none."""
+    return metadata.get(f"{_TORCH}stack_trace") or metadata.get(f"{ONNXSCRIPT}stack_trace", "")
 
 
 def root_class(graph: Graph) -> str:
     """Return the class of the whole network, as an exporter has noted it; "" for none."""
     for node in graph.nodes:
-        metadata = {entry.key: entry.value for entry in node.proto.metadata_props}
+        metadata = metadata_of(node.proto)
         for prefix in (_TORCH, ONNXSCRIPT):
             scopes = _string_list(metadata.get(prefix + "name_scopes", ""))
             classes = _string_list(metadata.get(prefix + "class_hierarchy", ""))

@@ -1,9 +1,9 @@
-"""The order in which a graph's operators run, and what each of them reads."""
+"""The order in which a graph's operators run, and the values that each of them reads."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msdump.errors import GraphError
@@ -21,7 +21,7 @@ def execution_order(nodes: list[onnx.NodeProto], available: set[str]) -> list[on
         available: Names of graph inputs and weights.
 
     Raises:
-        GraphError: A value that nobody makes, two producers of one value, or a cycle.
+        GraphError: A value without a producer or with two, or a cycle.
     """
     producers = _producers(nodes, available)
     readers: dict[int, list[int]] = {}
@@ -88,11 +88,15 @@ def reads(node: Node) -> tuple[str, ...]:
 
     Outer values of its bodies count; what only the parts of a fused operator hand to each other does not.
     """
-    if not node.parts:
-        return tuple(used_values(node.proto))
-    inner = {name for part in node.parts for name in part.outputs}
-    names = (name for part in node.members for name in used_values(part.proto))
-    return tuple(dict.fromkeys(name for name in names if name not in inner))
+    return external_values((node,)) if node.parts else tuple(used_values(node.proto))
+
+
+def external_values(nodes: Iterable[Node]) -> tuple[str, ...]:
+    """Return the values that some operators read and none of them writes, in order, without repeats."""
+    members = [part.proto for node in nodes for part in node.members]
+    written = {name for proto in members for name in proto.output}
+    names = (name for proto in members for name in used_values(proto))
+    return tuple(dict.fromkeys(name for name in names if name not in written))
 
 
 def used_values(node: onnx.NodeProto) -> dict[str, None]:
@@ -111,7 +115,7 @@ def outer_values(node: onnx.NodeProto) -> list[str]:
 
 def subgraphs(node: onnx.NodeProto) -> Sequence[onnx.GraphProto]:
     """Return the graphs in a node's attributes."""
-    # asked of every node many times over, and nearly none has any
+    # called many times for every node, and nearly none has any
     if not node.attribute:
         return ()
     graphs: list[onnx.GraphProto] = []
@@ -120,6 +124,22 @@ def subgraphs(node: onnx.NodeProto) -> Sequence[onnx.GraphProto]:
         if attribute.HasField("g"):
             graphs.append(attribute.g)
     return graphs
+
+
+def walk_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """Yield nodes depth first, each before the nodes in its subgraphs."""
+    for node in nodes:
+        yield node
+        for graph in subgraphs(node):
+            yield from walk_nodes(graph.node)
+
+
+def walk_graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    """Yield a graph and all graphs inside its nodes, depth first."""
+    yield graph
+    for node in graph.node:
+        for inner in subgraphs(node):
+            yield from walk_graphs(inner)
 
 
 def free_names(graph: onnx.GraphProto) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from msdump.graph.collectives.calls import HCOM_NAMES, Collective
+from msdump.graph.collectives import HCOM_NAMES, Collective
 from msdump.graph.operator_types import GE_DOMAIN, GE_PREFIX, canonical_domain
 
 
@@ -147,7 +147,7 @@ def _resize(use: Use) -> str:
 
 _RESIZES: Final = {
     3: {"nearest": "UpsampleNearest1D", "linear": "UpsampleLinear1D"},
-    4: {"nearest": "ResizeNearestNeighbor", "linear": "ResizeBilinearV2", "cubic": "ResizeBicubic"},
+    4: {"nearest": "ResizeNearestNeighborV2", "linear": "ResizeBilinearV2", "cubic": "ResizeBicubic"},
     5: {"nearest": "UpsampleNearest3D", "linear": "UpsampleTrilinear3D"},
 }
 
@@ -161,28 +161,26 @@ _UPDATES: Final = {
 
 # Names are those of mindspore.ops; GE and CANN spell a few of them differently (GE_TYPES).
 PRIMITIVES: Final[Mapping[str, str | Rule]] = {
-    # convolution, matrices
-    "Conv": _by_rank("Conv2D", {5: "Conv3D"}),
-    "ConvTranspose": _by_rank("Conv2DTranspose", {5: "Conv3DTranspose"}),
+    # convolution, matrices; windows over one axis are operators on 4-D data in MindSpore, so that here, where
+    # their data has three dimensions, they bear names that no reader of images takes for its own
+    "Conv": _by_rank("Conv2D", {3: "Conv1D", 5: "Conv3D"}),
+    "ConvTranspose": _by_rank("Conv2DBackpropInput", {3: "Conv1DBackpropInput", 5: "Conv3DTranspose"}),
     "DeformConv": "DeformableConv2d",
     "Gemm": "Dense",
     "MatMul": _matmul,
     "Det": "MatrixDeterminant",
-    "Einsum": "Einsum",
     "Trilu": _by_flag("upper", ("Tril", "Triu"), default=1),
     "EyeLike": "Eye",
     # pooling
-    "AveragePool": _by_rank("AvgPool", {5: "AvgPool3D"}),
-    "MaxPool": _by_rank("MaxPool", {5: "MaxPool3D"}),
-    "MaxUnpool": _by_rank("MaxUnpool2D", {5: "MaxUnpool3D"}),
-    "GlobalAveragePool": _by_rank("AdaptiveAvgPool2D", {3: "AvgPool", 5: "AdaptiveAvgPool3D"}),
-    "GlobalMaxPool": _by_rank("AdaptiveMaxPool2D", {3: "MaxPool", 5: "AdaptiveMaxPool3D"}),
+    "AveragePool": _by_rank("AvgPool", {3: "AvgPool1D", 5: "AvgPool3D"}),
+    "MaxPool": _by_rank("MaxPool", {3: "MaxPool1D", 5: "MaxPool3D"}),
+    "MaxUnpool": _by_rank("MaxUnpool2D", {3: "MaxUnpool1D", 5: "MaxUnpool3D"}),
+    "GlobalAveragePool": _by_rank("AdaptiveAvgPool2D", {3: "AvgPool1D", 5: "AdaptiveAvgPool3D"}),
+    "GlobalMaxPool": _by_rank("AdaptiveMaxPool2D", {3: "MaxPool1D", 5: "AdaptiveMaxPool3D"}),
     "RoiAlign": "ROIAlign",
     # activation
     "Relu": "ReLU",
-    "LeakyRelu": "LeakyRelu",
     "PRelu": "PReLU",
-    "Elu": "Elu",
     "Celu": "CeLU",
     "Selu": "SeLU",
     "Gelu": "GeLU",
@@ -190,18 +188,10 @@ PRIMITIVES: Final[Mapping[str, str | Rule]] = {
     "com.microsoft::FastGelu": "FastGeLU",
     "Swish": "SiLU",
     "SwiGLU": "Swiglu",
-    "Mish": "Mish",
     "HardSwish": "HSwish",
     "HardSigmoid": "HSigmoid",
     "Clip": _clip,
     "Shrink": _shrink,
-    "Sigmoid": "Sigmoid",
-    "Softmax": "Softmax",
-    "LogSoftmax": "LogSoftmax",
-    "Softplus": "Softplus",
-    "Softsign": "Softsign",
-    "Tanh": "Tanh",
-    "Dropout": "Dropout",
     "Attention": "FlashAttentionScore",
     # normalization
     "BatchNormalization": "BatchNorm",
@@ -209,128 +199,76 @@ PRIMITIVES: Final[Mapping[str, str | Rule]] = {
     "LayerNormalization": "LayerNorm",
     "GroupNormalization": "GroupNorm",
     "RMSNormalization": "RmsNorm",
-    "LRN": "LRN",
     "LpNormalization": lambda use: "L2Normalize" if use.attributes.get("p", 2) == 2 else "LpNormalization",  # noqa: PLR2004 - the L2 norm
     # arithmetic
     "Add": _add,
-    "Sub": "Sub",
-    "Mul": "Mul",
-    "Div": "Div",
     "Mod": _by_flag("fmod", ("FloorMod", "Mod"), default=0),
     "Sum": "AddN",
     "Max": "Maximum",
     "Min": "Minimum",
-    "Pow": "Pow",
-    "Sqrt": "Sqrt",
-    "Reciprocal": "Reciprocal",
-    "Abs": "Abs",
-    "Neg": "Neg",
-    "Sign": "Sign",
-    "Floor": "Floor",
-    "Ceil": "Ceil",
-    "Round": "Round",
-    "Exp": "Exp",
-    "Log": "Log",
-    "Erf": "Erf",
-    "Sin": "Sin",
-    "Cos": "Cos",
-    "Tan": "Tan",
-    "Asin": "Asin",
     "Acos": "ACos",
-    "Atan": "Atan",
-    "Sinh": "Sinh",
-    "Cosh": "Cosh",
-    "Asinh": "Asinh",
-    "Acosh": "Acosh",
-    "Atanh": "Atanh",
     "IsNaN": "IsNan",
-    "IsInf": "IsInf",
-    "CumSum": "CumSum",
-    "CumProd": "CumProd",
     "DFT": "FFTWithSize",
-    "STFT": "STFT",
-    "BlackmanWindow": "BlackmanWindow",
-    "HammingWindow": "HammingWindow",
     # comparison, logic, bits
-    "Equal": "Equal",
-    "Greater": "Greater",
     "GreaterOrEqual": "GreaterEqual",
-    "Less": "Less",
     "LessOrEqual": "LessEqual",
     "And": "LogicalAnd",
     "Or": "LogicalOr",
     "Xor": "LogicalXor",
     "Not": "LogicalNot",
-    "BitwiseAnd": "BitwiseAnd",
-    "BitwiseOr": "BitwiseOr",
-    "BitwiseXor": "BitwiseXor",
-    "BitwiseNot": "BitwiseNot",
     "BitShift": _by_text("direction", "LEFT", {"LEFT": "LeftShift", "RIGHT": "RightShift"}),
     "Where": "Select",
     # reduction
-    "ReduceSum": "ReduceSum",
-    "ReduceMean": "ReduceMean",
-    "ReduceMax": "ReduceMax",
-    "ReduceMin": "ReduceMin",
-    "ReduceProd": "ReduceProd",
     "ReduceL1": "LpNorm",
     "ReduceL2": "LpNorm",
     "ArgMax": "Argmax",
     "ArgMin": "Argmin",
-    "TopK": "TopK",
     # shape and layout
-    "Reshape": "Reshape",
-    "Flatten": "Flatten",
-    "Squeeze": "Squeeze",
     "Unsqueeze": "ExpandDims",
-    "Transpose": "Transpose",
-    "Concat": "Concat",
-    "Split": "Split",
     "Slice": "StridedSlice",
     "Pad": "PadV3",
-    "Tile": "Tile",
     "Expand": "BroadcastTo",
     "Shape": "TensorShape",
-    "Size": "Size",
-    "Identity": "Identity",
-    "Cast": "Cast",
     "CastLike": "Cast",
-    "ReverseSequence": "ReverseSequence",
-    "SpaceToDepth": "SpaceToDepth",
-    "DepthToSpace": "DepthToSpace",
-    "Col2Im": "Col2Im",
     # gathering and scattering
-    "Gather": "Gather",
     "GatherElements": "GatherD",
     "GatherND": "GatherNd",
     "Scatter": "TensorScatterElements",
     "ScatterElements": "TensorScatterElements",
     "ScatterND": _by_text("reduction", "none", _UPDATES),
-    "OneHot": "OneHot",
-    "NonZero": "NonZero",
-    "Unique": "Unique",
     "NonMaxSuppression": "NonMaxSuppressionV3",
     # creation
     "ConstantOfShape": "FillV2",
-    "Range": "Range",
     "RandomNormal": "StandardNormal",
     "RandomNormalLike": "StandardNormal",
     "RandomUniform": "UniformReal",
     "RandomUniformLike": "UniformReal",
-    "Bernoulli": "Bernoulli",
-    "Multinomial": "Multinomial",
     # images
     "Resize": _resize,
     "Upsample": _resize,
     "GridSample": _by_rank("GridSampler2D", {5: "GridSampler3D"}),
-    "AffineGrid": "AffineGrid",
     # recurrence and losses
-    "LSTM": "LSTM",
     "GRU": "DynamicGRUV2",
     "NegativeLogLikelihoodLoss": "NLLLoss",
     # onnxruntime's collectives
     "com.microsoft::AllToAll": str(Collective.ALL_TO_ALL),
     "SoftmaxCrossEntropyLoss": "SparseSoftmaxCrossEntropyWithLogits",
+    # equal names in MindSpore and ONNX
+    **{
+        name: name
+        for name in (
+            *("Einsum", "LeakyRelu", "Elu", "Mish", "Sigmoid", "Softmax", "LogSoftmax", "Softplus"),
+            *("Softsign", "Tanh", "Dropout", "LRN", "Sub", "Mul", "Div", "Pow", "Sqrt", "Reciprocal"),
+            *("Abs", "Neg", "Sign", "Floor", "Ceil", "Round", "Exp", "Log", "Erf", "Sin", "Cos", "Tan"),
+            *("Asin", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "IsInf", "CumSum", "CumProd"),
+            *("STFT", "BlackmanWindow", "HammingWindow", "Equal", "Greater", "Less", "BitwiseAnd"),
+            *("BitwiseOr", "BitwiseXor", "BitwiseNot", "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin"),
+            *("ReduceProd", "TopK", "Reshape", "Flatten", "Squeeze", "Transpose", "Concat", "Split"),
+            *("Tile", "Size", "Identity", "Cast", "ReverseSequence", "SpaceToDepth", "DepthToSpace"),
+            *("Col2Im", "Gather", "OneHot", "NonZero", "Unique", "Range", "Bernoulli", "Multinomial"),
+            *("AffineGrid", "LSTM"),
+        )
+    },
 }
 
 GE_TYPES: Final[Mapping[str, str]] = {
@@ -338,3 +276,9 @@ GE_TYPES: Final[Mapping[str, str]] = {
     **{str(kind): name for name, kind in HCOM_NAMES.items()},
 }
 """Primitives that bear another name in a compiled graph."""
+
+CONVERTED_TYPES: Final[Mapping[str, str]] = {
+    "Conv1DBackpropInput": "Conv1DTranspose",
+    "Conv2DBackpropInput": "Conv2DTranspose",
+}
+"""Primitives that bear another name in the models of acl and torchair, which were never MindSpore's."""

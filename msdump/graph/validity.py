@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any, Final
 
 import onnx
@@ -15,7 +16,7 @@ from onnx import defs
 from msdump import dtypes
 from msdump.errors import FormatError, GraphError, UnsupportedIRVersionError
 from msdump.graph.operator_types import canonical_domain
-from msdump.graph.order import subgraphs
+from msdump.graph.order import subgraphs, walk_graphs
 
 _Kind: Final = onnx.AttributeProto.AttributeType
 _FIELDS: Final = {
@@ -50,7 +51,18 @@ def parsed(message: bytes) -> onnx.ModelProto:
     _check_inputs(model.graph)
     for graph in _graphs(model):
         _check_initializers(graph)
+    _open_negative_dimensions(model)
     return model
+
+
+def _open_negative_dimensions(model: onnx.ModelProto) -> None:
+    """Make negative sizes of declared shapes unknown ones, as onnxruntime reads the -1 of some exporters."""
+    declared = [infos for graph in _graphs(model) for infos in (graph.input, graph.output, graph.value_info)]
+    declared += [function.value_info for function in model.functions]
+    for info in chain.from_iterable(declared):
+        for dim in info.type.tensor_type.shape.dim:
+            if dim.dim_value < 0:
+                dim.ClearField("dim_value")
 
 
 def check_names(graph: onnx.GraphProto) -> None:
@@ -75,8 +87,8 @@ def inner_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
             yield from attribute.tensors
             if attribute.HasField("t"):
                 yield attribute.t
-            for graph in (attribute.g, *attribute.graphs):
-                yield from graph.initializer
+        for graph in subgraphs(node):
+            yield from graph.initializer
 
 
 def _nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
@@ -88,39 +100,21 @@ def _nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
 
 def _graphs(model: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
     """Yield the main graph, those of its training, and those inside them and inside the functions."""
-    yield from _with_inner(model.graph)
-    for info in model.training_info:
-        yield from _with_inner(info.initialization)
-        yield from _with_inner(info.algorithm)
-    for function in model.functions:
-        yield from _inner(function.node)
-
-
-def _with_inner(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    yield graph
-    yield from _inner(graph.node)
-
-
-def _inner(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.GraphProto]:
-    for node in nodes:
-        for graph in subgraphs(node):
-            yield from _with_inner(graph)
+    inits = (graph for info in model.training_info for graph in (info.initialization, info.algorithm))
+    inner = (graph for each in model.functions for node in each.node for graph in subgraphs(node))
+    for graph in (model.graph, *inits, *inner):
+        yield from walk_graphs(graph)
 
 
 def _check_inputs(graph: onnx.GraphProto) -> None:
-    seen: set[str] = set()
-    for value in graph.input:
-        if not value.name or value.name in seen:
-            raise GraphError(
-                f"graph input {value.name!r}: " + ("is listed twice" if value.name else "no name")
-            )
-        seen.add(value.name)
+    for name, count in Counter(value.name for value in graph.input).items():
+        if not name or count > 1:
+            raise GraphError(f"graph input {name!r}: {'is listed twice' if name else 'no name'}")
 
 
 def _check_initializers(graph: onnx.GraphProto) -> None:
     tensors = (*graph.initializer, *(sparse.values for sparse in graph.sparse_initializer))
-    listed = Counter(tensor.name for tensor in tensors)
-    for name, count in listed.items():
+    for name, count in Counter(tensor.name for tensor in tensors).items():
         if count > 1:
             raise GraphError(f"initializer {name!r}: is listed {count} times")
 
@@ -182,17 +176,14 @@ def _check_attributes(node: onnx.NodeProto, versions: dict[str, int]) -> None:
         # other domains' numbers mean what their authors want
         if not domain:
             _check_number(node, attribute)
-        kind = attribute.type
+        kind, expected = attribute.type, schema.get(attribute.name)
         if kind not in _Kind.values() or kind == _Kind.UNDEFINED:
-            raise GraphError(_attribute_message(node, attribute, "has no type"))
+            raise _attribute_error(node, attribute, "has no type")
         if kind in _FIELDS and not attribute.HasField(_FIELDS[kind]):
-            raise GraphError(_attribute_message(node, attribute, "has no value"))
-        expected = schema.get(attribute.name)
+            raise _attribute_error(node, attribute, "has no value")
         if expected is not None and expected.type.value != kind:
-            actual = _Kind.Name(kind)
-            raise GraphError(
-                _attribute_message(node, attribute, f"is of type {actual}, {expected.type.name} is expected")
-            )
+            fault = f"is of type {_Kind.Name(kind)}, {expected.type.name} is expected"
+            raise _attribute_error(node, attribute, fault)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -206,24 +197,19 @@ def _attributes_of(op_type: str, version: int, domain: str) -> Mapping[str, Any]
 # the libraries below cast most attributes to 32 bits without looking
 _INT32: Final = (-(1 << 31), (1 << 31) - 1)
 _INT64: Final = (-(1 << 63), (1 << 63) - 1)
-# limits far above what networks use, far below what overflows in a kernel
-_BLOCK: Final = (1, 1 << 15)
-_DIMENSIONS: Final = (0, 64)
-_SAMPLES: Final = (0, 1 << 10)
 _TARGET: Final = ("Cast", "to")
 
-_RANGES: Final[Mapping[tuple[str, str], Callable[[onnx.NodeProto], tuple[int, int]]]] = {
-    ("Scan", "num_scan_inputs"): lambda node: (1, len(node.input)),
-    ("DepthToSpace", "blocksize"): lambda _node: _BLOCK,
-    ("SpaceToDepth", "blocksize"): lambda _node: _BLOCK,
-    ("GatherND", "batch_dims"): lambda _node: _DIMENSIONS,
-    ("RoiAlign", "sampling_ratio"): lambda _node: _SAMPLES,
+_RANGES: Final[Mapping[tuple[str, str], tuple[int, int]]] = {
+    # limits far above what networks use, far below what overflows in a kernel
+    ("DepthToSpace", "blocksize"): (1, 1 << 15),
+    ("SpaceToDepth", "blocksize"): (1, 1 << 15),
+    ("GatherND", "batch_dims"): (0, 64),
+    ("RoiAlign", "sampling_ratio"): (0, 1 << 10),
     **dict.fromkeys(
-        (("Constant", "value_int"), ("Shape", "start"), ("Shape", "end"), ("EyeLike", "k")),
-        lambda _node: _INT64,
+        (("Constant", "value_int"), ("Shape", "start"), ("Shape", "end"), ("EyeLike", "k")), _INT64
     ),
 }
-"""Where a number of an ai.onnx operator may lie, if not in 32 bits.
+"""Where a number of an ai.onnx operator may lie, if not in 32 bits; a Scan scans at most its inputs.
 
 Outside, the libraries below loop for ever, divide by zero or read foreign memory instead of
 refusing the operator.
@@ -233,17 +219,18 @@ refusing the operator.
 def _check_number(node: onnx.NodeProto, attribute: onnx.AttributeProto) -> None:
     if attribute.type != _Kind.INT:
         return
-    limits = _RANGES.get((node.op_type, attribute.name))
-    low, high = _INT32 if limits is None else limits(node)
+    name = (node.op_type, attribute.name)
+    is_count = name == ("Scan", "num_scan_inputs")
+    low, high = (1, len(node.input)) if is_count else _RANGES.get(name, _INT32)
     if not low <= attribute.i <= high:
         fault = f"is {attribute.i}, a number from {low} to {high} is expected"
-        raise GraphError(_attribute_message(node, attribute, fault))
-    if (node.op_type, attribute.name) == _TARGET:
+        raise _attribute_error(node, attribute, fault)
+    if name == _TARGET:
         try:
             dtypes.from_onnx(attribute.i)
         except FormatError as error:
-            raise GraphError(_attribute_message(node, attribute, f"is no element type: {error}")) from error
+            raise _attribute_error(node, attribute, f"is no element type: {error}") from error
 
 
-def _attribute_message(node: onnx.NodeProto, attribute: onnx.AttributeProto, fault: str) -> str:
-    return f"node {node.name!r} ({node.op_type}): attribute {attribute.name!r} {fault}"
+def _attribute_error(node: onnx.NodeProto, attribute: onnx.AttributeProto, fault: str) -> GraphError:
+    return GraphError(f"node {node.name!r} ({node.op_type}): attribute {attribute.name!r} {fault}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import mmap
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from onnx import numpy_helper
 
 from msdump import dtypes, reading
 from msdump.errors import FormatError, GraphError
+from msdump.graph.graph import Attribute
 from msdump.graph.operator_types import canonical_domain
 
 _EXTERNAL: Final = onnx.TensorProto.EXTERNAL
@@ -108,7 +109,8 @@ def to_array(tensor: onnx.TensorProto, raw: np.ndarray | None, files: SideFiles)
         if raw is None:
             array = numpy_helper.to_array(tensor)
         elif dtype.per_byte > 1:
-            array = _unpack(tensor, raw)
+            whole = onnx.TensorProto(dims=tensor.dims, data_type=tensor.data_type, raw_data=raw.tobytes())
+            array = numpy_helper.to_array(whole)
         else:
             array = raw.view(dtype.numpy).reshape(tuple(tensor.dims))
     except (ValueError, TypeError, FormatError) as error:
@@ -117,14 +119,6 @@ def to_array(tensor: onnx.TensorProto, raw: np.ndarray | None, files: SideFiles)
     array = array.view()
     array.flags.writeable = False
     return array
-
-
-def _unpack(tensor: onnx.TensorProto, raw: np.ndarray) -> np.ndarray:
-    whole = onnx.TensorProto()
-    whole.dims.extend(tensor.dims)
-    whole.data_type = tensor.data_type
-    whole.raw_data = raw.tobytes()
-    return numpy_helper.to_array(whole)
 
 
 def _size_message(tensor: onnx.TensorProto, raw: np.ndarray | None, error: Exception) -> str:
@@ -178,6 +172,24 @@ def inner_array(tensor: onnx.TensorProto) -> np.ndarray:
     return to_array(tensor, None, SideFiles(None))
 
 
+def decoded_attribute(attribute: onnx.AttributeProto) -> Attribute:
+    """Return the value of an attribute: text, number, array, a tuple of these, or a graph's message.
+
+    Raises:
+        GraphError: A faulty tensor.
+    """
+    value: Any = onnx.helper.get_attribute_value(attribute)
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(value, onnx.TensorProto):
+        return inner_array(value)
+    if attribute.type in {onnx.AttributeProto.INTS, onnx.AttributeProto.FLOATS}:
+        return tuple(value)
+    if attribute.type == onnx.AttributeProto.STRINGS:
+        return tuple(item.decode(errors="replace") for item in value)
+    return value
+
+
 def inner_initializers(graph: onnx.GraphProto) -> dict[str, np.ndarray]:
     """Return the initializers of a graph in a node's attribute, their data in the message.
 
@@ -202,10 +214,6 @@ def constant(node: onnx.NodeProto) -> np.ndarray | None:
     return None if make is None else make(attribute)
 
 
-def _texts(items: Iterable[bytes]) -> np.ndarray:
-    return np.array([item.decode(errors="replace") for item in items], dtype=object)
-
-
 _CONSTANTS: Final[Mapping[str, Callable[[onnx.AttributeProto], np.ndarray]]] = {
     "value": lambda attribute: inner_array(attribute.t),
     "sparse_value": lambda attribute: sparse_to_array(attribute.sparse_tensor, SideFiles(None)),
@@ -213,8 +221,8 @@ _CONSTANTS: Final[Mapping[str, Callable[[onnx.AttributeProto], np.ndarray]]] = {
     "value_floats": lambda attribute: np.asarray(attribute.floats, np.float32),
     "value_int": lambda attribute: np.asarray(attribute.i, np.int64),
     "value_ints": lambda attribute: np.asarray(attribute.ints, np.int64),
-    "value_string": lambda attribute: _texts([attribute.s]).reshape(()),
-    "value_strings": lambda attribute: _texts(attribute.strings),
+    "value_string": lambda attribute: np.array(decoded_attribute(attribute), dtype=object),
+    "value_strings": lambda attribute: np.array(decoded_attribute(attribute), dtype=object),
 }
 """The attributes of Constant and how each becomes an array."""
 

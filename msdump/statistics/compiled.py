@@ -7,9 +7,12 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import itertools
+import logging
 from array import array
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from struct import Struct
 from typing import Final
@@ -17,12 +20,14 @@ from typing import Final
 import ml_dtypes
 import numpy as np
 
-from msdump.statistics.totals import StatisticNeed, Totals
+from msdump.statistics.totals import NOTHING, StatisticNeed, Totals
+
+_log = logging.getLogger("msdump.statistics")
 
 LIBRARY: Final = Path(__file__).parent / "kernel" / "_kernel.so"
 """Where the compiled pass stands."""
 
-_VERSION: Final = 12  # a library of another one, left from an older source, is not used
+_VERSION: Final = 13  # a library of another one, left from an older source, is not used
 TYPES: Final = {
     np.dtype(name): number
     for number, name in enumerate((
@@ -32,10 +37,7 @@ TYPES: Final = {
 }  # fmt: skip
 """Numbers of the element types that the compiled pass knows."""
 
-FOUND: Final = Struct("=2d5q2d")
-"""What the compiled pass writes: the fields of Totals behind its count, the squares last."""
-
-_FIELDS: Final = 9
+_C_TYPES: Final = {"double": "d", "int64_t": "q"}
 _SQUARES: Final = StatisticNeed(squares=True)
 
 
@@ -44,10 +46,16 @@ Span = tuple[int, int, int]
 
 
 class CompiledPass:
-    """The compiled pass; any thread may use it, and other threads run meanwhile."""
+    """The compiled pass; any thread may use it, and other threads run meanwhile.
+
+    Attributes:
+        found: Layout of the record that it writes for a tensor: the first fields of Totals behind the count.
+    """
 
     def __init__(self, library: ctypes.CDLL) -> None:
-        """Take a library that has the version."""
+        """Take a library that ``open_library`` accepts."""
+        self.found = _layout(library)
+        self._struct = Struct("=" + "".join(self.found[name].char for name in self.found.names or ()))
         self._measure = library.msdump_measure
         self._measure.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)
         self._measure.restype = None
@@ -77,19 +85,25 @@ class CompiledPass:
 
     def of_spans(self, spans: Sequence[Span], need: StatisticNeed) -> list[Totals]:
         """Measure several spans of elements in one call; see ``totals``."""
-        fields = FOUND.iter_unpack(self._found(spans, need))
+        fields = self._struct.iter_unpack(self._found(spans, need))
         return [Totals(size, *found) for (_, size, _), found in zip(spans, fields, strict=True)]
 
     def squares(self, spans: Sequence[Span]) -> list[float]:
         """Return the sum of the squares of the elements of each of several spans; see ``totals``."""
         found = self._found(spans, _SQUARES)
-        return array("d", found.tobytes())[_FIELDS - 1 :: _FIELDS].tolist()
+        return np.frombuffer(found, self.found)["squares"].tolist()  # type: ignore[no-any-return]  # of numbers
 
     def _found(self, spans: Sequence[Span], need: StatisticNeed) -> array[int]:
         given = array("q", itertools.chain.from_iterable(spans))
-        found = array("q", bytes(FOUND.size * len(spans)))
+        found = array("q", bytes(self._struct.size * len(spans)))
         self._measure(given.buffer_info()[0], len(spans), wanted(need), found.buffer_info()[0])
         return found
+
+
+@functools.cache
+def finds(need: StatisticNeed) -> bool:
+    """Tell whether the compiled pass finds all that is needed; numpy finds the rest (``passes``)."""
+    return replace(need, extremes=False, counts=False, total=False, squares=False) == NOTHING
 
 
 def wanted(need: StatisticNeed) -> int:
@@ -111,9 +125,37 @@ def open_library(library: Path) -> ctypes.CDLL | None:
     """Return the compiled library in a file, None where there is none that this process can use."""
     try:
         loaded = ctypes.CDLL(str(library))
-        return loaded if loaded.msdump_kernel_version() == _VERSION else None
-    except (OSError, AttributeError):  # not there, of another machine, or of another interface
+    except OSError:  # not there, or of another machine
         return None
+    try:
+        if loaded.msdump_kernel_version() == _VERSION and _fits(_layout(loaded), loaded.msdump_found_size()):
+            return loaded
+    except (AttributeError, KeyError):  # of another interface
+        pass
+    _warn_of(library)
+    return None
+
+
+def _layout(library: ctypes.CDLL) -> np.dtype:
+    """Return the layout of the record of a tensor as the library states it."""
+    library.msdump_found.restype = ctypes.c_char_p
+    fields = (field.split() for field in library.msdump_found().decode().split(";") if field)
+    return np.dtype([(name, _C_TYPES[c_type]) for c_type, name in fields])
+
+
+def _fits(layout: np.dtype, size: int) -> bool:
+    """Tell whether a record has the stated size, and Totals begins with its fields behind the count."""
+    names = layout.names or ()
+    return layout.itemsize == size and names == tuple(Totals.__slots__[1 : 1 + len(names)])
+
+
+@functools.cache  # several modules open the library
+def _warn_of(library: Path) -> None:
+    _log.warning(
+        "%s: is of another version of msdump, so that numpy finds the statistics, more slowly:"
+        " install msdump again, or run scripts/compile_kernel.py in a source tree",
+        library,
+    )
 
 
 def load(library: Path) -> CompiledPass | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
@@ -41,39 +41,27 @@ _SCRATCH: Final = _Scratch()
 _ONES: Final[dict[int, np.ndarray]] = {4: np.ones(_RUN, np.float32), 8: np.ones(_RUN, np.float64)}
 
 
-class ElementView(Protocol):
-    """How elements of a type are looked at, at most a block at a time."""
+class _Numbers:
+    """Integers, float32 and float64: numpy is fast with them. At most a block is looked at."""
 
     def bounds(self, block: np.ndarray) -> tuple[float, float]:
         """Return the largest and the smallest element, NaN twice where one is NaN."""
-
-    def signs(self, block: np.ndarray, high: float, low: float) -> tuple[int, int]:
-        """Return how many elements are below and above zero, given the bounds."""
-
-    def nonfinite(self, block: np.ndarray) -> tuple[int, int, int]:
-        """Return how many elements are NaN, -inf and inf."""
-
-    def values(self, block: np.ndarray) -> np.ndarray:
-        """Return elements that are all finite in a type that numpy is fast with."""
-
-
-class _Numbers:
-    """Integers, float32 and float64: numpy is fast with them."""
-
-    def bounds(self, block: np.ndarray) -> tuple[float, float]:
         return float(np.maximum.reduce(block)), float(np.minimum.reduce(block))
 
     def signs(self, block: np.ndarray, high: float, low: float) -> tuple[int, int]:
+        """Return how many elements are below and above zero, given the bounds."""
         # the bounds often answer without a look at the elements; with NaN for bounds both are counted
         negative = 0 if low >= 0 else _count(np.less, block, 0)
         positive = 0 if high <= 0 else len(block) if low > 0 else _count(np.greater, block, 0)
         return negative, positive
 
     def nonfinite(self, block: np.ndarray) -> tuple[int, int, int]:
+        """Return how many elements are NaN, -inf and inf."""
         nan = _count(np.not_equal, block, block)  # NaN alone differs from itself
         return nan, _count(np.equal, block, -math.inf), _count(np.equal, block, math.inf)
 
     def values(self, block: np.ndarray) -> np.ndarray:
+        """Return elements that are all finite in a type that numpy is fast with."""
         return block
 
 
@@ -146,10 +134,11 @@ def _from_bfloat16(block: np.ndarray) -> np.ndarray:
     return singles
 
 
-NUMBERS: Final[ElementView] = _Numbers()
+ElementView = _Numbers | _Halves
+NUMBERS: Final = _Numbers()
 """What looks at the types that numpy is fast with."""
 
-HALVES: Final[dict[str, ElementView]] = {
+HALVES: Final = {
     "float16": _Halves(0x7C00, _from_float16),
     "bfloat16": _Halves(0x7F80, _from_bfloat16),
 }

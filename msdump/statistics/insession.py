@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 from struct import Struct
 from typing import Final
 
@@ -19,7 +18,7 @@ import numpy as np
 from msdump import dtypes
 from msdump.dtypes import DType
 from msdump.statistics import compiled, passes
-from msdump.statistics.totals import SeveralTotals, StatisticNeed, Totals
+from msdump.statistics.totals import StatisticNeed, Totals, TotalsArray
 from msdump.threads import thread_count
 
 DOMAIN: Final = "msdump"
@@ -37,10 +36,8 @@ WRITE: Final = "Write"
 ADDRESSES: Final = {MEASURE: 2, SAVE: 4}
 """Number of the addresses that each is fed."""
 
-_FOUND: Final = np.dtype(
-    [(field.name, "i8" if field.type == "int" else "f8") for field in fields(Totals) if field.name != "count"]
-)
-"""What a session writes of each value: ``compiled.FOUND``."""
+_FOUND: Final = np.dtype([]) if compiled.KERNEL is None else compiled.KERNEL.found
+"""Layout of the statistics that a session writes for each value, as the compiled library states it."""
 
 _MOST_DIMENSIONS: Final = 8
 _KIND: Final = Struct(f"=2q{_MOST_DIMENSIONS}q")  # type, rank, dimensions
@@ -110,7 +107,7 @@ class SessionMeasures:
         """
         return (Totals(array.size, *each) for array, each in zip(arrays, self._found.tolist(), strict=True))
 
-    def together(self, places: slice | Sequence[int], counts: np.ndarray) -> SeveralTotals:
+    def together(self, places: slice | Sequence[int], counts: np.ndarray) -> TotalsArray:
         """Return what was found of some values.
 
         Args:
@@ -118,7 +115,7 @@ class SessionMeasures:
             counts: The number of elements of each.
         """
         found = self._found[places].copy()  # the next run writes there
-        return SeveralTotals(counts, *(found[name] for name in _FOUND.names or ()))
+        return TotalsArray(counts, *(found[name] for name in _FOUND.names or ()))
 
 
 def stand_ins(kinds: bytes) -> list[np.ndarray] | None:

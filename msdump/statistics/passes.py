@@ -11,7 +11,6 @@ import math
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial, reduce
-from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -28,8 +27,8 @@ from msdump.statistics.elements import (
     total,
     total_of_squares,
 )
-from msdump.statistics.totals import StatisticNeed, Totals
-from msdump.threads import shares, spread, thread_count
+from msdump.statistics.totals import NOTHING, StatisticNeed, Totals
+from msdump.threads import map_threads, split_by_size, thread_count
 
 _ZERO_BLOCK: Final = 1 << 12  # a tensor that holds a zero mostly holds one early
 PART: Final = 1 << 19
@@ -74,33 +73,27 @@ def measure(array: np.ndarray, dtype: DType, need: StatisticNeed) -> Totals:
         dtype: That type, one that is measurable.
         need: What to find out.
     """
-    if not (need.extremes or need.counts or need.total or need.squares):
+    if need == NOTHING:
         return Totals(array.size)
     flat = array.reshape(-1)  # a view, unless strides forbid one
-    if dtype.saved.kind == "b":
+    if dtype.saved.kind == "b" and compiled.finds(need):
         return _of_booleans(flat)
     if len(flat) < 2 * PART:
         return _totals(flat, dtype, need)
-    return _joined(spread(partial(_totals, dtype=dtype, need=need), _parts(flat)))
+    return _joined(map_threads(partial(_totals, dtype=dtype, need=need), _parts(flat)))
 
 
 def measure_all(
     tensors: Sequence[tuple[np.ndarray, DType]],
     need: StatisticNeed,
-    known: Mapping[int, Totals] = MappingProxyType({}),
 ) -> list[Totals]:
     """Return what ``measure`` finds of several tensors, which threads share; the same array is read once.
 
     Args:
         tensors: Arrays with their types; see ``measure``.
         need: What to find out.
-        known: What was found of some before, by ``id``.
     """
-    if known:
-        others = [tensor for tensor in tensors if id(tensor[0]) not in known]
-        found = dict(zip((id(array) for array, _ in others), measure_all(others, need), strict=True))
-        return [known.get(id(array)) or found[id(array)] for array, _ in tensors]
-    if len(tensors) == 1 or not (need.extremes or need.counts or need.total or need.squares):
+    if len(tensors) == 1 or need == NOTHING:
         return [measure(*tensor, need) for tensor in tensors]
     distinct = {(id(array), dtype.name): (array, dtype) for array, dtype in tensors}
     measured = _in_place(distinct, need)
@@ -113,8 +106,8 @@ def _one_by_one(tensors: Mapping[_Key, tuple[np.ndarray, DType]], need: Statisti
     """Measure tensors each by itself; threads share long ones, and short ones are shared among them."""
     short = {key: tensor for key, tensor in tensors.items() if tensor[0].size < 2 * PART}
     found = {key: measure(*tensor, need) for key, tensor in tensors.items() if key not in short}
-    shared = shares([*short.values()], lambda tensor: tensor[0].size, PART)
-    measured = spread(lambda share: [measure(*tensor, need) for tensor in share], shared)
+    shared = split_by_size([*short.values()], lambda tensor: tensor[0].size, PART)
+    measured = map_threads(lambda share: [measure(*tensor, need) for tensor in share], shared)
     found.update(zip(short, itertools.chain.from_iterable(measured), strict=True))
     return found
 
@@ -122,11 +115,11 @@ def _one_by_one(tensors: Mapping[_Key, tuple[np.ndarray, DType]], need: Statisti
 def _in_place(tensors: Mapping[_Key, tuple[np.ndarray, DType]], need: StatisticNeed) -> dict[_Key, Totals]:
     """Measure those tensors that the compiled pass reads where they lie: one call of it for each thread."""
     kernel = compiled.KERNEL
-    if kernel is None:
+    if kernel is None or not compiled.finds(need):
         return {}
     keys = [key for key, tensor in tensors.items() if _lies_ready(kernel, tensor[0], _known_as(tensor[1]))]
     spans, counts = _spans(kernel, [tensors[key][0] for key in keys])
-    found = spread(lambda share: kernel.of_spans(share, need), shares(spans, _length, PART))
+    found = map_threads(lambda share: kernel.of_spans(share, need), split_by_size(spans, _length, PART))
     each = itertools.chain.from_iterable(found)
     return {key: _joined([*itertools.islice(each, count)]) for key, count in zip(keys, counts, strict=True)}
 
@@ -140,11 +133,15 @@ def squares_of(arrays: Sequence[np.ndarray]) -> dict[int, float]:
         arrays: Different arrays of any types and shapes.
     """
     kernel = compiled.KERNEL
-    ready = [array for array in arrays if kernel is not None and _is_ready(kernel, array)]
+    ready = [
+        array
+        for array in arrays
+        if kernel is not None and array.size and _lies_ready(kernel, array, array.dtype)
+    ]
     if kernel is None or not ready:
         return {}
     spans, counts = _spans(kernel, ready)
-    found = itertools.chain.from_iterable(spread(kernel.squares, shares(spans, _length, PART)))
+    found = itertools.chain.from_iterable(map_threads(kernel.squares, split_by_size(spans, _length, PART)))
     # not by ``sum``, whose digits depend on Python's version
     sums = (reduce(operator.add, itertools.islice(found, count)) for count in counts)
     return dict(zip(map(id, ready), sums, strict=True))
@@ -163,10 +160,6 @@ def _spans(kernel: CompiledPass, arrays: Iterable[np.ndarray]) -> tuple[list[Spa
 
 def _length(span: Span) -> int:
     return span[1]
-
-
-def _is_ready(kernel: CompiledPass, array: np.ndarray) -> bool:
-    return array.size > 0 and _lies_ready(kernel, array, array.dtype)
 
 
 def _lies_ready(kernel: CompiledPass, array: np.ndarray, known_as: np.dtype) -> bool:
@@ -206,7 +199,7 @@ def rough_squares(array: np.ndarray) -> float | None:
     flat = array.reshape(-1)
     if len(flat) < 2 * PART:
         return _squares(flat)
-    return sum(spread(_squares, _parts(flat)))
+    return sum(map_threads(_squares, _parts(flat)))
 
 
 @np.errstate(all="ignore")  # here, not in the caller: another thread has a state of its own
@@ -231,7 +224,7 @@ def _totals(part: np.ndarray, dtype: DType, need: StatisticNeed) -> Totals:
     """Measure a part of a tensor."""
     known_as = _known_as(dtype)
     kernel = compiled.KERNEL
-    if kernel is not None and kernel.takes(known_as):
+    if kernel is not None and kernel.takes(known_as) and compiled.finds(need):
         return _compiled_totals(kernel, part, known_as, need)
     totals, elements = Totals(len(part)), HALVES.get(dtype.name, NUMBERS)
     with np.errstate(all="ignore"):
@@ -244,6 +237,8 @@ def _totals(part: np.ndarray, dtype: DType, need: StatisticNeed) -> Totals:
 
 def _known_as(dtype: DType) -> np.dtype:
     """Return the type in which elements are measured: the next larger one where numpy lacks it."""
+    if dtype.saved.kind == "b":
+        return np.dtype(np.uint8)
     return dtype.numpy if dtype.name in HALVES else dtype.saved
 
 

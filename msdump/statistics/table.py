@@ -18,15 +18,15 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from msdump.statistics.totals import NOTHING, StatisticNeed, Totals
 
-if TYPE_CHECKING:
-    from msdump.statistics.digests import Message
-
 Cell: TypeAlias = float | int | bool | str | None
 """A statistic: a number, a truth value of a device, the digits of a hash, or none."""
+
+ReadOctets: TypeAlias = Callable[[], memoryview]
+"""Returns the bytes of a tensor's elements, contiguous and little endian; no element shares a byte."""
 
 _FLOATS: Final = frozenset({"bfloat16", "float16", "float32"})
 _NUMBERS: Final = _FLOATS | {"float64", "int8", "uint8", "int16", "int32", "int64"}
@@ -91,7 +91,7 @@ class Statistic:
         title: Title of its column.
         definition: One sentence.
         need: What has to be known of the elements.
-        value: The cell, from that and from the elements' bytes.
+        value: The cell, from the totals and from the elements' bytes (hashes alone read these).
         device: None where only the host computes it.
         nature: How two of them are compared.
         names: What ``statistic_category`` calls it where that is not the category.
@@ -101,7 +101,7 @@ class Statistic:
     title: str
     definition: str
     need: StatisticNeed
-    value: Callable[[Totals, Message], Cell]
+    value: Callable[[Totals, ReadOctets], Cell]
     device: DeviceStatistic | None = None
     nature: Nature = Nature.AMOUNT
     names: tuple[str, ...] = ()
@@ -110,6 +110,12 @@ class Statistic:
     def accepted(self) -> tuple[str, ...]:
         """What ``statistic_category`` calls it."""
         return self.names or (self.category,)
+
+
+def _digits(algorithm: str, octets: ReadOctets) -> str:
+    import hashlib  # OpenSSL is loaded only where hashes are wanted
+
+    return hashlib.new(algorithm, octets(), usedforsecurity=False).hexdigest()
 
 
 _EXTREMES: Final = StatisticNeed(extremes=True)
@@ -215,7 +221,7 @@ STATISTICS: Final = (
         "MD5",
         "The MD5 of the elements' bytes, in lower-case hexadecimal digits.",
         NOTHING,
-        lambda _, message: message.md5,
+        lambda _, octets: _digits("md5", octets),
         nature=Nature.DIGEST,
         names=("md5", "hash:md5"),
     ),
@@ -224,7 +230,7 @@ STATISTICS: Final = (
         "SHA1",
         'The SHA-1 of the elements\' bytes, in lower-case hexadecimal digits; what "hash" stands for.',
         NOTHING,
-        lambda _, message: message.sha1,
+        lambda _, octets: _digits("sha1", octets),
         nature=Nature.DIGEST,
         names=("hash", "hash:sha1"),
     ),

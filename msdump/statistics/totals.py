@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -13,6 +14,9 @@ import numpy as np
 @dataclass(frozen=True, slots=True)
 class StatisticNeed:
     """What a pass is to find out.
+
+    The compiled pass is asked for its own needs alone (``compiled.finds``); numpy finds others, and what is
+    asked for beside them.
 
     Attributes:
         extremes: The largest and the smallest element.
@@ -28,12 +32,7 @@ class StatisticNeed:
 
     def __or__(self, other: StatisticNeed) -> StatisticNeed:
         """Return what one of the two needs."""
-        return StatisticNeed(
-            self.extremes or other.extremes,
-            self.counts or other.counts,
-            self.total or other.total,
-            self.squares or other.squares,
-        )
+        return StatisticNeed(*map(operator.or_, astuple(self), astuple(other)))
 
 
 NOTHING: Final = StatisticNeed()
@@ -101,10 +100,10 @@ class Totals:
             self.low = low
 
 
-class SeveralTotals(Totals):
+class TotalsArray(Totals):
     """The same of several tensors: an array in place of each number, with an element for each tensor.
 
-    >>> several = SeveralTotals.of([Totals(2, squares=4.0), Totals(3, squares=9.0)])
+    >>> several = TotalsArray.of([Totals(2, squares=4.0), Totals(3, squares=9.0)])
     >>> several.norm.tolist(), several.at([1]).squares.tolist()
     ([2.0, 3.0], [9.0])
     """
@@ -116,7 +115,7 @@ class SeveralTotals(Totals):
         super().__init__(*fields)
 
     @classmethod
-    def of(cls, totals: Sequence[Totals]) -> SeveralTotals:
+    def of(cls, totals: Sequence[Totals]) -> TotalsArray:
         """Join what is known of each."""
         return cls(*(np.array([getattr(each, name) for each in totals]) for name in Totals.__slots__))
 
@@ -125,6 +124,6 @@ class SeveralTotals(Totals):
         """Square root of each sum of squares."""
         return np.sqrt(self.squares)
 
-    def at(self, places: Sequence[int]) -> SeveralTotals:
+    def at(self, places: Sequence[int]) -> TotalsArray:
         """Return what is known of those at some places."""
-        return SeveralTotals(*(getattr(self, name)[places] for name in Totals.__slots__))
+        return TotalsArray(*(getattr(self, name)[places] for name in Totals.__slots__))

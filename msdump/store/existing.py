@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Final
 
 from msdump import reading
+from msdump.errors import passing_over
 from msdump.store import layouts, names, operator_names
 from msdump.store.layouts import Key, PathKind
 from msdump.store.operator_names import OperatorFileKind
-from msdump.store.write.standins import parse_mapping
+from msdump.store.write.sinks import parse_mapping
 
 _RANK_FILES: Final = frozenset({"graphs", "execution_order"})
 _TENSOR_PLACES: Final = frozenset(
@@ -119,12 +120,10 @@ def remove(place: RunPlace) -> int:
 
 
 def _remove_empty(folder: Path, root: Path) -> None:
-    while folder != root:
-        try:
+    with passing_over(OSError):
+        while folder != root:
             folder.rmdir()
-        except OSError:
-            return
-        folder = folder.parent
+            folder = folder.parent
 
 
 def _files(place: RunPlace) -> Iterator[_File]:
@@ -181,11 +180,9 @@ def is_grammatical(name: str) -> bool:
 
 def _originals(fd: int) -> dict[str, str]:
     """Return the original names by stand-in of a directory, none where its mapping cannot be read."""
-    try:
-        with reading.open_file(layouts.MAPPING, directory=fd, follow_links=False) as file:
-            return parse_mapping(file.read(_MOST_MAPPING))
-    except OSError:
-        return {}
+    with passing_over(OSError), reading.open_file(layouts.MAPPING, directory=fd, follow_links=False) as file:
+        return parse_mapping(file.read(_MOST_MAPPING))
+    return {}
 
 
 def free_time(time: str, path_at: Callable[[str], str]) -> str:
@@ -197,7 +194,7 @@ def free_time(time: str, path_at: Callable[[str], str]) -> str:
         time: The first one to try.
         path_at: Gives the directory of a time.
     """
-    while os.path.lexists(path_at(time)):
+    while reading.is_taken(path_at(time)):
         seconds = calendar.mktime(calendar.strptime(time, _TIME)) + 1
         time = calendar.strftime(_TIME, calendar.localtime(seconds))
     return time

@@ -1,11 +1,12 @@
-"""The names of files that show graphs: GE's, MindSpore's own, and those of torch.compile.
+"""The names of files that show graphs (GE's, MindSpore's, those of torch.compile), and of captured tensors.
 
     pid_{pid}_deviceid_{device}                    the directory of GE's files below DUMP_GRAPH_PATH
     ge_proto_{number}_graph_{graph}_{stage}.txt    ge_onnx_{number}_graph_{graph}_{stage}.pbtxt
     graph_build_{graph}_{number}.{ir, dot}         trace_code_graph_{number}[.dot]
     dynamo_{original, optimized}_graph_{graph}_rank_{rank}_pid_{pid}_ts_{time}.{txt, pbtxt, py}
+    {node}-{target}.{INPUT, OUTPUT}.{place}[.{time}.npy]    a tensor that torch.compile captures
 
-The graphs of a dump that stand inside MindSpore's tree are rows of ``layouts``.
+The graphs of a dump inside MindSpore's tree, and the paths of captured tensors, are rows of ``layouts``.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import enum
 from dataclasses import dataclass
 from typing import Final
 
-from msdump.store.templates import NUMBER, Field, Template, padded
+from msdump.record import IO
+from msdump.store.templates import NUMBER, PART, Field, Template, padded
 
 
 class GraphFileKind(enum.Enum):
@@ -102,3 +104,57 @@ def parse(name: str) -> GraphFileName | None:
         if fields is not None:
             return GraphFileName(kind, **fields)
     return None
+
+
+_CAPTURED: Final = Template(
+    "{node}-{target}.{io}.{place}[.{time}.npy]",
+    {
+        "node": Field("[^-/]+"),
+        "target": PART,
+        "io": Field("INPUT|OUTPUT", lambda text: IO(text.lower()), lambda io: io.upper()),
+        "place": Field(
+            r"[0-9]+(?:\.[0-9]+)*",
+            lambda text: tuple(map(int, text.split("."))),
+            lambda place: ".".join(map(str, place)),
+        ),
+        "time": Field("[0-9]{20}"),
+    },
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedTensorName:
+    """The fields of the name of a tensor that a captured node reads or makes; ``str`` gives the name.
+
+    >>> str(CapturedTensorName("mm", "aten.mm.default", IO.OUTPUT, (0,)))
+    'mm-aten.mm.default.OUTPUT.0'
+    >>> str(CapturedTensorName("cat", "aten.cat.default", IO.INPUT, (0, 2), "20240112093000000042"))
+    'cat-aten.cat.default.INPUT.0.2.20240112093000000042.npy'
+
+    Attributes:
+        node: Name of the captured node.
+        target: What the node calls.
+        io: Input or output.
+        place: Index of the tensor; for a tensor in a list, the index of the list and that in it.
+        time: When its file was written, ``YYYYMMDDHHMMSS`` and microseconds; None in graph files.
+    """
+
+    node: str
+    target: str
+    io: IO
+    place: tuple[int, ...]
+    time: str | None = None
+
+    def __str__(self) -> str:
+        """Return the name."""
+        return _CAPTURED.format(self)
+
+
+def parse_captured(name: str) -> CapturedTensorName | None:
+    """Return the fields of a captured tensor's name, with or without a file's time; None for others.
+
+    >>> parse_captured("mm-aten.mm.default.OUTPUT.0").target
+    'aten.mm.default'
+    """
+    fields = _CAPTURED.parse(name)
+    return None if fields is None else CapturedTensorName(**fields)

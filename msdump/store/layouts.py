@@ -58,6 +58,10 @@ class PathKind(enum.Enum):
 
 MAPPING: Final = "mapping.csv"
 STATISTICS: Final = "statistic.csv"
+FAILED_LIST: Final = "convert_failed_file_list.txt"
+"""Lists the dump files that were not converted as a whole, in the directory of the results."""
+ORDER_HEADER: Final = "NodeExecutionOrder-FullNameWithScope"
+"""First line of a list of operators in execution order."""
 
 CAPTURED_GRAPH: Final = "graph_{graph}"
 """The directory of a graph that torch.compile captured, and the name of its model."""

@@ -171,3 +171,11 @@ def kernel_args(operator: OperatorRef) -> str:
 
 def _spelt(operator: OperatorRef) -> tuple[str, str]:
     return names.sanitize(operator.op_type), names.sanitize(operator.full_name)
+
+
+_COLLECTIVE: Final = "Hcom"  # HcomAllReduce, HcomBroadcast, ...
+
+
+def is_collective(op_type: str) -> bool:
+    """Tell whether an operator of a type exchanges tensors between devices."""
+    return op_type.startswith(_COLLECTIVE)

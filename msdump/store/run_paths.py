@@ -34,7 +34,7 @@ def outline(tree: Tree, **known: str) -> str:
 class Layout:
     """The paths that a run of one network on one rank writes (O0, O1, CPU, GPU).
 
-    >>> Layout("/dump", 0, "LeNet").iteration(graph=0, iteration=3)
+    >>> Layout("/dump", 0, "LeNet").path(PathKind.ITERATION, graph=0, iteration=3)
     '/dump/rank_0/LeNet/0/3'
 
     Attributes:
@@ -47,43 +47,8 @@ class Layout:
     rank: int
     net_name: str
 
-    def config(self) -> str:
-        """Copy of the user's configuration (CPU and GPU)."""
-        return self._path(PathKind.CONFIG)
-
-    def device(self) -> str:
-        """Device and version of the run (CPU and GPU)."""
-        return self._path(PathKind.DEVICE)
-
-    def graph_ir(self, graph: int) -> str:
-        """Text of a compiled graph."""
-        return self._path(PathKind.IR, graph)
-
-    def graph_pb(self, graph: int) -> str:
-        """Protobuf message of a compiled graph."""
-        return self._path(PathKind.PB, graph)
-
-    def execution_order(self, graph: int) -> str:
-        """List of a graph's operators in execution order."""
-        return self._path(PathKind.EXECUTION_ORDER, graph)
-
-    def iterations_run(self, graph: int) -> str:
-        """List of a graph's dumped iterations (CPU and GPU)."""
-        return self._path(PathKind.ITERATIONS_RUN, graph)
-
-    def iteration(self, graph: int, iteration: int) -> str:
-        """Directory of the tensors of one iteration."""
-        return self._path(PathKind.ITERATION, graph, iteration)
-
-    def constants(self, graph: int) -> str:
-        """Directory of a graph's constants (CPU and GPU)."""
-        return self._path(PathKind.CONSTANTS, graph)
-
-    def statistics(self, graph: int, iteration: int) -> str:
-        """Statistics of the tensors of one iteration."""
-        return self._path(PathKind.STATISTICS, graph, iteration)
-
-    def _path(self, kind: PathKind, graph: int | None = None, iteration: int | None = None) -> str:
+    def path(self, kind: PathKind, graph: int | None = None, iteration: int | None = None) -> str:
+        """Return the path of a file or directory of the network, a graph or an iteration."""
         return _join(self.root, Key(kind, self.rank, self.net_name, graph, iteration))
 
 
@@ -127,29 +92,20 @@ class ModelLayout:
         return _join(self.root, key)
 
 
-@dataclass(frozen=True, slots=True)
-class CapturedLayout:
-    """The paths of the tensors that torch itself computes for one captured graph (torchair's data dump).
+def captured_step(root: str, world: int, rank: int, graph: int, number: int) -> str:
+    """Return the directory of the tensors that torch computes in a run of a captured graph (torchair).
 
-    >>> CapturedLayout("/dump", 8, 3, graph=1).step(0)
+    >>> captured_step("/dump", 8, 3, graph=1, number=0)
     '/dump/worldsize8_global_rank3/graph_1/0'
 
-    Attributes:
+    Args:
         root: Directory of the dump.
         world: Number of processes that train together.
         rank: Which of them this one is.
         graph: Number of the captured graph.
+        number: Number of the run.
     """
-
-    root: str
-    world: int
-    rank: int
-    graph: int
-
-    def step(self, number: int) -> str:
-        """Directory of one run of the graph."""
-        key = Key(PathKind.CAPTURED_STEP, self.rank, world=self.world, graph=self.graph, iteration=number)
-        return _join(self.root, key)
+    return _join(root, Key(PathKind.CAPTURED_STEP, rank, world=world, graph=graph, iteration=number))
 
 
 def single_operators(root: str, time: str, device: int) -> str:

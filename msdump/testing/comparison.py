@@ -19,11 +19,11 @@ from typing import Any, Final
 import numpy as np
 
 from msdump import dtypes, env
+from msdump.analysis import load_arrays, write_arrays
 from msdump.encode import npy
 from msdump.errors import DumpReadError, FormatError, InputError
-from msdump.store.read import texts
-from msdump.store.write.streams import write_stream
-from msdump.tools.preview import archives
+from msdump.read import read_json
+from msdump.store.write import write_stream
 
 _AGREES, _DIFFERS = 0, 1
 _LEVELS: Final = {"O0", "O1", "O2"}
@@ -235,7 +235,7 @@ def _feeds(
     if not isinstance(inputs, Mapping):
         return ("--inputs", str(inputs))
     path = str(folder / "inputs.npz")
-    archives.write(path, {name: np.asarray(array) for name, array in inputs.items()})
+    write_arrays(path, {name: np.asarray(array) for name, array in inputs.items()})
     return ("--inputs", path)
 
 
@@ -248,7 +248,7 @@ def _limits(tolerance: float | _Path | None, cosine: float | None) -> tuple[str,
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:
     try:
-        return archives.arrays(str(path), "numpy.savez(path, output_name=array) writes one")
+        return load_arrays(str(path), "numpy.savez(path, output_name=array) writes one")
     except InputError as error:
         raise ComparisonError(str(error)) from error
 
@@ -261,7 +261,7 @@ def _described(golden: Path, config: Path, dump: Path) -> dict[str, str]:
     """
     metadata = next(iter(sorted(golden.rglob(".dump_metadata"))), golden)
     try:
-        described = texts.read_json(str(metadata / _KEPT_CONFIG))
+        described = read_json(str(metadata / _KEPT_CONFIG))
         described["common_dump_settings"]["path"] = str(dump.absolute())
     except (DumpReadError, KeyError, TypeError) as error:
         raise ComparisonError(
@@ -269,6 +269,6 @@ def _described(golden: Path, config: Path, dump: Path) -> dict[str, str]:
         ) from error
     write_stream(str(config.parent), config.name, (json.dumps(described).encode(),))
     try:
-        return {"--device-target": str(texts.read_json(str(metadata / _KEPT_CONTEXT))["device_target"])}
+        return {"--device-target": str(read_json(str(metadata / _KEPT_CONTEXT))["device_target"])}
     except (DumpReadError, KeyError, TypeError):
         return {"--device-target": "Ascend"}  # the metadata of CPU and GPU alone names the device

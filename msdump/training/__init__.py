@@ -1,5 +1,5 @@
 """Training steps: the backward graph and the update of a model as ONNX operators."""
 
-from msdump.training.step_graph import eval_graph, step_graph
+import lazy_loader
 
-__all__ = ["eval_graph", "step_graph"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -4,7 +4,7 @@ A body is a Python function that is called once for each structure (strides, fla
 occurs, and leaves an ONNX function behind:
 
     @operator("BiasAddGrad")
-    def bias_add_grad(op: Body, dy: str, _format: str, *, rank: int) -> str:
+    def bias_add_grad(op: Body, dy: Value, _format: Value, *, rank: int) -> Value:
         return op.ReduceSum(dy, [axis for axis in range(rank) if axis != 1], keepdims=0)
 
 Any runtime that knows functions runs a model with such operators; msdump runs, names and dumps each of them
@@ -22,22 +22,57 @@ import onnx
 from onnx import helper, numpy_helper
 
 from msdump.dtypes import DType
-from msdump.graph.kernel.emulation import FLOAT32
-from msdump.graph.operator_types import MINDSPORE_DOMAIN
+from msdump.graph import MINDSPORE_DOMAIN
+from msdump.graph.kernel import FLOAT32
 
 INT64: Final = int(onnx.TensorProto.INT64)
 """What a Cast to whole numbers goes to, which indices of some operators must be."""
 
+Ints = tuple[int, ...]
 Constant = float | int | bool | Sequence[int] | np.ndarray
 Structure = int | float | str | tuple[int, ...] | tuple[float, ...]
 """What decides how a body is built: a keyword of the body, an attribute of the operator."""
 
 
+def _infix(op_type: str) -> Any:
+    """Return the methods that add an operator to the body, of a value on the left and of one on the right."""
+    return (
+        lambda value, other: getattr(value.body, op_type)(value, other),
+        lambda value, other: getattr(value.body, op_type)(other, value),
+    )
+
+
+class Value:
+    """A value of a body; arithmetic and comparisons add ONNX's operators, ``dy * (1.0 - y)``.
+
+    Attributes:
+        body: The body.
+        name: The value's name in it.
+    """
+
+    __slots__ = ("body", "name")
+
+    def __init__(self, body: Body, name: str) -> None:
+        """Name a value."""
+        self.body = body
+        self.name = name
+
+    __add__, __radd__ = _infix("Add")
+    __sub__, __rsub__ = _infix("Sub")
+    __mul__, __rmul__ = _infix("Mul")
+    __truediv__, __rtruediv__ = _infix("Div")
+    __lt__, __gt__ = _infix("Less")[0], _infix("Greater")[0]
+
+    def __neg__(self) -> Value:
+        """Add the operator Neg."""
+        return self.body.Neg(self)
+
+
 class Body:
     """Collects the nodes of one function; any operator of ONNX is a method.
 
-    Arguments are names of values, numbers (of the function's element type), or sequences of whole numbers
-    and arrays (as they are). ``outputs`` tells how many values the operator gives, one unless it is said.
+    Arguments are values, numbers (of the function's element type), or sequences of whole numbers and arrays
+    (as they are). ``outputs`` tells how many values the operator gives, one unless it is said.
     """
 
     def __init__(self, element: DType, pattern: str) -> None:
@@ -45,12 +80,12 @@ class Body:
 
         Args:
             element: Element type of the tensors; plain numbers become constants of it.
-            pattern: A value of that type.
+            pattern: Name of a value of that type.
         """
         self.nodes: list[onnx.NodeProto] = []
         self._element = element
-        self._pattern = pattern
-        self._constants: dict[tuple[bytes, str, tuple[int, ...]], str] = {}
+        self._pattern = Value(self, pattern)
+        self._constants: dict[tuple[bytes, str, tuple[int, ...]], Value] = {}
         self._count = 0
 
     def __getattr__(self, op_type: str) -> Callable[..., Any]:
@@ -58,30 +93,32 @@ class Body:
         if op_type.startswith("_"):
             raise AttributeError(op_type)
 
-        def add(*inputs: str | Constant | None, outputs: int = 1, **attributes: Any) -> Any:
-            names = [self._name() for _ in range(outputs)]
-            arguments = ["" if item is None else self.value(item) for item in inputs]
+        def add(*inputs: Value | Constant | None, outputs: int = 1, **attributes: Any) -> Any:
+            values = [self._new_value() for _ in range(outputs)]
+            arguments = ["" if item is None else self.value(item).name for item in inputs]
+            names = [value.name for value in values]
             self.nodes.append(helper.make_node(op_type, arguments, names, **attributes))
-            return names[0] if outputs == 1 else tuple(names)
+            return values[0] if outputs == 1 else tuple(values)
 
         return add
 
-    def value(self, item: str | Constant) -> str:
-        """Return the name of a value; a number or an array becomes a constant."""
-        if isinstance(item, str):
+    def value(self, item: Value | Constant) -> Value:
+        """Return a value; a number or an array becomes a constant."""
+        if isinstance(item, Value):
             return item
         if isinstance(item, float):
-            return self._number(item)
+            # an emulated device computes small types in float32: the constant takes the type that comes in
+            return self.of_element(self._constant(np.array(item, np.float32)))
         array = array_of(item)
         return self._constant(array if array.dtype != np.int32 else array.astype(np.int64))
 
-    def of_element(self, value: str) -> str:
+    def of_element(self, value: Value) -> Value:
         """Return a float32 value, a learning rate for instance, in the element type of the tensors."""
-        return value if self._element is FLOAT32 else str(self.CastLike(value, self._pattern))
+        return value if self._element is FLOAT32 else self.CastLike(value, self._pattern)
 
     def scatter_sum(
-        self, op_type: str, shape: str, indices: str, updates: str, **attributes: Constant
-    ) -> str:
+        self, op_type: str, shape: Value, indices: Value, updates: Value, **attributes: Constant
+    ) -> Value:
         """Sum values into zeros of a shape; half types in float32, as onnxruntime sums no others there.
 
         Args:
@@ -95,25 +132,20 @@ class Body:
         zeros = self.Expand(np.zeros((), np.float32) if is_half else 0.0, shape)
         wide = self.Cast(updates, to=FLOAT32.onnx) if is_half else updates
         add = getattr(self, op_type)
-        total = str(add(zeros, indices, wide, reduction="add", **attributes))
+        total = add(zeros, indices, wide, reduction="add", **attributes)
         return self.of_element(total) if is_half else total
 
-    def _number(self, number: float) -> str:
-        constant = self._constant(np.array(number, np.float32))
-        # a small type is computed in float32 on an emulated device: the constant takes the type that comes in
-        return self.of_element(constant)
-
-    def _constant(self, array: np.ndarray) -> str:
+    def _constant(self, array: np.ndarray) -> Value:
         key = (array.tobytes(), array.dtype.str, array.shape)
         if key not in self._constants:
-            name = self._constants[key] = self._name()
+            constant = self._constants[key] = self._new_value()
             value = numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape))
-            self.nodes.append(helper.make_node("Constant", [], [name], value=value))
+            self.nodes.append(helper.make_node("Constant", [], [constant.name], value=value))
         return self._constants[key]
 
-    def _name(self) -> str:
+    def _new_value(self) -> Value:
         self._count += 1
-        return f"t{self._count}"
+        return Value(self, f"t{self._count}")
 
 
 def array_of(item: Constant) -> np.ndarray:
@@ -122,8 +154,8 @@ def array_of(item: Constant) -> np.ndarray:
     return array if array.size or isinstance(item, np.ndarray) else array.astype(np.int64)
 
 
-BodyFunction = Callable[..., "str | tuple[str, ...]"]
-"""Builds a body: takes a ``Body``, the names of the inputs and, by keyword, the structure."""
+BodyFunction = Callable[..., "Value | tuple[Value, ...]"]
+"""Builds a body: takes a ``Body``, the inputs and, by keyword, the structure."""
 
 _Built = TypeVar("_Built", bound=BodyFunction)
 
@@ -192,8 +224,8 @@ def function(
     entry = OPERATORS[name]
     inputs = [f"i{slot}" for slot in range(count)]
     body = Body(element, inputs[entry.element])
-    result = entry.build(body, *inputs, **structure)
-    results = (result,) if isinstance(result, str) else result
+    result = entry.build(body, *(Value(body, name) for name in inputs), **structure)
+    results = [value.name for value in ((result,) if isinstance(result, Value) else result)]
     outputs = [f"o{slot}" for slot in range(len(results))]
     return helper.make_function(
         MINDSPORE_DOMAIN,

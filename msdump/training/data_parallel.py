@@ -10,11 +10,10 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from msdump.communication.world import current
+from msdump.communication import current
 from msdump.errors import InputError
 from msdump.training.optimizers import Trained
-from msdump.training.scopes import ROOT
-from msdump.training.symbols import StepTensor
+from msdump.training.symbols import ROOT, StepTensor
 from msdump.training.writer import StepWriter
 
 PLACE = ROOT.inside(("grad_reducer", "DistributedGradReducer"))
@@ -68,8 +67,7 @@ class DataParallel:
         ]
 
     def _mean(self, op: StepWriter, gradient: StepTensor) -> StepTensor:
-        mean: StepTensor = op.Mul(self.total(op, gradient), 1.0 / self.ranks)
-        return mean
+        return op.Mul(self.total(op, gradient), 1.0 / self.ranks)
 
     def total(self, op: StepWriter, tensor: StepTensor) -> StepTensor:
         """Write the sum of a tensor over the ranks."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any, Final
 
 import numpy as np
 import onnx
@@ -11,16 +12,117 @@ from onnx import helper, numpy_helper
 
 from msdump import dtypes
 from msdump.errors import GraphError, InputError, UnsupportedOpError
-from msdump.graph.graph import Graph, Node
-from msdump.training import gradients, lowerings, operators, roles  # noqa: F401 - they fill the tables
-from msdump.training.lowering import lower
-from msdump.training.lowerings.dense_layers import dense_layers
-from msdump.training.precision.mixed import Layers, MixedPrecision
-from msdump.training.scopes import Place, backbone, place_of
-from msdump.training.symbols import StepOperator, StepTensor, absent_slots, info
-from msdump.training.value_types import output_types
-from msdump.training.value_types.inference import IR_VERSION
-from msdump.training.writer import StepWriter
+from msdump.graph import Graph, Node
+from msdump.training import losses, operators  # noqa: F401 - they fill the tables
+from msdump.training.mixed_precision import Layers, MixedPrecision
+from msdump.training.operators.dense import dense_layers
+from msdump.training.rules import lower
+from msdump.training.symbols import Place, StepOperator, StepTensor, absent_slots, backbone, info, place_of
+from msdump.training.writer import IR_VERSION, StepWriter
+
+Slots = Mapping[str, tuple[int, ...]]
+
+_STATE: Final[Slots] = {
+    "BatchNormalization": (3, 4),  # moving statistics
+    "RotaryEmbedding": (1, 2, 3),  # cosines and sines, onnxruntime's behind the positions
+    "Attention": (3,),  # the mask
+}
+"""What no gradient is asked of: state and tables of operators."""
+
+_SETTINGS: Final[Slots] = {"Dropout": (1,), "Resize": (1, 2)}
+"""Floating-point numbers of the program: scales of Resize, ratios."""
+
+_SCALES_AND_SHIFTS: Final[Slots] = {
+    "BatchNormalization": (1, 2),
+    "InstanceNormalization": (1, 2),
+    "LayerNormalization": (1, 2),
+    "GroupNormalization": (1, 2),
+    "RMSNormalization": (1,),
+    "SimplifiedLayerNormalization": (1,),
+    "SkipLayerNormalization": (2, 3),
+    "SkipSimplifiedLayerNormalization": (2,),
+}
+
+
+def scales_and_shifts(graph: Graph) -> frozenset[str]:
+    """Return the weights that are scale or shift of a normalisation.
+
+    MindSpore tells them by names, ``gamma`` or ``beta`` in them. Networks of PyTorch call them
+    ``bn1.weight`` and ``bn1.bias``: what a normalisation reads as scale or shift counts as well.
+    """
+    named = {name for name in graph.weights if "gamma" in name or "beta" in name}
+    return _values_in_slots(graph, _SCALES_AND_SHIFTS) | named
+
+
+def _values_in_slots(graph: Graph, slots: Slots) -> frozenset[str]:
+    return frozenset(
+        name
+        for node in graph.nodes
+        for slot in slots.get(node.op_type, ())
+        for name in node.inputs[slot : slot + 1]
+        if name
+    )
+
+
+_ONNXRUNTIME: Final = "com.microsoft"
+
+_LIKE_FIRST: Final[Mapping[tuple[str, str], tuple[int, ...]]] = {
+    ("", "GroupNormalization"): (0,),
+    ("", "MeanVarianceNormalization"): (0,),
+    ("", "SimplifiedLayerNormalization"): (0,),
+    (_ONNXRUNTIME, "BiasGelu"): (0,),
+    (_ONNXRUNTIME, "FastGelu"): (0,),
+    (_ONNXRUNTIME, "Gelu"): (0,),
+    (_ONNXRUNTIME, "QuickGelu"): (0,),
+    (_ONNXRUNTIME, "RotaryEmbedding"): (0,),
+    (_ONNXRUNTIME, "SkipLayerNormalization"): (0, 3),
+    (_ONNXRUNTIME, "SkipSimplifiedLayerNormalization"): (0, 3),
+}
+"""Outputs that have the type of the first input."""
+
+
+def infer_outputs(
+    op: StepWriter, node: Node, inputs: Sequence[StepTensor | None], names: Sequence[str]
+) -> tuple[StepTensor, ...]:
+    """Return the outputs of an operator from what its inputs are.
+
+    Args:
+        op: Infers the types of ONNX's own operators.
+        node: The operator.
+        inputs: Its inputs.
+        names: The outputs that are there.
+
+    Raises:
+        GraphError: The rank of one cannot be known.
+    """
+    slots = _LIKE_FIRST.get((node.domain, node.op_type), ())
+    present = {slot for slot, name in enumerate(node.outputs) if name}
+    if present <= set(slots) and inputs[0] is not None:
+        return tuple(StepTensor(name, inputs[0].dtype, inputs[0].shape) for name in names)
+    width = _attention_width(node, inputs)
+    if width is not None and inputs[0] is not None:
+        return tuple(StepTensor(name, inputs[0].dtype, (*inputs[0].shape[:-1], width)) for name in names)
+    if node.domain:
+        raise GraphError(
+            f"{node.operator.full_name}: what {node.domain}.{node.op_type} writes is of unknown type, "
+            "but gradients need it"
+        )
+    given = ["" if item is None else item.name for item in inputs]
+    attributes: dict[str, Any] = dict(node.attributes)
+    alone = helper.make_node(node.op_type, given, list(names), domain=node.domain, **attributes)
+    return op.infer(alone, inputs)
+
+
+def _attention_width(node: Node, inputs: Sequence[StepTensor | None]) -> int | str | None:
+    """Return how many elements each place of an attention of onnxruntime has; None for another operator."""
+    if node.domain != _ONNXRUNTIME:
+        return None
+    if node.op_type == "MultiHeadAttention" and inputs[2] is not None:
+        return inputs[2].shape[-1]
+    if node.op_type == "Attention" and inputs[1] is not None:
+        sizes: Any = node.attributes.get("qkv_hidden_sizes", (inputs[1].sizes()[1] // 3,) * 3)
+        return int(sizes[2])
+    return None
 
 
 class ForwardWriter:
@@ -55,7 +157,7 @@ class ForwardWriter:
         }
         for value in graph.inputs:
             self.input(self._typed(value.name))
-        settings = roles.settings(graph)
+        settings = _values_in_slots(graph, _SETTINGS)
         for name, array in graph.weights.items():
             is_constant = name in settings or self._is_constant(name, array)
             tensor = StepTensor(
@@ -145,7 +247,7 @@ class ForwardWriter:
         names = [name for name in node.outputs if name]
         types = [self._graph.type_of(name) for name in names]
         if any(kind.dtype is None or kind.shape is None for kind in types):
-            return output_types.inferred(self._op, node, inputs, names)
+            return infer_outputs(self._op, node, inputs, names)
         return tuple(self._typed(name) for name in names)
 
     def alias(self, name: str, tensor: StepTensor) -> None:
@@ -170,7 +272,7 @@ class ForwardWriter:
         Raises:
             InputError: A name that is no floating-point initializer.
         """
-        state = roles.untrained(self._graph)
+        state = _values_in_slots(self._graph, _STATE)
         candidates = {
             name: self._op.types[name]
             for name in self.weights
@@ -215,9 +317,12 @@ class ForwardWriter:
             outputs,
             value_info=[info(tensor) for tensor in self._op.results() if tensor.name not in written],
         )
+        others = (
+            helper.make_opsetid(domain, version) for domain, version in self._graph.opsets.items() if domain
+        )
         model = helper.make_model(
             graph,
-            opset_imports=[*self._op.opsets(), *self._other_opsets()],
+            opset_imports=[*self._op.opsets(), *others],
             functions=[*self._op.functions.values(), *self._graph.proto.functions],
             ir_version=max(self._graph.ir_version, IR_VERSION),
             producer_name="msdump",
@@ -235,11 +340,6 @@ class ForwardWriter:
                 )
             model.training_info[0].update_binding.add(key=name, value=value.name)
         return model
-
-    def _other_opsets(self) -> list[onnx.OperatorSetIdProto]:
-        return [
-            helper.make_opsetid(domain, version) for domain, version in self._graph.opsets.items() if domain
-        ]
 
 
 def _write_tensor(tensor: onnx.TensorProto, name: str, array: np.ndarray) -> None:

@@ -16,14 +16,11 @@ import onnx
 from onnx import helper, shape_inference
 
 from msdump.errors import GraphError
-from msdump.graph import loader
-from msdump.graph.graph import Graph, Node
-from msdump.graph.message import training_info
-from msdump.training.backward import BackwardPass
-from msdump.training.files.source import OLDEST_OPSET, Model, converted, whole_message
+from msdump.graph import Graph, Node, loader, training_info
+from msdump.training.files import OLDEST_OPSET, Model, converted, whole_message
 from msdump.training.forward import ForwardWriter
-from msdump.training.scopes import ROOT
-from msdump.training.symbols import StepTensor
+from msdump.training.rules import BackwardPass
+from msdump.training.symbols import ROOT, StepTensor
 from msdump.training.writer import StepWriter
 
 _GRADIENT: Final = ("ai.onnx.preview.training", "Gradient")

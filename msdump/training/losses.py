@@ -1,21 +1,230 @@
-"""The losses of a training step, under MindSpore's class names."""
+"""Losses of a training step under MindSpore's class names, losses that models end in, and their gradients."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from msdump import dtypes
 from msdump.dtypes import DType
 from msdump.errors import GraphError, InputError, name_hint
-from msdump.training.lowerings.layouts import as_matrix, joined, reshaped
-from msdump.training.lowerings.losses import REDUCTIONS
-from msdump.training.lowerings.reductions import reduced
-from msdump.training.symbols import Shape, StepTensor
+from msdump.training.body import INT64, Body, Value, operator
+from msdump.training.operators.layouts import as_matrix, joined, reduced, reshaped
+from msdump.training.rules import Backward, Gradients, lowering, mindspore_gradient
+from msdump.training.symbols import Shape, StepOperator, StepTensor
 from msdump.training.writer import StepWriter
+
+
+@operator("SparseSoftmaxCrossEntropyWithLogits")
+def sparse_softmax_cross_entropy(op: Body, logits: Value, labels: Value, *, is_grad: int) -> Value:
+    """Return the mean of -log softmax at the labels, or its gradient, (softmax - onehot) / n."""
+    if not is_grad:
+        index = op.Cast(labels, to=INT64)
+        # a negative index would count from the last class: one behind them is refused
+        index = op.Where(index < 0, op.Gather(op.Shape(logits), 1), index)
+        index = op.Unsqueeze(index, [1])
+        taken = op.GatherElements(op.LogSoftmax(logits, axis=-1), index, axis=1)
+        return -op.ReduceMean(taken, [0, 1], keepdims=0)
+    shape = op.Shape(logits)
+    count = op.Gather(shape, 0)
+    classes = op.Gather(shape, 1)
+    # in float32, and cast: runtimes have OneHot in few element types
+    onehot = op.OneHot(op.Cast(labels, to=INT64), classes, np.array([0, 1], np.float32), axis=-1)
+    difference = op.Softmax(logits, axis=-1) - op.CastLike(onehot, logits)
+    return difference / op.CastLike(count, logits)
+
+
+@operator("SoftmaxCrossEntropyWithLogits")
+def softmax_cross_entropy(op: Body, logits: Value, labels: Value) -> tuple[Value, Value]:
+    """Return -sum(labels log softmax) of each row, and its gradient.
+
+    vendor: the gradient is softmax - labels, which holds where the labels of a row sum to 1.
+    """
+    losses = -op.ReduceSum(labels * op.LogSoftmax(logits, axis=-1), [1], keepdims=0)
+    return losses, op.Softmax(logits, axis=-1) - labels
+
+
+@operator("BCEWithLogitsLoss")
+def bce_with_logits(
+    op: Body,
+    logits: Value,
+    labels: Value,
+    weight: Value,
+    pos_weight: Value,
+    _reduction: Value,
+    *,
+    reduction: str,
+) -> Value:
+    """Return weight (pos_weight labels log(1 / sigmoid) + (1 - labels) log(1 / (1 - sigmoid))), reduced.
+
+    It is written by exponentials of negative numbers alone, which cannot overflow.
+    """
+    slope = labels * (pos_weight - 1.0) + 1.0
+    below = op.Max(-logits, 0.0)
+    decayed = op.Log(op.Exp(-op.Abs(logits)) + 1.0) + below
+    losses = weight * ((1.0 - labels) * logits + slope * decayed)
+    return _reduced_losses(op, losses, reduction)
+
+
+@operator("OnesLike")
+def ones_like(op: Body, x: Value) -> Value:
+    """Return ones in the shape of a tensor."""
+    return op.Expand(1.0, op.Shape(x))
+
+
+@operator("NLLLoss")
+def nll_loss(
+    op: Body,
+    x: Value,
+    labels: Value,
+    weight: Value,
+    _reduction: Value,
+    ignored: Value,
+    *,
+    reduction: str,
+    ignores: int,
+    rank: int,
+) -> tuple[Value, Value]:
+    """Return -x at the labels, each times the weight of its class, and the sum of these weights.
+
+    The classes are the second axis. Labels that are ``ignored`` have no loss.
+    """
+    index, taken = _class_weights(op, labels, weight, ignored, ignores)
+    picked = op.Squeeze(op.GatherElements(x, op.Unsqueeze(index, [1]), axis=1), [1])
+    total = op.ReduceSum(taken, list(range(rank - 1)), keepdims=0)
+    losses = -(picked * taken)
+    if reduction == "mean":
+        return _reduced_losses(op, losses, "sum") / total, total
+    return _reduced_losses(op, losses, reduction), total
+
+
+@operator("NLLLossGrad")
+def nll_loss_grad(
+    op: Body,
+    x: Value,
+    dy: Value,
+    labels: Value,
+    weight: Value,
+    total: Value,
+    _reduction: Value,
+    ignored: Value,
+    *,
+    reduction: str,
+    ignores: int,
+    rank: int,
+) -> Value:
+    """Return -dy at the labels, each times the weight of its class, zero elsewhere."""
+    index, taken = _class_weights(op, labels, weight, ignored, ignores)
+    slope = -(taken * dy)
+    scaled = slope / total if reduction == "mean" else slope
+    classes = op.Reshape(op.Range(0, op.Gather(op.Shape(x), 1), 1), [1, -1, *(1,) * (rank - 2)])
+    is_label = op.Equal(op.Unsqueeze(index, [1]), classes)
+    return op.Where(is_label, op.Unsqueeze(scaled, [1]), 0.0)
+
+
+def _class_weights(
+    op: Body, labels: Value, weight: Value, ignored: Value, ignores: int
+) -> tuple[Value, Value]:
+    """Return the class and the weight of each element; class 0 and no weight where it is ignored."""
+    index = op.Cast(labels, to=INT64)
+    if not ignores:
+        return index, op.Gather(weight, index)
+    is_ignored = op.Equal(index, ignored)
+    known = op.Where(is_ignored, 0, index)
+    return known, op.Where(is_ignored, 0.0, op.Gather(weight, known))
+
+
+def _reduced_losses(op: Body, losses: Value, reduction: str) -> Value:
+    if reduction == "none":
+        return losses
+    reduce = op.ReduceMean if reduction == "mean" else op.ReduceSum
+    return reduce(losses, keepdims=0)
+
+
+REDUCTIONS: Final = {"sum": 0, "mean": 1, "none": 2}
+"""MindSpore's numbers of what a loss does with its elements."""
+
+
+@lowering("SoftmaxCrossEntropyLoss")
+def _lower_softmax_cross_entropy_loss(op: StepWriter, node: StepOperator) -> None:
+    """Write MindSpore's operator for the mean over rows, else a LogSoftmax and the loss of it."""
+    scores, labels, loss = node.x, node.input(1), node.y
+    is_plain = node.attribute("reduction", "mean") == "mean" and node.attribute("ignore_index", None) is None
+    if scores.rank == 2 and len(node.inputs) == len(node.outputs) + 1 == 2 and is_plain:
+        op.call("SparseSoftmaxCrossEntropyWithLogits", scores, labels, outputs=[loss], is_grad=0)
+        return
+    logarithms = op.call("LogSoftmax", scores, 1, like=scores, outputs=list(node.outputs[1:]) or None, axis=1)
+    _write_nll_loss(op, node, logarithms)
+
+
+@lowering("NegativeLogLikelihoodLoss")
+def _lower_negative_log_likelihood(op: StepWriter, node: StepOperator) -> None:
+    _write_nll_loss(op, node, node.x)
+
+
+def _write_nll_loss(op: StepWriter, node: StepOperator, x: StepTensor) -> None:
+    """Write MindSpore's loss of logarithms; all classes weigh the same where the model has no weights."""
+    reduction, ignored = node.attribute("reduction", "mean"), node.attribute("ignore_index", None)
+    weight: Any = node.optional(2)
+    if weight is None:
+        weight = np.ones(x.sizes_from(1, 2), x.dtype.numpy)
+    total = x.shaped(())
+    op.call(
+        "NLLLoss",
+        *(x, node.input(1), weight, REDUCTIONS[reduction], -100 if ignored is None else ignored),
+        like=[node.y, total],
+        outputs=[node.y],
+        reduction=reduction,
+        ignores=int(ignored is not None),
+        rank=x.rank,
+    )
+
+
+def _scaled(op: StepWriter, gradient: StepTensor, dy: StepTensor) -> StepTensor:
+    """Return a gradient times that of the loss itself; 1 leaves it as it is."""
+    if dy.value is not None and dy.value.size == 1 and dy.value == 1:
+        return gradient
+    return op.Mul(gradient, dy)
+
+
+@mindspore_gradient("SparseSoftmaxCrossEntropyWithLogits")
+def _sparse_softmax_cross_entropy_gradient(op: StepWriter, back: Backward) -> Gradients:
+    logits, labels = back.x, back.node.input(1)
+    gradient = op.call("SparseSoftmaxCrossEntropyWithLogits", logits, labels, like=logits, is_grad=1)
+    # the gradient of the loss itself, 1 or the loss scale, is no input of the operator
+    return _scaled(op, gradient, back.dy)
+
+
+@mindspore_gradient("SoftmaxCrossEntropyWithLogits")
+def _softmax_cross_entropy_gradient(op: StepWriter, back: Backward) -> Gradients:
+    """Scale the gradient that the forward operator gave, row by row; labels have none."""
+    gradient = back.node.outputs[1]
+    return op.Mul(gradient, op.Unsqueeze(back.dy, [-1]))
+
+
+@mindspore_gradient("BCEWithLogitsLoss")
+def _binary_cross_entropy_gradient(op: StepWriter, back: Backward) -> Gradients:
+    """Write ((pos_weight labels + 1 - labels) sigmoid - pos_weight labels) dy weight / n."""
+    logits, labels, weight, pos_weight = (back.node.input(slot) for slot in range(4))
+    positive = op.Mul(labels, pos_weight)
+    slope = op.Mul(op.Sub(op.Add(positive, 1.0), labels), op.Sigmoid(logits))
+    dx = op.Mul(_scaled(op, op.Sub(slope, positive), back.dy), weight)
+    if back.node.attributes["reduction"] == "mean":
+        count = joined(logits.shape)
+        divisor = op.Cast(op.Size(logits), to=logits.dtype.onnx) if count is None else float(count)
+        dx = op.call("RealDiv", dx, divisor, like=logits)
+    return dx
+
+
+@mindspore_gradient("NLLLoss")
+def _nll_loss(op: StepWriter, back: Backward) -> Gradients:
+    node, x = back.node, back.x
+    labels, weight, reduction, ignored = (node.input(slot) for slot in range(1, 5))
+    slots = (x, back.dy, labels, weight, node.outputs[1], reduction, ignored)
+    return op.call("NLLLossGrad", *slots, like=x, **node.attributes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +245,25 @@ class Loss:
 
 
 def _classes(logits: StepTensor) -> tuple[DType, Shape]:
-    return dtypes.from_name("int32"), logits.shape[:-1]
+    return dtypes.from_name("int32"), _logits(logits).shape[:-1]
+
+
+def _probabilities(logits: StepTensor) -> tuple[DType, Shape]:
+    return _alike(_logits(logits))
+
+
+def _logits(output: StepTensor) -> StepTensor:
+    """Return an output that has a last dimension of classes.
+
+    Raises:
+        GraphError: It is one number.
+    """
+    if not output.shape:
+        raise GraphError(
+            f"output {output.name!r} is one number and has no classes to choose from: "
+            "other losses are mse and none, for a network that ends in its loss"
+        )
+    return output
 
 
 def _alike(output: StepTensor) -> tuple[DType, Shape]:
@@ -44,19 +271,18 @@ def _alike(output: StepTensor) -> tuple[DType, Shape]:
 
 
 def _sparse_cross_entropy(op: StepWriter, logits: StepTensor, labels: StepTensor) -> StepTensor:
-    if logits.rank != 2:  # noqa: PLR2004 - MindSpore's operator takes (n, classes)
+    if logits.rank != 2:
         rows = (joined(logits.shape[:-1]),)
-        logits, labels = as_matrix(op, logits), reshaped(op, labels, StepTensor("", labels.dtype, rows))
-    scalar = StepTensor("", logits.dtype, ())
-    loss: StepTensor = op.call("SparseSoftmaxCrossEntropyWithLogits", logits, labels, like=scalar, is_grad=0)
-    return loss
+        logits, labels = as_matrix(op, logits), reshaped(op, labels, (rows))
+    scalar = logits.shaped(())
+    return op.call("SparseSoftmaxCrossEntropyWithLogits", logits, labels, like=scalar, is_grad=0)
 
 
 def _dense_cross_entropy(op: StepWriter, logits: StepTensor, labels: StepTensor) -> StepTensor:
     """Write the loss of each row and its gradient, which MindSpore's operator both gives, and the mean."""
-    if logits.rank != 2:  # noqa: PLR2004 - as above
+    if logits.rank != 2:
         logits, labels = as_matrix(op, logits), as_matrix(op, labels)
-    rows = StepTensor("", logits.dtype, logits.shape[:1])
+    rows = logits.shaped(logits.shape[:1])
     losses, _ = op.call("SoftmaxCrossEntropyWithLogits", logits, labels, like=[rows, logits])
     return reduced(op, "ReduceMean", losses, (0,), keep_dims=False)
 
@@ -68,19 +294,14 @@ def _mean_squared_error(op: StepWriter, output: StepTensor, labels: StepTensor) 
 
 
 def _binary_cross_entropy(op: StepWriter, logits: StepTensor, labels: StepTensor) -> StepTensor:
-    ones = _ones_like(op, logits)  # the weight of each element, and that of the positive labels
-    scalar = StepTensor("", logits.dtype, ())
+    # the weight of each element, and that of the positive labels
+    if logits.is_fixed:
+        ones = op.constant(np.ones(logits.sizes(), logits.dtype.numpy))
+    else:
+        ones = op.call("OnesLike", logits, like=logits)
+    scalar = logits.shaped(())
     slots = (logits, labels, ones, ones, REDUCTIONS["mean"])
-    loss: StepTensor = op.call("BCEWithLogitsLoss", *slots, like=scalar, reduction="mean")
-    return loss
-
-
-def _ones_like(op: StepWriter, x: StepTensor) -> StepTensor:
-    """Return ones in a tensor's shape, a constant where it is known."""
-    if all(isinstance(size, int) for size in x.shape):
-        return op.constant(np.ones(x.sizes(), x.dtype.numpy))
-    ones: StepTensor = op.call("OnesLike", x, like=x)
-    return ones
+    return op.call("BCEWithLogitsLoss", *slots, like=scalar, reduction="mean")
 
 
 def _own(op: StepWriter, output: StepTensor, _labels: StepTensor) -> StepTensor:
@@ -94,12 +315,14 @@ def _own(op: StepWriter, output: StepTensor, _labels: StepTensor) -> StepTensor:
             f"output {output.name!r} of type {output.dtype.name} and shape {output.shape} is no loss of its "
             f"own: one floating-point number is expected; other losses are {', '.join(LOSSES)}"
         )
-    return reshaped(op, output, StepTensor("", output.dtype, ()))
+    return reshaped(op, output, (()))
 
 
 LOSSES: Final = {
     "softmax_cross_entropy": Loss("SoftmaxCrossEntropyWithLogits", _classes, _sparse_cross_entropy),
-    "dense_softmax_cross_entropy": Loss("SoftmaxCrossEntropyWithLogits", _alike, _dense_cross_entropy),
+    "dense_softmax_cross_entropy": Loss(
+        "SoftmaxCrossEntropyWithLogits", _probabilities, _dense_cross_entropy
+    ),
     "mse": Loss("MSELoss", _alike, _mean_squared_error),
     "bce_with_logits": Loss("BCEWithLogitsLoss", _alike, _binary_cross_entropy),
     "none": Loss("", None, _own),

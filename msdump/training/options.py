@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import Field, dataclass, fields
-from typing import Any
+from typing import Any, ClassVar
 
 from msdump.errors import InputError, name_hint
 
@@ -43,19 +43,28 @@ def one_of(names: Collection[str]) -> OptionRule:
     return OptionRule(lambda value: value in names, " or ".join(names))
 
 
-def check(values: Any, rules: Mapping[str, OptionRule]) -> None:
-    """Refuse fields of a dataclass that their rules do not allow.
+Rules = Mapping[str, OptionRule]
 
-    Raises:
-        InputError: All of them are named, with what is allowed.
-    """
-    faults = [
-        f"{name} is {getattr(values, name)}, allowed is {rule.text}"
-        for name, rule in rules.items()
-        if not rule.holds(getattr(values, name))
-    ]
-    if faults:
-        raise InputError(f"{type(values).__name__}: {'; '.join(faults)}")
+
+class Options:
+    """Base of frozen dataclasses whose fields are options."""
+
+    __slots__ = ()
+    rules: ClassVar[Rules] = {}
+
+    def __post_init__(self) -> None:
+        """Refuse values that their rules do not allow.
+
+        Raises:
+            InputError: All of them are named, with what is allowed.
+        """
+        faults = [
+            f"{name} is {getattr(self, name)}, allowed is {rule.text}"
+            for name, rule in self.rules.items()
+            if not rule.holds(getattr(self, name))
+        ]
+        if faults:
+            raise InputError(f"{type(self).__name__}: {'; '.join(faults)}")
 
 
 def parsed(text: str, kinds: Mapping[str, Callable[..., Any]], title: str) -> Any:
@@ -119,10 +128,4 @@ _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 
 def _shown(value: Any) -> str:
-    return (
-        str(value).lower()
-        if isinstance(value, bool)
-        else f"{value:g}"
-        if isinstance(value, float)
-        else str(value)
-    )
+    return f"{value:g}" if isinstance(value, float) else str(value).lower()

@@ -11,13 +11,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from msdump.config.reference import table
-from msdump.graph.operator_types import MINDSPORE_DOMAIN
-from msdump.graph.primitives import Use, primitive_name
-from msdump.training import gradients, lowerings, operators  # noqa: F401 - they fill the tables
+from msdump.config import table
+from msdump.graph import MINDSPORE_DOMAIN, Use, primitive_name
+from msdump.training import loss_scale, losses, operators, optimizers  # noqa: F401 - they fill the tables
 from msdump.training.body import OPERATORS, OperatorBody
-from msdump.training.lowering import LOWERINGS
-from msdump.training.rules import RULES, Rule, constant_zero
+from msdump.training.rules import LOWERINGS, RULES, Rule, constant_zero
 
 _HEAD: Final = """\
 # Gradients

@@ -1,17 +1,23 @@
-"""The table of gradient rules, by forward operator."""
+"""The tables of gradient rules and of forward operators in MindSpore's form, and the backward pass.
+
+ONNX and MindSpore cut some layers differently: a Gemm is a MatMul and a BiasAdd, a convolution with bias a
+Conv2D and a BiasAdd, a BatchNormalization computes with the statistics of its batch. A forward operator
+without a lowering stays as it is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from msdump.graph.operator_types import MINDSPORE_DOMAIN
+from msdump.errors import UnsupportedOpError
+from msdump.graph import MINDSPORE_DOMAIN
 from msdump.training.symbols import StepOperator, StepTensor
 from msdump.training.writer import StepWriter
 
-Gradients = Sequence[StepTensor | None]
-"""The gradient of each input, None where it has none or nobody wants it; may end early."""
+Gradients = StepTensor | Sequence[StepTensor | None]
+"""The gradient of each input, None where it has none or nobody wants it; may end early. One: of the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +35,16 @@ class Backward:
     wants: tuple[bool, ...]
 
     @property
+    def x(self) -> StepTensor:
+        """The first input."""
+        return self.node.x
+
+    @property
+    def y(self) -> StepTensor:
+        """The first output."""
+        return self.node.y
+
+    @property
     def dy(self) -> StepTensor:
         """The gradient of the first output, which alone counts for most operators."""
         gradient = self.dys[0]
@@ -37,9 +53,11 @@ class Backward:
 
 
 Rule = Callable[[StepWriter, Backward], Gradients]
+GradientOperator = tuple[str, str, Mapping[str, float]]
+"""MindSpore's operator that gives a gradient, its inputs (``"dy x"``), its attributes with their defaults."""
 
 RULES: Final[dict[tuple[str, str], Rule]] = {}
-"""By domain and type of the forward operator; the modules of ``gradients`` fill it."""
+"""By domain and type of the forward operator; the modules of ``operators`` fill it."""
 
 
 def gradient(*op_types: str, domain: str = "") -> Callable[[Rule], Rule]:
@@ -63,6 +81,137 @@ def mindspore_gradient(*op_types: str) -> Callable[[Rule], Rule]:
     return gradient(*op_types, domain=MINDSPORE_DOMAIN)
 
 
+def write_gradient(op: StepWriter, back: Backward, row: GradientOperator) -> StepTensor:
+    """Write the one operator that gives the gradient of a function of one operand."""
+    name, slots, defaults = row
+    attributes: dict[str, Any] = {
+        key: float(back.node.attribute(key, default)) for key, default in defaults.items()
+    }
+    inputs = [getattr(back, slot) for slot in slots.split()]
+    return op.call(name, *inputs, like=back.x if "x" in slots else back.y, **attributes)
+
+
 def constant_zero(*_: object) -> Gradients:
     """Give no gradient: the operator is constant almost everywhere."""
     return ()
+
+
+Lowering = Callable[[StepWriter, StepOperator], None]
+"""Writes an operator's replacement; the last operators of it write the outputs of the original."""
+
+LOWERINGS: Final[dict[tuple[str, str], Lowering]] = {}
+"""By domain and type; the modules of ``operators`` fill it."""
+
+
+def lowering(*op_types: str, domain: str = "") -> Callable[[Lowering], Lowering]:
+    """Register what replaces some forward operators.
+
+    Args:
+        op_types: Their types.
+        domain: Their domain: "" is ONNX's own.
+    """
+
+    def register(replace: Lowering) -> Lowering:
+        for op_type in op_types:
+            LOWERINGS[domain, op_type] = replace
+        return replace
+
+    return register
+
+
+def keep(op: StepWriter, node: StepOperator) -> None:
+    """Write a forward operator as it is."""
+    op.emit(
+        node.op_type,
+        node.inputs,
+        node.attributes,
+        outputs=[node.output(slot) for slot in range(len(node.outputs) + len(node.absent))],
+        domain=node.domain,
+        primitive=node.primitive,
+    )
+
+
+def lower(op: StepWriter, node: StepOperator) -> None:
+    """Write a forward operator as a training step has it."""
+    LOWERINGS.get((node.domain, node.op_type), keep)(op, node)
+
+
+class BackwardPass:
+    """Writes the gradients of a loss.
+
+    A tensor with several users has as many gradients, which an AddN in its producer's place sums.
+    """
+
+    def __init__(
+        self, writer: StepWriter, operators: Sequence[StepOperator], parameters: Iterable[str]
+    ) -> None:
+        """Find out which values depend on the parameters.
+
+        Args:
+            writer: Writes the step graph.
+            operators: The forward operators, the loss included, in order.
+            parameters: Names of the values that gradients are wanted of.
+        """
+        self._writer = writer
+        self._operators = operators
+        self._producers = {out.name: node for node in operators for out in node.outputs}
+        self._wanted = set(parameters)
+        self._first_users = {
+            name: node
+            for node in reversed(operators)
+            for name in (item.name for item in node.inputs if item is not None)
+        }
+        for node in operators:
+            if any(item is not None and item.name in self._wanted for item in node.inputs):
+                self._wanted.update(out.name for out in node.outputs if out.is_float)
+        self._gradients: dict[str, list[StepTensor]] = {}
+
+    def run(self, loss: StepTensor, seed: StepTensor) -> None:
+        """Write all gradients.
+
+        Args:
+            loss: What is differentiated, a scalar.
+            seed: Its own gradient: 1, or the loss scale.
+
+        Raises:
+            UnsupportedOpError: An operator between the loss and a parameter has no rule.
+        """
+        self._gradients[loss.name] = [seed]
+        for node in reversed(self._operators):
+            if not any(out.name in self._wanted for out in node.outputs):
+                continue
+            dys = tuple(self.gradient(out) for out in node.outputs)
+            if any(dy is not None for dy in dys):
+                self._differentiate(node, dys)
+
+    def _differentiate(self, node: StepOperator, dys: tuple[StepTensor | None, ...]) -> None:
+        rule = RULES.get((node.domain, node.op_type))
+        if rule is None:
+            raise UnsupportedOpError(_no_rule(node))
+        wants = tuple(item is not None and item.name in self._wanted for item in node.inputs)
+        place = node.place.gradients(node.name).inside((f"Grad_{node.primitive}", ""))
+        with self._writer.at(place):
+            gradients = rule(self._writer, Backward(node, dys, wants))
+        each = (gradients,) if isinstance(gradients, StepTensor) else gradients
+        for item, is_wanted, gradient in zip(node.inputs, wants, each, strict=False):
+            if is_wanted and gradient is not None and item is not None:
+                self._gradients.setdefault(item.name, []).append(gradient)
+
+    def gradient(self, tensor: StepTensor) -> StepTensor | None:
+        """Return the gradient of a value, None where the loss does not depend on it."""
+        parts = self._gradients.get(tensor.name, [])
+        if len(parts) > 1:
+            home = self._producers.get(tensor.name) or self._first_users[tensor.name]
+            with self._writer.at(home.place.gradients()):
+                # MindSpore's order: that of the user which ran first is the first
+                total = self._writer.Sum(*parts[::-1])
+            parts = self._gradients[tensor.name] = [total]
+        return parts[0] if parts else None
+
+
+def _no_rule(node: StepOperator) -> str:
+    kind = node.op_type if node.domain == MINDSPORE_DOMAIN else f"{node.domain or 'ai.onnx'}.{node.op_type}"
+    return (
+        f"{node.place.path}/{node.primitive}: {kind} has no gradient rule{node.place.source}; exclude what "
+        "it leads to from training (trainable), or add a rule (msdump.training.rules)"
+    )

@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from enum import StrEnum
 from types import MappingProxyType
+from typing import TypeVar
 
 import onnx
 
 from msdump import env
-from msdump.dtypes import DType
 from msdump.errors import InputError, name_hint
-from msdump.graph.graph import Graph
+from msdump.graph import Graph
 from msdump.plan import DeviceTarget, OverflowMode
-from msdump.training import roles
-from msdump.training.backward import BackwardPass
 from msdump.training.data_parallel import DataParallel, data_parallel_of
-from msdump.training.files.source import OLDEST_OPSET, OPSET, Model, loaded
-from msdump.training.forward import ForwardWriter
+from msdump.training.files import OLDEST_OPSET, OPSET, Model, loaded
+from msdump.training.forward import ForwardWriter, scales_and_shifts
+from msdump.training.loss_scale import LossScale, OverflowCheck, Rest, loss_scale_of, overflow_check
 from msdump.training.losses import Loss, loss_of
+from msdump.training.mixed_precision import Layers, layers_of
 from msdump.training.optimizers import Optimizer, Trained, TrainedParameter, optimizer_of
-from msdump.training.precision.loss_scale import LossScale, Rest, loss_scale_of
-from msdump.training.precision.mixed import Layers, layers_of
-from msdump.training.precision.overflow_checks import overflow_check
-from msdump.training.scopes import ROOT, WITH_LOSS
-from msdump.training.symbols import Shape, StepTensor
+from msdump.training.rules import BackwardPass
+from msdump.training.symbols import ROOT, WITH_LOSS, StepTensor
 from msdump.training.writer import StepWriter
 
 _log = logging.getLogger("msdump.training")
@@ -83,7 +80,7 @@ def step_graph(
         InputError: An unknown loss, optimizer, parameter, element type, layer, device or overflow mode.
     """
     graph = loaded(model, sizes)
-    device = _device(device_target)
+    device = _chosen(DeviceTarget, device_target, "device")
     mode = _overflow_mode(overflow_mode, device)
     writer = StepWriter(
         _opset(graph),
@@ -91,11 +88,13 @@ def step_graph(
         batch_statistics=batch_statistics,
         has_wide_kernels=device is DeviceTarget.CPU,
     )
-    chosen = (trainable,) if isinstance(trainable, str) else trainable
-    choices = _Choices(layers_of(precision), chosen, data_parallel_of(data_parallel), device, mode)
+    trained = (trainable,) if isinstance(trainable, str) else trainable
+    layers, parallel = layers_of(precision), data_parallel_of(data_parallel)
     names = [f"inputs{number}" for number in range(len(graph.inputs) + 1)]
-    step = _Step(graph, writer, choices, names)
-    return step.model(loss_of(loss), optimizer_of(optimizer), loss_scale_of(loss_scale))
+    step = _Step(graph, writer, layers, names, trained)
+    chosen_loss = loss_of(loss)
+    rest = step.rest(optimizer_of(optimizer), parallel, overflow_check(device, mode, parallel))
+    return step.model(chosen_loss, rest, loss_scale_of(loss_scale))
 
 
 def eval_graph(
@@ -126,12 +125,12 @@ def eval_graph(
         InputError: An unknown loss, element type or layer.
     """
     graph = loaded(model, sizes)
-    has_wide_kernels = _device(device_target) is DeviceTarget.CPU
+    has_wide_kernels = _chosen(DeviceTarget, device_target, "device") is DeviceTarget.CPU
     writer = StepWriter(_opset(graph), batch_statistics=False, drops=False, has_wide_kernels=has_wide_kernels)
     data = [
         value.name if loss is None else f"data{number or ''}" for number, value in enumerate(graph.inputs)
     ]
-    step = _Step(graph, writer, _Choices(layers_of(precision)), [*data, "label"])
+    step = _Step(graph, writer, layers_of(precision), [*data, "label"])
     return step.network() if loss is None else step.evaluation(loss_of(loss))
 
 
@@ -139,54 +138,47 @@ def _opset(graph: Graph) -> int:
     return max(graph.opsets.get("", OPSET), OLDEST_OPSET)
 
 
-def _device(name: str) -> DeviceTarget:
-    _check(name, DeviceTarget, "device")
-    return DeviceTarget(name)
-
-
 def _overflow_mode(name: str | None, device: DeviceTarget) -> OverflowMode:
     configured = env.read(env.CHECK_OVERFLOW_MODE) if device is DeviceTarget.ASCEND else None
     # in upper or lower case, as the environment's
-    text = (name or configured or OverflowMode.INFNAN).upper()
-    _check(text, OverflowMode, "overflow mode")
-    return OverflowMode(text)
+    return _chosen(OverflowMode, (name or configured or OverflowMode.INFNAN).upper(), "overflow mode")
 
 
-def _check(name: str, choices: type[StrEnum], title: str) -> None:
+_Choice = TypeVar("_Choice", bound=StrEnum)
+
+
+def _chosen(choices: type[_Choice], name: str, title: str) -> _Choice:
     if name not in set(choices):
         raise InputError(
             f"unknown {title} {name!r}: allowed are {', '.join(choices)}{name_hint(name, choices)}"
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _Choices:
-    """What the caller chose, besides loss and optimizer."""
-
-    layers: Layers
-    trainable: Sequence[str] | None = None
-    parallel: DataParallel | None = None
-    device_target: DeviceTarget = DeviceTarget.CPU
-    overflow_mode: OverflowMode = OverflowMode.INFNAN
+    return choices(name)
 
 
 class _Step:
     """One step graph under construction."""
 
-    def __init__(self, graph: Graph, writer: StepWriter, choices: _Choices, names: Sequence[str]) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        writer: StepWriter,
+        layers: Layers,
+        names: Sequence[str],
+        trainable: Sequence[str] | None = None,
+    ) -> None:
         *inputs, self._label_name = names
         self._graph = graph
         self._op = writer
-        self._choices = choices
+        self._layers = layers
         renamed = {value.name: name for value, name in zip(graph.inputs, inputs, strict=True)}
-        self._forward = ForwardWriter(graph, writer, choices.trainable, renamed)
+        self._forward = ForwardWriter(graph, writer, trainable, renamed)
 
-    def model(self, loss: Loss, optimizer: Optimizer, scale: LossScale) -> onnx.ModelProto:
+    def model(self, loss: Loss, rest: Rest, scale: LossScale) -> onnx.ModelProto:
         """Write the whole step."""
         value, _ = self._loss(loss)
-        rest = self._rest(optimizer)
-        trained = self._backward(value, scale.seed(self._op, value, rest))
-        others = scale.write(self._op, trained, rest)
+        seed = scale.seed(self._op, value, rest)
+        trained = self._backward(value, seed)
+        others = scale.write(self._op, trained, replace(rest, seed=seed))
         return self._forward.assembled([value, *others])
 
     def evaluation(self, loss: Loss) -> onnx.ModelProto:
@@ -196,17 +188,17 @@ class _Step:
 
     def network(self) -> onnx.ModelProto:
         """Write the forward pass alone."""
-        return self._forward.assembled(self._forward.network(self._choices.layers))
+        return self._forward.assembled(self._forward.network(self._layers))
 
     def _loss(self, loss: Loss) -> tuple[StepTensor, tuple[StepTensor, ...]]:
         """Write the forward pass with the loss; return it and the network's outputs."""
-        outputs = self._forward.network(self._choices.layers)
-        label = outputs[0] if loss.label is None else self._label(*loss.label(outputs[0]))
+        outputs = self._forward.network(self._layers)
+        label = outputs[0]
+        if loss.label is not None:
+            dtype, shape = loss.label(label)
+            label = self._forward.input(StepTensor(self._op.free_name(self._label_name), dtype, shape))
         with self._op.at(WITH_LOSS.inside(("_loss_fn", loss.cell))):
             return loss.write(self._op, outputs[0], label), outputs
-
-    def _label(self, dtype: DType, shape: Shape) -> StepTensor:
-        return self._forward.input(StepTensor(self._op.free_name(self._label_name), dtype, shape))
 
     def _backward(self, loss: StepTensor, seed: StepTensor) -> Trained:
         """Write the gradients; return the parameters that have one."""
@@ -219,12 +211,10 @@ class _Step:
             _log.warning("%s: nothing is trained: the loss depends on no parameter", self._graph.source)
         return trained
 
-    def _rest(self, optimizer: Optimizer) -> Rest:
+    def rest(self, optimizer: Optimizer, parallel: DataParallel | None, check: OverflowCheck) -> Rest:
         """Return what the step has beside loss and gradients."""
         place = ROOT.inside(("optimizer", optimizer.cell))
-        normalizing = roles.scales_and_shifts(self._graph)
-        choices, state = self._choices, self._forward.state
-        parallel = choices.parallel
+        normalizing, state = scales_and_shifts(self._graph), self._forward.state
 
         def reduce(trained: Trained) -> Trained:
             return trained if parallel is None else parallel.write(self._op, trained)
@@ -234,5 +224,4 @@ class _Step:
             with self._op.at(place):
                 optimizer.write(self._op, parameters, state)
 
-        check = overflow_check(choices.device_target, choices.overflow_mode, parallel)
         return Rest(reduce, update, place, state, check)

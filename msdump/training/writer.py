@@ -2,36 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper, numpy_helper, shape_inference
 
+from msdump import dtypes
 from msdump.dtypes import DType
 from msdump.errors import GraphError
-from msdump.graph.kernel.emulation import FLOAT32, HALVES
-from msdump.graph.operator_types import MINDSPORE_DOMAIN
-from msdump.graph.primitives import primitive_name
+from msdump.graph import MINDSPORE_DOMAIN, primitive_name, value_type
+from msdump.graph.kernel import FLOAT32, HALVES
 from msdump.training.body import OPERATORS, Structure, array_of, function, overload
-from msdump.training.branches import WrittenBody, names_read
-from msdump.training.precision.wide_kernels import WIDE_KERNELS
-from msdump.training.scopes import ROOT, Place
-from msdump.training.symbols import Item, StepOperator, StepTensor, absent_slots, constant_node, use_of
-from msdump.training.value_types.inference import output_types
-from msdump.training.value_types.named_values import NamedValues
+from msdump.training.symbols import (
+    ROOT,
+    Item,
+    Place,
+    StepOperator,
+    StepTensor,
+    absent_slots,
+    constant_node,
+    info,
+    use_of,
+)
+
+WIDE_KERNELS: Final = frozenset({"MatMul", "BatchMatMul", "BiasAdd", "BiasAddGrad"})
+"""Kernels of MindSpore's CPU that compute in float32 where the graph has a half type, by MindSpore's name.
+
+Its graphs have a Cast in front of each half input of such a kernel. The output stays float32 as well: the
+next such kernel reads it as it is, and any other operator reads it behind a Cast, in its own place, that
+rounds it. (MindSpore's files call that output by the half type and hold the first half of its bytes.)
+"""
+
+IR_VERSION: Final = 10
+"""The first one that knows overloads of functions."""
 
 
-class StepWriter(NamedValues):
+@dataclass(frozen=True, slots=True)
+class WrittenBody:
+    """The body of a branch.
+
+    Attributes:
+        nodes: Its nodes in order.
+        operators: Its operators.
+    """
+
+    nodes: list[onnx.NodeProto]
+    operators: list[StepOperator]
+
+    def graph(self, name: str, outputs: Sequence[StepTensor]) -> onnx.GraphProto:
+        """Return it as a graph that gives some values."""
+        inside = [info(tensor) for operator in self.operators for tensor in operator.outputs]
+        return helper.make_graph(self.nodes, name, [], [info(item) for item in outputs], value_info=inside)
+
+
+def names_read(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
+    """Yield the names of everything that nodes read, in their bodies as well."""
+    for node in nodes:
+        yield from node.input
+        for attribute in node.attribute:
+            yield from names_read(attribute.g.node)
+
+
+class StepWriter:
     """Writes operators one behind the other; every operator of ONNX is a method (``Mul(a, b)``).
 
     Methods of ONNX's operators take tensors and constants, attributes by keyword, and ``outputs`` (their
-    number, 1). They return a ``StepTensor`` or a tuple. ``call`` adds an operator of MindSpore's.
+    number, 1, or the values that they write). They return a ``StepTensor`` or a tuple. ``call`` adds an
+    operator of MindSpore's.
 
     Attributes:
+        types: All values so far, by name.
         operators: Everything so far, in order, as gradient rules see it.
         place: Where operators are written at the moment.
         bindings: The new value of each variable, by its name.
@@ -60,7 +105,10 @@ class StepWriter(NamedValues):
             drops: Whether Dropout drops anything.
             has_wide_kernels: Whether some kernels compute in float32 in place of half types, as on CPU.
         """
-        super().__init__()
+        self.types: dict[str, StepTensor] = {}
+        self._constants: dict[tuple[bytes, str, tuple[int, ...]], StepTensor] = {}
+        self._names: set[str] = set()
+        self._counts: Counter[str] = Counter()
         self.opset = opset
         self.batch_statistics = batch_statistics
         self.drops = drops
@@ -74,6 +122,35 @@ class StepWriter(NamedValues):
         self.origins: dict[str, StepTensor] = {}
         self._has_wide_kernels = has_wide_kernels
         self._seeds = np.random.SeedSequence(seed)
+
+    def constant(self, array: np.ndarray) -> StepTensor:
+        """Return a constant; equal ones are one value. Those that an operator reads are written."""
+        key = (array.tobytes(), array.dtype.str, array.shape)
+        if key not in self._constants:
+            name = self.free_name("constant")
+            self._constants[key] = self.declare(
+                StepTensor(name, dtypes.from_numpy(array.dtype), array.shape, array)
+            )
+        return self._constants[key]
+
+    def reserve(self, names: Iterable[str]) -> None:
+        """Keep names for values that are still to come."""
+        self._names.update(names)
+
+    def declare(self, tensor: StepTensor) -> StepTensor:
+        """Note a value that comes from elsewhere: an input, a weight."""
+        self._names.add(tensor.name)
+        self.types[tensor.name] = tensor
+        return tensor
+
+    def free_name(self, base: str) -> str:
+        """Return a name that nothing has yet, and keep it."""
+        name = base
+        while name in self._names:
+            self._counts[base] += 1
+            name = f"{base}_{self._counts[base]}"
+        self._names.add(name)
+        return name
 
     def next_seed(self) -> int:
         """Return a seed for one more random operator, below 2^24, which float32 holds exactly."""
@@ -122,7 +199,7 @@ class StepWriter(NamedValues):
         if op_type.startswith("_"):
             raise AttributeError(op_type)
 
-        def add(*inputs: Item, outputs: int = 1, **attributes: Any) -> Any:
+        def add(*inputs: Item, outputs: int | Sequence[StepTensor | None] = 1, **attributes: Any) -> Any:
             return self._single(self.emit(op_type, inputs, attributes, outputs=outputs))
 
         return add
@@ -189,7 +266,11 @@ class StepWriter(NamedValues):
             names = [self._value_name(op_type) for _ in range(outputs)]
         else:
             names = [tensor.name if tensor else "" for tensor in outputs]
-        settings = {name: _tensor_or_value(value) for name, value in present.items()}
+        # ONNX has an array as a tensor
+        settings: dict[str, Any] = {
+            name: numpy_helper.from_array(value) if isinstance(value, np.ndarray) else value
+            for name, value in present.items()
+        }
         node = helper.make_node(op_type, _names(fed), names, domain=domain, **settings)
         title = primitive or primitive_name(op_type, domain, use_of(tensors, present))
         results = self.infer(node, fed) if isinstance(outputs, int) else tuple(filter(None, outputs))
@@ -333,14 +414,41 @@ class StepWriter(NamedValues):
     def infer(self, node: onnx.NodeProto, inputs: Sequence[StepTensor | None]) -> tuple[StepTensor, ...]:
         """Return the outputs of a node, typed by ONNX's shape inference.
 
+        Args:
+            node: The node.
+            inputs: What it reads, None for what is absent.
+
         Raises:
-            GraphError: The node is faulty, or the rank of an output is not known.
+            GraphError: It does not fit what it reads, or the rank of what it writes is not known.
         """
         functions = [self.functions[node.op_type, node.overload]] if node.domain == MINDSPORE_DOMAIN else []
+        present = {tensor.name: tensor for tensor in inputs if tensor is not None}
+        constants = {name: tensor.value for name, tensor in present.items() if tensor.value is not None}
+        alone = helper.make_graph(
+            [node],
+            "node",
+            [info(tensor) for name, tensor in present.items() if name not in constants],
+            [helper.make_empty_tensor_value_info(name) for name in node.output],
+            [numpy_helper.from_array(value, name) for name, value in constants.items()],
+        )
+        model = helper.make_model(
+            alone, opset_imports=self.opsets(), functions=functions, ir_version=IR_VERSION
+        )
         try:
-            return output_types(node, inputs, functions, self.opsets())
-        except GraphError as error:
-            raise GraphError(f"{self.place.path}: {error}") from error
+            graph = shape_inference.infer_shapes(model, strict_mode=True, data_prop=True).graph
+        except shape_inference.InferenceError as error:
+            raise GraphError(f"{self.place.path}: {node.op_type}: {error}") from error
+        types = {value.name: value_type(value.type) for value in graph.output}
+        results = []
+        for name in node.output:
+            kind = types[name]
+            if kind.dtype is None or kind.shape is None:
+                raise GraphError(
+                    f"{self.place.path}: the rank of what {node.op_type} writes is not known; "
+                    "give the model's dynamic dimensions sizes"
+                )
+            results.append(StepTensor(name, kind.dtype, kind.shape))
+        return tuple(results)
 
     def opsets(self) -> list[onnx.OperatorSetIdProto]:
         """Return the operator sets of the step graph."""
@@ -351,11 +459,6 @@ def _attribute(name: str, value: Structure) -> onnx.AttributeProto:
     """Return an attribute; a tuple may be empty."""
     kind = onnx.AttributeProto.INTS if value == () else None
     return helper.make_attribute(name, value, attr_type=kind)
-
-
-def _tensor_or_value(value: Any) -> Any:
-    """Return the value of an attribute as ONNX has it: an array is a tensor."""
-    return numpy_helper.from_array(value) if isinstance(value, np.ndarray) else value
 
 
 def _names(tensors: Sequence[StepTensor | None]) -> list[str]:

@@ -1,19 +1,165 @@
-"""Checks rules step after step, and keeps what they need of the steps before."""
+"""Checks rules step after step, and keeps the values of earlier steps that they need.
+
+Ranks that should share a tensor are compared: those apart from the majority are named.
+
+A screen lets most tensors pass at once: no element reaches the least magnitude that a rule limits.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import math
 import statistics
-from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
+from typing import Final
 
 import numpy as np
 
-from msdump.watch.known import Bounds, exactly
-from msdump.watch.quantities import Past, Seen
-from msdump.watch.rules import Limit, WatchRule
-from msdump.watch.subjects import WatchedTensor
+from msdump.watch.quantities import FLOAT16_LIMIT, Bounds, Past, Seen, exactly
+from msdump.watch.rules import Limit, WatchedTensor, WatchRule
+
+ALONE: Final = "one rank alone holds it, so that there is nothing that it could agree with"
+"""Why a rule that compares ranks cannot be checked where nobody else holds the tensor."""
+
+DIGEST_BYTES: Final = 16
+
+
+def digest(array: np.ndarray) -> bytes:
+    """Return what arrays of the same shape, type and bits have in common, in 16 bytes.
+
+    >>> digest(np.float32([1, 2])) == digest(np.float32([1, 2])), digest(np.int32([1])) == digest(np.int32(1))
+    (True, False)
+    """
+    found = hashlib.blake2b(f"{array.shape} {array.dtype} ".encode(), digest_size=DIGEST_BYTES)
+    found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return found.digest()
+
+
+def disagreeing(held: Mapping[int, Hashable]) -> dict[int, str]:
+    """Return the ranks that hold something else than most, each with a sentence that says so.
+
+    Of two ranks that disagree nobody can say which is right: the later one is returned.
+
+    >>> disagreeing({0: "a", 1: "b", 2: "a"}), disagreeing({0: "a", 1: "b"}), disagreeing({0: "a", 1: "a"})
+    ({1: 'rank 1 holds something else than rank 0, 2'}, {1: 'rank 1 holds something else than rank 0'}, {})
+
+    Args:
+        held: What tells whether two ranks hold the same, by rank in order.
+    """
+    common = Counter(held.values()).most_common(1)[0][0]
+    others = ", ".join(str(rank) for rank, each in held.items() if each == common)
+    return {
+        rank: f"rank {rank} holds something else than rank {others}"
+        for rank, each in held.items()
+        if each != common
+    }
+
+
+_SLACK: Final = 1.001  # more than rounding takes from a rough sum of squares, which adds up short runs
+_VANISHED: Final = 2.0**-125  # more than what is lost of a square of float32 that is too small for it
+
+
+class Screen:
+    """The rules on a tensor that a rough sum of the squares of its elements can show to have nothing to tell.
+
+    Attributes:
+        most_squares: Square of the largest magnitude at which all limits are kept that it decides; 0: none.
+        others: The rules that it cannot decide.
+    """
+
+    __slots__ = ("most_squares", "others")
+
+    def __init__(self, rules: Sequence[WatchRule]) -> None:
+        """Find the largest magnitude at which the limits of the rules are kept.
+
+        Args:
+            rules: The rules that look at the tensor.
+        """
+        least, others = math.inf, []
+        for rule in rules:
+            magnitude = _harmless(rule)
+            if magnitude:
+                least = min(least, magnitude)
+            else:
+                others.append(rule)
+        self.others = tuple(others)
+        self.most_squares = least * least if len(others) < len(rules) else 0.0
+
+    @property
+    def decides(self) -> bool:
+        """Whether there is a rule that it can decide."""
+        return self.most_squares > 0
+
+    @property
+    def decides_all(self) -> bool:
+        """Whether it can decide every rule, and there is one."""
+        return self.decides and not self.others
+
+    def clears(self, squares: float, count: int) -> bool:
+        """Tell whether no limit of the rules that it can decide is passed; False: one may be.
+
+        Args:
+            squares: The sum of the squares of its elements, or what ``rough_squares`` returns for it.
+            count: Number of its elements.
+        """
+        # no element is larger than the root of the sum of squares, and one is not zero where the sum is not
+        return squares > 0.0 and squares * _SLACK + count * _VANISHED < self.most_squares
+
+
+class Screens:
+    """The screens of several tensors, asked together."""
+
+    __slots__ = ("_lost", "_most_squares")
+
+    def __init__(self, screens: Iterable[Screen], counts: Sequence[int]) -> None:
+        """Take screens that can decide a rule each.
+
+        Args:
+            screens: The screens.
+            counts: Number of the elements of each one's tensor.
+        """
+        self._most_squares = np.array([screen.most_squares for screen in screens])
+        self._lost = np.array(counts, np.float64) * _VANISHED
+
+    def clear(self, squares: np.ndarray) -> bool:
+        """Tell whether each screen ``clears`` its tensor.
+
+        Args:
+            squares: What ``Screen.clears`` is given of each, in float64.
+        """
+        with np.errstate(all="ignore"):
+            most = squares * _SLACK + self._lost
+            return bool(((squares > 0.0) & (most < self._most_squares)).all())
+
+
+def _harmless(rule: WatchRule) -> float:
+    """Return a magnitude up to which elements, not all zero, keep all limits of a rule; 0 for none."""
+    if rule.is_first_only:  # which has to be told that it has looked
+        return 0.0
+    return min((_harmless_to(limit, rule) for limit in rule.limits), default=0.0)
+
+
+def _harmless_to(limit: Limit, rule: WatchRule) -> float:
+    below = limit.quantity.below
+    if below is None or limit.quantity.past is not Past.NOTHING:
+        return 0.0
+    for magnitude in sorted({*_magnitudes(limit, rule)}, reverse=True):
+        if limit.comparison.holds(below(magnitude, rule.settings), limit.value) is False:
+            return magnitude
+    return 0.0
+
+
+def _magnitudes(limit: Limit, rule: WatchRule) -> Iterator[float]:
+    """Yield the magnitudes at which a limit may begin to be passed; infinity stands for all finite ones."""
+    yield math.inf
+    yield math.nextafter(FLOAT16_LIMIT, 0)
+    yield abs(limit.value)
+    yield abs(limit.value) / 2
+    yield from map(abs, rule.settings.values())
+
 
 Remember = Callable[[Seen, bool], Seen]
 """Returns a tensor as it is kept for the next step; told whether its elements are needed then."""

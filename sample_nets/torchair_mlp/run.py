@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from msdump import torchair
-from msdump.cli import closed_pipe
+from msdump.cli import streams
 from sample_nets.data import digits
 from sample_nets.torchair_mlp.net import network
 
@@ -40,7 +40,7 @@ def configuration(options: argparse.Namespace) -> torchair.CompilerConfig:
     return config
 
 
-@closed_pipe.quiet()
+@streams.standard()
 def main() -> None:
     """Run the steps, and compare each result with the network's own."""
     options = arguments("Run an MLP through torch.compile.").parse_args()

@@ -12,7 +12,7 @@ from sklearn.datasets import load_digits
 from torch.nn import functional
 
 from msdump import torchair
-from msdump.cli import closed_pipe
+from msdump.cli import streams
 from sample_nets.data import digits
 from sample_nets.torchair_mlp.net import MLP, network
 from sample_nets.torchair_mlp.run import PIXELS, arguments, configuration
@@ -33,7 +33,7 @@ def _numbers(step: int) -> range:
     return range(step * BATCH, (step + 1) * BATCH)
 
 
-@closed_pipe.quiet()
+@streams.standard()
 def main() -> None:
     """Train, and compare the losses with those of a copy that is not compiled."""
     options = arguments("Train an MLP through torch.compile.").parse_args()

@@ -11,12 +11,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from msdump.capture.process import Process
+from msdump.capture import Process
 from msdump.config import mindspore as config
 from msdump.graph import loader
 from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel
 from msdump.session import Network
-from tests.bench import whole
+from tests.bench import measure, whole
+from tests.bench.case import Case
 
 NEVER: Final = "1000000"
 """An iteration that no benchmark reaches."""
@@ -76,6 +77,15 @@ def plan(
 def network(path: Path, dump: DumpPlan | None = None) -> Network:
     """Return a network that shares nothing with the others of the process."""
     return Network(loader.load(path), dump, Process())
+
+
+def beside(
+    case: Case, ours: Network, theirs: Network, *folders: Path, is_alone: bool = True
+) -> measure.Figure:
+    """Return the ratio of runs of two networks; folders are emptied after each."""
+    feeds = inputs(case.path)
+    sides = partial(ours.run, feeds), partial(theirs.run, feeds)
+    return measure.ratio(*sides, case, tidy=emptying(*folders), is_alone=is_alone)
 
 
 def emptying(*folders: Path) -> Callable[[], None]:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.bench import document, page, run
+from tests.bench import document, page
 from tests.bench.document import Document, Line, Verdict
 from tests.bench.measure import Figure
 
@@ -33,19 +33,6 @@ def test_what_is_written_is_read(tmp_path):
     assert ["format", "date", "machine", "goals"] == list(content)
     rows = [line for line in (tmp_path / "table.json").read_text("utf-8").splitlines() if '"name"' in line]
     assert len(LINES) == len(rows)
-
-
-def test_another_form_is_refused(tmp_path):
-    """A file of another version is not misread."""
-    (tmp_path / "table.json").write_text('{"format": 0}', "utf-8")
-
-    with pytest.raises(ValueError, match="format 0 instead of 1: measure again"):
-        document.read(tmp_path / "table.json")
-
-
-def test_missed_goals_are_those_that_count():
-    """What failed is missed, too; what is not available is not."""
-    assert ["run", "files", "diff"] == [line.name for line in document.missed(LINES)]
 
 
 def test_page_has_the_table_between_its_marks():
@@ -81,12 +68,3 @@ def test_page_without_marks_is_refused(text):
     """A page that has no place for the table stays as it is."""
     with pytest.raises(ValueError, match="has not both marks"):
         page.written(text, TABLE)
-
-
-def test_lines_of_the_terminal_shout_what_is_missed():
-    """A goal that is missed or failed is told in capitals, with its bound and its reason."""
-    assert ("run", "run / whole", "lenet b1", "1", "1.00", "0.900 to 1.05", "<= 1.1", "holds") == run.cells(
-        LINES[0]
-    )
-    assert ("MISSED", ">= 60000") == run.cells(LINES[2])[:-3:-1]
-    assert ("MemoryError", "<= 1.35", "FAILED") == run.cells(LINES[4])[5:]

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.bench import goals, work
-from tests.bench.goals import Goal, Row
+from tests.bench.goals import Row
 
 FEW = (
     Row("run", "run / whole graph", "running.of_whole", (("lenet", 1), ("mobilenetv2", 1)), (1, 2), 1.1),
@@ -45,12 +45,3 @@ def test_an_alternative_that_chooses_nothing_is_told(only):
     """A word that is misspelt must not measure less than was meant."""
     with pytest.raises(ValueError, match="chooses no goal: names are run, files"):
         goals.chosen(only, FEW)
-
-
-@pytest.mark.parametrize(
-    ("row", "value", "holds"),
-    [(FEW[0], 1.1, True), (FEW[0], 1.11, False), (FEW[1], 100, True), (FEW[1], 99.9, False)],
-)
-def test_limits_are_a_most_or_a_least(row, value, holds):
-    """A figure may equal the limit."""
-    assert holds is Goal(row, "lenet", 1, 1).holds(value)

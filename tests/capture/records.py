@@ -8,9 +8,7 @@ import numpy as np
 
 from msdump import dtypes
 from msdump.capture.pipeline import Pipeline, artifact_kind, compile_steps
-from msdump.device import formats
-from msdump.device.placement import DeviceTensor
-from msdump.device.tasks import Task
+from msdump.device import DeviceTensor, Task, formats
 from msdump.plan import Context, DeviceTarget, JitLevel
 from msdump.record import DEFAULT_FORMAT, IO, OperatorRef, TensorRecord
 from tests import plans

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from msdump.capture.process import Process
-from msdump.capture.refusals import refusals
-from msdump.execute.compilation import emulated
+from msdump.analysis import inputs
+from msdump.capture import Process, refusals
+from msdump.execute import emulated
 from msdump.graph import loader
 from msdump.plan import (
     Blocked,
@@ -23,12 +23,11 @@ from msdump.plan import (
     Tree,
     Trigger,
 )
+from msdump.read import open_dump
 from msdump.reasons import Reason
 from msdump.selector import DumpMode, KernelPattern, PatternKind, Selector
 from msdump.session import Network
 from msdump.store import names
-from msdump.store.read.reader import open_dump
-from msdump.tools.preview import inputs
 from tests import plans
 
 GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
@@ -64,6 +63,13 @@ CASES = {
     "layer": ("mini", ACL, {"models": (LAYER,)}, {Reason.NOT_IN_DUMP_LIST: 7, Reason.NO_TASK: 1}),
     "other model": ("mini", ACL, {"models": (ModelItem("other"),)}, {Reason.MODEL_NOT_LISTED: 9}),
     "kernel level": ("mini", ACL, {"models": (), "level": DumpLevel.KERNEL}, {Reason.KERNEL_LEVEL: 9}),
+    "another device": ("mini", GPU, {"is_enabled": False}, {Reason.OTHER_DEVICE: 5}),
+    "black list": (
+        "mini",
+        ACL,
+        {"models": (ModelItem(blocked_types=(Blocked("Conv2D", ("input1", "output0")),)),)},
+        {Reason.BLACKLISTED: 2, Reason.NO_TASK: 1},
+    ),
     "watcher": (
         "mini",
         ACL,
@@ -111,20 +117,3 @@ def test_what_is_refused_has_no_file(tmp_path, name, mode, settings, expected):
         written = {record.op_name for record in records if record.op_type not in {"Parameter", "Data"}}
     assert kept == {name for name in written if "_To_" not in name}
     assert expected == counted(told(graph, plan))
-
-
-def test_another_device():
-    """Nothing is dumped of a network on a device that support_device leaves out."""
-    graph = loader.load(GRAPHS / "mini.onnx")
-
-    assert {Reason.OTHER_DEVICE: 5} == counted(told(graph, plans.made(is_enabled=False, **GPU)))
-
-
-def test_black_list():
-    """A black list leaves out single inputs and outputs of operators of a type."""
-    graph = loader.load(GRAPHS / "mini.onnx")
-    item = ModelItem(blocked_types=(Blocked("Conv2D", ("input1", "output0")),))
-
-    assert {Reason.BLACKLISTED: 2, Reason.NO_TASK: 1} == counted(
-        told(graph, plans.made(models=(item,), **ACL))
-    )

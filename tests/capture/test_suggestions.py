@@ -7,7 +7,7 @@ import re
 import pytest
 from onnx import helper
 
-from msdump.capture.suggestions import operators, suggest, suggest_for
+from msdump.capture import operators, suggest, suggest_for
 from msdump.config.grammar import parse_kernel
 from msdump.graph import loader
 from tests.dump import nets

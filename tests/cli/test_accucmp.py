@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from msdump.cli.accucmp import program as accucmp
-from tests.tools import dumped
-from tests.tools.compare.cann import compared
-from tests.tools.dumped import IMAGE, NAME
+from msdump.cli import accucmp
+from tests.analysis import dumped
+from tests.analysis.compare.cann import compared
+from tests.analysis.dumped import IMAGE, NAME
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -97,15 +97,6 @@ class TestConvert:
         """Run ``msaccucmp.py convert``."""
         return accucmp.run(["convert", *map(str, arguments)])
 
-    def test_every_tensor_becomes_a_file(self, tmp_path, image):
-        """A dump file becomes a .npy file for each tensor."""
-        code = self.run("-d", image, "-out", tmp_path / "out")
-
-        assert 0 == code
-        assert [f"{NAME}.input.0.npy", f"{NAME}.input.1.npy", f"{NAME}.output.0.npy"] == dumped.names(
-            tmp_path / "out"
-        )
-
     def test_one_tensor_in_another_format(self, tmp_path, image):
         """-f, -i, -s and -t choose format, tensor, shape and kind of file."""
         code = self.run("-d", image, "-out", tmp_path / "out", "-f", "NCHW", "-i", 0, "-s", "2,19,5,4")
@@ -113,13 +104,6 @@ class TestConvert:
         (name,) = dumped.names(tmp_path / "out")
         assert (0, f"{NAME}.input.0.2x19x5x4.npy") == (code, name)
         assert np.array_equal(IMAGE[:, :19], np.load(tmp_path / "out" / name))
-
-    def test_list_of_files(self, tmp_path, image):
-        """-d takes files between commas."""
-        other = dumped.image_file(tmp_path / "other" / NAME.replace("op12", "op13"))
-
-        assert 0 == self.run("-d", f"{image},{other}", "-out", tmp_path / "out", "-t", "bin")
-        assert 6 == len(dumped.names(tmp_path / "out"))
 
     @pytest.mark.parametrize(
         ("options", "code"),

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from onnx import parser, save
-from pydantic import TypeAdapter
 
 import msdump
-from msdump.cli import main
-from msdump.cli.documents.schemas import DOCUMENTS
-from msdump.tools.advise.search import SetSearch
+from msdump.analysis.advise.advice import SetSearch
+from msdump.cli import advise as advise_command
+from msdump.cli import documents, main
 
 MODEL = """<ir_version: 10, opset_import: ["" : 20]>
 net (float[N] x) => (float[N] y) <float k = {300.0}, float tiny = {0.001}>
@@ -184,7 +183,7 @@ def test_json_holds_the_advice(advise):
     result = advise(1e-2, "--inputs", "large.npz", "--inputs", "huge.npz", "-o", "advice", "--json")
 
     document = json.loads(result.stdout)
-    TypeAdapter(DOCUMENTS["diff --advise"]).validate_json(result.stdout)
+    documents.model(advise_command.DOCUMENT).model_validate_json(result.stdout)
     assert 0 == result.exit_code
     assert (["second", "third"], "confirmed") == (
         [each["name"] for each in document["kept"]],

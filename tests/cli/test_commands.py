@@ -1,7 +1,8 @@
-"""The programs of the wheel, as processes: their names, and a reader that goes away."""
+"""The programs of the wheel, as processes: their names, and streams that nothing can be written to."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests import path_warnings
-from tests.tools.compare.cann import compared
+from tests.analysis.compare.cann import compared
 
 ROOT = Path(__file__).resolve().parents[2]
 ACCUCMP = (sys.executable, "-c", "from msdump.cli.accucmp import main; main()")
@@ -92,6 +93,59 @@ def test_a_reader_that_goes_away(tmp_path, dump, forks, command):
 
     assert "" == path_warnings.without(told.decode(), tmp_path)
     assert code in {0, 1, 141}  # click and rich end with 1
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_a_full_disk_below_standard_output(tmp_path, dump, forks, command):
+    """A program that cannot write its output tells that of standard output, and ends with 1."""
+    line = [part.format(dump=dump, out=tmp_path / "out", forks=forks) for part in command]
+    surroundings = {"PATH": "/usr/bin:/bin", "MS_DIAGNOSTIC_DATA_PATH": str(tmp_path)}
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            line, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, env=surroundings, timeout=60, check=False
+        )
+
+    told = path_warnings.without(done.stderr.decode(), tmp_path)
+    assert "msdump: error: standard output cannot be written: No space left on device\n" == told
+    assert 1 == done.returncode
+
+
+LIBRARY = """
+import msdump, numpy
+msdump.load("graphs/mini.onnx")(numpy.zeros((1, 1, 6, 6), numpy.float32))
+"""
+
+
+@pytest.mark.parametrize("closing", ["2>&-", ">&-", "<&- >&- 2>&-", "2>/dev/full"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        (*MSDUMP, "run", "graphs/mini.onnx", "--config", "{config}"),
+        (sys.executable, "sample_nets/mini/run.py", "--steps", "1", "--cache", "{out}"),
+        (sys.executable, "-c", LIBRARY),
+    ],
+    ids=["program", "sample", "library"],
+)
+def test_closed_streams(tmp_path, command, closing):
+    """A dump is made where standard streams are closed, or standard error cannot be written."""
+    settings = {"dump_mode": 0, "path": str(tmp_path / "dump"), "net_name": "Net", "iteration": "0"}
+    more = {"input_output": 0, "kernels": [], "support_device": [0]}
+    config = tmp_path / "config.json"
+    config.write_text(
+        json.dumps({"common_dump_settings": settings | more, "e2e_dump_settings": {"enable": True}})
+    )
+    line = [part.format(config=config, out=tmp_path / "out") for part in command]
+
+    done = subprocess.run(
+        ["bash", "-c", f'"$@" {closing}', "bash", *line],
+        cwd=ROOT,
+        env={"PATH": "/usr/bin:/bin", "MINDSPORE_DUMP_CONFIG": str(config), "PYTHONPATH": str(ROOT)},
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode in {0, 120}  # Python's own code where standard error cannot be flushed at its end
+    assert len(list((tmp_path / "dump/rank_0/Net").rglob("*.npy"))) > 5
 
 
 def test_head(tmp_path, dump):

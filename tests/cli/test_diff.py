@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner
 from onnx import parser, save
 
-from msdump.cli import main
-from msdump.cli.documents.diff import DiffDocument
-from msdump.tools.diff.comparison import LockstepComparison
-from tests.dump import nets
+from msdump.analysis.diff import LockstepComparison
+from msdump.cli import diff as diff_command
+from msdump.cli import documents, main
+from tests.texts import parsed
 
 GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
 HEAD = '<ir_version: 10, opset_import: ["" : 20]>'
@@ -165,7 +165,7 @@ def test_json_has_the_verdicts_of_both_sides(diff):
     assert ["Default/Mul-op1"] == printed["accused"]
     assert ["Mul", "Mul", "Sqrt", "Div"] == [each["op_type"] for each in printed["operators"]]
     assert [("y", 3)] == [(each["name"], each["error"]["misplaced"]) for each in printed["outputs"]]
-    assert DiffDocument.model_validate_json(result.stdout)
+    assert documents.model(diff_command.DOCUMENT).model_validate_json(result.stdout)
 
 
 def test_bisect_finds_the_part_and_writes_it(diff, tmp_path):
@@ -203,13 +203,11 @@ def test_bisect_exchanges_arithmetic(diff, tmp_path, forks, mine, golden):
     # what cancels in the second product is all that rounding leaves of it
     whole, part = np.full((8, 8), 10, np.float32), (rng.standard_normal((8, 8)) / 8).astype(np.float32)
     weights = {"w0": np.eye(8, dtype=np.float32), "w1": np.vstack([whole + part, part - whole])}
-    nodes = [
-        nets.node("MatMul", "x w0", "a", "first"),
-        nets.node("Relu", "a", "b", "relu"),
-        nets.node("Concat", "b b", "c", "both", axis=1),
-        nets.node("MatMul", "c w1", "y", "second"),
-    ]
-    save(nets.model(nodes, [nets.value("x", [4, 8])], ["y"], weights), network)
+    text = """g (float[4,8] x) => (y) {
+        [first] a = MatMul(x, w0) [relu] b = Relu(a)
+        [both] c = Concat<axis = 1>(b, b) [second] y = MatMul(c, w1)
+    }"""
+    save(parsed(text, **weights), network)
     report = tmp_path.parent / f"{tmp_path.name}_report"
 
     options = ["--mine", mine, "--golden", golden, "--bisect", "-o", str(report), "--json"]

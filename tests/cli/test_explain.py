@@ -11,7 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from msdump import env
-from msdump.capture.process import Process
+from msdump.analysis import inputs
+from msdump.capture import Process
 from msdump.cli import main
 from msdump.config.acl import plan as acl_reader
 from msdump.errors import ExecutionError
@@ -19,14 +20,13 @@ from msdump.graph import loader
 from msdump.plan import Context, DeviceTarget, JitLevel
 from msdump.reasons import Reason
 from msdump.session import Network
-from msdump.store.read.texts import ORDER_HEADER
-from msdump.tools.preview import inputs
+from msdump.store import ORDER_HEADER
+from tests.dump import settings
 
 GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
 CPU: tuple[str, ...] = ()
 GPU = ("--device-target", "GPU")
 O0 = ("--device-target", "Ascend", "--jit-level", "O0")
-O1 = ("--device-target", "Ascend", "--jit-level", "O1")
 O2 = ("--device-target", "Ascend", "--jit-level", "O2")
 ACL = Context(DeviceTarget.ASCEND, JitLevel.O2, keeps_node_names=True)
 
@@ -69,15 +69,7 @@ def model(folder, source):
 
 def configured(folder, *, msdump=None, **changes):
     """Write a configuration and return its path."""
-    common = {
-        "dump_mode": 0,
-        "path": f"{folder}/dump",
-        "net_name": "Net",
-        "iteration": "0|2",
-        "input_output": 0,
-        "kernels": [],
-        "support_device": [0],
-    }
+    common = settings.common(f"{folder}/dump", iteration="0|2")
     text = {"common_dump_settings": common | changes, "e2e_dump_settings": {"enable": True}}
     path = folder / "data_dump.json"
     path.write_text(json.dumps(text | ({"msdump": msdump} if msdump else {})), encoding="utf-8")

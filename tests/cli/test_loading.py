@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.dump import settings
+
 MINI = str(Path(__file__).resolve().parents[2] / "graphs/mini.onnx")
 
 MODELS = ("google.protobuf", "onnx", "onnxruntime")
 RUNNING = ("msdump.execute.program", "msdump.session")
-STATISTICS = ("msdump.capture.statistics.rows",)
-MEASURING = ("msdump.statistics.insession", "msdump.statistics.passes")
-WATCHING = ("msdump.capture.flight.watched", "msdump.config.watch", "msdump.watch.rules")
-COMPILED = ("msdump.capture.compiled.dump", "msdump.encode.dump_data")
 FILES_ALONE = (*MODELS, *RUNNING, "pydantic", "rich", "jinja2", "duckdb")
 
 
@@ -46,8 +45,8 @@ def loaded_by(*arguments):
         ("pack", FILES_ALONE),
         ("watch", (*MODELS, *RUNNING, "rich", "jinja2")),
         ("report", ("onnxruntime", *RUNNING, "pydantic", "rich", "jinja2", "duckdb")),
-        ("compile", (*RUNNING, *WATCHING, *STATISTICS, *MEASURING, "pydantic", "rich")),
-        ("run", ("rich", "jinja2", "duckdb", *WATCHING, *STATISTICS)),
+        ("compile", (*RUNNING, "pydantic", "rich")),
+        ("run", ("rich", "jinja2", "duckdb")),
     ],
 )
 def test_command_loads_no_library_that_it_does_not_use(name, spared):
@@ -58,34 +57,47 @@ def test_command_loads_no_library_that_it_does_not_use(name, spared):
     assert set() == loaded & {*spared}
 
 
-@pytest.mark.parametrize(
-    ("common", "own", "needed", "spared"),
-    [
-        ({}, {}, set(), (*RUNNING, *WATCHING, *STATISTICS, *MEASURING, *COMPILED, "rich")),
-        ({"saved_data": "statistic"}, {}, {*STATISTICS}, (*RUNNING, *WATCHING, *COMPILED)),
-        ({}, {"watch": [{"condition": "tensor_overflow"}]}, {*WATCHING}, (*RUNNING, *COMPILED)),
-    ],
-)
-def test_check_loads_what_its_configuration_asks_for(tmp_path, common, own, needed, spared):
-    """A forecast loads the rooms of statistics and of watch rules for configurations that have some."""
-    settings = {
-        "common_dump_settings": {
-            "dump_mode": 0,
-            "path": f"{tmp_path}/dump",
-            "net_name": "Net",
-            "iteration": "0",
-            "input_output": 0,
-            "kernels": [],
-            "support_device": [0],
-            **common,
-        },
-        "e2e_dump_settings": {"enable": True},
-        "msdump": own,
-    }
+def test_check_runs_nothing(tmp_path):
+    """A forecast of a synchronous dump loads nothing that runs a model."""
+    common = settings.common(tmp_path / "dump", iteration="0")
     config = tmp_path / "data_dump.json"
-    config.write_text(json.dumps(settings), encoding="utf-8")
+    config.write_text(json.dumps({"common_dump_settings": common, "e2e_dump_settings": {"enable": True}}))
 
     loaded = loaded_by("check", config, "--model", MINI, "--device-target", "Ascend")
 
-    assert needed == loaded & needed
-    assert set() == loaded & {*spared}
+    assert set() == loaded & {*RUNNING, "rich"}
+
+
+_PROGRAM = """
+import os, sys
+from msdump.cli import main
+from tests.dump import settings
+sys.argv = ["msdump", *sys.argv[1:]]
+try:
+    main()
+except SystemExit:
+    pass
+print("threads:", os.environ.get("OPENBLAS_NUM_THREADS"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "given", "expected"),
+    [("show", None, "1"), ("convert", None, "1"), ("show", "3", "3"), ("compare", None, "None")],
+)
+def test_commands_that_multiply_nothing_spare_threads(command, given, expected):
+    """A command without matrices starts no threads for them, unless the user has asked for some."""
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    if given:
+        environment["OPENBLAS_NUM_THREADS"] = given
+
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM, command, "--help"],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=100,
+    )
+
+    assert f"threads: {expected}" == done.stdout.splitlines()[-1]

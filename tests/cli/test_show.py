@@ -15,10 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from msdump.analysis import Extreme, Strangers, draw, inspect
 from msdump.cli import main
 from msdump.encode import dump_data
-from msdump.tools.inspection import picture
-from msdump.tools.inspection.inspection import Extreme, Strangers, inspect
 from tests.dump import settings
 
 pytestmark = pytest.mark.usefixtures("fresh")
@@ -311,7 +310,7 @@ def test_a_single_nan_is_seen_in_the_picture_of_many_elements():
     matrix = np.zeros((5, 5000), np.float32)
     matrix[3, 4444] = np.nan
 
-    pixels = decoded(picture.draw(matrix))
+    pixels = decoded(draw(matrix))
 
     assert 1667 == pixels.shape[1]
     assert [[3, 1481]] == np.argwhere((pixels == (255, 0, 128)).all(axis=-1)).tolist()
@@ -330,7 +329,7 @@ def test_inspection(array):
         assert (None, None, None) == (seen.smallest, seen.largest, seen.histogram)
     nan = [tuple(place) for place in np.argwhere(np.isnan(array)).tolist()]
     assert Strangers(len(nan), tuple(nan[:5])) == seen.strangers["nan"]
-    assert picture.draw(array).startswith(b"\x89PNG")
+    assert draw(array).startswith(b"\x89PNG")
 
 
 def test_large_tensor_is_looked_at_in_blocks():

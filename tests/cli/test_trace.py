@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from msdump import tracing
 from msdump.cli import main
-from msdump.tracing import recording
+from tests.dump import settings
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -28,7 +29,7 @@ def traced(tmp_path, monkeypatch):
         line = ["run", str(ROOT / "graphs" / model), "--trace", str(path), *map(str, arguments)]
         done = CliRunner().invoke(main, line)
         assert code == done.exit_code, done.output
-        assert recording.active() is None
+        assert tracing.active() is None
         return json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
 
     return run
@@ -36,15 +37,7 @@ def traced(tmp_path, monkeypatch):
 
 def config(**keys):
     """Return a configuration that dumps everything."""
-    common = {
-        "dump_mode": 0,
-        "path": "",
-        "net_name": "Net",
-        "iteration": "all",
-        "input_output": 0,
-        "kernels": [],
-        "support_device": [0, 1],
-    }
+    common = settings.common("", support_device=[0, 1])
     return json.dumps({"common_dump_settings": common, "e2e_dump_settings": {"enable": False} | keys})
 
 
@@ -132,7 +125,7 @@ def test_ranks_of_a_process_are_threads(traced):
 
 def test_threads_one_after_the_other_keep_their_names():
     """A thread that begins when another one has ended may have its number, but not its name."""
-    trace = recording.Trace()
+    trace = tracing.Trace()
 
     def work():
         with trace.span("operator", "Relu"):
@@ -169,4 +162,4 @@ def test_a_trace_that_cannot_be_written_is_told(tmp_path):
 
 def test_nothing_is_wrapped_without_a_trace():
     """Without a trace a function that is timed stays as it is."""
-    assert test_segments is recording.timed(test_segments, "operator", "x")
+    assert test_segments is tracing.timed(test_segments, "operator", "x")

@@ -9,9 +9,9 @@ import onnx
 import pytest
 from click.testing import CliRunner
 
+from msdump.analysis import inputs
 from msdump.cli import main
 from msdump.graph import loader
-from msdump.tools.preview import inputs, labels
 from tests import steps
 from tests.dump import settings
 
@@ -177,7 +177,7 @@ def test_made_up_labels_are_class_indices(loss):
     model = steps.message(CLASSIFIER.replace("loss = LOSS", loss))
     graph = loader.load(model, update_binding={"w": "w_new"})
 
-    assert {"labels": 5} == labels.class_counts(graph)
+    assert {"labels": 5} == inputs.class_counts(graph)
     drawn = [inputs.made_up(graph, {}, 0, step) for step in range(20)]
     assert set(range(5)) == set(np.concatenate([each["labels"] for each in drawn]).tolist())
     assert {0, 1} == set(np.concatenate([each["other"] for each in drawn]).tolist())

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 import msdump
 from msdump.cli import main
-from msdump.training.files.step_file import write_step
+from msdump.training import write_step
 from msdump.training.rules import RULES
 from tests.training.mlp import batch, mlp
 

@@ -7,10 +7,9 @@ import json
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from pydantic import TypeAdapter
 
-from msdump.cli import main
-from msdump.cli.documents.trend import TrendDocument
+from msdump.cli import documents, main
+from msdump.cli import trend as trend_command
 
 START = 1795219089580885
 HEAD = "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape,Max Value,NaN Count"
@@ -81,7 +80,7 @@ def test_a_torn_file(tmp_path):
     assert (1, ["0          0    -3", "1          1    -3", "2          -    -"]) == (code, lines[2:5])
     assert 1 == errors.count("error: ")
     assert path.name in errors
-    told = TypeAdapter(TrendDocument).validate_json(document.stdout)
+    told = documents.model(trend_command.DOCUMENT).model_validate_json(document.stdout)
     assert [0, 1, None] == [point.values["max"] for point in told.series[0].points]
     assert (1, [errors.strip().rpartition("error: ")[2]]) == (document.exit_code, told.unreadable)
 
@@ -94,7 +93,7 @@ def test_ranks_executions_and_passes(tmp_path):
         statistics(folder, "2", first=START + 1000)
 
     done = CliRunner().invoke(main, ["trend", str(tmp_path), "*", "--stat", "max", "--json"])
-    document = TypeAdapter(TrendDocument).validate_json(done.stdout)
+    document = documents.model(trend_command.DOCUMENT).model_validate_json(done.stdout)
     points = [
         (series.rank, point.iteration, point.execution, point.pass_number, point.values["max"])
         for series in document.series

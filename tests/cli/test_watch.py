@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -9,12 +10,15 @@ import numpy as np
 import onnx
 import pytest
 from click.testing import CliRunner
-from pydantic import TypeAdapter
 
-from msdump.capture.process import Process
-from msdump.cli import main
-from msdump.cli.documents.watch import WatchDocument
+from msdump.capture import Process
+from msdump.cli import documents, main
+from msdump.cli import watch as watch_command
+from msdump.config.acl import plan
 from msdump.frontends import mindspore
+from msdump.graph import loader
+from msdump.plan import Context, DeviceTarget, JitLevel
+from msdump.session import Network
 from tests.dump import settings
 
 pytestmark = pytest.mark.usefixtures("fresh")
@@ -70,7 +74,7 @@ def watched(tmp_path):
         done = CliRunner().invoke(main, arguments + (["--json"] if json_too else []))
         if not json_too:
             return done.exit_code, done.output
-        TypeAdapter(WatchDocument).validate_json(done.stdout)
+        documents.model(watch_command.DOCUMENT).model_validate_json(done.stdout)
         return done.exit_code, json.loads(done.stdout)
 
     return watch
@@ -103,6 +107,29 @@ def test_statistics_alone_do(mode, dumped, watched):
     assert ["the share of the units that are zero throughout, in percent needs the elements"] == [
         each["reason"] for each in document["undecided"]
     ]
+
+
+def test_nan_that_acl_counted_hits(watched, tmp_path):
+    """The column "Nan Count" of acl's csv files decides as "NaN Count" of ``statistic.csv`` does."""
+    (tmp_path / "dump").mkdir()
+    section = {
+        "dump_path": f"{tmp_path}/dump",
+        "dump_mode": "output",
+        "dump_data": "stats",
+        "dump_list": [{}],
+    }
+    (tmp_path / "acl.json").write_text(json.dumps({"dump": section}))
+    (tmp_path / "m.onnx").write_bytes(onnx.parser.parse_model(MODEL).SerializeToString())
+    context, process = Context(DeviceTarget.ASCEND, JitLevel.O2), Process()
+    configuration = plan.read(f"{tmp_path}/acl.json", context)
+    with contextlib.closing(process):
+        network = Network(loader.load(f"{tmp_path}/m.onnx"), configuration, process, context)
+        network.run({"x": np.array([[np.nan, 2, 3], [-4, 5, 6]], np.float32)})
+
+    code, document = watched(f"{tmp_path}/dump", OVERFLOW, json_too=True)
+
+    assert (1, []) == (code, document["undecided"])
+    assert 1 == document["hits"][0]["measured"]
 
 
 def test_files_count_before_rows(dumped, watched):

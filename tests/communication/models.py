@@ -5,6 +5,8 @@ from __future__ import annotations
 import onnx
 from onnx import TensorProto, helper
 
+from tests.dump import settings
+
 MINDSPORE = "mindspore.ops"
 
 
@@ -41,6 +43,14 @@ def model(nodes, shape=(4, 6), dtype=TensorProto.FLOAT, outputs=("y",)):
 def one(op_type, *, x=(4, 6), of=TensorProto.FLOAT, domain=MINDSPORE, **attributes):
     """Return a model of one collective, whose input has a shape and an element type."""
     return model([collective(op_type, domain=domain, **attributes)], x, of)
+
+
+def configuration(path, *, enable=True, **changes):
+    """Return a configuration by which two ranks dump everything below a path."""
+    return {
+        "common_dump_settings": settings.common(path, support_device=[0, 1], **changes),
+        "e2e_dump_settings": {"enable": enable, "trans_flag": True},
+    }
 
 
 def saved(path, made):

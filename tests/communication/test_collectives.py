@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import re
 
 import ml_dtypes
 import numpy as np
@@ -15,6 +16,7 @@ from msdump import communication
 from msdump.errors import GraphError, InputError, RankError
 from tests.communication.models import collective, model, one, saved
 
+WORLD = "hccl_world_group"
 OPS = {"sum": operator.add, "prod": operator.mul, "max": np.maximum, "min": np.minimum}
 
 
@@ -133,6 +135,31 @@ def test_groups():
         return members, msdump.load(made)(np.array([rank], np.float32)).tolist()
 
     assert [((2, 1), [2.0, 0.0]), ((1, 0), [1.0]), ((2, 0), [2.0, 0.0])] == communication.spawn(3, work)
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (lambda: communication.create_group("", [0]), "group = '': a name is expected"),
+        (lambda: communication.create_group("hccl_world_group", [0]), "there is a group 'hccl_world_group'"),
+        (lambda: communication.create_group("a", "0"), "rank_ids = '0': a list of ranks is expected"),
+        (lambda: communication.create_group("a", [1]), "rank 1: there are 0 to 0"),
+        (lambda: communication.create_group("a", [0, 0]), "rank_ids = [0, 0]: a rank stands twice"),
+        (
+            lambda: communication.destroy_group("a"),
+            "no group 'a': msdump.communication.create_group makes it",
+        ),
+        (lambda: communication.destroy_group("nccl_world_group"), "is the group of all ranks, which stays"),
+        (
+            lambda: communication.get_world_rank_from_group_rank("hccl_world_group", 1),
+            "no rank 1, only 0 to 0",
+        ),
+    ],
+)
+def test_groups_that_cannot_be(call, expected):
+    """A group that contradicts the ranks, or does not exist, is an error that shows it."""
+    with pytest.raises(InputError, match=re.escape(expected)):
+        call()
 
 
 def test_tensors_go_from_rank_to_rank():

@@ -17,7 +17,7 @@ import msdump
 from msdump import communication
 from msdump.cli.program import main
 from msdump.errors import RankError
-from tests.communication.models import collective, model, one, saved
+from tests.communication.models import collective, configuration, model, one, saved
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,30 +33,6 @@ CONTEXTS = {
 @pytest.fixture(autouse=True)
 def _short_waits(monkeypatch):
     monkeypatch.setenv("MSDUMP_COMMUNICATION_TIMEOUT", "20")
-
-
-@pytest.fixture
-def configured(tmp_path):
-    """Return a function that gives a configuration which dumps into a folder."""
-
-    def configure(folder="dump", **settings):
-        common = {
-            "op_debug_mode": 0,
-            "dump_mode": 0,
-            "path": str(tmp_path / folder),
-            "net_name": "Net",
-            "iteration": "all",
-            "saved_data": "tensor",
-            "input_output": 0,
-            "kernels": [],
-            "support_device": [0, 1],
-        }
-        return {
-            "common_dump_settings": common | settings,
-            "e2e_dump_settings": {"enable": True, "trans_flag": True},
-        }
-
-    return configure
 
 
 def run(made, config, context, ranks=2, steps=1):
@@ -80,9 +56,9 @@ def exchanged(iteration):
 
 
 @pytest.mark.parametrize("level", ["CPU", "O0", "O1"])
-def test_each_rank_has_a_directory(tmp_path, configured, level):
+def test_each_rank_has_a_directory(tmp_path, level):
     """A rank's files lie below its number; a collective's input is older than its output."""
-    run(one("AllReduce"), configured(), CONTEXTS[level], steps=2)
+    run(one("AllReduce"), configuration(tmp_path / "dump"), CONTEXTS[level], steps=2)
 
     dump = msdump.open_dump(tmp_path / "dump")
     assert [0, 1] == sorted(dump.ranks)
@@ -96,9 +72,9 @@ def test_each_rank_has_a_directory(tmp_path, configured, level):
 
 
 @pytest.mark.parametrize("file_format", ["npy", "bin"])
-def test_compiled_collective_is_two_files_of_one_run(tmp_path, configured, file_format):
+def test_compiled_collective_is_two_files_of_one_run(tmp_path, file_format):
     """Under O2 inputs and outputs have a file each, below the rank's device; both are of one pass."""
-    run(one("AllReduce"), configured(file_format=file_format), CONTEXTS["O2"])
+    run(one("AllReduce"), configuration(tmp_path / "dump", file_format=file_format), CONTEXTS["O2"])
 
     models = list(msdump.open_dump(tmp_path / "dump").iterations)
     assert [0, 1] == sorted(each.key.device for each in models)
@@ -109,7 +85,7 @@ def test_compiled_collective_is_two_files_of_one_run(tmp_path, configured, file_
         assert [["input", 0, iteration.key.device + 1.0], ["output", 0, 3.0]] == [read, written]
 
 
-def test_passes_of_a_compiled_collective(tmp_path, configured):
+def test_passes_of_a_compiled_collective(tmp_path):
     """In a loop each pass of a collective has both of its files."""
     body = helper.make_graph(
         [
@@ -135,7 +111,7 @@ def test_passes_of_a_compiled_collective(tmp_path, configured):
         ]
     )
 
-    run(made, configured(file_format="bin"), CONTEXTS["O2"])
+    run(made, configuration(tmp_path / "dump", file_format="bin"), CONTEXTS["O2"])
 
     for iteration in msdump.open_dump(tmp_path / "dump").iterations:
         own = iteration.key.device + 1.0
@@ -147,10 +123,10 @@ def test_passes_of_a_compiled_collective(tmp_path, configured):
         ] == [found[1:] for found in exchanged(iteration)]
 
 
-def test_compiled_collectives_are_compared(tmp_path, configured):
+def test_compiled_collectives_are_compared(tmp_path):
     """Two dumps of a collective agree in inputs and outputs, and differ where the inputs do."""
     for folder in ("one", "two"):
-        run(one("AllReduce"), configured(folder, file_format="bin"), CONTEXTS["O2"])
+        run(one("AllReduce"), configuration(tmp_path / folder, file_format="bin"), CONTEXTS["O2"])
     places = [
         next(
             each.path for each in msdump.open_dump(tmp_path / folder).iterations if each.key.device == device
@@ -165,12 +141,14 @@ def test_compiled_collectives_are_compared(tmp_path, configured):
     assert "HcomAllReduce" in other.output
 
 
-def test_inputs_are_there_where_the_other_rank_fails(tmp_path, configured):
+def test_inputs_are_there_where_the_other_rank_fails(tmp_path):
     """What goes into a collective is on disk, though nothing ever comes out."""
 
     def work():
         rank = communication.get_rank()
-        network = msdump.load(one("AllReduce"), config=configured(), context=CONTEXTS["CPU"])
+        network = msdump.load(
+            one("AllReduce"), config=configuration(tmp_path / "dump"), context=CONTEXTS["CPU"]
+        )
         if rank == 1:
             raise KeyError("of the user")
         network(np.ones((4, 6), np.float32))
@@ -183,12 +161,12 @@ def test_inputs_are_there_where_the_other_rank_fails(tmp_path, configured):
     assert [("input", 0, 1.0)] == [found[1:] for found in exchanged(iteration)]
 
 
-def test_failing_collective_leaves_its_inputs(tmp_path, configured):
+def test_failing_collective_leaves_its_inputs(tmp_path):
     """Under op_debug_mode 4 a collective that fails leaves its inputs, like any other operator."""
     made = one("AllGather", rank_size=3)
 
     with pytest.raises(RankError):
-        run(made, configured(op_debug_mode=4), CONTEXTS["O0"])
+        run(made, configuration(tmp_path / "dump", op_debug_mode=4), CONTEXTS["O0"])
 
     ranks = msdump.open_dump(tmp_path / "dump").ranks
     assert {0: [("AllGather", "input")], 1: [("AllGather", "input")]} == {
@@ -198,11 +176,11 @@ def test_failing_collective_leaves_its_inputs(tmp_path, configured):
     }
 
 
-def test_saturated_sum_is_told(tmp_path, configured, monkeypatch):
+def test_saturated_sum_is_told(tmp_path, monkeypatch):
     """A float16 sum beyond the range is bounded in saturation mode, and dumped as an overflow."""
     monkeypatch.setenv("MS_ASCEND_CHECK_OVERFLOW_MODE", "SATURATION_MODE")
     made = one("AllReduce", of=TensorProto.FLOAT16, x=(2,))
-    config = configured(op_debug_mode=3)
+    config = configuration(tmp_path / "dump", op_debug_mode=3)
 
     def work():
         network = msdump.load(made, config=config, context=CONTEXTS["O0"])
@@ -227,10 +205,10 @@ sys.stdin.readline()
 """
 
 
-def test_rank_that_two_processes_were_told(tmp_path, configured):
+def test_rank_that_two_processes_were_told(tmp_path):
     """Of two processes that were told one rank the second is refused, until the first has ended."""
     saved(tmp_path / "net.onnx", one("AllReduce"))
-    (tmp_path / "dump.json").write_text(json.dumps(configured()))
+    (tmp_path / "dump.json").write_text(json.dumps(configuration(tmp_path / "dump")))
     variables = {**os.environ, "PYTHONPATH": str(ROOT), "RANK_ID": "1", "RANK_SIZE": "2"}
 
     def start():
@@ -251,9 +229,9 @@ def test_rank_that_two_processes_were_told(tmp_path, configured):
     assert "loaded\n" == out
 
 
-def test_ranks_replace_their_own_files(tmp_path, configured):
+def test_ranks_replace_their_own_files(tmp_path):
     """Ranks that replace what an earlier run left, at the same time, leave each other's files alone."""
-    config = configured(file_format="bin") | {"msdump": {"existing": "replace"}}
+    config = configuration(tmp_path / "dump", file_format="bin") | {"msdump": {"existing": "replace"}}
 
     for _ in range(3):
         run(one("AllReduce"), config, CONTEXTS["O2"], ranks=4, steps=2)

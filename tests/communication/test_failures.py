@@ -17,7 +17,7 @@ from onnx import helper
 import msdump
 from msdump import communication
 from msdump.errors import ExecutionError, InputError, RankError
-from tests.communication.models import collective, model, one, saved
+from tests.communication.models import collective, configuration, model, one, saved
 
 ROOT = Path(__file__).parents[2]
 HEAD = "operator Default/AllReduce-op0 failed: "
@@ -188,9 +188,7 @@ def test_files_that_differ_in_the_rank_are_one_model(tmp_path):
 
 def test_different_configurations_are_told(tmp_path, caplog):
     """Ranks that dump by different configurations are named, once for each rank; they run."""
-    common = {"op_debug_mode": 0, "dump_mode": 0, "net_name": "Net", "iteration": "all", "kernels": []}
-    common |= {"path": str(tmp_path / "dump"), "input_output": 0, "support_device": [0, 1]}
-    config = {"common_dump_settings": common, "e2e_dump_settings": {"enable": True, "trans_flag": True}}
+    config = configuration(tmp_path / "dump")
 
     def work():
         network = msdump.load(one("AllReduce"), config=None if communication.get_rank() else config)
@@ -206,9 +204,7 @@ def test_different_configurations_are_told(tmp_path, caplog):
 
 def test_failing_operator_ends_the_others(tmp_path):
     """Under op_debug_mode 4 the inputs of the failing operator and of the waiting collective are there."""
-    common = {"op_debug_mode": 4, "dump_mode": 0, "net_name": "Net", "iteration": "all", "kernels": []}
-    common |= {"path": str(tmp_path / "dump"), "input_output": 0, "support_device": [0, 1]}
-    config = {"common_dump_settings": common, "e2e_dump_settings": {"enable": True, "trans_flag": True}}
+    config = configuration(tmp_path / "dump", op_debug_mode=4)
     failing = model([helper.make_node("Reshape", ["x", "x"], ["r"]), collective("AllReduce", ("r",))])
 
     def work():
@@ -272,9 +268,7 @@ def test_limit_is_checked(limit, text):
 def test_signals_end_all_ranks(tmp_path, forks, limit, number, code):
     """Ctrl-C and SIGTERM end all ranks of a process; files are whole, those of complete steps are there."""
     saved(tmp_path / "net.onnx", one("AllReduce"))
-    common = {"op_debug_mode": 0, "dump_mode": 0, "net_name": "Net", "iteration": "all", "kernels": []}
-    common |= {"path": str(tmp_path / "dump"), "input_output": 0, "support_device": [0, 1]}
-    config = {"common_dump_settings": common, "e2e_dump_settings": {"enable": False, "trans_flag": True}}
+    config = configuration(tmp_path / "dump", enable=False)
     (tmp_path / "dump.json").write_text(json.dumps(config))
     limit("60")
     program = [forks / "python", "-m", "msdump", "run", "net.onnx", "--ranks", "2", "--steps", "1000000"]

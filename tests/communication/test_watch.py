@@ -90,8 +90,7 @@ def test_the_rank_that_differs_is_told(level, with_collective, configured, caplo
         run(configured(on_hit="log"), CONTEXTS[level], with_collective=with_collective)
 
     hits = [each for each in told(caplog) if "in iteration" in each]
-    # on CPU a weight is an input of its reader and has a file of its own
-    assert (1 + (level == "CPU")) == len(hits)
+    assert 1 == len(hits)
     assert all(each.endswith(": rank 1 holds something else than rank 0, 2") for each in hits)
     assert all("'ranks_disagree' hit in iteration 0: " in each for each in hits)
 

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from msdump.config.dtypes.files import operator_dtypes
-from msdump.config.dtypes.lines import parse_customized, parse_kept
-from msdump.config.dtypes.mix_lists import parse_mix_lists
+from msdump.config import operator_dtypes
+from msdump.config.dtypes import parse_customized, parse_kept, parse_mix_lists
 from msdump.errors import ConfigError
 
 CUSTOM_FAULTS = {

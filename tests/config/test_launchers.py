@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from msdump.config import launchers
-from msdump.config.launchers import Identity, identity
+from msdump.config import Identity, launchers
+from msdump.config.launchers import identity
 from msdump.errors import InputError
 
 TOLD = {

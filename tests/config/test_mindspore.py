@@ -51,6 +51,7 @@ def test_block_without_effect_is_read(compile_plan):
     assert plan.what.sample_count is None
     assert plan.files.is_async
     assert len(warnings) == 1
+    assert "is read and checked, and has no effect under jit_level O2" in str(warnings[0])
     with pytest.raises(ConfigValueError) as caught:
         compile_plan("O2", {"e2e_dump_settings": {"enable": "yes", "sample_mode": 9}})
     assert ["enable", "sample_mode"] == [p.path.rpartition(".")[2] for p in caught.value.problems]
@@ -116,23 +117,28 @@ def test_ge_dump_forbids_exception_mode(compile_plan, monkeypatch):
         compile_plan("O2", {"op_debug_mode": 4})
 
 
-@pytest.mark.parametrize("path", ["", GONE], ids=["empty", "missing"])
-def test_diagnostic_path_is_the_fallback(path, compile_plan, monkeypatch):
-    """Without a path the dump goes to $MS_DIAGNOSTIC_DATA_PATH/debug_dump."""
-    monkeypatch.setenv("MS_DIAGNOSTIC_DATA_PATH", "/diag/")
+ODD = "/data/my.models/a b/c+d.e"
+IN_FILE = f"dump.json:1: $.common_dump_settings.path = '{ODD}': MindSpore itself refuses a path with '. +'"
+IN_VARIABLE = (
+    "dump.json: MS_DIAGNOSTIC_DATA_PATH = '/a.b/debug_dump': MindSpore itself refuses a path with '.'"
+)
+PATHS = {
+    "empty": ("CPU", "/diag/", "", "/diag/debug_dump", []),
+    "missing": ("CPU", "/diag/", GONE, "/diag/debug_dump", []),
+    "of the file": ("CPU", "/diag", "/own", "/own", []),
+    "odd variable": ("CPU", "/a.b", "", "/a.b/debug_dump", [IN_VARIABLE]),
+    **{f"odd {mode}": (mode, "", ODD, ODD, [IN_FILE]) for mode in ("CPU", "O0", "O2")},
+}
 
-    plan, _ = compile_plan("CPU", {"path": path})
 
-    assert plan.files.path == "/diag/debug_dump"
+@pytest.mark.parametrize(("mode", "variable", "path", "root", "expected"), PATHS.values(), ids=PATHS)
+def test_path(mode, variable, path, root, expected, compile_plan, monkeypatch):
+    """A path of the file beats MS_DIAGNOSTIC_DATA_PATH; one that only MindSpore refuses is one warning."""
+    monkeypatch.setenv("MS_DIAGNOSTIC_DATA_PATH", variable)
 
+    plan, warnings = compile_plan(mode, {"path": path})
 
-def test_path_beats_the_diagnostic_path(compile_plan, monkeypatch):
-    """A path of the file wins over MS_DIAGNOSTIC_DATA_PATH."""
-    monkeypatch.setenv("MS_DIAGNOSTIC_DATA_PATH", "/diag")
-
-    plan, _ = compile_plan("CPU", {"path": "/own"})
-
-    assert plan.files.path == "/own"
+    assert (root, expected) == (plan.files.path, warnings)
 
 
 def test_diagnostic_path_follows_the_rules_of_a_path(compile_plan, monkeypatch):
@@ -148,28 +154,6 @@ def test_diagnostic_path_follows_the_rules_of_a_path(compile_plan, monkeypatch):
         "    a/debug_dump\n"
         "    ^"
     )
-
-
-@pytest.mark.parametrize("mode", ["CPU", "O0", "O2"])
-def test_path_that_only_mindspore_refuses_warns(mode, compile_plan):
-    """A path with a dot, a space or a plus is taken, with one warning that names those characters."""
-    plan, warnings = compile_plan(mode, {"path": "/data/my.models/a b/c+d.e"})
-
-    assert plan.files.path == "/data/my.models/a b/c+d.e"
-    assert ["MindSpore itself refuses a path with '. +'"] == [text.rpartition(": ")[2] for text in warnings]
-    assert warnings[0].startswith("dump.json:1: $.common_dump_settings.path = '/data/my.models/a b/c+d.e': ")
-
-
-def test_diagnostic_path_that_only_mindspore_refuses_warns(compile_plan, monkeypatch):
-    """A dot in MS_DIAGNOSTIC_DATA_PATH is taken, with one warning that names the variable."""
-    monkeypatch.setenv("MS_DIAGNOSTIC_DATA_PATH", "/a.b")
-
-    plan, warnings = compile_plan("CPU", {"path": ""})
-
-    assert plan.files.path == "/a.b/debug_dump"
-    assert [
-        "dump.json: MS_DIAGNOSTIC_DATA_PATH = '/a.b/debug_dump': MindSpore itself refuses a path with '.'"
-    ] == warnings
 
 
 @pytest.mark.parametrize(
@@ -216,37 +200,30 @@ def test_unknown_top_key_warns(compile_plan, caplog):
     ]
 
 
-@pytest.mark.parametrize(
-    ("mode", "name", "text", "warns"),
-    [
-        ("CPU", "RANK_ID", "4", True),
-        ("O0", "RANK", "1", True),
-        ("GPU", "RANK_ID", "0", False),
-        ("CPU", "RANK", "", False),
-        ("O2", "RANK_ID", "4", False),
-    ],
-)
-def test_rank_that_has_no_effect_warns(mode, name, text, warns, compile_plan, monkeypatch):
-    """The number of a process other than 0 would choose another directory: one warning that it does not."""
+RANK = "{name} = '{text}' has no effect: there is one rank, its files go to rank_0"
+USELESS = "{name} = '{text}' has no effect under {where}, which dumps every output"
+VARIABLES = [
+    ("CPU", "RANK_ID", "4", RANK),
+    ("O0", "RANK", "1", RANK),
+    ("GPU", "RANK_ID", "0", None),
+    ("CPU", "RANK", "", None),
+    ("O2", "RANK_ID", "4", None),
+    ("CPU", "MINDSPORE_DUMP_IGNORE_USELESS_OUTPUT", "1", USELESS),
+    ("GPU", "MINDSPORE_DUMP_IGNORE_USELESS_OUTPUT", "1", None),
+    ("O0", "MINDSPORE_DUMP_IGNORE_USELESS_OUTPUT", "1", None),
+    ("O2", "MINDSPORE_DUMP_IGNORE_USELESS_OUTPUT", "1", USELESS),
+]
+
+
+@pytest.mark.parametrize(("mode", "name", "text", "message"), VARIABLES)
+def test_variable_without_effect_warns(mode, name, text, message, compile_plan, monkeypatch):
+    """A variable that would change files elsewhere is one warning where it does not."""
     monkeypatch.setenv(name, text)
 
     _, warnings = compile_plan(mode, {})
 
-    expected = f"{name} = '{text}' has no effect: there is one rank, its files go to rank_0"
-    assert [expected] * warns == warnings
-
-
-@pytest.mark.parametrize(
-    ("mode", "where"), [("CPU", "CPU"), ("GPU", None), ("O0", None), ("O2", "Ascend O2")]
-)
-def test_variable_of_useless_outputs_warns_where_it_has_no_effect(mode, where, compile_plan, monkeypatch):
-    """CPU and Ascend O2 dump every output, whatever the variable says."""
-    monkeypatch.setenv("MINDSPORE_DUMP_IGNORE_USELESS_OUTPUT", "1")
-
-    _, warnings = compile_plan(mode, {})
-
-    told = f"MINDSPORE_DUMP_IGNORE_USELESS_OUTPUT = '1' has no effect under {where}, which dumps every output"
-    assert [told] * (where is not None) == warnings
+    where = {"CPU": "CPU", "O2": "Ascend O2"}.get(mode)
+    assert ([message.format(name=name, text=text, where=where)] if message else []) == warnings
 
 
 @pytest.mark.parametrize("text", ["[]", "null", "5", '"x"', "[{}]"])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from msdump.config.faults import GrammarError
-from msdump.config.root import foreign_characters, parse_root
+from msdump.config import GrammarError
+from msdump.config.grammar import foreign_characters, parse_root
 from msdump.config.source import caret
 
 

@@ -6,13 +6,11 @@ import re
 
 import pytest
 
-from msdump.config.dtypes.files import KEYS
+from msdump.config import KEYS
 from msdump.config.rules import RULES, Mode
 from msdump.errors import ConfigValueError
-from msdump.iterations import IterationSet
-from msdump.plan import FileFormat, StatisticSpec, Trigger
-from msdump.precision.operator_dtypes import NO_OPERATOR_DTYPES
-from msdump.selector import DumpMode
+from msdump.plan import NO_OPERATOR_DTYPES, FileFormat, StatisticSpec, Trigger
+from msdump.selector import DumpMode, IterationSet
 from tests import plans
 
 GONE = "<gone>"  # the file does not hold this key
@@ -142,7 +140,7 @@ FORCED = [
         ("O2",),
         (
             {"e2e_dump_settings": {"enable": True}},
-            "is given: has no effect under jit_level O2",
+            "is given: is read and checked, and has no effect under jit_level O2",
             "is_async",
             True,
         ),

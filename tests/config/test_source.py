@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from msdump.config.source import caret, parse, read
+from msdump.config import read
+from msdump.config.source import parse, show
 from msdump.errors import ConfigSyntaxError
 
 SYNTAX_ERRORS = [
@@ -64,7 +65,7 @@ HALF = "s.json:1: invalid JSON at column 2: this text holds half of a pair of su
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b'{"a": [NaN\0]}', "s.json:1: invalid JSON at column 8: NaN\0 is no JSON number\n"),
+        (b'{"a": [NaN\0]}', "s.json:1: invalid JSON at column 8: NaN\\x00 is no JSON number\n"),
         (b"[NaNNaN]", "s.json:1: invalid JSON at column 2: NaNNaN is no JSON number\n"),
         (b"[-" + 4301 * b"1" + b"]", f"s.json:1: invalid JSON at column 2: -{19 * '1'} is no JSON number\n"),
         (
@@ -129,6 +130,11 @@ def test_byte_order_mark_is_skipped():
 
     assert document.value == {"a": 1}
     assert document.value_position(("a",)) == (1, 7)
+
+
+def test_long_value_is_cut():
+    """A value of a message has at most 80 characters."""
+    assert len(show("x" * 1000)) == 80
 
 
 def test_positions_count_lines_and_columns_from_one():
@@ -199,12 +205,6 @@ def test_path_with_a_null_character_is_refused():
     """A path that no system accepts is an error of the configuration."""
     with pytest.raises(ConfigSyntaxError, match=r"V must be the path of a readable \.json file"):
         read("a\0.json", "V")
-
-
-def test_caret_marks_the_span():
-    """The caret line lies below exactly the characters of the span."""
-    assert caret("0|8-5|9", 2, 5) == "    0|8-5|9\n      ^^^"
-    assert caret("0|", 2, 2) == "    0|\n      ^"
 
 
 SCALARS = (

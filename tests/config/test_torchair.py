@@ -8,10 +8,12 @@ import logging
 import pytest
 
 from msdump import env
-from msdump.config.torchair import plan as torchair
+from msdump.config import torchair
+from msdump.config.grammar import parse_iterations
 from msdump.errors import AclError, ConfigValueError, NotAvailableError
-from msdump.iterations import IterationSet
 from msdump.plan import Context, DeviceTarget, JitLevel, ModelItem, Scene, Tree, Trigger
+from msdump.selector import IterationSet
+from tests import plans
 
 CONTEXT = Context(DeviceTarget.ASCEND, JitLevel.O2, device_id=3)
 STATISTICS = ("Max", "Min", "Avg", "Nan", "Negative Inf", "Positive Inf")
@@ -74,43 +76,29 @@ def test_no_dump(given):
     assert torchair.plan(given, CONTEXT) is None
 
 
-@pytest.mark.parametrize(
-    ("mode", "inputs", "outputs"),
-    [("input", True, False), ("output", False, True), ("all", True, True), (None, False, True)],
-)
-def test_mode(mode, inputs, outputs):
-    """DumpMode tells which side of the operators is dumped, the outputs where it is not given."""
-    plan = torchair.plan(options(dumpMode=mode), CONTEXT)
-
-    assert (inputs, outputs) == (plan.what.keeps_inputs, plan.what.keeps_outputs)
-
-
-@pytest.mark.parametrize(
-    ("step", "expected"),
-    [("0", "0"), ("0|5|10", "0|5|10"), ("0|3-5|10", "0|3-5|10"), ("2|1", "1-2"), ("", "all")],
-)
-def test_steps(step, expected):
-    """DumpStep names iterations and ranges of them."""
-    assert expected == str(torchair.plan(options(dumpStep=step), CONTEXT).when.iterations)
+SIDES = {"input": (True, False), "output": (False, True), "all": (True, True), None: (False, True)}
+STEPS = {"0": "0", "0|5|10": "0|5|10", "0|3-5|10": "0|3-5|10", "2|1": "1-2", "": "all"}
+LAYERS = {"Add_1Mul_1 Add2": ("Add_1Mul_1", "Add2"), "  Add1_in_0\tAdd2 ": ("Add1_in_0", "Add2"), "": ()}
+MEANINGS = [
+    *(
+        ({"dumpMode": mode}, {"keeps_inputs": reads, "keeps_outputs": writes})
+        for mode, (reads, writes) in SIDES.items()
+    ),
+    *(({"dumpStep": text}, {"iterations": parse_iterations(steps)}) for text, steps in STEPS.items()),
+    *(({"dumpLayer": text}, {"models": (ModelItem(layers=layers),)}) for text, layers in LAYERS.items()),
+    *(
+        ({"dumpData": data}, {"operator_statistics": columns})
+        for data, columns in {"tensor": None, "stats": STATISTICS, None: None}.items()
+    ),
+]
 
 
-@pytest.mark.parametrize(
-    ("layer", "expected"),
-    [
-        pytest.param("Add_1Mul_1 Add2", ("Add_1Mul_1", "Add2"), id="two"),
-        pytest.param("  Add1_in_0\tAdd2 ", ("Add1_in_0", "Add2"), id="any-space"),
-        pytest.param("", (), id="all"),
-    ],
-)
-def test_layers(layer, expected):
-    """DumpLayer holds names of operators with space between them; none are all."""
-    assert (ModelItem(layers=expected),) == torchair.plan(options(dumpLayer=layer), CONTEXT).compiled.models
+@pytest.mark.parametrize(("changes", "expected"), MEANINGS, ids=str)
+def test_meaning_of_an_option(changes, expected):
+    """Every option reaches the plan: sides (outputs where none is given), steps, layers, statistics."""
+    plan = torchair.plan(options(**changes), CONTEXT)
 
-
-@pytest.mark.parametrize(("data", "expected"), [("tensor", None), ("stats", STATISTICS), (None, None)])
-def test_data(data, expected):
-    """DumpData stats leaves a csv file in place of each operator's tensors."""
-    assert expected == torchair.plan(options(dumpData=data), CONTEXT).compiled.operator_statistics
+    assert expected == {name: plans.value(plan, name) for name in expected}
 
 
 @pytest.mark.parametrize("mode", ["aicore_overflow", "atomic_overflow", "all", None])

@@ -9,7 +9,7 @@ import pytest
 from msdump.config import watch
 from msdump.errors import ConfigError
 from msdump.record import IO
-from msdump.watch.conditions import CONDITIONS, Role
+from msdump.watch import CONDITIONS, Role
 
 
 @pytest.fixture

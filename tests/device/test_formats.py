@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from msdump import dtypes
 from msdump.device import blocks, formats
-from msdump.device.recurrent import Cell
+from msdump.device.blocks import Cell
 from msdump.errors import FormatError
 
 CODECS = [row.name for row in formats.FORMATS if row.shape_rule is None]
@@ -179,36 +179,6 @@ def test_grouped_weights_lie_where_the_index_rule_says(host, groups, dtype):
     assert expected.shape == device.shape
     assert expected.tobytes() == device.tobytes()
     assert array.tobytes() == formats.decode("FRACTAL_Z", device, host, groups).tobytes()
-
-
-Z14 = [0] * 14
-
-FROZEN = {
-    "NC1HWC0": ([[[[1, 2]], [[3, 4]]]], [1, 3, *Z14, 2, 4, *Z14]),
-    "NC1HWC0_C04": ([[[[1, 2]], [[3, 4]]]], [1, 3, 0, 0, 2, 4, 0, 0]),
-    "FRACTAL_Z": (
-        [[[[1, 2]], [[3, 4]]], [[[5, 6]], [[7, 8]]]],
-        [1, 3, *Z14, 5, 7, *Z14, *[0] * 224, 2, 4, *Z14, 6, 8, *Z14, *[0] * 224],
-    ),
-    "FRACTAL_Z_C04": ([[[[1, 2]], [[3, 4]]]], [1, 3, 0, 0, 2, 4, *[0] * 10, *[0] * 240]),
-    "FRACTAL_NZ": ([[1, 2, 3], [4, 5, 6]], [1, 2, 3, *[0] * 13, 4, 5, 6, *[0] * 13, *[0] * 224]),
-    "C1HWNCoC0": ([[[[1]], [[2]]]], [1, *[0] * 16, 2, *[0] * 238]),
-    "NHWC": ([[[[1, 2]], [[3, 4]]]], [1, 3, 2, 4]),
-    "HWCN": ([[[[1, 2]], [[3, 4]]], [[[5, 6]], [[7, 8]]]], [1, 5, 3, 7, 2, 6, 4, 8]),
-    "ChannelLast": ([[[1, 2], [3, 4]]], [1, 3, 2, 4]),
-    "NDC1HWC0": ([[[[[1]], [[2]]], [[[3]], [[4]]]]], [1, 3, *Z14, 2, 4, *Z14]),
-    "FRACTAL_Z_3D": ([[[[[1]], [[2]]], [[[3]], [[4]]]]], [1, 3, *Z14, *[0] * 240, 2, 4, *Z14, *[0] * 240]),
-}
-
-
-@pytest.mark.parametrize(("name", "host", "device"), [(n, *v) for n, v in FROZEN.items()], ids=FROZEN)
-def test_small_tensors_have_these_bytes(name, host, device):
-    """The bytes of small float16 tensors are the ones written out here."""
-    expected = np.array(device, "<f2").tobytes()
-
-    encoded = formats.encode(name, np.array(host, "<f2"))
-
-    assert expected == encoded.tobytes()
 
 
 SHAPES = {
@@ -440,14 +410,3 @@ def test_impossible_recurrent_shapes_are_refused(name, host, cell, message):
     """A weight that is no recurrent one has no such shape."""
     with pytest.raises(FormatError, match=message):
         formats.shape(name, host, dtypes.from_name("float16"), cell=cell)
-
-
-def test_numbers_and_spellings():
-    """GE's numbers are unique; only FRACTAL_Z has a name of its own in .ir texts."""
-    numbers = [row.number for row in formats.FORMATS if row.number is not None]
-
-    assert {"FRACTAL_Z": "FracZ"} == {row.name: row.ir for row in formats.FORMATS if row.ir != row.name}
-    assert len(numbers) == len(set(numbers))
-    assert (0, 3, 4, 29, 32) == tuple(
-        formats.find(n).number for n in ("NCHW", "NC1HWC0", "FRACTAL_Z", "FRACTAL_NZ", "NDC1HWC0")
-    )

@@ -1,4 +1,4 @@
-"""The emulated device memory."""
+"""The emulated device memory: addresses, and bytes by address."""
 
 from __future__ import annotations
 
@@ -8,14 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from msdump.device.memory import BASE, DeviceMemory, DeviceMemoryError, lifetimes
-
-CHAIN = """g (float[1,128] x, float[1,128] k) => (y) {
-    a = Relu(x)
-    b, left = Dropout(a)
-    c = Add(a, b)
-    y = Mul(c, k)
-}"""
+from msdump.device import BASE, Contents, DeviceMemory
+from msdump.device.memory import DeviceMemoryError
 
 
 def offsets(blocks):
@@ -38,19 +32,6 @@ def test_addresses_are_aligned_and_reused():
 
     assert {"d": (2560, 512), "e": (0, 1024), "f": (3072, 2048), "g": (1024, 512)} == offsets(memory.blocks)
     assert (4096, 4096, 6656, 5120) == (memory.in_use, memory.peak, memory.total, memory.extent)
-
-
-def test_best_fit():
-    """A hole that fits exactly is preferred to a larger one before it."""
-    memory = DeviceMemory()
-    for name, nbytes in {"a": 2048, "b": 512, "c": 512, "d": 512}.items():
-        memory.allocate(name, nbytes)
-    memory.release("a")
-    memory.release("c")
-
-    block = memory.allocate("e", 512)
-
-    assert 2560 == block.address - BASE
 
 
 def test_a_hole_at_the_end_grows():
@@ -139,11 +120,25 @@ def test_freeing_everything_gives_one_piece(sizes, order):
     assert whole == memory.extent
 
 
-def test_values_die_after_their_last_use(network):
-    """Results that nobody reads die at once, inputs after their last use, outputs never."""
-    graph = network(CHAIN)
+@pytest.fixture
+def contents():
+    """Give memory in which nothing was written."""
+    return Contents()
 
-    lives = lifetimes(graph)
 
-    assert ("x", "k") == lives.first
-    assert [{"x"}, {"left"}, {"a", "b"}, {"c", "k"}] == [set(names) for names in lives.dead]
+def test_memory_is_zero_where_nothing_was_written(contents):
+    """Bytes before, between and behind what was written are zero."""
+    contents.write(BASE + 4, b"\x01\x02")
+
+    assert b"\0\0\0\0\x01\x02\0\0" == contents.read(BASE, 8)
+    assert bytes(3) == contents.read(BASE + 1000, 3)
+
+
+def test_later_bytes_replace_earlier_ones(contents):
+    """A write and a fill change what they reach and nothing else."""
+    contents.write(BASE, b"abcdef")
+
+    contents.fill(BASE + 1, 2, 0x5A)
+    contents.write(BASE + 5, b"g")
+
+    assert b"aZZdeg" == contents.read(BASE, 6)

@@ -7,14 +7,21 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from msdump.device.mixed_precision import check_operator_dtypes, roundings
+from msdump.device import check_operator_dtypes
+from msdump.device.precision import roundings
 from msdump.errors import InputError
-from msdump.execute.compilation import emulated
-from msdump.execute.feeds import bind
-from msdump.execute.program import Program
+from msdump.execute import Program, bind_inputs, emulated
 from msdump.graph import loader
-from msdump.plan import Context, DeviceTarget, JitLevel, OverflowMode, PrecisionMode
-from msdump.precision.operator_dtypes import DtypeRule, MixLists, OperatorDtypes
+from msdump.plan import (
+    Context,
+    DeviceTarget,
+    DtypeRule,
+    JitLevel,
+    MixLists,
+    OperatorDtypes,
+    OverflowMode,
+    PrecisionMode,
+)
 
 NAMES = ("early", "product", "bias", "power", "late")
 
@@ -116,7 +123,7 @@ def test_values(level, dtype):
 
 def feeds(graph, x):
     """Return the values that a program is fed."""
-    return bind(graph, (x,), {})
+    return bind_inputs(graph, (x,), {})
 
 
 def test_unknown_operators(caplog):

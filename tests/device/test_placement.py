@@ -7,14 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from msdump import dtypes
 from msdump.device import placement
-from msdump.device.habits import HABITS, Elementwise, Fixed, Follows, habit
-from msdump.device.habits import HOST as HOST_HABIT
-from msdump.graph.compile.compilation import compile_graph
-from msdump.graph.files import ir_text
-from msdump.graph.primitives import GE_TYPES, PRIMITIVES
-from msdump.record import IO
+from msdump.device.placement import HOST as HOST_HABIT
+from msdump.device.placement import Elementwise, habit
+from msdump.graph import compile_graph
 
 CONV = "c = Conv<pads = [1, 1, 1, 1]>(x, w)"
 IMAGE = "float[2,16,8,8]"
@@ -220,17 +216,6 @@ def test_unknown_sizes_meet_by_name(network, sizes, expected):
     assert expected == placed.nodes[1].inputs[0].format
 
 
-def cube_precision(graph):
-    """Return element types of a device whose convolutions read float16."""
-    usual, half = placement.host_dtype(graph), dtypes.from_name("float16")
-
-    def dtype_of(node, io, slot):
-        reads_half = node.op_type == "Conv" and io is IO.INPUT
-        return half if reads_half else usual(node, io, slot)
-
-    return dtype_of
-
-
 def test_an_unknown_rank_meets_no_vector(network):
     """A product of unknown rank, which a loop carries, cannot be joined with a vector in its own format."""
     graph = network("""g (float[3] x, w, int64 n) => (y) {
@@ -241,50 +226,6 @@ def test_an_unknown_rank_meets_no_vector(network):
     placed = placement.place(replace(graph.bodies[0], types=types))
 
     assert [HOST, HOST] == [tensor.format for tensor in placed.nodes[1].inputs]
-
-
-def test_ir_shows_the_documented_device_line(network):
-    """AlexNet's third convolution has the very device line of MindSpore's example."""
-    graph = network(
-        "g (float[32,256,13,13] x, float[384,256,3,3] w) => (y) { y = Conv<pads = [1, 1, 1, 1]>(x, w) }"
-    )
-    placed = placement.place(graph, cube_precision(graph))
-
-    text = ir_text.text(graph, 0, placement.device_view(graph, placed))
-
-    assert (
-        "      : (<Float16xNC1HWC0[const vector][32, 16, 13, 13, 16]>,"
-        " <Float16xFracZ[const vector][144, 24, 16, 16]>)"
-        " -> (<Float32xNC1HWC0[const vector][32, 24, 13, 13, 16]>)\n"
-    ) in text
-
-
-def test_ir_of_a_host_operator_is_as_without_a_device(network):
-    """An operator without device formats shows what it shows on the CPU, absent inputs included."""
-    graph = network("g (float[2,3] x, float m) => (y) { y = Clip(x, , m) }")
-    placed = placement.place(graph)
-
-    text = ir_text.text(graph, 0, placement.device_view(graph, placed))
-
-    assert ir_text.text(graph, 0) == text
-
-
-def test_bytes_of_packed_elements():
-    """Two int4 share a byte."""
-    tensor = placement.DeviceTensor(HOST, dtypes.from_name("int4"), (3, 3))
-
-    assert 5 == tensor.nbytes
-
-
-def test_the_table_knows_the_primitives():
-    """Unary and binary primitives that ONNX operators become have a habit."""
-    known = {name for name in PRIMITIVES.values() if isinstance(name, str)}
-
-    assert {Elementwise} == {type(HABITS[name]) for name in ("ReLU", "Cast", "Mul", "Select", "Add")}
-    assert isinstance(HABITS["BatchNorm"], Follows)
-    assert isinstance(HABITS["Conv2D"], Fixed)
-    assert {"Exp", "Div", "GeLU", "LogicalNot", "Dense"} <= known & HABITS.keys()
-    assert set(GE_TYPES.values()) <= HABITS.keys()
 
 
 def part(primitive, parts=()):

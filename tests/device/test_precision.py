@@ -9,69 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from msdump import dtypes
-from msdump.device.precision import CUBE_OPS, rounded, rounding
-from msdump.graph.kernel.emulation import FLOAT16, FLOAT32
-from msdump.plan import OverflowMode, PrecisionMode
+from msdump.device import rounded
+from msdump.graph.kernel import FLOAT16
 
 BFLOAT16 = dtypes.BFLOAT16
-
-TYPES = {
-    ("MatMul", "allow_fp32_to_fp16"): ("float16", "float32"),
-    ("Conv2D", "allow_fp32_to_fp16"): ("float16", "float32"),
-    ("ReLU", "allow_fp32_to_fp16"): ("float32", "float32"),
-    ("BatchMatMul", "allow_fp32_to_bf16"): ("bfloat16", "float32"),
-    ("Softmax", "allow_fp32_to_bf16"): ("float32", "float32"),
-    ("MatMul", "force_fp16"): ("float16", "float16"),
-    ("ReLU", "force_fp16"): ("float16", "float16"),
-    ("MatMul", "force_fp32"): ("float32", "float32"),
-    ("Conv3D", "must_keep_origin_dtype"): ("float32", "float32"),
-}
-
-
-@pytest.mark.parametrize(
-    ("primitive", "mode", "expected"),
-    [(*key, value) for key, value in TYPES.items()],
-    ids=[" ".join(key) for key in TYPES],
-)
-def test_types(primitive, mode, expected):
-    """Cube operators narrow where the mode allows it, all operators where it forces them."""
-    found = rounding(primitive, PrecisionMode(mode), OverflowMode.INFNAN)
-
-    assert expected == (found.read_type(FLOAT32).name, found.write_type(FLOAT32).name)
-
-
-@pytest.mark.parametrize("mode", PrecisionMode)
-@pytest.mark.parametrize("name", ["float16", "bfloat16", "float64", "int8", "int64", "uint8", "bool", "int4"])
-def test_other_types_stay(mode, name):
-    """Only float32 is narrowed."""
-    found, dtype = rounding("MatMul", mode, OverflowMode.INFNAN), dtypes.from_name(name)
-
-    assert (dtype, dtype) == (found.read_type(dtype), found.write_type(dtype))
-
-
-@pytest.mark.parametrize("name", sorted(CUBE_OPS))
-def test_cube_operators(name):
-    """Every cube operator reads float16 by default."""
-    found = rounding(name, PrecisionMode.ALLOW_FP32_TO_FP16, OverflowMode.INFNAN)
-
-    assert (FLOAT16, FLOAT32) == (found.reads, found.writes)
-
-
-@pytest.mark.parametrize(
-    ("overflow", "asked", "saturates", "reports"),
-    [
-        (OverflowMode.INFNAN, False, False, False),
-        (OverflowMode.INFNAN, True, False, False),
-        (OverflowMode.SATURATION, False, True, False),
-        (OverflowMode.SATURATION, True, True, True),
-    ],
-)
-def test_overflow_modes(overflow, asked, saturates, reports):
-    """Only saturation needs a status, and only where somebody looks at it."""
-    found = rounding("Add", PrecisionMode.FORCE_FP16, overflow, reports=asked)
-
-    assert (saturates, reports) == (found.saturates, found.reports)
-
 
 VALUES = {
     "tie to even, down": (FLOAT16, 2049, 2048),
@@ -113,13 +54,6 @@ def test_saturation(value, expected):
 
     assert expected == float(rounded(array, FLOAT16, saturates=True)[0])
     assert rounded(array, BFLOAT16).tobytes() == rounded(array, BFLOAT16, saturates=True).tobytes()
-
-
-def test_nothing_to_round():
-    """An array that is of the type already is returned as it is."""
-    array = np.ones(2, np.float32)
-
-    assert rounded(array, FLOAT32) is array
 
 
 @settings(max_examples=60, deadline=None)

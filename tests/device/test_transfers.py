@@ -1,21 +1,22 @@
-"""Where TransData and Cast stand in a compiled graph, and what they say of themselves."""
+"""Tasks of the device, and TransData and Cast in a compiled graph."""
 
 from __future__ import annotations
 
 import itertools
 
+import onnx.parser
 import pytest
 
-from msdump.device.ascend import Ascend
-from msdump.graph.compile.compilation import compile_graph
+from msdump.device import Ascend, Task, runs_on_device
+from msdump.device.tasks import assign
+from msdump.graph import compile_graph
+from msdump.graph.loader import load
 from msdump.plan import OverflowMode, PrecisionMode
 from msdump.record import IO
 
 HOST, HD, NZ = "DefaultFormat", "NC1HWC0", "FRACTAL_NZ"
 IMAGE = "float[2,16,8,8]"
 CONV = "Conv<pads = [1, 1, 1, 1]>"
-WEIGHT = "r = Reshape(f, dims)"
-
 HALF, WHOLE = PrecisionMode.ALLOW_FP32_TO_FP16, PrecisionMode.MUST_KEEP_ORIGIN_DTYPE
 EVERYTHING, BRAIN = PrecisionMode.FORCE_FP16, PrecisionMode.ALLOW_FP32_TO_BF16
 
@@ -58,15 +59,6 @@ def test_a_convolution_reads_its_own_form(network):
     assert (HD, "float16") == form(device, 1, IO.OUTPUT) == form(device, 2, IO.INPUT)
     assert (HD, "float32") == form(device, 2, IO.OUTPUT) == form(device, 3, IO.INPUT)
     assert (HOST, "float32") == form(device, 3, IO.OUTPUT)
-
-
-def test_types(network):
-    """Inserted operators have MindSpore's and GE's types, and tasks of their own."""
-    device = placed(network, f"{IMAGE} x", "y", weighted(f"y = {CONV}(x, w)"), HALF)
-
-    assert ["Cast", "TransData", "Conv2D", "TransData"] == [n.operator.op_type for n in device.graph.nodes]
-    assert [0, 1, 2, 3] == [task.task_id for task in device.tasks]
-    assert {"src_format": HOST, "dst_format": HD, "groups": 1} == device.graph.nodes[1].attributes
 
 
 CASES = {
@@ -203,3 +195,58 @@ def test_one_form_of_what_cubes_and_others_read(network):
 
     assert "float32" == device.graph.type_of(cast.outputs[0]).dtype.name
     assert (HOST, "float16") == form(device, 0, IO.OUTPUT)
+
+
+WITHOUT = {
+    "Concat": "y = Concat<axis = 0>(x, x)",
+    "Split": "y, z = Split<axis = 0, num_outputs = 2>(x)",
+    "Identity": "y = Identity(x)",
+    "Flatten": "y = Flatten(x)",
+    "Unsqueeze": "y = Unsqueeze(x, a)",
+    "Squeeze": "y = Squeeze(x, a)",
+    "Reshape": "y = Reshape(x, a)",
+    "Shape": "y = Shape(x)",
+    "Size": "y = Size(x)",
+    "sequence": "s = SequenceConstruct(x, x) y = SequenceAt(s, a)",
+    "If": "y = If(c) <then_branch = t () => (float[4,6] p) {p = Relu(x)},"
+    " else_branch = e () => (float[4,6] q) {q = Neg(x)}>",
+}
+
+WITH = {
+    "Relu": "y = Relu(x)",
+    "Cast": "y = Cast<to = 10>(x)",
+    "Transpose": "y = Transpose(x)",
+    "Gather": "y = Gather(x, a)",
+    "MatMul": "t = Transpose(x) y = MatMul(x, t)",
+}
+
+
+@pytest.mark.parametrize("body", WITHOUT.values(), ids=WITHOUT)
+def test_what_the_device_does_not_run_has_no_task(network, body):
+    """Control flow, data flow and changes of shape have no task."""
+    graph = network(f"g (float[4,6] x, int64[1] a, bool c) => (y) {{ {body} }}")
+
+    assert [None] * len(graph.nodes) == list(assign(graph))
+
+
+@pytest.mark.parametrize("body", WITH.values(), ids=WITH)
+def test_what_the_device_runs_has_a_task(network, body):
+    """Operators that compute or move elements have tasks."""
+    graph = network(f"g (float[4,6] x, int64[1] a, bool c) => (y) {{ {body} }}")
+
+    assert all(map(runs_on_device, graph.nodes))
+
+
+def test_tasks_are_numbered_in_execution_order(network):
+    """Operators without a task take no number."""
+    graph = network("g (float[4] x, int64[1] s) => (y) {a = Relu(x) b = Reshape(a, s) y = Neg(b)}")
+
+    assert (Task(0, 0), None, Task(1, 0)) == assign(graph)
+
+
+def test_custom_operators_have_tasks(network):
+    """A domain of its own may use the name of an operator without task."""
+    text = '<ir_version: 10, opset_import: ["": 20, "own": 1]> g (float[4] x) => (y) {y = own.Concat(x)}'
+    graph = load(onnx.parser.parse_model(text))
+
+    assert (Task(0, 0),) == assign(graph)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 
 from click.testing import CliRunner
@@ -11,10 +12,23 @@ from msdump.cli import main
 ACCUSING = {"own", "weight", "nonfinite", "shape", "dtype", "missing", "replaced", "unchecked"}
 
 
+def command(mine, golden, *options):
+    """Return the result of ``msdump compare``."""
+    arguments = ["compare", mine, golden, "-out", mine.parent / "out", *options]
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def table(mine, golden, *options):
+    """Return exit code, printed lines by their first words, and rows of the table."""
+    done = command(mine, golden, *options)
+    lines = dict(line.split(maxsplit=1) for line in done.stdout.splitlines() if line[:1].isalpha())
+    text = max((mine.parent / "out").glob("compare_*.csv")).read_text(encoding="utf-8")
+    return done.exit_code, lines, list(csv.DictReader(text.splitlines()))
+
+
 def document(mine, golden, *options):
-    """Return the exit code of ``msdump compare``, and its document."""
-    arguments = ["compare", str(mine), str(golden), "-out", str(mine.parent / "out"), "--json", *options]
-    done = CliRunner().invoke(main, arguments)
+    """Return the exit code, and the document."""
+    done = command(mine, golden, "--json", *options)
     return done.exit_code, json.loads(done.stdout)
 
 

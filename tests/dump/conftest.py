@@ -10,11 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import onnx
 import pytest
 
 import msdump
 from msdump import env
-from msdump.capture.process import Process
+from msdump.capture import Process
 from msdump.frontends import mindspore
 from sample_nets.build import build
 from tests.dump import settings
@@ -101,12 +102,25 @@ class Door:
             network.run(feeds)
         return network
 
-    def golden(self, model, feeds, **changes):
-        """Run a network, put its dump aside, and start anew; return where it stands."""
-        self.dump(model, feeds, **changes)
-        golden = self.path.rename(self.folder / "golden")
+    def aside(self, name, model, feeds, **changes):
+        """Dump a run into a directory of its own, the model beside it, and start anew; return it."""
+        if isinstance(model, onnx.ModelProto):
+            onnx.save(model, self.folder / f"{name}.onnx")
+            model = self.folder / f"{name}.onnx"
+        self.dump(model, feeds, path=str(self.folder / name), **changes)
         self.again()
-        return golden
+        return self.folder / name
+
+    def programs(self, model, *feeds, **changes):
+        """Dump a run of each of some inputs into one place, each as a program of its own."""
+        for fed in feeds:
+            self.dump(model, fed, **changes)
+            self.again()
+
+    def twice(self, model, feeds, **changes):
+        """Dump a run and copy the dump; return the copy, which a test may spoil, and the dump."""
+        golden = self.aside("golden", model, feeds, naming="2.7", **changes)
+        return shutil.copytree(golden, self.folder / "mine"), golden
 
     def again(self):
         """Start anew as a second process would."""

@@ -63,6 +63,26 @@ def model(nodes, inputs, outputs, initializers=None, *, opset=OPSET):
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=IR)
 
 
+def with_weight(network, name, change):
+    """Return a model in which a weight is what a function makes of its array."""
+    changed = onnx.ModelProto()
+    changed.CopyFrom(network)
+    tensor = next(each for each in changed.graph.initializer if each.name == name)
+    tensor.CopyFrom(numpy_helper.from_array(change(numpy_helper.to_array(tensor).copy()), name))
+    return changed
+
+
+def without(network, name):
+    """Return a model without a node: its readers read what it read first."""
+    changed = onnx.ModelProto()
+    changed.CopyFrom(network)
+    gone = next(each for each in changed.graph.node if each.name == name)
+    for reader in changed.graph.node:
+        reader.input[:] = [gone.input[0] if value == gone.output[0] else value for value in reader.input]
+    changed.graph.node.remove(gone)
+    return changed
+
+
 def scalar(number, name):
     """Return a Constant node of one float."""
     return helper.make_node("Constant", [], [name], value=numpy_helper.from_array(np.float32(number), name))

@@ -30,6 +30,14 @@ def dump(door, model, feeds, *, steps=1, fuses=False, **changes):
     return network
 
 
+def aside(door, name, model, feeds, **changes):
+    """Dump a fused network into a directory of its own and start anew; return the directory."""
+    path = door.folder / name
+    dump(door, model, feeds, fuses=True, path=str(path), **changes)
+    door.again()
+    return path
+
+
 def load(door, model, *, fuses=False, **changes):
     """Configure and load a network under O2."""
     door.configure(configuration(door.path, fuses=fuses, **changes))

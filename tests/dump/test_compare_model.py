@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -10,9 +9,10 @@ import numpy as np
 import onnx
 import pytest
 from click.testing import CliRunner
-from onnx import helper, numpy_helper, parser
 
 from msdump.cli import main
+from tests.dump import nets
+from tests.dump.compared import ACCUSING, accused, command, document
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -39,178 +39,60 @@ MODES = {
     "o2-npy": {"context": {"device_target": "Ascend", "jit_level": "O2"}, "file_format": "npy"},
     "o2-bin": {"context": {"device_target": "Ascend", "jit_level": "O2"}, "file_format": "bin"},
 }
-ACCUSING = {"own", "weight", "nonfinite", "replaced", "shape", "dtype", "missing"}
 
 
-def accused(mine, golden, model, *options):
-    """Return verdict and last component of the name of each accused operator, in order."""
-    out = str(Path(mine).parent / "out")
-    command = ["compare", str(mine), str(golden), "--model", str(model), "--json", "-out", out, *options]
-    done = CliRunner().invoke(main, command)
-    assert done.exit_code in {0, 1}, done.output
-    operators = json.loads(done.stdout)["operators"]
-    return [
-        (each["verdict"], each["operator"].replace("_", "/").rpartition("/")[2])
-        for each in operators
-        if each["verdict"] in ACCUSING
-    ]
+def operators(mine, golden, model):
+    """Return the operators that are accused by the model."""
+    return [each for each in accused(mine, golden, "--model", model) if each[0] != "unchecked"]
 
 
-def weight(model, name, change):
-    """Change an initializer."""
-    tensor = next(each for each in model.graph.initializer if each.name == name)
-    tensor.CopyFrom(numpy_helper.from_array(change(numpy_helper.to_array(tensor).copy()), name))
-
-
-def node(model, op, number):
-    """Return a node of a type."""
-    return [each for each in model.graph.node if each.op_type == op][number]
-
-
-def noisy(model):
-    """Give 2 % of noise to the weight of a dense layer."""
-    generator = np.random.default_rng(0)
-
-    def change(array):
-        return array * (1 + 0.02 * generator.standard_normal(array.shape).astype("f4"))
-
-    weight(model, "fc3.weight", change)
-
-
-def one_value(model):
-    """Change one value of a convolution's kernel."""
-
-    def change(array):
-        array.flat[3] += 0.5
-        return array
-
-    weight(model, "conv2.weight", change)
-
-
-def several(model):
-    """Change two weights."""
-    noisy(model)
-    one_value(model)
-
-
-def epsilon(model, value=0.01):
-    """Change the epsilon of a normalization."""
-    norm = node(model, "LayerNormalization", 1)
-    kept = [each for each in norm.attribute if each.name != "epsilon"]
-    del norm.attribute[:]
-    norm.attribute.extend([*kept, helper.make_attribute("epsilon", value)])
-
-
-def average(model):
-    """Take the average where the largest element was taken; what follows changes the shape alone."""
-    pool = node(model, "MaxPool", 1)
-    pool.op_type = "AveragePool"
-
-
-def dropped(model):
-    """Leave out the product of attention with the values: who reads it reads its first input."""
-    gone = node(model, "MatMul", 4)
-    model.graph.node.remove(gone)
-    for each in model.graph.node:
-        for slot, name in enumerate(each.input):
-            if name == gone.output[0]:
-                each.input[slot] = gone.input[0]
-
-
-FAULTS = [
-    ("lenet", one_value, [("weight", "Conv2D-op0")]),
-    ("lenet", noisy, [("weight", "MatMul-op0")]),
-    ("lenet", several, [("weight", "Conv2D-op0"), ("weight", "MatMul-op0")]),
-    ("lenet", average, [("replaced", "AvgPool")]),
-    ("transformer", epsilon, [("own", "LayerNorm-op0")]),
-    ("transformer", dropped, [("missing", "BatchMatMul-op1")]),
-]
-
-
-@pytest.fixture
-def golden(door):
-    """Return a function that dumps a network of the graphs folder on the CPU, and returns the directory."""
-
-    def dump(name):
-        door.dump(GRAPHS / f"{name}.onnx", FEEDS[name])
-        return door.path.rename(door.folder / "golden")
-
-    return dump
+def epsilon(value):
+    """Return a transformer with another epsilon of a normalization, and the normalization's name."""
+    model = onnx.load(GRAPHS / "transformer.onnx")
+    norm = [each for each in model.graph.node if each.op_type == "LayerNormalization"][1]
+    next(each for each in norm.attribute if each.name == "epsilon").f = value
+    return model, norm.name
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", ["lenet", "transformer"])
-def test_no_sound_operator_is_accused(door, golden, name, mode):
+def test_no_sound_operator_is_accused(door, name, mode):
     """A network on another device, in another arithmetic and in other formats has no fault."""
-    theirs = golden(name)
-    door.again()
-    door.dump(GRAPHS / f"{name}.onnx", FEEDS[name], **MODES[mode])
-    assert [] == accused(door.path, theirs, GRAPHS / f"{name}.onnx")
+    model = GRAPHS / f"{name}.onnx"
+    golden = door.aside("golden", model, FEEDS[name])
+    mine = door.aside("mine", model, FEEDS[name], **MODES[mode])
+    assert [] == operators(mine, golden, model)
 
 
-@pytest.mark.parametrize("mode", ["cpu", "o0", "o0-device", "o2-npy", "o2-bin"])
-@pytest.mark.parametrize(
-    ("name", "fault", "expected"), FAULTS, ids=lambda item: getattr(item, "__name__", "")
-)
-def test_every_fault_is_named_and_nothing_else(door, golden, name, fault, expected, mode):
-    """Weights are named by bits, kernels by what float64 leaves of their errors, in all modes."""
-    theirs = golden(name)
-    model = onnx.load(GRAPHS / f"{name}.onnx")
-    fault(model)
-    onnx.save(model, door.folder / "faulty.onnx")
-    door.again()
-    door.dump(door.folder / "faulty.onnx", FEEDS[name], **MODES[mode])
-    found = accused(door.path, theirs, GRAPHS / f"{name}.onnx")
-    # a kernel of the compiled graph is called after all of its parts
-    assert [verdict for verdict, _ in expected] == [verdict for verdict, _ in found]
-    assert all(own.startswith(part) for (_, part), (_, own) in zip(expected, found, strict=True))
-
-
-TABLE = """<ir_version: 10, opset_import: ["" : 20]>
-table (float[4,8] x) => (float[4,8] y) <float[9,8] table, int64[8] rows> {
-    c = Tanh(x)
-    g = Gather(table, rows)
-    t = Transpose(g)
-    p = MatMul(c, t)
-    y = Softmax(p)
-}"""
-
-
-@pytest.mark.parametrize("mode", ["o2-npy", "o2-bin"])
-def test_a_folded_constant_is_told_by_its_weights(door, mode):
+def test_a_folded_constant_is_told_by_its_weights(door):
     """Who reads a constant that the compiler made of a wrong weight is told with the weight's name."""
-    model, draw = parser.parse_model(TABLE), np.random.default_rng(0)
+    draw = np.random.default_rng(0)
     arrays = {"table": draw.standard_normal((9, 8), np.float32), "rows": np.arange(8)[::-1].copy()}
-    model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in arrays.items())
-    del model.graph.value_info[:]
-    feeds, sides = {"x": draw.standard_normal((4, 8), np.float32)}, []
-    for name in ("golden", "mine"):
-        onnx.save(model, door.folder / f"{name}.onnx")
-        door.dump(door.folder / f"{name}.onnx", feeds, **(MODES[mode] if name == "mine" else {}))
-        sides.append(str(door.path.rename(door.folder / name)))
-        door.again()
-        weight(model, "table", lambda array: array * np.float32(1.01))
+    nodes = [
+        nets.node("Tanh", "x", "c"),
+        nets.node("Gather", "table rows", "g"),
+        nets.node("Transpose", "g", "t"),
+        nets.node("MatMul", "c t", "p"),
+        nets.node("Softmax", "p", "y"),
+    ]
+    sound = nets.model(nodes, [nets.value("x", [4, 8])], ["y"], arrays)
+    wrong = nets.with_weight(sound, "table", lambda array: array * np.float32(1.01))
+    feeds = {"x": draw.standard_normal((4, 8), np.float32)}
+    golden, mine = door.aside("golden", sound, feeds), door.aside("mine", wrong, feeds, **MODES["o2-bin"])
 
-    command = ["compare", *sides[::-1], "--model", str(door.folder / "golden.onnx"), "--json"]
-    done = CliRunner().invoke(main, [*command, "-out", str(door.folder / "out")])
+    _, told = document(mine, golden, "--model", f"{golden}.onnx")
 
-    told = [each for each in json.loads(done.stdout)["operators"] if each["verdict"] in ACCUSING]
-    assert [("weight", True)] == [(each["verdict"], "(folded of table)" in each["note"]) for each in told]
+    found = [each for each in told["operators"] if each["verdict"] in ACCUSING - {"unchecked"}]
+    assert [("weight", True)] == [(each["verdict"], "(folded of table)" in each["note"]) for each in found]
 
 
 @pytest.mark.parametrize("mode", ["cpu", "o0-device", "o2-npy"])
-def test_a_patch_shows_the_cure(door, golden, mode):
+def test_a_patch_shows_the_cure(door, mode):
     """With golden's output in the place of a faulty operator little of the outputs' error is left."""
-    theirs = golden("transformer")
-    model = onnx.load(GRAPHS / "transformer.onnx")
-    epsilon(model, 0.5)
-    onnx.save(model, door.folder / "faulty.onnx")
-    door.again()
-    door.dump(door.folder / "faulty.onnx", FEEDS["transformer"], **MODES[mode])
-    name = node(model, "LayerNormalization", 1).name
-    out = str(door.folder / "out")
-    options = ["--model", str(GRAPHS / "transformer.onnx"), "--patch", name, "-out", out]
-    done = CliRunner().invoke(main, ["compare", str(door.path), str(theirs), *options])
+    model, name = epsilon(0.5)
+    golden = door.aside("golden", GRAPHS / "transformer.onnx", FEEDS["transformer"])
+    mine = door.aside("mine", model, FEEDS["transformer"], **MODES[mode])
+    done = command(mine, golden, "--model", GRAPHS / "transformer.onnx", "--patch", name)
     errors = [
         tuple(map(float, re.findall(r"error (\S+) without, (\S+) with", line)[0]))
         for line in done.stdout.splitlines()
@@ -229,13 +111,11 @@ def test_a_patch_shows_the_cure(door, golden, mode):
         (["--patch", "nowhere"], "give its --model"),
     ],
 )
-def test_what_cannot_run_again_is_told(door, golden, options, message):
+def test_what_cannot_run_again_is_told(door, options, message):
     """Another network's model, an operator that is nowhere and another arithmetic are refused."""
-    theirs = golden("lenet")
-    door.again()
-    door.dump(GRAPHS / "lenet.onnx", FEEDS["lenet"])
-    options = [str(GRAPHS / f"{each}.onnx") if each in {"mini", "lenet"} else each for each in options]
-    done = CliRunner().invoke(main, ["compare", str(door.path), str(theirs), *options])
+    mine, golden = door.twice(GRAPHS / "lenet.onnx", FEEDS["lenet"])
+    options = [GRAPHS / f"{each}.onnx" if each in {"mini", "lenet"} else each for each in options]
+    done = command(mine, golden, *options)
     assert 2 == done.exit_code
     assert message in done.output
 
@@ -256,4 +136,4 @@ def test_training_steps_run_again(door, mode):
         command = ["run", step, "--train", "--steps", "2", "--config", str(file), *device]
         assert 0 == CliRunner().invoke(main, command).exit_code
         folders.append(door.path.rename(door.folder / f"side{number}"))
-    assert [] == accused(folders[1], folders[0], step)
+    assert [] == operators(folders[1], folders[0], step)

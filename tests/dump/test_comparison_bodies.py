@@ -6,12 +6,12 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
 from onnx import numpy_helper, parser
 
 from tests.dump import o2
 from tests.dump.compared import accused, document
+from tests.dump.nets import with_weight
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -57,34 +57,17 @@ def model_of(source):
     return model
 
 
-def with_weight(model, name, change):
-    """Return a model in which a weight has changed."""
-    changed = onnx.ModelProto()
-    changed.CopyFrom(model)
-    tensor = next(each for each in changed.graph.initializer if each.name == name)
-    array = numpy_helper.to_array(tensor).copy()
-    change(array)
-    tensor.CopyFrom(numpy_helper.from_array(array, name))
-    return changed
-
-
 @pytest.fixture
 def dump(door):
     """Return a function that dumps a model into a directory of its own and returns that."""
 
     def run(name, model, changes=None):
-        path, file = door.folder / name, door.folder / f"{name}.onnx"
-        onnx.save(model, file)
         feeds = {"x": np.random.default_rng(1).normal(size=(4, 8)).astype("f4"), "n": np.array(PASSES)}
         if "flag" in {each.name for each in model.graph.input}:
             feeds["flag"] = np.array(True)
         if changes is None:
-            door.dump(file, feeds, path=str(path), context={"device_target": "CPU"})
-        else:
-            door.configure(o2.configuration(path, fuses=True, **changes))
-            door.load(file, **o2.CONTEXT).run(feeds)
-        door.again()
-        return path
+            return door.aside(name, model, feeds, context={"device_target": "CPU"})
+        return o2.aside(door, name, model, feeds, **changes)
 
     return run
 
@@ -123,6 +106,7 @@ def test_a_bit_of_a_weight_in_a_loop(dump, form, source, passes):
 
     def flip(bias):
         bias.view(np.uint32)[3] ^= np.uint32(1 << 22)
+        return bias
 
     model = model_of(source)
     mine, golden = dump("mine", with_weight(model, "b1", flip), MODES[form]), dump("golden", model)

@@ -18,13 +18,6 @@ from tests.dump.test_comparison import FEEDS, LENET, O0, O2
 pytestmark = pytest.mark.usefixtures("quiet")
 
 
-@pytest.fixture
-def copied(door):
-    """Return a dump of LeNet and a copy of it."""
-    door.dump(LENET, FEEDS, naming="2.7")
-    return door.path, shutil.copytree(door.path, door.folder / "copy")
-
-
 def only(root, pattern):
     """Return the one file whose path matches."""
     (path,) = root.rglob(pattern)
@@ -32,9 +25,9 @@ def only(root, pattern):
 
 
 @pytest.mark.parametrize("options", [(), ("--model", LENET)], ids=["files", "model"])
-def test_shape_of_a_view(copied, options):
+def test_shape_of_a_view(door, options):
     """The file of a view with the shape of the view's input agrees: its graph tells the shape."""
-    mine, golden = copied
+    mine, golden = door.twice(LENET, FEEDS)
     path = only(mine, "Flatten.*.output.0.*.npy")
     np.save(path, np.load(path).reshape(1, 8, 5, 5))
 
@@ -44,9 +37,9 @@ def test_shape_of_a_view(copied, options):
 
 
 @pytest.mark.parametrize("options", [(), ("--model", LENET)], ids=["files", "model"])
-def test_half_of_the_bytes(copied, options):
+def test_half_of_the_bytes(door, options):
     """A file of float16 where the device held float32 is unreadable, says so, and accuses nobody."""
-    mine, golden = copied
+    mine, golden = door.twice(LENET, FEEDS)
     for path in [*mine.rglob("MatMul.*.output.0.*.npy"), *mine.rglob("BiasAdd.*.input.0.*.npy")]:
         array = np.load(path)
         half = np.frombuffer(array.tobytes()[: array.nbytes // 2], np.float16).reshape(array.shape)
@@ -66,9 +59,9 @@ def test_half_of_the_bytes(copied, options):
     [(1, (), []), (1, ("--model", LENET), []), (1.5, (), ["own"])],
     ids=["files", "model", "fault"],
 )
-def test_other_numbers_than_the_graph(copied, scale, options, verdicts):
+def test_other_numbers_than_the_graph(door, scale, options, verdicts):
     """Files whose numbers are not those of the graph beside them go with the operators of their sizes."""
-    mine, golden = copied
+    mine, golden = door.twice(LENET, FEEDS)
     for path in mine.rglob("MatMul.*.output.0.*.npy"):
         np.save(path, np.load(path) * (scale if np.load(path).shape[-1] == 10 else 1))
     for path in [*mine.rglob("MatMul.*.npy")]:
@@ -158,9 +151,9 @@ def _normalized(root):
 
 
 @pytest.mark.parametrize("value", [1.5, np.nan], ids=["numbers", "nan"])
-def test_readers_of_one_wrong_file(copied, value):
+def test_readers_of_one_wrong_file(door, value):
     """An output that alone is wrong accuses who wrote it; by the model, too, its readers are innocent."""
-    mine, golden = copied
+    mine, golden = door.twice(LENET, FEEDS)
     path = only(mine, "ReLU.*ReLU-op0.*.output.0.*.npy")
     np.save(path, np.load(path) * value)
 
@@ -188,17 +181,17 @@ def quantized(kind):
 def test_type_without_a_number_in_dump_files(door, kind, context):
     """A tensor whose dump file says DT_UNDEFINED is read as its counterpart's type."""
     feeds = {"x": np.random.default_rng(0).standard_normal((3, 5)).astype("f4")}
-    golden = door.golden(quantized(kind), feeds, context=context)
-    door.dump(quantized(kind), feeds, context=O2, file_format="bin")
+    golden = door.aside("golden", quantized(kind), feeds, context=context)
+    mine = door.aside("mine", quantized(kind), feeds, context=O2, file_format="bin")
 
-    assert [] == [verdict for verdict, _ in accused(door.path, golden) if verdict != "unchecked"]
-    assert [] == [verdict for verdict, _ in accused(golden, door.path) if verdict != "unchecked"]
+    assert [] == [verdict for verdict, _ in accused(mine, golden) if verdict != "unchecked"]
+    assert [] == [verdict for verdict, _ in accused(golden, mine) if verdict != "unchecked"]
 
-    dumped = only(door.path, "QuantizeLinear.*")
+    dumped = only(mine, "QuantizeLinear.*")
     contents = bytearray(dumped.read_bytes())
     contents[-1] ^= 0x07  # the last of fifteen elements stands in the lower half of the last byte
     dumped.write_bytes(contents)
-    assert ("own", "QuantizeLinear-op0") in accused(door.path, golden)
+    assert ("own", "QuantizeLinear-op0") in accused(mine, golden)
 
 
 def cancelling(op_type, **weights):
@@ -226,7 +219,7 @@ READERS = {
 def test_reader_of_a_small_part(door, op_type):
     """Who hands on a part of a tensor that agrees as a whole is not at fault for the part."""
     network, feeds = cancelling(op_type, **READERS[op_type])
-    golden = door.golden(network, feeds)
+    golden = door.aside("golden", network, feeds)
     door.dump(network, feeds, context=O0, precision_mode="force_fp16")
 
     told = document(door.path, golden)[1]["operators"]
@@ -244,7 +237,7 @@ def test_optional_inputs_and_outputs_that_are_absent(door, file_format):
     network = model([normalize, clip], [value("x", [2, 3, 4])], ["y"], weights)
     network.opset_import.append(helper.make_opsetid("com.microsoft", 1))
     feeds = {"x": np.random.default_rng(0).standard_normal((2, 3, 4)).astype("f4")}
-    golden = door.golden(network, feeds, context=O0)
+    golden = door.aside("golden", network, feeds, context=O0)
     door.dump(network, feeds, context=O2, file_format=file_format)
     for dumps in ((door.path, golden), (golden, door.path)):
         code, told = document(*dumps)
@@ -295,7 +288,7 @@ def test_what_a_compiled_kernel_reads(door, gone, file_format):
     }
     network = model(nodes, [value("x", shape)], ["z"], weights)
     feeds = {"x": random.standard_normal(shape).astype("f4")}
-    golden = door.golden(network, feeds, context=O0)
+    golden = door.aside("golden", network, feeds, context=O0)
     door.dump(network, feeds, context=O2, file_format=file_format)
 
     for dumps in ((door.path, golden), (golden, door.path)):

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-
 import numpy as np
-import onnx
 import pytest
 
 from tests.dump import o2
@@ -32,9 +29,7 @@ pytestmark = pytest.mark.usefixtures("quiet")
 def sides(door):
     """Return two dumps of one network."""
     inputs = [value("x", [2, 3]), value("t", [5, 4])]
-    onnx.save(model(NODES, inputs, ["y"], {"w": WEIGHT}), door.folder / "net.onnx")
-    door.dump(door.folder / "net.onnx", FEEDS, naming="2.7")
-    return shutil.copytree(door.path, door.folder / "mine"), door.path
+    return door.twice(model(NODES, inputs, ["y"], {"w": WEIGHT}), FEEDS)
 
 
 def exchange(root, operator, first=0, second=1):
@@ -89,12 +84,9 @@ def test_an_input_that_its_producer_wrote_so(sides):
 def test_inputs_behind_a_reshape_that_has_no_file(door):
     """What a compiled kernel reads is compared with what was written before a reshape, element by element."""
     network, feeds = "graphs/mini.onnx", {"x": np.linspace(-1, 1, 36, dtype="f4").reshape(1, 1, 6, 6)}
-    golden = door.folder / "golden"
-    door.dump(network, feeds, naming="2.7", path=str(golden))
-    door.again()
-    o2.dump(door, network, feeds, fuses=True)
+    golden = door.aside("golden", network, feeds, naming="2.7")
 
-    code, report = document(door.path, golden)
+    code, report = document(o2.aside(door, "mine", network, feeds), golden)
 
     assert 0 == code
     assert {"equal", "agrees", "unchecked"} >= {each["verdict"] for each in report["operators"]}

@@ -41,13 +41,9 @@ def hold_transposed(root):
 @pytest.mark.parametrize("width", [2, 4], ids=["oblong", "square"])
 def test_transposed_weight(door, width, is_with_model):
     """A product that reads the transposed weight agrees; with another weight it is accused."""
-    path = str(door.folder / "net.onnx")
-    onnx.save(dense(width), path)
-    door.dump(path, FEEDS, naming="2.7")
-    golden = door.path
-    mine = shutil.copytree(golden, door.folder / "mine")
+    mine, golden = door.twice(dense(width), FEEDS)
     hold_transposed(mine)
-    options = ("--model", path) if is_with_model else ()
+    options = ("--model", f"{golden}.onnx") if is_with_model else ()
 
     assert [] == accused(mine, golden, *options)
     assert [] == accused(golden, mine, *options)
@@ -68,7 +64,7 @@ def grouped(groups):
 def test_weight_that_is_laid_out_by_group(door, groups):
     """A weight in a device's format is read by the groups that the graph tells."""
     feeds = {"x": np.random.default_rng(0).standard_normal((1, 8, 6, 6)).astype("f4")}
-    golden = door.golden(grouped(groups), feeds)
+    golden = door.aside("golden", grouped(groups), feeds)
     door.dump(grouped(groups), feeds, context=O0, enable=True, trans_flag=False)
     (held,) = door.path.rglob("*.input.1.FRACTAL_Z.*.npy")
 

@@ -6,7 +6,6 @@ import re
 import shutil
 
 import numpy as np
-import onnx
 import pytest
 
 from tests.dump.compared import accused
@@ -38,12 +37,16 @@ def dump(door):
             ["y"],
             WEIGHTS,
         )
-        onnx.save(network, door.folder / f"{name}.onnx")
-        door.dump(door.folder / f"{name}.onnx", FEEDS, path=str(door.folder / name), naming="2.7")
-        door.again()
-        return door.folder / name
+        return door.aside(name, network, FEEDS, naming="2.7")
 
     return run
+
+
+@pytest.fixture
+def sides(dump):
+    """Return a copy of a dump, and the dump."""
+    golden = dump("golden", "pqrs", "p q s x")
+    return shutil.copytree(golden, golden.parent / "mine"), golden
 
 
 def renumbered(path, numbers):
@@ -83,14 +86,13 @@ def test_a_torn_graph_of_numbers_that_are_others(dump, side, message, caplog):
 
     assert set() == {*verdicts} - {"unchecked"}
     assert (message == "whole") == (not verdicts)
-    assert "the file of its graph breaks off and is not used" in caplog.text
+    assert "the file of its graph breaks off behind" in caplog.text
 
 
 @pytest.mark.parametrize("message", ["whole", "torn", "gone"])
-def test_a_fault_beside_a_torn_graph(dump, message):
+def test_a_fault_beside_a_torn_graph(sides, message):
     """An operator that is the only one of its scope and type is accused though its graph breaks off."""
-    golden = dump("golden", "pqrs", "p q s x")
-    mine = shutil.copytree(golden, golden.parent / "mine")
+    mine, golden = sides
     torn(mine, message)
     (path,) = mine.rglob("AddN.*.output.0.*.npy")
     np.save(path, np.load(path) * 1.5)
@@ -100,10 +102,9 @@ def test_a_fault_beside_a_torn_graph(dump, message):
 
 @pytest.mark.parametrize("is_with_model", [False, True], ids=["files", "model"])
 @pytest.mark.parametrize("numbers", [(4, 5, 6, 7), (6, 4, 3, 2), (3, 1, 5, 2)])
-def test_operators_of_one_size(dump, numbers, is_with_model):
+def test_operators_of_one_size(sides, numbers, is_with_model):
     """Files of one size go with the operators whose contents they hold, and what is wrong keeps its place."""
-    golden = dump("golden", "pqrs", "p q s x")
-    mine = shutil.copytree(golden, golden.parent / "mine")
+    mine, golden = sides
     options = ("--model", f"{golden}.onnx") if is_with_model else ()
     renumbered(mine, numbers)
 
@@ -124,10 +125,9 @@ def test_other_order_of_nodes(dump):
     assert [] == accused(mine, other, "--model", f"{golden}.onnx")
 
 
-def test_addend_of_another_operator(dump):
+def test_addend_of_another_operator(sides):
     """A sum that reads one value twice in the place of another one is accused, in whatever order it reads."""
-    golden = dump("golden", "pqrs", "p q s x")
-    mine = shutil.copytree(golden, golden.parent / "mine")
+    mine, golden = sides
     files = {slot: next(mine.rglob(f"AddN.*.input.{slot}.*.npy")) for slot in range(3)}
     tensors = {slot: np.load(file) for slot, file in files.items()}
     for slot, other in {0: 1, 1: 2, 2: 0}.items():
@@ -143,10 +143,7 @@ def test_numbers_of_other_sizes(door):
     """Files with the sizes of operators that have other numbers in the graph go with these."""
     weights = {"a": WEIGHTS["a"], "e": WEIGHTS["b"][:, :2]}
     nodes = [node("MatMul", "x a", "p"), node("MatMul", "p e", "y")]
-    onnx.save(model(nodes, [value("x", [4, 4])], ["y"], weights), door.folder / "net.onnx")
-    door.dump(door.folder / "net.onnx", FEEDS, naming="2.7")
-    golden = door.path
-    mine = shutil.copytree(golden, door.folder / "mine")
+    mine, golden = door.twice(model(nodes, [value("x", [4, 4])], ["y"], weights), FEEDS)
     (graph,) = mine.rglob("*.ir")
     text = re.sub(r" \{instance name: \S+\}", "", graph.read_text())  # another compiler's
     graph.write_text(re.sub(r"MatMul-op(\d)\)", lambda found: f"MatMul-op{1 - int(found[1])})", text))
@@ -158,10 +155,9 @@ def test_numbers_of_other_sizes(door):
     assert [("own", "MatMul-op1")] == accused(mine, golden)
 
 
-def test_shape_that_no_graph_tells(dump):
+def test_shape_that_no_graph_tells(sides):
     """An output of another shape than its graph declares keeps its number, and is accused."""
-    golden = dump("golden", "pqrs", "p q s x")
-    mine = shutil.copytree(golden, golden.parent / "mine")
+    mine, golden = sides
     (graph,) = mine.rglob("*.ir")
     graph.write_text(re.sub(r" \{instance name: \S+\}", "", graph.read_text()))
     (path,) = mine.rglob("MatMul.*-op2.*.output.0.*.npy")

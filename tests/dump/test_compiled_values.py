@@ -8,7 +8,7 @@ import numpy as np
 import onnx.parser
 import pytest
 
-from msdump.capture.process import Process
+from msdump.capture import Process
 from msdump.graph import loader
 from msdump.plan import Context, DeviceTarget, JitLevel, OverflowMode, PrecisionMode
 from msdump.session import Network

@@ -11,9 +11,9 @@ import onnx
 import pytest
 from onnx import parser
 
+from msdump.analysis import matches
 from msdump.errors import ExecutionError
 from msdump.graph import loader
-from msdump.tools.preview.matches import matches
 from tests.dump import nets, trees
 from tests.execute import whole
 from tests.graph.files.test_ir_proto import decoded_model
@@ -416,18 +416,6 @@ def test_matches(door):
     found = matches(loader.load(model_of(NESTED)), network.plan, network.device)
 
     assert [name for names in NAMES for name in names] == [item.full_name for item in found.kernels]
-
-
-def test_device_memory_inside(door):
-    """Operators inside branches and loops have device memory."""
-    network = door.load(model_of(NESTED), **O0)
-
-    network.run(feeds(3, True))
-
-    use = network.device_memory
-    assert [1, 2, 3, 4] == sorted(use.bodies)
-    assert use.peak >= 4 * 512
-    assert use.inside(1).blocks["v1"] is not None
 
 
 def test_o2_dumps_inside(door):

@@ -9,8 +9,8 @@ import pytest
 
 from msdump import open_dump
 from msdump.errors import DumpReadError, DumpWriteError
-from msdump.store.clock import CLOCK
-from msdump.tools.compare.pairing import dump_folder
+from msdump.read import read_folder
+from msdump.store import CLOCK
 from tests.dump import nets, o2
 from tests.dump.test_control_flow import NESTED, feeds, model_of
 
@@ -26,6 +26,7 @@ MODES = {
     "O1 both": (O1, {"saved_data": "full"}),
 }
 X = {"x": np.ones((2, 4), np.float32)}
+TWICE = [feeds(rounds, condition=True) for rounds in (3, 2)]
 
 
 def largest(execution):
@@ -37,9 +38,7 @@ def largest(execution):
 @pytest.mark.parametrize(("context", "changes"), MODES.values(), ids=MODES)
 def test_programs_are_kept_apart(door, context, changes, caplog):
     """Each program's tensors and rows are an execution; the last one is taken, and said to be."""
-    for factor in (1, 2, 3):
-        door.dump(nets.dense(), {"x": factor * X["x"]}, context=context, **changes)
-        door.again()
+    door.programs(nets.dense(), *({"x": factor * X["x"]} for factor in (1, 2, 3)), context=context, **changes)
     caplog.clear()
 
     iterations = open_dump(door.path).iterations
@@ -48,7 +47,8 @@ def test_programs_are_kept_apart(door, context, changes, caplog):
     assert [1, 2, 3] == [largest(execution) for execution in found]
     assert 3 == largest(iterations[-1])
     assert [0, 1, 2] == [execution.number for execution in found]
-    assert ["2 of 0-2"] == [f"{r.args[3]} of 0-{r.args[2]}" for r in caplog.records]
+    told = "holds files of 3 executions (numbers 0-2); the last whole one, 2, is taken"
+    assert [told] == [record.getMessage().partition(": ")[2] for record in caplog.records]
     assert 1 == largest(iterations[0].execution(0))
     with pytest.raises(DumpReadError, match="no execution 3: there are 3, numbers from 0"):
         iterations[0].execution(3)
@@ -77,9 +77,7 @@ def test_programs_with_other_statistics(door, enable):
 
 def test_a_program_that_was_broken_off(door):
     """The last execution that is whole is taken; what lies in one directory never mixes."""
-    door.dump(nets.dense(), X, context=O0)
-    door.again()
-    door.dump(nets.dense(), {"x": 2 * X["x"]}, context=O0)
+    door.programs(nets.dense(), X, {"x": 2 * X["x"]}, context=O0)
     last = open_dump(door.path).iterations[0].executions[1].records[-1]
     (door.path / last.path).unlink()  # a killed program never came to its last operator
     for record in open_dump(door.path).iterations[0].executions[1].records:
@@ -99,9 +97,7 @@ def test_passes_are_no_executions(door, context, saved_data):
     """The passes of a body are numbered within the execution in whose time they lie."""
     if not context and saved_data != "tensor":
         pytest.skip("the CPU has no statistics")
-    for rounds in (3, 2):
-        door.dump(model_of(NESTED), feeds(rounds, condition=True), context=context, saved_data=saved_data)
-        door.again()
+    door.programs(model_of(NESTED), *TWICE, context=context, saved_data=saved_data)
 
     graphs = open_dump(door.path).ranks[0].networks["Net"].graphs
 
@@ -118,9 +114,7 @@ def test_passes_are_no_executions(door, context, saved_data):
 
 def test_a_branch_that_only_one_execution_entered(door):
     """What a branch holds is of the execution that entered it, though it is the only one there."""
-    for condition in (True, False):
-        door.dump(model_of(NESTED), feeds(1, condition), context=O0)
-        door.again()
+    door.programs(model_of(NESTED), feeds(1, condition=True), feeds(1, condition=False), context=O0)
 
     graphs = open_dump(door.path).ranks[0].networks["Net"].graphs
 
@@ -132,12 +126,10 @@ def test_a_branch_that_only_one_execution_entered(door):
 
 def test_a_body_alone(door):
     """The directory of a body, opened alone, still knows the executions of the main graph."""
-    for rounds in (3, 2):
-        door.dump(model_of(NESTED), feeds(rounds, condition=True), context=O0)
-        door.again()
+    door.programs(model_of(NESTED), *TWICE, context=O0)
 
-    folder = dump_folder.read(str(door.rank / "Net" / "1" / "0"))
-    first = dump_folder.read(str(door.rank / "Net" / "1" / "0"), execution=0)
+    folder = read_folder(str(door.rank / "Net" / "1" / "0"))
+    first = read_folder(str(door.rank / "Net" / "1" / "0"), execution=0)
 
     assert (1, 2) == (folder.execution, folder.executions)
     assert {0, 1} == {file.pass_number for file in folder.files}
@@ -146,15 +138,7 @@ def test_a_body_alone(door):
 
 def test_a_body_of_which_alone_something_is_dumped(door):
     """Where nothing of the main graph was dumped, the time of loading tells the last program."""
-    for rounds in (3, 2):
-        door.dump(
-            model_of(NESTED),
-            feeds(rounds, condition=True),
-            context=O0,
-            dump_mode=1,
-            kernels=["Default/FloorMod-op0"],
-        )
-        door.again()
+    door.programs(model_of(NESTED), *TWICE, context=O0, dump_mode=1, kernels=["Default/FloorMod-op0"])
 
     (iteration,) = open_dump(door.path).iterations
 
@@ -163,9 +147,7 @@ def test_a_body_of_which_alone_something_is_dumped(door):
 
 def test_a_graph_that_runs_twice_in_an_iteration(door):
     """Where no file tells what a graph calls, the list of iterations tells passes from executions."""
-    for rounds in (3, 2):
-        door.dump(model_of(NESTED), feeds(rounds, condition=True))
-        door.again()
+    door.programs(model_of(NESTED), *TWICE)
     for path in door.rank.rglob("*.ir"):
         path.unlink()  # as MindSpore's own dump, in which graphs do not name one another
     for path in door.path.rglob("ms_execution_order_graph_0.csv"):
@@ -247,8 +229,7 @@ class TestExisting:
 
     def test_refuse(self, door, context, changes):
         """Before anything runs a run is refused, and nothing that lies there changes."""
-        door.dump(nets.dense(), X, context=context, existing="refuse", **changes)
-        door.again()
+        door.programs(nets.dense(), X, context=context, existing="refuse", **changes)
         before = held(door)
 
         with pytest.raises(DumpWriteError, match=r"already holds \d files .* msdump.existing is 'refuse'"):
@@ -264,8 +245,7 @@ class TestExisting:
         foreign = next(iter(held(door))).parent / "notes.txt"
         foreign.write_text("mine")
 
-        door.dump(nets.dense(), {"x": 5 * X["x"]}, context=context, existing="replace", **changes)
-        door.again()
+        door.programs(nets.dense(), {"x": 5 * X["x"]}, context=context, existing="replace", **changes)
 
         iterations = [each for each in open_dump(door.path).iterations if each.records or each.statistics]
         assert 1 == len(iterations)
@@ -308,17 +288,6 @@ def test_a_run_that_goes_on(door, caplog):
     assert [0, 1, 2] == [each.number for each in open_dump(door.path).iterations]
 
 
-def test_programs_of_one_second(door, monkeypatch):
-    """Programs that start in the same second have directories of their own under O2."""
-    monkeypatch.setattr("msdump.store.clock.Clock.seconds", lambda _: "20261122030405")
-    for factor in (1, 2):
-        door.dump(nets.dense(), {"x": factor * X["x"]}, context=O2)
-        door.again()
-
-    found = [iteration.key.time for iteration in open_dump(door.path).all_iterations]
-    assert ["20261122030405", "20261122030406"] == found
-
-
 def twins():
     """Return a network with operators of one type in two scopes: their classic file names are the same."""
     nodes = [nets.node("Relu", "x", "a", "first/Relu"), nets.node("Relu", "a", "b", "second/Relu")]
@@ -329,9 +298,7 @@ def twins():
 @pytest.mark.parametrize("naming", ["classic", "2.5"])
 def test_operators_that_share_a_name_are_one_execution(door, naming, programs):
     """Where a file's name has no scope, each of the operators that it may mean comes once in an execution."""
-    for _ in range(programs):
-        door.dump(twins(), X, naming=naming)
-        door.again()
+    door.programs(twins(), *[X] * programs, naming=naming)
 
     (iteration,) = open_dump(door.path).iterations
 

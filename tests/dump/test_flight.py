@@ -58,6 +58,24 @@ def contents(path, numbers):
     return files
 
 
+def note_of(path, rank=0):
+    """Return what the note of a rank says of its history."""
+    return json.loads((path / f"msdump_history_{rank}.json").read_text())
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """Give the bytes that the history has held whenever it took a file."""
+    found, hold = [], history_module.HistorySink._hold
+
+    def holding(sink, *arguments):
+        hold(sink, *arguments)
+        found.append(sink.held_bytes)
+
+    monkeypatch.setattr(history_module.HistorySink, "_hold", holding)
+    return found
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("is_synchronous", [True, False])
 def test_steps_before_a_hit_are_on_disk(mode, is_synchronous, door):
@@ -163,6 +181,22 @@ def test_log_changes_nothing_of_the_dump(door, caplog):
     assert "hit 36 times at 2 operators" in lines[-1]
 
 
+def test_a_step_has_one_line(door, caplog):
+    """What spreads from one operator to all that follow is told once in a step, and counted at the end."""
+    nodes = [nets.node("Log", "x", "v0")]
+    nodes += [nets.node("Neg" if n % 2 else "Abs", f"v{n}", f"v{n + 1}") for n in range(20)]
+    door.configure(watch=OVERFLOW, history=2)
+    network = door.load(nets.model(nodes, [nets.value("x", [2, 3])], ["v20"]), **MODES["O0"])
+
+    run(network, count=4, bad=(1, 3))
+    door.process.close()
+
+    lines = [message for message in caplog.messages if "watch rule" in message]
+    assert ["iteration 1: Default/Log-op0", "82 times at 21 operators"] == [
+        line.partition(" hit in ")[2].partition(" output")[0] or line.partition(" hit ")[2] for line in lines
+    ]
+
+
 @pytest.mark.parametrize("history", [0, 3])
 def test_stop_ends_the_run(history, door):
     """on_hit stop raises an error that names rule, operator and iteration; what hit is on disk."""
@@ -199,7 +233,7 @@ def test_history_alone_waits_for_a_failure(door):
         network(x, np.array([9]))
 
     assert [3, 4, 5] == iterations(door.path)
-    note = json.loads((door.path / "msdump_history_0.json").read_text())
+    note = note_of(door.path)
     assert ("ExecutionError", [3, 4, 5]) == (
         note["released"][0]["reason"].split(":")[0],
         note["released"][0]["written"],
@@ -212,7 +246,7 @@ def test_nothing_is_written_where_nothing_happens(door):
     run(door.load(logarithm()), bad=())
     door.process.close()
 
-    note = json.loads((door.path / "msdump_history_0.json").read_text())
+    note = note_of(door.path)
     assert [] == iterations(door.path)
     assert (msdump.__version__, 0, 2, 0, "", "0-7", "8-9") == (
         *(note["msdump"], note["rank"], note["history"], note["releases"], note["written"]),
@@ -221,15 +255,8 @@ def test_nothing_is_written_where_nothing_happens(door):
     )
 
 
-def test_memory_drops_oldest_steps_whole(door, monkeypatch):
+def test_memory_drops_oldest_steps_whole(door, held):
     """The bound of the memory holds at any time; oldest steps go first, and the note tells which."""
-    held = []
-    hold = history_module.HistorySink._hold
-    monkeypatch.setattr(
-        history_module.HistorySink,
-        "_hold",
-        lambda sink, *args: (hold(sink, *args), held.append(sink.held_bytes))[0],
-    )
     step_bytes = 6 * (24 + 128 + 1024)  # files of float[2,3] on O0, which have a header
     bound = 3 * step_bytes + step_bytes // 2
     door.configure(watch=OVERFLOW, history=5, history_bytes=bound)
@@ -238,7 +265,7 @@ def test_memory_drops_oldest_steps_whole(door, monkeypatch):
 
     assert max(held) <= bound
     assert [5, 6, 7] == iterations(door.path)
-    note = json.loads((door.path / "msdump_history_0.json").read_text())
+    note = note_of(door.path)
     assert note["dropped"]["for lack of memory"].startswith("0-4")
 
 
@@ -248,21 +275,14 @@ def test_step_larger_than_all_memory_is_told(door):
     run(door.load(logarithm(), **MODES["O0"]), count=8)
     door.process.close()
 
-    note = json.loads((door.path / "msdump_history_0.json").read_text())
+    note = note_of(door.path)
     assert "7" == note["dropped"]["larger than history_bytes"]
     assert {"Log", "Neg"} >= {match["type"] for match, _ in trees.tensors(door.rank, iteration=7)}
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_nan_at_a_random_step_of_a_training(seed, door, monkeypatch):
+def test_nan_at_a_random_step_of_a_training(seed, door, held):
     """NaN at any step of a training: the four steps before it are on disk, memory stays in its bound."""
-    held = []
-    hold = history_module.HistorySink._hold
-    monkeypatch.setattr(
-        history_module.HistorySink,
-        "_hold",
-        lambda sink, *args: (hold(sink, *args), held.append(sink.held_bytes))[0],
-    )
     bad = int(np.random.default_rng(seed).integers(4, 200))
     bound = 400_000
     door.configure(watch=OVERFLOW, on_hit="stop", history=4, history_bytes=bound)
@@ -374,6 +394,7 @@ for _ in range(6000 if way == "signal" else 0):  # a signal that comes just befo
         ("end", None, [], None),
         ("exception", None, [18, 19], "ValueError: in user code"),
         ("signal", signal.SIGTERM, [18, 19], "SIGTERM"),
+        ("signal", signal.SIGXCPU, [18, 19], "SIGXCPU"),
         ("signal", signal.SIGINT, [18, 19], "KeyboardInterrupt"),
     ],
 )
@@ -390,7 +411,7 @@ def test_end_of_a_process(way, number, expected, reason, is_synchronous, python,
     process.communicate(timeout=60)
 
     assert expected == iterations(tmp_path / "dump")
-    note = json.loads((tmp_path / "dump" / "msdump_history_0.json").read_text())
+    note = note_of(tmp_path / "dump")
     reasons = [event["reason"].rstrip(": ") for event in note["released"]]
     assert ([] if reason is None else [reason]) == reasons
 
@@ -412,6 +433,6 @@ def test_ranks_hear_of_a_hit_where_they_wait(tmp_path):
     assert 1 == done.exit_code
     assert "watch rule 'tensor_overflow' hit at Default/Log-op0 in iteration 0" in done.output
     for rank, other in enumerate(("Neg", "Log")):
-        note = json.loads((tmp_path / "dump" / f"msdump_history_{rank}.json").read_text())
+        note = note_of(tmp_path / "dump", rank)
         assert (rank, [0]) == (note["rank"], note["released"][0]["written"])
         assert any(match["type"] == other for match, _ in trees.tensors(tmp_path / "dump" / f"rank_{rank}"))

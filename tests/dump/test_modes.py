@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from msdump import env
+from msdump import env, open_dump
 from msdump.execute import runtime
 from tests.dump import nets, trees
 
@@ -87,35 +87,6 @@ def test_division_in_graph_files(door):
 
     (file,) = door.folder.glob("trace_code_graph_*")
     assert "full_name_with_scope: (Default/net/half/RealDiv-op0)" in file.read_text()
-
-
-@pytest.mark.parametrize(
-    ("naming", "context", "expected"),
-    [(naming, *rest) for (naming, _), rest in NAMES.items()],
-    ids=[f"{naming} on {mode}" for naming, mode in NAMES],
-)
-def test_name(door, no_gpu, naming, context, expected):
-    """The name of a tensor file follows the generation and the device."""
-    door.dump(
-        nets.mini(),
-        nets.mini_feeds(),
-        naming=naming,
-        dump_mode=1,
-        kernels=["Conv2D"],
-        input_output=2,
-        context=context,
-    )
-
-    assert [expected] == trees.timeless(path.name for path in (door.rank / "Net" / "0" / "0").iterdir())
-
-
-def test_default_naming(door):
-    """Without ``msdump.naming`` the documented names of 2.5 are written."""
-    door.dump(nets.mini(), nets.mini_feeds(), dump_mode=1, kernels=["ReLU"], input_output=2)
-
-    assert (trees.timeless(path.name for path in (door.rank / "Net" / "0" / "0").iterdir())) == [
-        "ReLU.Default_relu-ReLU_ReLU-op0.0.0.{ts}.output.0.DefaultFormat.npy"
-    ]
 
 
 FOLDERS = {
@@ -227,18 +198,6 @@ def test_save_kernel_args(door, no_gpu, context, is_asked, is_written):
     assert (files if is_written else set()) == names
 
 
-def test_kernel_args_are_json_texts(door):
-    """The arguments are a JSON object of texts, keys sorted, four spaces deep."""
-    door.dump(nets.mini(), nets.mini_feeds(), save_kernel_args=True, context=O0)
-
-    path = next((door.rank / "Net" / "0" / "0").glob("Conv2D.*.json"))
-    data = json.loads(path.read_text())
-    assert data
-    assert {str} == {type(item) for item in data.values()}
-    assert json.dumps(dict(sorted(data.items())), indent=4) == path.read_text().rstrip("\n")
-    assert trees.mode(path) == 0o400
-
-
 @pytest.mark.parametrize(("umask", "parent"), [(0, 0o777), (0o022, 0o755), (0o077, 0o700), (0o777, 0o700)])
 def test_permissions(door, umask, parent):
     """Files are 0400 and directories 0700 under every umask; a directory that was there keeps its mode."""
@@ -281,13 +240,6 @@ def test_support_device(door, caplog, case, source):
     assert outputs["output"].shape == (1, 3)
     assert is_dumped == door.path.exists()
     assert is_dumped != any("support_device" in record.getMessage() for record in caplog.records)
-
-
-def test_support_device_on_cpu(door):
-    """On the CPU ``support_device`` is not looked at."""
-    door.dump(nets.mini(), nets.mini_feeds(), support_device=[7])
-
-    assert trees.tensors(door.rank)
 
 
 WITHOUT_EFFECT = {
@@ -361,13 +313,16 @@ def test_reserve_class_name_in_scope(door, keeps, expected):
     assert order[1:] == [operator.full_name for operator in network.operators]
 
 
-def test_max_bytes(door, caplog):
+@pytest.mark.parametrize(
+    ("context", "changes", "files"), [({}, {}, 17), (O0, {}, 13), (O0, {"enable": False}, 13)]
+)
+def test_max_bytes(door, caplog, context, changes, files):
     """A file that would pass ``max_bytes`` is skipped, counted and told once; smaller ones still fit."""
-    network = door.dump(nets.mini(), nets.mini_feeds(), max_bytes=1200, steps=3)
+    network = door.dump(nets.mini(), nets.mini_feeds(), max_bytes=1200, steps=3, context=context, **changes)
 
     sizes = [path.stat().st_size for _, path in trees.tensors(door.rank)]
     assert 1200 >= sum(sizes) > 900
-    assert len(sizes) + network.summary.skipped["over max_bytes"] == 3 * 17
+    assert len(sizes) + network.summary.skipped["over max_bytes"] == 3 * files
     assert sum("max_bytes" in record.getMessage() for record in caplog.records) == 1
 
 
@@ -398,3 +353,34 @@ def test_ir_names_the_graph(door):
 
     texts = [(door.rank / "graphs" / f"ms_output_trace_code_graph_{n}.ir").read_text() for n in (0, 1)]
     assert [sorted(set(re.findall(r"kernel_graph(\d+)", text))) for text in texts] == [["0"], ["1"]]
+
+
+@pytest.mark.parametrize("context", [CPU, O0, O1, O2], ids=["CPU", "O0", "O1", "O2"])
+def test_windows_over_one_axis(door, context):
+    """Windows over one axis have names of their own and lie as on the host, unlike images."""
+    nodes = [
+        nets.node("Conv", "x w", "a", "a/Conv", pads=[1, 0]),
+        nets.node("MaxPool", "a", "p", "p/MaxPool", kernel_shape=[2]),
+        nets.node("AveragePool", "p", "q", "q/AveragePool", kernel_shape=[2]),
+        nets.node("ConvTranspose", "q v", "t", "t/ConvTranspose"),
+        nets.node("GlobalAveragePool", "t", "y", "y/GlobalAveragePool"),
+    ]
+    weights = {"w": np.ones((4, 3, 3), np.float32), "v": np.ones((4, 2, 3), np.float32)}
+    model = nets.model(nodes, [nets.value("x", [1, 3, 8])], ["y"], weights)
+    trans = {} if context in (CPU, O2) else {"trans_flag": True}
+    trans |= {"op_debug_mode": 0} if context is O2 else {}
+
+    door.dump(model, {"x": np.full((1, 3, 8), 1 + 2**-12, np.float32)}, context=context, **trans)
+
+    records = [record for record in open_dump(door.path).records if record.io == "output"]
+    found = {
+        record.op_type: record for record in records if record.op_type not in {"Cast", "Data", "Parameter"}
+    }
+    assert ["Conv1D", "MaxPool1D", "AvgPool1D", "Conv1DBackpropInput"] == list(found)[:4]
+    assert {3} == {record.host.ndim for record in found.values()}
+    assert {"NC1HWC0", "FRACTAL_Z"}.isdisjoint(str(record.format) for record in records)
+    # a product of float16 on the device
+    assert found["Conv1D"].host[0, 0, 1] == (9 * (1 + 2**-12) if context is CPU else 9)
+    texts = [path.read_text() for path in door.path.rglob("*.ir")]
+    assert bool(texts) is (context is not O2)
+    assert all("NCL" in text and "NCHW" not in text for text in texts)

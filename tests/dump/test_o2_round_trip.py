@@ -77,6 +77,21 @@ def volumes():
     return nets.model(nodes, [nets.value("x", ["n", 3, 4, 5, 6])], ["y"], {"w": random(18, 3, 2, 2, 3)})
 
 
+def rows():
+    """Return what has windows over one axis: convolutions, one of them transposed, and pools."""
+    nodes = [
+        nets.node("Conv", "x w b", "a", "a/Conv"),
+        nets.node("BatchNormalization", "a scale shift mean variance", "n", "n/BatchNormalization"),
+        nets.node("Relu", "n", "r", "r/Relu"),
+        nets.node("MaxPool", "r", "p", "p/MaxPool", kernel_shape=[2]),
+        nets.node("AveragePool", "p", "q", "q/AveragePool", kernel_shape=[2]),
+        nets.node("ConvTranspose", "q v", "y", "y/ConvTranspose"),
+    ]
+    weights = {name: random(18, seed=at) for at, name in enumerate(("b", "scale", "shift", "mean"))}
+    weights |= {"variance": abs(random(18)) + 0.5, "w": random(18, 3, 3), "v": random(18, 5, 2)}
+    return nets.model(nodes, [nets.value("x", ["n", 3, 20])], ["y"], weights)
+
+
 def matrices():
     """Return products of matrices of every rank, and a sum of vectors."""
     nodes = [
@@ -151,6 +166,7 @@ SLOW = ("alexnet", "mobilenetv2", "resnet50", "bert")
 MADE_UP = {
     "convolutions": Case(lambda: {"x": random(2, 20, 9, 8)}, convolutions),
     "volumes": Case(lambda: {"x": random(2, 3, 4, 5, 6)}, volumes, "NCDHW"),
+    "rows": Case(lambda: {"x": random(2, 3, 20)}, rows),
     "norms": Case(lambda: {"x": random(2, 20, 8, 8)}, norms),
     "recurrent": Case(lambda: {"x": random(5, 2, 33)}, recurrent),
     "matrices": Case(lambda: {"x": random(2, 17, 33)}, matrices),
@@ -344,27 +360,13 @@ def test_every_tensor_comes_back(run, name, mode):
     assert tensors
 
 
-PRODUCTS = {"Conv", "ConvTranspose", "MatMul", "Gemm"}
-
-
-@pytest.mark.parametrize("name", marked(CASES))
-def test_float16_products_stay_close(run, name):
-    """With both factors of each product rounded to float16, nothing is further off than all roundings."""
-    dumped = run(name, MIXED)
-    products = sum(node.op_type in PRODUCTS for node in dumped.model.graph.node)
-
-    expected = dumped.expected(whole.run)
-
-    for file, tensor, value in dumped.tensors():
-        found = tensor.host.astype(expected[value].dtype)
-        assert deviation(expected[value], found) <= 2 * products * 2**-11, (file.path, tensor.io)
-
-
 HALF, SINGLE = "float16", "float32"
 ROLES = {
     "Conv2D": (["NC1HWC0", "FRACTAL_Z"], "NC1HWC0"),
     "DepthwiseConv2dNative": (["NC1HWC0", "FRACTAL_Z"], "NC1HWC0"),
-    "Conv2DTranspose": (["NC1HWC0", "FRACTAL_Z"], "NC1HWC0"),
+    "Conv2DBackpropInput": (["NC1HWC0", "FRACTAL_Z"], "NC1HWC0"),
+    "Conv1D": (["ND", "ND"], "ND"),
+    "Conv1DBackpropInput": (["ND", "ND"], "ND"),
     "Conv3D": (["NDC1HWC0", "FRACTAL_Z_3D"], "NDC1HWC0"),
     "MatMul": (["FRACTAL_NZ", "FRACTAL_NZ"], "FRACTAL_NZ"),
     "BatchMatMul": (["FRACTAL_NZ", "FRACTAL_NZ"], "FRACTAL_NZ"),

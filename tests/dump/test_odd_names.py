@@ -7,8 +7,10 @@ import re
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from msdump import open_dump
+from msdump.cli import main
 from tests.dump import nets
 
 GPU = {"device_target": "GPU"}
@@ -55,3 +57,35 @@ def test_lists_and_tables_read_back(door, odd):
         listed = {re.sub(r"[^\w-]", "_", name, flags=re.ASCII) for name in names}
         assert {*listed, "x"} == {row["Op Name"] for row in iteration.statistics}
         assert () == tuple(dump.ignored)
+
+
+ASCEND = {"device_target": "Ascend", "jit_level": "O0"}
+FINITE = {"x": np.float32([[1, -2], [3, 4]])}
+TOO_LONG = "x" * 300
+
+
+@pytest.mark.parametrize("saved_data", ["tensor", "full"])
+def test_mapped_files_are_compared(door, saved_data):
+    """A dump of which mapping.csv alone has the names is compared tensor by tensor, not by its statistics."""
+    model = network(TOO_LONG)
+    golden = door.aside("golden", model, FINITE, context=ASCEND, saved_data=saved_data)
+    door.dump(model, {"x": FINITE["x"][::-1]}, context=ASCEND, saved_data=saved_data)
+    door.process.close()
+
+    done = CliRunner().invoke(main, ["compare", str(door.path), str(golden), "-out", str(door.folder)])
+
+    assert 1 == done.exit_code, done.stderr
+    assert "compared  4 tensors of 2 operators: 0 agree (0 exactly), 4 differ" in done.stdout
+
+
+@pytest.mark.parametrize("enable", [False, True])
+def test_timestamps_follow_the_operators(door, enable):
+    """Tensors are in the order of operators, also where some names are too long for a file."""
+    nodes = [nets.node("Relu", "x", "a", f"{TOO_LONG}/Relu"), nets.node("Neg", "a", "y", "short/Neg")]
+    model = nets.model(nodes, [nets.value("x", [2, 2])], ["y"])
+    door.dump(model, FINITE, context=ASCEND, enable=enable)
+    door.process.close()
+
+    (iteration,) = open_dump(door.path).iterations
+
+    assert ["ReLU", "ReLU", "Neg", "Neg"] == [record.name.op_type for record in iteration.records]

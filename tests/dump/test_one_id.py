@@ -15,6 +15,11 @@ from tests.dump import nets, trees
 GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
 LARGE = ("alexnet", "resnet50", "bert")  # built in seconds, hundreds of megabytes each
 FILES = sorted(path.stem for path in GRAPHS.glob("*.onnx"))
+BUILT = [
+    pytest.param(name, marks=pytest.mark.slow) if name in LARGE else name
+    for name in NETWORKS
+    if name not in FILES
+]
 VIRTUAL = re.compile(r".*/(TupleGetItem|MakeTuple|Return|If|Loop|Scan)-op\d+")
 FULL_NAME = re.compile(r"full_name_with_scope: \((.+)\)$", re.MULTILINE)
 
@@ -71,26 +76,15 @@ def spelled(full_name):
     return re.sub(r"[^A-Za-z0-9_-]", "_", full_name)
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_graph_files_of_small_graphs(door, name):
+@pytest.mark.parametrize(
+    "name",
+    [*FILES, *(pytest.param(name, marks=pytest.mark.slow) if name in LARGE else name for name in BUILT)],
+)
+def test_graph_files(door, sample_net, name):
     """csv, .ir and .pb list the same operators in the same order, each once."""
     door.configure()
 
-    network = door.load(GRAPHS / f"{name}.onnx")
-
-    names = [operator.full_name for operator in network.operators]
-    assert len(names) == len(set(names))
-    assert names == listed(door.rank) == in_text(door.rank) == in_message(door.rank)
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name in LARGE else name for name in NETWORKS]
-)
-def test_graph_files_of_sample_networks(door, sample_net, name):
-    """The same holds for the sample networks."""
-    door.configure()
-
-    network = door.load(sample_net(name))
+    network = door.load(GRAPHS / f"{name}.onnx" if name in FILES else sample_net(name))
 
     names = [operator.full_name for operator in network.operators]
     assert len(names) == len(set(names))

@@ -9,15 +9,14 @@ import onnx
 import pytest
 from onnx import helper
 
+from msdump.analysis.overflow import analyse, find
 from msdump.errors import ExecutionError
-from msdump.tools.overflow.records import find
-from msdump.tools.overflow.report import analyse
-from sample_nets import data
 from tests.dump import nets, o2, trees
 
 O0 = {"device_target": "Ascend", "jit_level": "O0"}
 ENABLE = pytest.mark.parametrize("enable", [True, False], ids=["sync", "async"])
 SATURATION = "SATURATION_MODE"
+BOTH = pytest.mark.parametrize("mode", [None, SATURATION], ids=["INFNAN", "SATURATION"])
 MODES = {"default": (None, np.inf), "INFNAN": ("INFNAN_MODE", np.inf), "SATURATION": (SATURATION, 65504.0)}
 
 
@@ -25,6 +24,12 @@ def overflow(door, mode):
     """Set the overflow mode by its variable."""
     if mode is not None:
         door.monkeypatch.setenv("MS_ASCEND_CHECK_OVERFLOW_MODE", mode)
+
+
+def watched(door, model, feeds, **changes):
+    """Dump what overflows, by default where all operators compute in float16; return the network."""
+    changes = {"precision_mode": "force_fp16"} | changes
+    return door.dump(model, feeds, context=O0, op_debug_mode=3, **changes)
 
 
 def told(caplog):
@@ -51,35 +56,7 @@ LARGE = np.array([60000, 2], np.float32)
 
 
 @ENABLE
-@pytest.mark.parametrize(("mode", "expected"), MODES.values(), ids=MODES)
-def test_sum(door, caplog, enable, mode, expected):
-    """60000 + 60000 in float16 is inf or 65504; op_debug_mode 3 dumps exactly that operator."""
-    overflow(door, mode)
-
-    door.dump(
-        sum_and_product(),
-        {"x": LARGE, "x2": LARGE},
-        context=O0,
-        enable=enable,
-        op_debug_mode=3,
-        precision_mode="force_fp16",
-    )
-
-    files = trees.tensors(door.rank)
-    assert [(m["type"], m["io"], m["slot"]) for m, _ in files] == [
-        ("Add", "input", "0"),
-        ("Add", "input", "1"),
-        ("Add", "output", "0"),
-    ]
-    assert [[60000, 2], [60000, 2], [expected, 4]] == [np.load(path).tolist() for _, path in files]
-    saw = "inf (1)" if np.isinf(expected) else "saturated"
-    assert told(caplog) == [
-        f"overflow: Default/add/Add-op0 in step 0: output.0 {saw}; its inputs were finite"
-    ]
-
-
-@ENABLE
-@pytest.mark.parametrize("mode", [None, SATURATION], ids=["INFNAN", "SATURATION"])
+@BOTH
 def test_float16_of_the_model(door, enable, mode):
     """A model of float16 overflows in every precision mode, and its files are float16."""
     overflow(door, mode)
@@ -90,34 +67,17 @@ def test_float16_of_the_model(door, enable, mode):
         [nets.value("a", [2], kind), nets.value("b", [2], kind)],
     )
 
-    door.dump(model, {"x": LARGE.astype(np.float16)}, context=O0, enable=enable, op_debug_mode=3)
+    watched(door, model, {"x": LARGE.astype(np.float16)}, enable=enable, precision_mode=None)
 
     files = trees.tensors(door.rank)
     assert [("Add", "float16")] * 3 == [(m["type"], m["dtype"]) for m, _ in files]
     assert np.load(files[-1][1]).tolist() == [np.inf if mode is None else 65504, 4]
 
 
-@pytest.mark.parametrize("mode", [None, SATURATION], ids=["INFNAN", "SATURATION"])
-def test_nothing_overflows(door, caplog, mode):
-    """Where nothing overflows, no file is written, not even the directory."""
-    overflow(door, mode)
-
-    door.dump(
-        sum_and_product(),
-        {"x": LARGE / 12, "x2": LARGE},
-        context=O0,
-        op_debug_mode=3,
-        precision_mode="force_fp16",
-    )
-
-    assert not (door.rank / "Net").exists()
-    assert told(caplog) == []
-
-
 EDGES = {"largest": (65504, False), "rounds down": (65519, False), "rounds up": (65520, True)}
 
 
-@pytest.mark.parametrize("mode", [None, SATURATION], ids=["INFNAN", "SATURATION"])
+@BOTH
 @pytest.mark.parametrize(("value", "expected"), EDGES.values(), ids=EDGES)
 def test_edge_of_the_range(door, mode, value, expected):
     """A float32 sum overflows float16 from 65520 on; what lies below rounds to 65504."""
@@ -130,21 +90,19 @@ def test_edge_of_the_range(door, mode, value, expected):
         {"big": np.array([65472], np.float32)},
     )
 
-    door.dump(model, {"x": x}, context=O0, op_debug_mode=3, precision_mode="force_fp16")
+    watched(door, model, {"x": x})
 
     assert expected == bool(trees.tensors(door.rank))
 
 
-@pytest.mark.parametrize("mode", [None, SATURATION], ids=["INFNAN", "SATURATION"])
+@BOTH
 def test_nan(door, caplog, mode):
     """0 / 0 is NaN, and 0 where results saturate; both are seen."""
     overflow(door, mode)
     model = nets.model([nets.node("Div", "x y", "z")], [nets.value("x", [1]), nets.value("y", [1])], ["z"])
     zero = np.zeros(1, np.float32)
 
-    network = door.dump(
-        model, {"x": zero, "y": zero}, context=O0, op_debug_mode=3, precision_mode="force_fp16"
-    )
+    network = watched(door, model, {"x": zero, "y": zero})
 
     value = network.run({"x": zero, "y": zero})["z"][0]
     assert np.isnan(value) if mode is None else value == 0
@@ -167,16 +125,7 @@ def test_overflow_number(door, enable, number, expected):
     """``overflow_number`` counts operators over the whole process; 0 is no limit."""
     changes = {} if number is None else {"overflow_number": number}
 
-    door.dump(
-        five(),
-        {"x": LARGE[:1]},
-        steps=2,
-        context=O0,
-        enable=enable,
-        op_debug_mode=3,
-        precision_mode="force_fp16",
-        **changes,
-    )
+    watched(door, five(), {"x": LARGE[:1]}, steps=2, enable=enable, **changes)
 
     assert expected == len(trees.tensors(door.rank))
 
@@ -196,7 +145,7 @@ def test_bad_inputs_are_told(door, caplog):
     nodes = [nets.node("Add", "x x", "a", "first/Add"), nets.node("Neg", "a", "b", "second/Neg")]
     model = nets.model(nodes, [nets.value("x", [2])], ["b"])
 
-    door.dump(model, {"x": LARGE}, context=O0, op_debug_mode=3, precision_mode="force_fp16")
+    watched(door, model, {"x": LARGE})
 
     assert told(caplog) == [
         "overflow: Default/first/Add-op0 in step 0: output.0 inf (1); its inputs were finite",
@@ -247,36 +196,9 @@ def test_causes(door, caplog, enable, nodes, inputs, feeds, expected):
     """What the line says of the inputs is true for all types, for sequences and where there are none."""
     model = nets.model(nodes, inputs, [nets.value("y", None)])
 
-    door.dump(model, feeds, context=O0, enable=enable, op_debug_mode=3)
+    watched(door, model, feeds, enable=enable, precision_mode=None)
 
     assert told(caplog) == [f"overflow: Default/{expected}"]
-
-
-@ENABLE
-@pytest.mark.parametrize(("mode", "expected"), MODES.values(), ids=MODES)
-def test_branch(door, enable, mode, expected):
-    """What an operator of a branch gives is rounded, seen and dumped as any other result."""
-    overflow(door, mode)
-    branches = [
-        helper.make_graph([nets.node(op, "x x", "p")], op, [], [nets.value("p", [2])])
-        for op in ("Add", "Sub")
-    ]
-    choice = helper.make_node("If", ["c"], ["y"], then_branch=branches[0], else_branch=branches[1])
-    inputs = [nets.value("x", [2]), nets.value("c", [], onnx.TensorProto.BOOL)]
-    model = nets.model([choice], inputs, [nets.value("y", [2])])
-
-    network = door.dump(
-        model,
-        {"x": LARGE, "c": np.array(True)},
-        context=O0,
-        enable=enable,
-        op_debug_mode=3,
-        precision_mode="force_fp16",
-    )
-
-    assert trees.slots(door.rank) == ["Add-op0 input 0", "Add-op0 input 1", "Add-op0 output 0"]
-    assert np.load(trees.tensors(door.rank)[2][1]).tolist() == [expected, 4]
-    assert network.run({"x": LARGE, "c": np.array(False)})["y"].tolist() == [0, 0]
 
 
 def conv_weights(value):
@@ -317,9 +239,7 @@ def test_saturated_weights(door, caplog, enable, value, make, shape, x, name):
     overflow(door, SATURATION)
     feeds = {"x": np.full(shape, x, np.float32)}
 
-    network = door.dump(
-        make(value), feeds, context=O0, enable=enable, op_debug_mode=3, precision_mode="force_fp16"
-    )
+    network = watched(door, make(value), feeds, enable=enable)
 
     held = {65519: 65504, 65520: 65504, -70000: -65504}.get(value, 0)
     assert network.run(feeds)["y"].reshape(-1)[-1] == held
@@ -332,12 +252,8 @@ def test_large_weights_in_bfloat16(door, caplog):
     """bfloat16 holds what float16 cannot: a weight that is rounded to it raises no status."""
     overflow(door, SATURATION)
 
-    door.dump(
-        product_weights(70000),
-        {"x": np.ones((1, 1), np.float32)},
-        context=O0,
-        op_debug_mode=3,
-        precision_mode="allow_fp32_to_bf16",
+    watched(
+        door, product_weights(70000), {"x": np.ones((1, 1), np.float32)}, precision_mode="allow_fp32_to_bf16"
     )
 
     assert told(caplog) == []
@@ -357,7 +273,7 @@ def test_saturation_in_the_reference(door, caplog, enable, kind, value, expected
     model = nets.model([node], [nets.value("x", shape, number)], [nets.value("y", None, number)])
     feeds = {"x": np.full(shape, value, kind)}
 
-    network = door.dump(model, feeds, context=O0, enable=enable, op_debug_mode=3, precision_mode="force_fp16")
+    network = watched(door, model, feeds, enable=enable)
 
     found = network.run(feeds)["y"]
     assert (kind, min(2 * value, 65504)) == (found.dtype, found.item())
@@ -367,13 +283,13 @@ def test_saturation_in_the_reference(door, caplog, enable, kind, value, expected
     assert len(told(caplog)) == 2 * len(expected)
 
 
-@pytest.mark.parametrize("mode", [None, SATURATION], ids=["INFNAN", "SATURATION"])
+@BOTH
 def test_no_elements(door, caplog, mode):
     """A tensor without elements does not overflow."""
     overflow(door, mode)
     model = nets.model([nets.node("Add", "x x", "y")], [nets.value("x", ["n"])], ["y"])
 
-    door.dump(model, {"x": np.zeros(0, np.float32)}, context=O0, op_debug_mode=3, precision_mode="force_fp16")
+    watched(door, model, {"x": np.zeros(0, np.float32)})
 
     assert told(caplog) == []
 
@@ -382,16 +298,14 @@ def test_input_beyond_the_range(door, caplog):
     """A network input that float16 cannot hold counts as bad where the operator reads float16."""
     model = nets.model([nets.node("Relu", "x", "a", "first/Relu")], [nets.value("x", [1])], ["a"])
 
-    door.dump(
-        model, {"x": np.array([70000], np.float32)}, context=O0, op_debug_mode=3, precision_mode="force_fp16"
-    )
+    watched(door, model, {"x": np.array([70000], np.float32)})
 
     assert told(caplog) == [
         "overflow: Default/first/ReLU-op0 in step 0: output.0 inf (1); its input.0 was already bad"
     ]
 
 
-@pytest.mark.parametrize("mode", [None, SATURATION], ids=["INFNAN", "SATURATION"])
+@BOTH
 def test_cube_operator_with_inputs_beyond_the_range(door, caplog, mode):
     """A matrix product that cannot read its float32 inputs as float16 overflows in both modes."""
     overflow(door, mode)
@@ -399,11 +313,11 @@ def test_cube_operator_with_inputs_beyond_the_range(door, caplog, mode):
         [nets.node("MatMul", "x w", "y")], [nets.value("x", [1, 1]), nets.value("w", [1, 1])], ["y"]
     )
 
-    door.dump(
+    watched(
+        door,
         model,
         {"x": np.array([[70000]], np.float32), "w": np.ones((1, 1), np.float32)},
-        context=O0,
-        op_debug_mode=3,
+        precision_mode=None,
     )
 
     assert len(trees.tensors(door.rank)) == 3
@@ -427,16 +341,7 @@ def test_clean_in_bfloat16(door):
 
 def test_kernels_do_not_count(door, caplog):
     """op_debug_mode 3 looks at all operators and dumps inputs and outputs, whatever is asked for."""
-    door.dump(
-        sum_and_product(),
-        {"x": LARGE, "x2": LARGE},
-        context=O0,
-        op_debug_mode=3,
-        dump_mode=1,
-        kernels=["Mul"],
-        input_output=1,
-        precision_mode="force_fp16",
-    )
+    watched(door, sum_and_product(), {"x": LARGE, "x2": LARGE}, dump_mode=1, kernels=["Mul"], input_output=1)
 
     assert trees.slots(door.rank) == ["Add-op0 input 0", "Add-op0 input 1", "Add-op0 output 0"]
     warned = " ".join(r.getMessage() for r in caplog.records)
@@ -446,15 +351,7 @@ def test_kernels_do_not_count(door, caplog):
 
 def test_overflow_in_the_iterations_asked_for(door):
     """``iteration`` holds under op_debug_mode 3."""
-    door.dump(
-        five(),
-        {"x": LARGE[:1]},
-        steps=4,
-        context=O0,
-        op_debug_mode=3,
-        iteration="1|3",
-        precision_mode="force_fp16",
-    )
+    watched(door, five(), {"x": LARGE[:1]}, steps=4, iteration="1|3")
 
     assert sorted(p.name for p in (door.rank / "Net" / "0").iterdir()) == ["1", "3"]
 
@@ -463,30 +360,18 @@ def test_overflow_in_the_iterations_asked_for(door):
 @pytest.mark.parametrize("saved_data", ["statistic", "full"])
 def test_statistics_of_the_overflowing(door, enable, saved_data):
     """Statistics under op_debug_mode 3 are those of the overflowing operators only."""
-    door.dump(
+    watched(
+        door,
         sum_and_product(),
         {"x": LARGE, "x2": LARGE},
-        context=O0,
         enable=enable,
-        op_debug_mode=3,
         saved_data=saved_data,
         statistic_category=["max", "min", "positive inf count"],
-        precision_mode="force_fp16",
     )
 
     rows = (door.rank / "Net" / "0" / "0" / "statistic.csv").read_text().splitlines()[1:]
     assert [row.rpartition('"')[2] for row in rows] == [",60000,2,0", ",60000,2,0", ",inf,4,1"]
     assert len(trees.tensors(door.rank)) == (3 if saved_data == "full" else 0)
-
-
-def test_overflow_of_a_real_network(door, sample_net):
-    """A real network whose input is beyond float16 is dumped from its first convolution on."""
-    feeds = {"x": data.digits(0, 1, 32) * np.float32(1e6)}
-
-    door.dump(sample_net("lenet"), feeds, context=O0, op_debug_mode=3, overflow_number=1)
-
-    assert {m["type"] for m, _ in trees.tensors(door.rank)} == {"Conv2D"}
-    assert trees.slots(door.rank) == [f"Conv2D-op0 {slot}" for slot in ("input 0", "input 1", "output 0")]
 
 
 def lookup():
@@ -500,56 +385,6 @@ def lookup():
 
 
 BAD = {"x": np.array([[1, -2], [3, 4]], np.float32), "i": np.array([0, 5])}
-GOOD = {"x": BAD["x"], "i": np.array([0, 1])}
-
-
-@ENABLE
-@pytest.mark.parametrize("trans_flag", [True, False], ids=["host", "device"])
-def test_exception(door, enable, trans_flag):
-    """A lookup beyond its table under op_debug_mode 4 leaves exactly its inputs, and raises."""
-    door.configure(op_debug_mode=4, input_output=1, enable=enable, trans_flag=trans_flag)
-    network = door.load(lookup(), **O0)
-    network.run(GOOD)
-
-    with pytest.raises(ExecutionError) as raised:
-        network.run(BAD)
-
-    assert "Default/embed/Gather-op0" in str(raised.value)
-    assert "float32[2, 2], int64[2]" in str(raised.value)
-    files = trees.tensors(door.rank)
-    assert trees.slots(door.rank) == ["Gather-op0 input 0", "Gather-op0 input 1"]
-    assert [[[1, 0], [3, 4]], [0, 5]] == [np.load(path).tolist() for _, path in files]
-    assert [p.name for p in (door.rank / "Net" / "0").iterdir()] == ["1"]
-    assert {p.suffix for p in (door.rank / "Net" / "0" / "1").iterdir()} == {".npy"}
-
-
-@ENABLE
-def test_exception_without_mode_4(door, enable):
-    """Under op_debug_mode 0 the operators before the failing one are complete; its inputs are not written."""
-    door.configure(enable=enable)
-    network = door.load(lookup(), **O0)
-
-    with pytest.raises(ExecutionError, match="Default/embed/Gather-op0"):
-        network.run(BAD)
-
-    assert trees.slots(door.rank) == ["ReLU-op0 input 0", "ReLU-op0 output 0"]
-
-
-def test_run_goes_on_after_an_exception(door):
-    """A network that failed runs again, and fails again with files of its own."""
-    door.configure(op_debug_mode=4, input_output=1)
-    network = door.load(lookup(), **O0)
-    for feeds in (BAD, GOOD, BAD):
-        if feeds is GOOD:
-            network.run(feeds)
-            continue
-        with pytest.raises(ExecutionError):
-            network.run(feeds)
-
-    # the run between them is step 1 and writes nothing
-    assert {"0": 2, "2": 2} == {p.name: len(list(p.iterdir())) for p in (door.rank / "Net" / "0").iterdir()}
-
-
 FORCED = {
     "saved_data": ({"saved_data": "statistic"}, "saved_data"),
     "iteration": ({"iteration": "7"}, "iteration"),
@@ -573,14 +408,7 @@ def test_forced_under_mode_4(door, caplog, changes, named):
 
 def test_args_of_the_overflowing(door):
     """Arguments are written for the overflowing operators only."""
-    door.dump(
-        sum_and_product(),
-        {"x": LARGE, "x2": LARGE},
-        context=O0,
-        op_debug_mode=3,
-        save_kernel_args=True,
-        precision_mode="force_fp16",
-    )
+    watched(door, sum_and_product(), {"x": LARGE, "x2": LARGE}, save_kernel_args=True)
 
     (path,) = (door.rank / "Net" / "0" / "0").glob("*.json")
     assert path.name == "Add.Default_add_Add-op0.json"
@@ -607,7 +435,7 @@ def test_loop_over_float16(door, mode, expected):
     overflow(door, mode)
     feeds = {"x": np.array([30000, 1], np.float16), "n": np.array(2)}
 
-    network = door.dump(doubling(), feeds, context=O0, op_debug_mode=3)
+    network = watched(door, doubling(), feeds, precision_mode=None)
 
     assert [expected, 4] == network.run(feeds)["y"].tolist()
     files = [np.load(path).tolist() for m, path in trees.tensors(door.rank) if m["type"] == "Add"]

@@ -11,10 +11,8 @@ import numpy as np
 import onnx
 import pytest
 
-from msdump.execute.kernels import KernelFactory
-from msdump.execute.program import Program
-from msdump.store.write import links, place
-from msdump.store.write.files import DiskFiles
+from msdump.execute import KernelFactory, Program
+from msdump.store.write import DiskFiles, place, temporaries
 from tests import path_warnings
 from tests.dump import nets, trees
 from tests.dump.conftest import config
@@ -91,16 +89,6 @@ def test_script(python, tmp_path):
         "graphs/ms_output_trace_code_graph_0.ir",
         "graphs/ms_output_trace_code_graph_0.pb",
     ] == trees.timeless(trees.tree(tmp_path / "dump" / "rank_0"))
-
-
-def test_script_without_a_configuration(python, tmp_path):
-    """Without the variable the same script writes nothing and says nothing."""
-    save(nets.mini(), tmp_path)
-
-    code, out, err = finish(python(RUN))
-
-    assert (0, "(1, 3)\n" * 2, "") == (code, out, err)
-    assert ["net.onnx"] == [path.name for path in tmp_path.iterdir()]
 
 
 def test_script_with_a_faulty_configuration(python, tmp_path):
@@ -264,7 +252,7 @@ def test_interrupt_between_two_calls(tmp_path, monkeypatch, moment, nameless):
 
     monkeypatch.setattr(place, "_NAMELESS", nameless)
     monkeypatch.setattr(os, moment, interrupted)
-    monkeypatch.setattr(links, "LINKER", links.Linker(links.by_path))
+    monkeypatch.setattr(temporaries, "LINKER", temporaries.Linker(temporaries.by_path))
 
     with pytest.raises(KeyboardInterrupt):
         DiskFiles().replace(str(tmp_path), "graph.ir", (b"text",))

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import msdump
-from msdump import env
-from msdump.capture.graphs.graph_dump import GraphDump
+from msdump.capture.graph_files import GraphDump
 from msdump.errors import DumpWriteError, ExecutionError, InputError
 from tests.dump import nets, o2, trees
 
@@ -39,6 +38,8 @@ TURNS = {
     "three": ("ABCABC", {}, [[0, 1], [1, 2], [1, 2]]),
     "first number": ("ABAB", {"initial_iteration": 5}, [[5, 6], [6, 7]]),
     "one runs more": ("AAAB", {}, [[0, 1, 2], [3]]),
+    "the other runs more": ("AAABBBB", {}, [[0, 1, 2], [1, 2, 3, 4]]),
+    "twice in a row": ("ABB", {}, [[0], [1, 2]]),  # a number that a network has used is not used again
 }
 
 
@@ -58,13 +59,6 @@ def test_counter_of_a_later_network(door):
     door.load(nets.dense()).run(X)
 
     assert iterations(door, 1) == [3]
-
-
-def test_iterations_of_networks_in_turn(door):
-    """Which runs are dumped goes by the shared counter."""
-    found = turns(door, "ABABAB", iteration="1")
-
-    assert found == [[1], [1]]
 
 
 def test_failed_run_does_not_count(door):
@@ -166,40 +160,6 @@ def test_dynamic_batch(door):
     assert [path.name for path in (door.rank / "Net").iterdir()] == ["0"]
 
 
-LOOP = ["Add", "ReduceMax", "Less", "Identity"]
-CONTROL = {
-    "if": ({"x": np.ones((2, 3), np.float32), "flag": np.array(False)}, [[], [], ["Neg", "ReLU"]]),
-    "other branch": ({"x": np.ones((2, 3), np.float32), "flag": np.array(True)}, [[], ["ReLU"], []]),
-    "loop": ({"count": np.array(2), "start": np.array([1, 2, 3], np.float32)}, [[], LOOP * 2]),
-    "no round": ({"count": np.array(0), "start": np.array([1, 2, 3], np.float32)}, [[], []]),
-    "scan": (
-        {"start": np.zeros(3, np.float32), "rows": np.ones((4, 3), np.float32)},
-        [[], ["Add", "Identity"] * 4],
-    ),
-}
-MODELS = {"other branch": "if", "no round": "loop"}
-
-
-def ran(rank, graph):
-    """Return the types of the operators of a graph that wrote a first output, in order of time."""
-    found = [match for match, _ in trees.tensors(rank / "Net" / str(graph)) if match["type"] != "Parameter"]
-    return [match["type"] for match in found if (match["io"], match["slot"]) == ("output", "0")]
-
-
-@pytest.mark.parametrize("target", ["CPU", "Ascend"])
-@pytest.mark.parametrize("name", CONTROL)
-def test_control_flow(door, name, target):
-    """Each branch or body that runs is a graph of its own; its operators are dumped, each time they run."""
-    fed, expected = CONTROL[name]
-    door.monkeypatch.setenv(env.DEVICE_TARGET, target)
-
-    door.dump(GRAPHS / f"{MODELS.get(name, name)}.onnx", fed)
-
-    orders = sorted((door.rank / "execution_order").glob("ms_execution_order_graph_*.csv"))
-    assert len(expected) == len(orders)
-    assert expected == [ran(door.rank, number) for number in range(len(orders))]
-
-
 def test_outputs_that_nothing_computes(door):
     """An output that is an input or an initializer comes back, and only the operator between is dumped."""
     network = door.dump(GRAPHS / "passthrough.onnx", {"x": np.ones((2, 2), np.float32)})
@@ -286,11 +246,3 @@ def test_step_whose_parameters_cannot_be_written_is_listed(door, monkeypatch):
 
     history = door.rank / "execution_order" / "ms_global_execution_order_graph_0.csv"
     assert ("0\n", 1) == (history.read_text(), network.iteration)
-
-
-@pytest.mark.parametrize(
-    ("order", "expected"), [("AAABBBB", [[0, 1, 2], [1, 2, 3, 4]]), ("ABB", [[0], [1, 2]])]
-)
-def test_numbers_are_used_once(door, order, expected):
-    """Where the shared counter points to a number that a network has used, its next unused one counts."""
-    assert expected == turns(door, order)

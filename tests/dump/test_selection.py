@@ -62,13 +62,6 @@ def test_kernels_without_a_match_make_no_directory(door):
     assert {".dump_metadata", "execution_order", "graphs"} == {path.name for path in door.rank.iterdir()}
 
 
-def test_kernels_count_only_under_dump_mode_1(door):
-    """Under dump_mode 0 the items of ``kernels`` are not looked at."""
-    door.dump(nets.mini(), nets.mini_feeds(), dump_mode=0, kernels=["Conv2D"])
-
-    assert trees.operators(door.rank) == OPERATORS
-
-
 def test_unused_kernels_are_named_once_at_the_end(door, caplog):
     """Items that matched nothing that ran are named in one warning when the process ends."""
     door.configure(dump_mode=1, kernels=["Conv2D", "Softmax", "Default/none-op0", "name-regex(fc.w.+)"])
@@ -84,16 +77,6 @@ def test_unused_kernels_are_named_once_at_the_end(door, caplog):
     told = [record.getMessage() for record in caplog.records if "matched nothing" in record.getMessage()]
     unused = "Softmax, Default/none-op0 (did you mean 'Default/relu-ReLU/ReLU-op0'?)"
     assert [f"{door.folder}/data_dump.json: kernels that matched nothing that ran: {unused}"] == told
-
-
-def test_many_unused_kernels(door, caplog):
-    """Of a long list of unused items the first twenty are named, the others counted."""
-    door.dump(nets.mini(), nets.mini_feeds(), dump_mode=1, kernels=[f"None{number}" for number in range(25)])
-
-    door.process.close()
-
-    (message,) = [record.getMessage() for record in caplog.records]
-    assert message.endswith(", None18, None19, ... and 5 more")
 
 
 @pytest.mark.parametrize(
@@ -135,31 +118,6 @@ def test_input_output(door, target, side, expected):
     found = [(m["io"], int(m["slot"])) for m, _ in trees.tensors(door.rank) if m["name"] == CONV]
     assert [("input", slot) for slot in inputs] + [("output", slot) for slot in outputs] == found
     assert parameters == trees.parameters(door.rank)
-
-
-ITERATIONS = {
-    "all": ("all", 0, [0, 1, 2, 3, 4]),
-    "one": ("1", 0, [1]),
-    "a range": ("1-3", 0, [1, 2, 3]),
-    "several": ("0|2-3", 0, [0, 2, 3]),
-    "spaces": ("0 | 2 - 3", 0, [0, 2, 3]),
-    "beyond the end": ("3-100", 0, [3, 4]),
-    "never": ("100", 0, []),
-    "a first number": ("all", 5, [5, 6, 7, 8, 9]),
-    "second run after a first number": ("6", 5, [6]),
-    "before the first number": ("0-4", 5, []),
-}
-
-
-@pytest.mark.parametrize(("iteration", "first", "expected"), ITERATIONS.values(), ids=ITERATIONS)
-def test_iterations(door, iteration, first, expected):
-    """Runs count from ``initial_iteration``; those that ``iteration`` names have a directory."""
-    door.dump(nets.mini(), nets.mini_feeds(), steps=5, iteration=iteration, initial_iteration=first)
-
-    graph = door.rank / "Net" / "0"
-    history = door.rank / "execution_order" / "ms_global_execution_order_graph_0.csv"
-    assert expected == (sorted(int(p.name) for p in graph.iterdir()) if graph.exists() else [])
-    assert expected == ([int(line) for line in history.read_text().split()] if history.exists() else [])
 
 
 def _network(network):

@@ -12,13 +12,14 @@ import onnx
 import pytest
 
 from msdump.errors import DumpWriteError, ExecutionError
-from msdump.execute.kernels import KernelFactory
-from msdump.store.write.sinks import SyncSink
+from msdump.execute import KernelFactory
+from msdump.store.write import SyncSink
 from msdump.threads import cores
 from tests.dump import nets, trees
 
 O0 = {"device_target": "Ascend", "jit_level": "O0"}
 X = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
+FEEDS = {"x": np.ones((8, 64), np.float32)}
 
 
 def _gather():
@@ -161,60 +162,45 @@ def test_files_that_cannot_be_written(
     assert len(limited) < len(whole)
 
 
-def test_a_directory_that_is_gone_is_made_again(door):
-    """Files go below a new directory where somebody has removed the old one between two steps."""
+@pytest.fixture
+def network(door):
+    """Return a network that has dumped its outputs in two steps."""
     door.configure(input_output=2)
     network = door.load(_growing(), **O0)
-    feeds = {"x": np.ones((8, 64), np.float32)}
     for _ in range(2):
-        network.run(feeds)
-    shutil.rmtree(door.rank / "Net" / "0")
+        network.run(FEEDS)
+    return network
 
-    network.run(feeds)
+
+@pytest.mark.parametrize("way", ["removed", "moved"])
+def test_a_directory_that_is_gone_is_made_again(door, network, way):
+    """Files go below the dump's path, also where somebody has removed or moved away what stood there."""
+    aside = (door.rank / "Net" / "0").rename(door.rank / "aside")
+    if way == "removed":
+        shutil.rmtree(aside)
+
+    network.run(FEEDS)
 
     assert ["2"] == [path.name for path in (door.rank / "Net" / "0").iterdir()]
     assert 6 == len(_types(door, 2))
+    assert way == "removed" or ["0", "1"] == sorted(path.name for path in aside.iterdir())
 
 
-@pytest.mark.parametrize("input_output", [2, 0])
-def test_a_directory_that_is_moved_away_is_made_again(input_output, door):
-    """Files of a step go below the dump's path, also where somebody has moved away what stood there."""
-    door.configure(input_output=input_output)
-    network = door.load(_growing(), **O0)
-    feeds = {"x": np.ones((8, 64), np.float32)}
-    for _ in range(2):
-        network.run(feeds)
-    aside = (door.rank / "Net" / "0").rename(door.rank / "aside")
-
-    network.run(feeds)
-
-    assert ["2"] == [path.name for path in (door.rank / "Net" / "0").iterdir()]
-    assert ["0", "1"] == sorted(path.name for path in aside.iterdir())
-
-
-def test_a_link_in_place_of_a_directory_is_refused(door, tmp_path):
+def test_a_link_in_place_of_a_directory_is_refused(door, network, tmp_path):
     """No file goes through a link that somebody has put where the directory of steps stood."""
-    door.configure(input_output=2)
-    network = door.load(_growing(), **O0)
-    feeds = {"x": np.ones((8, 64), np.float32)}
-    for _ in range(2):
-        network.run(feeds)
     aside = (door.rank / "Net" / "0").rename(tmp_path / "aside")
     (door.rank / "Net" / "0").symlink_to(aside)
 
     with pytest.raises(DumpWriteError, match="is a symbolic link"):
-        network.run(feeds)
+        network.run(FEEDS)
 
     assert ["0", "1"] == sorted(path.name for path in aside.iterdir())
 
 
-def test_values_that_stay_inside_are_right(door):
+def test_values_that_stay_inside_are_right(door, network):
     """Files hold what operators gave, also where the session reuses memory; and so do the results."""
-    door.configure(input_output=2)
-    network = door.load(_growing(), **O0)
     x = np.random.default_rng(3).standard_normal((8, 64)).astype(np.float32)
-    for _ in range(3):
-        results = network.run({"x": x})
+    results = network.run({"x": x})
 
     files = {match["type"]: np.load(path) for match, path in trees.tensors(door.rank, iteration=2)}
     doubled = np.concatenate([-x] * 4)
@@ -235,7 +221,7 @@ def test_sessions_write_all_files_of_a_network(precision, changes, waits, door, 
     door.configure(enable=waits, **changes)
     network = door.load(_multiplying(), **O0, ascend_config={"precision_mode": precision})
     for _ in range(2):
-        network.run({"x": np.ones((8, 64), np.float32)})
+        network.run(FEEDS)
 
     files = [path for path in trees.tree(door.path).values() if path.suffix == ".npy"]
     assert [len(files) // 2] * 2 == numbers

@@ -10,7 +10,6 @@ import onnx
 import pytest
 from onnx import helper
 
-from sample_nets import data
 from tests.dump import nets, trees
 
 O0 = {"device_target": "Ascend", "jit_level": "O0"}
@@ -186,20 +185,6 @@ def test_order(door, enable, categories, titles, cells):
     assert (titles, f"{expected},{cells}" if cells else expected) == (found.removeprefix(HEAD), row)
 
 
-SAVED = {"tensor": (2, None), "statistic": (0, 2), "full": (2, 2)}
-
-
-@ENABLE
-@pytest.mark.parametrize(("saved", "files", "rows"), [(k, *v) for k, v in SAVED.items()], ids=SAVED)
-def test_saved_data(door, enable, saved, files, rows):
-    """Tensor files, statistics, or both."""
-    door.dump(identity(SIX), {"x": SIX}, context=O0, enable=enable, saved_data=saved)
-
-    assert files == len(trees.tensors(door.rank))
-    path = door.rank / "Net" / "0" / "0" / "statistic.csv"
-    assert rows == (len(lines(door)) - 1 if path.exists() else None)
-
-
 def test_full_shares_timestamps(door):
     """A row and the file of the same tensor have one timestamp and one name."""
     door.dump(nets.mini(), nets.mini_feeds(), context=O0, saved_data="full")
@@ -212,39 +197,6 @@ def test_full_shares_timestamps(door):
 
 
 BIG = np.full(3, 40000, np.float16)
-DEVICE = {
-    "high": ("high", BIG, '6,float16,"(3)",40000,40000,40000,69282'),
-    "low": ("low", BIG, '6,float16,"(3)",40000,40000,inf,inf'),
-    "high, small": ("high", np.array([3, 4], np.float16), '4,float16,"(2)",4,3,3.5,5'),
-    "low, small": ("low", np.array([3, 4], np.float16), '4,float16,"(2)",4,3,3.5,5'),
-    "high, int8": ("high", np.array([100, 101], np.int8), '2,int8,"(2)",101,100,100.5,null'),
-    "high, bool": ("high", np.array([True, False]), '2,bool,"(2)",True,False,null,null'),
-    "low, bool": ("low", np.array([True, False]), '2,bool,"(2)",null,null,null,null'),
-    "high, uint16": ("high", np.array([1], np.uint16), '2,uint16,"(1)",null,null,null,null'),
-}
-
-
-@ENABLE
-@pytest.mark.parametrize(("precision", "x", "expected"), DEVICE.values(), ids=DEVICE)
-def test_device_statistics(door, enable, precision, x, expected):
-    """The device computes in float32 or, low, in the tensor's own type, where sums may overflow."""
-    titles, row = measured(
-        door,
-        x,
-        enable=enable,
-        stat_calc_mode="device",
-        device_stat_precision_mode=precision,
-        statistic_category=["max", "min", "avg", "l2norm"],
-    )
-
-    assert (titles, row) == ("Max Value,Min Value,Avg Value,L2Norm Value", expected)
-
-
-def test_host_statistics_do_not_overflow(door):
-    """The host adds in double precision."""
-    _, row = measured(door, BIG, statistic_category=["max", "min", "avg", "l2norm"])
-
-    assert row == '6,float16,"(3)",40000,40000,40000,69282'
 
 
 def test_device_drops_what_only_the_host_computes(door, caplog):
@@ -338,15 +290,6 @@ def test_steps_have_files_of_their_own(door):
     assert not (door.rank / "Net" / "0" / "1").exists()
 
 
-def test_rows_are_added_to_an_older_file(door):
-    """A second process with the same path adds rows under the header that is there."""
-    for _ in range(2):
-        door.dump(identity(SIX), {"x": SIX}, context=O0, saved_data="statistic")
-        door.again()
-
-    assert [line.split(",")[0] for line in lines(door)] == ["Op Type", *["Identity"] * 4]
-
-
 WITHOUT_ROW = {
     "complex": np.array([1 + 2j], np.complex64),
     "empty": np.zeros((0, 3), np.float32),
@@ -387,31 +330,3 @@ def test_gpu_computes_on_the_host(door, caplog):
 
     assert lines(door)[1].endswith(f",6,1,{SIX_MD5}")
     assert any("stat_calc_mode" in r.getMessage() for r in caplog.records)
-
-
-@ENABLE
-@pytest.mark.parametrize("trans_flag", [True, False], ids=["host", "device"])
-def test_real_network(door, sample_net, enable, trans_flag):
-    """The rows of a real network are numpy's numbers of the files beside them."""
-    door.dump(
-        sample_net("lenet"),
-        {"x": data.digits(0, 2, 32)},
-        context=O0,
-        enable=enable,
-        saved_data="full",
-        trans_flag=trans_flag,
-        statistic_category=["max", "min", "avg", "l2norm", "zero count", "md5"],
-    )
-
-    files = [np.load(path) for _, path in trees.tensors(door.rank)]
-    rows = list(csv.DictReader(lines(door)))
-    assert len(files) == len(rows) > 20
-    for array, row in zip(files, rows, strict=True):
-        wide = array.astype(np.float64)
-        numbers = [wide.max(), wide.min(), wide.mean(), np.sqrt((wide * wide).sum())]
-        cells = [float(row[title]) for title in ("Max Value", "Min Value", "Avg Value", "L2Norm Value")]
-        np.testing.assert_allclose(cells, numbers, rtol=1e-5, atol=1e-9)
-        assert int(row["Zero Count"]) == np.count_nonzero(array == 0)
-        assert row["MD5"] == md5(array.tobytes())
-        assert row["Shape"] == f"({','.join(map(str, array.shape))})"
-        assert int(row["Data Size"]) == array.nbytes

@@ -13,6 +13,7 @@ from tests.training.mlp import batch, mlp
 
 STEPS = 4
 CONTEXT = {"device_target": "Ascend", "jit_level": "O0"}
+MOMENTUM = "momentum:0.1,0.9"
 CHANGES = {"precision_mode": "must_keep_origin_dtype"}
 
 
@@ -24,20 +25,18 @@ def _overflows(array):
     )
 
 
+def step_of(precision="float16", **changes):
+    """Return the step of a network in float16, whose scale overflows in the steps 0 and 3."""
+    return step_graph(mlp(), precision=precision, loss_scale="dynamic:1048576,factor=64,window=2", **changes)
+
+
 def train(door, **changes):
     """Train in float16 with a scale that overflows in the steps 0 and 3; return what is dumped of each step.
 
     That is, by graph and name of every operator, whether an output of it overflows.
     """
     door.configure(**CHANGES, **changes)
-    step = step_graph(
-        mlp(),
-        optimizer="momentum:0.1,0.9",
-        precision="float16",
-        loss_scale="dynamic:1048576,factor=64,window=2",
-        device_target="Ascend",
-    )
-    network = msdump.load(step, context=CONTEXT)
+    network = msdump.load(step_of(optimizer=MOMENTUM, device_target="Ascend"), context=CONTEXT)
     overflowed = [bool(network.train_step(*batch(number))[1]) for number in range(STEPS)]
     assert [True, False, False, True] == overflowed
     door.again()  # every file is there
@@ -72,13 +71,8 @@ def test_dumped_operators_are_those_that_overflow(door, tmp_path, enable, mode):
 def test_skipped_step_has_no_kernel_of_the_branch(door, device_target):
     """The optimizer is graph 2, whose directory only steps without overflow have; graph 1 has no kernel."""
     door.configure()
-    step = step_graph(
-        mlp(),
-        optimizer="momentum:0.1,0.9",
-        precision={"fc1": "float16", "fc2": "float16"},
-        loss_scale="dynamic:1048576,factor=64,window=2",
-        device_target=device_target,
-    )
+    precision = {"fc1": "float16", "fc2": "float16"}
+    step = step_of(optimizer=MOMENTUM, precision=precision, device_target=device_target)
     network = msdump.load(step, context=CONTEXT if device_target == "Ascend" else {})
     states = [network.state()]
 
@@ -106,7 +100,7 @@ def test_skipped_step_has_no_kernel_of_the_branch(door, device_target):
 
 def test_compiled_step_skips_as_well():
     """Ascend O2 computes the branches of a loss scale as O0 does."""
-    step = step_graph(mlp(), precision="float16", loss_scale="dynamic:1048576,factor=64,window=2")
+    step = step_of()
     one = msdump.load(step, context=CONTEXT)
     two = msdump.load(step, context=CONTEXT | {"jit_level": "O2"})
 
@@ -121,9 +115,7 @@ def test_compiled_step_skips_as_well():
 def test_saturation_leaves_a_step_out(monkeypatch, level):
     """Without an infinity the device's status shrinks the scale; weights and moments stay as they are."""
     monkeypatch.setenv(env.CHECK_OVERFLOW_MODE, "SATURATION_MODE")
-    scale = "dynamic:1048576,factor=64,window=2"
-    step = step_graph(mlp(), precision="float16", loss_scale=scale, device_target="Ascend")
-    network = msdump.load(step, context=CONTEXT | {"jit_level": level})
+    network = msdump.load(step_of(device_target="Ascend"), context=CONTEXT | {"jit_level": level})
     facts = []
 
     for number in range(STEPS):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from msdump.encode.elements import element_bytes
+from msdump.encode import element_bytes
 
 CASES = {
     "little endian": (np.array([1, 2], "<i2"), [1, 0, 2, 0]),

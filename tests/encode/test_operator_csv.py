@@ -6,8 +6,7 @@ import math
 
 import pytest
 
-from msdump.encode import operator_csv
-from msdump.encode.dump_data import TensorInfo
+from msdump.encode import TensorInfo, operator_csv
 from msdump.plan import DEFAULT_STATISTICS
 
 FIXED = "Input/Output,Index,Data Size,Data Type,Format,Shape"

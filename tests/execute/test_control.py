@@ -14,6 +14,7 @@ from msdump.execute import values
 from msdump.graph import loader
 from msdump.session import Network
 from tests.execute import whole
+from tests.execute.watching import Watch
 
 HEAD = '<ir_version: 10, opset_import: ["" : 20, "own" : 1]>'
 RNG = np.random.default_rng(7)
@@ -129,33 +130,11 @@ def network_of(text: str, **initializers) -> Network:
     return Network(loader.load(model_of(text, **initializers)))
 
 
-class Onlooker:
-    """Looks into every body, and at no operator: bodies run as programs."""
-
-    wants_inputs = wants_outputs = False
-    holds_up = ()
-
-    def __init__(self, graph):
-        """Watch nothing of a graph."""
-        self.watched = (False,) * len(graph.nodes)
-
-    def looks_into(self, body):  # noqa: ARG002 - the observer's signature
-        """Look into every body."""
-        return True
-
-    def enter(self, body):
-        """Watch nothing of a body."""
-        return Onlooker(body)
-
-    def failed(self, position, inputs):
-        """Ignore a failed operator."""
-
-
 def looked_into(network: Network, feeds):
     """Return the outputs of a run whose bodies somebody looks into."""
     graph = network.graph
     fed = {name: values.from_python(item, graph.type_of(name).dtype) for name, item in feeds.items()}
-    return network._program.run(fed, Onlooker(graph))
+    return network._program.run(fed, Watch(graph, every=0))
 
 
 @pytest.mark.parametrize(("text", "feeds"), CASES.values(), ids=CASES)
@@ -174,18 +153,6 @@ def test_values_are_those_of_the_whole(text, feeds):
 def has_graph(node) -> bool:
     """Tell whether a node holds a graph."""
     return any(attribute.HasField("g") for attribute in node.proto.attribute)
-
-
-def test_branches_take_turns():
-    """Each run takes the branch of its own condition."""
-    network = network_of(BRANCH)
-    feeds = [{"x": X, "c": c} for c in (YES, NO, NO, YES)]
-
-    found = [list(network.run(item).values()) for item in feeds]
-
-    assert all(
-        whole.same(whole.run(model_of(BRANCH), item), made) for item, made in zip(feeds, found, strict=True)
-    )
 
 
 WEIGHTS = """g (float[2,3] x, int64 n, bool c) => (float[2,3] last) {
@@ -342,62 +309,19 @@ def test_faults_are_named(text, feeds, message):
         whole.run(model_of(text), feeds)
 
 
-class Recorder:
-    """Notes which operators of which graph ran, in order."""
-
-    wants_inputs = True
-    wants_outputs = True
-    holds_up = ()
-
-    def __init__(self, graph, notes):
-        """Watch every operator of a graph."""
-        self.graph = graph
-        self.notes = notes
-        self.watched = [True] * len(graph.nodes)
-
-    def ran(self, position, inputs, outputs, *, saturated):  # noqa: ARG002 - the observer's signature
-        """Note an operator and what it made."""
-        node = self.graph.nodes[position]
-        self.notes.append((self.graph.index, node.op_type, [item.tolist() for item in outputs]))
-
-    def looks_into(self, body):  # noqa: ARG002 - the observer's signature
-        """Look into every body."""
-        return True
-
-    def enter(self, body):
-        """Watch a branch."""
-        return Recorder(body, self.notes)
-
-
 def test_observers_enter_bodies():
     """An observer sees each operator of each iteration, then the control flow itself."""
     text = """g (float[1] x, int64 n) => (float[1] y) {
         y = Loop(n, , x) <body = b (int64 i, bool c, float[1] v) => (bool c, float[1] v2) {
             v2 = Add(v, x) }> }"""
-    network, notes = network_of(text), []
+    network = network_of(text)
+    watch = Watch(network.graph)
     feeds = {"x": np.ones(1, np.float32), "n": np.array(2)}
 
-    network._program.run(
-        {name: values.from_python(item) for name, item in feeds.items()}, Recorder(network.graph, notes)
-    )
+    network._program.run({name: values.from_python(item) for name, item in feeds.items()}, watch)
 
-    assert [(1, "Add", [[2]]), (1, "Add", [[3]]), (0, "Loop", [[3]])] == notes
-
-
-def test_scan_over_batches_is_one_operator():
-    """The Scan of opset 8, which works on batches, is left to the runtime."""
-    text = """g (float[1,2] s, float[1,3,2] xs) => (float[1,2] last, float[1,3,2] ys) {
-        last, ys = Scan<num_scan_inputs = 1, body = b (float[2] t, float[2] x) => (float[2] t2, float[2] y) {
-            t2 = Add(t, x)  y = Identity(t2) }>(, s, xs) }"""
-    model = model_of(text)
-    model.opset_import[0].version = 8
-    feeds = {"s": np.zeros((1, 2), np.float32), "xs": RNG.random((1, 3, 2), np.float32)}
-    network = Network(loader.load(model))
-
-    outputs = list(network.run(feeds).values())
-
-    assert not network.graph.bodies
-    assert whole.same(whole.run(model, feeds), outputs)
+    made = [(key, [outputs[0].item() for _, outputs, _ in passes]) for key, passes in watch.shown.items()]
+    assert [(((1,), 0), [2, 3]), (((), 0), [3])] == made
 
 
 def test_omitted_outputs():

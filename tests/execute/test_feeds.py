@@ -8,7 +8,7 @@ import pytest
 from onnx import helper, parser
 
 from msdump.errors import InputError
-from msdump.execute import feeds
+from msdump.execute import values
 from msdump.graph import loader
 
 HEAD = '<ir_version: 10, opset_import: ["" : 20]>'
@@ -83,7 +83,7 @@ FAULTS = {
 def test_faults(graph, positional, named, message):
     """An input that does not fit is refused with the model, its name, what was given and what is wanted."""
     with pytest.raises(InputError, match=message) as caught:
-        feeds.bind(graph, positional, named)
+        values.bind_inputs(graph, positional, named)
 
     assert str(caught.value).startswith("<ModelProto>: ")
 
@@ -100,7 +100,7 @@ PYTHON = {
 @pytest.mark.parametrize(("graph", "given", "expected"), PYTHON.values(), ids=PYTHON)
 def test_python_values_take_the_declared_type(graph, given, expected):
     """Lists and numbers become arrays of the type that the network declares."""
-    bound = feeds.bind(graph, (), given)
+    bound = values.bind_inputs(graph, (), given)
 
     assert {name: np.dtype(dtype) for name, dtype in expected.items()} == {
         n: a.dtype for n, a in bound.items()
@@ -110,7 +110,7 @@ def test_python_values_take_the_declared_type(graph, given, expected):
 
 def test_positional_and_named_inputs_mix():
     """Inputs are given in order, by name, or both."""
-    bound = feeds.bind(PAIR, (X,), {"lengths": LENGTHS})
+    bound = values.bind_inputs(PAIR, (X,), {"lengths": LENGTHS})
 
     assert bound["x"] is X
     assert bound["lengths"] is LENGTHS
@@ -118,8 +118,8 @@ def test_positional_and_named_inputs_mix():
 
 def test_optional_inputs_may_stay_away():
     """An optional input is a tensor, None, or not given."""
-    assert {"x": None} == feeds.bind(OPTIONAL, (), {}) == feeds.bind(OPTIONAL, (None,), {})
-    assert X[0].tolist() == feeds.bind(OPTIONAL, (X[0],), {})["x"].tolist()
+    assert {"x": None} == values.bind_inputs(OPTIONAL, (), {}) == values.bind_inputs(OPTIONAL, (None,), {})
+    assert X[0].tolist() == values.bind_inputs(OPTIONAL, (X[0],), {})["x"].tolist()
 
 
 def test_initializers_may_be_replaced():
@@ -128,10 +128,10 @@ def test_initializers_may_be_replaced():
     model.graph.initializer.append(helper.make_tensor("b", 1, [3], [1, 2, 3]))
     graph = loader.load(model)
 
-    assert ["x"] == list(feeds.bind(graph, (X[0],), {}))
-    assert ["x", "b"] == list(feeds.bind(graph, (X[0],), {"b": X[1]}))
+    assert ["x"] == list(values.bind_inputs(graph, (X[0],), {}))
+    assert ["x", "b"] == list(values.bind_inputs(graph, (X[0],), {"b": X[1]}))
     with pytest.raises(InputError, match=r"input 'b': shape \(2, 3\) given, \(3,\) expected"):
-        feeds.bind(graph, (X[0],), {"b": X})
+        values.bind_inputs(graph, (X[0],), {"b": X})
 
 
 def test_maps_are_dicts():
@@ -141,6 +141,6 @@ def test_maps_are_dicts():
     inputs, outputs = [helper.make_value_info("x", kind)], [helper.make_empty_tensor_value_info("y")]
     graph = loader.load(helper.make_model(helper.make_graph([node], "g", inputs, outputs)))
 
-    assert {"x": {"a": 1.0}} == feeds.bind(graph, ({"a": 1.0},), {})
+    assert {"x": {"a": 1.0}} == values.bind_inputs(graph, ({"a": 1.0},), {})
     with pytest.raises(InputError, match="input 'x': ndarray given, a dict expected"):
-        feeds.bind(graph, (X,), {})
+        values.bind_inputs(graph, (X,), {})

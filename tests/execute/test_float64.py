@@ -6,13 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from onnx import parser
+from onnx import helper, parser
 
-from msdump.execute.operators.float64.evaluator import Float64Runner
-from msdump.execute.operators.float64.noise import Noise
-from msdump.execute.operators.runner import OperatorRunner
+from msdump.analysis import inputs
+from msdump.execute import Float64Runner, Noise, OperatorRunner
 from msdump.graph import loader
-from msdump.tools.preview import inputs
 
 GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
 HEAD = '<ir_version: 10, opset_import: ["" : {opset}]>'
@@ -122,10 +120,58 @@ def test_a_function_is_computed_by_its_body():
 def test_a_network_runs_operator_by_operator(model):
     """Each operator of a network, given what the one before wrote, gives its outputs."""
     graph = loader.load(GRAPHS / f"{model}.onnx")
-    single, double, known = OperatorRunner(graph), Float64Runner(graph), dict(inputs.made_up(graph, {}, 0, 0))
+    single, double, known = (
+        OperatorRunner(graph),
+        Float64Runner(graph),
+        dict(inputs.made_up(graph, {}, 0, 0)),
+    )
     for node in graph.nodes:
         given = {name: known[name] for name in single.needed(node)}
         outputs = single.run(node, given)
         for array, exact in zip(outputs, double.run(node, given), strict=True):
             np.testing.assert_allclose(exact, array.astype(exact.dtype), rtol=1e-2, atol=1e-3)
         known |= zip(node.outputs, outputs, strict=True)
+
+
+HIDDEN = 3
+GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+RECURRENT = {
+    "plain": {},
+    "reverse": {"direction": "reverse"},
+    "both ways": {"direction": "bidirectional"},
+    "clip": {"clip": 0.2},
+}
+ACTIVATIONS = {"LSTM": ["HardSigmoid", "Relu", "Softsign"], "GRU": ["HardSigmoid", "Relu"], "RNN": ["Elu"]}
+OPERATORS_OF_STEPS = [
+    *((op_type, attributes) for op_type in GATES for attributes in RECURRENT.values()),
+    *((op_type, {"activations": each, "activation_alpha": [0.3]}) for op_type, each in ACTIVATIONS.items()),
+    ("LSTM", {"input_forget": 1}),
+    ("GRU", {"linear_before_reset": 1}),
+]
+
+
+@pytest.mark.parametrize("lengths", [(5, 5), (5, 2)], ids=["whole", "lengths"])
+@pytest.mark.parametrize(("op_type", "attributes"), OPERATORS_OF_STEPS, ids=str)
+def test_recurrent_operators_are_the_runtimes(op_type, attributes, lengths):
+    """Lengths, directions, clipping and activations mean in float64 what a kernel makes of them."""
+    generator = np.random.default_rng(5)
+    directions, gates = 1 + (attributes.get("direction") == "bidirectional"), GATES[op_type] * HIDDEN
+    shapes = [(5, 2, 4), (directions, gates, 4), (directions, gates, HIDDEN), (directions, 2 * gates)]
+    given = {f"x{at}": generator.standard_normal(shape).astype(np.float32) for at, shape in enumerate(shapes)}
+    given["x4"] = np.array(lengths, np.int32)
+    for state in range(1 + (op_type == "LSTM")):
+        given[f"x{5 + state}"] = generator.standard_normal((directions, 2, HIDDEN)).astype(np.float32)
+    outputs = ["y", "h", "c"][: 2 + (op_type == "LSTM")]
+    node = helper.make_node(op_type, list(given), outputs, hidden_size=HIDDEN, **attributes)
+    declared = [
+        helper.make_tensor_value_info(key, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+        for key, array in given.items()
+    ]
+    made = [helper.make_empty_tensor_value_info(each) for each in outputs]
+    model = helper.make_graph([node], "g", declared, made)
+    graph = loader.load(helper.make_model(model, opset_imports=[helper.make_opsetid("", 20)], ir_version=9))
+    single = OperatorRunner(graph).run(graph.nodes[0], given)
+    exact = Float64Runner(graph).run(graph.nodes[0], given)
+
+    for found, wanted in zip(single, exact, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=2e-6)

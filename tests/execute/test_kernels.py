@@ -11,12 +11,9 @@ import pytest
 from onnx import helper, numpy_helper, parser
 
 from msdump.errors import ExecutionError, UnsupportedOpError
-from msdump.execute import initializers, kernels, values
-from msdump.execute.runtime import runtime
-from msdump.execute.weights import WeightStore
-from msdump.graph import loader
-from msdump.graph.compile.compilation import compile_graph
-from msdump.graph.kernel.emulation import FLOAT16, Rounding
+from msdump.execute import WeightStore, cpu_runtime, kernels, values
+from msdump.graph import compile_graph, loader
+from msdump.graph.kernel import FLOAT16, Rounding
 from msdump.session import Network
 from tests.execute import whole
 
@@ -111,34 +108,6 @@ CASES = {
         [{"x": X[:0]}, {"x": X}],
     ),
     "scalar": (model_of("g (float x) => (float y, float z) { y = Relu(x)  z = ReduceSum(y) }"), [{"x": ONE}]),
-    "If": (
-        model_of(
-            """g (float[2,3] x, bool c) => (float[2,3] y) { a = Neg(x)
-            y = If(c) <then_branch = t () => (float[2,3] z) { z = Add(a, x) },
-                       else_branch = e () => (float[2,3] z) { z = Mul(a, one) }> }""",
-            one=ONE,
-        ),
-        [{"x": X, "c": YES}, {"x": X, "c": NO}],
-    ),
-    "Loop": (
-        model_of("""g (float[2,3] x, int64 n) => (float[2,3] y, float[K,2,3] s) {
-            yes = Constant<value=bool {1}>()
-            y, s = Loop(n, yes, x) <body = b (int64 i, bool c, float[2,3] v)
-                => (bool d, float[2,3] u, float[2,3] o)
-                { d = Identity(c)  u = Add(v, x)  o = Relu(u) }> }"""),
-        [{"x": X, "n": np.array(3)}, {"x": X, "n": np.array(0)}],
-    ),
-    "Scan": (
-        model_of("""g (float[K] i, float[N,K] x) => (float[K] y, float[N,K] s) {
-            y, s = Scan<num_scan_inputs=1, body = b (a, v) => (u, o)
-                { u = Add(a, v)  o = Relu(u) }>(i, x) }"""),
-        [{"i": X[0], "x": X}, {"i": X[0, :2], "x": X[:1, :2]}],
-    ),
-    "SequenceMap": (
-        model_of("""g (seq(float[2,3]) x, float b) => (seq(float[2,3]) y) {
-            y = SequenceMap<body = f (float[2,3] v) => (float[2,3] o) { o = Add(v, b) }>(x) }"""),
-        [{"x": [X, X + 1], "b": ONE}, {"x": [], "b": ONE}],
-    ),
     "empty sequence": (
         model_of(
             "g (seq(int64[N]) x) => (int64 y, seq(int64[N]) z) { y = SequenceLength(x)  z = Identity(x) }"
@@ -379,11 +348,6 @@ def test_unsupported_operators(tmp_path, body, message):
     assert str(caught.value).startswith(f"{path}: ")
 
 
-def test_packed_slots_are_bound():
-    """Every operator with packed weights is one that binds its weights."""
-    assert set(initializers._PACKED_SLOTS) <= initializers._BOUND_OPS
-
-
 BOUND = {
     "of the convolution": ("d = Conv(x, w) y = Relu(d)", (1, 2, 2, 2), {"w": (2, 2, 2, 2)}, ["x"]),
     "of the product": ("d = MatMul(x, w) y = Add(d, b)", (2, 2), {"w": (2, 2), "b": (2,)}, ["b", "x"]),
@@ -405,7 +369,7 @@ def test_weights_of_fused_operators(code, shape, weights, fed):
     (node,) = graph.nodes
     halves = [Rounding(FLOAT16), *[Rounding()] * (len(node.parts) - 1)]
 
-    factory = kernels.KernelFactory(graph, WeightStore(graph.weights), runtime(), lambda _: halves)
+    factory = kernels.KernelFactory(graph, WeightStore(graph.weights), cpu_runtime(), lambda _: halves)
     kernel = factory.make(node, {"x": values.from_array(np.ones(shape, np.float32))})
 
     assert fed == sorted(name for _, name in kernel.feeds)

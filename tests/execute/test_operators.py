@@ -8,51 +8,23 @@ import numpy as np
 import pytest
 from onnx import parser
 
+from msdump.analysis import inputs
 from msdump.errors import ExecutionError
-from msdump.execute import values
-from msdump.execute.compilation import emulated
-from msdump.execute.operators.runner import OperatorRunner, is_repeatable
-from msdump.execute.program import Program
+from msdump.execute import OperatorRunner, Program, emulated, is_repeatable, values
 from msdump.graph import loader
 from msdump.plan import Context, DeviceTarget, JitLevel, PrecisionMode
-from msdump.tools.preview import inputs
+from tests.execute.watching import Watch
 
 GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
 HEAD = '<ir_version: 10, opset_import: ["" : 20]>'
 
 
-class Inspector:
-    """Keeps copies of what every operator of the main graph reads and writes."""
-
-    wants_inputs = wants_outputs = True
-    holds_up = ()
-
-    def __init__(self, graph) -> None:
-        """Watch every operator of a graph."""
-        self.watched = [True] * len(graph.nodes)
-        self.seen = {}
-
-    def ran(self, position, read, written, *, saturated) -> None:  # noqa: ARG002 - the observer's signature
-        """Take the tensors of an operator."""
-        self.seen[position] = tuple(
-            [None if a is None else a.copy() for a in side] for side in (read, written)
-        )
-
-    def looks_into(self, body):  # noqa: ARG002 - the observer's signature
-        """Look into no branch or loop."""
-        return False
-
-    def enter(self, body):  # noqa: ARG002 - the observer's signature
-        """Look into no branch or loop."""
-        return
-
-
 def seen_in_a_run(graph, roundings, feeds):
     """Return what each operator read and wrote, by its position."""
-    inspector = Inspector(graph)
+    watch = Watch(graph, looks_in=False)
     program = Program(graph, roundings) if roundings else Program(graph)
-    program.run({name: values.from_python(array) for name, array in feeds.items()}, inspector)
-    return inspector.seen
+    program.run({name: values.from_python(array) for name, array in feeds.items()}, watch)
+    return {position: passes[0][:2] for (_, position), passes in watch.shown.items()}
 
 
 @pytest.mark.parametrize("model", ["lenet", "mini", "transformer", "float16", "quantized", "opset7"])

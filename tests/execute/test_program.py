@@ -11,14 +11,12 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper, parser
 
-from msdump.execute import values
-from msdump.execute.program import Program
-from msdump.execute.runtime import runtime
-from msdump.graph import loader
-from msdump.graph.message import functions
+from msdump.analysis import inputs
+from msdump.execute import Program, cpu_runtime, values
+from msdump.graph import functions, loader
 from msdump.session import Network
-from msdump.tools.preview import inputs
 from tests.execute import whole
+from tests.execute.watching import Watch
 
 GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
 HEAD = '<ir_version: 10, opset_import: ["" : 20]>'
@@ -30,38 +28,16 @@ FEEDS = {
 }
 
 
-class Recorder:
-    """Keeps a copy of every tensor that every operator makes."""
-
-    wants_inputs = False
-    wants_outputs = True
-    holds_up = ()
-
-    def __init__(self, graph) -> None:
-        """Watch every operator of a graph."""
-        self.graph = graph
-        self.watched = [True] * len(graph.nodes)
-        self.found = {}
-
-    def ran(self, position, inputs, outputs, *, saturated) -> None:  # noqa: ARG002 - the observer's signature
-        """Take what an operator has made."""
-        made = zip(self.graph.nodes[position].outputs, outputs, strict=True)
-        self.found |= {name: array.copy() for name, array in made if array is not None}
-
-    def looks_into(self, body):  # noqa: ARG002 - the observer's signature
-        """Look into no branch or loop."""
-        return False
-
-    def enter(self, body):  # noqa: ARG002 - the observer's signature
-        """Look into no branch or loop."""
-        return
-
-
 def run_watched(network: Network, feeds) -> dict[str, np.ndarray]:
     """Return every tensor of a run by its name."""
-    recorder = Recorder(network.graph)
-    network._program.run({name: values.from_python(item) for name, item in feeds.items()}, recorder)
-    return recorder.found
+    watch = Watch(network.graph, looks_in=False)
+    network._program.run({name: values.from_python(item) for name, item in feeds.items()}, watch)
+    return {
+        name: array
+        for (_, position), [(_, outputs, _)] in watch.shown.items()
+        for name, array in zip(network.graph.nodes[position].outputs, outputs, strict=True)
+        if array is not None
+    }
 
 
 def network_of(text: str, **initializers) -> Network:
@@ -164,7 +140,7 @@ def test_dropped_networks_leave_nothing():
     """Networks that are dropped free their sessions, and with them their threads."""
     dropped = []
     gc.collect()
-    sessions, threads = len(runtime()._sessions), len(list(Path("/proc/self/task").iterdir()))
+    sessions, threads = len(cpu_runtime()._sessions), len(list(Path("/proc/self/task").iterdir()))
 
     for number in range(20):
         network = network_of(
@@ -177,7 +153,7 @@ def test_dropped_networks_leave_nothing():
     gc.collect()
 
     assert [None] * 20 == [reference() for reference in dropped]
-    assert sessions == len(runtime()._sessions)
+    assert sessions == len(cpu_runtime()._sessions)
     assert threads >= len(list(Path("/proc/self/task").iterdir()))
 
 
@@ -195,40 +171,25 @@ def test_values_die_after_their_last_use():
     ]
 
 
-class _Saturations:
-    """An observer that notes the overflow status after each operator."""
-
-    watched = (True, True)
-    wants_inputs = wants_outputs = False
-    holds_up = (True, True)
-
-    def __init__(self):
-        """Start with nothing seen."""
-        self.seen = []
-
-    def ran(self, position, inputs, outputs, *, saturated):
-        """Note the status."""
-        del position, inputs, outputs
-        self.seen.append(saturated)
-
-
-def test_overflow_status_is_of_one_operator():
+def test_overflow_status_is_of_one_operator(monkeypatch):
     """The status that one operator's kernel gives does not stay for the next one, whose kernel gives none."""
     nodes = [helper.make_node("Neg", ["x"], ["a"]), helper.make_node("Abs", ["a"], ["y"])]
     kinds = [helper.make_tensor_value_info(name, 1, [2]) for name in "xy"]
     graph = helper.make_graph(nodes, "g", kinds[:1], kinds[1:])
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
-    program, fed = Program(loader.load(proto)), {"x": values.owned(np.ones(2, np.float32))}
-    program.run(fed, _Saturations())
+    graph = loader.load(proto)
+    program, fed = Program(graph), {"x": values.owned(np.ones(2, np.float32))}
+    monkeypatch.setattr(Watch, "completes_before_next", (True, True))
+    program.run(fed, Watch(graph))
     first, status = program._operators[0], program._frames.status
     run, first.results = first.run, (*first.results, status)
     first.dead = (*first.dead, status)
     first.run = lambda *given: [*run(*given), values.owned(np.array(True))]
-    observer = _Saturations()
+    watch = Watch(graph)
 
-    program.run(fed, observer)
+    program.run(fed, watch)
 
-    assert [True, False] == observer.seen
+    assert [True, False] == [bool(passes[0][2]) for passes in watch.shown.values()]
 
 
 @pytest.mark.parametrize("path", sorted(GRAPHS.glob("*.onnx")), ids=lambda path: path.stem)

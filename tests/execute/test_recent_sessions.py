@@ -8,8 +8,7 @@ import weakref
 import onnx.parser
 import pytest
 
-from msdump.execute.operators import recent_sessions
-from msdump.execute.operators.recent_sessions import RecentSessions
+from msdump.execute import RecentSessions, runner
 
 
 def _model(constant: int) -> bytes:
@@ -28,7 +27,7 @@ def test_equal_operators_share_a_session_for_a_while(
     *, expected: bool, has_memory: bool, others: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A session stays after its operator is done, until others have taken its place."""
-    monkeypatch.setattr(recent_sessions, "_KEPT", 2)
+    monkeypatch.setattr(runner, "_KEPT", 2)
     sessions = RecentSessions()
     first = weakref.ref(sessions.session(_model(0), has_memory=has_memory))
     for number in range(others):

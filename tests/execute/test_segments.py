@@ -12,19 +12,15 @@ from onnx import parser
 
 import msdump
 from msdump.errors import ExecutionError
-from msdump.execute import values
-from msdump.execute.compilation import emulated
-from msdump.execute.kernels import KernelFactory, as_the_model_says
-from msdump.execute.program import Program
-from msdump.execute.segments.cutting import MOST, MOST_BYTES, MOST_SHOWN, MOST_WEIGHTS, cut
-from msdump.execute.segments.joining import Joining
+from msdump.execute import KernelFactory, Program, as_the_model_says, emulated, values
+from msdump.execute.segment_compiler import MOST, MOST_BYTES, MOST_SHOWN, Joining, cut
 from msdump.graph import loader
-from msdump.plan import Context, DeviceTarget, JitLevel, PrecisionMode
-from msdump.precision.optimization import Optimization
+from msdump.plan import Context, DeviceTarget, JitLevel, Optimization, PrecisionMode
 from msdump.training import step_graph
 from sample_nets.build import build
-from tests import inputs, steps
+from tests import inputs
 from tests.execute import whole
+from tests.execute.watching import Watch
 
 GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
 RNG = np.random.default_rng(11)
@@ -34,39 +30,6 @@ class Alone(KernelFactory):
     """Compiles operators that all run alone."""
 
     joins = False
-
-
-class Watch:
-    """Keeps copies of what it is shown: every operator, or each one of some number."""
-
-    wants_inputs = wants_outputs = True
-    holds_up = ()
-
-    def __init__(self, graph, every=1, shown=None, path=()):
-        """Watch a graph."""
-        self.watched = tuple(position % every == 0 for position in range(len(graph.nodes)))
-        self.shown = {} if shown is None else shown
-        self._every, self._path = every, path
-
-    def starting(self, position, inputs):
-        """Ignore a collective."""
-
-    def ran(self, position, inputs, outputs, *, saturated=False):
-        """Keep the tensors of an operator."""
-        tensors = [None if array is None else array.copy() for array in (*inputs, *outputs)]
-        self.shown.setdefault((self._path, position), []).append([*tensors, np.array(saturated)])
-
-    def failed(self, position, inputs):
-        """Keep what an operator that failed has read."""
-        self.shown["failed"] = (position, [None if array is None else array.copy() for array in inputs])
-
-    def looks_into(self, body):  # noqa: ARG002 - the observer's signature
-        """Look into every body."""
-        return True
-
-    def enter(self, body):
-        """Watch a body."""
-        return Watch(body, self._every, self.shown, (*self._path, body.index))
 
 
 CPU = Context(DeviceTarget.CPU, JitLevel.O0)
@@ -135,15 +98,17 @@ X = np.array([[1, -2], [3, 0.5]], np.float32)
 
 def _lengths(program, observer=None):
     """Return the number of operators in each segment of a program."""
-    return [len(segment.operators) for segment in program._views.of(observer, program.frame()).segments]
+    return [
+        len(segment.operators) for segment in program._planner.plan_for(observer, program.frame()).segments
+    ]
 
 
 def test_what_nobody_watches_is_one_session():
-    """Operators that few or none watch are one segment; an observer that holds_up ends it."""
+    """Operators that few or none watch are one segment; an observer that completes_before_next ends it."""
     graph = _graph("a = Neg(x) b = Abs(a) c = MatMul(b, w) d = Relu(c) y = Exp(d)")
     program, _, _ = _runs(graph, CPU, {"x": X}, None)
     some, waiting = Watch(graph, every=2), Watch(graph, every=2)
-    waiting.holds_up = waiting.watched
+    waiting.completes_before_next = waiting.watched
 
     assert [5] == _lengths(program) == _lengths(program, some)
     assert [1, 2, 2] == _lengths(program, waiting)
@@ -163,16 +128,6 @@ CUTS = {
         [MOST_SHOWN + 1],
     ),
 }
-
-
-def test_large_weights_end_segments():
-    """A segment packs so many bytes of weights, but for an operator that has more by itself."""
-    weights = [0, MOST_WEIGHTS // 2, 0, MOST_WEIGHTS // 2, 0, 1, 2 * MOST_WEIGHTS, 0, 1]
-    edges = [0, 5, 6, 8, len(weights)]
-
-    assert [range(*edge) for edge in itertools.pairwise(edges)] == cut(
-        range(len(weights)), lambda _: True, lambda _: None, lambda _: False, weights.__getitem__
-    )
 
 
 @pytest.mark.parametrize("case", CUTS)
@@ -305,8 +260,9 @@ def test_what_nobody_watches_may_be_optimised(level, tmp_path):
     assert plain.shown.keys() == optimised.shown.keys()
     assert any(each.tobytes() != one.tobytes() for each, one in zip(actual, expected, strict=True))
     pairs = [*zip(expected, actual, strict=True)]
-    for key, (tensors,) in plain.shown.items():
-        pairs.extend(zip(tensors, optimised.shown[key][0], strict=True))
+    for key, [(inputs_, outputs, _)] in plain.shown.items():
+        [(others, results, _)] = optimised.shown[key]
+        pairs.extend(zip([*inputs_, *outputs], [*others, *results], strict=True))
     for one, other in pairs:
         np.testing.assert_allclose(np.asarray(other, float), np.asarray(one, float), rtol=1e-2, atol=1e-3)
 
@@ -340,40 +296,3 @@ def test_training_steps_have_the_bits_of_single_operators(lenet, monkeypatch):
         np.testing.assert_array_equal(array, network.state()[name], err_msg=name)
     assert {1} == {*_lengths(single.training._program)}
     assert [len(network.training.graph.nodes)] == _lengths(network.training._program)
-
-
-def test_failing_steps_change_nothing(lenet):
-    """A step whose segment fails names the operator, and leaves the variables as they were."""
-    network = msdump.load(lenet)
-    image, labels = next(_batches(1))
-    network.train_step(image, labels)
-    before = network.state()
-
-    with pytest.raises(ExecutionError, match="SparseSoftmaxCrossEntropyWithLogits-op"):
-        network.train_step(image, labels + 1000)
-
-    for name, array in before.items():
-        np.testing.assert_array_equal(array, network.state()[name], err_msg=name)
-    assert np.isfinite(network.train_step(image, labels))
-
-
-def test_a_learning_rate_holds_for_one_step(lenet):
-    """A segment takes a learning rate for a step, and the model's own in the others."""
-    network = msdump.load(lenet)
-    batch = next(_batches(1))
-    network.train_step(*batch)
-    weights = []
-
-    for rate in (0.0, None, 0.0, None):
-        network.train_step(*batch, **({} if rate is None else {"learning_rate": np.float32(rate)}))
-        weights.append(network.state()["fc3.bias"])
-
-    assert weights[0].tolist() != weights[1].tolist() == weights[2].tolist() != weights[3].tolist()
-
-
-def test_a_free_batch_size_may_change():
-    """A segment takes other batch sizes in the next step, as operators do."""
-    network = steps.plain()
-
-    for size in (4, 4, 2, 3):
-        assert np.isfinite(network.train_step(steps.X[:size], steps.T[:size]))

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
+import onnx
 import pytest
+from click.testing import CliRunner
 
+from msdump.cli.program import main
 from msdump.errors import ExecutionError
-from msdump.execute import runtime
-from msdump.execute.kernels import KernelFactory
-from msdump.execute.runtime import Runtime
-from msdump.execute.shortage import shortage
+from msdump.execute import KernelFactory, Runtime, runtime
+from msdump.frontends import mindspore
 from msdump.graph import loader
 from msdump.session import Network
+from tests.dump.conftest import config
 from tests.dump.nets import model, node, value
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,17 +48,6 @@ REASONS = {
 each_reason = pytest.mark.parametrize(("error", "told"), REASONS.values(), ids=REASONS)
 
 
-@each_reason
-def test_reasons(error, told):
-    """An error of something that ran out says what, and what to do."""
-    assert told == shortage(error)
-
-
-def test_other_errors():
-    """Other errors are of other causes."""
-    assert "" == shortage(RuntimeError("NOT_IMPLEMENTED : Could not find an implementation for Mod(13)"))
-
-
 def network(op_type="Neg"):
     """Return a network of one operator that nothing has compiled yet."""
     return Network(loader.load(model([node(op_type, "x", "y")], [value("x", [2, 3])], ["y"])))
@@ -65,7 +58,7 @@ def test_operator_that_cannot_be_compiled(monkeypatch, caplog, error, told):
     """What ran out while an operator is compiled is told; the next run tries again."""
     net = network("Softsign")
     with monkeypatch.context() as patch:
-        patch.setattr(Runtime, "session", lambda *_, **__: (_ for _ in ()).throw(error))
+        patch.setattr(Runtime, "session", Mock(side_effect=error))
         with pytest.raises(ExecutionError) as caught:
             net.run(X)
 
@@ -80,12 +73,9 @@ def test_operator_that_runs_out(monkeypatch, error, told):
     net, asked = network(), []
     net.run(X)
 
-    def fail(*_):
-        raise error
-
     for way in ("_pinned_kernel", "_reference_kernel"):
         monkeypatch.setattr(KernelFactory, way, lambda *_: asked.append(1))
-    monkeypatch.setattr(net._program._operators[0], "run", fail)
+    monkeypatch.setattr(net._program._operators[0], "run", Mock(side_effect=error))
     with pytest.raises(ExecutionError) as caught:
         net.run(X)
 
@@ -98,14 +88,8 @@ def test_rescue_that_runs_out(monkeypatch):
     net = network()
     net.run(X)
 
-    def fail(*_):
-        raise RuntimeError("no such case")
-
-    def short(*_):
-        raise MemoryError
-
-    monkeypatch.setattr(net._program._operators[0], "run", fail)
-    monkeypatch.setattr(KernelFactory, "_pinned_kernel", short)
+    monkeypatch.setattr(net._program._operators[0], "run", Mock(side_effect=RuntimeError("no such case")))
+    monkeypatch.setattr(KernelFactory, "_pinned_kernel", Mock(side_effect=MemoryError))
     with pytest.raises(ExecutionError, match="Neg-op0 failed: out of memory; free"):
         net.run(X)
 
@@ -118,7 +102,23 @@ def test_limits_of_the_runtime(monkeypatch):
         with pytest.raises(MemoryError):
             _ = found.limits
 
-    assert runtime.runtime().limits == found.limits
+    assert runtime.cpu_runtime().limits == found.limits
+
+
+def test_a_probe_that_runs_out(monkeypatch, tmp_path):
+    """What runs out while the runtime is asked what it can do is told in the same words."""
+    onnx.save(model([node("Neg", "x", "y")], [value("x", [2, 3])], ["y"]), tmp_path / "net.onnx")
+    blocks = config(tmp_path / "dump", net_name="Net")
+    (tmp_path / "dump.json").write_text(json.dumps(blocks))
+    reason = RuntimeError("pthread_create failed, error code: 11 error msg: Resource temporarily unavailable")
+    monkeypatch.setattr(Runtime, "_create", Mock(side_effect=reason))
+    monkeypatch.setattr(runtime, "_cpu_runtime", lambda: Runtime(1))
+    monkeypatch.setattr(mindspore, "_state", mindspore.ProcessState())
+
+    done = CliRunner().invoke(main, ["run", f"{tmp_path}/net.onnx", "--config", f"{tmp_path}/dump.json"])
+
+    assert 1 == done.exit_code
+    assert f"msdump: error: {THREADS} (pthread_create failed, " in done.output
 
 
 LIMITED = r"""

@@ -15,13 +15,12 @@ import onnx
 
 import msdump
 from msdump import env
-from msdump.capture.process import Process
-from msdump.execute import feeds as fed
-from msdump.execute import values as runtime_values
-from msdump.execute.program import Program
+from msdump.capture import Process
+from msdump.execute import Program, bind_inputs
+from msdump.execute.values import from_python
 from msdump.frontends import mindspore
-from msdump.graph import loader
-from msdump.graph.graph import Graph
+from msdump.graph import Graph, loader
+from msdump.observer import Observer
 from msdump.session import Network
 from tests.dump import o2
 from tests.dump.conftest import config
@@ -150,29 +149,20 @@ def _load(model: onnx.ModelProto, mode: Mode, folder: Path) -> Network:
 
 
 @dataclass
-class _Collector:
+class _Collector(Observer):
     """Keeps every output of every operator, pass by pass, with the dtype that it had."""
 
     graph: Graph
     values: dict[str, list[np.ndarray]] = field(default_factory=dict)
-    wants_inputs = False
     wants_outputs = True
-    holds_up = ()
 
-    @property
-    def watched(self) -> tuple[bool, ...]:
-        return (True,) * len(self.graph.nodes)
-
-    def starting(self, position, inputs):
-        """Nothing runs between the ranks here."""
+    def __post_init__(self):
+        self.watched = (True,) * len(self.graph.nodes)
 
     def ran(self, position, inputs, outputs, *, saturated=False):
         for name, array in zip(self.graph.nodes[position].declared_outputs, outputs, strict=False):
             if name and array is not None:
                 self.values.setdefault(name, []).append(np.array(array))
-
-    def failed(self, position, inputs):
-        """What failed has no outputs."""
 
     def looks_into(self, body):
         """Look into every body."""
@@ -198,6 +188,6 @@ def device_values(net: Net, model: onnx.ModelProto, mode: Mode) -> dict[str, lis
 
 def _collected(program: Program, graph: Graph, net: Net) -> dict[str, list[np.ndarray]]:
     collector = _Collector(graph)
-    bound = fed.bind(graph, (), net.feeds)
-    program.run({name: runtime_values.from_python(item) for name, item in bound.items()}, collector)
+    bound = bind_inputs(graph, (), net.feeds)
+    program.run({name: from_python(item) for name, item in bound.items()}, collector)
     return collector.values

@@ -30,7 +30,6 @@ class Fault:
         verdicts: The verdicts that name it.
         edit: Changes a model.
         wrong: What wrong kernels do, by node.
-        added: Names of nodes that the examined side has beyond golden.
         weight: Name of the weight that it changes, "" for none.
     """
 
@@ -40,7 +39,6 @@ class Fault:
     verdicts: frozenset[str]
     edit: Callable[[onnx.ModelProto], None] = lambda model: None
     wrong: Mapping[str, Steps] = field(default_factory=dict)
-    added: frozenset[str] = frozenset()
     weight: str = ""
 
 

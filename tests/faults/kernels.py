@@ -10,10 +10,9 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from msdump.execute.kernels import KernelFactory
-from msdump.graph.graph import Node
-from msdump.graph.kernel import onenode
-from msdump.graph.kernel.emulation import Rounding
+from msdump.execute import KernelFactory
+from msdump.graph import Node
+from msdump.graph.kernel import Rounding, onenode
 
 FLOAT16, FLOAT = onnx.TensorProto.FLOAT16, onnx.TensorProto.FLOAT
 

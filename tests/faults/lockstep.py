@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import onnx
 
-from msdump.execute.weights import WeightCopies
+from msdump.analysis.diff import make_side, models
+from msdump.execute import WeightCopies
 from msdump.graph import loader
-from msdump.tools.diff import variants
-from msdump.tools.diff.sides import make_side
 from tests.faults import kernels, trials
 from tests.faults.dumps import CPU, O0, O1, Dumped, Mode
 from tests.faults.networks import GRAPHS, SOUND, Net, network
@@ -68,7 +67,7 @@ def violations(trial: Trial, folder: Path) -> list[str]:
 
 
 def _compiled(path: Path, text: str, net: Net) -> Dumped:
-    side = make_side(loader.load(path), variants.parse(text), WeightCopies(), trains=net.trains)
+    side = make_side(loader.load(path), models.parse(text), WeightCopies(), trains=net.trains)
     return Dumped(path.parent, path, side.graph)
 
 

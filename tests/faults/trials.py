@@ -18,7 +18,7 @@ from onnx import numpy_helper
 from msdump.cli import main
 from msdump.device import tasks
 from msdump.errors import MsdumpError
-from msdump.graph.graph import Graph
+from msdump.graph import Graph
 from tests.faults import dumps, kernels
 from tests.faults.dumps import CPU, MODES, Dumped, Mode
 from tests.faults.faults import KINDS, Draw, Fault, Values, distance, site, sites

@@ -16,7 +16,7 @@ def script(tmp_path, monkeypatch):
         if variable.name != env.THREADS:
             monkeypatch.delenv(variable.name, raising=False)
     monkeypatch.chdir(tmp_path)
-    state.replace(state.AclState())
+    state.replace_state(state.AclState())
     yield Script(tmp_path)
     state.current().dumps.stop()
-    state.replace(state.AclState())
+    state.replace_state(state.AclState())

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from msdump import dtypes
-from msdump.graph.graph import Graph, Node, Value, ValueType
+from msdump.graph import Graph, Node, Value, ValueType
 from msdump.record import OperatorRef
 
 

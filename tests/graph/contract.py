@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
-import onnx
-
-from msdump.graph.graph import Graph, Node, ValueType
-from msdump.graph.order import reads, used_values
+from msdump.graph import reads
+from msdump.graph.order import used_values
 
 
-def faults(graph: Graph, before: Graph | None = None) -> list[str]:
+def faults(graph, before=None):
     """Return what is wrong with a graph and those inside it; nothing where it keeps the contract.
 
     Args:
@@ -22,7 +19,7 @@ def faults(graph: Graph, before: Graph | None = None) -> list[str]:
     return listed if before is None else [*listed, *_changes(graph, before)]
 
 
-def message_faults(after: onnx.GraphProto, before: onnx.GraphProto) -> list[str]:
+def message_faults(after, before):
     """Return what is wrong with the message of a graph: inputs, outputs or producers that a pass has lost."""
     listed = []
     for side in ("input", "output"):
@@ -39,7 +36,7 @@ def message_faults(after: onnx.GraphProto, before: onnx.GraphProto) -> list[str]
     return listed
 
 
-def _names(graph: Graph) -> Iterator[str]:
+def _names(graph):
     nodes = [node for inner in graph.walk() for node in inner.nodes]
     full_names = Counter(node.operator.full_name for node in nodes)
     for title, counts in (("node", Counter(node.name for node in nodes)), ("operator", full_names)):
@@ -49,7 +46,7 @@ def _names(graph: Graph) -> Iterator[str]:
         yield f"graphs are numbered {indices}"
 
 
-def _order(graph: Graph, outer: set[str]) -> Iterator[str]:
+def _order(graph, outer):
     """Yield values that are read before they are made, or made twice; of bodies too."""
     available = {*graph.weights, *(value.name for value in graph.inputs)}
     if graph.index:
@@ -64,7 +61,7 @@ def _order(graph: Graph, outer: set[str]) -> Iterator[str]:
     yield from (f"nobody makes the output {v.name}" for v in graph.outputs if v.name not in available)
 
 
-def _parts(node: Node) -> Iterator[str]:
+def _parts(node):
     """Yield what is wrong inside a fused operator."""
     if not node.parts:
         return
@@ -75,7 +72,7 @@ def _parts(node: Node) -> Iterator[str]:
     yield from (f"no part of {node.name} makes {name}" for name in node.outputs if name not in available)
 
 
-def _changes(graph: Graph, before: Graph) -> Iterator[str]:
+def _changes(graph, before):
     """Yield inputs, outputs and types that are no longer what they were."""
     graphs, earlier = list(graph.walk()), list(before.walk())
     if len(graphs) != len(earlier):
@@ -94,7 +91,7 @@ def _changes(graph: Graph, before: Graph) -> Iterator[str]:
                 yield f"{name}: {old.type_of(name)} became {after.type_of(name)}"
 
 
-def _keeps(after: ValueType, before: ValueType) -> bool:
+def _keeps(after, before):
     """Tell whether all that was known of a value still is."""
     if not before.kind:
         return True

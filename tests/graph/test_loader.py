@@ -14,13 +14,14 @@ from onnx import helper, numpy_helper, parser
 
 from msdump.errors import GraphError, UnsupportedIRVersionError
 from msdump.graph import loader
+from msdump.session import Network
 
 GRAPHS = pathlib.Path(__file__).resolve().parents[2] / "graphs"
 HEAD = '<ir_version: 10, opset_import: ["" : 20]>'
 RELU = HEAD + "g (float[N,3] x) => (float[N,3] y) { y = Relu(x) }"
 
 
-def model_of(text: str, **initializers: np.ndarray) -> onnx.ModelProto:
+def model_of(text, **initializers):
     """Return a parsed model with initializers."""
     model = parser.parse_model(text)
     model.graph.initializer.extend(numpy_helper.from_array(a, name) for name, a in initializers.items())
@@ -118,7 +119,7 @@ def _no_value(model):
     model.graph.node[0].attribute.add(name="then_branch", type=onnx.AttributeProto.GRAPH)
 
 
-def _not_utf8(data: bytes) -> bytes:
+def _not_utf8(data):
     return data.replace(b"Relu", b"Re\xff\xfe")
 
 
@@ -220,6 +221,35 @@ def test_types_are_inferred():
     assert ("float32", (3, "N")) == (graph.type_of("a").dtype.name, graph.type_of("a").shape)
     assert ("int64", (2,)) == (graph.type_of("y").dtype.name, graph.type_of("y").shape)
     assert "" == graph.type_of("nobody").kind
+
+
+OPEN = """<ir_version: 10, opset_import: ["" : 20, "f" : 1]>
+g (float[M,3] x, bool c) => (float[M,6] y) <float[M,3] a> {
+  a = Relu(x) b = f.Twice(a)
+  d = If (c) <then_branch = t () => (float[M,3] e) { e = Neg(b) },
+    else_branch = s () => (float[M,3] h) { h = Abs(b) }>
+  y = Concat <axis = 1> (d, d) }
+<domain: "f", opset_import: ["" : 20]> Twice (v) => (w) <float[M,3] k> { k = Add(v, v) w = Neg(k) }"""
+
+
+@pytest.mark.parametrize("size", [-1, -(2**63)])
+def test_a_negative_dimension_is_unknown(size):
+    """A size below 0 is open in inputs, outputs, values, branches and functions, and the model runs."""
+    model = parser.parse_model(OPEN)
+    infos = [*model.graph.input[:1], *model.graph.output, *model.graph.value_info]
+    infos += model.functions[0].value_info
+    infos += [attribute.g.output[0] for attribute in model.graph.node[2].attribute]
+    for info in infos:
+        info.type.tensor_type.shape.dim[0].dim_value = size
+
+    graph = loader.load(model)
+
+    assert 6 == len(infos)
+    kinds = [kind for each in (graph, *graph.bodies) for kind in each.types.values() if kind.shape]
+    assert {3, 6} == {size for kind in kinds for size in kind.shape if isinstance(size, int)}
+    for rows in (2, 5):
+        feeds = {"x": np.ones((rows, 3), np.float32), "c": np.True_}
+        assert (rows, 6) == Network(graph).run(feeds)["y"].shape
 
 
 def test_both_names_of_the_standard_domain():

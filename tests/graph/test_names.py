@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from onnx import helper
 
-from msdump.graph import loader
-from msdump.graph.graph import SourceLine
+from msdump.graph import SourceLine, loader
 from msdump.graph.names import FullNames, name_nodes, scope_of, source_of
+from tests.texts import parsed
 
 HOOK = "_empty_nn_module_stack_from_metadata_hook"
 
@@ -111,21 +111,11 @@ def test_scope_that_readers_share():
 
 def test_nodes_of_branches_are_not_called_as_outer_ones():
     """A node in a branch that bears the name of an outer one gets another."""
-    branch = helper.make_graph(
-        [helper.make_node("Neg", ["x"], ["i"], name="same")],
-        "b",
-        [],
-        [helper.make_empty_tensor_value_info("i")],
-    )
-    graph = helper.make_graph(
-        [
-            helper.make_node("Abs", ["x"], ["a"], name="same"),
-            helper.make_node("If", ["c"], ["y"], name="choice", then_branch=branch, else_branch=branch),
-        ],
-        "g",
-        [],
-        [],
-    )
+    branch = "b () => (float i) { [same] i = Neg(x) }"
+    graph = parsed(
+        f"g (float x, bool c) => (float y) {{ [same] a = Abs(x) [choice] y = If (c)"
+        f" <then_branch = {branch}, else_branch = {branch}> }}"
+    ).graph
 
     name_nodes(graph)
 
@@ -151,11 +141,6 @@ def test_source_lines(prefix):
     found = source_of({f"{prefix}stack_trace": trace})
 
     assert (SourceLine("a.py", 3, "y = f(x)"), SourceLine("b.py", 9, "return x + 1")) == found
-
-
-def test_no_source_lines():
-    """A node without a stack trace has no source lines."""
-    assert source_of({}) == ()
 
 
 class _Garbage:

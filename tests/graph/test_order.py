@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import random
-
-import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
 from msdump.errors import GraphError
-from msdump.graph.order import execution_order, outer_values, used_values
+from msdump.graph import outer_values
+from msdump.graph.order import execution_order, used_values
+from tests.texts import parsed
 
 FAULTS = {
     "undefined": (["a: x, ghost -> y"], r"node 'a' \(Op\) reads value 'ghost', which no node, input or"),
@@ -26,14 +25,14 @@ FAULTS = {
 }
 
 
-def node(line: str) -> onnx.NodeProto:
+def node(line):
     """Return a node of ``name: inputs -> outputs``."""
     name, _, rest = line.partition(": ")
     inputs, _, outputs = rest.partition(" -> ")
     return helper.make_node("Op", inputs.split(", "), outputs.split(", "), name=name)
 
 
-def names(nodes) -> list[str]:
+def names(nodes):
     """Return the nodes' names."""
     return [node.name for node in nodes]
 
@@ -47,7 +46,7 @@ def test_faults(lines, message):
 
 @given(st.integers(1, 30), st.randoms(use_true_random=False))
 @settings(max_examples=50, deadline=None)
-def test_any_order_of_a_graph_runs(size, generator: random.Random):
+def test_any_order_of_a_graph_runs(size, generator):
     """However the nodes of a graph are listed, each runs after those it reads from."""
     graph = [helper.make_node("Op", ["x"], ["0"], name="0")]
     for number in range(1, size):
@@ -84,20 +83,10 @@ def test_a_long_graph_in_reverse_takes_no_time():
 
 def test_subgraphs_read_outer_values():
     """What a subgraph takes from outside counts as read by its node; what it binds does not."""
-    inner = helper.make_graph(
-        [helper.make_node("Add", ["p", "outer"], ["q"]), helper.make_node("Neg", ["q"], ["r"])],
-        "body",
-        [helper.make_empty_tensor_value_info("p")],
-        [helper.make_empty_tensor_value_info(name) for name in ("r", "passed")],
-        [onnx.TensorProto(name="bound")],
-    )
-    middle = helper.make_graph(
-        [helper.make_node("Loop", ["far"], ["m"], body=inner)],
-        "branch",
-        [],
-        [helper.make_empty_tensor_value_info("m")],
-    )
-    item = helper.make_node("If", ["flag"], ["y"], then_branch=middle, else_branch=middle)
+    inner = "body (p) => (r, passed) <float bound = {1}> { q = Add(p, outer) t = Mul(q, bound) r = Neg(t) }"
+    middle = f"branch () => (m) {{ m = Loop (far) <body = {inner}> }}"
+    text = f"g (flag) => (y) {{ y = If (flag) <then_branch = {middle}, else_branch = {middle}> }}"
+    (item,) = parsed(text).graph.node
 
     assert ["far", "outer", "passed"] == outer_values(item)
     assert ["flag", "far", "outer", "passed"] == list(used_values(item))

@@ -6,16 +6,19 @@ import re
 
 import pytest
 
-from msdump.graph.primitives import PRIMITIVES, Use, primitive_name
+from msdump.graph import Use, primitive_name
+from msdump.graph.primitives import PRIMITIVES
 
 # (operator, what is known about its use, MindSpore's name)
 CASES = {
     "conv 2d": ("Conv", Use(input_ranks=(4, 4)), "Conv2D"),
-    "conv 1d": ("Conv", Use(input_ranks=(3, 3)), "Conv2D"),
+    "conv 1d": ("Conv", Use(input_ranks=(3, 3)), "Conv1D"),
     "conv 3d": ("Conv", Use(input_ranks=(5, 5)), "Conv3D"),
     "conv 3d by its weight": ("Conv", Use(input_ranks=(None, 5)), "Conv3D"),
     "conv 3d by its window": ("Conv", Use(attributes={"kernel_shape": (3, 3, 3)}), "Conv3D"),
     "conv of unknown rank": ("Conv", Use(), "Conv2D"),
+    "transposed conv 2d": ("ConvTranspose", Use(input_ranks=(4, 4)), "Conv2DBackpropInput"),
+    "transposed conv 1d": ("ConvTranspose", Use(input_ranks=(3, 3)), "Conv1DBackpropInput"),
     "transposed conv 3d": ("ConvTranspose", Use(input_ranks=(5, 5)), "Conv3DTranspose"),
     "relu": ("Relu", Use(), "ReLU"),
     "gemm": ("Gemm", Use(input_ranks=(2, 2, 1)), "Dense"),
@@ -42,12 +45,15 @@ CASES = {
     "average pool": ("AveragePool", Use(input_ranks=(4,)), "AvgPool"),
     "average pool 3d": ("AveragePool", Use(input_ranks=(5,)), "AvgPool3D"),
     "global average pool": ("GlobalAveragePool", Use(input_ranks=(4,)), "AdaptiveAvgPool2D"),
-    "global average pool 1d": ("GlobalAveragePool", Use(input_ranks=(3,)), "AvgPool"),
+    "average pool 1d": ("AveragePool", Use(input_ranks=(3,)), "AvgPool1D"),
+    "max pool 1d": ("MaxPool", Use(attributes={"kernel_shape": (3,)}), "MaxPool1D"),
+    "global average pool 1d": ("GlobalAveragePool", Use(input_ranks=(3,)), "AvgPool1D"),
+    "global max pool 1d": ("GlobalMaxPool", Use(input_ranks=(3,)), "MaxPool1D"),
     "clip to 0..6 by inputs": ("Clip", Use(scalars=(None, 0.0, 6.0)), "ReLU6"),
     "clip to 0..6 by attributes": ("Clip", Use(attributes={"min": 0.0, "max": 6.0}), "ReLU6"),
     "clip to 0..1": ("Clip", Use(scalars=(None, 0.0, 1.0)), "ClipByValue"),
     "clip to computed bounds": ("Clip", Use(scalars=(None, None, None)), "ClipByValue"),
-    "resize": ("Resize", Use(input_ranks=(4,)), "ResizeNearestNeighbor"),
+    "resize": ("Resize", Use(input_ranks=(4,)), "ResizeNearestNeighborV2"),
     "resize linear": ("Resize", Use(input_ranks=(4,), attributes={"mode": "linear"}), "ResizeBilinearV2"),
     "resize linear, bytes": ("Resize", Use(attributes={"mode": b"linear"}), "ResizeBilinearV2"),
     "resize 3d": ("Resize", Use(input_ranks=(5,), attributes={"mode": "linear"}), "UpsampleTrilinear3D"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
-import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -14,7 +13,7 @@ from msdump.graph import loader, weights
 FLOATS = np.arange(600, dtype=np.float32)
 
 
-def external(location: str = "w.bin", **fields: object) -> onnx.TensorProto:
+def external(location="w.bin", **fields):
     """Return a float32 initializer "w" of 600 elements that lies in a file."""
     tensor = TensorProto(name="w", data_type=1, dims=[600], data_location=TensorProto.EXTERNAL)
     for key, value in {"location": location, **fields}.items():
@@ -22,7 +21,7 @@ def external(location: str = "w.bin", **fields: object) -> onnx.TensorProto:
     return tensor
 
 
-def model_of(tensor: onnx.TensorProto) -> onnx.ModelProto:
+def model_of(tensor):
     """Return a model that adds an initializer to its input."""
     graph = helper.make_graph(
         [helper.make_node("Add", ["x", tensor.name], ["y"], name="add")],
@@ -34,7 +33,7 @@ def model_of(tensor: onnx.TensorProto) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
 
 
-def loaded(folder, tensor: onnx.TensorProto) -> np.ndarray:
+def loaded(folder, tensor):
     """Return the initializer of a model file."""
     (folder / "m.onnx").write_bytes(model_of(tensor).SerializeToString())
     return loader.load(folder / "m.onnx").weights[tensor.name]

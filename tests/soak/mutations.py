@@ -12,23 +12,28 @@ from pathlib import Path
 
 import numpy as np
 
-from msdump.capture.graphs import ge_model
+from msdump.analysis import describe, inputs
+from msdump.analysis.compare.pairing.graph_rules import read_rules
+from msdump.capture import graph_files
+from msdump.cli.compile import FORMS
 from msdump.config import mindspore, source
 from msdump.config.acl import plan as acl
+from msdump.convert import Target, convert_files, find_sources
 from msdump.encode import npy
 from msdump.errors import MsdumpError
+from msdump.execute import emulated
+from msdump.executors import ExecutorChoice
 from msdump.graph import loader
 from msdump.plan import Context, DeviceTarget, JitLevel
-from msdump.session import emulated
-from msdump.store.read import texts
-from msdump.store.read.reader import open_dump
-from msdump.tools.compare.pairing import fusion_rules
-from msdump.tools.compare.pairing.graph_file import FORMS
-from msdump.tools.convert import conversion, sources
-from msdump.tools.convert.result import Target
-from msdump.tools.mapping.executors import ExecutorChoice
-from msdump.tools.preview import inputs
-from msdump.tools.preview.describe import describe
+from msdump.read import (
+    open_dump,
+    read_bytes,
+    read_execution_order,
+    read_iterations_run,
+    read_json,
+    read_parameters,
+    read_statistics,
+)
 from tests.dump.conftest import config
 from tests.soak import deaths, networks, side_files
 from tests.soak.children import Child
@@ -153,7 +158,7 @@ def _made(folder):
     np.savez(path, **feeds)
     graph = loader.load(data)
     yield "inputs", ("x.npz", path.read_bytes(), lambda path: inputs.from_file(graph, str(path)))
-    yield "rules", ("graph.json", _rules(data), lambda path: fusion_rules.read(str(path)))
+    yield "rules", ("graph.json", _rules(data), lambda path: read_rules(str(path)))
     yield from ((name, tuple(item)) for name, *item in side_files.files())
 
 
@@ -165,7 +170,7 @@ def _branches():
 def _rules(data):
     context = Context(DeviceTarget.ASCEND, jit_level=JitLevel.O2)
     device = emulated(loader.load(data), None, context)
-    return b"".join(FORMS[".json"](ge_model.model(device)))
+    return b"".join(FORMS[".json"](graph_files.model(device)))
 
 
 def _configuration(path):
@@ -183,16 +188,16 @@ def _array(path):
 
 def _csv(path):
     if path.name == "statistic.csv":
-        texts.read_statistics(str(path))
+        read_statistics(str(path))
     elif "global" in path.name:
-        texts.read_iterations_run(str(path))
+        read_iterations_run(str(path))
     else:
-        texts.read_execution_order(str(path))
+        read_execution_order(str(path))
 
 
 def _operator_file(path):
-    found = sources.find([str(path)], str(path.parent / "out"))
-    conversion.convert(found, str(path.parent / "out"), Target(), executor=ExecutorChoice(1))
+    found = find_sources([str(path)], str(path.parent / "out"))
+    convert_files(found, str(path.parent / "out"), Target(), executor=ExecutorChoice(1))
     for record in open_dump(path.parent).records:
         assert record.array is not None
 
@@ -200,7 +205,7 @@ def _operator_file(path):
 READERS = {
     ".npy": _array,
     ".csv": _csv,
-    ".json": lambda path: texts.read_json(str(path)),
-    ".ir": lambda path: texts.read_parameters(str(path)),
-    ".pb": lambda path: texts.read_bytes(str(path)),
+    ".json": lambda path: read_json(str(path)),
+    ".ir": lambda path: read_parameters(str(path)),
+    ".pb": lambda path: read_bytes(str(path)),
 }

@@ -11,7 +11,7 @@ import numpy as np
 
 import msdump
 from msdump import env
-from msdump.capture.process import Process
+from msdump.capture import Process
 from msdump.frontends import mindspore
 from msdump.threads import cores
 from tests.dump import nets, o2

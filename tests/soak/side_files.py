@@ -6,17 +6,15 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from msdump.capture.compiled.op_debug_files import OpDebugWriter
-from msdump.config.faults import GrammarError
+from msdump.analysis import overflow
+from msdump.capture.compiled.capture import OpDebugWriter
+from msdump.config import GrammarError
 from msdump.config.grammar import parse_iterations
-from msdump.config.torchair.plan import plan
-from msdump.device.tasks import Task
+from msdump.config.torchair import plan
+from msdump.device import Task
 from msdump.encode import dump_data, op_debug
 from msdump.plan import Context, DeviceTarget, JitLevel
-from msdump.store.read.reader import open_dump
-from msdump.tools.compare.pairing import dump_folder
-from msdump.tools.overflow import records as overflow_records
-from msdump.tools.overflow import report
+from msdump.read import open_dump, read_folder
 
 TIME = 1700000000000000
 STAND_IN = "12345678901234567890.npy"
@@ -61,9 +59,9 @@ def _overflows(path):
     for other in path.parent.iterdir():
         if other != path:
             other.unlink()
-    records = overflow_records.find(str(path.parent))
+    records = overflow.find(str(path.parent))
     assert len(records) == 1
-    report.analyse(records, str(path.parents[1] / "out"))
+    overflow.analyse(records, str(path.parents[1] / "out"))
 
 
 def _options(path):
@@ -87,4 +85,4 @@ def _mapping(path):
     np.save(path.with_name(STAND_IN), np.zeros(2, np.float32))
     for record in open_dump(path.parents[3]).records:
         assert record.array is not None
-    dump_folder.read(str(path.parent))
+    read_folder(str(path.parent))

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.soak import deaths, mutations, run, wholeness
-from tests.soak.children import Child
+from tests.soak import mutations, wholeness
 
 ROOT = Path(__file__).resolve().parents[2]
 VERDICT = re.compile(
@@ -60,15 +59,6 @@ def test_torn_files_are_seen(tmp_path, name, data, told):
     assert told in found
 
 
-def test_changed_files_of_others_are_seen(tmp_path):
-    """A file of somebody else's that changed or went is a violation."""
-    foreign = deaths.plant(tmp_path)
-    foreign[0].write_bytes(b"x")
-    foreign[1].unlink()
-
-    assert [f"{path}: changed" for path in foreign[:2]] == deaths.changed(foreign)
-
-
 def test_readers_that_break_are_seen(tmp_path, monkeypatch):
     """An error that is not msdump's own is a violation that names input and batch."""
 
@@ -81,28 +71,3 @@ def test_readers_that_break_are_seen(tmp_path, monkeypatch):
 
     assert [f"input {number} of batch 7: file" for number in range(3)] == [text[:24] for text in found]
     assert all("KeyError: 'f'" in text for text in found)
-
-
-def test_a_child_that_dies_is_seen(tmp_path):
-    """The end of a child is told like that of a process; what it reported is kept."""
-
-    def die(report):
-        report(b"begun")
-        raise ValueError("told")
-
-    told, code = Child(die).end()
-
-    assert 70 == code
-    assert told.startswith(b"begun\n")
-    assert b"ValueError: told" in told
-
-
-def test_violations_are_counted_and_named(monkeypatch, capfd):
-    """Each violation is printed with its subject and seed; their number is the verdict."""
-    monkeypatch.setattr(run, "SUBJECTS", {"kills": (lambda seed, _: [f"torn {seed}"], 1, 1)})
-
-    assert 1 == run.soak(0, 1, 40)
-
-    first, last = capfd.readouterr().out.splitlines()
-    assert "VIOLATION --subject 'kills' --seed 40: torn 40" == first
-    assert "soak: 1 kills, 1 violations in 0 s" == last

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from msdump import dtypes
-from msdump.statistics import compiled, passes
-from msdump.statistics.totals import StatisticNeed
+from msdump.statistics import StatisticNeed, compiled, passes
 
 ROOT = Path(__file__).resolve().parents[2]
 NEED = StatisticNeed(extremes=True, counts=True, total=True, squares=True)
@@ -99,3 +98,32 @@ def test_both_passes_tell_of_the_same_types():
     measurable = [dtype for dtype in dtypes.DTYPES if passes.is_measurable(dtype) and dtype.saved.kind != "b"]
 
     assert [] == [dtype.name for dtype in measurable if not kernel.takes(dtype.saved)]
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("FIELD(double, squares)", "FIELD(double, squares) FIELD(double, cubes)"),
+        ("FIELD(double, high) FIELD(double, low)", "FIELD(double, low) FIELD(double, high)"),
+        ("return sizeof(struct found)", "return sizeof(struct found) + 8"),
+        ("PUBLIC size_t msdump_found_size", "static size_t msdump_found_size"),
+        ("#define VERSION ", "#define VERSION 1"),
+    ],
+    ids=["a field more", "another order", "another size", "no size", "another version"],
+)
+def test_a_library_of_another_record_is_not_used(monkeypatch, compile_kernel, tree, caplog, before, after):
+    """A library of another record or version is done without, and a warning names the file."""
+    source = tree / compiled.LIBRARY.relative_to(ROOT).with_name("kernel.c")
+    text = source.read_text()
+    assert text.count(before) == 1
+    source.write_text(text.replace(before, after))
+    monkeypatch.setitem(compile_kernel.__globals__, "_ATTEMPTS", (("-O0",), ("-DPORTABLE", "-O0")))
+
+    library = compile_kernel(tree, list)
+
+    assert [None, None] == [compiled.load(library), compiled.open_library(library)]
+    (message,) = caplog.messages
+    assert message.startswith(
+        f"{library}: is of another version of msdump, so that numpy finds the statistics"
+    )

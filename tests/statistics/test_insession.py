@@ -12,13 +12,12 @@ import pytest
 from onnx import helper
 
 from msdump import dtypes
-from msdump.execute import values
-from msdump.execute.runtime import Runtime, SessionUse, runtime
-from msdump.execute.shortage import shortage
-from msdump.graph.kernel.measuring import ADDRESSES, add_measures, made_name
-from msdump.statistics import compiled, insession, passes
-from msdump.statistics.insession import MEASURE, SessionMeasures, stand_ins
-from msdump.statistics.totals import StatisticNeed
+from msdump.errors import shortage
+from msdump.execute import Runtime, cpu_runtime, values
+from msdump.execute.runtime import SessionUse
+from msdump.graph.kernel import ADDRESSES
+from msdump.graph.kernel.linked import add_measures, made_name
+from msdump.statistics import MEASURE, SessionMeasures, StatisticNeed, compiled, insession, passes, stand_ins
 
 ALL = StatisticNeed(extremes=True, counts=True, total=True, squares=True)
 BOUNDS = ("high", "low")
@@ -56,7 +55,7 @@ def _session(kind, need, outputs, sessions=None):
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
     add_measures(model, {"y": 0}, need)
-    return (sessions or runtime()).session(model.SerializeToString(), use=SessionUse(looks=True))
+    return (sessions or cpu_runtime()).session(model.SerializeToString(), use=SessionUse(looks=True))
 
 
 def _run(session, array, outputs):

@@ -13,13 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from msdump import dtypes, env
-from msdump.capture.statistics.rows import octets_of
-from msdump.statistics import compiled, elements, passes
-from msdump.statistics.digests import Message
+from msdump.capture.statistics import octets_of
+from msdump.statistics import BY_CATEGORY, StatisticNeed, compiled, elements, measure, passes
 from msdump.statistics.elements import BLOCK
-from msdump.statistics.passes import measure
-from msdump.statistics.table import BY_CATEGORY
-from msdump.statistics.totals import StatisticNeed
 from tests.capture.statistics.cases import HOST, literal, record
 
 ALL = StatisticNeed(extremes=True, counts=True, total=True, squares=True)
@@ -78,9 +74,7 @@ def measured(array):
     """Return all statistics of the fast pass by category."""
     tensor = record(array)
     totals = measure(array, tensor.dtype, ALL)
-    return {
-        category: BY_CATEGORY[category].value(totals, Message(lambda: octets_of(tensor))) for category in HOST
-    }
+    return {category: BY_CATEGORY[category].value(totals, lambda: octets_of(tensor)) for category in HOST}
 
 
 def assert_agree(values, found):

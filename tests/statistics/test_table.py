@@ -2,78 +2,96 @@
 
 from __future__ import annotations
 
-import typing
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 
-from msdump.capture.statistics.rows import advice, chosen
-from msdump.config import models
-from msdump.config.reference import reference_text
-from msdump.plan import StatisticSpec
-from msdump.statistics.table import BY_CATEGORY, CATEGORIES, ON_DEVICE, STATISTICS
+ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_every_configurable_category_is_defined():
-    """Whatever a configuration may name has exactly one definition, and nothing else has."""
-    accepted = typing.get_args(models.Category)
+ROW = """    Statistic(
+        "least",
+        "Least Value",
+        "The smallest magnitude.",
+        StatisticNeed(magnitudes=True),
+        lambda totals, _: totals.least,
+    ),
+"""
+RECIPE = {
+    "table.py": [("STATISTICS: Final = (\n", ROW)],
+    "totals.py": [
+        ("    squares: bool = False\n", "    magnitudes: bool = False\n"),
+        ("    squares: float = 0.0\n", "    least: float = math.inf\n"),
+        (
+            "        self.stretch(other.high, other.low)\n",
+            "        self.least = min(self.least, other.least)\n",
+        ),
+    ],
+    "passes.py": [
+        (
+            "    totals.stretch(high, low)\n",
+            "    if need.magnitudes:\n        totals.least = min(totals.least, float(np.abs(block).min()))\n",
+        )
+    ],
+}
+"""The lines that ARCHITECTURE.md asks for, by file, each behind the text that it follows."""
 
-    assert set(CATEGORIES) == set(accepted)
-    assert set(BY_CATEGORY) == set(CATEGORIES.values())
-    assert len(BY_CATEGORY) == len(STATISTICS)
 
-
-def test_names_of_hashes():
-    """A hash has the names of MindSpore 2.7 too; SHA1 has no other."""
-    assert {"md5": "md5", "hash": "sha1", "hash:md5": "md5", "hash:sha1": "sha1"} == {
-        name: category for name, category in CATEGORIES.items() if category in {"md5", "sha1"}
+@pytest.mark.parametrize("categories", [["least"], ["max", "avg", "l2norm", "zero count", "least"]])
+def test_the_recipe_for_a_statistic(tmp_path, categories):
+    """A statistic added by ARCHITECTURE's recipe is right for every tensor, and so are the others."""
+    shutil.copytree(ROOT / "msdump", tmp_path / "msdump", ignore=shutil.ignore_patterns("__pycache__"))
+    for name, additions in RECIPE.items():
+        path = tmp_path / "msdump/statistics" / name
+        text = path.read_text()
+        for before, lines in additions:
+            assert text.count(before) == 1, (name, before)
+            text = text.replace(before, before + lines)
+        path.write_text(text)
+    common = {
+        "path": str(tmp_path / "out"),
+        "net_name": "n",
+        "iteration": "all",
+        "input_output": 0,
+        "kernels": [],
     }
+    common |= {"dump_mode": 0, "saved_data": "full", "support_device": [0], "statistic_category": categories}
+    settings = {"common_dump_settings": common, "e2e_dump_settings": {"enable": True}}
+    (tmp_path / "dump.json").write_text(json.dumps(settings))
 
-
-def test_device_statistics_are_those_of_the_configuration():
-    """The configuration lets the device compute what the table says it can."""
-    assert set(ON_DEVICE) == {each.category for each in STATISTICS if each.device}
-
-
-def test_titles_are_mindspores():
-    """Readers find every column under MindSpore's title."""
-    expected = (
-        "Max Value,Min Value,Avg Value,L2Norm Value,Count,Negative Zero Count,Positive Zero Count,"
-        "Zero Count,NaN Count,Negative Inf Count,Positive Inf Count,MD5,SHA1"
+    subprocess.run(
+        [sys.executable, "-m", "msdump", "run", str(ROOT / "graphs/lenet.onnx"), "--config", "dump.json"],
+        env={
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(tmp_path),
+            "DEVICE_TARGET": "Ascend",
+            "JIT_LEVEL": "O0",
+        },
+        cwd=tmp_path,
+        check=True,
+        timeout=100,
     )
 
-    assert expected.split(",") == [each.title for each in STATISTICS]
-
-
-def test_chosen_keeps_the_order():
-    """Columns come in the user's order."""
-    spec = StatisticSpec(("md5", "max", "md5"))
-
-    assert ["md5", "max", "md5"] == [each.category for each in chosen(spec)]
-
-
-@pytest.mark.parametrize(
-    ("categories", "columns"), [((), 10), (("max",), 11), (("max", "min"), 12)], ids=["none", "one", "two"]
-)
-def test_few_statistics_get_advice(categories, columns):
-    """Fewer than three statistics make a file that msprobe refuses; the message says so."""
-    message = advice(StatisticSpec(categories))
-
-    assert message is not None
-    assert f"will have {columns} columns" in message
-    assert "at least 3 statistics" in message
-
-
-def test_three_statistics_get_no_advice():
-    """The default three are enough."""
-    assert advice(StatisticSpec()) is None
-
-
-def test_reference_names_everything():
-    """The reference table has one line for each statistic, with its column."""
-    section = reference_text().partition("## Statistics\n")[2].partition("\n## ")[0]
-    lines = section.strip().splitlines()[2:]
-
-    assert len(STATISTICS) + 2 == len(lines)
-    (norm,) = [line for line in lines if "`l2norm`" in line]
-    assert norm.startswith("| `l2norm` | L2Norm Value | The square root of the sum of squares")
-    assert norm.endswith("| host and device |")
+    titles = {"max": "Max Value", "avg": "Avg Value", "l2norm": "L2Norm Value", "zero count": "Zero Count"}
+    (table,) = (tmp_path / "out").rglob("statistic.csv")
+    rows = list(csv.DictReader(table.open()))
+    for row in rows:
+        (file,) = table.parent.glob(f"*.{row['Timestamp']}.{row['IO']}.{row['Slot']}.*")
+        array = np.load(file).astype(np.float64)
+        expected = {
+            "least": np.abs(array).min(),
+            "max": array.max(),
+            "avg": array.mean(),
+            "l2norm": np.linalg.norm(array),
+            "zero count": (array == 0).sum(),
+        }
+        found = {each: float(row[titles.get(each, "Least Value")]) for each in categories}
+        assert found == {each: pytest.approx(expected[each], rel=1e-5, abs=1e-6) for each in categories}
+    assert len(rows) > 20

@@ -6,8 +6,8 @@ import errno
 import os
 
 from msdump.plan import OnWriteError
+from msdump.store.write import Budget, SyncSink
 from msdump.store.write.rows import last_titles
-from msdump.store.write.sinks import Budget, SyncSink
 
 
 class MemoryFiles:

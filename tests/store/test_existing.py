@@ -6,8 +6,7 @@ import os
 
 import pytest
 
-from msdump.store import existing
-from msdump.store.existing import ExistingFiles, RunPlace
+from msdump.store import ExistingFiles, RunPlace, existing
 
 TENSOR = "Add.Default_Add-op0.0.0.1795219089580885.input.0.DefaultFormat.float32.npy"
 OPERATOR = "Add.Default_Add-op0.3.1.1795219089580885"

@@ -8,33 +8,35 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from msdump.store import layouts, run_paths
-from msdump.store.layouts import DIRECTORIES, PATHS, Key, PathKind
-from msdump.store.run_paths import Layout, ModelLayout
+from msdump.store import Key, Layout, ModelLayout, PathKind, layouts, run_paths
+from msdump.store.layouts import DIRECTORIES, PATHS
 
 LAYOUT = Layout("/dump/", 2, "LeNet")
 MODEL = ModelLayout("/dump/", 3, "lenet", 1)
 TIME = "20240112093000"
 
 WRITTEN = {
-    "config": (LAYOUT.config(), "rank_2/.dump_metadata/data_dump.json"),
-    "device": (LAYOUT.device(), "rank_2/.dump_metadata/config.json"),
-    "ir": (LAYOUT.graph_ir(1), "rank_2/graphs/ms_output_trace_code_graph_1.ir"),
-    "pb": (LAYOUT.graph_pb(1), "rank_2/graphs/ms_output_trace_code_graph_1.pb"),
-    "order": (LAYOUT.execution_order(1), "rank_2/execution_order/ms_execution_order_graph_1.csv"),
+    "config": (LAYOUT.path(PathKind.CONFIG), "rank_2/.dump_metadata/data_dump.json"),
+    "device": (LAYOUT.path(PathKind.DEVICE), "rank_2/.dump_metadata/config.json"),
+    "ir": (LAYOUT.path(PathKind.IR, 1), "rank_2/graphs/ms_output_trace_code_graph_1.ir"),
+    "pb": (LAYOUT.path(PathKind.PB, 1), "rank_2/graphs/ms_output_trace_code_graph_1.pb"),
+    "order": (
+        LAYOUT.path(PathKind.EXECUTION_ORDER, 1),
+        "rank_2/execution_order/ms_execution_order_graph_1.csv",
+    ),
     "iterations": (
-        LAYOUT.iterations_run(1),
+        LAYOUT.path(PathKind.ITERATIONS_RUN, 1),
         "rank_2/execution_order/ms_global_execution_order_graph_1.csv",
     ),
-    "iteration": (LAYOUT.iteration(1, 30), "rank_2/LeNet/1/30"),
-    "constants": (LAYOUT.constants(1), "rank_2/LeNet/1/constants"),
-    "statistics": (LAYOUT.statistics(1, 30), "rank_2/LeNet/1/30/statistic.csv"),
+    "iteration": (LAYOUT.path(PathKind.ITERATION, 1, 30), "rank_2/LeNet/1/30"),
+    "constants": (LAYOUT.path(PathKind.CONSTANTS, 1), "rank_2/LeNet/1/constants"),
+    "statistics": (LAYOUT.path(PathKind.STATISTICS, 1, 30), "rank_2/LeNet/1/30/statistic.csv"),
     "O2": (MODEL.execution(TIME, 2, 5), f"5/{TIME}/3/lenet/1/2"),
     "GE and acl": (MODEL.execution(TIME, 0), f"{TIME}/3/lenet/1/0"),
     "acl.json of O2": (MODEL.acl_config(), "acl_dump_3.json"),
     "single operators": (run_paths.single_operators("/dump", TIME, 3), f"{TIME}/3"),
     "captured by torch.compile": (
-        run_paths.CapturedLayout("/dump", 8, 3, graph=1).step(4),
+        run_paths.captured_step("/dump", 8, 3, graph=1, number=4),
         "worldsize8_global_rank3/graph_1/4",
     ),
     "exceptions": (run_paths.exceptions("/dump", 3), "extra-info/data-dump/3"),
@@ -184,8 +186,3 @@ def keys(draw):
 def test_parse_inverts_path(key):
     """Every place is found again under its path."""
     assert key == layouts.parse(key.path, is_directory=key.kind in DIRECTORIES)
-
-
-def test_every_kind_has_a_path():
-    """The table of paths is complete."""
-    assert set(PathKind) == set(PATHS)

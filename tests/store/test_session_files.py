@@ -14,19 +14,17 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from msdump import dtypes
-from msdump.device import formats
-from msdump.device.precision import rounded
+from msdump.device import formats, rounded
 from msdump.encode import npy
 from msdump.errors import FormatError
-from msdump.execute import values
-from msdump.execute.runtime import Runtime, SessionUse, runtime
-from msdump.graph.kernel.measuring import ADDRESSES, add_saves
-from msdump.statistics import compiled
-from msdump.statistics.insession import SAVE
-from msdump.store.clock import Clock
-from msdump.store.session_files import NameParts, SessionFiles, WantedFile, WantedFiles, takes
-from msdump.store.session_layouts import layout
-from msdump.store.write.files import FILE_MODE
+from msdump.execute import Runtime, cpu_runtime, values
+from msdump.execute.runtime import SessionUse
+from msdump.graph.kernel import ADDRESSES
+from msdump.graph.kernel.linked import add_saves
+from msdump.statistics import SAVE, compiled
+from msdump.store import Clock, NameParts, SessionFiles, WantedFile, WantedFiles
+from msdump.store.session_files import layout, takes
+from msdump.store.write import FILE_MODE
 from msdump.store.write.place import OpenDirectory
 
 TYPES = tuple(row.name for row in dtypes.DTYPES if row.onnx and takes(row))
@@ -50,7 +48,7 @@ def _session(kind):
     graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", kind, None)], outputs)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
     add_saves(model, {"y": 0, "z": 1})
-    return runtime().session(model.SerializeToString(), use=SessionUse(looks=True))
+    return cpu_runtime().session(model.SerializeToString(), use=SessionUse(looks=True))
 
 
 def _written(session, array, folder, wanted, clock=None):

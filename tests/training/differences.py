@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import onnx
@@ -16,13 +14,12 @@ from onnx.reference.op_run import OpRun
 from msdump.training import step_graph
 from msdump.training.losses import Loss
 from msdump.training.symbols import StepTensor
-from msdump.training.writer import StepWriter
 
 OPSET = 20
 STEP = 1e-5
 
 
-def _weighted(op: StepWriter, output: StepTensor, weights: StepTensor) -> StepTensor:
+def _weighted(op, output, weights):
     """Sum an output, each element times a weight of its own, so that no error can cancel."""
     result: StepTensor = op.ReduceSum(op.Mul(output, weights), list(range(output.rank)), keepdims=0)
     return result
@@ -33,7 +30,7 @@ class Erf(OpRun):
 
     op_domain = ""
 
-    def _run(self, x: np.ndarray) -> tuple[np.ndarray]:
+    def _run(self, x):
         return (np.vectorize(math.erf, otypes=[np.float64])(x),)
 
 
@@ -42,7 +39,7 @@ class Gelu(OpRun):
 
     op_domain = ""
 
-    def _run(self, x: np.ndarray, approximate: str | None = None) -> tuple[np.ndarray]:
+    def _run(self, x, approximate=None):
         if approximate == "tanh":
             return (0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),)
         return (0.5 * x * (1 + np.vectorize(math.erf, otypes=[np.float64])(x / math.sqrt(2))),)
@@ -52,14 +49,29 @@ WEIGHTED = Loss("Weighted", lambda output: (output.dtype, output.shape), _weight
 """A loss whose gradient with respect to the output is any tensor: that of the labels."""
 
 
+def normals(random):
+    """Return a function that gives normally distributed float32 numbers of a shape."""
+    return lambda *shape: random.standard_normal(shape).astype(np.float32)
+
+
+def ints(*values):
+    """Return integers of int64."""
+    return np.array(values, np.int64)
+
+
+def number(value):
+    """Return a float32 number."""
+    return np.array(value, np.float32)
+
+
 def one_operator(
-    op_type: str,
-    arrays: Sequence[np.ndarray | None],
-    attributes: Mapping[str, Any],
-    outputs: int = 1,
-    opset: int = OPSET,
-    domain: str = "",
-) -> onnx.ModelProto:
+    op_type,
+    arrays,
+    attributes,
+    outputs=1,
+    opset=OPSET,
+    domain="",
+):
     """Return a model of one operator whose inputs are all initializers."""
     names = [f"p{slot}" if array is not None else "" for slot, array in enumerate(arrays)]
     node = helper.make_node(
@@ -81,20 +93,39 @@ def one_operator(
     return helper.make_model(graph, opset_imports=imports, ir_version=10)
 
 
-def analytic(model: onnx.ModelProto, weights: np.ndarray, **options: Any) -> dict[str, np.ndarray]:
-    """Return the gradient of the weighted sum of the first output for every parameter that is trained.
+def bindings_of(step):
+    """Return the new value of every variable of a step graph."""
+    return {entry.key: entry.value for entry in step.training_info[0].update_binding}
+
+
+def gradients_of(step, feeds):
+    """Return the gradient of every parameter that a step graph trains.
 
     The first step of Momentum leaves the gradient itself in the accumulation.
     """
+    moments = {
+        name.removeprefix("moments."): value
+        for name, value in bindings_of(step).items()
+        if name.startswith("moments.")
+    }
+    return dict(zip(moments, outputs_of(step, [*moments.values()], feeds), strict=True)) if moments else {}
+
+
+def label(step, place=0):
+    """Return ones of the shape and type of the labels of a step graph, an input of it."""
+    kind = step.graph.input[place].type.tensor_type
+    return np.ones(
+        [size.dim_value for size in kind.shape.dim], helper.tensor_dtype_to_np_dtype(kind.elem_type)
+    )
+
+
+def analytic(model, weights, **options):
+    """Return the gradient of the weighted sum of the first output for every parameter that is trained."""
     step = step_graph(model, WEIGHTED, "momentum:0.0,0.9", **options)
-    bindings = {entry.key: entry.value for entry in step.training_info[0].update_binding}
-    names = [name for name in bindings if name.startswith("moments.")]
-    kind = helper.tensor_dtype_to_np_dtype(step.graph.input[0].type.tensor_type.elem_type)
-    results = outputs_of(step, [bindings[name] for name in names], {"inputs0": weights.astype(kind)})
-    return {name.removeprefix("moments."): array for name, array in zip(names, results, strict=True)}
+    return gradients_of(step, {"inputs0": weights.astype(label(step).dtype)})
 
 
-def session_of(step: onnx.ModelProto, names: Sequence[str]) -> onnxruntime.InferenceSession:
+def session_of(step, names):
     """Return a session of a step graph as it stands, that gives any values of it."""
     shown = onnx.ModelProto()
     shown.CopyFrom(step)
@@ -106,55 +137,51 @@ def session_of(step: onnx.ModelProto, names: Sequence[str]) -> onnxruntime.Infer
     return onnxruntime.InferenceSession(shown.SerializeToString(), settings)
 
 
-def outputs_of(
-    step: onnx.ModelProto, names: Sequence[str], feeds: Mapping[str, np.ndarray]
-) -> list[np.ndarray]:
+def outputs_of(step, names, feeds):
     """Return values of one run of a step graph."""
     arrays: list[np.ndarray] = session_of(step, names).run(list(names), dict(feeds))
     return arrays
 
 
-def numerical(model: onnx.ModelProto, weights: np.ndarray, name: str) -> np.ndarray:
-    """Return the same by central differences, with the forward operators in float64."""
-    wide = {
-        tensor.name: numpy_helper.to_array(tensor).astype(np.float64)
-        if tensor.data_type == onnx.TensorProto.FLOAT
-        else numpy_helper.to_array(tensor)
-        for tensor in model.graph.initializer
-    }
-    evaluator = ReferenceEvaluator(_fed(model, onnx.TensorProto.DOUBLE), new_ops=[Erf, Gelu])
-    return _differences(lambda values: evaluator.run(None, values)[0], wide, weights, name, STEP)
+def forward(model, *, by_runtime=False):
+    """Return a function that gives the first output for values of the parameters, and these values.
 
-
-def numerical_by_runtime(model: onnx.ModelProto, weights: np.ndarray, name: str, step: float) -> np.ndarray:
-    """Return the same by differences of onnxruntime's results, in float32: the step must be large."""
+    Operators run in float64 by the reference evaluator, or in float32 by onnxruntime.
+    """
     values = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
-    settings = onnxruntime.SessionOptions()
-    settings.log_severity_level = 3
-    fed = _fed(model, onnx.TensorProto.FLOAT)
-    session = onnxruntime.InferenceSession(fed.SerializeToString(), settings)
-    return _differences(lambda feeds: session.run(["y0"], feeds)[0], values, weights, name, step)
+    if by_runtime:
+        session = session_of(_fed(model, onnx.TensorProto.FLOAT), [])
+        return (lambda feeds: session.run(["y0"], feeds)[0]), values
+    evaluator = ReferenceEvaluator(_fed(model, onnx.TensorProto.DOUBLE), new_ops=[Erf, Gelu])
+    wide = {
+        name: array.astype(np.float64) if array.dtype == np.float32 else array
+        for name, array in values.items()
+    }
+    return (lambda feeds: evaluator.run(None, feeds)[0]), wide
 
 
-def _differences(
-    run: Callable[[dict[str, np.ndarray]], Any],
-    values: dict[str, np.ndarray],
-    weights: np.ndarray,
-    name: str,
-    step: float,
-) -> np.ndarray:
+def numerical(model, weights, name, step=None):
+    """Return the gradient of the weighted sum for a parameter by central differences.
+
+    Args:
+        model: Its parameters are float32 initializers.
+        weights: Factors of the elements of the first output.
+        name: Name of the parameter.
+        step: Size of differences of onnxruntime's results in float32; None: tiny ones in float64.
+    """
+    run, values = forward(model, by_runtime=step is not None)
     gradient = np.zeros(values[name].shape)
     for index in np.ndindex(gradient.shape):
         sides = []
         for sign in (1, -1):
             moved = values[name].copy()
-            moved[index] += sign * step
+            moved[index] += sign * (step or STEP)
             sides.append(float(np.sum(np.asarray(run({**values, name: moved}), np.float64) * weights)))
-        gradient[index] = (sides[0] - sides[1]) / (2 * step)
+        gradient[index] = (sides[0] - sides[1]) / (2 * (step or STEP))
     return gradient
 
 
-def _fed(model: onnx.ModelProto, kind: int) -> onnx.ModelProto:
+def _fed(model, kind):
     """Return a model whose initializers are inputs, those of float32 of a type."""
     fed = onnx.ModelProto()
     fed.CopyFrom(model)
@@ -165,34 +192,22 @@ def _fed(model: onnx.ModelProto, kind: int) -> onnx.ModelProto:
     return fed
 
 
-def check(
-    model: onnx.ModelProto,
-    shape: Sequence[int] | None = None,
-    tolerance: float = 2e-5,
-    step: float | None = None,
-    **options: Any,
-) -> None:
+def check(model, *, tolerance=2e-5, step=None, **options):
     """Assert that all gradients of a model agree with numerical differences.
 
     Args:
         model: Its parameters are float32 initializers.
-        shape: Shape of its first output; None: what it is.
         tolerance: Largest error relative to the largest element: float32 against float64.
         step: Size of differences of onnxruntime's results, exact where an operator is linear in its inputs;
             None: tiny ones by the reference evaluator in float64.
         options: Arguments of ``step_graph``.
     """
-    if shape is None:
-        shape = np.shape(ReferenceEvaluator(model).run(None, {})[0])
-    weights = np.random.default_rng(7).uniform(0.5, 1.5, tuple(shape)).astype(np.float32)
+    run, values = forward(model, by_runtime=step is not None)
+    weights = np.random.default_rng(7).uniform(0.5, 1.5, np.shape(run(values))).astype(np.float32)
     gradients = analytic(model, weights, **options)
     assert gradients, "nothing is trained"
     for name, gradient in gradients.items():
-        expected = (
-            numerical(model, weights, name)
-            if step is None
-            else numerical_by_runtime(model, weights, name, step)
-        )
+        expected = numerical(model, weights, name, step)
         assert expected.shape == gradient.shape, name
         error = float(np.abs(expected - gradient).max()) / max(float(np.abs(expected).max()), 1e-3)
         assert error <= tolerance, f"{name}: {error:.2e}\n{expected}\n{gradient}"

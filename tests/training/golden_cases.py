@@ -107,8 +107,7 @@ CASES = {
         masks="Dropout.Default_network-WithLossCell__backbone-MLP_drop-Dropout_Dropout-op0",
     ),
     "attention": Case(
-        lambda rng: (classes(rng, 10, 2, 5), classes(rng, 3, 2)),
-        {"optimizer": "adamw:0.01,weight_decay=0.1"},
+        lambda rng: (classes(rng, 10, 2, 5), classes(rng, 3, 2)), {"optimizer": "adamw:0.01,weight_decay=0.1"}
     ),
     "datasink": Case(labelled_rows, train=by_model),
     "fixedscale": Case(

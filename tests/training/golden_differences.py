@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 
@@ -44,19 +44,19 @@ COLUMNS = ("shapes", "halved", "values", "ours")
 """The fields that are patterns of slots."""
 
 
-def numbers(name: str, *ours: int) -> dict[str, str]:
+def numbers(name, *ours):
     """Return names of one scope and type whose numbers differ: ours, in the order of the reference's."""
     return {
         f"{name}-op{theirs}": f"{name}-op{number}" for theirs, number in enumerate(ours) if theirs != number
     }
 
 
-def moved(name: str, homes: Mapping[int, str]) -> dict[str, str]:
+def moved(name, homes):
     """Return names of one scope and type that have other scopes here, by the reference's number."""
     return {f"{name}-op{number}": home for number, home in homes.items()}
 
 
-def renumbered(names: Iterable[str]) -> dict[str, str]:
+def renumbered(names):
     """Return the reference's names in a graph with numbers from 0 for each scope and type.
 
     Its execution order counts nodes that a pass has put others in place of, and the files of a graph count on
@@ -77,7 +77,7 @@ def renumbered(names: Iterable[str]) -> dict[str, str]:
 class Expected:
     """What differs in one golden, ready to be looked up by names in files."""
 
-    def __init__(self, network: str, rows: tuple[Difference, ...]) -> None:
+    def __init__(self, network, rows):
         """Read the rows of a golden.
 
         Args:
@@ -99,19 +99,19 @@ class Expected:
             for column in COLUMNS
         }
 
-    def tells(self, column: str, place: str, name: str) -> bool:
+    def tells(self, column, place, name):
         """Tell whether a slot is in a column: its name is that of the operator in files, and the slot."""
         return any(self.matches(pattern, place, name) for pattern in self._patterns[column])
 
-    def matches(self, row: tuple[str | None, re.Pattern[str]], place: str, name: str) -> bool:
+    def matches(self, row, place, name):
         """Tell whether a slot is meant by one pattern."""
         graph, pattern = row
         is_meant = graph in (None, place.partition("/")[0])
         return is_meant and pattern.fullmatch(name.partition(".")[2]) is not None
 
-    def rows(self, column: str) -> list[tuple[str | None, re.Pattern[str]]]:
+    def rows(self, column):
         """Return the patterns of a column, each with its graph."""
         return self._patterns[column]
 
-    def _whole(self, name: str) -> str:
+    def _whole(self, name):
         return name.replace("~", self._network)

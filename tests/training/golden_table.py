@@ -320,7 +320,7 @@ DIFFERENCES = {
 }
 
 
-def expected(golden: str) -> Expected:
+def expected(golden):
     """Return what differs in a golden."""
     network = f"Default/network-WithLossCell/_backbone-{_BACKBONES.get(golden, 'MLP')}"
     return Expected(network, DIFFERENCES[golden])

@@ -10,9 +10,7 @@ FEATURES, HIDDEN, CLASSES = 8, 6, 4
 BATCH = 5
 
 
-def mlp(
-    *, features: int = FEATURES, has_norm: bool = False, ends_in_float32: bool = False
-) -> onnx.ModelProto:
+def mlp(*, features=FEATURES, has_norm=False, ends_in_float32=False):
     """Return Dense, LayerNorm where it is asked for, ReLU, Dense, of the class MLP.
 
     Args:
@@ -53,9 +51,7 @@ def mlp(
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
 
 
-def _node(
-    op_type: str, inputs: list[str], output: str, name: str, kind: str, **attributes: int
-) -> onnx.NodeProto:
+def _node(op_type, inputs, output, name, kind, **attributes):
     node = helper.make_node(op_type, inputs, [output], name=output, **attributes)
     names, kinds = (["", name, ""], ["MLP", kind, ""]) if name else (["", ""], ["MLP", ""])
     node.metadata_props.add(key="pkg.onnxscript.name_scopes", value=repr(names))
@@ -63,7 +59,7 @@ def _node(
     return node
 
 
-def batch(step: int, features: int = FEATURES) -> tuple[np.ndarray, np.ndarray]:
+def batch(step, features=FEATURES):
     """Return the images and labels of a step."""
     random = np.random.default_rng(step)
     return (

@@ -1,25 +1,21 @@
 """The cases of operators in all test modules of this folder.
 
-A module has them in tables, ``CASES`` or others: by name, the arguments of ``differences.one_operator`` and
-something of its own. Rules that it tests otherwise stand in ``COVERED``, as domain and type.
+A module has them in tables, ``CASES`` or others: by name, the arguments of ``differences.one_operator``, of
+which ``test_rules`` checks the gradients by differences, or a tuple of them and what the module itself checks
+them against. Rules that it tests otherwise stand in ``COVERED``, as domain and type.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
-
-Arguments = tuple[Any, ...]
 
 _HERE = Path(__file__).parent
 
 
-def modules() -> Iterator[ModuleType]:
+def modules():
     """Yield the test modules of this folder, but for those that need what is not installed."""
     for path in sorted(_HERE.glob("test_*.py")):
         try:
@@ -28,31 +24,36 @@ def modules() -> Iterator[ModuleType]:
             continue
 
 
-def operator_cases() -> dict[str, Arguments]:
-    """Return the arguments of every case of an operator, by module, table and name."""
+def entries():
+    """Return the rows of all tables of operators, by module, table and name."""
     return {
-        f"{module.__name__.rpartition('.')[2]}-{table}-{name}": entry[0]
+        f"{module.__name__.rpartition('.test_')[2]}-{table}-{name}": entry
         for module in modules()
-        for table, entries in vars(module).items()
-        if table.isupper() and isinstance(entries, dict)
-        for name, entry in entries.items()
+        for table, rows in vars(module).items()
+        if table.isupper() and not table.startswith("_") and isinstance(rows, dict)
+        for name, entry in rows.items()
         if _is_case(entry)
     }
 
 
-def _is_case(entry: object) -> bool:
+def operator_cases():
+    """Return the arguments of every case of an operator, by module, table and name."""
+    return {name: entry if isinstance(entry[0], str) else entry[0] for name, entry in entries().items()}
+
+
+def _is_case(entry):
     """Tell whether a row of a table begins with type, arrays and attributes of an operator."""
     match entry:
-        case ((str(), [*_], dict(), *_), *_):
+        case (str(), [*_], dict(), *_) | ((str(), [*_], dict(), *_), *_):
             return True
     return False
 
 
-def covered() -> set[tuple[str, str]]:
+def covered():
     """Return the rules that modules test without cases."""
     return {rule for module in modules() for rule in getattr(module, "COVERED", ())}
 
 
-def kind(arguments: Arguments) -> tuple[str, str]:
+def kind(arguments):
     """Return domain and type of the operator of a case."""
     return (arguments[5] if len(arguments) > 5 else ""), arguments[0]

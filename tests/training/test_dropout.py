@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import onnx
 import pytest
 from onnx import helper, numpy_helper
 
 import msdump
 from msdump.training import step_graph
-from tests.training.differences import WEIGHTED, analytic, one_operator, session_of
+from tests.texts import parsed
+from tests.training.differences import WEIGHTED, analytic, bindings_of, one_operator, session_of
 
 X = np.random.default_rng(11).uniform(1, 2, (40, 50)).astype(np.float32)
 ONES = np.ones_like(X)
@@ -29,7 +29,7 @@ DROPPING = {
 def _values(model, count=1, **options):
     """Return result, mask and gradient of every Dropout, for some steps."""
     step = step_graph(model, WEIGHTED, "momentum:0.0,0.0", **options)
-    bindings = {entry.key: entry.value for entry in step.training_info[0].update_binding}
+    bindings = bindings_of(step)
     nodes = [node for node in step.graph.node if node.op_type == "Dropout"]
     names = [name for node in nodes for name in node.output] + [bindings["moments.p0"]]
     session = session_of(step, names)
@@ -87,15 +87,8 @@ def test_new_mask_each_step():
 
 def test_seeds():
     """Each Dropout has a mask of its own, and another seed gives other masks."""
-    nodes = [
-        helper.make_node("Dropout", ["p0"], ["a"], name="first"),
-        helper.make_node("Dropout", ["p0"], ["b"], name="second"),
-        helper.make_node("Add", ["a", "b"], ["y0"], name="sum"),
-    ]
-    graph = helper.make_graph(
-        nodes, "two", [], [helper.make_empty_tensor_value_info("y0")], [numpy_helper.from_array(X, "p0")]
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    text = "two () => (y0) { [first] a = Dropout(p0) [second] b = Dropout(p0) [sum] y0 = Add(a, b) }"
+    model = parsed(text, p0=X)
 
     ((_, first, _, second, _),) = _values(model)
     ((_, other, *_),) = _values(model, seed=1)
@@ -114,23 +107,17 @@ def test_nothing_is_dropped(arrays):
     np.testing.assert_array_equal(ONES, gradients["p0"])
 
 
-def _switched() -> onnx.ModelProto:
+def _switched():
     """Return a Dropout whose ratio and mode are inputs of the model."""
-    inputs = [
-        helper.make_tensor_value_info("ratio", onnx.TensorProto.FLOAT, []),
-        helper.make_tensor_value_info("training", onnx.TensorProto.BOOL, []),
-    ]
-    node = helper.make_node("Dropout", ["p0", "ratio", "training"], ["y0", "mask"], name="switched")
-    output = helper.make_empty_tensor_value_info("y0")
-    graph = helper.make_graph([node], "one", inputs, [output], [numpy_helper.from_array(X, "p0")])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    text = "one (float ratio, bool training) => (y0) { [switched] y0, mask = Dropout(p0, ratio, training) }"
+    return parsed(text, p0=X)
 
 
 @pytest.mark.parametrize("training", [True, False])
 def test_computed_mode(training):
     """Ratio and mode may be values of the run."""
     step = step_graph(_switched(), WEIGHTED, "momentum:0.0,0.0")
-    bindings = {entry.key: entry.value for entry in step.training_info[0].update_binding}
+    bindings = bindings_of(step)
     names = ["mask", bindings["moments.p0"]]
 
     mask, gradient = session_of(step, names).run(

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from msdump.training import step_graph
-from tests.training.differences import WEIGHTED, check, one_operator
+from tests.training.differences import WEIGHTED, bindings_of, one_operator
 
 
-def _grid(low: float, high: float) -> np.ndarray:
+def _grid(low, high):
     """Return numbers between two bounds, none of them round."""
     return np.linspace(low + 0.0131, high - 0.0217, 12).astype(np.float32).reshape(3, 4)
 
@@ -26,24 +26,16 @@ _PLAIN = {
 
 _AXIS = np.array(1, np.int64)
 CASES = {
-    **{name: ((name, [array], {}), None) for name, array in _PLAIN.items()},
-    "Exp_of_vector": (("Exp", [_ANY[0]], {}), None),
-    "CumSum": (("CumSum", [_ANY, _AXIS], {}), None),
-    "CumSum_exclusive": (("CumSum", [_ANY, _AXIS], {"exclusive": 1}), None),
-    "CumSum_reverse": (("CumSum", [_ANY, np.array(-2, np.int64)], {"reverse": 1}), None),
-    "CumSum_both": (("CumSum", [_ANY, np.array(0, np.int32)], {"reverse": 1, "exclusive": 1}), None),
+    **{name: (name, [array], {}) for name, array in _PLAIN.items()},
+    "Exp_of_vector": ("Exp", [_ANY[0]], {}),
+    "CumSum": ("CumSum", [_ANY, _AXIS], {}),
+    "CumSum_exclusive": ("CumSum", [_ANY, _AXIS], {"exclusive": 1}),
+    "CumSum_reverse": ("CumSum", [_ANY, np.array(-2, np.int64)], {"reverse": 1}),
+    "CumSum_both": ("CumSum", [_ANY, np.array(0, np.int32)], {"reverse": 1, "exclusive": 1}),
 }
 
-CONSTANTS = {name: ((name, [_ANY], {}), None) for name in ("Sign", "Floor", "Ceil", "Round", "Hardmax")}
+CONSTANTS = {name: ((name, [_ANY], {}),) for name in ("Sign", "Floor", "Ceil", "Round", "Hardmax")}
 """Operators whose gradient is zero wherever they have one."""
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_gradients(case):
-    """Every gradient of a function agrees with numerical differences."""
-    arguments, shape = CASES[case]
-
-    check(one_operator(*arguments), shape)
 
 
 @pytest.mark.parametrize("case", CONSTANTS)
@@ -51,4 +43,4 @@ def test_what_is_constant_trains_nothing(case):
     """A parameter behind a function without slope is not updated."""
     step = step_graph(one_operator(*CONSTANTS[case][0]), WEIGHTED)
 
-    assert ["global_step"] == [entry.key for entry in step.training_info[0].update_binding]
+    assert ["global_step"] == [*bindings_of(step)]

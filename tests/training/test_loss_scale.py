@@ -10,7 +10,7 @@ import msdump
 from msdump import env
 from msdump.errors import InputError
 from msdump.training import step_graph
-from msdump.training.precision.loss_scale import DynamicLossScale
+from msdump.training.loss_scale import DynamicLossScale
 from tests.training.mlp import batch, mlp
 
 BACKBONE = "Default/network-WithLossCell/_backbone-MLP"
@@ -259,3 +259,19 @@ def test_wrong_choices_are_named(choices, words):
     """A type, layer, scale or device that does not exist is refused with the allowed ones."""
     with pytest.raises(InputError, match=words):
         _step(**choices)
+
+
+@pytest.mark.parametrize(
+    ("name", "choices"), [("scale_sense", {"loss_scale": "dynamic"}), ("beta1_power", {})]
+)
+def test_model_may_have_a_parameter_named_as_a_variable(name, choices):
+    """A variable gets another name than a parameter of the model, and both are updated."""
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 20]> g (float[4, 3] x) => (float[4, 2] y)'
+        f"<float[3, 2] {name} = {{1, 1, 1, 1, 1, 1}}> {{ y = MatMul(x, {name}) }}"
+    )
+    step = step_graph(model, "mse", "adam", **choices)
+    bindings = {entry.key: entry.value for entry in step.training_info[0].update_binding}
+    shapes = {value.name: len(value.type.tensor_type.shape.dim) for value in step.graph.output}
+
+    assert (2, 0) == (shapes[bindings[name]], shapes[bindings[f"{name}_1"]])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import onnx
 import pytest
@@ -11,7 +9,16 @@ from onnx import helper, numpy_helper
 
 from msdump.errors import GraphError
 from msdump.training import step_graph
-from tests.training.differences import WEIGHTED, analytic, check, one_operator, outputs_of
+from tests.training.differences import (
+    WEIGHTED,
+    analytic,
+    bindings_of,
+    check,
+    label,
+    normals,
+    one_operator,
+    outputs_of,
+)
 
 COVERED = {("mindspore.ops", "BatchNorm")}
 
@@ -19,11 +26,10 @@ _RNG = np.random.default_rng(29)
 SHAPES = {2: (6, 3), 3: (4, 3, 5), 4: (3, 2, 3, 4), 5: (2, 2, 2, 3, 2)}
 
 
-def _normal(*shape: int) -> np.ndarray:
-    return _RNG.standard_normal(shape).astype(np.float32)
+_normal = normals(_RNG)
 
 
-def _batch_norm(rank: int, outputs: int = 1, **attributes: Any) -> onnx.ModelProto:
+def _batch_norm(rank, outputs=1, **attributes):
     channels = SHAPES[rank][1]
     arrays = [_normal(*SHAPES[rank]), *(_normal(channels) for _ in range(3)), _normal(channels) ** 2 + 0.5]
     return one_operator("BatchNormalization", arrays, attributes, outputs)
@@ -32,7 +38,7 @@ def _batch_norm(rank: int, outputs: int = 1, **attributes: Any) -> onnx.ModelPro
 @pytest.mark.parametrize("rank", SHAPES)
 def test_gradients(rank):
     """In training the statistics of the batch depend on the input, too."""
-    check(_batch_norm(rank, 3, epsilon=0.01, training_mode=1), SHAPES[rank])
+    check(_batch_norm(rank, 3, epsilon=0.01, training_mode=1))
 
 
 def test_inference_form():
@@ -52,14 +58,13 @@ def test_inference_form():
 @pytest.mark.parametrize("rank", SHAPES)
 def test_frozen_gradients(rank):
     """With frozen statistics the gradients are those of inference."""
-    check(_batch_norm(rank, epsilon=0.1), SHAPES[rank], batch_statistics=False)
+    check(_batch_norm(rank, epsilon=0.1), batch_statistics=False)
 
 
-def _moved(step: onnx.ModelProto) -> list[np.ndarray]:
+def _moved(step):
     """Return the moving statistics of a layer after a step."""
-    bindings = {entry.key: entry.value for entry in step.training_info[0].update_binding}
-    labels = [size.dim_value for size in step.graph.input[0].type.tensor_type.shape.dim]
-    return outputs_of(step, [bindings["p3"], bindings["p4"]], {"inputs0": np.ones(labels, np.float32)})
+    bindings = bindings_of(step)
+    return outputs_of(step, [bindings["p3"], bindings["p4"]], {"inputs0": label(step)})
 
 
 @pytest.mark.parametrize("rank", SHAPES)
@@ -75,7 +80,7 @@ def test_moving_statistics(rank):
     np.testing.assert_allclose(0.9 * variance + 0.1 * x.var(axes, ddof=1), new_variance, rtol=1e-5)
 
 
-def _numbers(step: onnx.ModelProto) -> list[np.ndarray]:
+def _numbers(step):
     """Return what BatchNorm reads behind its statistics: is_training, epsilon, momentum, format."""
     nodes = {node.op_type: node for node in step.graph.node}
     constants = {node.output[0]: node for node in step.graph.node if node.op_type == "Constant"}
@@ -86,15 +91,10 @@ def test_numbers():
     """Epsilon is the model's float32, momentum MindSpore's share of the new statistics."""
     step = step_graph(_batch_norm(4, epsilon=1e-3, momentum=0.8), WEIGHTED)
 
-    (node,) = (node for node in step.graph.node if node.op_type == "BatchNorm")
-    constants = {
-        node.output[0]: node.attribute[0].t for node in step.graph.node if node.op_type == "Constant"
-    }
-    numbers = [numpy_helper.to_array(constants[name]) for name in node.input[5:]]
-    assert [np.bool_(True), np.float32(1e-3), np.float32(0.2), np.int64(0)] == numbers
+    assert [np.bool_(True), np.float32(1e-3), np.float32(0.2), np.int64(0)] == _numbers(step)
 
 
-def _twice() -> onnx.ModelProto:
+def _twice():
     """Return a model that normalises twice by the same layer."""
     model = _batch_norm(2)
     first = model.graph.node[0]
@@ -123,12 +123,8 @@ def test_frozen_statistics():
     """Frozen statistics do not move, and the operator says that it does not train."""
     step = step_graph(_batch_norm(4), WEIGHTED, batch_statistics=False)
 
-    assert not {"p3", "p4"} & {entry.key for entry in step.training_info[0].update_binding}
-    (node,) = (node for node in step.graph.node if node.op_type == "BatchNorm")
-    constants = {
-        node.output[0]: node.attribute[0].t for node in step.graph.node if node.op_type == "Constant"
-    }
-    assert not numpy_helper.to_array(constants[node.input[5]])
+    assert not {"p3", "p4"} & bindings_of(step).keys()
+    assert not _numbers(step)[0]
 
 
 def test_statistics_that_cannot_move():

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import onnx
 import onnxruntime
 import pytest
-from onnx import helper, numpy_helper
+from onnx import numpy_helper
 
 from msdump.errors import InputError
-from msdump.training import step_graph
-from msdump.training.optimizers import OPTIMIZERS, SGD, optimizer_of
-from tests.training.differences import WEIGHTED, one_operator
+from msdump.training import OPTIMIZERS, step_graph
+from msdump.training.optimizers import SGD, optimizer_of
+from tests.texts import parsed
+from tests.training.differences import WEIGHTED, bindings_of, one_operator
 
 _RNG = np.random.default_rng(5)
 _STEPS = 4
@@ -24,17 +22,15 @@ _WEIGHT = _RNG.standard_normal((3, 4))
 _GRADIENTS = [_RNG.standard_normal((3, 4)) for _ in range(_STEPS)]
 
 
-def _model(dtype: Any = np.float32, shape: tuple[int, ...] = (3, 4)) -> onnx.ModelProto:
+def _model(dtype=np.float32, shape=(3, 4)):
     return one_operator("Reshape", [_WEIGHT.astype(dtype).reshape(shape), np.array([3, 4])], {})
 
 
-def _states(
-    step: onnx.ModelProto, gradients: list[np.ndarray], **fed: Any
-) -> Iterator[dict[str, np.ndarray]]:
+def _states(step, gradients, **fed):
     """Yield the variables of a step graph behind each step."""
     settings = onnxruntime.SessionOptions()
     settings.log_severity_level = 3
-    bindings = {entry.key: entry.value for entry in step.training_info[0].update_binding}
+    bindings = bindings_of(step)
     state = {tensor.name: numpy_helper.to_array(tensor) for tensor in step.graph.initializer}
     for gradient in gradients:
         for tensor in step.graph.initializer:
@@ -82,10 +78,7 @@ FORMULAS = {
     "sgd:0.1": (_sgd, {"rate": 0.1}),
     "sgd:0.1,0.9": (_sgd, {"rate": 0.1, "momentum": 0.9}),
     "sgd:0.1,0.9,dampening=0.5": (_sgd, {"rate": 0.1, "momentum": 0.9, "dampening": 0.5}),
-    "sgd:0.1,0.9,0.01,nesterov=true": (
-        _sgd,
-        {"rate": 0.1, "momentum": 0.9, "decay": 0.01, "nesterov": True},
-    ),
+    "sgd:0.1,0.9,0.01,nesterov=true": (_sgd, {"rate": 0.1, "momentum": 0.9, "decay": 0.01, "nesterov": True}),
     "sgd:0.1,weight_decay=0.1": (_sgd, {"rate": 0.1, "decay": 0.1}),
     "momentum:0.01,0.8": (_momentum, {"rate": 0.01, "momentum": 0.8}),
     "momentum:0.01,weight_decay=0.1": (_momentum, {"rate": 0.01, "decay": 0.1}),
@@ -168,27 +161,18 @@ def test_learning_rate_is_an_input(text):
     assert not np.array_equal(_WEIGHT.astype(np.float32), kept["p0"])
 
 
-def _normalized(scale: str, shift: str) -> onnx.ModelProto:
+def _normalized(scale, shift):
     """Return a dense layer and a normalisation whose scale and shift have some names."""
-    norm = ["h", scale, shift, "norm.mean", "norm.variance"]
-    nodes = [
-        helper.make_node("Gemm", ["x", "fc.weight", "fc.bias"], ["h"], name="fc/Gemm", transB=1),
-        helper.make_node("BatchNormalization", norm, ["y"], name="norm/BatchNormalization"),
-    ]
-    shapes: Mapping[str, tuple[int, ...]] = {"fc.weight": (5, 4)} | dict.fromkeys(
-        ["fc.bias", *norm[1:]], (5,)
-    )
-    graph = helper.make_graph(
-        nodes,
-        "net",
-        [helper.make_tensor_value_info("x", 1, [3, 4])],
-        [helper.make_tensor_value_info("y", 1, [3, 5])],
-        [numpy_helper.from_array(np.ones(shape, np.float32), name) for name, shape in shapes.items()],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    text = f"""net (float[3,4] x) => (float[3,5] y) {{
+        ["fc/Gemm"] h = Gemm<transB = 1>(x, "fc.weight", "fc.bias")
+        ["norm/BatchNormalization"] y = BatchNormalization(h, "{scale}", "{shift}", "norm.mean", "norm.var")
+    }}"""
+    ones = np.ones(5, np.float32)
+    names = ("fc.bias", scale, shift, "norm.mean", "norm.var")
+    return parsed(text, **{"fc.weight": np.ones((5, 4), np.float32)}, **dict.fromkeys(names, ones))
 
 
-def _decays(decayed: str, model: onnx.ModelProto) -> set[str]:
+def _decays(decayed, model):
     """Return the parameters that weight decay applies to."""
     nodes = step_graph(model, WEIGHTED, f"momentum:weight_decay=0.5,decayed={decayed}").graph.node
     return {node.input[0] for node in nodes if node.op_type == "Mul" and "optimizer" in node.name}

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 from msdump.errors import GraphError
 from msdump.training import step_graph
-from tests.training.differences import WEIGHTED, check, one_operator
+from tests.training.differences import WEIGHTED, one_operator
 
 _RNG = np.random.default_rng(37)
-NOTHING = np.zeros(0, np.float32)
 
 
 def _resize(
-    shape: tuple[int, ...],
-    result: tuple[int, ...],
-    scales: tuple[float, ...] = (),
-    roi: tuple[float, ...] = (),
-    **attributes: Any,
-) -> tuple[Any, ...]:
+    shape,
+    result,
+    scales=(),
+    roi=(),
+    **attributes,
+):
     """Return a case: shapes of input and result; sizes take the place of scales where there are none."""
     x = _RNG.standard_normal(shape).astype(np.float32)
     sizes = None if scales else np.array([result[axis] for axis in attributes.get("axes", range(len(shape)))])
     given = np.array(scales, np.float32) if scales else None
     corners = np.array(roi, np.float32) if roi else None
     arrays = [x, corners, given] if scales else [x, corners, None, sizes]
-    return ("Resize", arrays, attributes), result
+    return "Resize", arrays, attributes
 
 
 CASES = {
@@ -86,16 +83,8 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_gradients(case):
-    """The gradient of a resized tensor agrees with numerical differences."""
-    arguments, shape = CASES[case]
-
-    check(one_operator(*arguments), shape, step=0.5)
-
-
 NAMES = {
-    "nearest": "ResizeNearestNeighborGrad",
+    "nearest": "ResizeNearestNeighborV2Grad",
     "linear": "ResizeBilinearGrad",
     "cubic": "ResizeBicubicGrad",
     "nearest_1d": "UpsampleNearest1DGrad",
@@ -108,14 +97,14 @@ NAMES = {
 @pytest.mark.parametrize("case", NAMES)
 def test_names(case):
     """The gradient has MindSpore's name."""
-    step = step_graph(one_operator(*CASES[case][0]), WEIGHTED)
+    step = step_graph(one_operator(*CASES[case]), WEIGHTED)
 
     assert NAMES[case] in {node.op_type for node in step.graph.node}
 
 
 def test_kept_aspect_ratio():
     """A Resize that keeps the aspect ratio is refused."""
-    (op_type, arrays, _), _ = CASES["nearest_sizes"]
+    op_type, arrays, _ = CASES["nearest_sizes"]
 
     with pytest.raises(GraphError, match="a kept aspect ratio has no gradient"):
         step_graph(one_operator(op_type, arrays, {"keep_aspect_ratio_policy": "not_larger"}), WEIGHTED)

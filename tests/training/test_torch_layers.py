@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.training.differences import analytic, one_operator
+from tests.training.differences import analytic, normals, one_operator
 
 torch = pytest.importorskip("torch")
 functional = pytest.importorskip("torch.nn.functional")
@@ -13,11 +13,10 @@ functional = pytest.importorskip("torch.nn.functional")
 _RNG = np.random.default_rng(41)
 
 
-def _normal(*shape: int) -> np.ndarray:
-    return _RNG.standard_normal(shape).astype(np.float32)
+_normal = normals(_RNG)
 
 
-def _positive(count: int) -> np.ndarray:
+def _positive(count):
     return _RNG.uniform(0.5, 1.5, count).astype(np.float32)
 
 
@@ -77,10 +76,7 @@ CASES = {
         ("AveragePool", [VOLUME], {"kernel_shape": [2, 3, 2], "strides": [2, 1, 2]}),
         lambda x: functional.avg_pool3d(x, (2, 3, 2), (2, 1, 2)),
     ),
-    "global_average_pool": (
-        ("GlobalAveragePool", [X], {}),
-        lambda x: functional.adaptive_avg_pool2d(x, 1),
-    ),
+    "global_average_pool": (("GlobalAveragePool", [X], {}), lambda x: functional.adaptive_avg_pool2d(x, 1)),
     "batch_norm": (
         ("BatchNormalization", [X, _normal(4), _normal(4), *MOVING], {}),
         lambda x, gamma, beta, *_: functional.batch_norm(x, None, None, gamma, beta, training=True),

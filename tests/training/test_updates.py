@@ -8,7 +8,7 @@ import pytest
 from onnx import parser
 
 from msdump.graph import loader
-from msdump.graph.updates import UPDATES
+from msdump.graph.operator_types import UPDATES
 from msdump.training import step_graph
 
 GRAPHS = Path(__file__).resolve().parents[2] / "graphs"

@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 
 from msdump import dtypes
 from msdump.config import watch as config
-from msdump.statistics.passes import measure, rough_squares
-from msdump.statistics.totals import StatisticNeed
-from msdump.watch.screen import Screen, Screens
-from msdump.watch.watch import RuleWatch
+from msdump.statistics import StatisticNeed, measure, rough_squares
+from msdump.watch import RuleWatch, Screen, Screens
 from tests.watch.test_watch import f32, findings
 
 RANGE = {"range_start_inclusive": -2, "range_end_inclusive": 3}

@@ -14,14 +14,19 @@ from hypothesis import strategies as st
 from msdump import dtypes
 from msdump.config import watch as config
 from msdump.record import IO
-from msdump.statistics.passes import measure
-from msdump.statistics.totals import StatisticNeed
-from msdump.watch.conditions import Role
-from msdump.watch.known import Known
-from msdump.watch.quantities import Seen
-from msdump.watch.rules import need_of
-from msdump.watch.subjects import WatchedTensor, subject
-from msdump.watch.watch import Hit, RuleWatch, Sighting, Undecided
+from msdump.statistics import StatisticNeed, measure
+from msdump.watch import (
+    Hit,
+    Known,
+    Role,
+    RuleWatch,
+    Seen,
+    Sighting,
+    Undecided,
+    WatchedTensor,
+    need_of,
+    subject,
+)
 
 ANY = WatchedTensor("ReLU", "Default/ReLU-op0", IO.OUTPUT, 0, frozenset(Role))
 ALL = StatisticNeed(extremes=True, counts=True, total=True, squares=True)

@@ -9,9 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from msdump.wire.faults import WireError, WireFault
-from msdump.wire.fields import LENGTH, VARINT, fields, length_delimited, tag_of
-from msdump.wire.varints import ALL_BITS, read_varint, varint
+from msdump.wire import (
+    ALL_BITS,
+    LENGTH,
+    VARINT,
+    WireError,
+    WireFault,
+    fields,
+    length_delimited,
+    read_varint,
+    tag_of,
+    varint,
+)
 
 FAULTS = {
     "field 0": ("0801 0200", WireFault.FIELD_NUMBER, 2),

@@ -4,28 +4,86 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from msdump.capture.compiled.model_selection import ModelSelection
-from msdump.capture.compiled.op_debug_files import OpDebugWriter
-from msdump.capture.pipeline import Pipeline, completes_operators
-from msdump.capture.steps.drops import count_no_tensors
-from msdump.capture.steps.records import OperatorRecords, unwritten
+from msdump.capture.pipeline import (
+    Pipeline,
+    completes_operators,
+)
+from msdump.capture.steps import OperatorRecords, count_no_tensors, unwritten
 from msdump.capture.triggers import OverflowTrigger
-from msdump.device.ascend import Ascend
-from msdump.device.tasks import Task, is_collective
-from msdump.encode import ge_names
-from msdump.graph.graph import Graph
-from msdump.observer import Arrays
+from msdump.device import Ascend, Task
+from msdump.encode import DebugRecord, OldRecord, Unit, dump_data, ge, op_debug
+from msdump.graph import Graph
+from msdump.observer import Arrays, Observer
 from msdump.plan import DumpPlan, Tree, Trigger
 from msdump.reasons import Reason
-from msdump.record import IO, OperatorRef
-from msdump.store.clock import CLOCK
+from msdump.record import IO, Artifact, OperatorRef
+from msdump.store import CLOCK, OP_DEBUG, OperatorFileKind, OperatorName, is_collective
+from msdump.store.write import Sink
+
+# vendor: the number of a floating point overflow in CANN's own example
+_OVERFLOW: Final = 2048
 
 
-class CompiledCapture:
+_OLD_SECTION: Final = "AI Core"
+
+
+class OpDebugWriter:
+    """Writes a file for each overflow.
+
+    Its name has the ids of the debug task, which follow those of the model's tasks; the ids of the operator
+    that overflowed stand inside.
+    """
+
+    def __init__(self, sink: Sink, tasks: Sequence[Task | None], model_id: int, *, is_json: bool) -> None:
+        """Write into a sink.
+
+        Args:
+            sink: Where files go.
+            tasks: The tasks of the model's operators.
+            model_id: Number of the model.
+            is_json: MindSpore's JSON (``file_format`` npy) instead of CANN's dump file.
+        """
+        assigned = [task for task in tasks if task is not None]
+        self._sink = sink
+        self._model_id = model_id
+        self._is_json = is_json
+        self._task_id = 1 + max((task.task_id for task in assigned), default=-1)
+        self._stream_id = 1 + max((task.stream_id for task in assigned), default=-1)
+
+    def write(self, directory: str, task: Task, timestamp: int) -> None:
+        """Write the file that says that the operator of a task has overflowed.
+
+        Args:
+            directory: Absolute directory of the operator's own file.
+            task: The operator's task.
+            timestamp: Microseconds since the epoch.
+        """
+        name = OperatorName(OP_DEBUG.op_type, OP_DEBUG.full_name, self._task_id, self._stream_id, timestamp)
+        if self._is_json:
+            self._write_json(directory, name, task)
+            return
+        body = op_debug.encode(DebugRecord(Unit.AIC, self._fields(task), (_OVERFLOW,)))
+        header = dump_data.header(op_debug.header_data(timestamp))
+        self._sink.write(Artifact(directory, str(name), (header, body), len(body)))
+
+    def _write_json(self, directory: str, name: OperatorName, task: Task) -> None:
+        record = OldRecord({_OLD_SECTION: self._old_fields(task) | {"status": _OVERFLOW}})
+        text = op_debug.to_compact_json(record)
+        self._sink.write(Artifact(directory, name.file_name(OperatorFileKind.OVERFLOW_JSON), (text,)))
+
+    def _old_fields(self, task: Task) -> dict[str, int]:
+        return {"model_id": self._model_id, "stream_id": task.stream_id, "task_id": task.task_id}
+
+    def _fields(self, task: Task) -> dict[str, int]:
+        return self._old_fields(task) | {"context_id": op_debug.NONE, "thread_id": op_debug.NONE}
+
+
+class CompiledCapture(Observer):
     """The dump of one compiled graph: an observer of its operators while an iteration runs.
 
     All tensors of an operator carry one timestamp; those of a collective have two, since their
@@ -63,7 +121,7 @@ class CompiledCapture:
             is_watched or count > 0
             for is_watched, count in zip(selection.watched, self._no_tensors, strict=True)
         )
-        self.holds_up: Sequence[bool] = self.watched if completes_operators(plan) else ()
+        self.completes_before_next: Sequence[bool] = self.watched if completes_operators(plan) else ()
         self.wants_inputs = plan.what.keeps_inputs
         self.wants_outputs = plan.what.keeps_outputs
         self._nodes = device.graph.nodes
@@ -194,7 +252,7 @@ class CompiledCapture:
         """Write the ``Data`` operator of a graph input, once in an execution."""
         array = self._inputs.pop(name, None)  # shared with the bodies: the first reader writes it
         if isinstance(array, np.ndarray):
-            operator = OperatorRef(ge_names.DATA, name)
+            operator = OperatorRef(ge.DATA, name)
             record = self._records.of_graph_input(operator, name, array, CLOCK.now())
             self._pipeline.take(self._directory, operator, self._input_tasks[name], (record,))
 

@@ -2,46 +2,102 @@
 
 from __future__ import annotations
 
-import contextlib
+import json
 import logging
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from msdump.capture.compiled import acl_json, model_selection, watcher
-from msdump.capture.compiled.capture import CompiledCapture
+from msdump.capture.compiled import model_selection, watcher
+from msdump.capture.compiled.capture import CompiledCapture, OpDebugWriter
 from msdump.capture.compiled.model_selection import ModelSelection
-from msdump.capture.compiled.op_debug_files import OpDebugWriter
 from msdump.capture.compiled.watcher import WatcherCapture, WatcherRun
 from msdump.capture.pipeline import failure_pipeline, operator_records, pipeline
-from msdump.capture.process import Process
+from msdump.capture.process import DumpWriter, Process
 from msdump.capture.selection import used_items
-from msdump.capture.steps.device import reader
-from msdump.capture.steps.records import Memory, memory_of
+from msdump.capture.steps import Memory, memory_of, reader, unwritten
 from msdump.capture.triggers import OverflowTrigger
-from msdump.counters import ModelIdentity, Run
-from msdump.device import tasks
-from msdump.device.ascend import Ascend
-from msdump.errors import DumpWriteError
-from msdump.graph.graph import Graph, Node
+from msdump.counters import ModelIdentity, Run, RunCounter
+from msdump.device import Ascend, Task, tasks
+from msdump.graph import Graph, Node
+from msdump.observer import Arrays, Observer
 from msdump.plan import DumpLevel, DumpPlan, FileFormat, Scene, Tree, Trigger
 from msdump.reasons import Reason
-from msdump.record import Artifact
-from msdump.selector import Selector
-from msdump.store import names
-from msdump.store.clock import CLOCK
-from msdump.store.existing import free_time
-from msdump.store.run_paths import ModelLayout
-from msdump.store.write.sinks import Sink
-from msdump.store.write.standins import LONGEST_NAME
+from msdump.record import Artifact, OperatorRef
+from msdump.selector import DumpMode, PatternKind, Selector
+from msdump.store import CLOCK, ModelLayout, free_time, names, run_paths
+from msdump.store.write import LONGEST_NAME, Sink
+
+NO_TARGET: Final = "NoSetDumpTarget"
+"""The layer that stands for none: ``dump_mode`` 2 without a mark."""
+
+# vendor: a step that no training reaches says "not now"
+_NEVER: Final = "2147483647"
+
+_MODES: Final = {(True, True): "all", (True, False): "input", (False, True): "output"}
+
+
+def content(plan: DumpPlan, layers: tuple[str, ...], root: str, *, is_dumped: bool) -> bytes:
+    """Return the file for one step: compact JSON with sorted keys.
+
+    >>> from msdump.plan import Context, FilePlan
+    >>> plan = DumpPlan("data_dump.json", b"{}", Context(), FilePlan("/dump"))
+    >>> content(plan, (), "/dump/0", is_dumped=True)
+    b'{"dump":{"dump_list":[],"dump_mode":"all","dump_op_switch":"on","dump_path":"/dump/0"}}'
+
+    Args:
+        plan: The plan.
+        layers: What ``layers`` returns.
+        root: Absolute directory of the step's files; of the dump for a step that is not dumped.
+        is_dumped: Whether the step is dumped.
+    """
+    settings = _settings(plan, layers, root)
+    if not is_dumped and plan.when.trigger is Trigger.ALWAYS:
+        settings["dump_step"] = _NEVER
+    return json.dumps({"dump": settings}, separators=(",", ":"), sort_keys=True).encode()
+
+
+def layers(plan: DumpPlan, full_names: Iterable[str], marked: frozenset[str]) -> tuple[str, ...]:
+    """Return the names for ``dump_list``: sorted items of ``kernels``, then names that their regexes match.
+
+    Args:
+        plan: The plan.
+        full_names: The operators of the graph in execution order.
+        marked: Those that ``set_dump`` marked.
+    """
+    selector = plan.what.selector
+    if selector.mode is DumpMode.MARKED:
+        return tuple(name for name in full_names if name in marked) or (NO_TARGET,)
+    if selector.mode is DumpMode.ALL or not selector.patterns:
+        return ()
+    items = sorted(pattern.item.replace(" ", "") for pattern in selector.patterns)
+    searched = [pattern for pattern in selector.patterns if pattern.kind is PatternKind.REGEX]
+    # vendor: the items themselves stand in the list, too, expressions as they were written
+    matched = (name for name in full_names if any(pattern.matches(name) for pattern in searched))
+    return (*items, *matched)
+
+
+def _settings(plan: DumpPlan, layers: tuple[str, ...], root: str) -> dict[str, Any]:
+    """Return the settings of a step that is dumped; overflow and exception dumps select no operators."""
+    if plan.when.trigger is Trigger.OVERFLOW:
+        return {"dump_debug": "on", "dump_path": root}
+    if plan.when.trigger is Trigger.EXCEPTION:
+        return {"dump_scene": "lite_exception"}
+    return {
+        "dump_list": [{"layer": list(layers)}] if layers else [],
+        "dump_mode": _MODES[plan.what.keeps_inputs, plan.what.keeps_outputs],
+        "dump_op_switch": "on",
+        "dump_path": root,
+    }
+
 
 _log = logging.getLogger("msdump.capture")
 
 _UNNAMED: Final = "graph"
 
 
-class CompiledDump:
+class CompiledDump(DumpWriter):
     """Everything that one compiled graph writes below the dump path.
 
     Attributes:
@@ -68,12 +124,10 @@ class CompiledDump:
             memory: Gives the device memory of the run that goes on.
             model: What the model is called.
         """
-        self.plan = plan
-        self.sink = process.sink(plan)
+        super().__init__(plan, process)
         self.model_id = next(process.counters.model_ids) if model.model_id is None else model.model_id
         self.directory = _directory(plan, model.file_name, device.graph.name)
         self._layout = ModelLayout(plan.files.path, plan.context.device_id, self.directory, self.model_id)
-        self._process = process
         self._file_name = model.file_name
         self._time = model.time
         self._has_own_time = False  # no other program writes into the directory of this time
@@ -96,7 +150,7 @@ class CompiledDump:
             self._watcher() if self.plan.compiled.scene is Scene.WATCHER else self._main_capture(marked)
         )
         names = [name for device in self._devices for node in device.graph.nodes for name in full_names(node)]
-        self._layers = acl_json.layers(self.plan, names, marked)
+        self._layers = layers(self.plan, names, marked)
         self._used = used_items(self.plan, names)
         self._process.suggest(
             self.plan, self._used, [node for device in self._devices for node in device.graph.nodes]
@@ -163,13 +217,12 @@ class CompiledDump:
     def end(self) -> None:
         """Finish a dumped iteration: its files are complete."""
         self._capture.end()
-        self.sink.flush()
+        super().end()
 
     def broken_off(self) -> None:
         """Complete the files of an iteration that failed; what goes wrong here is only logged."""
         self._capture.end()
-        with contextlib.suppress(DumpWriteError):
-            self.sink.flush()
+        super().broken_off()
 
     def pass_by(self, run: Run) -> None:
         """Note a run that is about to go undumped."""
@@ -199,11 +252,11 @@ class CompiledDump:
 
     def _configure(self, root: str, *, is_dumped: bool) -> None:
         """Write the acl.json of a step, as MindSpore does before each one."""
-        data = acl_json.content(self.plan, self._layers, root, is_dumped=is_dumped)
+        data = content(self.plan, self._layers, root, is_dumped=is_dumped)
         self.sink.replace(Artifact(*os.path.split(self._layout.acl_config()), (data,)))
 
     def _warn_of_no_target(self) -> None:
-        if self._layers == (acl_json.NO_TARGET,) and not self._warned:
+        if self._layers == (NO_TARGET,) and not self._warned:
             self._warned = True
             _log.warning("%s: set_dump has marked no operator of %s", self.plan.source, self.directory)
 
@@ -289,3 +342,120 @@ def _op_debug(plan: DumpPlan, devices: Sequence[Ascend], sink: Sink, model_id: i
         return None
     model_tasks = [task for device in devices for task in device.tasks]
     return OpDebugWriter(sink, model_tasks, model_id, is_json=plan.files.file_format is FileFormat.NPY)
+
+
+@dataclass(slots=True)
+class SingleOperator:
+    """An operator that is called alone.
+
+    Attributes:
+        op_type: Its name, as the caller gave it.
+        time: When the dump was configured, ``YYYYMMDDHHMMSS``.
+        stream_id: The stream of the call that comes next.
+        first_task: Number of that call's first task.
+        runs: Counts its calls.
+    """
+
+    op_type: str
+    time: str
+    stream_id: int = 0
+    first_task: int = 0
+    runs: RunCounter = field(default_factory=RunCounter)
+
+    def begin(self, stream_id: int, first_task: int) -> None:
+        """Set the stream and the first task of the next call."""
+        self.stream_id = stream_id
+        self.first_task = first_task
+
+
+class SingleDump(DumpWriter, Observer):
+    """Everything that one operator writes each time it is called; ``set_dump`` chooses none of these.
+
+    Attributes:
+        plan: What is dumped.
+        sink: Where it goes.
+    """
+
+    def __init__(
+        self, plan: DumpPlan, process: Process, device: Ascend, memory: Memory, single: SingleOperator
+    ) -> None:
+        """Prepare a dump; nothing is written yet.
+
+        Args:
+            plan: What is dumped.
+            process: What all networks share.
+            device: The emulated device with the operator's graph.
+            memory: Gives the device memory of the call that goes on.
+            single: The operator.
+        """
+        super().__init__(plan, process)
+        self._numbers = _numbers(device, single.op_type)
+        self.watched = tuple(
+            plan.compiled.dumps_single_operators and number is not None for number in self._numbers
+        )
+        self.wants_inputs = plan.what.keeps_inputs
+        self.wants_outputs = plan.what.keeps_outputs
+        self._device = device
+        self._single = single
+        self._records = operator_records(plan, device, memory)
+        self._pipeline = pipeline(plan, self.sink)
+        self._failure = failure_pipeline(plan, device.graph, self.sink)
+        self._directory = run_paths.single_operators(plan.files.path, single.time, plan.context.device_id)
+
+    def begin(self, run: Run, inputs: Mapping[str, Any]) -> SingleDump:
+        """Return the observer of a call."""
+        del run, inputs
+        return self
+
+    def ran(self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False) -> None:
+        """Write the operator that has just run, once for each level."""
+        del saturated
+        for operator in self._operators(position):
+            records = self._records.at_once(operator, position, inputs, outputs, CLOCK.now())
+            self._pipeline.take(self._directory, operator, self._task(position), records)
+
+    def failed(self, position: int, inputs: Arrays) -> None:
+        """Write the tensors of an operator that has just failed, in an exception scene."""
+        if self._failure is not None and self._numbers[position] is not None:
+            operator = replace(self._device.graph.nodes[position].operator, op_type=self._op_type(position))
+            outputs = unwritten(self._device, position)
+            records = self._records.at_once(operator, position, inputs, outputs, CLOCK.now())
+            self._failure.take(self._directory, operator, self._task(position), records)
+
+    def _operators(self, position: int) -> Iterator[OperatorRef]:
+        """Yield the names of an operator: as a graph operator, and as the kernel of aclnn's API."""
+        op_type = self._op_type(position)
+        if self.plan.compiled.level is not DumpLevel.KERNEL:
+            yield OperatorRef(op_type, op_type)
+        if self.plan.compiled.level is not DumpLevel.OP:
+            yield OperatorRef(op_type, f"aclnn{self._single.op_type}_{position}_{op_type}AiCore")
+
+    def _op_type(self, position: int) -> str:
+        """Return an operator's type: as the caller named it, that of a TransData or Cast beside it."""
+        node = self._device.graph.nodes[position]
+        return node.name if _is_called(node, self._single.op_type) else node.operator.op_type
+
+    def _task(self, position: int) -> Task:
+        number = self._numbers[position]
+        assert number is not None
+        return Task(self._single.first_task + number, self._single.stream_id)
+
+
+def _numbers(device: Ascend, op_type: str) -> tuple[int | None, ...]:
+    """Return the number of each operator's task in a call, None for one that the device runs none for.
+
+    The operator that is called always has one: only where graphs run are joins, splits and changes of shape
+    settled without the device (CANN, offline model dump).
+    """
+    numbers: list[int | None] = []
+    count = 0
+    for node, task in zip(device.graph.nodes, device.tasks, strict=True):
+        has_task = task is not None or _is_called(node, op_type)
+        numbers.append(count if has_task else None)
+        count += has_task
+    return tuple(numbers)
+
+
+def _is_called(node: Node, op_type: str) -> bool:
+    """Tell the operator that is called from a TransData or Cast that the device puts beside it."""
+    return node.name == op_type

@@ -12,18 +12,154 @@ from __future__ import annotations
 import enum
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Final
 
-from msdump.capture.compiled import model_warnings
-from msdump.capture.compiled.model_names import all_names, kinds, names
-from msdump.graph.graph import Graph, Node
+from msdump.graph import Graph, Node
 from msdump.plan import Blocked, DumpPlan, ModelItem
 from msdump.reasons import Reason
 from msdump.record import IO
 
+
+def names(node: Node) -> frozenset[str]:
+    """Return the names of an operator of the compiled graph: full name and ONNX name.
+
+    A fused operator has the joined ONNX names of its parts, ``conv1conv1_relu``.
+
+    >>> from msdump.record import OperatorRef
+    >>> operator = OperatorRef("Conv2D", "Default/Conv2D-op0")
+    >>> sorted(names(Node("conv1", "Conv", "", (), (), {}, operator, (), None)))
+    ['Default/Conv2D-op0', 'conv1']
+    """
+    return frozenset({node.operator.full_name, node.name, "".join(part.name for part in node.members)})
+
+
+def all_names(node: Node) -> frozenset[str]:
+    """Return the names of an operator and of the original operators in it."""
+    originals = (name for part in node.parts for name in (part.operator.full_name, part.name))
+    return names(node).union(originals)
+
+
+def kinds(node: Node) -> frozenset[str]:
+    """Return the types of an operator: of the compiled graph, ``Conv2D``, and of ONNX, ``Conv``."""
+    return frozenset({node.operator.op_type, node.op_type})
+
+
 _log = logging.getLogger("msdump.capture")
+
+_MOST_SHOWN: Final = 3
+_LONGEST: Final = 200  # characters; the nearest name to a longer text is not searched
+
+
+def warn_of_selection(graph: Graph, items: Items, runs: Sequence[bool], source: str) -> None:
+    """Log each name and position in the items for a model that selects or leaves out nothing.
+
+    Args:
+        graph: The compiled graph, with the operators of its branches and loops.
+        items: The items for the model.
+        runs: For each node, whether the device runs a task for it.
+        source: The configuration, for messages.
+    """
+    model_names = _ModelNames(graph, runs)
+    for layer in items.deciding.layers if items.deciding else ():
+        model_names.warn_of_layer(f"{source}: layer {layer!r}", layer)
+    for end in dict.fromkeys(end for both in items.ranges for end in both):
+        model_names.warn_of_compiled(f"{source}: opname_range {end!r}", end)
+    for name, slots in items.blocked_types.items():
+        nodes = [node for node in graph.nodes if name in kinds(node)]
+        model_names.warn_of_blocked(
+            f"{source}: optype_blacklist {name!r}", name, nodes, slots, model_names.kinds
+        )
+    for name, slots in items.blocked_names.items():
+        nodes = [node for node in graph.nodes if name in names(node)]
+        model_names.warn_of_blocked(
+            f"{source}: opname_blacklist {name!r}", name, nodes, slots, model_names.compiled
+        )
+
+
+def warn_of_watch(graph: Graph, item: ModelItem, runs: Sequence[bool], source: str) -> None:
+    """Log the names of an item that the watcher does not find in a model; arguments as above."""
+    model_names = _ModelNames(graph, runs)
+    for layer in item.layers:
+        model_names.warn_of_layer(f"{source}: layer {layer!r}", layer)
+    for name in item.watched:
+        model_names.warn_of_compiled(f"{source}: watcher_nodes {name!r}", name)
+
+
+def alike(text: str, candidates: Collection[str]) -> str:
+    """Return the names that a text may have meant, as the end of a message, "" without candidates.
+
+    >>> alike("cov1", ["conv1", "relu"])
+    "; it has 'conv1'"
+    """
+    if not candidates:
+        return ""
+    lower = text.lower()
+    near = get_close_matches(text, candidates, n=_MOST_SHOWN) if len(text) <= _LONGEST else []
+    holding = [name for name in candidates if lower in name.lower()]
+    meant = list(dict.fromkeys([*near, *holding])) or list(candidates)
+    more = ", ..." if len(meant) > _MOST_SHOWN else ""
+    return f"; it has {', '.join(map(repr, meant[:_MOST_SHOWN]))}{more}"
+
+
+class _ModelNames:
+    """The names of a model's operators, in execution order."""
+
+    def __init__(self, graph: Graph, runs: Sequence[bool]) -> None:
+        self._model = graph.name
+        running = (node for node, is_run in zip(graph.nodes, runs, strict=True) if is_run)
+        self._running = {name for node in running for name in all_names(node)}
+        self._nodes = {name: node for node in graph.nodes for name in sorted(all_names(node)) if name}
+        self.compiled = _unique(name for node in graph.nodes for name in sorted(names(node)))
+        self.kinds = _unique(name for node in graph.nodes for name in sorted(kinds(node)))
+
+    def warn_of_layer(self, subject: str, name: str) -> None:
+        """Warn where no operator, fused or original, has a name, or the device runs none for it."""
+        if name not in self._nodes:
+            # worth suggesting: names of operators of the model that the device runs
+            running = [
+                other
+                for other, node in self._nodes.items()
+                if node.operator.full_name in self._running and not node.is_added
+            ]
+            hint = alike(name, running)
+            _log.warning("%s: model %s has no such operator%s", subject, self._model, hint)
+        elif name not in self._running:
+            why = "the device runs no task for it, so it is never dumped"
+            _log.warning("%s: %s of model %s", subject, why, self._model)
+
+    def warn_of_compiled(self, subject: str, name: str) -> None:
+        """Warn as for a layer, and where a name is the one before fusion."""
+        if name in self._nodes and name not in self.compiled:
+            fused = self._nodes[name].operator.full_name
+            _log.warning("%s: is fused into %r and cannot be seen inside it; name that", subject, fused)
+        else:
+            self.warn_of_layer(subject, name)
+
+    def warn_of_blocked(
+        self,
+        subject: str,
+        name: str,
+        nodes: Sequence[Node],
+        slots: Iterable[Slot],
+        candidates: Collection[str],
+    ) -> None:
+        """Warn where an entry of a black list meets no operator, or positions that none of them has."""
+        if not nodes:
+            _log.warning("%s: model %s has no such operator%s", subject, self._model, alike(name, candidates))
+            return
+        for io, index in sorted(slots):
+            count = max(len(node.inputs if io is IO.INPUT else node.declared_outputs) for node in nodes)
+            if index >= count:
+                number = f"there are {count}, counted from 0" if count else "there is none"
+                _log.warning("%s: pos '%s%d': %s in model %s", subject, io, index, number, self._model)
+
+
+def _unique(items: Iterator[str]) -> dict[str, None]:
+    return dict.fromkeys(filter(None, items))
+
 
 _TRANSFER: Final = re.compile(r"trans_(?:TransData|Cast)_[0-9]+")
 _POSITION: Final = re.compile(r"(?P<io>input|output)(?P<index>[0-9]+)")
@@ -79,7 +215,7 @@ def select_model(
     # one of the two is enough: layer and ranges add up
     is_asked = [any(pair) for pair in zip(in_layer, in_range, strict=True)]
     unasked = Reason.NOT_IN_DUMP_LIST if items.deciding or items.ranges else Reason.MODEL_NOT_LISTED
-    model_warnings.warn_of_selection(graph, items, present, plan.source)
+    warn_of_selection(graph, items, present, plan.source)
     asked = [None if is_node_asked else unasked for is_node_asked in is_asked]
     return selected(graph, asked, present, items.blocked(graph.nodes))
 
@@ -99,15 +235,11 @@ def selected(
         blocked: Inputs and outputs that are left out, by the node's position.
     """
     refusals = tuple(
-        refusal if refusal is not None or is_run else _without_task(node)
+        refusal if refusal is not None or is_run else Reason.CONTROL_FLOW if node.bodies else Reason.NO_TASK
         for node, refusal, is_run in zip(graph.nodes, asked, runs, strict=True)
     )
     watched = [refusal is None for refusal in refusals]
     return ModelSelection(refusals, data_read(graph, watched), blocked or {})
-
-
-def _without_task(node: Node) -> Reason:
-    return Reason.CONTROL_FLOW if node.bodies else Reason.NO_TASK
 
 
 def directory_name(plan: DumpPlan, file_name: str, graph_name: str) -> str:

@@ -1,13 +1,71 @@
-"""The messages of acl.json's faults, in the words of CANN's own: EP0001 to EP0008, one text each."""
+"""The messages of acl.json's faults, in the words of CANN's own: EP0001 to EP0008, one text each.
+
+The return codes of pyACL (``aclError``), under CANN's names without their prefix ``ACL_ERROR_``.
+
+The file of acl.json: its bytes, with CANN's limits on size (10 MiB) and nesting (ten levels).
+"""
 
 from __future__ import annotations
 
+import enum
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from msdump.config.acl.codes import AclCode
+from msdump import reading
 from msdump.errors import AclError
+
+
+class AclCode(enum.IntEnum):
+    """The number that a function of pyACL returns; those from 145000 on are the graph engine's."""
+
+    SUCCESS = 0
+    INVALID_PARAM = 100000
+    UNINITIALIZE = 100001
+    REPEAT_INITIALIZE = 100002
+    INVALID_FILE = 100003
+    WRITE_FILE = 100004
+    INVALID_FILE_SIZE = 100005
+    PARSE_FILE = 100006
+    FILE_MISSING_ATTR = 100007
+    FILE_ATTR_INVALID = 100008
+    INVALID_DUMP_CONFIG = 100009
+    INVALID_PROFILING_CONFIG = 100010
+    INVALID_MODEL_ID = 100011
+    DESERIALIZE_MODEL = 100012
+    PARSE_MODEL = 100013
+    READ_MODEL_FAILURE = 100014
+    MODEL_SIZE_INVALID = 100015
+    MODEL_INPUT_NOT_MATCH = 100017
+    MODEL_OUTPUT_NOT_MATCH = 100018
+    OP_TYPE_NOT_MATCH = 100020
+    OP_INPUT_NOT_MATCH = 100021
+    OP_OUTPUT_NOT_MATCH = 100022
+    OP_ATTR_NOT_MATCH = 100023
+    OP_NOT_FOUND = 100024
+    OP_LOAD_FAILED = 100025
+    UNSUPPORTED_DATA_TYPE = 100026
+    FORMAT_NOT_MATCH = 100027
+    REPEAT_FINALIZE = 100037
+    DUMP_ALREADY_RUN = 100044
+    DUMP_NOT_RUN = 100045
+    GE_PARAM_INVALID = 145000
+    GE_EXEC_NOT_INIT = 145001
+    GE_EXEC_MODEL_PATH_INVALID = 145002
+    GE_EXEC_MODEL_ID_INVALID = 145003
+    MODEL_DATA_SIZE_INVALID = 145006
+    BAD_ALLOC = 200000
+    API_NOT_SUPPORT = 200001
+    INVALID_DEVICE = 200002
+    STORAGE_OVER_LIMIT = 300000
+    INTERNAL_ERROR = 500000
+    FAILURE = 500001
+    GE_FAILURE = 500002
+    RT_FAILURE = 500003
+    DRV_FAILURE = 500004
+    PROFILING_FAILURE = 500005
+
 
 NOT_FOUND: Final = "The configuration item is not found"
 EMPTY: Final = "The configuration item value is empty"
@@ -34,7 +92,7 @@ class AclFaults:
         )
 
     def choice(self, value: str, item: str, allowed: Iterable[str]) -> AclError:
-        """Word a value that is none of those allowed."""
+        """Word a value that is not allowed."""
         return _refused(
             "EP0002", f"{self._value(value, item)} is invalid. Expected value: {'/'.join(sorted(allowed))}."
         )
@@ -79,3 +137,40 @@ def invalid_argument(function: str, value: object, parameter: str, reason: str) 
 
 def _refused(number: str, text: str, code: AclCode = AclCode.INVALID_DUMP_CONFIG) -> AclError:
     return AclError(code, f"{number}: {text}")
+
+
+_BIGGEST: Final = 10 << 20
+_DEEPEST: Final = 10
+_BRACKETS: Final = (("{", "}"), ("[", "]"))
+
+
+def read_file(path: str) -> bytes:
+    """Return the bytes of a configuration file.
+
+    Raises:
+        AclError: 100003 for a path that is no readable regular file of at most 10 MiB, 100006
+            for objects or arrays that are nested more than ten deep.
+    """
+    faults = AclFaults(path)
+    try:
+        data = reading.read_bytes(path, _BIGGEST)
+    except (IsADirectoryError, reading.NotRegularError) as error:
+        raise faults.unparsable("it is not a regular file", AclCode.INVALID_FILE) from error
+    except OSError as error:
+        raise faults.unparsable(error.strerror or str(error), AclCode.INVALID_FILE) from error
+    for opening, closing in _BRACKETS:
+        if _is_too_deep(data, opening, closing):
+            reason = f"more than {_DEEPEST} levels of {opening}{closing} are nested"
+            raise faults.unparsable(reason, AclCode.PARSE_FILE)
+    return data
+
+
+def _is_too_deep(data: bytes, opening: str, closing: str) -> bool:
+    """Tell whether brackets of one kind are nested more than ten deep."""
+    depth = 0
+    # vendor: brackets inside of texts count too, and each kind of bracket has a count of its own
+    for match in re.finditer(f"[{re.escape(opening + closing)}]".encode(), data):
+        depth = depth + 1 if match[0] == opening.encode() else max(0, depth - 1)
+        if depth > _DEEPEST:
+            return True
+    return False

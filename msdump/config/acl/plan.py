@@ -1,26 +1,37 @@
-"""acl.json: the configuration of pyACL's dumps becomes a DumpPlan."""
+"""acl.json: the configuration of pyACL's dumps becomes a DumpPlan.
+
+acl's exception dump where environment variables turn it on, and the directory that it goes to.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+import os
+import pathlib
 from dataclasses import replace
 from pathlib import Path as File
 from typing import Any, Final
 
 from pydantic import ValidationError
 
-from msdump.config.acl import environment, file
-from msdump.config.acl.codes import AclCode
-from msdump.config.acl.faults import AclFaults
-from msdump.config.acl.models import BlackListEntry, DumpListItem, DumpSection, typed
-from msdump.config.acl.rules import check_constraints, check_values, iterations, remote_path
-from msdump.config.dtypes.files import KEYS, operator_dtypes
-from msdump.config.faults import FaultReport, did_you_mean, show
-from msdump.config.models import Allowed, MsdumpSettings
-from msdump.config.source import Document, Path
+from msdump import env
+from msdump.config.acl.faults import AclCode, AclFaults, read_file
+from msdump.config.acl.rules import (
+    BlackListEntry,
+    DumpListItem,
+    DumpSection,
+    check_constraints,
+    check_values,
+    iterations,
+    remote_path,
+    typed,
+)
+from msdump.config.dtypes import KEYS, operator_dtypes
+from msdump.config.models import MsdumpSettings
+from msdump.config.settings import allowed_of
+from msdump.config.source import Document, FaultReport, show
 from msdump.config.source import parse as parse_json
 from msdump.errors import AclError, ConfigSyntaxError
-from msdump.iterations import IterationSet
 from msdump.plan import (
     DEFAULT_STATISTICS,
     Blocked,
@@ -34,6 +45,7 @@ from msdump.plan import (
     ModelItem,
     OnWriteError,
     OperatorStatistic,
+    Optimization,
     PrecisionMode,
     Scene,
     Tree,
@@ -41,11 +53,80 @@ from msdump.plan import (
     What,
     When,
 )
-from msdump.precision.optimization import Optimization
+from msdump.selector import IterationSet
+
+_log = logging.getLogger("msdump.config")
+_EVERYTHING: Final = (ModelItem(),)
+
+_SCENES: Final = (Scene.BRIEF_EXCEPTION, Scene.NORM_EXCEPTION, Scene.DETAIL_EXCEPTION)
+_PATHS: Final = (env.ASCEND_DUMP_PATH, env.ASCEND_WORK_PATH)
+"""Variables of the path, in order of precedence."""
+
+
+def exception_plan(context: Context) -> DumpPlan | None:
+    """Return the exception dump that the environment turns on, None where it does not.
+
+    ASCEND_DUMP_SCENE names the scene; else a usable NPU_COLLECT_PATH turns the norm scene on.
+    """
+    scene = env.read(env.ASCEND_DUMP_SCENE)
+    if scene in _SCENES:
+        path = exception_path() or str(pathlib.Path.cwd())
+        return _exception_plan(Scene(scene), path, env.ASCEND_DUMP_SCENE, context)
+    if scene is not None:
+        allowed = "/".join(sorted(_SCENES))
+        _log.warning("%s = %r has no effect: it must be %s", env.ASCEND_DUMP_SCENE, scene, allowed)
+    collected = _usable(env.NPU_COLLECT_PATH)
+    if collected is not None:
+        return _exception_plan(Scene.NORM_EXCEPTION, collected, env.NPU_COLLECT_PATH, context)
+    return None
+
+
+def exception_path() -> str | None:
+    """Return the directory of exception dumps that ASCEND_DUMP_PATH or ASCEND_WORK_PATH names.
+
+    It is made where it is missing; None where neither variable names one that can be used.
+    """
+    return next(filter(None, map(_usable, _PATHS)), None)
+
+
+def _usable(name: str) -> str | None:
+    """Return the directory that a variable names, None where it cannot be made or used."""
+    text = env.read(name)
+    if text is None:
+        return None
+    directory = pathlib.Path(text).absolute()
+    try:
+        _make(directory)
+    except (OSError, ValueError) as error:
+        _log.warning("%s = %r is passed over: it cannot be made: %s", name, text, error)
+        return None
+    if not os.access(directory, os.R_OK | os.W_OK):
+        _log.warning("%s = %r is passed over: it is not readable and writable", name, text)
+        return None
+    return str(directory)
+
+
+def _make(directory: pathlib.Path) -> None:
+    """Make a directory and missing parents, each 0700; mkdir gives that mode to the last one alone."""
+    if not directory.is_dir():
+        _make(directory.parent)
+        directory.mkdir(mode=0o700, exist_ok=True)
+
+
+def _exception_plan(scene: Scene, directory: str, source: str, context: Context) -> DumpPlan:
+    return DumpPlan(
+        source=source,
+        source_bytes=b"",
+        context=context,
+        files=FilePlan(path=directory, file_format=FileFormat.BIN, tree=Tree.MODELS),
+        what=What(keeps_device_format=True),
+        when=When(trigger=Trigger.EXCEPTION),
+        compiled=ModelDump(models=_EVERYTHING, scene=scene),
+    )
+
 
 _MSDUMP_BLOCK: Final = "msdump"
 _MINDSPORE_ONLY: Final = "naming"  # the one of msdump's own settings that has no meaning here
-_EVERYTHING: Final = (ModelItem(),)
 
 
 def read(path: str, context: Context, *, malformed: AclCode = AclCode.INVALID_DUMP_CONFIG) -> DumpPlan | None:
@@ -61,7 +142,7 @@ def read(path: str, context: Context, *, malformed: AclCode = AclCode.INVALID_DU
     Raises:
         AclError: The file or one of its values cannot be used; the error names the first fault, as CANN does.
     """
-    data = file.read(path)
+    data = read_file(path)
     return parse(data, path, context, malformed=malformed) if data else None
 
 
@@ -74,7 +155,11 @@ def parse(
     top = document.value if isinstance(document.value, dict) else {}
     if top.get("dump", {}) == {}:  # vendor: a file of other things than dumps is none of the dump's business
         return None
-    section = _section(top["dump"], faults)
+    if not isinstance(top["dump"], dict):
+        raise faults.item("dump", "This configuration item must be of the object type")
+    section = typed(top["dump"], faults)
+    check_values(section, faults)
+    check_constraints(section, faults)
     settings = _own_settings(top.get(_MSDUMP_BLOCK, {}), faults)
     _warn(document, top, section)
     return None if not _dumps(section) else _plan(document, context, section, settings)
@@ -92,15 +177,6 @@ def _document(data: bytes, path: str, faults: AclFaults, malformed: AclCode) -> 
         raise AclError(malformed, shown) from None
 
 
-def _section(value: Any, faults: AclFaults) -> DumpSection:
-    if not isinstance(value, dict):
-        raise faults.item("dump", "This configuration item must be of the object type")
-    section = typed(value, faults)
-    check_values(section, faults)
-    check_constraints(section, faults)
-    return section
-
-
 def _dumps(section: DumpSection) -> bool:
     is_on = "on" in {section.dump_op_switch, section.dump_debug}
     return bool(section.dump_list or section.dump_scene or is_on)
@@ -114,20 +190,18 @@ def _own_settings(block: Any, faults: AclFaults) -> MsdumpSettings:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         key = str(first["loc"][0])
-        notes = MsdumpSettings.model_fields[key].metadata
-        allowed = next(note.text for note in notes if isinstance(note, Allowed))
+        allowed = allowed_of(MsdumpSettings, key).text
         raise faults.value(show(first["input"]), f"{_MSDUMP_BLOCK}.{key}", f"It must be {allowed}") from None
 
 
 def _warn(document: Document, top: dict[str, Any], section: DumpSection) -> None:
     """Log a warning for each unknown key, key that stands twice and setting without effect."""
     report = FaultReport(document)
-    for path in document.duplicates:
-        report.warn_of_key(path, "stands more than once in its object; the last one counts")
-    _warn_of_unknown(("dump",), top["dump"], DumpSection.model_fields, report)
+    report.warn_of_duplicates()
+    report.warn_of_keys(("dump",), top["dump"], DumpSection.model_fields)
     for index, item in enumerate(top["dump"].get("dump_list", ())):
-        _warn_of_unknown(("dump", "dump_list", index), item, DumpListItem.model_fields, report)
-    _warn_of_unknown((_MSDUMP_BLOCK,), top.get(_MSDUMP_BLOCK, {}), MsdumpSettings.model_fields, report)
+        report.warn_of_keys(("dump", "dump_list", index), item, DumpListItem.model_fields)
+    report.warn_of_keys((_MSDUMP_BLOCK,), top.get(_MSDUMP_BLOCK, {}), MsdumpSettings.model_fields)
     if _MINDSPORE_ONLY in top.get(_MSDUMP_BLOCK, {}):
         report.warn_of_key(
             (_MSDUMP_BLOCK, _MINDSPORE_ONLY), "has no effect here: files are named as CANN names them"
@@ -146,13 +220,6 @@ def _warn(document: Document, top: dict[str, Any], section: DumpSection) -> None
     report.close()
 
 
-def _warn_of_unknown(
-    path: Path, block: dict[str, Any], known_keys: Iterable[str], report: FaultReport
-) -> None:
-    for key in block.keys() - set(known_keys):
-        report.warn_of_key((*path, key), f"is unknown and ignored{did_you_mean(key, known_keys)}")
-
-
 def _plan(document: Document, context: Context, section: DumpSection, settings: MsdumpSettings) -> DumpPlan:
     scene = Scene(section.dump_scene) if section.dump_scene else None
     is_exception = scene not in {None, Scene.WATCHER}
@@ -162,7 +229,7 @@ def _plan(document: Document, context: Context, section: DumpSection, settings: 
         source=str(File(document.source).absolute()),
         source_bytes=document.data,
         context=replace(context, fuses=context.fuses and settings.fusion_switch == "on"),
-        files=_files(_exception_path(section) if is_exception else _path(section), settings),
+        files=_files((is_exception and exception_path()) or _path(section), settings),
         what=What(
             keeps_inputs=keeps_all or section.dump_mode == "input",
             keeps_outputs=keeps_all or section.dump_mode == "output",
@@ -183,7 +250,9 @@ def _plan(document: Document, context: Context, section: DumpSection, settings: 
             scene=scene,
             operator_statistics=None if is_exception or is_overflow else _statistics(section),
         ),
-        precision_mode=_precision_mode(settings),
+        precision_mode=PrecisionMode(settings.precision_mode)
+        if "precision_mode" in settings.model_fields_set
+        else None,
         operator_dtypes=operator_dtypes({key: getattr(settings, key) for key in KEYS}),
         optimization=Optimization(settings.optimize),
     )
@@ -209,16 +278,6 @@ def _path(section: DumpSection) -> str:
     An exception dump may go without ``dump_path``: the empty text resolves to the working directory.
     """
     return str(File(remote_path(section.dump_path) or section.dump_path).resolve())
-
-
-def _exception_path(section: DumpSection) -> str:
-    return environment.path() or _path(section)
-
-
-def _precision_mode(settings: MsdumpSettings) -> PrecisionMode | None:
-    if "precision_mode" not in settings.model_fields_set:
-        return None
-    return PrecisionMode(settings.precision_mode)
 
 
 def _statistics(section: DumpSection) -> tuple[OperatorStatistic, ...] | None:

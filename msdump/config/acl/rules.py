@@ -1,20 +1,114 @@
 """The checks of acl.json: values that a key allows and demands between keys, in the order of CANN's own.
 
 The order is part of the behaviour: CANN stops at the first fault, whose number and text a user looks up.
+
+The wire models of acl.json: which keys exist, in the order in which CANN checks their types.
 """
 
 from __future__ import annotations
 
 import os
+import pathlib
 import re
 import stat
-from pathlib import Path
 from typing import Final
 
+from pydantic import BaseModel, ConfigDict, StrictStr, ValidationError
+
 from msdump.config.acl.faults import EMPTY, NOT_FOUND, AclFaults
-from msdump.config.acl.models import DumpListItem, DumpSection
-from msdump.iterations import IterationSet
+from msdump.config.source import Path, clamped_number
 from msdump.plan import DumpLevel, OperatorStatistic, Scene
+from msdump.selector import IterationSet
+
+
+class _Object(BaseModel):
+    """An object of the file; keys that it does not know are ignored."""
+
+    # every value is read as text or list only: what it may be is checked afterwards, in CANN's order
+    model_config = ConfigDict(extra="ignore", defer_build=True)
+
+    def has(self, key: str) -> bool:
+        """Tell whether the file gives a key."""
+        return key in self.model_fields_set
+
+
+class BlackListEntry(_Object):
+    """An entry of ``optype_blacklist`` or ``opname_blacklist``."""
+
+    name: StrictStr = ""
+    pos: list[StrictStr] = []
+
+
+class NameRange(_Object):
+    """An entry of ``opname_range``."""
+
+    begin: StrictStr = ""
+    end: StrictStr = ""
+
+
+class DumpListItem(_Object):
+    """An item of ``dump_list``."""
+
+    model_name: StrictStr = ""
+    layer: list[StrictStr] = []
+    watcher_nodes: list[StrictStr] = []
+    optype_blacklist: list[BlackListEntry] = []
+    opname_blacklist: list[BlackListEntry] = []
+    opname_range: list[NameRange] = []
+
+
+class DumpSection(_Object):
+    """The ``dump`` object."""
+
+    dump_path: StrictStr = ""
+    dump_mode: StrictStr = "output"
+    dump_op_switch: StrictStr = "off"
+    dump_level: StrictStr = "all"
+    dump_scene: StrictStr = ""
+    dump_data: StrictStr = "tensor"
+    dump_debug: StrictStr = "off"
+    dump_kernel_data: StrictStr = "all"
+    dump_step: StrictStr = ""
+    dump_stats: list[StrictStr] = []
+    dump_list: list[DumpListItem] = []
+
+
+_REASONS: Final = {
+    "string_type": ("This configuration item must be of the string type", "string"),
+    "list_type": ("This configuration item must be of the array type", "array"),
+    "model_type": ("This configuration item must be of the object type", "object"),
+}
+"""Words for a wrong type: of an item, and of a member of an array."""
+
+
+def typed(section: object, faults: AclFaults) -> DumpSection:
+    """Return the ``dump`` object once the type of each of its values is checked.
+
+    Raises:
+        AclError: A value has the wrong type; the error names the first, as CANN does.
+    """
+    try:
+        return DumpSection.model_validate(section)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        reason, kind = _REASONS[first["type"]]
+        is_member = isinstance(first["loc"][-1], int) and first["loc"][-2] != "dump_list"
+        if is_member:
+            reason = f"The member type of this configuration item must be {kind}"
+        raise faults.item(item_path(first["loc"]), reason) from None
+
+
+def item_path(path: Path) -> str:
+    """Return a path as CANN's messages write it.
+
+    >>> item_path(("dump_list", 0, "layer"))
+    'dump_list[0].layer'
+    """
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
+
 
 _KERNEL_DATA: Final = ("all", "printf", "tensor", "assert", "timestamp")
 _CHOICES: Final = {
@@ -43,7 +137,7 @@ def check_values(section: DumpSection, faults: AclFaults) -> None:
     """Check the keys that take one of a few values.
 
     Raises:
-        AclError: A value is none of those allowed, or empty.
+        AclError: A value is not allowed, or empty.
     """
     for key, allowed in _CHOICES.items():
         if section.has(key):
@@ -56,7 +150,7 @@ def check_values(section: DumpSection, faults: AclFaults) -> None:
 
 
 def check_constraints(section: DumpSection, faults: AclFaults) -> None:
-    """Check what keys demand of each other.
+    """Check demands between keys.
 
     Raises:
         AclError: The first demand that is not met.
@@ -111,7 +205,7 @@ def _check_path(section: DumpSection, faults: AclFaults) -> None:
 
 def _check_directory(path: str, faults: AclFaults) -> None:
     try:
-        mode = Path(path).stat().st_mode
+        mode = pathlib.Path(path).stat().st_mode
     except (OSError, ValueError):
         raise faults.value(path, "dump_path", "The path does not exist") from None
     if not stat.S_ISDIR(mode):
@@ -182,13 +276,9 @@ def iterations(text: str) -> IterationSet | None:
     return IterationSet.of([(_number(parts[0]), _number(parts[-1])) for parts in ends])
 
 
-_BIGGEST: Final = (1 << 63) - 1
-
-
 def _number(digits: str) -> int:
     """Return the number that decimal digits write, at most 2^63 - 1."""
-    significant = digits.lstrip("0") or "0"
-    return min(int(significant), _BIGGEST) if len(significant) <= len(str(_BIGGEST)) else _BIGGEST
+    return clamped_number(digits, (1 << 63) - 1)
 
 
 def _check_item(item: DumpListItem, path: str, section: DumpSection, faults: AclFaults) -> None:

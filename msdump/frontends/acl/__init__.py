@@ -10,17 +10,14 @@ from __future__ import annotations
 import atexit
 from typing import Any
 
-from msdump.config.acl import file
-from msdump.config.acl.codes import AclCode
-from msdump.config.acl.faults import invalid_argument
+from msdump.config.acl import AclCode, faults, invalid_argument
 from msdump.errors import AclError
-from msdump.frontends.acl import answers, mdl, state
+from msdump.frontends.acl import mdl, state
 from msdump.frontends.acl import operators as op
-from msdump.frontends.acl import pointers as util
 from msdump.frontends.acl import runtime as rt
-from msdump.frontends.acl.objects import DataBuffer
+from msdump.frontends.acl import runtime as util
 from msdump.frontends.acl.operators import create_tensor_desc, destroy_tensor_desc, get_tensor_desc_size
-from msdump.frontends.acl.state import AclState
+from msdump.frontends.acl.state import AclState, DataBuffer
 
 __all__ = [
     "create_data_buffer",
@@ -40,7 +37,7 @@ __all__ = [
 ]
 
 
-@answers.code
+@state.code
 def init(config_path: str | None = None) -> None:
     """Initialise pyACL (``aclInit``); a configuration file may configure a dump.
 
@@ -65,7 +62,7 @@ def init(config_path: str | None = None) -> None:
     acl.is_initialised, acl.is_finalised = True, False
 
 
-@answers.code
+@state.code
 def finalize() -> None:
     """Finalise pyACL (``aclFinalize``): every file of a dump is complete afterwards.
 
@@ -79,10 +76,10 @@ def finalize() -> None:
 
 def get_recent_err_msg() -> str:
     """Return the message of the last call that failed; a second call returns ""."""
-    return answers.recent_message()
+    return state.recent_message()
 
 
-@answers.value(0)
+@state.value(0)
 def create_data_buffer(data: Any, size: Any) -> int:
     """Return the handle of a data buffer.
 
@@ -95,19 +92,19 @@ def create_data_buffer(data: Any, size: Any) -> int:
     return state.current().handles.add(DataBuffer(data, size))
 
 
-@answers.code
+@state.code
 def destroy_data_buffer(data_buffer: int) -> None:
     """Destroy a data buffer; its memory stays."""
     state.current().handles.remove(data_buffer, DataBuffer)
 
 
-@answers.value(0)
+@state.value(0)
 def get_data_buffer_addr(data_buffer: int) -> int:
     """Return the address of a data buffer."""
     return state.current().handles.get(data_buffer, DataBuffer).address
 
 
-@answers.value(0)
+@state.value(0)
 def get_data_buffer_size(data_buffer: int) -> int:
     """Return the bytes of a data buffer."""
     return state.current().handles.get(data_buffer, DataBuffer).size
@@ -118,7 +115,7 @@ def _configuration(config_path: Any) -> bytes:
         return b""
     if not isinstance(config_path, str):
         raise invalid_argument("aclInit", config_path, "configPath", "a path is expected")
-    return file.read(config_path)
+    return faults.read_file(config_path)
 
 
 def _end(acl: AclState) -> None:

@@ -10,25 +10,29 @@ from typing import Any, Final
 import numpy as np
 
 from msdump import dtypes
-from msdump.capture.compiled.single_dump import SingleOperator
-from msdump.capture.process import PROCESS
-from msdump.config.acl.codes import AclCode
-from msdump.dtypes import DTYPES, STRING, DType
-from msdump.encode import packing
+from msdump.capture import PROCESS
+from msdump.capture.compiled import SingleOperator
+from msdump.config.acl import AclCode
+from msdump.dtypes import DTYPES, STRING
+from msdump.encode import elements
 from msdump.errors import AclError, GraphError, InputError, UnsupportedOpError
-from msdump.frontends.acl import answers, state
-from msdump.frontends.acl.arguments import dimensions, handles, is_number, text
-from msdump.frontends.acl.buffers import device_view, write_result
-from msdump.frontends.acl.dumps import Configuration, context
-from msdump.frontends.acl.loaded import nbytes, to_array
-from msdump.frontends.acl.objects import OperatorAttributes, TensorDesc
-from msdump.frontends.acl.state import AclState
-from msdump.graph import loader
-from msdump.graph.ge.body import CallOperand
-from msdump.graph.ge.model import InputCountError
-from msdump.graph.ge.single_operator import needed_values, single_operator
-from msdump.graph.graph import Graph
-from msdump.iterations import IterationSet
+from msdump.frontends.acl import state
+from msdump.frontends.acl.mdl import nbytes, to_array
+from msdump.frontends.acl.state import (
+    AclState,
+    Configuration,
+    OperatorAttributes,
+    TensorDesc,
+    context,
+    device_view,
+    dimensions,
+    handles,
+    text,
+    write_result,
+)
+from msdump.graph import Graph, loader
+from msdump.graph.ge import CallOperand, InputCountError, needed_values, single_operator
+from msdump.selector import IterationSet
 from msdump.session import Network
 
 _MOST_KEPT: Final = 256  # operators that are ready to be called again
@@ -37,7 +41,7 @@ _FORMATS: Final = {0: "NCHW", 1: "NHWC", 16: "HWCN"}
 _TYPES: Final = {row.acl: row for row in DTYPES if row.acl is not None}
 
 
-@answers.code
+@state.code
 def set_model_dir(model_dir: Any) -> None:
     """Set the directory of compiled operators, which nothing is read from: operators are built when called.
 
@@ -47,7 +51,7 @@ def set_model_dir(model_dir: Any) -> None:
         raise AclError(AclCode.INVALID_FILE, f"set_model_dir: {model_dir!r} is no directory")
 
 
-@answers.value(0)
+@state.value(0)
 def create_tensor_desc(data_type: Any, dims: Sequence[Any], tensor_format: int) -> int:
     """Return the handle of a new description of a tensor, 0 for a type or shape that cannot be described.
 
@@ -56,34 +60,34 @@ def create_tensor_desc(data_type: Any, dims: Sequence[Any], tensor_format: int) 
         dims: Shape.
         tensor_format: Number in aclFormat, 2 for ND.
     """
-    if not is_number(data_type) or data_type not in _TYPES or _TYPES[data_type] is STRING:
+    if not isinstance(data_type, int) or _TYPES.get(data_type, STRING) is STRING:
         raise AclError(AclCode.UNSUPPORTED_DATA_TYPE, f"aclDataType {data_type!r} is not supported")
     shape = dimensions(dims)
-    if not is_number(tensor_format):
+    if not isinstance(tensor_format, int):
         raise AclError(AclCode.INVALID_PARAM, f"aclFormat {tensor_format!r}: a number is expected")
     return state.current().handles.add(TensorDesc(data_type, shape, tensor_format))
 
 
-@answers.value(0)
+@state.value(0)
 def get_tensor_desc_size(tensor_desc: int) -> int:
     """Return the bytes of a described tensor."""
     desc = state.current().handles.get(tensor_desc, TensorDesc)
     return nbytes(_TYPES[desc.dtype], desc.shape)
 
 
-@answers.code
+@state.code
 def destroy_tensor_desc(tensor_desc: int) -> None:
     """Destroy a description."""
     state.current().handles.remove(tensor_desc, TensorDesc)
 
 
-@answers.value(0)
+@state.value(0)
 def create_attr() -> int:
     """Return the handle of a new list of attributes."""
     return state.current().handles.add(OperatorAttributes())
 
 
-@answers.code
+@state.code
 def destroy_attr(attr: int) -> None:
     """Destroy a list of attributes."""
     state.current().handles.remove(attr, OperatorAttributes)
@@ -92,7 +96,7 @@ def destroy_attr(attr: int) -> None:
 def _setter(convert: Callable[[Any], Any]) -> Callable[[int, str, Any], int]:
     """Return a function of pyACL that sets an attribute to a converted value."""
 
-    @answers.code
+    @state.code
     def set_attr(attr: int, name: Any, value: Any) -> None:
         attributes = state.current().handles.get(attr, OperatorAttributes)
         try:
@@ -125,14 +129,14 @@ set_attr_list_string = _setter(lambda items: [str(item) for item in items])
 """Set texts."""
 
 
-@answers.code
+@state.code
 def execute_v2(  # noqa: PLR0917 - pyACL's signature
     op_type: str,
     input_desc: Sequence[int],
     inputs: Sequence[int],
     output_desc: Sequence[int],
     outputs: Sequence[int],
-    attr: int,
+    attr: Any,
     stream: int,
 ) -> None:
     """Run one operator on a stream; ``synchronize_stream`` tells whether it failed.
@@ -154,7 +158,7 @@ def execute_v2(  # noqa: PLR0917 - pyACL's signature
     acl.require_initialised("acl.op.execute_v2")
     target_stream = acl.stream(stream)
     name = text(op_type, "op_type")
-    has_none = is_number(attr) and attr == 0
+    has_none = isinstance(attr, int) and attr == 0
     attributes = {} if has_none else acl.handles.get(attr, OperatorAttributes).values
     described = [acl.handles.get(handle, TensorDesc) for handle in handles(input_desc, "input_desc")]
     expected = [acl.handles.get(handle, TensorDesc) for handle in handles(output_desc, "output_desc")]
@@ -165,7 +169,12 @@ def execute_v2(  # noqa: PLR0917 - pyACL's signature
         _array(acl, index, handle, desc)
         for index, (handle, desc) in enumerate(zip(inputs, described, strict=True))
     ]
-    operands = _operands(name, described, arrays, attributes)
+    # elements that decide the graph (shapes, axes) are built into it
+    needed = needed_values(name, len(arrays), attributes)
+    operands = [
+        _operand(desc, array if slot in needed else None)
+        for slot, (desc, array) in enumerate(zip(described, arrays, strict=True))
+    ]
     network, single = _network(acl, name, operands, expected, attributes)
 
     def run() -> None:
@@ -176,21 +185,7 @@ def execute_v2(  # noqa: PLR0917 - pyACL's signature
             for handle, desc, array in zip(outputs, expected, results.values(), strict=True):
                 write_result(acl, handle, _result(array, desc))
 
-    answers.on_stream(target_stream, run)
-
-
-def _operands(
-    op_type: str,
-    described: Sequence[TensorDesc],
-    arrays: Sequence[np.ndarray],
-    attributes: Mapping[str, Any],
-) -> list[CallOperand]:
-    """Return the inputs of a call; those whose elements decide the graph (shapes, axes) have them."""
-    needed = needed_values(op_type, len(arrays), attributes)
-    return [
-        _operand(desc, array if slot in needed else None)
-        for slot, (desc, array) in enumerate(zip(described, arrays, strict=True))
-    ]
+    state.on_stream(target_stream, run)
 
 
 def _operand(desc: TensorDesc, value: np.ndarray | None = None) -> CallOperand:
@@ -210,7 +205,10 @@ def _network(
     # everything that a network is built from: another shape, value of a constant input or dump is another one
     key = (
         op_type,
-        tuple((item.dtype, item.shape, item.format, _bytes(item.value)) for item in inputs),
+        tuple(
+            (item.dtype, item.shape, item.format, None if item.value is None else item.value.tobytes())
+            for item in inputs
+        ),
         tuple(expected),
         repr(sorted(attributes.items())),
         device_id,
@@ -223,10 +221,6 @@ def _network(
             graph = _graph(op_type, inputs, expected, attributes)
             acl.operators[key] = _built(op_type, graph, dump, device_id)
         return acl.operators[key]
-
-
-def _bytes(value: np.ndarray | None) -> bytes | None:
-    return None if value is None else value.tobytes()
 
 
 def _graph(
@@ -273,22 +267,16 @@ def _result(array: Any, desc: TensorDesc) -> np.ndarray:
         raise AclError(
             AclCode.OP_OUTPUT_NOT_MATCH, f"the result has shape {shape}, its description {desc.shape}"
         )
-    if not _is_like(dtypes.from_numpy(array.dtype), wanted):
+    # ONNX's indices are int64 where GE's are int32
+    are_integers = array.dtype.kind in "iu" and wanted.numpy.kind in "iu"
+    if dtypes.from_numpy(array.dtype) is not wanted and not are_integers:
         raise AclError(
             AclCode.OP_OUTPUT_NOT_MATCH,
             f"the result is {array.dtype}, its description says {wanted.name}",
         )
     converted = array.astype(wanted.numpy, copy=False)
     # below a byte a buffer holds several elements in each byte, as the device does
-    return packing.pack(converted, wanted) if wanted.per_byte > 1 else converted
-
-
-def _is_like(actual: DType, wanted: DType) -> bool:
-    """Tell whether a result of one type may be handed out as another: the same, or another integer.
-
-    ONNX's indices are int64 where GE's are int32.
-    """
-    return actual is wanted or (actual.numpy.kind in "iu" and wanted.numpy.kind in "iu")
+    return elements.pack(converted, wanted) if wanted.per_byte > 1 else converted
 
 
 def _check_counts(buffers: Sequence[int], described: Sequence[TensorDesc], code: AclCode, what: str) -> None:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from msdump.config.acl.codes import AclCode
+import numpy as np
+
+from msdump.config.acl import AclCode
 from msdump.errors import AclError
-from msdump.frontends.acl import answers, state
-from msdump.frontends.acl.allocations import shown
-from msdump.frontends.acl.objects import AclContext, Stream
-from msdump.frontends.acl.state import DEVICES, AclState
+from msdump.frontends.acl import state
+from msdump.frontends.acl.memory import shown
+from msdump.frontends.acl.state import DEVICES, AclContext, AclState, Stream, dimensions
 
 _HOST_MODE: Final = 1  # programs run on the host, beside the device
 _KINDS: Final = {0: (False, False), 1: (True, False), 2: (False, True), 3: (True, True)}
 """Whether a copy goes to and comes from the device, by its kind."""
 
 
-@answers.code
+@state.code
 def set_device(device_id: int) -> None:
     """Make a device the current one of the calling thread; 200002 for a number that no device has."""
     # the device set last is also that of threads that have set none
@@ -24,31 +27,31 @@ def set_device(device_id: int) -> None:
     acl.device_id = acl.contexts.device_id = _device(device_id)
 
 
-@answers.code
+@state.code
 def reset_device(device_id: int) -> None:
     """Reset a device, which does nothing here: models that are loaded on it stay."""
     _device(device_id)
 
 
-@answers.value_and_code(0)
+@state.value_and_code(0)
 def get_device() -> int:
     """Return the device that the calling thread works on."""
     return state.current().current_device
 
 
-@answers.value_and_code(0)
+@state.value_and_code(0)
 def get_device_count() -> int:
     """Return how many devices the emulated server has."""
     return DEVICES
 
 
-@answers.value_and_code(0)
+@state.value_and_code(0)
 def get_run_mode() -> int:
     """Return where programs run: 1, on the host."""
     return _HOST_MODE
 
 
-@answers.value_and_code(0)
+@state.value_and_code(0)
 def create_context(device_id: int) -> int:
     """Return the handle of a new context, in which the calling thread works from now on."""
     acl = state.current()
@@ -56,39 +59,42 @@ def create_context(device_id: int) -> int:
     return acl.handles.add(AclContext(device_id))
 
 
-@answers.code
+@state.code
 def set_context(context: int) -> None:
     """Let the calling thread work in a context."""
     acl = state.current()
     acl.contexts.device_id = acl.handles.get(context, AclContext).device_id
 
 
-@answers.code
+@state.code
 def destroy_context(context: int) -> None:
     """Destroy a context."""
     state.current().handles.remove(context, AclContext)
 
 
-@answers.value_and_code(0)
+@state.value_and_code(0)
 def create_stream() -> int:
     """Return the handle of a new stream."""
     acl = state.current()
     return acl.handles.add(Stream(next(acl.stream_numbers)))
 
 
-@answers.code
+@state.code
 def destroy_stream(stream: int) -> None:
     """Destroy a stream."""
     state.current().handles.remove(stream, Stream)
 
 
-@answers.code
+@state.code
 def synchronize_stream(stream: int) -> None:
     """Wait for a stream; return the code of the first call that failed on it since the last time, else 0."""
-    _synchronize(state.current().stream(stream))
+    waited = state.current().stream(stream)
+    failure, waited.failure = waited.failure, 0
+    if failure:
+        raise AclError(failure, f"a call on stream {waited.number} failed with {failure}")
 
 
-@answers.value_and_code(0)
+@state.value_and_code(0)
 def malloc(size: int, policy: int = 0) -> int:
     """Reserve memory of the device; the policy (huge pages or not) makes no difference here.
 
@@ -98,25 +104,25 @@ def malloc(size: int, policy: int = 0) -> int:
     return state.current().memory.malloc(size)
 
 
-@answers.code
+@state.code
 def free(dev_ptr: int) -> None:
     """Give memory of the device back."""
     state.current().memory.free(dev_ptr)
 
 
-@answers.value_and_code(0)
+@state.value_and_code(0)
 def malloc_host(size: int) -> int:
     """Reserve memory of the host; codes as for ``malloc``."""
     return state.current().memory.malloc_host(size)
 
 
-@answers.code
+@state.code
 def free_host(host_ptr: int) -> None:
     """Give memory of the host back."""
     state.current().memory.free_host(host_ptr)
 
 
-@answers.code
+@state.code
 def memcpy(dst: Any, dst_size: Any, src: Any, src_size: Any, kind: Any) -> None:
     """Copy bytes.
 
@@ -132,16 +138,16 @@ def memcpy(dst: Any, dst_size: Any, src: Any, src_size: Any, kind: Any) -> None:
     _copy(state.current(), (dst, dst_size), (src, src_size), kind)
 
 
-@answers.code
+@state.code
 def memcpy_async(  # noqa: PLR0917 - pyACL's signature
     dst: Any, dst_size: Any, src: Any, src_size: Any, kind: Any, stream: Any
 ) -> None:
     """Copy bytes on a stream; ``synchronize_stream`` tells whether it failed."""
     acl = state.current()
-    answers.on_stream(acl.stream(stream), lambda: _copy(acl, (dst, dst_size), (src, src_size), kind))
+    state.on_stream(acl.stream(stream), lambda: _copy(acl, (dst, dst_size), (src, src_size), kind))
 
 
-@answers.code
+@state.code
 def memset(ptr: Any, max_size: Any, value: int, size: Any) -> None:
     """Set bytes to a value."""
     if not isinstance(size, int) or not isinstance(max_size, int) or not 0 <= size <= max_size:
@@ -170,13 +176,61 @@ def _copy(acl: AclState, target: tuple[Any, Any], source: tuple[Any, Any], kind:
         acl.memory.view(dst, dst_size, writes=True)[:src_size] = contents
 
 
-def _synchronize(stream: Stream) -> None:
-    failure, stream.failure = stream.failure, 0
-    if failure:
-        raise AclError(failure, f"a call on stream {stream.number} failed with {failure}")
-
-
 def _device(device_id: Any) -> int:
     if not isinstance(device_id, int) or not 0 <= device_id < DEVICES:
         raise AclError(AclCode.INVALID_DEVICE, f"device {device_id!r}: there are 0 to {DEVICES - 1}")
     return device_id
+
+
+_TYPES: Final[Mapping[int, np.dtype]] = {np.dtype(code).num: np.dtype(code) for code in "?bBhHiIlLqQefdgFDG"}
+"""numpy's types by their numbers (NPY_FLOAT is 11)."""
+
+
+@state.value(0)
+def bytes_to_ptr(bytes_data: Any) -> int:
+    """Return the pointer of bytes; the script must keep them as long as it uses it."""
+    if not isinstance(bytes_data, (bytes, bytearray)) or not bytes_data:
+        raise AclError(AclCode.INVALID_PARAM, f"bytes_to_ptr: bytes are expected, not {type(bytes_data)}")
+    return state.current().memory.host.lend(bytes_data)
+
+
+@state.value(None)
+def ptr_to_bytes(ptr: Any, size: Any) -> bytes:
+    """Return a copy of the bytes at a pointer of the host, None where there are none."""
+    return bytes(_host_view(ptr, size))
+
+
+@state.value(0)
+def numpy_to_ptr(array: Any) -> int:
+    """Return the pointer of an array; the script must keep the array as long as it uses it."""
+    if not isinstance(array, np.ndarray) or not array.size or array.dtype.hasobject:
+        raise AclError(AclCode.INVALID_PARAM, f"numpy_to_ptr: an array of numbers is expected, not {array!r}")
+    if not array.flags.c_contiguous:
+        raise AclError(AclCode.INVALID_PARAM, "numpy_to_ptr: the array is not contiguous; copy it first")
+    return state.current().memory.host.lend(array)
+
+
+@state.value(None)
+def ptr_to_numpy(ptr: Any, dims: Sequence[int], np_type: Any) -> np.ndarray:
+    """Return the memory at a pointer of the host as an array, None where there is none.
+
+    Args:
+        ptr: The pointer.
+        dims: Shape.
+        np_type: Number of the element type, 11 for float32.
+    """
+    dtype = _TYPES.get(np_type) if isinstance(np_type, int) else None
+    if dtype is None:
+        raise AclError(AclCode.INVALID_PARAM, f"numpy type {np_type!r}: {sorted(_TYPES)} are known")
+    shape = dimensions(dims)
+    # a view, not a copy: a script that writes into the array writes into the memory
+    view = _host_view(ptr, math.prod(shape) * dtype.itemsize)
+    return np.frombuffer(view, dtype).reshape(shape)
+
+
+def _host_view(ptr: Any, size: Any) -> memoryview:
+    memory = state.current().memory
+    if memory.is_device(ptr):
+        message = f"{ptr:#x} is memory of the device; copy it to the host with acl.rt.memcpy"
+        raise AclError(AclCode.INVALID_PARAM, message)
+    return memory.view(ptr, size)

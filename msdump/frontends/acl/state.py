@@ -1,27 +1,360 @@
-"""The state of pyACL in a process: handles, memory, streams, models and dumps."""
+"""The state of pyACL in a process: dumps, objects behind handles, loaded models, memory, streams."""
 
 from __future__ import annotations
 
+import functools
 import itertools
+import logging
 import threading
-from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final, ParamSpec, TypeVar
 
-from msdump.capture.compiled.single_dump import SingleOperator
-from msdump.capture.process import PROCESS
-from msdump.communication.world import current as current_rank
-from msdump.config.acl.codes import AclCode
-from msdump.config.acl.faults import out_of_turn
+import numpy as np
+
+from msdump import env
+from msdump.capture import PROCESS, Process
+from msdump.capture.compiled import SingleOperator
+from msdump.communication import current as current_rank
+from msdump.config.acl import AclCode, AclFaults, out_of_turn
+from msdump.config.acl import plan as config
 from msdump.counters import Counters
-from msdump.errors import AclError
-from msdump.frontends.acl.allocations import Memory
-from msdump.frontends.acl.dumps import Dumps
-from msdump.frontends.acl.handles import Handles
-from msdump.frontends.acl.loaded import LoadedModel
-from msdump.frontends.acl.objects import Stream
+from msdump.errors import (
+    AclError,
+    DumpWriteError,
+    ExecutionError,
+    FormatError,
+    GraphError,
+    InputError,
+    MsdumpError,
+    NotAvailableError,
+)
+from msdump.frontends import settings
+from msdump.frontends.acl.memory import Memory
+from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel, Scene, Trigger
 from msdump.session import Network
+from msdump.store import CLOCK
 from msdump.threads import new_lock
+
+if TYPE_CHECKING:
+    from msdump.frontends.acl.mdl import LoadedModel
+
+_log = logging.getLogger("msdump.acl")
+
+
+@dataclass(slots=True)
+class Usage:
+    """Models and steps that one configuration has met.
+
+    Attributes:
+        names: Names of the loaded models, of files and of graphs, in order.
+        runs: Most runs of one model.
+        has_dumped: Some run was a step that is dumped.
+    """
+
+    names: dict[str, None] = field(default_factory=dict)
+    runs: int = 0
+    has_dumped: bool = False
+
+    def loaded(self, *names: str) -> None:
+        """Note a model by its names."""
+        self.names |= dict.fromkeys(filter(None, names))
+
+    def ran(self, step: int, plan: DumpPlan) -> None:
+        """Note that a model has run, for the first time as step 0."""
+        self.runs = max(self.runs, step + 1)
+        self.has_dumped |= step in plan.when.iterations
+
+    def warn_of_unmet(self, plan: DumpPlan) -> None:
+        """Warn of models and steps that the plan names and that were never met, once.
+
+        A configuration under which nothing was loaded or run gives no warning: it was not used at all.
+        """
+        wanted = (item.model_name for item in plan.compiled.models or () if item.model_name is not None)
+        unmet = [name for name in dict.fromkeys(wanted) if name not in self.names]
+        if self.names and unmet:
+            _log.warning(
+                "%s: model_name %s: no such model was loaded; loaded were %s",
+                *(plan.source, *(", ".join(map(repr, names)) for names in (unmet, self.names))),
+            )
+        if self.runs and not self.has_dumped:
+            _log.warning(
+                "%s: dump_step %s was not reached: no model ran beyond step %d, counted from 0",
+                *(plan.source, plan.when.iterations, self.runs - 1),
+            )
+        self.names, self.runs = {}, 0  # so that a second flush says nothing again
+
+
+@dataclass(slots=True)
+class Configuration:
+    """One configured dump.
+
+    Attributes:
+        plan: What is dumped.
+        time: When it was configured, the name of its directory.
+        process: Sinks and counters that the models loaded under it share.
+        usage: Names and runs of these models.
+    """
+
+    plan: DumpPlan
+    time: str = field(default_factory=CLOCK.seconds)
+    process: Process = field(default_factory=PROCESS.beside)
+    usage: Usage = field(default_factory=Usage)
+
+    def flush(self) -> None:
+        """Complete every file and warn of models and steps that were never met."""
+        self.process.close()
+        self.usage.warn_of_unmet(self.plan)
+
+    def stop(self) -> None:
+        """Stop dumping; every tensor captured so far is on disk afterwards."""
+        self.process.is_dumping = False
+        self.flush()
+
+
+class Dumps:
+    """The dump configurations of a process.
+
+    Models keep the configuration that they were loaded under; the last one counts for models that
+    are loaded later. Exception dumps are apart: the first one stays, whatever comes later.
+
+    Attributes:
+        is_initialised: Between ``init_dump`` and ``finalize_dump``.
+    """
+
+    def __init__(self) -> None:
+        """Start without a configured dump."""
+        self.is_initialised = False
+        self._armed: Configuration | None = None  # for models that are loaded from now on
+        self._exceptions: Configuration | None = None
+        self._is_of_environment = False  # the exception dump
+        self._started: list[Configuration] = []  # all that may have files to complete
+
+    def read_environment(self) -> None:
+        """Turn on the exception dump that the environment asks for, once."""
+        if self._exceptions is None:
+            plan = config.exception_plan(context(0))
+            self._exceptions = None if plan is None else self._start(plan)
+            self._is_of_environment = plan is not None
+
+    def configure(self, path: str, malformed: AclCode = AclCode.INVALID_DUMP_CONFIG) -> None:
+        """Configure a dump by a file; a file that asks for none leaves the dumps as they are.
+
+        Raises:
+            AclError: The file or one of its values cannot be used, or goes with no exception dump
+                that the environment has turned on.
+        """
+        # device 0 stands in for the one that a model is loaded on, which is known then
+        plan = config.read(path, context(0), malformed=malformed)
+        if plan is None:
+            return
+        if plan.when.trigger is Trigger.EXCEPTION and self._exceptions is not None:
+            _log.warning(
+                "%s: dump_scene %s is not turned on: exception dump %s is on already",
+                *(plan.source, plan.compiled.scene, self._exceptions.plan.compiled.scene),
+            )
+            return
+        if plan.when.trigger is Trigger.EXCEPTION:
+            self._exceptions = self._start(plan)
+            return
+        # vendor: of the environment's exception dumps only that of NPU_COLLECT_PATH excludes data dumps
+        if self._is_of_environment and env.read(env.NPU_COLLECT_PATH) is not None:
+            reason = f"data dump and the exception dump of {env.NPU_COLLECT_PATH} cannot both be enabled"
+            raise AclFaults(path).conflict(reason, AclCode.INTERNAL_ERROR)
+        self._armed = self._start(plan)
+
+    def _start(self, plan: DumpPlan) -> Configuration:
+        configuration = Configuration(plan)
+        self._started.append(configuration)
+        return configuration
+
+    def current(self, device_id: int) -> Configuration | None:
+        """Return the configuration of a model that is loaded now, None where it dumps nothing.
+
+        Args:
+            device_id: The device that it is loaded on.
+        """
+        armed = self._armed or self._exceptions
+        if armed is None:
+            return None
+        return Configuration(self._plan(armed, device_id), armed.time, armed.process, armed.usage)
+
+    def _plan(self, armed: Configuration, device_id: int) -> DumpPlan:
+        """Return the plan for a device; an exception dump goes along with any other."""
+        plan = armed.plan
+        context = replace(plan.context, device_id=device_id)
+        if self._exceptions is None or armed is self._exceptions:
+            return replace(plan, context=context)
+        exceptions = self._exceptions.plan
+        scene = plan.compiled.scene or exceptions.compiled.scene
+        compiled = replace(plan.compiled, scene=scene, exception_path=exceptions.files.path)
+        return replace(plan, context=context, compiled=compiled)
+
+    def stop(self) -> None:
+        """End every dump but an exception dump that cannot be turned off again."""
+        # the environment's, or the detail scene's
+        is_lasting = self._exceptions is not None and (
+            self._is_of_environment or self._exceptions.plan.compiled.scene is Scene.DETAIL_EXCEPTION
+        )
+        lasting = self._exceptions if is_lasting else None
+        for configuration in self._started:
+            if configuration is not lasting:
+                configuration.stop()
+        self._armed, self._exceptions = None, lasting
+        self._started = [] if lasting is None else [lasting]
+
+    def flush(self) -> None:
+        """Complete every file and warn of models and steps that were never met."""
+        for configuration in self._started:
+            configuration.flush()
+
+
+def context(device_id: int) -> Context:
+    """Return where models run: an Ascend that compiles whole graphs and keeps the names of their nodes."""
+    text = env.read(env.CHECK_OVERFLOW_MODE)
+    parse = settings.VARIABLES[env.CHECK_OVERFLOW_MODE]
+    overflow_mode = {} if text is None else parse(env.CHECK_OVERFLOW_MODE, text)
+    ascend = Context(DeviceTarget.ASCEND, JitLevel.O2, device_id, keeps_node_names=True)
+    return replace(ascend, **overflow_mode)
+
+
+T = TypeVar("T")
+
+_FIRST: Final = 0x5500_0000_1000  # as a pointer of a C library would look
+_STEP: Final = 0x40
+
+
+class Handles:
+    """Objects by their handles: ints that look like pointers and are never given twice."""
+
+    def __init__(self) -> None:
+        """Start without objects."""
+        self._numbers = itertools.count(_FIRST, _STEP)
+        self._objects: dict[int, object] = {}
+
+    def add(self, item: object) -> int:
+        """Return a new handle of an object."""
+        handle = next(self._numbers)
+        self._objects[handle] = item
+        return handle
+
+    def get(self, handle: Any, kind: type[T]) -> T:
+        """Return the object of a handle.
+
+        Raises:
+            AclError: 100000: the handle is none of such an object.
+        """
+        item = self._objects.get(handle) if isinstance(handle, int) else None
+        if not isinstance(item, kind):
+            name = getattr(kind, "TITLE", kind.__name__)
+            raise AclError(AclCode.INVALID_PARAM, f"{handle!r} is no handle of a {name}; was it destroyed?")
+        return item
+
+    def remove(self, handle: Any, kind: type[T]) -> T:
+        """Forget a handle and return its object; AclError as in ``get``."""
+        item = self.get(handle, kind)
+        del self._objects[handle]
+        return item
+
+
+@dataclass(slots=True)
+class DataBuffer:
+    """Memory of a tensor.
+
+    Attributes:
+        address: Where it begins; 0: the model reserves it when it runs.
+        size: Bytes.
+    """
+
+    TITLE: ClassVar = "data buffer"
+
+    address: int
+    size: int
+
+
+@dataclass(slots=True)
+class Dataset:
+    """The inputs or outputs of a model.
+
+    Attributes:
+        buffers: Handles of the data buffers.
+        shapes: Shapes that a tensor description gave, by index.
+    """
+
+    TITLE: ClassVar = "dataset"
+
+    buffers: list[int] = field(default_factory=list)
+    shapes: dict[int, tuple[int, ...]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ModelDesc:
+    """A description of a loaded model.
+
+    Attributes:
+        model_id: The model, 0 before ``get_desc``.
+    """
+
+    TITLE: ClassVar = "model description"
+
+    model_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TensorDesc:
+    """Type and shape of a tensor of a single operator.
+
+    Attributes:
+        dtype: Number in aclDataType.
+        shape: Dimensions.
+        format: Number in aclFormat.
+    """
+
+    TITLE: ClassVar = "tensor description"
+
+    dtype: int
+    shape: tuple[int, ...]
+    format: int
+
+
+@dataclass(slots=True)
+class OperatorAttributes:
+    """Attributes of a single operator by name; tensors are arrays."""
+
+    TITLE: ClassVar = "attribute list"
+
+    values: dict[str, int | float | str | list[Any] | np.ndarray] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AclContext:
+    """A context.
+
+    Attributes:
+        device_id: Its device.
+    """
+
+    TITLE: ClassVar = "context"
+
+    device_id: int
+
+
+@dataclass(slots=True)
+class Stream:
+    """A stream.
+
+    Attributes:
+        number: Its number in the process, from 0, which is the default stream.
+        failure: Code of the first call on it that failed since the last synchronisation.
+        tasks: Single operators that it has run.
+    """
+
+    TITLE: ClassVar = "stream"
+
+    number: int
+    failure: int = 0
+    tasks: int = 0
+
 
 DEVICES: Final = 8
 """Devices of the emulated server."""
@@ -108,7 +441,7 @@ def current() -> AclState:
     return _current
 
 
-def replace(state: AclState) -> None:
+def replace_state(state: AclState) -> None:
     """Replace the state of the process, so that it starts anew as a second process would."""
     global _current  # noqa: PLW0603 - the process has one
     _current = state
@@ -119,3 +452,176 @@ def require_init(state: AclState, function: str) -> None:
     if not state.is_initialised:
         reason = f"aclInit must be executed before {function} is called"
         raise out_of_turn(function, reason, AclCode.UNINITIALIZE)
+
+
+def item_at(items: Sequence[T], index: Any) -> T:
+    """Return the item at an index.
+
+    Raises:
+        AclError: 100000: there is none.
+    """
+    if not isinstance(index, int) or not 0 <= index < len(items):
+        raise AclError(AclCode.INVALID_PARAM, f"index {index!r}: there are {len(items)}, counted from 0")
+    return items[index]
+
+
+def text(value: Any, name: str, expected: str = "a text") -> str:
+    """Return an argument that must be a text.
+
+    Raises:
+        AclError: 100000: it is none.
+    """
+    if not isinstance(value, str):
+        raise AclError(AclCode.INVALID_PARAM, f"{name} = {value!r}: {expected} is expected")
+    return value
+
+
+def dimensions(value: Any) -> tuple[int, ...]:
+    """Return an argument that must be a shape.
+
+    Raises:
+        AclError: 100000: it is no list of numbers from 0.
+    """
+    if not isinstance(value, (list, tuple)) or not all(isinstance(dim, int) and dim >= 0 for dim in value):
+        raise AclError(AclCode.INVALID_PARAM, f"shape {value!r}: a list of dimensions from 0 is expected")
+    return tuple(value)
+
+
+def handles(value: Any, name: str) -> list[Any]:
+    """Return an argument that must be a list of handles.
+
+    Raises:
+        AclError: 100000: it is no list.
+    """
+    if not isinstance(value, (list, tuple)):
+        raise AclError(AclCode.INVALID_PARAM, f"{name} = {value!r}: a list of handles is expected")
+    return list(value)
+
+
+P = ParamSpec("P")
+N = TypeVar("N")
+
+_CODES: Final[tuple[tuple[type[Exception], AclCode], ...]] = (
+    (DumpWriteError, AclCode.WRITE_FILE),
+    (GraphError, AclCode.PARSE_MODEL),
+    (InputError, AclCode.MODEL_INPUT_NOT_MATCH),
+    (MemoryError, AclCode.BAD_ALLOC),
+    (NotAvailableError, AclCode.API_NOT_SUPPORT),
+    (FormatError, AclCode.UNSUPPORTED_DATA_TYPE),
+    (ExecutionError, AclCode.GE_FAILURE),
+)
+"""Codes of errors that were not worded for this door; the first that fits counts."""
+
+_recent: list[str] = []
+
+
+def code(function: Callable[P, None]) -> Callable[P, int]:
+    """Make a function return a code alone: 0, or that of the error that it raised."""
+
+    @functools.wraps(function)
+    def answer(*arguments: P.args, **named: P.kwargs) -> int:
+        return _attempt(function, None, *arguments, **named)[1]
+
+    return answer
+
+
+def value_and_code(null: N) -> Callable[[Callable[P, T]], Callable[P, tuple[T | N, int]]]:
+    """Make a function return its value and a code; the value is ``null`` where it raised an error."""
+
+    def decorate(function: Callable[P, T]) -> Callable[P, tuple[T | N, int]]:
+        @functools.wraps(function)
+        def answer(*arguments: P.args, **named: P.kwargs) -> tuple[T | N, int]:
+            return _attempt(function, null, *arguments, **named)
+
+        return answer
+
+    return decorate
+
+
+def value(null: N) -> Callable[[Callable[P, T]], Callable[P, T | N]]:
+    """Make a function return its value alone, ``null`` where it raised an error."""
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T | N]:
+        @functools.wraps(function)
+        def answer(*arguments: P.args, **named: P.kwargs) -> T | N:
+            return _attempt(function, null, *arguments, **named)[0]
+
+        return answer
+
+    return decorate
+
+
+def on_stream(stream: Stream, call: Callable[[], None]) -> None:
+    """Do a stream's work at once; the code of its first failure stays until the stream is synchronised."""
+    try:
+        call()
+    except Exception as error:  # noqa: BLE001 - the stream keeps its code
+        number = code_of(error)  # also of a later failure, which is logged though its code is not kept
+        stream.failure = stream.failure or number
+
+
+def recent_message() -> str:
+    """Return the message of the last failure and drop it; "" where nothing failed since the last call."""
+    return _recent.pop() if _recent else ""
+
+
+def code_of(error: Exception) -> int:
+    """Log an error and return its code."""
+    if isinstance(error, AclError):
+        number = error.code
+    else:
+        codes = (number for kind, number in _CODES if isinstance(error, kind))
+        number = next(codes, AclCode.INTERNAL_ERROR)
+    is_known = isinstance(error, (MsdumpError, MemoryError))
+    message = str(error) if is_known else f"internal error: {type(error).__name__}: {error}"
+    _log.error("%s", message, exc_info=None if is_known else error)
+    _recent[:] = [message]
+    return int(number)
+
+
+def _attempt(function: Callable[P, T], null: N, *arguments: P.args, **named: P.kwargs) -> tuple[T | N, int]:
+    try:
+        return function(*arguments, **named), int(AclCode.SUCCESS)
+    except Exception as error:  # noqa: BLE001 - pyACL's functions never raise
+        return null, code_of(error)
+
+
+def device_view(acl: AclState, handle: int, *, writes: bool = False) -> memoryview:
+    """Return the device memory of a data buffer.
+
+    Args:
+        acl: The process.
+        handle: Of the data buffer.
+        writes: Whether it will be changed; a buffer without memory is reserved then.
+
+    Raises:
+        AclError: There is no such memory, or it is the host's.
+    """
+    buffer = acl.handles.get(handle, DataBuffer)
+    if writes and not buffer.address:  # its size is known when the output is
+        return memoryview(b"")
+    if buffer.address and not acl.memory.is_device(buffer.address):
+        raise AclError(
+            AclCode.INVALID_PARAM,
+            f"{buffer.address:#x} is no memory of the device; copy the tensor there with acl.rt.memcpy",
+        )
+    return acl.memory.view(buffer.address, buffer.size, writes=writes)
+
+
+def write_result(acl: AclState, handle: int, array: np.ndarray) -> None:
+    """Copy an output into its data buffer; one without memory gets it now.
+
+    Raises:
+        AclError: 100018: the buffer is too small.
+    """
+    buffer = acl.handles.get(handle, DataBuffer)
+    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    if not buffer.address and data.size:
+        buffer.address, buffer.size = acl.memory.malloc(data.size), data.size
+    if data.size > buffer.size:
+        raise AclError(
+            AclCode.MODEL_OUTPUT_NOT_MATCH,
+            f"an output of {data.size} bytes does not fit into a buffer of {buffer.size}",
+        )
+    if data.size:
+        acl.memory.view(buffer.address, data.size, writes=True)[:] = data.data

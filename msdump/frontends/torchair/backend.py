@@ -13,33 +13,36 @@ from torch._dynamo.backends.common import aot_autograd
 from torch.fx import GraphModule
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from msdump.capture.process import PROCESS
-from msdump.communication.world import current
-from msdump.config.torchair import plan as options
+from msdump.capture import PROCESS
+from msdump.communication import current
+from msdump.config import torchair as options
 from msdump.counters import ModelIdentity, RunCounter
-from msdump.frontends.acl import dumps
-from msdump.frontends.torchair import data_dump, graph_dump, scope, tensors
+from msdump.frontends.acl import state
+from msdump.frontends.torchair import dumps, scope
 from msdump.frontends.torchair.compiler_config import CompilerConfig
-from msdump.frontends.torchair.export import Exported, FixedOutput, PassedInput, Result, export
+from msdump.frontends.torchair.export import (
+    Exported,
+    FixedOutput,
+    PassedInput,
+    Result,
+    export,
+    from_array,
+    to_array,
+)
 from msdump.graph import loader
-from msdump.graph.compile.compilation import compile_graph
 from msdump.plan import Context, DumpPlan, PrecisionMode
 from msdump.session import Network
-from msdump.store import run_paths
-from msdump.store.clock import CLOCK
+from msdump.store import CLOCK, run_paths
 from msdump.threads import new_lock
 
 _MOST_SHAPES: Final = 64  # models of one captured graph that are kept
-
-Signature = tuple[Any, ...]
-"""Types and shapes of one call's tensors, and its numbers."""
 
 
 class Device:
     """The state that the graphs of one backend share.
 
     Attributes:
-        plan: What is dumped, None: nothing.
+        plan: The dump, None: none.
         context: Where graphs run.
         settings: ``config.debug``.
         process: The sink and the numbers of graphs.
@@ -51,7 +54,7 @@ class Device:
         """Start without graphs; when the device is collected as garbage, its files are completed.
 
         Args:
-            plan: What is dumped, None: nothing.
+            plan: The dump, None: none.
             where: Where graphs run.
             settings: ``config.debug``.
         """
@@ -80,6 +83,12 @@ class ShapeModel:
     exported: Exported
     network: Network | None
 
+    def run(self, arguments: Sequence[Any]) -> Mapping[str, Any]:
+        """Run once on the captured graph's inputs; return the model's outputs by name."""
+        if self.network is None:
+            return {}
+        return self.network.run({name: to_array(arguments[at]) for name, at in self.exported.inputs})
+
 
 class CapturedGraph:
     """One graph that torch.compile has captured: called with tensors, it returns tensors.
@@ -92,11 +101,11 @@ class CapturedGraph:
     """
 
     def __init__(self, gm: GraphModule, device: Device, part: str = "") -> None:
-        """Give a graph its number; it is exported when its first call tells the shapes.
+        """Give a graph its number; it is exported at its first call, which has the shapes.
 
         Args:
             gm: The graph.
-            device: What it shares with the other graphs of the backend.
+            device: State that the graphs of the backend share.
             part: Which half of a training step it is, forward or backward; "": a graph of inference.
         """
         self.model_id = next(device.process.counters.captured_graphs)
@@ -104,7 +113,8 @@ class CapturedGraph:
         self.runs = RunCounter()
         self._gm = gm
         self._device = device
-        self._models: dict[Signature, ShapeModel] = {}
+        # by types and shapes of a call's tensors, and its numbers
+        self._models: dict[tuple[Any, ...], ShapeModel] = {}
 
     def __call__(self, *arguments: Any) -> list[Any]:
         """Run once.
@@ -122,14 +132,18 @@ class CapturedGraph:
             model = self._model(arguments)
             run = self.runs.next
             try:
-                results = _run(model, arguments)
+                results = model.run(arguments)
             finally:  # a call that fails, or that runs no operator, is a call
                 self.runs.ended(run)
             self._device.complete()
         return [_value(result, arguments, results) for result in model.exported.results]
 
     def _model(self, arguments: Sequence[Any]) -> ShapeModel:
-        signature = tuple(_signature(item) for item in arguments)
+        # type, shape and device of a tensor; a number as it is
+        signature = tuple(
+            (item.dtype, tuple(item.shape), item.device) if isinstance(item, torch.Tensor) else item
+            for item in arguments
+        )
         if signature not in self._models:
             if len(self._models) >= _MOST_SHAPES:  # the first one that was compiled makes place
                 del self._models[next(iter(self._models))]
@@ -142,29 +156,14 @@ class CapturedGraph:
             return ShapeModel(exported, None)
         graph = loader.load(exported.model)
         device, shown = self._device, self._device.settings.graph_dump
-        named = compile_graph(graph, fuses=False, keeps_node_names=True)
         write = device.process.stream(device.plan)
-        graph_dump.write_original(
-            self.model_id, self._gm, named, exported.origins, settings=shown, write=write
-        )
+        dumps.write_original(self.model_id, self._gm, graph, exported.origins, settings=shown, write=write)
         plan = device.plan and scope.with_marked(device.plan, self._gm, exported.origins)
         identity = ModelIdentity(self.name, self.model_id, device.time, self.runs)
         network = Network(graph, plan, device.process, device.context, model=identity)
         if network.device is not None:
-            graph_dump.write_optimized(self.model_id, network.device, shown, write)
+            dumps.write_optimized(self.model_id, network.device, shown, write)
         return ShapeModel(exported, network)
-
-
-def _signature(item: Any) -> Any:
-    """Return type, shape and device of a tensor; a number as it is."""
-    return (item.dtype, tuple(item.shape), item.device) if isinstance(item, torch.Tensor) else item
-
-
-def _run(model: ShapeModel, arguments: Sequence[Any]) -> Mapping[str, Any]:
-    if model.network is None:
-        return {}
-    inputs = {name: tensors.to_array(arguments[position]) for name, position in model.exported.inputs}
-    return model.network.run(inputs)
 
 
 def _value(result: Result, arguments: Sequence[Any], arrays: Mapping[str, Any]) -> Any:
@@ -173,13 +172,13 @@ def _value(result: Result, arguments: Sequence[Any], arrays: Mapping[str, Any]) 
         return result.value
     if isinstance(result, PassedInput):
         return arguments[result.position]
-    return tensors.from_array(arrays[result.name], result.stride, result.device)
+    return from_array(arrays[result.name], result.stride, result.device)
 
 
 def context() -> Context:
     """Return where captured graphs run: an Ascend as for acl that keeps the types of the graph."""
     device = current().identity.local_rank
-    return replace(dumps.context(device), precision_mode=PrecisionMode.MUST_KEEP_ORIGIN_DTYPE)
+    return replace(state.context(device), precision_mode=PrecisionMode.MUST_KEEP_ORIGIN_DTYPE)
 
 
 def get_npu_backend(
@@ -188,7 +187,7 @@ def get_npu_backend(
     """Return a backend for ``torch.compile``.
 
     Args:
-        compiler_config: What is dumped, None: nothing.
+        compiler_config: The dump, None: none.
         custom_decompositions: ATen operator -> function that does the same with other operators.
 
     Raises:
@@ -229,7 +228,7 @@ def _compiled(device: Device, gm: GraphModule, _: Sequence[Any], *, part: str = 
     """Return a function that runs one graph: on the device, or in torch itself where the settings say so."""
     settings = device.settings
     if settings.data_dump.type.value:
-        return _Boxed(data_dump.wrap(gm, settings.data_dump, next(device.process.counters.captured_graphs)))
+        return _Boxed(dumps.wrap(gm, settings.data_dump, next(device.process.counters.captured_graphs)))
     return _Boxed(gm if settings.run_eagerly else CapturedGraph(gm, device, part))
 
 

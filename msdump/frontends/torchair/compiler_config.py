@@ -1,23 +1,221 @@
-"""CompilerConfig: the settings that a torchair script passes to ``get_npu_backend``."""
+"""``CompilerConfig``: torchair's options in groups, checked when they are set, and the process's rank."""
 
 from __future__ import annotations
 
+import logging
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from msdump.config.torchair import ge_options
-from msdump.frontends.torchair import rank
-from msdump.frontends.torchair.options import (
-    Callback,
-    Group,
-    Option,
-    TolerantGroup,
-    directory,
-    json_file,
-    one_of,
-    text_like,
-    unless_none,
-)
+from msdump.communication import current
+from msdump.config import torchair
+from msdump.store import run_paths
+
+
+def world() -> tuple[int, int]:
+    """Return the number of processes and this one's global rank, (1, 0) for a process alone.
+
+    They name the directory of its dump, ``worldsize{world}_global_rank{rank}`` (``store/layouts.py``).
+    """
+    # not imported here: without an import by the user only the launcher's variables count
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        identity = current().identity
+        return identity.size, identity.rank
+    return distributed.get_world_size(), distributed.get_rank()
+
+
+Check = Callable[[Any], None]
+"""Raises where a value cannot be taken."""
+
+_log = logging.getLogger("msdump.torchair")
+
+
+class Option:
+    """One option; ``value`` is its text, as GE options are texts.
+
+    Attributes:
+        default: The value until another one is set.
+    """
+
+    __slots__ = ("_check", "_value", "default")
+
+    def __init__(self, default: Any = None, check: Check | None = None) -> None:
+        """Hold the default; without a check every value is taken."""
+        self.default = default
+        self._value = default
+        self._check = check
+
+    @property
+    def value(self) -> str | None:
+        """The text: "1" and "0" for booleans, None where there is nothing."""
+        if isinstance(self._value, bool):
+            return "1" if self._value else "0"
+        return None if self._value is None else str(self._value)
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        if self._check is not None:
+            self._check(value)
+        self._value = value
+
+    def __bool__(self) -> bool:
+        """Tell whether something true is set."""
+        return bool(self._value)
+
+    def __repr__(self) -> str:
+        """Show the value."""
+        return f"Option({self._value!r})"
+
+
+class Callback(Option):
+    """An option that holds a function; ``value`` is the function itself."""
+
+    __slots__ = ()
+
+    @property
+    def value(self) -> Any:
+        """The function, None where there is none."""
+        return self._value
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        if value is not None and not callable(value):
+            raise TypeError(f"value must be Callable or None, got {type(value)}")
+        self._value = value
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call the function."""
+        return self._value(*arguments)
+
+
+class Group:
+    """Options and groups of options by name; a name that it lacks is an error."""
+
+    __slots__ = ("_members", "_name")
+
+    _members: dict[str, Any]
+    _name: str
+
+    def __init__(self, name: str, members: Mapping[str, Any]) -> None:
+        """Hold the members under the name that messages show."""
+        # past this class's own __setattr__, which sets options
+        object.__setattr__(self, "_name", name)
+        object.__setattr__(self, "_members", dict(members))
+
+    def __getattr__(self, key: str) -> Any:
+        """Return a member."""
+        # copy and pickle ask for special methods before there are members
+        if key.startswith("__") or key not in self._members:
+            raise AttributeError(f"{self._name!r} object has no attribute {key!r}")
+        return self._members[key]
+
+    def __setattr__(self, key: str, value: Any) -> None:
+        """Set an option.
+
+        Raises:
+            ValueError: There is no such option, or the value is not allowed.
+            FileNotFoundError: The value names a file or directory that is not there.
+            TypeError: The value is of the wrong type, or the name stands for a group.
+        """
+        member = self._members.get(key)
+        if member is None:
+            raise ValueError(f"{self._name} has no option {key}, all options {list(self._members)}")
+        if isinstance(member, Option):
+            member.value = value
+        elif isinstance(value, Group):
+            self._members[key] = value
+        else:
+            raise TypeError(f"{self._name}.{key} is a group of options, got {type(value)}: set its options")
+
+    def __dir__(self) -> list[str]:
+        """List the members."""
+        return sorted(self._members)
+
+    def __getstate__(self) -> tuple[str, dict[str, Any]]:
+        """Return name and members: copying and pickling must not go through ``__getattr__``."""
+        return self._name, self._members
+
+    def __setstate__(self, state: tuple[str, dict[str, Any]]) -> None:
+        """Take over the name and members of the original."""
+        Group.__init__(self, *state)
+
+
+class TolerantGroup(Group):
+    """Options of the real device's compiler: they are taken and have no effect here."""
+
+    __slots__ = ()
+
+    def __setattr__(self, key: str, value: Any) -> None:
+        """Accept any option and value, with a warning."""
+        if isinstance(self._members.get(key), Group):
+            super().__setattr__(key, value)
+            return
+        _log.warning("%s.%s = %r: has no effect on the emulated device", self._name, key, value)
+        self._members.setdefault(key, Option()).value = value
+
+
+def one_of(*allowed: Any) -> Check:
+    """Return the check that a value is one of a few."""
+
+    def check(value: Any) -> None:
+        # 1 and 0 pass for True and False, to which they are equal
+        if value not in allowed:
+            raise ValueError(
+                f"Value {value!r} (type: {type(value)}) not in optional list {list(allowed)!r}"
+                f" (type: {type(allowed[0])})."
+            )
+
+    return check
+
+
+def unless_none(check: Check) -> Check:
+    """Return a check that takes None, too."""
+    return lambda value: None if value is None else check(value)
+
+
+def text_like(expression: str, example: str, *, shown: str = "") -> Check:
+    """Return the check that a text follows a regular expression.
+
+    Args:
+        expression: The expression.
+        example: A text that does, for the message.
+        shown: The expression for the message, "" for the same.
+    """
+    pattern: Final = re.compile(expression)
+
+    def check(value: Any) -> None:
+        if not isinstance(value, str):
+            raise TypeError(f"value must be str, got {type(value)}")
+        if not pattern.match(value):  # vendor: match, not fullmatch, so that a line feed at the end passes
+            raise ValueError(
+                f"Please set legal regex value format match {shown or expression},"
+                f" {value} is Illegal format, correct example:{example}."
+            )
+
+    return check
+
+
+def directory(value: Any) -> None:
+    """Check that a value is the path of a directory."""
+    if value is None or not os.path.isdir(value):
+        raise FileNotFoundError(
+            f"Please set legal dir path, {value} is not found or is not a file directory!"
+        )
+
+
+def json_file(value: Any) -> None:
+    """Check that a value is None or the path of a .json file."""
+    if value is None:
+        return
+    if value == "":
+        raise ValueError("File path cannot be empty!")
+    if not (str(value).endswith(".json") and os.path.isfile(value)):
+        raise FileNotFoundError(f"Please set legal file path, {value} is not found or is not '.json' file!")
+
 
 MAX_AUTOTUNE: Final = "max-autotune"
 """The mode whose graphs are compiled as a whole, the only one that dumps operators."""
@@ -38,11 +236,11 @@ _STEPS_SHOWN: Final = r"^(((\d+)|(\d+-{0,1}\d+))\|{0,1})*$"
 _STEPS: Final = r"^(?:\d(?:-\d)?\|?)*$"  # the same texts, in linear time
 
 _DUMP_OPTIONS: Final = {
-    "dump_mode": ge_options.MODE,
-    "quant_dumpable": ge_options.QUANT,
-    "dump_step": ge_options.STEP,
-    "dump_layer": ge_options.LAYER,
-    "dump_data": ge_options.DATA,
+    "dump_mode": torchair.MODE,
+    "quant_dumpable": torchair.QUANT,
+    "dump_step": torchair.STEP,
+    "dump_layer": torchair.LAYER,
+    "dump_data": torchair.DATA,
 }
 """GE's name of each option that goes with enable_dump."""
 
@@ -79,10 +277,18 @@ class CompilerConfig(Group):
         dump = self.dump_config
         options: dict[str, str] = {}
         if dump.dump_config_path.value is not None:
-            options[ge_options.ACL_CONFIG] = dump.dump_config_path.value
-        if dump.enable_dump:
-            options |= _operator_dump(dump) if mode == MAX_AUTOTUNE else _capture_dump(dump)
-        return {}, options
+            options[torchair.ACL_CONFIG] = dump.dump_config_path.value
+        if not dump.enable_dump:
+            return {}, options
+        path = Path(dump.dump_path.value) / run_paths.world(*world())
+        path.mkdir(parents=True, exist_ok=True)  # vendor: made here, before a graph is captured
+        if mode == MAX_AUTOTUNE:
+            # vendor: dump_step and dump_layer are passed on only where they are not empty
+            values = {key: getattr(dump, name).value for name, key in _DUMP_OPTIONS.items()}
+            options |= {torchair.ENABLE: "1", torchair.PATH: str(path)}
+            return {}, options | {key: value for key, value in values.items() if value}
+        captured = {"aclgraph.dumpPath": str(path), "aclgraph.dumpStage": dump.data_dump_stage.value}
+        return {}, {**options, torchair.CAPTURE_ENABLE: "1", **captured}
 
 
 def _dump_config() -> Group:
@@ -124,24 +330,3 @@ def _tolerant(name: str) -> Group:
     nested = _NESTED.get(name)
     members = {} if nested is None else {nested: TolerantGroup(f"{name}.{nested}", {})}
     return TolerantGroup(name, members)
-
-
-def _operator_dump(dump: Group) -> dict[str, str]:
-    options = {ge_options.ENABLE: "1", ge_options.PATH: _full_path(dump)}
-    # vendor: dump_step and dump_layer are passed on only where they say something
-    values = {key: getattr(dump, name).value for name, key in _DUMP_OPTIONS.items()}
-    return options | {key: value for key, value in values.items() if value}
-
-
-def _capture_dump(dump: Group) -> dict[str, str]:
-    return {
-        ge_options.CAPTURE_ENABLE: "1",
-        "aclgraph.dumpPath": _full_path(dump),
-        "aclgraph.dumpStage": dump.data_dump_stage.value,
-    }
-
-
-def _full_path(dump: Group) -> str:
-    path = Path(dump.dump_path.value) / rank.directory()
-    path.mkdir(parents=True, exist_ok=True)  # vendor: made here, before a graph is captured
-    return str(path)

@@ -15,13 +15,72 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
+import ml_dtypes
+import numpy as np
 import torch
 from torch.fx import GraphModule, Interpreter, Node
 from torch.fx import traceback as fx_traceback
 
-from msdump.errors import GraphError
-from msdump.frontends.torchair.algebra import REPLACEMENTS
-from msdump.frontends.torchair.decompositions import DECOMPOSITIONS
+from msdump.errors import GraphError, InputError
+from msdump.frontends.torchair.decompositions import DECOMPOSITIONS, REPLACEMENTS
+
+_CARRIERS: Final[dict[torch.dtype, tuple[torch.dtype, Any]]] = {
+    torch.bfloat16: (torch.int16, ml_dtypes.bfloat16),
+    torch.float8_e4m3fn: (torch.int8, ml_dtypes.float8_e4m3fn),
+    torch.float8_e4m3fnuz: (torch.int8, ml_dtypes.float8_e4m3fnuz),
+    torch.float8_e5m2: (torch.int8, ml_dtypes.float8_e5m2),
+    torch.float8_e5m2fnuz: (torch.int8, ml_dtypes.float8_e5m2fnuz),
+}
+"""Types that torch does not hand to numpy: the integer that carries their bits, and numpy's type."""
+
+_TORCH_TYPES: Final = {np.dtype(dtype): torch_dtype for torch_dtype, (_, dtype) in _CARRIERS.items()}
+
+
+def to_array(tensor: torch.Tensor) -> np.ndarray:
+    """Return a tensor's values as a contiguous array on the host.
+
+    Raises:
+        InputError: A sparse or quantised tensor.
+    """
+    if tensor.layout is not torch.strided or tensor.is_quantized:
+        raise InputError(
+            f"a tensor of layout {tensor.layout} and type {tensor.dtype} cannot be fed; "
+            "dense tensors are allowed: convert it with .to_dense() or .dequantize()"
+        )
+    # a conjugate or negative may be a flag on the original's memory, which numpy does not know
+    plain = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
+    carrier_and_dtype = _CARRIERS.get(plain.dtype)
+    if carrier_and_dtype is None:
+        array: np.ndarray = plain.numpy()
+        return array
+    carrier, dtype = carrier_and_dtype
+    bits: np.ndarray = plain.view(carrier).numpy()
+    return bits.view(dtype)
+
+
+def from_array(array: np.ndarray, stride: Sequence[int], device: torch.device) -> torch.Tensor:
+    """Return an array's values as a tensor of its own memory.
+
+    Args:
+        array: The values.
+        stride: Steps between elements, as eager execution lays the tensor out.
+        device: Where the tensor lies.
+    """
+    dtype = _TORCH_TYPES.get(array.dtype)
+    contents = np.array(array, order="C", copy=True)
+    if dtype is None:
+        plain = torch.from_numpy(contents)
+    else:
+        plain = torch.from_numpy(contents.view(np.dtype(f"i{contents.itemsize}"))).view(dtype)
+    plain = plain.to(device)
+    if tuple(stride) == plain.stride():
+        return plain
+    # Along an expanded dimension, stride 0, all elements are one: it is written once.
+    sizes = [size if step else min(size, 1) for size, step in zip(plain.shape, stride, strict=True)]
+    distinct = plain[tuple(slice(size) for size in sizes)]
+    laid_out = torch.empty_strided(sizes, tuple(stride), dtype=plain.dtype, device=device).copy_(distinct)
+    return laid_out.expand(plain.shape)
+
 
 ORIGIN: Final = "msdump_origin"
 """Key of a node's ``meta["custom"]``: name of the captured node that it was made from."""
@@ -98,7 +157,16 @@ def export(gm: GraphModule, arguments: Sequence[Any], name: str) -> Exported:
     tensors = [item for item in arguments if isinstance(item, torch.Tensor)]
     values: Values = {}  # filled while the exporter traces the module
     concrete = _ConcreteModule(gm, arguments, values.update)
-    program = _program(concrete, tuple(tensor.detach() for tensor in tensors), name)
+    try:
+        with ThreadPoolExecutor(1) as new_thread:  # a call of compiled code hides parts of torch's dispatch
+            detached = tuple(tensor.detach() for tensor in tensors)
+            program = new_thread.submit(_translate, concrete, detached).result()
+    except Exception as error:
+        raise GraphError(
+            f"{name}: torch.compile's graph cannot be translated to ONNX: {_reason(error)}; "
+            "give an operator without translation a decomposition (custom_decompositions of"
+            " get_npu_backend), or leave it out of the compiled function (torch.compiler.disable)"
+        ) from error
     model = program.model
     model.graph.name = name
     origins = _name_operators(model.graph, program.exported_program)
@@ -171,19 +239,6 @@ def made_names(gm: GraphModule, values: Values) -> list[str]:
 def _tensor_positions(arguments: Sequence[Any]) -> list[int]:
     """Return the positions of the tensors among a graph's inputs."""
     return [position for position, item in enumerate(arguments) if isinstance(item, torch.Tensor)]
-
-
-def _program(concrete: _ConcreteModule, tensors: tuple[torch.Tensor, ...], name: str) -> Any:
-    """Return the exporter's ONNXProgram of a module; GraphError as in ``export``."""
-    try:
-        with ThreadPoolExecutor(1) as new_thread:  # a call of compiled code hides parts of torch's dispatch
-            return new_thread.submit(_translate, concrete, tensors).result()
-    except Exception as error:
-        raise GraphError(
-            f"{name}: torch.compile's graph cannot be translated to ONNX: {_reason(error)}; "
-            "give an operator without translation a decomposition (custom_decompositions of"
-            " get_npu_backend), or leave it out of the compiled function (torch.compiler.disable)"
-        ) from error
 
 
 def _translate(concrete: _ConcreteModule, tensors: tuple[torch.Tensor, ...]) -> Any:

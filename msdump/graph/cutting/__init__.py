@@ -1,1 +1,5 @@
 """Parts of a model as models of their own, and models of which a part is another model's."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

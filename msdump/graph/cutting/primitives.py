@@ -16,13 +16,12 @@ from onnx import helper, numpy_helper
 
 from msdump.dtypes import DType
 from msdump.errors import UnsupportedOpError
-from msdump.graph.compile.fusion import ELEMENTWISE
-from msdump.graph.cutting.region import RegionModel, ValueShape, host_type
-from msdump.graph.ge.single_operator import onnx_name
+from msdump.graph.compilation import ELEMENTWISE
+from msdump.graph.cutting.splice import RegionModel, ValueShape, host_type
+from msdump.graph.ge.model import onnx_name
 
 _OPSET: Final = 20
 _IR: Final = 10
-_PLANE: Final = 2  # the axes of an image
 
 
 @dataclass(slots=True)
@@ -75,9 +74,8 @@ class PrimitiveCall:
             return self.attributes[name]
         if slot is not None and slot in self.constants:
             return self.constants[slot]
-        if slot is not None and slot < len(self.tensors) and self.tensors[slot] is not None:
-            tensor = self.tensors[slot]
-            assert tensor is not None
+        tensor = None if slot is None or slot >= len(self.tensors) else self.tensors[slot]
+        if tensor is not None:
             return tensor[2].tolist()
         if default is None:
             raise UnsupportedOpError(
@@ -133,9 +131,8 @@ def primitive_model(
     name, dtype = output
     call = PrimitiveCall(op_type, attributes, tensors, constants, dtype)
     build = BUILDERS.get(op_type) or _elementwise(op_type)
-    floats = {
-        tensor[1].dtype.name for tensor in tensors if tensor is not None and tensor[2].dtype.kind == "f"
-    }
+    given = [tensor for tensor in tensors if tensor is not None]
+    floats = {form.dtype.name for _, form, array in given if array.dtype.kind == "f"}
     if len(floats) > 1:
         raise UnsupportedOpError(
             f"{op_type}: its inputs are of {' and '.join(sorted(floats))}: the device casts between them;"
@@ -143,12 +140,10 @@ def primitive_model(
         )
     result = build(call)
     call.nodes.append(helper.make_node("Identity", [result], [name]))
-    inputs = {tensor[0]: tensor[1] for tensor in tensors if tensor is not None}
     used = {value for node in call.nodes for value in node.input}
+    inputs = {value: form for value, form, _ in given if value in used}
     values = [
-        helper.make_tensor_value_info(value, form.dtype.onnx, form.shape)
-        for value, form in inputs.items()
-        if value in used
+        helper.make_tensor_value_info(value, form.dtype.onnx, form.shape) for value, form in inputs.items()
     ]
     graph = helper.make_graph(
         call.nodes, op_type, values, [helper.make_empty_tensor_value_info(name)], call.initializers
@@ -156,7 +151,7 @@ def primitive_model(
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=_IR)
     return RegionModel(
         model.SerializeToString(),
-        {value: form.dtype for value, form in inputs.items() if value in used},
+        {value: form.dtype for value, form in inputs.items()},
         {name: None},
     )
 
@@ -177,11 +172,10 @@ def _elementwise(op_type: str) -> Build:
             f"{op_type}: the graph file alone does not tell how to compute it (it does for operators by"
             f" element, and for {known}); give the model with --model"
         )
-    return lambda call: call.node(target, *(call.x(slot) for slot in range(_arity(call))))
-
-
-def _arity(call: PrimitiveCall) -> int:
-    return max((len(call.tensors), *(slot + 1 for slot in call.constants)))
+    return lambda call: call.node(
+        target,
+        *(call.x(slot) for slot in range(max((len(call.tensors), *(slot + 1 for slot in call.constants))))),
+    )
 
 
 def _matmul(call: PrimitiveCall) -> str:
@@ -209,18 +203,23 @@ def _pads(call: PrimitiveCall) -> dict[str, Any]:
     mode = str(call.setting("pad_mode", default="pad")).lower()
     if mode == "same":
         return {"auto_pad": "SAME_UPPER"}
-    top, bottom, left, right = (
-        (call.numbers("pad", default=(0, 0, 0, 0)) * 4)[:4] if mode == "pad" else [0] * 4
-    )
-    return {"pads": [top, left, bottom, right]}
+    count = 2 * (call.rank - 2)
+    sides = (call.numbers("pad", default=(0,)) * count)[:count] if mode == "pad" else [0] * count
+    return {"pads": [*sides[::2], *sides[1::2]]}
+
+
+def _per_axis(call: PrimitiveCall, numbers: list[int]) -> list[int]:
+    """Return the numbers of the spatial axes; others, of batch and channels, stand before them."""
+    count = call.rank - 2
+    return (numbers * count)[-count:]
 
 
 def _convolution(call: PrimitiveCall) -> str:
     return call.node(
         "Conv",
         *(call.x(slot) for slot in range(len(call.tensors)) if call.tensors[slot] is not None),
-        strides=call.numbers("stride", default=(1, 1))[-_PLANE:],
-        dilations=call.numbers("dilation", default=(1, 1))[-_PLANE:],
+        strides=_per_axis(call, call.numbers("stride", default=(1,))),
+        dilations=_per_axis(call, call.numbers("dilation", default=(1,))),
         group=call.numbers("group", default=1)[0],
         **_pads(call),
     )
@@ -230,8 +229,8 @@ def _pool(op_type: str) -> Build:
     return lambda call: call.node(
         op_type,
         call.x(0),
-        kernel_shape=call.numbers("kernel_size")[-_PLANE:],
-        strides=call.numbers("strides")[-_PLANE:],
+        kernel_shape=_per_axis(call, call.numbers("kernel_size")),
+        strides=_per_axis(call, call.numbers("strides")),
         **_pads(call),
     )
 
@@ -290,13 +289,12 @@ def _bias_add_grad(call: PrimitiveCall) -> str:
 BUILDERS: Final[Mapping[str, Build]] = {
     **dict.fromkeys(("MatMul", "BatchMatMul"), _matmul),
     "Dense": _dense,
-    "Conv2D": _convolution,
+    **dict.fromkeys(("Conv1D", "Conv2D", "Conv3D"), _convolution),
     "BiasAdd": _bias_add,
     "BiasAddGrad": _bias_add_grad,
-    "MaxPool": _pool("MaxPool"),
-    "AvgPool": _pool("AveragePool"),
-    "Softmax": _along("Softmax"),
-    "LogSoftmax": _along("LogSoftmax"),
+    **dict.fromkeys(("MaxPool", "MaxPool1D"), _pool("MaxPool")),
+    **dict.fromkeys(("AvgPool", "AvgPool1D"), _pool("AveragePool")),
+    **{name: _along(name) for name in ("Softmax", "LogSoftmax")},
     "Flatten": lambda call: call.node("Flatten", call.x(0)),
     "Reshape": _with_numbers("Reshape", "shape"),
     "ExpandDims": _with_numbers("Unsqueeze", "axis"),
@@ -304,10 +302,7 @@ BUILDERS: Final[Mapping[str, Build]] = {
     "Tile": _with_numbers("Tile", "multiples"),
     "Transpose": lambda call: call.node("Transpose", call.x(0), perm=call.numbers("perm", 1)),
     "Gather": lambda call: call.node("Gather", call.x(0), call.x(1), axis=call.numbers("axis", 2, 0)[0]),
-    "ReduceMean": _reduction("ReduceMean"),
-    "ReduceSum": _reduction("ReduceSum"),
-    "ReduceMax": _reduction("ReduceMax"),
-    "ReduceMin": _reduction("ReduceMin"),
+    **{name: _reduction(name) for name in ("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin")},
     "LayerNorm": _layer_norm,
     "GeLU": lambda call: call.node(
         "Gelu", call.x(0), approximate=str(call.setting("approximate", default="tanh"))

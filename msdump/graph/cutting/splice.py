@@ -2,20 +2,182 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 import onnx
-from onnx import defs, helper
+from onnx import defs, helper, numpy_helper
 
 from msdump import dtypes
 from msdump.dtypes import DType
-from msdump.graph.compile import rewiring
-from msdump.graph.cutting.renaming import with_names, with_prefix
-from msdump.graph.graph import Graph, Node, ValueType
-from msdump.graph.order import subgraphs, used_values
+from msdump.graph import compilation
+from msdump.graph.functions import callees, function_key
+from msdump.graph.graph import Graph, Node, Value, ValueType
+from msdump.graph.kernel import linked, onenode
+from msdump.graph.kernel.emulation import Rounding
+from msdump.graph.kernel.linked import LinkedOperator, SegmentEdges, UnlinkableError
+from msdump.graph.kernel.onenode import OLDEST_IR, Bindings, RuntimeLimits, contiguous
+from msdump.graph.order import bound_names, external_values, reads, subgraphs, used_values
+
+_Item = TypeVar("_Item")
+
+
+def with_names(node: Node, names: Mapping[str, str]) -> Node:
+    """Return a node with other names of values.
+
+    Args:
+        node: The node.
+        names: The new name of each value that gets one; what a body computes itself keeps its name.
+    """
+    proto = onnx.NodeProto()
+    proto.CopyFrom(node.proto)
+    _rename(proto, names)
+    return replace(
+        node,
+        inputs=tuple(proto.input),
+        outputs=tuple(proto.output),
+        proto=proto,
+        bodies={key: _body(body, names) for key, body in node.bodies.items()},
+    )
+
+
+def with_prefix(node: Node, prefix: str) -> Node:
+    """Return a node whose own name, and those of the operators in its bodies, begin with a text."""
+    bodies = {
+        key: replace(body, nodes=tuple(with_prefix(each, prefix) for each in body.nodes))
+        for key, body in node.bodies.items()
+    }
+    return replace(node, name=f"{prefix}{node.name}", bodies=bodies)
+
+
+def _body(body: Graph, names: Mapping[str, str]) -> Graph:
+    free = {name: new for name, new in names.items() if name in body.outer}
+    return replace(
+        body,
+        nodes=tuple(with_names(node, free) for node in body.nodes),
+        inputs=tuple(Value(free.get(each.name, each.name), each.type) for each in body.inputs),
+        outputs=tuple(Value(free.get(each.name, each.name), each.type) for each in body.outputs),
+        weights=_keyed(body.weights, free),
+        constants=tuple(free.get(name, name) for name in body.constants),
+        overridable=frozenset(free.get(name, name) for name in body.overridable),
+        types=_keyed(body.types, free),
+        outer=frozenset(free.get(name, name) for name in body.outer),
+        variables=frozenset(free.get(name, name) for name in body.variables),
+    )
+
+
+def _keyed(items: Mapping[str, _Item], names: Mapping[str, str]) -> dict[str, _Item]:
+    return {names.get(name, name): item for name, item in items.items()}
+
+
+def _rename(proto: onnx.NodeProto, names: Mapping[str, str]) -> None:
+    for side in (proto.input, proto.output):
+        side[:] = [names.get(name, name) for name in side]
+    for body in subgraphs(proto):
+        bound = bound_names(body)
+        free = {name: new for name, new in names.items() if name not in bound}
+        for node in body.node:
+            _rename(node, free)
+        for value in body.output:
+            value.name = free.get(value.name, value.name)
+
+
+_MADE_UP: Final = "msdump_narrow:"
+"""Begins the names of values in types that numpy lacks; under their own names they are of a wider type."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValueShape:
+    """Element type and shape of a value.
+
+    Attributes:
+        dtype: Element type.
+        shape: Dimensions, None where they are not known.
+    """
+
+    dtype: DType
+    shape: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RegionModel:
+    """A model of some operators.
+
+    Attributes:
+        data: The serialised model.
+        inputs: Element type of each input as the model takes it, by name.
+        outputs: Element type of each output as the model gives it, by name; None where it is not known.
+    """
+
+    data: bytes
+    inputs: Mapping[str, DType]
+    outputs: Mapping[str, DType | None]
+
+
+def region_model(
+    graph: Graph, nodes: Sequence[Node], fed: Mapping[str, ValueShape], outputs: Sequence[str]
+) -> RegionModel:
+    """Return the model of some operators of a graph.
+
+    What is fed becomes an input; a weight that is not becomes an initializer. Inputs and outputs of
+    types that numpy lacks (bfloat16, int4, ...) are of the type in which dumps hold them, and cast inside.
+
+    Args:
+        graph: The graph.
+        nodes: The operators in execution order.
+        fed: Element types and shapes of the values that are given from outside.
+        outputs: The values that come back.
+    """
+    protos = [part.proto for node in nodes for part in node.members]
+    model = onnx.ModelProto(ir_version=max(graph.ir_version, OLDEST_IR))
+    model.opset_import.extend(helper.make_opsetid(domain, number) for domain, number in graph.opsets.items())
+    model.functions.extend(callees(protos, graph.proto.functions))
+    body = model.graph
+    body.name = "region"
+    inputs: dict[str, DType] = {}
+    renamed: dict[str, str] = {}
+    for name in external_values(nodes):
+        if name in fed:
+            inputs[name] = _add_input(body, name, fed[name], renamed)
+        elif name in graph.weights:
+            body.initializer.append(numpy_helper.from_array(contiguous(graph.weights[name]), name))
+    narrow = {name: graph.type_of(name).dtype for name in outputs}
+    renamed |= {name: f"{_MADE_UP}{name}" for name, dtype in narrow.items() if host_type(dtype) is not dtype}
+    for proto in protos:
+        node = body.node.add()
+        node.CopyFrom(proto)
+        _rename(node, renamed)
+    results: dict[str, DType | None] = {}
+    for name in outputs:
+        dtype = results[name] = host_type(narrow[name])
+        if dtype is None:
+            body.output.append(helper.make_empty_tensor_value_info(name))
+            continue
+        if name in renamed:
+            body.node.append(helper.make_node("Cast", [renamed[name]], [name], to=dtype.onnx))
+        body.output.append(helper.make_tensor_value_info(name, dtype.onnx, None))
+    return RegionModel(model.SerializeToString(), inputs, results)
+
+
+def _add_input(body: onnx.GraphProto, name: str, form: ValueShape, renamed: dict[str, str]) -> DType:
+    """Declare an input, and cast it to the type of the value where numpy lacks that."""
+    dtype = host_type(form.dtype)
+    assert dtype is not None
+    body.input.append(helper.make_tensor_value_info(name, dtype.onnx, form.shape))
+    if dtype is not form.dtype:
+        renamed[name] = f"{_MADE_UP}{name}"
+        body.node.append(helper.make_node("Cast", [name], [renamed[name]], to=form.dtype.onnx))
+    return dtype
+
+
+def host_type(dtype: DType | None) -> DType | None:
+    """Return the element type in which dumps hold one that numpy lacks; every other one as it is."""
+    if dtype is None or dtype is dtypes.STRING or dtype.numpy.isbuiltin == 1:
+        return dtype
+    return dtypes.from_numpy(dtype.saved)
+
 
 _PREFIX: Final = "other:"
 """Begins the names of values and nodes of the other network, unless both have the value."""
@@ -149,7 +311,7 @@ class _Splicer:
         if node is None or node.name in self.done:
             return
         self.done.add(node.name)
-        for read in _reads(node):
+        for read in used_values(node.proto):
             self.add(read)
         renamed = {output: f"{_PREFIX}unused:{output}" for output in node.outputs if output in self.chosen}
         self.nodes.append(with_names(node, renamed) if renamed else node)
@@ -160,9 +322,7 @@ class _Splicer:
         if f"{_PREFIX}{node.name}" in self.done:
             return
         self.done.add(f"{_PREFIX}{node.name}")
-        names: dict[str, str] = {}
-        for read in _reads(node):
-            names[read] = self._input(read)
+        names = {read: self._input(read) for read in used_values(node.proto)}
         results: list[Node] = []
         for output in filter(None, node.outputs):
             names[output] = self._output(output, results)
@@ -240,7 +400,7 @@ class _Splicer:
     def _step(self, op_type: str, source: str, target: str, dtype: DType | None, form: _Form) -> Node:
         name = f"{CAST}{target}"
         if form.scale is None or op_type == "Cast":
-            return replace(rewiring.cast(name, source, target, dtype), is_added=False)
+            return replace(compilation.cast(name, source, target, dtype), is_added=False)
         scale, zero = form.scale
         integers = form.type.dtype or dtype or _FLOAT32
         for suffix, array in (
@@ -252,10 +412,10 @@ class _Splicer:
                 form.type, dtype=dtypes.from_numpy(array.dtype), shape=()
             )
         proto = helper.make_node(op_type, [source, f"{name}:scale", f"{name}:zero"], [target], name=name)
-        return replace(rewiring.added(proto, op_type, {}), is_added=False)
+        return replace(compilation.added(proto, op_type, {}), is_added=False)
 
     def result(self) -> Spliced:
-        """Return the network without the operators that nobody reads any more."""
+        """Return the network without operators that lost all readers."""
         nodes = _live(self.nodes, {value.name for value in self.graph.outputs})
         graph = replace(
             self.graph,
@@ -275,7 +435,7 @@ def _live(nodes: list[Node], needed: set[str]) -> tuple[Node, ...]:
     for node in reversed(nodes):
         if not needed.isdisjoint(node.outputs):
             live.append(node)
-            needed.update(_reads(node))
+            needed.update(used_values(node.proto))
     return tuple(reversed(live))
 
 
@@ -285,21 +445,102 @@ def _differs(before: _Form, after: _Form) -> bool:
     return before.scale != after.scale or (types[0] is not types[1] and None not in types)
 
 
-def _reads(node: Node) -> Iterator[str]:
-    yield from used_values(node.proto)
-
-
 def _with_functions(proto: onnx.ModelProto, other: onnx.ModelProto) -> onnx.ModelProto:
     """Return a message that has the functions of both models."""
-    keys = {(function.domain, function.name, function.overload) for function in proto.functions}
-    more = [
-        function
-        for function in other.functions
-        if (function.domain, function.name, function.overload) not in keys
-    ]
+    keys = set(map(function_key, proto.functions))
+    more = [function for function in other.functions if function_key(function) not in keys]
     if not more:
         return proto
     joined = onnx.ModelProto()
     joined.CopyFrom(proto)
     joined.functions.extend(more)
     return joined
+
+
+@dataclass(frozen=True, slots=True)
+class EmulatingRuntime:
+    """How a device computes operators, and the runtime that emulates it.
+
+    Attributes:
+        roundings: Its arithmetic, by operator.
+        rounded: Returns the weights of an operator that it rounds, as the operator reads them.
+        limits: Newest versions that the runtime reads.
+    """
+
+    roundings: Callable[[Node], Sequence[Rounding] | None]
+    rounded: Callable[[Node], Mapping[str, np.ndarray]]
+    limits: RuntimeLimits
+
+
+def emulated_model(
+    graph: Graph,
+    nodes: Sequence[Node],
+    fed: Mapping[str, ValueShape],
+    outputs: Sequence[str],
+    device: EmulatingRuntime,
+) -> RegionModel | None:
+    """Return the model of some operators as a device computes them; None where they cannot stand together.
+
+    Args:
+        graph: Their graph.
+        nodes: The operators in execution order.
+        fed: Element types and shapes of the values that are given from outside.
+        outputs: The values that come back.
+        device: How the device computes an operator.
+    """
+    feeds = {name: onenode.type_text(form.dtype) for name, form in fed.items()}
+    parts = [
+        LinkedOperator(node, _bindings(graph, node, feeds, device.rounded(node)), device.roundings(node))
+        for node in nodes
+    ]
+    try:
+        made = linked.link(graph, parts, SegmentEdges(feeds, {}, outputs), device.limits)
+    except UnlinkableError:
+        return None
+    model = onnx.load_from_string(made.data)
+    _rename_values(model.graph, dict((*made.feeds, *made.outputs)))
+    inputs = {name: form.dtype for name, form in fed.items()}
+    results = {name: graph.type_of(name).dtype for name in outputs}
+    for name, dtype in inputs.items():
+        _widen(model.graph, name, dtype, is_input=True)
+    for name, result in results.items():
+        _widen(model.graph, name, result, is_input=False)
+    return RegionModel(
+        model.SerializeToString(),
+        {name: host_type(dtype) or dtype for name, dtype in inputs.items()},
+        {name: host_type(dtype) for name, dtype in results.items()},
+    )
+
+
+def _bindings(
+    graph: Graph, node: Node, feeds: Mapping[str, str], rounded: Mapping[str, np.ndarray]
+) -> Bindings:
+    names = [*reads(node)]
+    declared = {name: graph.type_of(name).dtype for name in names}
+    types = {name: feeds.get(name) or onenode.type_text(dtype) for name, dtype in declared.items() if dtype}
+    weights = {name: graph.weights[name] for name in names if name in graph.weights}
+    return Bindings(types, {}, {**weights, **rounded}, {}, rounded=dict.fromkeys(rounded, False))
+
+
+def _rename_values(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
+    for node in graph.node:
+        for side in (node.input, node.output):
+            side[:] = [names.get(name, name) for name in side]
+    for value in (*graph.input, *graph.output):
+        value.name = names.get(value.name, value.name)
+
+
+def _widen(graph: onnx.GraphProto, name: str, dtype: DType | None, *, is_input: bool) -> None:
+    """Let an input or output of a type that numpy lacks be of the one in which dumps hold it."""
+    host = host_type(dtype)
+    if dtype is None or host is None or host is dtype:
+        return
+    inner = f"{_MADE_UP}{name}"
+    _rename_values(graph, {name: inner})
+    value = next(each for each in (graph.input if is_input else graph.output) if each.name == inner)
+    value.name = name
+    if is_input:
+        value.type.tensor_type.elem_type = host.onnx
+        graph.node.insert(0, helper.make_node("Cast", [name], [inner], to=dtype.onnx))
+    else:
+        graph.node.append(helper.make_node("Cast", [inner], [name], to=host.onnx))

@@ -1,1 +1,5 @@
 """Graphs as MindSpore's files and drawings show them."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

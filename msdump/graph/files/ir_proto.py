@@ -16,96 +16,95 @@ import numpy as np
 
 from msdump import dtypes
 from msdump.graph.files.arguments import Argument, arguments
-from msdump.graph.files.ir_model import (
+from msdump.graph.files.ir_text import (
+    FORWARD_LINES,
     Statement,
-    StatementOperand,
     Type,
     body_names,
     graph_name,
     program,
     source_line,
 )
-from msdump.graph.files.primal import FORWARD_LINES
 from msdump.graph.graph import Graph, ValueType
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-# message: field: number and type; a type in brackets repeats
-_MESSAGES: Final[Mapping[str, Mapping[str, tuple[int, str]]]] = {
+# message: fields and their types, numbered from 1 in this order; a type in brackets repeats
+_MESSAGES: Final[Mapping[str, Mapping[str, str]]] = {
     "ModelProto": {
-        "ir_version": (1, "int64"),
-        "domain": (2, "string"),
-        "model_version": (3, "int64"),
-        "graph": (4, "GraphProto"),
-        "metadata_operators": (5, "OperatorSetProto"),
+        "ir_version": "int64",
+        "domain": "string",
+        "model_version": "int64",
+        "graph": "GraphProto",
+        "metadata_operators": "OperatorSetProto",
     },
-    "OperatorSetProto": {"operators": (1, "[OperatorProto]"), "summary": (2, "string")},
-    "OperatorProto": {"name": (1, "string"), "config": (2, "bytes"), "obj_info": (3, "bytes")},
+    "OperatorSetProto": {"operators": "[OperatorProto]", "summary": "string"},
+    "OperatorProto": {"name": "string", "config": "bytes", "obj_info": "bytes"},
     "GraphProto": {
-        "node": (1, "[NodeProto]"),
-        "name": (2, "string"),
-        "parameters": (3, "[ParameterProto]"),
-        "outputs": (4, "[OutputProto]"),
-        "const_vals": (5, "[NamedValueProto]"),
-        "root_name": (6, "string"),
+        "node": "[NodeProto]",
+        "name": "string",
+        "parameters": "[ParameterProto]",
+        "outputs": "[OutputProto]",
+        "const_vals": "[NamedValueProto]",
+        "root_name": "string",
     },
     "NodeProto": {
-        "input": (1, "[InputProto]"),
-        "name": (2, "string"),
-        "op_type": (3, "string"),
-        "scope": (4, "string"),
-        "attribute": (5, "[AttributeProto]"),
-        "output_type": (6, "TypeProto"),
-        "output_i": (7, "uint64"),
-        "full_name": (8, "string"),
-        "source_address": (9, "string"),
+        "input": "[InputProto]",
+        "name": "string",
+        "op_type": "string",
+        "scope": "string",
+        "attribute": "[AttributeProto]",
+        "output_type": "TypeProto",
+        "output_i": "uint64",
+        "full_name": "string",
+        "source_address": "string",
     },
-    "InputProto": {"name": (1, "string"), "type": (2, "int32")},
-    "ParameterProto": {"name": (1, "string"), "type": (2, "TypeProto"), "default_val": (3, "ValueProto")},
-    "OutputProto": {"name": (1, "string"), "type": (2, "TypeProto")},
-    "AttributeProto": {"name": (1, "string"), "value": (2, "ValueProto")},
-    "NamedValueProto": {"key": (1, "string"), "value": (2, "ValueProto"), "full_name": (3, "string")},
+    "InputProto": {"name": "string", "type": "int32"},
+    "ParameterProto": {"name": "string", "type": "TypeProto", "default_val": "ValueProto"},
+    "OutputProto": {"name": "string", "type": "TypeProto"},
+    "AttributeProto": {"name": "string", "value": "ValueProto"},
+    "NamedValueProto": {"key": "string", "value": "ValueProto", "full_name": "string"},
     "TypeProto": {
-        "data_type": (1, "int32"),
-        "tensor_type": (2, "TensorTypeProto"),
-        "sequence_type": (3, "SequenceTypeProto"),
+        "data_type": "int32",
+        "tensor_type": "TensorTypeProto",
+        "sequence_type": "SequenceTypeProto",
     },
-    "TensorTypeProto": {"elem_type": (1, "int32"), "shape": (2, "TensorShapeProto")},
-    "SequenceTypeProto": {"elem_types": (1, "[TypeProto]")},
-    "TensorShapeProto": {"dim": (1, "[DimensionProto]")},
-    "DimensionProto": {"size": (1, "int64"), "name": (2, "string")},
+    "TensorTypeProto": {"elem_type": "int32", "shape": "TensorShapeProto"},
+    "SequenceTypeProto": {"elem_types": "[TypeProto]"},
+    "TensorShapeProto": {"dim": "[DimensionProto]"},
+    "DimensionProto": {"size": "int64", "name": "string"},
     "ValueProto": {
-        "dtype": (1, "int32"),
-        "bool_val": (2, "bool"),
-        "int_val": (3, "int64"),
-        "uint_val": (4, "uint64"),
-        "float_val": (5, "float"),
-        "double_val": (6, "double"),
-        "str_val": (7, "string"),
-        "tensor_val": (8, "TensorProto"),
-        "graph": (9, "GraphProto"),
-        "bool_vals": (10, "[bool]"),
-        "int_vals": (11, "[int64]"),
-        "uint_vals": (12, "[uint64]"),
-        "float_vals": (13, "[float]"),
-        "double_vals": (14, "[double]"),
-        "str_vals": (15, "[string]"),
-        "tensor_vals": (16, "[TensorProto]"),
-        "graphs": (17, "[GraphProto]"),
-        "values": (18, "[ValueProto]"),
-        "dict_val": (19, "[NamedValueProto]"),
-        "type_val": (20, "TypeProto"),
+        "dtype": "int32",
+        "bool_val": "bool",
+        "int_val": "int64",
+        "uint_val": "uint64",
+        "float_val": "float",
+        "double_val": "double",
+        "str_val": "string",
+        "tensor_val": "TensorProto",
+        "graph": "GraphProto",
+        "bool_vals": "[bool]",
+        "int_vals": "[int64]",
+        "uint_vals": "[uint64]",
+        "float_vals": "[float]",
+        "double_vals": "[double]",
+        "str_vals": "[string]",
+        "tensor_vals": "[TensorProto]",
+        "graphs": "[GraphProto]",
+        "values": "[ValueProto]",
+        "dict_val": "[NamedValueProto]",
+        "type_val": "TypeProto",
     },
     "TensorProto": {
-        "node_name": (1, "string"),
-        "slot": (2, "string"),
-        "tensor_content": (3, "bytes"),
-        "dims": (4, "[int64]"),
-        "data_type": (5, "int32"),
-        "finished": (6, "bool"),
-        "iter": (7, "string"),
-        "truncate": (8, "bool"),
+        "node_name": "string",
+        "slot": "string",
+        "tensor_content": "bytes",
+        "dims": "[int64]",
+        "data_type": "int32",
+        "finished": "bool",
+        "iter": "string",
+        "truncate": "bool",
     },
 }
 
@@ -171,7 +170,9 @@ def _add_node(target: Any, statement: Statement, graph: Graph, graph_id: int) ->
     )
     for operand in statement.operands:
         if operand.kind != "absent":
-            node.input.add(name=_operand_name(operand), type=_DATA_EDGE)
+            names = {"parameter": operand.name, "constant": f"cst{operand.number}"}
+            name = names.get(operand.kind, _statement_name(operand.number))
+            node.input.add(name=name, type=_DATA_EDGE)
     _set_type(node.output_type, statement.type)
     if statement.node is None:
         return
@@ -191,12 +192,6 @@ def _statement_name(number: int) -> str:
     return str(number + 1)
 
 
-def _operand_name(operand: StatementOperand) -> str:
-    if operand.kind == "parameter":
-        return operand.name
-    return f"cst{operand.number}" if operand.kind == "constant" else _statement_name(operand.number)
-
-
 def _set_type(target: Any, value_type: Type) -> None:
     if isinstance(value_type, tuple):
         target.data_type = _TUPLE
@@ -206,18 +201,15 @@ def _set_type(target: Any, value_type: Type) -> None:
             _set_type(target.sequence_type.elem_types.add(), item)
     elif value_type.kind == "tensor":
         target.data_type = dtypes.IR_TENSOR
-        _set_tensor_type(target.tensor_type, value_type)
+        # a scalar and a tensor of unknown rank have no shape
+        tensor = target.tensor_type
+        tensor.elem_type = value_type.dtype.ir if value_type.dtype else _UNDEFINED
+        for size in () if value_type.shape is None else value_type.shown_shape:
+            tensor.shape.dim.add(size=size)
     else:
         target.data_type = _KINDS.get(value_type.kind, _UNDEFINED)
         if value_type.kind == "sequence" and value_type.dtype is not None:
             _set_type(target.sequence_type.elem_types.add(), ValueType(value_type.dtype, value_type.shape))
-
-
-def _set_tensor_type(target: Any, value_type: ValueType) -> None:
-    """Describe a tensor; a scalar and a tensor of unknown rank have no shape."""
-    target.elem_type = value_type.dtype.ir if value_type.dtype else _UNDEFINED
-    for size in value_type.shape or ():
-        target.shape.dim.add(size=size if isinstance(size, int) else -1)
 
 
 def _set_value(target: Any, value: Argument) -> None:
@@ -264,7 +256,7 @@ def _file() -> FileDescriptorProto:
     file = FileDescriptorProto(name="debug_graph.proto", package=_PACKAGE, syntax="proto2")
     for message, fields in _MESSAGES.items():
         target = file.message_type.add(name=message)
-        for name, (number, kind) in fields.items():
+        for number, (name, kind) in enumerate(fields.items(), 1):
             repeats, plain = kind.startswith("["), kind.strip("[]")
             label = FieldDescriptorProto.LABEL_REPEATED if repeats else FieldDescriptorProto.LABEL_OPTIONAL
             field = target.field.add(name=name, number=number, label=label)

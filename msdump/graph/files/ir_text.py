@@ -33,30 +33,341 @@ outermost call inwards. An unknown dimension is -1, an unknown rank (-2).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import groupby
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 
-from msdump.graph.files import primal
+from msdump.dtypes import from_numpy
 from msdump.graph.files.arguments import Argument, arguments, number_text, tensor_text
-from msdump.graph.files.ir_model import (
-    Constant,
-    GraphStatements,
-    Parameter,
-    Statement,
-    StatementOperand,
-    Type,
-    body_names,
-    graph_name,
-    one_line,
-    outputs_of,
-    program,
-    source_line,
-)
-from msdump.graph.graph import UNKNOWN_RANK, Graph, Node, ValueType
+from msdump.graph.graph import UNKNOWN, Graph, Node, SourceLine, ValueType
+from msdump.graph.order import reads
 from msdump.record import DEFAULT_FORMAT
+
+FORWARD_LINES: Final = "      # Corresponding forward node candidate:"
+"""Stands above the source lines of a gradient operator, which are those of its forward operator."""
+
+
+def primal_attributes(graph: Graph) -> dict[str, Mapping[str, str]]:
+    """Return the primal attributes of operators, by node name; nothing for a graph that trains nothing.
+
+    A forward operator has a number, and each operator of its gradient names it; optimizers and sums of
+    gradients have none.
+    """
+    if not graph.bindings:
+        return {}
+    forward = _forward(graph)
+    numbers = {part.name: (node, number) for number, node in forward.items() for part in (node, *node.parts)}
+    attributes: dict[str, Mapping[str, str]] = {
+        node.name: {"unique_id": str(number)} for number, node in forward.items()
+    }
+    for node in graph.nodes:
+        if node.forward in numbers:
+            origin, number = numbers[node.forward]
+            attributes[node.name] = {
+                "forward_node_name": f"{origin.operator.op_type}_{number}",
+                "forward_unique_id": str(number),
+            }
+    return attributes
+
+
+def _forward(graph: Graph) -> dict[int, Node]:
+    """Return the forward operators by position: what the results need and no gradient has a part in."""
+    after_gradient: set[str] = set()
+    for node in graph.nodes:
+        if node.forward or not after_gradient.isdisjoint(reads(node)):
+            after_gradient.update(filter(None, node.outputs))
+    needed = {value.name for value in graph.results}
+    forward = {}
+    for position, node in reversed(list(enumerate(graph.nodes))):
+        if not needed.isdisjoint(node.outputs):
+            needed.update(reads(node))
+            if after_gradient.isdisjoint(node.outputs):
+                forward[position] = node
+    return forward
+
+
+def dot_text(graph: Graph, name: str) -> str:
+    """Return a digraph: a box for each operator and parameter, an arrow for each value that is read.
+
+    Args:
+        graph: The graph.
+        name: Its name in the file.
+    """
+    code = program(graph)
+    return "\n".join((f"digraph {_quoted(name)} {{", *_boxes(code), "}", ""))
+
+
+def _boxes(code: GraphStatements) -> Iterator[str]:
+    sources = {"statement": "node", "parameter": "para"}
+    for parameter in code.parameters:
+        yield f"  para{parameter.number} [label={_quoted(parameter.name)}, shape=octagon];"
+    for statement in code.statements:
+        label = f"{statement.op_type}\n{statement.full_name}"
+        yield f"  node{statement.number} [label={_quoted(label)}, shape=box];"
+    for statement in code.statements:
+        for slot, operand in enumerate(statement.operands):
+            if operand.kind in sources:
+                yield f"  {sources[operand.kind]}{operand.number} -> node{statement.number} [label={slot}];"
+
+
+def _quoted(words: str) -> str:
+    escaped = words.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+ABSENT = ValueType(kind="none")
+"""Type of an optional input that is not there."""
+
+INDEX = ValueType(from_numpy(np.dtype("<i8")), kind="scalar")
+"""Type of the index of a TupleGetItem."""
+
+Type = ValueType | tuple[ValueType, ...]
+"""Type of a value or of a tuple of values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A weight or a graph input.
+
+    Attributes:
+        number: Position among the parameters, from 1.
+        name: Its name in the model.
+        type: Element type and shape.
+        is_weight: A weight, not an input.
+        is_inplace: A weight that a training step writes.
+    """
+
+    number: int
+    name: str
+    type: ValueType
+    is_weight: bool
+    is_inplace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A value that stands in the program itself.
+
+    Attributes:
+        number: Position among the constants, from 1.
+        name: Its name in the model, "" for the index of a TupleGetItem.
+        value: The tensor, or the index.
+    """
+
+    number: int
+    name: str
+    value: np.ndarray | int
+
+
+@dataclass(frozen=True, slots=True)
+class StatementOperand:
+    """One operand of a statement.
+
+    Attributes:
+        kind: Where it comes from.
+        number: Number of the statement (from 0), parameter or constant (from 1).
+        name: Value name in the model, "" where it has none.
+        type: Element type and shape, of each element where it is a tuple.
+    """
+
+    kind: Literal["statement", "parameter", "constant", "absent"]
+    number: int
+    name: str
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One line of the program.
+
+    Attributes:
+        number: Position, from 0.
+        label: Name of its first output; the variable name in MindSpore's files.
+        op_type: Primitive name.
+        full_name: Scoped name.
+        operands: What it reads, in order.
+        type: Type of its value; a tuple where it has several outputs.
+        node: The operator, None for the ones that exist in the files only.
+    """
+
+    number: int
+    label: str
+    op_type: str
+    full_name: str
+    operands: tuple[StatementOperand, ...]
+    type: Type
+    node: Node | None = None
+
+    @property
+    def scope(self) -> str:
+        """Full name without its last component."""
+        return self.full_name.rpartition("/")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class GraphStatements:
+    """A whole graph; the last statement is the tuple of its outputs."""
+
+    parameters: tuple[Parameter, ...]
+    constants: tuple[Constant, ...]
+    statements: tuple[Statement, ...]
+
+    def constant(self, number: int) -> Constant:
+        """Return a constant by its number."""
+        return self.constants[number - 1]
+
+
+def parameters(graph: Graph) -> tuple[Parameter, ...]:
+    """Return the parameters in order: the weights, then the graph inputs."""
+    constants = set(graph.constants)
+    weights = [(name, graph.type_of(name), True) for name in graph.weights if name not in constants]
+    inputs = [(value.name, value.type, False) for value in graph.inputs]
+    return tuple(
+        Parameter(number, name, value_type, is_weight, name in graph.bindings)
+        for number, (name, value_type, is_weight) in enumerate((*weights, *inputs), start=1)
+    )
+
+
+def graph_name(graph_id: int) -> str:
+    """Return the name of the graph of a number."""
+    return f"kernel_graph{graph_id}"
+
+
+def body_names(node: Node, graph: Graph, graph_id: int) -> dict[str, str]:
+    """Return the names of a control flow node's bodies, by attribute; a model's graphs have adjacent ids."""
+    return {
+        attribute: f"@{graph_name(graph_id + body.index - graph.index)}"
+        for attribute, body in node.bodies.items()
+    }
+
+
+def outputs_of(node: Node) -> tuple[str, ...]:
+    """Return the outputs that a node declares, without the unused ones at the end; "" for those before."""
+    count = len(node.declared_outputs)
+    # exporters write trailing optional outputs as empty names
+    while count and not node.outputs[count - 1]:
+        count -= 1
+    return node.outputs[:count]
+
+
+def source_line(line: SourceLine, place: str) -> str:
+    """Return a source line as graph files show it; the place is ``(7)`` or ``:7``."""
+    return f"      # In file {one_line(line.file)}{place}/{' ' * 8}{one_line(line.code.strip())}/"
+
+
+def one_line(words: str) -> str:
+    """Escape line breaks, which a name of a model may hold."""
+    return words.replace("\n", "\\n").replace("\r", "\\r")
+
+
+def program(graph: Graph) -> GraphStatements:
+    """Return the program of a graph.
+
+    Three operators stand in files alone, as in MindSpore, and never run: TupleGetItem takes one of several
+    outputs, MakeTuple gathers the graph's outputs, Return ends the graph.
+    """
+    return _Builder(graph).build()
+
+
+class _Builder:
+    """Numbers the statements of one graph in their order."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._parameters = parameters(graph)
+        self._constants = [
+            Constant(number, name, graph.weights[name]) for number, name in enumerate(graph.constants, 1)
+        ]
+        self._statements: list[Statement] = []
+        self._counts: Counter[str] = Counter()
+        self._read = {name for node in graph.nodes for name in _operand_names(node)}
+        self._read |= {value.name for value in graph.results}
+        self._operands = {
+            parameter.name: StatementOperand("parameter", parameter.number, parameter.name, parameter.type)
+            for parameter in self._parameters
+        }
+        self._operands |= {
+            constant.name: StatementOperand(
+                "constant", constant.number, constant.name, graph.type_of(constant.name)
+            )
+            for constant in self._constants
+        }
+
+    def build(self) -> GraphStatements:
+        for node in self._graph.nodes:
+            self._add_node(node)
+        outputs = tuple(self._operand(value.name) for value in self._graph.results)
+        types = tuple(UNKNOWN if isinstance(each.type, tuple) else each.type for each in outputs)
+        # a single output is a tuple of one, too
+        self._add("", "MakeTuple", self._virtual_name("Default", "MakeTuple"), outputs, types)
+        return GraphStatements(self._parameters, tuple(self._constants), tuple(self._statements))
+
+    def _add_node(self, node: Node) -> None:
+        outputs = outputs_of(node)
+        types = tuple(self._graph.type_of(name) if name else UNKNOWN for name in outputs)
+        statement = self._add(
+            next(filter(None, outputs), ""),
+            node.operator.op_type,
+            node.operator.full_name,
+            tuple(self._operand(name) for name in _operand_names(node)),
+            types[0] if len(types) == 1 else types,
+            node,
+        )
+        # readers of a new value that is no declared output read the input that it was written to
+        for name, written in node.undeclared_outputs.items():
+            self._operands[name] = self._operand(written)
+        if len(outputs) == 1:
+            self._operands[outputs[0]] = StatementOperand("statement", statement.number, outputs[0], types[0])
+            return
+        # as in MindSpore, outputs without readers have no statement
+        for slot, name in enumerate(outputs):
+            if name and name in self._read:
+                self._add_item(statement, slot, name)
+
+    def _add_item(self, whole: Statement, slot: int, name: str) -> None:
+        index = Constant(len(self._constants) + 1, "", slot)
+        self._constants.append(index)
+        operands = (
+            StatementOperand("statement", whole.number, whole.label, whole.type),
+            StatementOperand("constant", index.number, "", INDEX),
+        )
+        full_name = self._virtual_name(whole.scope or "Default", "TupleGetItem")
+        item_type = self._graph.type_of(name)
+        item = self._add(name, "TupleGetItem", full_name, operands, item_type)
+        self._operands[name] = StatementOperand("statement", item.number, name, item_type)
+
+    def _add(  # noqa: PLR0917 - the fields of a Statement in their order
+        self,
+        label: str,
+        op_type: str,
+        full_name: str,
+        operands: tuple[StatementOperand, ...],
+        value_type: Type,
+        node: Node | None = None,
+    ) -> Statement:
+        statement = Statement(len(self._statements), label, op_type, full_name, operands, value_type, node)
+        self._statements.append(statement)
+        return statement
+
+    def _virtual_name(self, scope: str, op_type: str) -> str:
+        stem = f"{scope}/{op_type}"
+        self._counts[stem] += 1
+        return f"{stem}-op{self._counts[stem] - 1}"
+
+    def _operand(self, name: str) -> StatementOperand:
+        return self._operands.get(name, StatementOperand("absent", 0, name, ABSENT))
+
+
+def _operand_names(node: Node) -> tuple[str, ...]:
+    """Return what a node reads; of control flow also what its branches take from outside."""
+    if not node.bodies:
+        return node.inputs
+    return (*node.inputs, *(name for name in reads(node) if name not in node.inputs))
+
 
 DeviceView = Callable[[str, Node], tuple[str, str, tuple[int, ...]]]
 """Returns how an operator holds a value on the device: title of the element type, format, dimensions."""
@@ -90,7 +401,7 @@ def host_view(graph: Graph) -> DeviceView:
 
     def view(value: str, _node: Node) -> tuple[str, str, tuple[int, ...]]:
         value_type = graph.type_of(value)
-        return _title(value_type), DEFAULT_FORMAT, _dims(value_type)
+        return _title(value_type), DEFAULT_FORMAT, value_type.shown_shape
 
     return view
 
@@ -130,22 +441,22 @@ def _tail(code: GraphStatements, name: str) -> Iterator[str]:
 
 def _parameter(parameter: Parameter) -> str:
     value_type = parameter.type
-    tensor, shape = f"Tensor[{_title(value_type)}]", _tuple(_dims(value_type))
-    device = _device(_title(value_type), DEFAULT_FORMAT, _dims(value_type))
+    tensor, shape = f"Tensor[{_title(value_type)}]", _tuple(value_type.shown_shape)
+    device = _device(_title(value_type), DEFAULT_FORMAT, value_type.shown_shape)
     name = one_line(parameter.name)
     if parameter.is_weight:
         inplace = ", is_inplace" * parameter.is_inplace
         host = f"<Ref[{tensor}], {shape}, ref_key={name}, is_parameter{inplace}>  :  has_default"
     else:
-        host = f"{_host(value_type)} : {list(_dims(value_type))}"
+        host = f"{_host(value_type)} : {list(value_type.shown_shape)}"
     flag = str(parameter.is_weight).lower()
     return f"%para{parameter.number}_{name}: {host}  :  {device}  :  IsWeight: {flag}"
 
 
 def _body(code: GraphStatements, graph: Graph, graph_id: int, view: DeviceView) -> Iterator[str]:
-    primal_attributes = primal.primal_attributes(graph)
+    primals = primal_attributes(graph)
     for statement in code.statements:
-        own = primal_attributes.get(statement.node.name, {}) if statement.node else {}
+        own = primals.get(statement.node.name, {}) if statement.node else {}
         yield f"  {_call(code, statement)}{_attributes(statement, graph, graph_id)}{_primal(own)}"
         types = [_host(operand.type) for operand in statement.operands]
         operands = ", ".join([*types, "<UMonad, NoShape>"] if _has_side_effect(statement) else types)
@@ -174,13 +485,9 @@ def _operand(code: GraphStatements, operand: StatementOperand) -> str:
     if operand.kind == "parameter":
         return f"%para{operand.number}_{one_line(operand.name)}"
     if operand.kind == "constant":
-        return _literal(code.constant(operand.number))
+        value = code.constant(operand.number).value
+        return one_line(tensor_text(value)) if isinstance(value, np.ndarray) else str(value)
     return "None"
-
-
-def _literal(constant: Constant) -> str:
-    value = constant.value
-    return one_line(tensor_text(value)) if isinstance(value, np.ndarray) else str(value)
 
 
 def _attributes(statement: Statement, graph: Graph, graph_id: int) -> str:
@@ -227,7 +534,7 @@ def _source_lines(node: Node | None) -> Iterator[str]:
     if node is None:
         return
     if node.forward and node.source:
-        yield primal.FORWARD_LINES
+        yield FORWARD_LINES
     for line in node.source:
         yield source_line(line, f"({line.line})")
 
@@ -251,14 +558,11 @@ def _device(title: str, layout: str, dims: tuple[int, ...]) -> str:
 def _host(value_type: Type) -> str:
     if isinstance(value_type, tuple):
         shapes = ", ".join(map(_shape, value_type))
-        return f"<Tuple[{_repeats(value_type)}], TupleShape({shapes})>"
+        # neighbours that are equal as Tensor[Float32]*3
+        runs = [(name, len(list(run))) for name, run in groupby(map(_type, value_type))]
+        types = ",".join(name if count == 1 else f"{name}*{count}" for name, count in runs)
+        return f"<Tuple[{types}], TupleShape({shapes})>"
     return f"<{_type(value_type)}, {_shape(value_type)}>"
-
-
-def _repeats(types: tuple[ValueType, ...]) -> str:
-    """Join the types of a tuple, neighbours that are equal as ``Tensor[Float32]*3``."""
-    runs = [(name, len(list(run))) for name, run in groupby(map(_type, types))]
-    return ",".join(name if count == 1 else f"{name}*{count}" for name, count in runs)
 
 
 def _type(value_type: ValueType) -> str:
@@ -268,17 +572,11 @@ def _type(value_type: ValueType) -> str:
 
 
 def _shape(value_type: ValueType) -> str:
-    return _tuple(_dims(value_type)) if value_type.kind == "tensor" else "NoShape"
+    return _tuple(value_type.shown_shape) if value_type.kind == "tensor" else "NoShape"
 
 
 def _title(value_type: ValueType) -> str:
     return value_type.dtype.title if value_type.dtype else "Unknown"
-
-
-def _dims(value_type: ValueType) -> tuple[int, ...]:
-    if value_type.shape is None:
-        return UNKNOWN_RANK
-    return tuple(size if isinstance(size, int) else -1 for size in value_type.shape)
 
 
 def _tuple(items: Iterable[object]) -> str:

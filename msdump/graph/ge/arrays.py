@@ -1,18 +1,16 @@
-"""GE's operators that choose, move and join elements.
-
-Where GE has a pair of operators such as Tile and TileD, the first reads its numbers from an input, the
-second from an attribute.
-"""
+"""GE's operators that move or reduce elements of arrays."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from msdump import dtypes
 from msdump.errors import InputError
-from msdump.graph.ge.body import REQUIRED, CallBody, GeOperator, Results
+from msdump.graph.ge.body import REQUIRED, CallBody, GeOperator, Results, integers
+from msdump.graph.ge.networks import IMAGE, VOLUME, described
 
 _ANY: Final = (1, 1 << 20)
 _LAST: Final = 1 << 62  # beyond the end of every axis; ONNX cuts it to the axis
@@ -20,20 +18,27 @@ _INT32: Final = dtypes.from_name("int32")
 _INT64: Final = dtypes.from_name("int64")
 
 
-def _at(*slots: int) -> frozenset[int]:
-    return frozenset(slots)
+def _pair(
+    name: str,
+    build: Callable[[CallBody], Results],
+    moved: Mapping[str, int],
+    kind: str,
+    **defaults: Any,
+) -> dict[str, GeOperator]:
+    """Return two operators, Tile and TileD: the first reads numbers from inputs, the second from attributes.
 
-
-def _joined(call: CallBody, axis: int, parts: tuple[str, ...]) -> str:
-    return call.node("Concat", *parts, axis=axis)
-
-
-def _concat_first(call: CallBody) -> str:
-    return _named(call, _joined(call, call.value(0)[0], call.x[1:]), 1)
-
-
-def _concat_last(call: CallBody) -> str:
-    return _joined(call, call.value(len(call.x) - 1)[0], call.x[:-1])
+    Args:
+        name: Name of the first.
+        build: Their builder.
+        moved: Slot of the input that each attribute of the second stands for.
+        kind: The primitive of both.
+        defaults: Attributes that both have.
+    """
+    count = len(moved) + 1
+    return {
+        f"{name}D": GeOperator(build, {**dict.fromkeys(moved, REQUIRED), **defaults}, kind=kind),
+        name: GeOperator(build, defaults, kind, frozenset(moved.values()), (count, count)),
+    }
 
 
 def _named(call: CallBody, name: str, slot: int) -> str:
@@ -54,10 +59,6 @@ def _split(call: CallBody, axis: int, slot: int, sizes: list[int] | None, count:
     return tuple(_named(call, name, slot) for name in pieces)
 
 
-def _permuted(call: CallBody, order: list[int]) -> str:
-    return call.node("Transpose", call.x[0], perm=order)
-
-
 def _padded(call: CallBody, pairs: list[int], mode: str = "constant", value: str = "") -> str:
     pads = [*pairs[0::2], *pairs[1::2]]  # GE: begin and end of each axis; ONNX: all begins, then all ends
     return call.node("Pad", call.x[0], call.constant(pads), *filter(None, [value]), mode=mode)
@@ -73,19 +74,11 @@ def _pad_v3(call: CallBody) -> str:
     return _padded(call, pairs, call["mode"], call.x[2] if len(call.x) > 2 else "")  # noqa: PLR2004 - constant_values
 
 
-def _flat(nested: Any) -> list[int]:
-    """Return the numbers of nested lists in their order."""
-    if isinstance(nested, (list, tuple)):
-        return [number for item in nested for number in _flat(item)]
-    return [int(nested)]
-
-
-def _tiled(call: CallBody, multiples: list[int]) -> str:
-    return call.node("Tile", call.x[0], call.constant(multiples))
-
-
-def _reshaped(call: CallBody, shape: list[int]) -> str:
-    return call.node("Reshape", call.x[0], call.constant(shape))
+def _by(op_type: str, name: str, *, each_axis: bool = False) -> Callable[[CallBody], str]:
+    """Return the builder of an ONNX operator whose second input is the numbers of an attribute or input."""
+    return lambda call: call.node(
+        op_type, call.x[0], call.constant(call.numbers(name, 1, call.rank if each_axis else None))
+    )
 
 
 def _squeezed(call: CallBody) -> str:
@@ -96,16 +89,12 @@ def _squeezed(call: CallBody) -> str:
     return call.node("Squeeze", call.x[0], call.constant(axes))
 
 
-def _gathered(call: CallBody, axis: int) -> str:
-    return call.node("Gather", call.x[0], call.x[1], axis=axis)
-
-
 def _batched_gather(call: CallBody, axis: int) -> str:
     if call["batch_dims"]:
         raise InputError(
             f"operator {call.op_type!r}: batch_dims = {call['batch_dims']} is not supported, 0 is"
         )
-    return _gathered(call, axis)
+    return call.node("Gather", call.x[0], call.x[1], axis=axis)
 
 
 def _one_hot(call: CallBody, depth: str, on: str, off: str, x_slot: int) -> str:
@@ -124,18 +113,18 @@ def _top(call: CallBody) -> Results:
     return values, call.cast(indices, _INT32)
 
 
-def _sliced(call: CallBody, starts: list[int], sizes: list[int]) -> str:
+def _sliced(call: CallBody) -> str:
+    starts, sizes = call.numbers("offsets", 1, call.rank), call.numbers("size", 2, call.rank)
     # -1: up to the end of the axis
     ends = [_LAST if size == -1 else start + size for start, size in zip(starts, sizes, strict=True)]
     return call.node("Slice", call.x[0], *map(call.constant, (starts, ends, list(range(len(starts))))))
 
 
-def strided(
-    shape: tuple[int, ...], call: CallBody, begin: list[int], end: list[int], strides: list[int]
-) -> str:
+def _strided(call: CallBody) -> str:
     """Append a slice with TensorFlow's masks, which mean what numpy's indices do; return its value."""
     index: list[object] = []
-    for bit, (first, last, step) in enumerate(zip(begin, end, strides, strict=True)):
+    numbers = (call.numbers(name, slot) for slot, name in enumerate(("begin", "end", "strides"), 1))
+    for bit, (first, last, step) in enumerate(zip(*numbers, strict=True)):
         flag = 1 << bit
         if call["ellipsis_mask"] & flag:
             index.append(Ellipsis)
@@ -147,11 +136,11 @@ def strided(
             low = None if call["begin_mask"] & flag else first
             high = None if call["end_mask"] & flag else last
             index.append(slice(low, high, step))
-    return _indexed(call, shape, index)
+    return _indexed(call, call.inputs[0].shape, index)
 
 
 def _indexed(call: CallBody, shape: tuple[int, ...], index: list[object]) -> str:
-    """Append what numpy's index chooses, slices along the axes and a Reshape; return its value."""
+    """Append slices along the axes and a Reshape, as numpy's index selects; return the value."""
     # axes that the index names; an Ellipsis stands for all others
     spent = sum(item is not None and item is not Ellipsis for item in index)
     position = index.index(Ellipsis) if Ellipsis in index else len(index)
@@ -175,12 +164,9 @@ def _indexed(call: CallBody, shape: tuple[int, ...], index: list[object]) -> str
         axis += 1
     chosen = call.node("Slice", call.x[0], *map(call.constant, (starts, ends, list(range(axis)), steps)))
     # a 0 in ONNX's shape means the size of the input's axis, not an empty axis
-    return call.node("Reshape", chosen, call.constant(result)) if 0 not in result else _emptied(call, result)
-
-
-def _emptied(call: CallBody, shape: list[int]) -> str:
-    array = np.zeros(shape, call.inputs[0].dtype.numpy)
-    return call.node("Identity", call.constant(array, array.dtype))
+    if 0 not in result:
+        return call.node("Reshape", chosen, call.constant(result))
+    return call.node("Identity", call.constant(np.zeros(result), call.inputs[0].dtype.numpy))
 
 
 _MASKS: Final = {f"{name}_mask": 0 for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}
@@ -197,7 +183,8 @@ def _unpacked(call: CallBody) -> Results:
     return tuple(_named(call, call.node("Squeeze", part, call.constant([axis])), 0) for part in parts)
 
 
-def _reversed(call: CallBody, axes: list[int]) -> str:
+def _reversed(call: CallBody) -> str:
+    axes = call.numbers("axis", 1)
     # backwards from the last element, beyond the first one
     first, last, steps = ([number] * len(axes) for number in (-1, -_LAST, -1))
     return call.node("Slice", call.x[0], *map(call.constant, (first, last, axes, steps)))
@@ -205,18 +192,26 @@ def _reversed(call: CallBody, axes: list[int]) -> str:
 
 TABLE: Final[dict[str, GeOperator]] = {
     # joining and splitting
-    "ConcatD": GeOperator(
-        lambda call: _joined(call, call["concat_dim"], call.x),
-        {"concat_dim": REQUIRED, "N": None},
+    **dict.fromkeys(
+        ("ConcatD", "ConcatV2D"),
+        GeOperator(
+            lambda call: call.node("Concat", *call.x, axis=call["concat_dim"]),
+            {"concat_dim": REQUIRED, "N": None},
+            inputs=_ANY,
+        ),
+    ),
+    "Concat": GeOperator(
+        lambda call: _named(call, call.node("Concat", *call.x[1:], axis=call.value(0)[0]), 1),
+        {"N": None},
+        constants=frozenset({0}),
         inputs=_ANY,
     ),
-    "ConcatV2D": GeOperator(
-        lambda call: _joined(call, call["concat_dim"], call.x),
-        {"concat_dim": REQUIRED, "N": None},
+    "ConcatV2": GeOperator(
+        lambda call: call.node("Concat", *call.x[:-1], axis=call.value(len(call.x) - 1)[0]),
+        {"N": None},
+        constants=frozenset({-1}),
         inputs=_ANY,
     ),
-    "Concat": GeOperator(_concat_first, {"N": None}, constants=_at(0), inputs=_ANY),
-    "ConcatV2": GeOperator(_concat_last, {"N": None}, constants=_at(-1), inputs=_ANY),
     "SplitD": GeOperator(
         lambda call: _split(call, call["split_dim"], 0, None, call["num_split"]),
         {"split_dim": REQUIRED, "num_split": REQUIRED},
@@ -224,47 +219,33 @@ TABLE: Final[dict[str, GeOperator]] = {
     "Split": GeOperator(
         lambda call: _split(call, call.value(0)[0], 1, None, call["num_split"]),
         {"num_split": REQUIRED},
-        constants=_at(0),
+        constants=frozenset({0}),
         inputs=(2, 2),
     ),
-    "SplitVD": GeOperator(
-        lambda call: _split(call, call["split_dim"], 0, list(call["size_splits"]), 0),
-        {"size_splits": REQUIRED, "split_dim": REQUIRED, "num_split": None},
-    ),
-    "SplitV": GeOperator(
-        lambda call: _split(call, call.value(2)[0], 0, call.value(1), 0),
-        {"num_split": None},
-        constants=_at(1, 2),
-        inputs=(3, 3),
+    **_pair(
+        "SplitV",
+        lambda call: _split(call, call.numbers("split_dim", 2)[0], 0, call.numbers("size_splits", 1), 0),
+        {"size_splits": 1, "split_dim": 2},
+        "",
+        num_split=None,
     ),
     # layout and shape
-    "TransposeD": GeOperator(
-        lambda call: _permuted(call, call.listed("perm", call.rank)), {"perm": REQUIRED}
+    **_pair(
+        "Transpose",
+        lambda call: call.node("Transpose", call.x[0], perm=call.numbers("perm", 1, call.rank)),
+        {"perm": 1},
+        "",
     ),
-    "Transpose": GeOperator(lambda call: _permuted(call, call.value(1)), constants=_at(1), inputs=(2, 2)),
-    "PadD": GeOperator(
-        lambda call: _padded(call, _flat(call["paddings"])), {"paddings": REQUIRED}, kind="Pad"
-    ),
-    "Pad": GeOperator(lambda call: _padded(call, call.value(1)), kind="Pad", constants=_at(1), inputs=(2, 2)),
+    **_pair("Pad", lambda call: _padded(call, call.numbers("paddings", 1)), {"paddings": 1}, "Pad"),
     "PadV3": GeOperator(
         _pad_v3,
         {"mode": "constant", "paddings_contiguous": True},
         kind="Pad",
-        constants=_at(1),
+        constants=frozenset({1}),
         inputs=(2, 3),
     ),
-    "TileD": GeOperator(
-        lambda call: _tiled(call, call.listed("multiples", call.rank)), {"multiples": REQUIRED}, kind="Tile"
-    ),
-    "Tile": GeOperator(
-        lambda call: _tiled(call, call.value(1)), kind="Tile", constants=_at(1), inputs=(2, 2)
-    ),
-    "ExpandDims": GeOperator(
-        lambda call: call.node("Unsqueeze", call.x[0], call.constant(call.value(1))),
-        kind="Unsqueeze",
-        constants=_at(1),
-        inputs=(2, 2),
-    ),
+    **_pair("Tile", _by("Tile", "multiples", each_axis=True), {"multiples": 1}, "Tile"),
+    "ExpandDims": GeOperator(_by("Unsqueeze", ""), kind="Unsqueeze", constants=frozenset({1}), inputs=(2, 2)),
     "Squeeze": GeOperator(_squeezed, {"axis": [], "axes": []}, kind="Squeeze"),
     "Unsqueeze": GeOperator(
         lambda call: call.node("Unsqueeze", call.x[0], call.constant(call["axes"])),
@@ -272,29 +253,21 @@ TABLE: Final[dict[str, GeOperator]] = {
         kind="Unsqueeze",
     ),
     "Reshape": GeOperator(
-        lambda call: _reshaped(call, call.value(1)),
+        _by("Reshape", ""),
         {"axis": 0, "num_axes": -1},
         kind="Reshape",
-        constants=_at(1),
+        constants=frozenset({1}),
         inputs=(2, 2),
     ),
-    "BroadcastToD": GeOperator(
-        lambda call: call.node("Expand", call.x[0], call.constant(call["shape"])),
-        {"shape": REQUIRED},
-        kind="Expand",
-    ),
-    "BroadcastTo": GeOperator(
-        lambda call: call.node("Expand", call.x[0], call.constant(call.value(1))),
-        kind="Expand",
-        constants=_at(1),
-        inputs=(2, 2),
-    ),
+    **_pair("BroadcastTo", _by("Expand", "shape"), {"shape": 1}, "Expand"),
     # choosing
-    "GatherV2D": GeOperator(lambda call: _gathered(call, call["axis"]), {"axis": REQUIRED}, inputs=(2, 2)),
+    "GatherV2D": GeOperator(
+        lambda call: call.node("Gather", *call.x, axis=call["axis"]), {"axis": REQUIRED}, inputs=(2, 2)
+    ),
     "GatherV2": GeOperator(
         lambda call: _batched_gather(call, call.value(2)[0]),
         {"batch_dims": 0},
-        constants=_at(2),
+        constants=frozenset({2}),
         inputs=(3, 3),
     ),
     "Gather": GeOperator(
@@ -305,8 +278,10 @@ TABLE: Final[dict[str, GeOperator]] = {
         kind="GatherND",
         inputs=(2, 2),
     ),
-    "Select": GeOperator(lambda call: _named(call, call.node("Where", *call.x), 1), inputs=(3, 3)),
-    "SelectV2": GeOperator(lambda call: _named(call, call.node("Where", *call.x), 1), inputs=(3, 3)),
+    **dict.fromkeys(
+        ("Select", "SelectV2"),
+        GeOperator(lambda call: _named(call, call.node("Where", *call.x), 1), inputs=(3, 3)),
+    ),
     "OneHot": GeOperator(
         lambda call: _one_hot(call, call.x[1], call.x[2], call.x[3], 2),
         {"axis": -1},
@@ -319,37 +294,222 @@ TABLE: Final[dict[str, GeOperator]] = {
         kind="OneHot",
         inputs=(3, 3),
     ),
-    "TopK": GeOperator(_top, {"sorted": True, "largest": True, "dim": -1}, kind="TopK", inputs=(2, 2)),
-    "TopKV2": GeOperator(_top, {"sorted": True, "largest": True, "dim": -1}, kind="TopK", inputs=(2, 2)),
+    **dict.fromkeys(
+        ("TopK", "TopKV2"),
+        GeOperator(_top, {"sorted": True, "largest": True, "dim": -1}, kind="TopK", inputs=(2, 2)),
+    ),
     # cutting and stacking
-    "SliceD": GeOperator(
-        lambda call: _sliced(call, call.listed("offsets", call.rank), call.listed("size", call.rank)),
-        {"offsets": REQUIRED, "size": REQUIRED},
-        kind="Slice",
-    ),
-    "Slice": GeOperator(
-        lambda call: _sliced(call, call.value(1), call.value(2)),
-        kind="Slice",
-        constants=_at(1, 2),
-        inputs=(3, 3),
-    ),
-    "StridedSliceD": GeOperator(
-        lambda call: strided(call.inputs[0].shape, call, call["begin"], call["end"], call["strides"]),
-        {"begin": REQUIRED, "end": REQUIRED, "strides": REQUIRED, **_MASKS},
-        kind="Slice",
-    ),
-    "StridedSlice": GeOperator(
-        lambda call: strided(call.inputs[0].shape, call, call.value(1), call.value(2), call.value(3)),
-        dict(_MASKS),
-        kind="Slice",
-        constants=_at(1, 2, 3),
-        inputs=(4, 4),
-    ),
+    **_pair("Slice", _sliced, {"offsets": 1, "size": 2}, "Slice"),
+    **_pair("StridedSlice", _strided, {"begin": 1, "end": 2, "strides": 3}, "Slice", **_MASKS),
     "Pack": GeOperator(_packed, {"axis": 0, "N": None}, kind="Concat", inputs=_ANY),
     "Unpack": GeOperator(_unpacked, {"num": REQUIRED, "axis": 0}, kind="Split"),
-    "ReverseV2D": GeOperator(lambda call: _reversed(call, call["axis"]), {"axis": REQUIRED}, kind="Slice"),
-    "ReverseV2": GeOperator(
-        lambda call: _reversed(call, call.value(1)), kind="Slice", constants=_at(1), inputs=(2, 2)
+    **_pair("ReverseV2", _reversed, {"axis": 1}, "Slice"),
+}
+"""Operators by GE's name."""
+
+
+def _reduced(call: CallBody, op_type: str, axes: list[int]) -> str:
+    return call.node(op_type, call.x[0], call.constant(axes), keepdims=int(call["keep_dims"]))
+
+
+def _all_true(call: CallBody, op_type: str, axes: list[int]) -> str:
+    # all is the minimum, any the maximum; ONNX reduces truth values only since opset 20
+    number = call.node("Cast", call.x[0], to=_INT32.onnx)
+    reduced = call.node(op_type, number, call.constant(axes), keepdims=int(call["keep_dims"]))
+    return call.node("Cast", reduced, to=call.inputs[0].dtype.onnx)
+
+
+def _by_attribute(write: Callable[[CallBody, str, list[int]], str], op_type: str) -> GeOperator:
+    return GeOperator(
+        lambda call: write(call, op_type, integers(call["axes"])),
+        {"axes": REQUIRED, "keep_dims": False},
+        kind=op_type,
+    )
+
+
+def _by_input(write: Callable[[CallBody, str, list[int]], str], op_type: str) -> GeOperator:
+    return GeOperator(
+        lambda call: write(call, op_type, _axes(call)),
+        {"keep_dims": False, "axes": None},
+        kind=op_type,
+        constants=frozenset({1}),
+        inputs=(1, 2),
+    )
+
+
+def _axes(call: CallBody) -> list[int]:
+    """Return axes that are an input, or an attribute; without either they are all."""
+    if len(call.x) > 1:
+        return call.value(1)
+    return list(range(call.rank)) if call["axes"] is None else integers(call["axes"])
+
+
+def _index(call: CallBody, name: str) -> str:
+    """Return indices in the integer type that the caller expects, int32 where it expects none."""
+    # ONNX gives int64
+    wanted = call.outputs[0].dtype if call.outputs else _INT32
+    return call.cast(name, wanted if wanted.numpy.kind in "iu" else _INT32)
+
+
+def _extreme(op_type: str) -> Callable[[CallBody], str]:
+    def build(call: CallBody) -> str:
+        axis, keeps = call.axis(_dimension(call)), int(call["keep_dims"])
+        return _index(call, call.node(op_type, call.x[0], axis=axis, keepdims=keeps))
+
+    return build
+
+
+def _dimension(call: CallBody) -> int:
+    if len(call.x) > 1:
+        return call.value(1)[0]
+    if call["dimension"] is None:
+        raise InputError(f"operator {call.op_type!r}: attribute 'dimension' or a second input is required")
+    return int(call["dimension"])
+
+
+def _with_value(op_type: str, reduction: str) -> GeOperator:
+    def build(call: CallBody) -> Results:
+        axis, keeps = call.axis(call["dimension"]), int(call["keep_dims"])
+        index = _index(call, call.node(op_type, call.x[0], axis=axis, keepdims=keeps))
+        return index, call.node(reduction, call.x[0], call.constant([axis]), keepdims=keeps)
+
+    return GeOperator(build, {"dimension": REQUIRED, "keep_dims": False}, kind=op_type)
+
+
+def _arg(op_type: str) -> dict[str, GeOperator]:
+    build = _extreme(op_type)
+    by_attribute = {"dimension": REQUIRED, "dtype": None, "keep_dims": False}
+    by_input = {"dtype": None, "dimension": None, "keep_dims": False}
+    return {
+        f"{op_type}D": GeOperator(build, by_attribute, kind=op_type),
+        **dict.fromkeys(
+            (op_type, f"{op_type}V2"),
+            GeOperator(build, by_input, kind=op_type, constants=frozenset({1}), inputs=(1, 2)),
+        ),
+    }
+
+
+def _cumulated(call: CallBody) -> str:
+    axis = call.constant(call.numbers("axis", 1)[0])
+    flags = {name: int(call[name]) for name in ("exclusive", "reverse")}
+    return call.node("CumSum", call.x[0], axis, **flags)
+
+
+def _softmax(call: CallBody) -> str:
+    axes = [call.axis(axis) for axis in integers(call["axes"])]
+    if len(axes) == 1:
+        return call.node("Softmax", call.x[0], axis=axes[0])
+    grown = call.node("Exp", _shifted(call, axes))
+    return call.node("Div", grown, call.node("ReduceSum", grown, call.constant(axes)))
+
+
+def _log_softmax(call: CallBody) -> str:
+    axes = [call.axis(axis) for axis in integers(call["axes"])]
+    if len(axes) == 1:
+        return call.node("LogSoftmax", call.x[0], axis=axes[0])
+    shifted = _shifted(call, axes)
+    return call.node("Sub", shifted, call.node("ReduceLogSumExp", shifted, call.constant(axes)))
+
+
+def _shifted(call: CallBody, axes: list[int]) -> str:
+    """Return x less its largest element along the axes, so that no exponential overflows."""
+    return call.node("Sub", call.x[0], call.node("ReduceMax", call.x[0], call.constant(axes)))
+
+
+def _layer_norm(*, gives_deviation: bool) -> Callable[[CallBody], Results]:
+    def build(call: CallBody) -> Results:
+        begin = call.axis(call["begin_norm_axis"])
+        axes = call.constant(list(range(begin, call.rank)))
+        mean = call.node("ReduceMean", call.x[0], axes)
+        centred = call.node("Sub", call.x[0], mean)
+        # of the centred values: the mean of squares less the square of the mean cancels in float32
+        variance = call.node("ReduceMean", call.node("Mul", centred, centred), axes)
+        rstd = call.node(
+            "Reciprocal", call.node("Sqrt", call.node("Add", variance, call.number(call["epsilon"])))
+        )
+        scaled = call.node("Mul", call.node("Mul", centred, rstd), call.x[1])
+        return call.node("Add", scaled, call.x[2]), mean, rstd if gives_deviation else variance
+
+    return build
+
+
+def _rms_norm(call: CallBody) -> Results:
+    axes = call.constant(list(range(call.rank - len(call.inputs[1].shape), call.rank)))
+    square = call.node("ReduceMean", call.node("Mul", call.x[0], call.x[0]), axes)
+    rstd = call.node("Reciprocal", call.node("Sqrt", call.node("Add", square, call.number(call["epsilon"]))))
+    return call.node("Mul", call.node("Mul", call.x[0], rstd), call.x[1]), rstd
+
+
+def _batch_norm(call: CallBody, parameters: Sequence[str]) -> str:
+    """Return channels normalised; parameters are scale, offset, mean and variance."""
+    # a matrix has its channels last in either layout
+    images = described(call, call.rank) if call.rank in {IMAGE, VOLUME} else None
+    if images is None:
+        return call.node("BatchNormalization", call.x[0], *parameters, epsilon=call["epsilon"])
+    x = images.to_host(call, call.x[0])
+    return images.from_host(call, call.node("BatchNormalization", x, *parameters, epsilon=call["epsilon"]))
+
+
+def _bn_inference(call: CallBody) -> str:
+    """Return x normalised; without scale and offset, momentum divides mean and variance."""
+    mean, variance, momentum, *affine = call.x[1:]
+    if not affine:
+        factor = _factor(call, momentum)
+        mean, variance = call.node("Mul", mean, factor), call.node("Mul", variance, factor)
+    channels = call.inputs[1].shape
+    # without scale 1, without offset 0
+    fill = (call.constant(np.full(channels, value), call.compute) for value in (1, 0)[len(affine) :])
+    return _batch_norm(call, (*affine, *fill, mean, variance))
+
+
+def _factor(call: CallBody, momentum: str) -> str:
+    """Return one over a momentum's first element; of zero it is zero, as in Caffe, whose operator it is."""
+    # a tensor of one element, of whatever rank
+    first = call.node("Gather", call.node("Reshape", momentum, call.constant([-1])), call.constant(0))
+    zero = call.number(0)
+    return call.node("Where", call.node("Equal", first, zero), zero, call.node("Reciprocal", first))
+
+
+_NORM: Final = {"begin_norm_axis": 0, "begin_params_axis": 0}
+_KINDS: Final = ("Sum", "Mean", "Max", "Min", "Prod")
+
+REDUCTIONS: Final[dict[str, GeOperator]] = {
+    **{f"Reduce{kind}D": _by_attribute(_reduced, f"Reduce{kind}") for kind in _KINDS},
+    **{f"Reduce{kind}": _by_input(_reduced, f"Reduce{kind}") for kind in _KINDS},
+    "ReduceAllD": _by_attribute(_all_true, "ReduceMin"),
+    "ReduceAnyD": _by_attribute(_all_true, "ReduceMax"),
+    "ReduceAll": _by_input(_all_true, "ReduceMin"),
+    "ReduceAny": _by_input(_all_true, "ReduceMax"),
+    # positions
+    **_arg("ArgMax"),
+    **_arg("ArgMin"),
+    "ArgMaxWithValue": _with_value("ArgMax", "ReduceMax"),
+    "ArgMinWithValue": _with_value("ArgMin", "ReduceMin"),
+    # sums and exponentials
+    **_pair("Cumsum", _cumulated, {"axis": 1}, "CumSum", exclusive=False, reverse=False),
+    **dict.fromkeys(
+        ("Softmax", "SoftmaxV2"),
+        GeOperator(_softmax, {"axes": [-1], "half_to_float": False}, kind="Softmax"),
+    ),
+    **dict.fromkeys(
+        ("LogSoftmax", "LogSoftmaxV2"), GeOperator(_log_softmax, {"axes": [-1]}, kind="LogSoftmax")
+    ),
+    # normalizations
+    "LayerNorm": GeOperator(
+        _layer_norm(gives_deviation=False), {**_NORM, "epsilon": 1e-7}, kind="LayerNorm", inputs=(3, 3)
+    ),
+    "LayerNormV3": GeOperator(
+        _layer_norm(gives_deviation=True), {**_NORM, "epsilon": 1e-5}, kind="LayerNorm", inputs=(3, 3)
+    ),
+    "RmsNorm": GeOperator(_rms_norm, {"epsilon": 1e-6}, kind="RmsNorm", inputs=(2, 2)),
+    "BNInference": GeOperator(
+        _bn_inference,
+        {"epsilon": 1e-5, "use_global_stats": True, "mode": 1},
+        kind="BatchNorm",
+        inputs=(4, 6),
+    ),
+    "BNInfer": GeOperator(
+        lambda call: _batch_norm(call, call.x[1:]), {"epsilon": REQUIRED}, kind="BatchNorm", inputs=(5, 5)
     ),
 }
 """Operators by GE's name."""

@@ -48,7 +48,7 @@ class GeOperator:
 
     Attributes:
         build: Appends the ONNX operators of a call to its body; returns the names of its outputs.
-        attributes: Its attributes with their defaults, ``REQUIRED`` for those without.
+        attributes: Defaults of its attributes, ``REQUIRED`` where there is none.
         kind: Primitive whose formats and rounding the device uses for it; "": the first ONNX operator.
         constants: Slots of inputs whose elements ``build`` needs, since ONNX has them as attributes; -1 is
             the last input.
@@ -62,13 +62,20 @@ class GeOperator:
     inputs: tuple[int, int] = (1, 1)
 
 
+def integers(value: Any) -> list[int]:
+    """Return the integers of a list, of lists in lists in their order, or a single one."""
+    if isinstance(value, (list, tuple)):
+        return [number for item in value for number in integers(item)]
+    return [int(value)]
+
+
 class CallBody:
     """The ONNX operators that compute one call, appended in order of execution.
 
     Attributes:
         op_type: The operator's name, for messages.
-        inputs: What it reads.
-        outputs: What the caller expects.
+        inputs: Its operands.
+        outputs: The results that the caller expects.
         nodes: The ONNX operators so far.
         types: Element types of outputs that are not that of the first input, by name.
         x: Names of the inputs: ``x0``, ``x1``, ...
@@ -86,9 +93,9 @@ class CallBody:
 
         Args:
             op_type: The operator's name.
-            inputs: What it reads.
-            outputs: What the caller expects.
-            attributes: All of its attributes, those with defaults included.
+            inputs: Its operands.
+            outputs: The results that the caller expects.
+            attributes: All of its attributes, defaults included.
         """
         self.op_type = op_type
         self.inputs = inputs
@@ -166,6 +173,21 @@ class CallBody:
         if not -count <= number < count:
             raise InputError(f"operator {self.op_type!r}: axis {number} of a tensor of {count} dimensions")
         return number % count
+
+    def numbers(self, name: str, slot: int, count: int | None = None) -> list[int]:
+        """Return integers: an input's where the call has the slot, else an attribute's.
+
+        Args:
+            name: The attribute, a list or one number.
+            slot: The input that GE's operator of the pair (Tile and TileD) has in the attribute's place.
+            count: Length that an attribute must have as a list.
+
+        Raises:
+            InputError: The attribute is no list of that length.
+        """
+        if slot < len(self.x):
+            return self.value(slot)
+        return integers(self[name]) if count is None else self.listed(name, count)
 
     def listed(self, name: str, count: int) -> list[int]:
         """Return an attribute that must be a list of ``count`` integers.

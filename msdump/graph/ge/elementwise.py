@@ -50,16 +50,18 @@ def _gelu(call: CallBody, x: str) -> str:
     inner = call.node(
         "Mul", call.node("Add", x, call.node("Mul", cube, call.number(_CUBIC))), call.number(_TANH)
     )
-    grown = call.node("Add", call.node("Tanh", inner), call.number(1))
-    return call.node("Mul", call.node("Mul", x, call.number(0.5)), grown)
+    return _half_times(call, x, call.node("Tanh", inner))
 
 
 def _gelu_exact(call: CallBody, x: str) -> str:
     if call["approximate"] == "tanh":
         return _gelu(call, x)
-    grown = call.node(
-        "Add", call.node("Erf", call.node("Mul", x, call.number(math.sqrt(0.5)))), call.number(1)
-    )
+    return _half_times(call, x, call.node("Erf", call.node("Mul", x, call.number(math.sqrt(0.5)))))
+
+
+def _half_times(call: CallBody, x: str, y: str) -> str:
+    """Return x / 2 * (1 + y)."""
+    grown = call.node("Add", y, call.number(1))
     return call.node("Mul", call.node("Mul", x, call.number(0.5)), grown)
 
 
@@ -73,10 +75,6 @@ def _scaled(call: CallBody, x: str) -> str:
     return call.node("Add", scaled, call.number(call["shift"])) if call["shift"] else scaled
 
 
-def _power(call: CallBody, x: str) -> str:
-    return call.node("Pow", _scaled(call, x), call.number(call["power"]))
-
-
 def _exponential(call: CallBody, x: str) -> str:
     base = call["base"]  # -1: e
     inner = _scaled(call, x)
@@ -86,10 +84,6 @@ def _exponential(call: CallBody, x: str) -> str:
 def _logarithm(call: CallBody, x: str) -> str:
     base, logarithm = call["base"], call.node("Log", _scaled(call, x))
     return logarithm if base <= 0 else call.node("Mul", logarithm, call.number(1 / math.log(base)))
-
-
-def _clip_relu6(call: CallBody, x: str) -> str:
-    return call.node("Clip", x, call.number(0), call.number(6))
 
 
 def _bias_add(call: CallBody) -> str:
@@ -134,22 +128,14 @@ def _squared_difference(call: CallBody) -> str:
     return call.node("Mul", difference, difference)
 
 
-def _axpy(call: CallBody) -> str:
-    return call.node("Add", call.x[0], call.node("Mul", call.x[1], call.number(call["alpha"])))
-
-
 def _filled(value: int) -> GeOperator:
-    def build(call: CallBody) -> str:
-        # static shapes: the operator is built for each call
-        array = np.full(call.inputs[0].shape, value, call.compute)
-        filled = call.constant(array, array.dtype)
-        return call.node("Identity", filled)
-
-    return GeOperator(build)
+    # static shapes: the operator is built for each call
+    return GeOperator(
+        lambda call: call.node("Identity", call.constant(np.full(call.inputs[0].shape, value), call.compute))
+    )
 
 
 def _checked_cast(call: CallBody) -> str:
-
     wanted = next((row for row in DTYPES if row.acl == call["dst_type"]), None)
     if wanted is None:
         raise InputError(
@@ -182,13 +168,24 @@ TABLE: Final[dict[str, GeOperator]] = {
     "FloorDiv": GeOperator(_divided_down, inputs=_PAIR),
     "FloorMod": GeOperator(_remainder, inputs=_PAIR),
     "SquaredDifference": GeOperator(_squared_difference, inputs=_PAIR),
-    "Axpy": GeOperator(_axpy, {"alpha": REQUIRED}, inputs=_PAIR),
+    "Axpy": GeOperator(
+        lambda call: call.node("Add", call.x[0], call.node("Mul", call.x[1], call.number(call["alpha"]))),
+        {"alpha": REQUIRED},
+        inputs=_PAIR,
+    ),
     "AddN": GeOperator(lambda call: call.node("Sum", *call.x), {"N": None}, inputs=(1, 1 << 20)),
-    "Power": _of_one(_power, power=1.0, scale=1.0, shift=0.0),
+    "Power": _of_one(
+        lambda call, x: call.node("Pow", _scaled(call, x), call.number(call["power"])),
+        power=1.0,
+        scale=1.0,
+        shift=0.0,
+    ),
     "Exp": _of_one(_exponential, base=-1.0, scale=1.0, shift=0.0),
     "Log": _of_one(_logarithm, base=-1.0, scale=1.0, shift=0.0),
-    "Relu6": _of_one(_clip_relu6),
-    "ReLU6": _of_one(_clip_relu6),
+    **dict.fromkeys(
+        ("Relu6", "ReLU6"),
+        _of_one(lambda call, x: call.node("Clip", x, call.number(0), call.number(6))),
+    ),
     # activations
     "LeakyRelu": _of_one(
         lambda call, x: call.node("LeakyRelu", x, alpha=call["negative_slope"]), negative_slope=0.0
@@ -196,8 +193,7 @@ TABLE: Final[dict[str, GeOperator]] = {
     "PRelu": GeOperator(_prelu, inputs=_PAIR),
     "Gelu": _of_one(_gelu),
     "GeluV2": _of_one(_gelu_exact, approximate="none"),
-    "FastGelu": _of_one(lambda call, x: _swish(call, x, _FAST)),
-    "FastGeluV2": _of_one(lambda call, x: _swish(call, x, _FAST)),
+    **dict.fromkeys(("FastGelu", "FastGeluV2"), _of_one(lambda call, x: _swish(call, x, _FAST))),
     "Swish": _of_one(lambda call, x: _swish(call, x, call["scale"]), scale=1.0),
     "BiasAdd": GeOperator(_bias_add, {"data_format": "NHWC"}, inputs=_PAIR),
     "ClipByValue": GeOperator(lambda call: call.node("Clip", *call.x), inputs=(3, 3)),

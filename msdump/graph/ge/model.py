@@ -14,10 +14,11 @@ from typing import Any, Final
 import onnx
 from onnx import helper
 
-from msdump.errors import InputError
-from msdump.graph.ge import arrays, convolutions, elementwise, networks, reductions
+from msdump.errors import InputError, UnsupportedOpError
+from msdump.graph.ge import arrays, elementwise, networks
 from msdump.graph.ge.body import REQUIRED, CallBody, CallOperand, GeOperator
 from msdump.graph.operator_types import GE_DOMAIN, GE_PREFIX
+from msdump.graph.primitives import PRIMITIVES
 
 _log = logging.getLogger("msdump.graph")
 
@@ -26,7 +27,7 @@ _APART: Final = 19
 """Version of the operators in a function; another one than the model's, so that it stays a function."""
 
 OPERATORS: Final[Mapping[str, GeOperator]] = MappingProxyType(
-    elementwise.TABLE | arrays.TABLE | reductions.TABLE | networks.TABLE | convolutions.TABLE
+    elementwise.TABLE | arrays.TABLE | arrays.REDUCTIONS | networks.TABLE | networks.CONVOLUTIONS
 )
 """GE's operators by name."""
 
@@ -83,8 +84,8 @@ def parts(
     Args:
         op_type: Name of the operator, which the node gets.
         operator: The operator.
-        inputs: What it reads.
-        outputs: What the caller expects.
+        inputs: Its operands.
+        outputs: The results that the caller expects.
         attributes: Attributes as GE names them.
 
     Raises:
@@ -116,7 +117,7 @@ def parts(
 
 
 def complete(op_type: str, defaults: Mapping[str, Any], attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all attributes of an operator: those of a call, else defaults; unknown ones are logged.
+    """Return all attributes of an operator: a call's, else defaults; unknown ones are logged.
 
     Raises:
         InputError: One without a default is missing.
@@ -138,3 +139,120 @@ def _built(body: CallBody, operator: GeOperator) -> tuple[str, ...]:
             f"operator {body.op_type!r}: its attributes do not fit its inputs: {error}"
         ) from error
     return (results,) if isinstance(results, str) else results
+
+
+_IR: Final = 10
+
+_PLAIN: Final = {name: op_type for op_type, name in PRIMITIVES.items() if isinstance(name, str)}
+_NAMES: Final = _PLAIN | {
+    # what rules of the table of primitives name
+    "AvgPool3D": "AveragePool",
+    "MaxPool3D": "MaxPool",
+    "TensorScatterUpdate": "ScatterND",
+}
+"""ONNX operators by their names in MindSpore and GE; every other name is ONNX's own."""
+
+_RENAMED: Final[Mapping[str, Mapping[str, str]]] = {
+    "MaxPool": {"ksize": "kernel_shape", "padding": "auto_pad"},
+    "AveragePool": {"ksize": "kernel_shape", "padding": "auto_pad"},
+    "Concat": {"concat_dim": "axis"},
+    "Gemm": {"transpose_a": "transA", "transpose_b": "transB"},
+}
+"""ONNX's names of GE's attributes, by ONNX operator, where GE's operator is ONNX's."""
+
+_WINDOWS: Final = frozenset({"MaxPool", "AveragePool"})
+
+
+def onnx_name(op_type: str) -> str:
+    """Return the ONNX operator of a name in GE, MindSpore or ONNX.
+
+    >>> onnx_name("ReLU"), onnx_name("Maximum"), onnx_name("Add")
+    ('Relu', 'Max', 'Add')
+
+    Raises:
+        UnsupportedOpError: There is none.
+    """
+    for name in (op_type, _NAMES.get(op_type)):
+        if name is not None and onnx.defs.has(name, OPSET, ""):
+            return name
+    raise UnsupportedOpError(
+        f"operator {op_type!r} is not known; names of ONNX, MindSpore and GE such as 'Add', 'ReLU' and"
+        " 'MatMulV2' are"
+    )
+
+
+def needed_values(op_type: str, inputs: int, attributes: Mapping[str, Any]) -> frozenset[int]:
+    """Return the inputs whose elements ``single_operator`` must be given: axes, shapes and the like."""
+    operator = find(op_type, inputs, attributes)
+    return frozenset() if operator is None else constant_slots(operator, inputs)
+
+
+def single_operator(
+    op_type: str, inputs: Sequence[CallOperand], outputs: Sequence[CallOperand], attributes: Mapping[str, Any]
+) -> bytes:
+    """Return a serialised model of one operator; its inputs are x0, x1, ..., its outputs y0, y1, ...
+
+    Args:
+        op_type: Name of the operator in GE, MindSpore or ONNX; also the name of node and graph.
+        inputs: Its operands; the slots of ``needed_values`` with their elements.
+        outputs: The results that the caller expects.
+        attributes: Attributes as GE or ONNX names them; unknown ones are logged.
+
+    Raises:
+        UnsupportedOpError: No such operator.
+        InputCountError: Inputs that are too few or too many.
+        InputError: An attribute is missing, or its value is impossible.
+    """
+    operator = find(op_type, len(inputs), attributes)
+    if operator is None:
+        node = _onnx_node(op_type, inputs, len(outputs), attributes)
+        functions: list[onnx.FunctionProto] = []
+        results = [helper.make_empty_tensor_value_info(name) for name in node.output]
+    else:
+        node, functions, types = parts(op_type, operator, inputs, outputs, attributes)
+        results = [
+            helper.make_tensor_value_info(name, number, None)
+            for name, number in zip(node.output, types, strict=True)
+        ]
+    values = [
+        helper.make_tensor_value_info(f"x{index}", item.dtype.onnx, item.shape)
+        for index, item in enumerate(inputs)
+    ]
+    graph = helper.make_graph([node], op_type, values, results)
+    opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(GE_DOMAIN, 1)]
+    model = helper.make_model(graph, opset_imports=opsets, functions=functions, ir_version=_IR)
+    return bytes(model.SerializeToString())
+
+
+def _onnx_node(
+    op_type: str, inputs: Sequence[CallOperand], outputs: int, attributes: Mapping[str, Any]
+) -> onnx.NodeProto:
+    target = onnx_name(op_type)
+    renamed = dict(attributes)
+    # ONNX's operators have no such attribute: their data are NCHW
+    renamed.pop("data_format", None)
+    for old, new in _RENAMED.get(target, {}).items():
+        if old in renamed:
+            renamed[new] = renamed.pop(old)
+    # called by another name, the windows are in the other library's terms
+    if target in _WINDOWS and op_type != target:
+        _window(renamed, len(inputs[0].shape) if inputs else 0)
+    defaults = {
+        name: REQUIRED if item.required else None
+        for name, item in onnx.defs.get_schema(target, OPSET).attributes.items()
+    }
+    completed = complete(op_type, defaults, renamed)
+    kept = {name: value for name, value in completed.items() if value is not None}
+    names = [f"x{index}" for index in range(len(inputs))]
+    return helper.make_node(target, names, [f"y{index}" for index in range(outputs)], name=op_type, **kept)
+
+
+def _window(attributes: dict[str, Any], rank: int) -> None:
+    """Rewrite windows with numbers for batch and channels, and pads in GE's order, as ONNX has them."""
+    for name in ("strides", "dilations", "kernel_shape"):
+        if isinstance(attributes.get(name), list) and len(attributes[name]) == rank:
+            attributes[name] = attributes[name][2:]
+    if isinstance(attributes.get("pads"), list):
+        attributes["pads"] = attributes["pads"][0::2] + attributes["pads"][1::2]
+    if attributes.get("auto_pad") == "SAME":
+        attributes["auto_pad"] = "SAME_UPPER"

@@ -1,1 +1,5 @@
 """Models of single operators, with the device's arithmetic around them."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

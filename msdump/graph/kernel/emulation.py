@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import onnx
@@ -19,7 +19,17 @@ from onnx import helper, numpy_helper
 
 from msdump import dtypes
 from msdump.dtypes import DType
-from msdump.graph.operator_types import CONTROL_FLOW, GE_DOMAIN, GE_PREFIX, MINDSPORE_DOMAIN, SEQUENCES
+from msdump.graph.operator_types import (
+    CONTROL_FLOW,
+    GE_DOMAIN,
+    GE_PREFIX,
+    MINDSPORE_DOMAIN,
+    SEQUENCES,
+    canonical_domain,
+)
+
+if TYPE_CHECKING:
+    from msdump.graph.graph import Node
 
 FLOAT32: Final = dtypes.from_name("float32")
 FLOAT16: Final = dtypes.from_name("float16")
@@ -35,6 +45,7 @@ FLOAT16_MOST: Final = 65504.0
 """The largest number of float16."""
 
 OVERFLOWS_FROM: Final = 65520.0  # what lies between rounds to the largest number
+_KNOWN_DOMAINS: Final = frozenset({"", GE_DOMAIN, MINDSPORE_DOMAIN})
 _CLIP_INPUTS_SINCE: Final = 11
 _IS_NAN_SINCE: Final = 9
 
@@ -73,6 +84,23 @@ class Rounding:
     def write_type(self, dtype: DType) -> DType:
         """Return the device type of an output of a host type."""
         return self.writes if dtype is FLOAT32 else dtype
+
+
+def has_foreign_domain(operator: Node | onnx.NodeProto) -> bool:
+    """Return whether an operator is of neither ONNX's nor msdump's domain: onnxruntime's, or the user's."""
+    return operator.domain not in _KNOWN_DOMAINS
+
+
+def keeps_types(operator: Node | onnx.NodeProto) -> bool:
+    """Return whether an operator writes the types it reads: it moves elements, or its domain is foreign."""
+    return has_foreign_domain(operator) or operator.op_type.removeprefix(GE_PREFIX) in MOVES
+
+
+def is_cast(operator: Node | onnx.NodeProto, dtype: DType, rounding: Rounding) -> bool:
+    """Tell whether an operator's inputs of some type are rounded, or widened, before it reads them."""
+    if dtype in HALVES:
+        return not keeps_types(operator)
+    return dtype is FLOAT32 and rounding.reads is not FLOAT32
 
 
 def rounded_operators(
@@ -129,15 +157,15 @@ class _Writer:
         """Append an operator and the casts around it."""
         operator = onnx.NodeProto()
         operator.CopyFrom(proto)
-        # nothing is known of operators of other domains (contrib, the user's): they keep their types
-        is_foreign = operator.domain not in {"", GE_DOMAIN, MINDSPORE_DOMAIN}
-        moves = is_foreign or operator.op_type.removeprefix(GE_PREFIX) in MOVES
+        if not canonical_domain(operator.domain):
+            operator.ClearField("domain")
+        moves = keeps_types(operator)
         # control flow moves tensors, but its bodies compute: what they give is rounded
         is_control = operator.op_type in CONTROL_FLOW and not operator.domain
         # widened inputs give float32 results, which are rounded where the model declares a smaller type
         had_half = not moves and any(self.types.get(name) in HALVES for name in operator.input)
         for slot, name in enumerate(proto.input):
-            operator.input[slot] = self._read(name, rounding, moves=moves)
+            operator.input[slot] = self._read(operator, name, rounding)
         before = self._before_conversion(operator, rounding)
         self.nodes.append(operator)
         for slot, name in enumerate(proto.output):
@@ -156,19 +184,17 @@ class _Writer:
             self._node("Max", self.flags, STATUS)
         return self.nodes, list(self.constants.values()), bool(self.flags)
 
-    def _read(self, name: str, rounding: Rounding, *, moves: bool) -> str:
+    def _read(self, operator: onnx.NodeProto, name: str, rounding: Rounding) -> str:
         dtype = self.types.get(name)
-        if not name or dtype is None or (moves and dtype in HALVES):
-            return name
-        if dtype in HALVES:
-            return self._cast(name, FLOAT32)
-        if dtype is not FLOAT32 or rounding.reads is FLOAT32:
+        if not name or dtype is None or not is_cast(operator, dtype, rounding):
             return name
         # weights come rounded already: a weight beyond the range raises the status of every run
         if name in self.kept:
             if self.kept[name] and rounding.reports:
                 self.flags.append(self._constant("raised", np.array(1, np.float32)))
             return name
+        if dtype in HALVES:
+            return self._cast(name, FLOAT32)
         return self._cast(self._narrow(name, rounding.reads, rounding), FLOAT32)
 
     def _before_conversion(self, cast: onnx.NodeProto, rounding: Rounding) -> str | None:

@@ -7,23 +7,93 @@ its subgraphs refer to outer values by name.
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 import onnx
-from onnx import defs, helper, numpy_helper
+from onnx import defs, helper, numpy_helper, version_converter
 
 from msdump import dtypes
 from msdump.dtypes import DType
 from msdump.errors import GraphError, UnsupportedOpError
+from msdump.graph.functions import callees, renamed_calls
 from msdump.graph.graph import Graph, Node, Shape
-from msdump.graph.kernel.callees import callees, renamed_calls
 from msdump.graph.kernel.emulation import PREFIX, STATUS, Rounding, rounded_operators
 from msdump.graph.operator_types import WITH_MEMORY
-from msdump.graph.order import reads
+from msdump.graph.order import reads, subgraphs
+
+
+def untyped_model(
+    graph: Graph,
+    protos: Sequence[onnx.NodeProto],
+    inputs: Iterable[str],
+    outputs: Iterable[str],
+    functions: Sequence[onnx.FunctionProto],
+) -> onnx.ModelProto:
+    """Return a model of operators of a graph that declares no types; outputs named "" are left out."""
+    fed, given = (
+        [helper.make_empty_tensor_value_info(name) for name in names if name] for names in (inputs, outputs)
+    )
+    opsets = [helper.make_opsetid(domain, version) for domain, version in graph.opsets.items()]
+    message = helper.make_graph(protos, "node", fed, given)
+    return helper.make_model(message, opset_imports=opsets, ir_version=graph.ir_version, functions=functions)
+
+
+KEY: Final = "msdump.stomp"
+"""Metadata of a node: bytes behind its last output that its kernel overwrites, for acl's watcher to find.
+
+The values that the model computes stay the same."""
+
+
+def stomped_bytes(node: Node) -> int:
+    """Return how many bytes behind its last output a node's kernel overwrites, 0 for a sound one.
+
+    Raises:
+        GraphError: The metadata is no number of bytes.
+    """
+    count = 0
+    for part in node.members:
+        for entry in part.proto.metadata_props:
+            if entry.key == KEY:
+                if not entry.value.isdecimal():
+                    raise GraphError(
+                        f"node {part.name!r}: metadata {KEY} = {entry.value!r}: a number of bytes is expected"
+                    )
+                count = int(entry.value)
+    return count
+
+
+class ReferenceNode:
+    """A node that ONNX's reference evaluator computes on numpy arrays."""
+
+    def __init__(self, graph: Graph, node: Node, values: tuple[str, ...]) -> None:
+        """Build the evaluator.
+
+        Args:
+            graph: The node's graph, for opsets and functions.
+            node: The node.
+            values: Names of the values that will be given, outer-scope names included.
+
+        Raises:
+            Exception: The reference has no implementation of the operator.
+        """
+        # its schemas take 20 ms to read, which most networks need not pay
+        from onnx.reference import ReferenceEvaluator
+
+        protos = [part.proto for part in node.members]
+        functions = callees(protos, graph.proto.functions)
+        self._evaluator = ReferenceEvaluator(untyped_model(graph, protos, values, node.outputs, functions))
+        self.outputs = tuple(filter(None, node.outputs))
+
+    def run(self, values: Mapping[str, Any]) -> list[Any]:
+        """Return the used outputs: arrays, lists of arrays, or None."""
+        with np.errstate(all="ignore"):  # onnxruntime does not warn of a division by zero either
+            return list(self._evaluator.run(list(self.outputs), dict(values)))
+
 
 OLDEST_IR: Final = 4  # older files may not hold initializers that are not inputs
 EXTERNAL_FILE: Final = "weights"  # placeholder name of shared initializers
@@ -116,7 +186,7 @@ def build(
         graph: Its graph.
         node: The operator.
         bindings: How its values are given.
-        limits: What the runtime reads.
+        limits: Newest versions that the runtime reads.
         roundings: The emulated device's arithmetic for each member; None: as the model says.
 
     Raises:
@@ -147,7 +217,7 @@ class Computation:
 
     Attributes:
         protos: The nodes in order, with the device's casts around them.
-        constants: What the casts need.
+        constants: Constants of the casts.
         has_status: Whether they give the device's overflow status, ``STATUS``.
     """
 
@@ -188,11 +258,7 @@ def computation(
 def _model_names(node: Node) -> dict[str, str]:
     """Return the name in the model of every value that the operator reads or writes; "" stays ""."""
     # subgraphs refer to outer values by name
-    if any(
-        attribute.HasField("g") or attribute.graphs
-        for part in node.members
-        for attribute in part.proto.attribute
-    ):
+    if any(subgraphs(part.proto) for part in node.members):
         return {name: name for name in (*reads(node), *node.proto.output, "")}
     names = {"": ""}
     # setdefault: a value that is read twice is one input
@@ -221,8 +287,10 @@ def _element_types(
     types = {names[value]: graph.type_of(value).dtype for value in names if value}
     # what a value really has outranks what the model declares
     types |= {names[value]: _tensor_dtype(text) for value, text in bindings.types.items()}
-    for arrays in (bindings.embedded, bindings.shared):
-        types |= {names[value]: dtypes.from_numpy(array.dtype) for value, array in arrays.items()}
+    arrays = {**bindings.embedded, **bindings.shared}
+    # one that was widened before counts as the half type that the model has
+    given = (value for value in arrays if value not in bindings.rounded)
+    types |= {names[value]: dtypes.from_numpy(arrays[value].dtype) for value in given}
     for part in node.members:  # inner values of a kernel are not declared: mostly of the type that is read
         first = next((types.get(names[name]) for name in part.inputs if name), None)
         for name in filter(None, part.outputs):
@@ -396,3 +464,190 @@ def type_text(value: Any) -> str:
     """
     back = {row: text for text, row in _ELEMENTS.items()}
     return f"tensor({back.get(value.name, value.name)})"
+
+
+_OPSET = 17  # older runtimes read it, too, and all operators here are in it
+_IR = 8
+
+
+def string_model(array: np.ndarray) -> bytes:
+    """Return a model without inputs whose output "y" is a string tensor."""
+    items = [item if isinstance(item, bytes) else str(item).encode() for item in array.reshape(-1)]
+    encoded = np.array(items, dtype=object).reshape(array.shape)
+    return _single("Identity", {}, numpy_helper.from_array(encoded, "x"))
+
+
+@functools.cache
+def empty_sequence_model(element: DType) -> bytes:
+    """Return a model without inputs whose output "y" is an empty sequence of tensors."""
+    return _single("SequenceEmpty", {}, dtype=element.onnx)
+
+
+def sequence_model(element_type: str, count: int) -> bytes:
+    """Return a model that joins inputs "x0".. of one tensor type into the sequence "y"."""
+    return _single("SequenceConstruct", {f"x{position}": element_type for position in range(count)})
+
+
+@functools.cache
+def sequence_length_model(type_text: str) -> bytes:
+    """Return a model that gives the length "y" of the sequence "x"."""
+    return _single("SequenceLength", {"x": type_text})
+
+
+@functools.cache
+def sequence_at_model(type_text: str) -> bytes:
+    """Return a model that gives element "i" of the sequence "x" as "y"."""
+    return _single("SequenceAt", {"x": type_text, "i": "tensor(int64)"})
+
+
+@functools.cache
+def optional_element_model(type_text: str) -> bytes:
+    """Return a model that takes the element "y" out of the optional "x"."""
+    return _single("OptionalGetElement", {"x": type_text})
+
+
+def passage_model(type_text: str) -> bytes:
+    """Return a model without operators whose output is its input "x"; running it gives Python objects."""
+    info = helper.make_value_info("x", type_proto(type_text))
+    return _serialised(helper.make_graph([], "glue", [info], [info]), _IR, _OPSET)
+
+
+def transpose_model(type_text: str, order: tuple[int, ...]) -> bytes:
+    """Return a model that permutes the axes of the tensor "x" into "y"."""
+    return _single("Transpose", {"x": type_text}, perm=order)
+
+
+def cast_model(type_text: str, target: DType) -> bytes:
+    """Return a model that converts the tensor "x" into "y" of another element type."""
+    return _single("Cast", {"x": type_text}, to=target.onnx)
+
+
+def identity_model(*, ir_version: int = _IR, opset: int = 13) -> bytes:
+    """Return a model of some versions that gives its input "x", a float tensor, as "y"."""
+    return _single("Identity", {"x": "tensor(float)"}, ir_version=ir_version, opset=opset)
+
+
+def _single(
+    op_type: str,
+    inputs: Mapping[str, str],
+    *constants: onnx.TensorProto,
+    ir_version: int = _IR,
+    opset: int = _OPSET,
+    **attributes: Any,
+) -> bytes:
+    """Return a model of one operator, which gives "y", on inputs by name and type text, and constants."""
+    names = [*inputs, *(constant.name for constant in constants)]
+    infos = [helper.make_value_info(name, type_proto(text)) for name, text in inputs.items()]
+    outputs = [helper.make_empty_tensor_value_info("y")]
+    node = helper.make_node(op_type, names, ["y"], **attributes)
+    return _serialised(helper.make_graph([node], "glue", infos, outputs, constants), ir_version, opset)
+
+
+def _serialised(graph: onnx.GraphProto, ir_version: int, opset: int) -> bytes:
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir_version)
+    return bytes(proto.SerializeToString())
+
+
+_LARGEST: Final = 1 << 14
+"""Bytes of an operator whose model is kept: a larger one holds a tensor, which hardly any other one has."""
+
+
+class EqualModels:
+    """Makes the model of each kind of operator once: finding it takes a tenth of the time of making it."""
+
+    def __init__(self, most: int) -> None:
+        """Keep nothing yet.
+
+        Args:
+            most: How many models are kept, the newest ones.
+        """
+        self._most = most
+        self._kept: dict[Hashable, NodeModel] = {}
+
+    def build(self, graph: Graph, node: Node, bindings: Bindings, limits: RuntimeLimits) -> NodeModel:
+        """Return the model of one operator that computes as the model says, as ``build`` does."""
+        names = reads(node)
+        form = _form(graph, node, names, bindings)
+        known = None if form is None else self._kept.get(form)
+        if known is not None:
+            feeds = zip((inner for inner, _ in known.feeds), names, strict=True)
+            return replace(known, feeds=tuple(feeds))
+        model = build(graph, node, bindings, limits)
+        if form is not None:
+            self._kept[form] = model
+            while len(self._kept) > self._most:
+                # another thread may have been faster
+                self._kept.pop(next(iter(self._kept)), None)
+        return model
+
+
+def _form(graph: Graph, node: Node, names: tuple[str, ...], bindings: Bindings) -> Hashable | None:
+    """Return what decides the bytes of an operator's model, None where that is as much as the model.
+
+    Args:
+        graph: Its graph.
+        node: The operator.
+        names: The values that it reads.
+        bindings: How its values are given.
+    """
+    proto = node.proto
+    if node.parts or subgraphs(proto) or graph.proto.functions or not bindings.are_types:
+        return None
+    if proto.ByteSize() > _LARGEST:
+        return None
+    inputs = tuple(proto.input)
+    return (
+        graph.ir_version,
+        tuple(graph.opsets.items()),
+        (proto.domain, proto.op_type, proto.overload),
+        tuple(inputs.index(name) if name else None for name in inputs),
+        tuple(map(bool, proto.output)),
+        tuple(bindings.types[name] for name in names),
+        tuple(attribute.SerializeToString(deterministic=True) for attribute in proto.attribute),
+    )
+
+
+OLDEST_OPSET: Final = 7
+"""The oldest opset that the runtime guarantees."""
+
+_BROADCASTING: Final = frozenset(
+    {"Add", "And", "Div", "Equal", "Greater", "Less", "Mul", "Or", "Pow", "Sub", "Xor"}
+)
+
+
+def modern_model(data: bytes) -> bytes:
+    """Return a one-node model of an old opset as a model of opset 7.
+
+    Args:
+        data: The model; its inputs and initializers have shapes.
+
+    Raises:
+        Exception: The operator has no counterpart that the converter knows.
+    """
+    model = onnx.ModelProto.FromString(data)
+    node = model.graph.node[0]
+    if node.op_type in _BROADCASTING:
+        _broadcast(model, node)
+    else:
+        model = version_converter.convert_version(model, OLDEST_OPSET)
+        del model.graph.value_info[:]  # the converter leaves types open there
+    return bytes(model.SerializeToString())
+
+
+def _broadcast(model: onnx.ModelProto, node: onnx.NodeProto) -> None:
+    """Insert an Unsqueeze that aligns the second operand at the ``axis`` of opset 6 and before."""
+    attributes = {attribute.name: attribute.i for attribute in node.attribute}
+    ranks = {value.name: len(value.type.tensor_type.shape.dim) for value in model.graph.input}
+    ranks |= {tensor.name: len(tensor.dims) for tensor in model.graph.initializer}
+    left, right = (ranks[name] for name in node.input)
+    # axes of the first operand behind those of the second; since opset 7 shapes are aligned at their ends
+    behind = left - right - attributes.get("axis", left - right)
+    # axis and broadcast are gone in opset 7
+    del node.attribute[:]
+    if attributes.get("broadcast") and behind > 0:
+        axes = list(range(right, right + behind))
+        model.graph.node.insert(0, helper.make_node("Unsqueeze", [node.input[1]], ["aligned"], axes=axes))
+        model.graph.node[1].input[1] = "aligned"
+    for opset in model.opset_import:
+        if not opset.domain:
+            opset.version = OLDEST_OPSET

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define VERSION 12 /* of what is PUBLIC, as compiled.py knows it */
+#define VERSION 13 /* of what is PUBLIC, as compiled.py knows it */
 #define RUN 2048  /* elements of a run: counts of 32 bits cannot overflow, and stay in vector lanes */
 
 #if defined(__x86_64__) && defined(__gnu_linux__) && !defined(PORTABLE)
@@ -32,17 +32,25 @@
 
 enum need { COUNTS = 1, TOTAL = 2, SQUARES = 4 }; /* the extremes are always found */
 
-/* What is found, in the order of the fields of Totals behind its count. */
-struct found {
-    double high, low;
-    int64_t negative, positive, nan, negative_inf, positive_inf;
-    double total, squares;
-};
+/* The fields of Totals that are found, in its order behind the count; compiled.py reads their layout from the library. */
+#define FOUND(FIELD) \
+    FIELD(double, high) FIELD(double, low) \
+    FIELD(int64_t, negative) FIELD(int64_t, positive) FIELD(int64_t, nan) \
+    FIELD(int64_t, negative_inf) FIELD(int64_t, positive_inf) \
+    FIELD(double, total) FIELD(double, squares)
+#define MEMBER(type, name) type name;
+struct found { FOUND(MEMBER) };
 
 INLINE float single(uint32_t bits) {
     float value;
     memcpy(&value, &bits, sizeof value);
     return value;
+}
+
+INLINE uint32_t bits_of(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
 }
 
 /* The bits in their places: the number times FLOAT16_UNIT, exact, that of subnormal numbers too. */
@@ -186,7 +194,7 @@ INLINE int16_t in_order(int16_t bits) { return (int16_t)(bits ^ (bits >> 15 & 0x
 #define HIGHEST UINT64_MAX
 #include "loop.h"
 
-#include "pairs.h"
+#include "distances.h"
 
 /* What is done about elements of a type: a pass over them, in as many calls as there are runs if need be, and
  * what puts its findings right. */
@@ -211,6 +219,11 @@ static void measure(const void *data, size_t length, int64_t type, int need, str
 
 PUBLIC int msdump_kernel_version(void) { return VERSION; }
 
+/* The layout of what is found, "double high;int64_t negative;...", and its size. */
+#define TEXT(type, name) #type " " #name ";"
+PUBLIC const char *msdump_found(void) { return FOUND(TEXT); }
+PUBLIC size_t msdump_found_size(void) { return sizeof(struct found); }
+
 /* Elements that lie one after the other, aligned: at least one, of a type. */
 struct span {
     const void *data;
@@ -224,5 +237,4 @@ PUBLIC void msdump_measure(const struct span *spans, size_t count, int need, str
         measure(spans->data, spans->length, spans->type, need, found++);
 }
 
-#include "digests.h"
 #include "insession.h"

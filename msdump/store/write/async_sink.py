@@ -1,34 +1,279 @@
 """The asynchronous sink: the next operator does not wait for large files.
 
 Small files are written before the call returns, since handing them over would cost more; so are rows and
-replaced files, which keeps their order. Large files are left to threads, unless the operators' own threads
-have all cores: sessions then write what they can (``session_files``), several files at once. A failure never
-stops the step: it is raised when the sink is flushed, which every step does at its end.
+replaced files, which keeps their order. Large files are left to threads by a queue that is bounded by bytes,
+unless the operators' own threads have all cores: sessions then write what they can (``session_files``),
+several files at once. A failure never stops the step: it is raised when the sink is flushed, which every step
+does at its end.
+
+A thread that waits for the queue writes files too. It can be interrupted at any
+moment (Ctrl-C, signal handlers), the threads of the queue cannot. Whatever must
+change together is therefore changed by plain stores: only calls, loops and the
+start of a function let an interrupt in.
 """
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import os
+import threading
+from dataclasses import dataclass, field
 from functools import partial
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final
 
-from msdump.errors import DumpWriteError
+from msdump.errors import DumpWriteError, is_foreign, passing_over
 from msdump.plan import OnWriteError
 from msdump.store.write import exits
 from msdump.store.write.buffers import size_of
 from msdump.store.write.files import DiskFiles
-from msdump.store.write.sinks import Summary, SyncSink, path_of
-from msdump.store.write.standins import StandIns
-from msdump.store.write.writer_queue import Job, WriterQueue
-from msdump.threads import cores, thread_count
+from msdump.store.write.sinks import StandIns, Summary, SyncSink, path_of
+from msdump.threads import cores, lower_priority, thread_count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from msdump.record import Artifact, Buffer
     from msdump.store.write.files import Files
     from msdump.store.write.sinks import Budget
+
+
+THREAD_NAME: Final = "msdump-writer"
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """One file to be written, and its place in the queue.
+
+    Attributes:
+        directory: Absolute directory.
+        name: File name.
+        buffers: The contents, dropped once they are written.
+        size: Bytes of the contents.
+        path: The path that messages name.
+        budgeted: Bytes to return to the budget where the file is lost.
+        number: Place in the queue from 1, 0 until the job is taken.
+        total: Bytes taken so far, this file's included.
+        next: The job behind it.
+    """
+
+    directory: str = ""
+    name: str = ""
+    buffers: Sequence[Buffer] = field(default=(), repr=False)
+    size: int = 0
+    path: str = ""
+    budgeted: int = 0
+    number: int = 0
+    total: int = 0
+    next: Job | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteFailure:
+    """A file that could not be written.
+
+    Attributes:
+        path: The path that messages name.
+        budgeted: Bytes to return to the budget.
+        error: Why.
+    """
+
+    path: str
+    budgeted: int
+    error: OSError
+
+
+class WriterQueue:
+    """Writes new files in threads, which start when the first files come.
+
+    The threads are daemons: whoever owns a queue drains it before the process ends.
+
+    Attributes:
+        files: Complete files so far.
+        bytes: Their bytes.
+        failures: Files that could not be written, oldest first.
+    """
+
+    def __init__(self, make_files: Callable[[], Files], most_bytes: int, most_threads: int) -> None:
+        """Start no thread yet.
+
+        Args:
+            make_files: Gives each thread a way of its own to the disk.
+            most_bytes: Bytes that may be on their way; one larger file goes alone.
+            most_threads: Threads that write, from 1.
+        """
+        self.files = 0
+        self.bytes = 0
+        self.failures: tuple[WriteFailure, ...] = ()
+        self._make_files = make_files
+        self._most_bytes = most_bytes
+        self._most_threads = most_threads
+        self._threads: list[threading.Thread] = []
+        self._crew = object()  # threads of an older crew end
+        # Reentrant: a program's own signal handler may look at the queue. The handler of
+        # ``exits`` never runs above a frame that holds it: that frame holds the guard of the sink, too.
+        self._lock = threading.RLock()
+        # ``notify`` of a condition swallows a handler's RuntimeError; an item too many wakes a thread in vain
+        self._work = SimpleQueue[None]()
+        self._bells: tuple[threading.Lock, ...] = ()  # one to be released for each thread that waits
+        self._last = self._begun = Job()
+        self._in_hand: Job | None = None
+        self._done_jobs = 0
+        self._done_bytes = 0
+
+    def take(self, job: Job) -> None:
+        """Add a job to the queue at once, however full it is; a job that is in the queue stays in its place.
+
+        The buffers must stay as they are until the file is written.
+        """
+        with self._lock:
+            if job.number:
+                return
+            self._link(job)
+            if len(self._threads) < self._most_threads:
+                self._start_thread()
+            self._work.put(None)
+
+    def wait_for_room(self, files: Files) -> None:
+        """Return when no more than the bytes of the queue, or one file, are on their way.
+
+        Args:
+            files: The caller's own way to the disk, for the files that it writes while it waits.
+        """
+        while self._helps(self._is_over_full, files):
+            pass
+
+    def drain(self, files: Files) -> None:
+        """Return when everything taken is on disk or a failure; ``files`` as in ``wait_for_room``."""
+        while self._helps(self._is_busy, files):
+            pass
+
+    def stop(self, files: Files) -> None:
+        """Drain and end the threads; a later job starts them again."""
+        self.drain(files)
+        with self._lock:
+            threads, self._threads = self._threads, []
+            self._crew = object()
+            self._work.put(None)
+        for thread in threads:
+            if thread.is_alive():  # not where an interrupt came before its start
+                thread.join()
+
+    def forget_failure(self) -> None:
+        """Remove the oldest failure, which the caller has counted."""
+        with self._lock:
+            self.failures = self.failures[1:]
+
+    def _is_over_full(self) -> bool:
+        waiting = self._last.total - self._done_bytes
+        return waiting > self._most_bytes and self._last.number - self._done_jobs > 1
+
+    def _is_busy(self) -> bool:
+        return self._last.number > self._done_jobs
+
+    def _link(self, job: Job) -> None:
+        last = self._last
+        job.total = last.total + job.size
+        # No call separates the next three lines: no interrupt comes between them.
+        job.number = last.number + 1
+        last.next = job
+        self._last = job
+
+    def _start_thread(self) -> None:
+        thread = threading.Thread(target=self._serve, args=(self._crew,), name=THREAD_NAME, daemon=True)
+        self._threads.append(thread)
+        try:
+            thread.start()
+        except (KeyError, RuntimeError) as error:
+            own = error.__context__ or error  # behind a KeyError of the library, where the thread has started
+            if is_foreign(own):
+                raise own from None
+            self._threads.remove(thread)  # too many, or the interpreter is ending: who waits will write
+
+    def _helps(self, must_wait: Callable[[], bool], files: Files) -> bool:
+        """Write the next file in the calling thread, or wait for the threads where there is none.
+
+        Returns:
+            False where ``must_wait`` says that there is nothing more to wait for.
+        """
+        bell = threading.Lock()
+        bell.acquire()
+        with self._lock:
+            if not must_wait():
+                return False
+            is_retry, job = self._in_hand is not None, self._in_hand or self._begun.next
+            if job is None:
+                self._bells += (bell,)
+            elif not is_retry:
+                self._begun = self._in_hand = job
+        if job is None:
+            bell.acquire()
+        elif is_retry and files.exists(job.directory, job.name):
+            self._finish(job, None)  # it was complete when the interrupt came
+        else:
+            self._finish(job, _write(files, job))
+        return True
+
+    def _serve(self, crew: object) -> None:
+        lower_priority()
+        files = self._make_files()
+        try:
+            while self._serve_one(files, crew):
+                pass
+        finally:
+            files.close()
+
+    def _serve_one(self, files: Files, crew: object) -> bool:
+        job = self._begin(crew)
+        if job is None:
+            return False
+        error = _write(files, job)
+        job.buffers = ()
+        self._finish(job, error)
+        return True
+
+    def _begin(self, crew: object) -> Job | None:
+        while True:
+            with self._lock:
+                if (job := self._begun.next) is not None:
+                    self._begun = job
+                    return job
+                if crew is not self._crew:
+                    self._work.put(None)  # for the next one
+                    return None
+            self._work.get()
+
+    def _finish(self, job: Job, error: OSError | None) -> None:
+        failure = () if error is None else (WriteFailure(job.path, job.budgeted, error),)
+        is_written = error is None
+        with self._lock:
+            # No call in the next eight lines: no interrupt comes between them.
+            self.failures += failure
+            self.files += is_written
+            self.bytes += job.size * is_written
+            self._done_jobs += 1
+            self._done_bytes += job.size
+            self._in_hand = None if self._in_hand is job else self._in_hand
+            job.buffers = ()
+            bells, self._bells = self._bells, ()
+            for bell in bells:
+                bell.release()
+
+
+def _write(files: Files, job: Job) -> OSError | None:
+    """Write a file and return why that failed; the error keeps no frame, and so no buffer, alive."""
+    try:
+        files.create(job.directory, job.name, job.buffers)
+    except Exception as error:
+        # no handler runs in a thread of the queue, and one that ended would leave its file unnoticed
+        if is_foreign(error) and threading.current_thread().name != THREAD_NAME:
+            raise
+        if is_foreign(error) or not isinstance(error, OSError):
+            return OSError(errno.EIO, f"{type(error).__name__}: {error}")
+        error.__context__ = None  # it waits for the next flush: a traceback would hold the tensor until then
+        return error.with_traceback(None)
+    return None
+
 
 QUEUE_BYTES: Final = 256 << 20
 INLINE_BYTES: Final = 128 << 10
@@ -158,8 +403,9 @@ class AsyncSink(SyncSink):
         self._unfinished = retry, self._bytes
         try:
             action()
-        except Exception:  # not BaseException: behind Ctrl-C the action stays unfinished
-            self._unfinished = None
+        except Exception as error:
+            if not is_foreign(error):  # behind Ctrl-C and the like the action stays unfinished
+                self._unfinished = None
             raise
         self._unfinished = None
 
@@ -196,7 +442,7 @@ class AsyncSink(SyncSink):
             self._queue.forget_failure()
 
     def _create_again(self, artifact: Artifact, size: int) -> None:
-        with contextlib.suppress(OSError):
+        with passing_over(OSError):
             if self._files.exists(artifact.directory, self._name(artifact)):
                 self._count += 1
                 self._bytes += size
@@ -204,7 +450,7 @@ class AsyncSink(SyncSink):
         self._create(artifact, size)
 
     def _append_again(self, path: str, rows: bytes, header: bytes, append: Callable[[], None]) -> None:
-        with contextlib.suppress(OSError):
+        with passing_over(OSError):
             contents = self._files.read(*os.path.split(path))
             # equal rows at the end are taken for those that the interrupted call has written
             if (b"\n" + contents).endswith(b"\n" + rows):
@@ -229,5 +475,7 @@ class AsyncSink(SyncSink):
             return
         (message, error), count = self._first_failure, self._failures
         self._first_failure, self._failures = None, 0
-        more = f" (the first of {count} failures)" if count > 1 else ""
-        raise DumpWriteError(f"{message}{more}") from error
+        told = DumpWriteError(message)  # as it was logged
+        if count > 1:
+            told.add_note(f"the first of {count} failures")
+        raise told from error

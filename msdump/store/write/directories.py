@@ -1,4 +1,4 @@
-"""Directories of a dump, opened or made one below the other.
+"""Directories of a dump, opened or made one below the other, and the lock on a rank's.
 
 The root of a dump is whatever its path leads to. Below it no directory may be a
 link: whoever may write into one directory of the tree could plant one there and
@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import stat
 from pathlib import Path
 from typing import Final
+
+from msdump import reading
+from msdump.errors import cause_of
 
 DIRECTORY_MODE: Final = 0o700  # as MindSpore and CANN make theirs: tensors may hold users' data
 
@@ -29,10 +33,10 @@ def open_directory(path: str, root: str = "") -> int:
 
     Args:
         path: The directory.
-        root: The directory below which no link is followed; "" where every link is.
+        root: The directory below which no link is followed, which must be there; "" where every link is.
 
     Raises:
-        OSError: It cannot be opened or made, or a link stands below the root.
+        OSError: It cannot be opened or made, the root has gone, or a link stands below it.
     """
     for _ in range(_ATTEMPTS - 1):
         # another process may remove a directory, because it is empty, between two steps
@@ -45,13 +49,13 @@ def _opened(path: str, root: str) -> int:
     root = root.rstrip("/")
     if not root or not path.startswith(f"{root}/"):
         return _open_or_make(path)
-    fd = _open_or_make(root)
+    fd = os.open(root, _OPEN)
     # one component at a time: O_NOFOLLOW minds the last component of a path alone
     for name in filter(None, path[len(root) :].split("/")):
         try:
             inner, _ = enter(fd, name)
         finally:
-            os.close(fd)
+            reading.close(fd)
         fd = inner
     return fd
 
@@ -114,3 +118,33 @@ def _open_below(parent: int, name: str) -> int:
 
 def _is_link(parent: int, name: str) -> bool:
     return stat.S_ISLNK(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
+
+
+_held: Final[dict[str, int]] = {}  # descriptors by directory; they hold the locks until the process ends
+
+
+def lock_rank(directory: str, root: str) -> bool:
+    """Lock a directory until the process ends; it is made where it is missing.
+
+    Args:
+        directory: The directory of a rank.
+        root: The root of the dump, below which no link is followed.
+
+    Returns:
+        Whether no other process has locked it. On file systems without locks nobody has.
+
+    Raises:
+        OSError: The directory cannot be opened or made.
+    """
+    place = os.path.realpath(directory)
+    if place in _held:
+        return True
+    fd = open_directory(directory, root)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        reading.close(fd)
+        cause_of(error)
+        return error.errno not in {errno.EWOULDBLOCK, errno.EACCES}
+    _held[place] = fd
+    return True

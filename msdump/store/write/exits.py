@@ -1,7 +1,7 @@
-"""Unwritten files when a process ends, is told to end (SIGTERM), or forks.
+"""Unwritten files when a process ends, is told to end (SIGTERM, SIGHUP, SIGXCPU), or forks.
 
-An interpreter that ends, also after an exception, and a process that gets
-SIGTERM first finish what was captured. A SIGTERM handler is installed only where
+An interpreter that ends, also after an exception, and a process that gets such a
+signal first finish what was captured. A handler of a signal is installed only where
 the process has none, and only while something may come to be unwritten: from the first writer on,
 since the threads that hand files over later may install none.
 
@@ -20,7 +20,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from msdump.errors import DumpWriteError
-from msdump.threads import REENTRANT, Living, new_lock
+from msdump.threads import REENTRANT, SignalSafeWeakSet, new_lock
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -39,13 +39,17 @@ class Writer(Protocol):
         """In a forked child: drop what the parent writes."""
 
 
-_registered: Final = Living[Any]()
+_registered: Final = SignalSafeWeakSet[Any]()
 _active: Final[dict[Writer, None]] = {}  # in the order in which they became active; keeps them alive
 _last: list[Writer] = []  # what comes after all others
-_runs: Final = Living[Any]()
+_runs: Final = SignalSafeWeakSet[Any]()
 _LONGEST_RUN: Final = 60  # seconds that the end of a process waits for a run that goes on
-_guards: Final = Living[Any]()
+_guards: Final = SignalSafeWeakSet[Any]()
 _told: Final[list[int]] = []  # the signal that waits until the main thread leaves its last guard
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU)
+
+heard: Final[list[str]] = []
+"""Names of the signals by which the process was told to end."""
 
 
 class _Guard(REENTRANT):  # type: ignore[misc, valid-type]  # typeshed calls it final
@@ -106,16 +110,18 @@ def _end_runs() -> None:
 
 
 def listen() -> None:
-    """Complete everything at SIGTERM, unless somebody else listens; only the main thread can."""
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL and _is_main_thread():
-        signal.signal(signal.SIGTERM, _terminate)
+    """Complete everything at SIGTERM and the like, unless somebody else listens; only the main thread can."""
+    for number in _SIGNALS:
+        if signal.getsignal(number) is signal.SIG_DFL and _is_main_thread():
+            signal.signal(number, _terminate)
 
 
 def deactivate(writer: Writer) -> None:
     """Take a writer from those that are completed at the end: it has nothing more to write."""
     _active.pop(writer, None)
-    if not _active and not _last and signal.getsignal(signal.SIGTERM) is _terminate and _is_main_thread():
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for number in _SIGNALS:
+        if not _active and not _last and signal.getsignal(number) is _terminate and _is_main_thread():
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _is_main_thread() -> bool:
@@ -125,7 +131,9 @@ def _is_main_thread() -> bool:
 def _terminate(number: int, frame: FrameType | None) -> None:
     """Complete everything and end as if there were no handler; a second signal ends at once."""
     del frame
-    signal.signal(number, signal.SIG_DFL)
+    # the limit of CPU time tells again every second
+    signal.signal(number, signal.SIG_IGN if number == signal.SIGXCPU else signal.SIG_DFL)
+    heard.append(signal.Signals(number).name)
     _told.append(number)
     _end_where_free()
 
@@ -139,6 +147,7 @@ def _end_where_free() -> None:
         for writer in [*_active, *_last]:
             writer.complete()
     finally:
+        signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 
 

@@ -4,27 +4,51 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from msdump import reading
+from msdump.errors import DumpWriteError, cause_of, is_foreign, passing_over
+from msdump.record import Buffer
 from msdump.store.clock import later_names
-from msdump.store.write.buffers import size_of, write_all
+from msdump.store.write.buffers import FileRange, size_of, write_all
 from msdump.store.write.place import OpenDirectory
-from msdump.store.write.stretch import Stretch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from msdump.record import Buffer
     from msdump.store.session_files import SessionPlace
     from msdump.store.write.rows import RowFile
+    from msdump.tracing import Trace
+
+
+_log = logging.getLogger("msdump.store")
 
 FILE_MODE: Final = 0o400
 DUMP_MODE: Final = 0o600
 """Permissions of files that CANN itself writes (GE's graphs); all others have ``FILE_MODE``."""
+
+REMEDIES: Final = {
+    errno.ENOSPC: "free space, dump less or choose another path",
+    errno.EDQUOT: "free space within your quota, dump less or choose another path",
+    errno.EACCES: "give the user write permission or choose another path",
+    errno.EPERM: "give the user write permission or choose another path",
+    errno.EROFS: "choose a path on a writable file system",
+    errno.ENOENT: "the directory was removed or moved while the run went on: put it back",
+    errno.ENOTDIR: "remove the file that stands where a directory must be, or choose another path",
+    errno.EFBIG: "raise the file size limit (ulimit -f)",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.ELOOP: "remove the link, or choose another path; below the path of a dump no link is followed",
+    errno.EMLINK: "remove the file, or choose another path",
+    errno.EINVAL: "remove what stands there, or choose another path",
+    errno.EISDIR: "remove the directory, or choose another path",
+    errno.EEXIST: "two runs write into the same directory: give each its own path",
+}
+"""What to do about a failure, by error number."""
 
 _TRIES: Final = 5
 _MOST_DIRECTORIES: Final = 32  # open at once; each is a file descriptor, as each row file is
@@ -94,10 +118,10 @@ class DiskFiles:
         place = self._places.get(directory) or self._open(directory)
         try:
             place.create(name, buffers, self._mode)
-        except OSError:
+        except OSError as error:
             # the directory may have been removed and made again since it was opened (a user's rm -r between
             # two steps): asking beforehand would cost every file a call of the system
-            if place.is_linked():
+            if place.is_linked() or is_foreign(error):
                 raise
             self._forget(directory)
             self._open(directory).create(name, buffers, self._mode)
@@ -108,7 +132,7 @@ class DiskFiles:
         self._standing(directory).replace(name, write, FILE_MODE)
 
     def stream(
-        self, directory: str, name: str, pieces: Iterable[Buffer | Stretch], mode: int = FILE_MODE
+        self, directory: str, name: str, pieces: Iterable[Buffer | FileRange], mode: int = FILE_MODE
     ) -> int:
         """Make a file as ``replace`` does from pieces, each written before the next; return its bytes."""
         size = 0
@@ -116,7 +140,7 @@ class DiskFiles:
         def write(fd: int) -> None:
             nonlocal size
             for piece in pieces:
-                if isinstance(piece, Stretch):
+                if isinstance(piece, FileRange):
                     size += piece.copy_to(fd)
                     continue
                 write_all(fd, (piece,))
@@ -174,14 +198,14 @@ class DiskFiles:
         if directory not in self._made:
             return
         self._forget(directory)
-        with contextlib.suppress(OSError):
+        with passing_over(OSError):
             for made in self._made:
                 os.rmdir(made)  # noqa: PTH106 - a str, as all paths here
         self._made = ()
 
     def exists(self, directory: str, name: str) -> bool:
         """Tell whether a name is taken."""
-        return os.path.lexists(f"{directory}/{name}")
+        return reading.is_taken(f"{directory}/{name}")
 
     def read(self, directory: str, name: str) -> bytes:
         """Return the contents of a file, nothing where there is none."""
@@ -193,7 +217,7 @@ class DiskFiles:
     def close(self) -> None:
         """Close directories and row files; later calls open them again."""
         while self._row_files:
-            self._row_files.popitem()[1].close()
+            self._drop_rows(next(iter(self._row_files)))
         while self._places:
             self._places.popitem()[1].close()
         self._drop_holder()
@@ -249,11 +273,121 @@ class DiskFiles:
     def _drop_rows(self, key: tuple[str, str]) -> None:
         stale = self._row_files.pop(key, None)
         if stale is not None:
-            stale.close()
+            try:
+                stale.close()
+            except OSError as error:
+                _log.error("%s: closing it failed: %s; rows may be missing", "/".join(key), cause_of(error))
+
+
+class TracedFiles(DiskFiles):
+    """Files on disk, each with a span in a trace; sessions write none of them."""
+
+    def __init__(self, mode: int, root: str, *, trace: Trace) -> None:
+        """Open nothing yet; ``trace`` gets the spans."""
+        super().__init__(mode, root)
+        self._trace = trace
+
+    def create(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
+        """Make a new file; FileExistsError where the name is taken."""
+        with self._trace.span("write", name, directory=directory, bytes=size_of(buffers)):
+            super().create(directory, name, buffers)
+
+    def replace(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
+        """Make a file, in place of an older one of the name."""
+        with self._trace.span("write", name, directory=directory, bytes=size_of(buffers)):
+            super().replace(directory, name, buffers)
+
+    def stream(
+        self, directory: str, name: str, pieces: Iterable[Buffer | FileRange], mode: int = FILE_MODE
+    ) -> int:
+        """Make a file as ``replace`` does from pieces, each written before the next; return its bytes."""
+        with self._trace.span("write", name, directory=directory):
+            return super().stream(directory, name, pieces, mode)
+
+    def append(self, directory: str, name: str, rows: bytes, header: bytes) -> bool:
+        """Add whole rows to a file, the header first where other titles hold; return whether it was new."""
+        with self._trace.span("write", name, directory=directory, bytes=len(rows)):
+            return super().append(directory, name, rows, header)
+
+    def for_session(self, directory: str) -> None:
+        """Return None: what a session writes has no span."""
 
 
 def _missing(directory: str) -> Iterator[str]:
     """Yield a directory and those above it that do not exist."""
-    while not os.path.lexists(directory):
+    while not reading.is_taken(directory):
         yield directory
         directory = directory.rpartition("/")[0]
+
+
+_BLOCK: Final = bytes(4096)  # an empty file would fit on a full disk
+
+
+def reason(error: OSError) -> str:
+    """Return why something cannot be written and what to do about it."""
+    text = cause_of(error)
+    remedy = REMEDIES.get(error.errno or 0)
+    return f"{text}; {remedy}" if remedy else text
+
+
+def probe(path: str) -> None:
+    """Create the root of a dump and write a file in it, which is removed again.
+
+    A path that cannot be written is so an error before anything runs. Missing directories are created 0700.
+
+    Args:
+        path: Absolute directory.
+
+    Raises:
+        DumpWriteError: The directory cannot be created or written; says which part of the path
+            is at fault and what to do.
+    """
+    try:
+        place = OpenDirectory(path)
+        try:
+            place.prove(_BLOCK)
+        finally:
+            place.close()
+    except OSError as error:
+        raise DumpWriteError(f"dump path {path!r} {_fault(path, error)}") from error
+
+
+def _fault(path: str, error: OSError) -> str:
+    """Return which part of a path is at fault and why, for the message."""
+    nearest = Path(path)
+    if nearest.is_dir():
+        return f"cannot be written: {reason(error)}"
+    while not reading.is_taken(nearest):
+        nearest = nearest.parent
+    finding = "is the last directory that exists" if nearest.is_dir() else "is not a directory"
+    return f"cannot be created ({str(nearest)!r} {finding}): {reason(error)}"
+
+
+WriteStream: TypeAlias = Callable[[str, str, Iterable[Buffer]], object]
+"""Writes a file piece by piece: directory, name and contents."""
+
+
+def write_stream(directory: str, name: str, pieces: Iterable[Buffer]) -> int:
+    """Write a file, in place of an older one of the name; it appears when it is complete.
+
+    For text (graphs, protobuf texts) too large to hold in memory at once.
+
+    Args:
+        directory: Where it goes; made if missing.
+        name: Its name.
+        pieces: Its contents.
+
+    Returns:
+        Its bytes.
+
+    Raises:
+        DumpWriteError: It cannot be written; the older one stays.
+    """
+    path = Path(directory, name)
+    files = DiskFiles()
+    try:
+        return files.stream(str(path.parent.absolute()), path.name, pieces, DUMP_MODE)
+    except OSError as error:
+        raise DumpWriteError(f"cannot write {str(path)!r}: {reason(error)}") from error
+    finally:
+        files.close()

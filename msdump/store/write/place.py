@@ -10,7 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from msdump.store.write import links, rows, temporaries
+from msdump import reading
+from msdump.errors import is_foreign, passing_over
+from msdump.store.write import rows, temporaries
 from msdump.store.write.buffers import size_of, write_all
 from msdump.store.write.directories import enter, open_directory
 from msdump.store.write.rows import RowFile
@@ -89,7 +91,7 @@ class OpenDirectory:
 
     def close(self) -> None:
         """Close the directory."""
-        os.close(self._fd)
+        reading.close(self._fd)
 
     def is_linked(self) -> bool:
         """Tell whether the directory still stands somewhere, that is, was not removed."""
@@ -97,10 +99,9 @@ class OpenDirectory:
 
     def stands_at(self, path: str) -> bool:
         """Tell whether a path is the directory's: it was neither removed nor moved away."""
-        try:
+        with passing_over(OSError):
             return os.path.samestat(os.lstat(path), os.fstat(self._fd))
-        except OSError:
-            return False
+        return False
 
     def has(self, name: str) -> bool:
         """Tell whether a name is taken."""
@@ -117,10 +118,11 @@ class OpenDirectory:
                 # a disk without that much room is found out before a byte is written
                 os.posix_fallocate(fd, 0, size)
             write_all(fd, buffers)
+            _settle(fd)
             if not self._link(fd, name):
                 self._create_renamed(name, partial(_copy, fd), mode)
         finally:
-            os.close(fd)
+            reading.close(fd)
 
     def for_session(self, mode: int) -> SessionPlace | None:
         """Return what a session needs to make new files as ``create`` does, with a descriptor of its own.
@@ -151,9 +153,10 @@ class OpenDirectory:
         fd = self._open_nameless(mode)
         try:
             write(fd)
+            _settle(fd)
             self._put(fd, name, mode)
         finally:
-            os.close(fd)
+            reading.close(fd)
 
     def begin_rows(self, name: str, data: bytes, mode: int) -> RowFile:
         """Make a new file of rows, with the first of them; FileExistsError where the name is taken."""
@@ -164,13 +167,14 @@ class OpenDirectory:
         fd = self._open_nameless(mode, os.O_APPEND)
         try:
             write_all(fd, (data,))
+            _settle(fd)
             is_linked = self._link(fd, name)
         except BaseException:
-            os.close(fd)
+            reading.close(fd)
             raise
         if is_linked:
             return RowFile(fd)
-        os.close(fd)
+        reading.close(fd)
         return rows.begin(self._fd, name, data, mode)
 
     def open_rows(self, name: str, mode: int) -> RowFile:
@@ -185,7 +189,7 @@ class OpenDirectory:
             write_all(fd, (data,))
         finally:
             temporaries.release(self._fd, name, fd)
-            os.close(fd)
+            reading.close(fd)
 
     def _clear(self) -> None:
         if not self._is_clear:
@@ -204,9 +208,10 @@ class OpenDirectory:
             with temporaries.released_on_failure(self._fd, temporary, fd):
                 os.fchmod(fd, mode)
                 write(fd)
+                _settle(fd)
                 self._rename(temporary, name)
         finally:
-            os.close(fd)
+            reading.close(fd)
 
     def _put(self, fd: int, name: str, mode: int) -> None:
         """Give a complete nameless file its name, in place of an older file of that name."""
@@ -227,13 +232,15 @@ class OpenDirectory:
         """Tell whether the file system has nameless files; the first one that is linked tells the rest."""
         try:
             fd = os.open(".", _WRITE | _NAMELESS, _PROOF_MODE, dir_fd=self._fd)
-        except OSError:
+        except OSError as error:
+            if is_foreign(error):
+                raise
             return False
         try:
             # A umask or an access list that takes the owner's rights: set each file's mode.
             self._narrows_modes = os.fstat(fd).st_mode & 0o777 != _PROOF_MODE
         finally:
-            os.close(fd)
+            reading.close(fd)
         return True
 
     def _open_nameless(self, mode: int, more_flags: int = 0) -> int:
@@ -245,16 +252,21 @@ class OpenDirectory:
     def _link(self, fd: int, name: str) -> bool:
         """Give a nameless file its name; False where the file system knows no way, now and later."""
         try:
-            links.LINKER.give_name(self._fd, name, fd)
+            temporaries.LINKER.give_name(self._fd, name, fd)
         except FileExistsError:
             raise
-        except OSError:
-            if self._has_linked:  # it is able to: this failure has another cause
+        except OSError as error:
+            if self._has_linked or is_foreign(error):  # it is able to: this failure has another cause
                 raise
             self._is_nameless = False
             return False
         self._has_linked = True
         return True
+
+
+def _settle(fd: int) -> None:
+    """Let a file system that takes bytes when a file is closed take them, before the file has its name."""
+    os.close(os.dup(fd))
 
 
 def _write_now(write: Write, fd: int) -> None:

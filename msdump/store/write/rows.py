@@ -13,6 +13,7 @@ import os
 import stat
 from typing import Final
 
+from msdump import reading
 from msdump.reading import check_regular
 from msdump.store.write.directories import LOOK
 
@@ -67,7 +68,7 @@ class RowFile:
         return header == self._titles or not header
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file; OSError where the file system takes rows only then, and fails."""
         os.close(self._fd)
 
 
@@ -102,7 +103,7 @@ def begin(directory: int, name: str, data: bytes, mode: int) -> RowFile:
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name, dir_fd=directory)
-        os.close(fd)
+        reading.close(fd)
         raise
     return file
 
@@ -119,7 +120,7 @@ def reopen(directory: int, name: str, mode: int) -> RowFile:
         os.fchmod(fd, mode)
         _cut_torn_row(fd)
     except BaseException:
-        os.close(fd)
+        reading.close(fd)
         raise
     return RowFile(fd)
 
@@ -139,7 +140,7 @@ def _make_writable(directory: int, name: str, mode: int) -> None:
         _check(fd, name)
         os.fchmod(fd, mode | stat.S_IWUSR)
     finally:
-        os.close(fd)
+        reading.close(fd)
 
 
 def _open_as(flags: int, directory: int, name: str) -> int:

@@ -8,19 +8,21 @@ the plan says. The summary tells what was written, skipped and lost.
 
 from __future__ import annotations
 
-import errno
 import logging
+import os
+import zlib
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from msdump.errors import DumpWriteError
+from msdump.errors import DumpWriteError, cause_of, is_foreign
 from msdump.plan import OnWriteError
 from msdump.reasons import Reason
+from msdump.store.layouts import MAPPING
 from msdump.store.write import exits
 from msdump.store.write.buffers import size_of
-from msdump.store.write.files import DUMP_MODE, DiskFiles
-from msdump.store.write.standins import StandIns, is_too_long
+from msdump.store.write.files import DUMP_MODE, DiskFiles, reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -29,24 +31,97 @@ if TYPE_CHECKING:
     from msdump.store.session_files import SessionPlace
     from msdump.store.write.files import Files
 
-_log = logging.getLogger("msdump.store")
 
-REMEDIES: Final = {
-    errno.ENOSPC: "free space, dump less or choose another path",
-    errno.EDQUOT: "free space within your quota, dump less or choose another path",
-    errno.EACCES: "give the user write permission or choose another path",
-    errno.EPERM: "give the user write permission or choose another path",
-    errno.EROFS: "choose a path on a writable file system",
-    errno.ENOTDIR: "remove the file that stands where a directory must be, or choose another path",
-    errno.EFBIG: "raise the file size limit (ulimit -f)",
-    errno.EMFILE: "raise the limit of open files (ulimit -n)",
-    errno.ELOOP: "remove the link, or choose another path; below the path of a dump no link is followed",
-    errno.EMLINK: "remove the file, or choose another path",
-    errno.EINVAL: "remove what stands there, or choose another path",
-    errno.EISDIR: "remove the directory, or choose another path",
-    errno.EEXIST: "two runs write into the same directory: give each its own path",
-}
-"""What to do about a failure, by error number."""
+LONGEST_NAME: Final = 255
+_SUFFIXES: Final = frozenset({".npy", ".json"})
+_NUMBERS: Final = 1 << 32
+_MOST_MAPPINGS: Final = 8
+
+
+def is_too_long(name: str) -> bool:
+    """Tell whether a name has more than the 255 bytes that a file system allows.
+
+    >>> is_too_long("x" * 255), is_too_long("é" * 128)
+    (False, True)
+    """
+    return (len(name) if name.isascii() else len(os.fsencode(name))) > LONGEST_NAME
+
+
+class StandIns:
+    """Stand-ins for file names that are too long, and the ``mapping.csv`` that lists what they stand for.
+
+        {digits}.npy,{original name}
+
+    One line for each file, no header (the format of MindSpore and CANN). The line stands before the file
+    appears: a killed run leaves at most a line too many, never a file that nobody can name.
+
+    Attributes:
+        count: Number of ``mapping.csv`` files begun.
+        bytes: Bytes of the lines written.
+    """
+
+    def __init__(self, files: Files, count: int = 0, size: int = 0) -> None:
+        """Choose stand-ins for files.
+
+        Args:
+            files: The files; ``mapping.csv`` is written among them.
+            count: Files of mappings that an earlier object has counted.
+            size: Bytes that it has counted.
+        """
+        self._files = files
+        self._mappings: dict[str, dict[str, str]] = {}  # original names by stand-in, by directory
+        self.count = count
+        self.bytes = size
+
+    def name(self, directory: str, original: str) -> str:
+        """Return the stand-in of a name, at most ten digits; the same name gets the same one.
+
+        Raises:
+            OSError: ``mapping.csv`` cannot be read or written.
+        """
+        mapping = self._mapping(directory)
+        stand_in = self._free(directory, original, mapping)
+        if stand_in not in mapping:
+            line = f"{stand_in},{original}\n".encode()
+            self.count += self._files.append(directory, MAPPING, line, b"")
+            self.bytes += len(line)
+            mapping[stand_in] = original
+        return stand_in
+
+    def _free(self, directory: str, original: str, mapping: dict[str, str]) -> str:
+        suffix = Path(original).suffix
+        suffix = suffix if suffix in _SUFFIXES else ""
+        # a checksum, not a counter: the same name gets the same stand-in in every run
+        number = zlib.crc32(original.encode())
+        while True:
+            stand_in = f"{number}{suffix}"
+            owner = mapping.get(stand_in)
+            if owner == original or (owner is None and not self._files.exists(directory, stand_in)):
+                return stand_in
+            number = (number + 1) % _NUMBERS
+
+    def _mapping(self, directory: str) -> dict[str, str]:
+        """Return the mapping of a directory; those of the directories used last are kept."""
+        mapping = self._mappings.get(directory)
+        if mapping is None:
+            if len(self._mappings) >= _MOST_MAPPINGS:
+                del self._mappings[next(iter(self._mappings))]
+            mapping = self._mappings[directory] = parse_mapping(self._files.read(directory, MAPPING))
+        return mapping
+
+
+def parse_mapping(text: bytes) -> dict[str, str]:
+    r"""Return original names by stand-in; a last line without line feed is torn and left out.
+
+    >>> parse_mapping(b"17.npy,Add.Default_Add-op0.0.0.1.output.0.npy\n18.npy,Add.Def")
+    {'17.npy': 'Add.Default_Add-op0.0.0.1.output.0.npy'}
+    """
+    lines = text.decode(errors="surrogateescape").split("\n")[:-1]
+    pairs = (line.rstrip("\r").partition(",") for line in lines)
+    return {stand_in: original for stand_in, comma, original in pairs if comma}
+
+
+_log = logging.getLogger("msdump.store")
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +278,7 @@ class SyncSink:
         self._bytes = 0
         self._skipped: Counter[str] = Counter()
         self._lost: Counter[str] = Counter()
+        self._tables: set[tuple[str, str]] = set()  # files that lack rows, and why
 
     def write(self, artifact: Artifact) -> None:
         """Write a new file; one that exists stays as it is and the new one is lost."""
@@ -239,8 +315,8 @@ class SyncSink:
                 is_new = self._files.append(directory, name, rows, header)
             except OSError as error:
                 lines = rows.splitlines(keepends=True)
-                if len(lines) == 1:
-                    self._lose(path, error)
+                if len(lines) == 1 or is_foreign(error):
+                    self._lose(path, error, is_table=True)
                     return
                 for line in lines:  # those that fit are written
                     SyncSink.append(self, path, line, header)
@@ -292,7 +368,9 @@ class SyncSink:
         with self._lock:
             try:
                 return self._files.for_session(directory)
-            except OSError:
+            except OSError as error:
+                if is_foreign(error):
+                    raise
                 return None
 
     def leave(self, directory: str) -> None:
@@ -362,12 +440,15 @@ class SyncSink:
             )
         self._skipped[Reason.OVER_LIMIT] += 1
 
-    def _lose(self, path: str, error: OSError) -> None:
-        cause = error.strerror or str(error)  # without the path: a full disk is one cause for all files
+    def _lose(self, path: str, error: OSError, *, is_table: bool = False) -> None:
+        cause = cause_of(error)  # without the path: a full disk is one cause for all files
         message = f"cannot write {path!r}: {reason(error)}"
         if cause not in self._lost:
             _log.error("%s", message)
-        self._lost[cause] += 1
+        if not is_table or (path, cause) not in self._tables:  # one file, however many rows it lacks
+            self._lost[cause] += 1
+        if is_table:
+            self._tables.add((path, cause))
         if self._raises:
             self._fail(message, error)
 
@@ -378,10 +459,3 @@ class SyncSink:
 def path_of(artifact: Artifact) -> str:
     """Return the path that messages name: the stand-in of a long name means nothing to a reader."""
     return f"{artifact.directory}/{artifact.name}"
-
-
-def reason(error: OSError) -> str:
-    """Return why something cannot be written and what to do about it."""
-    text = error.strerror or str(error)
-    remedy = REMEDIES.get(error.errno or 0)
-    return f"{text}; {remedy}" if remedy else text

@@ -8,17 +8,90 @@ locked.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import itertools
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
-from msdump.store.write import links
+from msdump import reading
+from msdump.errors import is_foreign, passing_over
 from msdump.store.write.directories import LOOK
+
+_AT_EMPTY_PATH: Final = 0x1000
+
+Link = Callable[[int, str, int], None]
+"""Takes an open directory, a name and an open file; raises OSError where it cannot name the file so."""
+
+
+def by_path(directory: int, name: str, fd: int) -> None:
+    """Give a nameless file a name by its path in /proc.
+
+    Raises:
+        OSError: The file system gives it none; FileExistsError where the name is taken.
+    """
+    os.link(f"/proc/self/fd/{fd}", name, dst_dir_fd=directory, follow_symlinks=True)
+
+
+def _by_descriptor() -> Link | None:
+    """Return the function that names a file without a path to it; None where the C library has none."""
+    try:
+        function = ctypes.CDLL(None, use_errno=True).linkat
+    except (AttributeError, OSError, TypeError):  # of another system
+        return None
+    function.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_int)
+    function.restype = ctypes.c_int
+
+    def link(directory: int, name: str, fd: int) -> None:
+        if function(fd, b"", directory, os.fsencode(name), _AT_EMPTY_PATH):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), name)
+
+    return link
+
+
+class Linker:
+    """Gives nameless files their names: one way until it fails where the other one does not.
+
+    The way from a descriptor takes less than half the time of that by /proc, which walks through two more
+    directories for each file. Linux up to 6.9 has it for privileged users alone.
+    """
+
+    __slots__ = ("_link",)
+
+    def __init__(self, first: Link) -> None:
+        """Begin with a way."""
+        self._link = first
+
+    def give_name(self, directory: int, name: str, fd: int) -> None:
+        """Give a nameless file a name.
+
+        Args:
+            directory: Descriptor of the open directory.
+            name: The name.
+            fd: Descriptor of the open file.
+
+        Raises:
+            OSError: The file system gives it none; FileExistsError where the name is taken.
+        """
+        try:
+            self._link(directory, name, fd)
+        except FileExistsError:
+            raise
+        except OSError as error:
+            if self._link is by_path or is_foreign(error):
+                raise
+            by_path(directory, name, fd)
+            self._link = by_path
+
+
+LINKER: Final = Linker(_by_descriptor() or by_path)
+"""The process's way to name files."""
+
 
 _MOST: Final = 64
 _GAP: Final = 4  # so many free names in a row end the search: names are taken from the lowest on
@@ -31,10 +104,14 @@ def clear(directory: int) -> None:
     """Remove the incomplete files that killed runs left in a directory."""
     free = 0
     for number in range(_MOST):
-        free = 0 if os.access(_name(number), os.F_OK, dir_fd=directory, follow_symlinks=False) else free + 1
+        free = (
+            0
+            if os.access(_temporary_name(number), os.F_OK, dir_fd=directory, follow_symlinks=False)
+            else free + 1
+        )
         if free == _GAP:
             return
-        _remove_if_left(directory, _name(number))
+        _remove_if_left(directory, _temporary_name(number))
 
 
 def create(directory: int, mode: int) -> tuple[int, str]:
@@ -43,7 +120,7 @@ def create(directory: int, mode: int) -> tuple[int, str]:
     Raises:
         OSError: It cannot be made.
     """
-    for name in map(_name, range(_MOST)):
+    for name in map(_temporary_name, range(_MOST)):
         fd = _create(directory, name, mode)
         if fd is not None:
             return fd, name
@@ -59,18 +136,18 @@ def link(directory: int, fd: int) -> str:
     Raises:
         OSError: The file system gives it none.
     """
-    with contextlib.suppress(OSError):  # without locks nobody removes what another one holds
+    with passing_over(OSError):  # without locks nobody removes what another one holds
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    for name in map(_name, range(_MOST)):
+    for name in map(_temporary_name, range(_MOST)):
         try:
-            links.LINKER.give_name(directory, name, fd)
+            LINKER.give_name(directory, name, fd)
         except FileExistsError:
             continue
         except BaseException:  # an interrupt may come after the name
             release(directory, name, fd)
             raise
         return name
-    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), _name(_MOST - 1))
+    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), _temporary_name(_MOST - 1))
 
 
 def release(directory: int, name: str, fd: int) -> None:
@@ -89,7 +166,7 @@ def released_on_failure(directory: int, name: str, fd: int) -> Iterator[None]:
         raise
 
 
-def _name(number: int) -> str:
+def _temporary_name(number: int) -> str:
     return f".msdump-{number}.tmp"
 
 
@@ -108,11 +185,13 @@ def _create(directory: int, name: str, mode: int) -> int | None:
         is_usable = _names_file(directory, name, fd)
     except BlockingIOError:  # another process is about to remove it
         is_usable = False
-    except OSError:  # without locks nobody removes what another one holds
-        is_usable = True
+    except OSError as error:
+        if is_foreign(error):
+            raise
+        is_usable = True  # without locks nobody removes what another one holds
     if is_usable:
         return fd
-    os.close(fd)
+    reading.close(fd)
     return None
 
 
@@ -120,15 +199,17 @@ def _remove_if_left(directory: int, name: str) -> None:
     """Remove a file that no living process holds."""
     try:
         fd = os.open(name, LOOK, dir_fd=directory)
-    except OSError:  # it is gone, or it is no file that msdump made
-        return
+    except OSError as error:
+        if is_foreign(error):
+            raise
+        return  # it is gone, or it is no file that msdump made
     try:
         # A file that is held, a file system without locks, a directory of another user's: it stays.
-        with contextlib.suppress(OSError):
+        with passing_over(OSError):
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             release(directory, name, fd)
     finally:
-        os.close(fd)
+        reading.close(fd)
 
 
 def _names_file(directory: int, name: str, fd: int) -> bool:

@@ -1,37 +1,20 @@
-"""Bodies of MindSpore's operators; importing the room registers all of them."""
+"""Operators by family: MindSpore's bodies, what becomes of ONNX's, gradient rules.
 
-from msdump.training.operators import (
+Importing the room registers all of them.
+"""
+
+from msdump.training.operators import (  # noqa: F401 - they fill the tables
     activations,
     arithmetic,
     attention,
-    convolutions,
     dense,
-    dropout,
     indexing,
-    layer_norm,
-    losses,
+    layouts,
     normalization,
-    optimizers,
-    overflow,
     pooling,
+    recurrent,
     reductions,
     resize,
+    shapes,
+    windows,
 )
-
-__all__ = [
-    "activations",
-    "arithmetic",
-    "attention",
-    "convolutions",
-    "dense",
-    "dropout",
-    "indexing",
-    "layer_norm",
-    "losses",
-    "normalization",
-    "optimizers",
-    "overflow",
-    "pooling",
-    "reductions",
-    "resize",
-]

@@ -1,13 +1,21 @@
-"""Attention as one operator, and its gradient."""
+"""Attention as MindSpore has it: one operator, FlashAttentionScore; rotary embeddings."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from msdump.training.body import Body, operator
+from msdump.errors import GraphError
+from msdump.training.body import Body, Value, operator
+from msdump.training.operators.dense import multiplied
+from msdump.training.operators.layouts import unbroadcast
+from msdump.training.rules import Backward, Gradients, gradient, lowering, mindspore_gradient
+from msdump.training.symbols import StepOperator, StepTensor
+from msdump.training.writer import StepWriter
 
 _COPIES = 8
 """How often MindSpore's operator repeats the maximum and the sum of each row."""
@@ -16,77 +24,122 @@ _LOWEST = float(np.finfo(np.float32).min)
 
 
 @dataclass(frozen=True, slots=True)
-class _Heads:
-    """How attention is cut into heads.
+class _Attention:
+    """The body of an attention: how it is cut into heads, and what is done to products of query and key.
 
     Attributes:
-        layout: ``BNSD`` (batch, heads, places, elements), or ``BSH``, whose heads lie side by side.
-        heads: Heads of the query.
-        kv_heads: Heads of key and value, each of which serves several of the query's.
-        size: Elements of a head of the query and the key.
+        op: Collects the operators.
+        input_layout: ``BNSD`` (batch, heads, places, elements), or ``BSH``, whose heads lie side by side.
+        head_num: Heads of the query.
+        kv_head_num: Heads of key and value, each of which serves several of the query's.
+        head_size: Elements of a head of the query and the key.
         value_size: Elements of a head of the value.
+        has_shift: Whether something is added, once the products are limited.
+        has_mask: Whether a mask takes some away.
+        is_causal: Whether each place attends to none behind it.
+        softcap: What the products are limited by, smoothly; 0 for not at all.
     """
 
-    layout: str
-    heads: int
-    kv_heads: int
-    size: int
+    op: Body
+    input_layout: str
+    head_num: int
+    kv_head_num: int
+    head_size: int
     value_size: int
+    has_shift: int
+    has_mask: int
+    is_causal: int
+    softcap: float
 
-    def split(self, op: Body, value: str, heads: int) -> str:
+    def split(self, value: Value, heads: int) -> Value:
         """Return a value (batch, heads, places, elements)."""
-        if self.layout == "BNSD":
+        if self.input_layout == "BNSD":
             return value
-        return str(op.Transpose(op.Reshape(value, (0, 0, heads, -1)), perm=[0, 2, 1, 3]))
+        return self.op.Transpose(self.op.Reshape(value, (0, 0, heads, -1)), perm=[0, 2, 1, 3])
 
-    def joined(self, op: Body, value: str) -> str:
+    def joined(self, value: Value) -> Value:
         """Return a value (batch, heads, places, elements) in the layout of the inputs."""
-        if self.layout == "BNSD":
+        if self.input_layout == "BNSD":
             return value
-        return str(op.Reshape(op.Transpose(value, perm=[0, 2, 1, 3]), (0, 0, -1)))
+        return self.op.Reshape(self.op.Transpose(value, perm=[0, 2, 1, 3]), (0, 0, -1))
 
-    def repeated(self, op: Body, value: str, size: int) -> str:
-        """Return key or value with a head for each of the query's."""
-        value = self.split(op, value, self.kv_heads)
-        if self.heads == self.kv_heads:
+    def parts(self, query: Value, key: Value, value: Value) -> tuple[Value, Value, Value]:
+        """Return query, key and value, the last two with a head for each of the query's."""
+        q = self.split(query, self.head_num)
+        return q, self._repeated(key, self.head_size), self._repeated(value, self.value_size)
+
+    def _repeated(self, value: Value, size: int) -> Value:
+        value = self.split(value, self.kv_head_num)
+        if self.head_num == self.kv_head_num:
             return value
-        copies = op.Tile(op.Unsqueeze(value, (2,)), (1, 1, self.heads // self.kv_heads, 1, 1))
-        return str(op.Reshape(copies, (0, self.heads, -1, size)))
+        copies = (1, 1, self.head_num // self.kv_head_num, 1, 1)
+        return self.op.Reshape(
+            self.op.Tile(self.op.Unsqueeze(value, (2,)), copies), (0, self.head_num, -1, size)
+        )
 
-    def summed(self, op: Body, gradient: str, size: int) -> str:
+    def summed(self, gradient: Value, size: int) -> Value:
         """Return the gradient of what was repeated."""
-        if self.heads != self.kv_heads:
-            groups = (0, self.kv_heads, self.heads // self.kv_heads, -1, size)
-            gradient = op.ReduceSum(op.Reshape(gradient, groups), (2,), keepdims=0)
-        return self.joined(op, gradient)
+        if self.head_num != self.kv_head_num:
+            groups = (0, self.kv_head_num, self.head_num // self.kv_head_num, -1, size)
+            gradient = self.op.ReduceSum(self.op.Reshape(gradient, groups), (2,), keepdims=0)
+        return self.joined(gradient)
+
+    def scores(self, q: Value, k: Value, shift: Value, mask: Value) -> tuple[Value, Value | None]:
+        """Return the scores, and the slope of their limit, None without one."""
+        op = self.op
+        scores, slope = op.MatMul(q, _turned(op, k)), None
+        if self.softcap:
+            level = op.Tanh(scores / self.softcap)
+            scores, slope = level * self.softcap, 1.0 - level * level
+        if self.has_shift:
+            scores = scores + shift
+        return self.masked(scores, mask, _LOWEST), slope
+
+    def masked(self, scores: Value, mask: Value, number: float) -> Value:
+        """Return scores, or their gradient, with a number where nothing is attended to."""
+        op = self.op
+        masks = [mask] if self.has_mask else []
+        if self.is_causal:
+            rows, columns = (
+                op.Range(0, op.Squeeze(op.Shape(scores, start=axis, end=axis + 1), (0,)), 1)
+                for axis in (2, 3)
+            )
+            masks.append(op.Unsqueeze(columns, (0,)) > op.Unsqueeze(rows, (1,)))
+        for each in masks:
+            scores = op.Where(each, number, scores)
+        return scores
+
+
+def _turned(op: Body, matrices: Value) -> Value:
+    return op.Transpose(matrices, perm=[0, 1, 3, 2])
 
 
 @operator("FlashAttentionScore")
 def flash_attention_score(
     op: Body,
-    query: str,
-    key: str,
-    value: str,
-    real_shift: str,
-    _drop_mask: str,
-    _padding_mask: str,
-    attn_mask: str,
+    query: Value,
+    key: Value,
+    value: Value,
+    real_shift: Value,
+    _drop_mask: Value,
+    _padding_mask: Value,
+    attn_mask: Value,
     *,
     scale_value: float,
     **structure: Any,
-) -> tuple[str, str, str, str]:
+) -> tuple[Value, Value, Value, Value]:
     """Return softmax(scale query key^T + shift) value.
 
     The other results are the maximum and the sum of each row, eight times, and one that the vendor's kernel
     does not use. ``attn_mask`` is true where nothing is attended to.
     """
-    heads, scoring = _Scoring.of(structure)
-    q, k, v = _parts(op, heads, query, key, value)
-    scores, _ = scoring.write(op, op.Mul(q, scale_value), k, real_shift, attn_mask)
+    heads = _Attention(op, **structure)
+    q, k, v = heads.parts(query, key, value)
+    scores, _ = heads.scores(q * scale_value, k, real_shift, attn_mask)
     highest = op.ReduceMax(scores, (-1,), keepdims=1)
-    powers = op.Exp(op.Sub(scores, highest))
+    powers = op.Exp(scores - highest)
     total = op.ReduceSum(powers, (-1,), keepdims=1)
-    attention = heads.joined(op, op.MatMul(op.Div(powers, total), v))
+    attention = heads.joined(op.MatMul(powers / total, v))
     copies = (1, 1, 1, _COPIES)
     return op.Tile(highest, copies), op.Tile(total, copies), op.Expand(0.0, (1,)), attention
 
@@ -94,106 +147,214 @@ def flash_attention_score(
 @operator("FlashAttentionScoreGrad")
 def flash_attention_score_grad(
     op: Body,
-    query: str,
-    key: str,
-    value: str,
-    dy: str,
-    pse_shift: str,
-    _drop_mask: str,
-    _padding_mask: str,
-    attn_mask: str,
-    softmax_max: str,
-    softmax_sum: str,
-    _softmax_in: str,
-    attention_in: str,
+    query: Value,
+    key: Value,
+    value: Value,
+    dy: Value,
+    pse_shift: Value,
+    _drop_mask: Value,
+    _padding_mask: Value,
+    attn_mask: Value,
+    softmax_max: Value,
+    softmax_sum: Value,
+    _softmax_in: Value,
+    attention_in: Value,
     *,
     scale_value: float,
     **structure: Any,
-) -> tuple[str, ...]:
+) -> tuple[Value, ...]:
     """Return the gradients of query, key and value, and of the shift where there is one."""
-    heads, scoring = _Scoring.of(structure)
-    q, k, v = _parts(op, heads, query, key, value)
-    scores, slope = scoring.write(op, op.Mul(q, scale_value), k, pse_shift, attn_mask)
+    heads = _Attention(op, **structure)
+    q, k, v = heads.parts(query, key, value)
+    scores, slope = heads.scores(q * scale_value, k, pse_shift, attn_mask)
     highest, total = (op.Slice(item, (0,), (1,), (3,)) for item in (softmax_max, softmax_sum))
-    shares = op.Div(op.Exp(op.Sub(scores, highest)), total)
-    dattention, out = heads.split(op, dy, heads.heads), heads.split(op, attention_in, heads.heads)
+    shares = op.Exp(scores - highest) / total
+    dattention, out = (heads.split(item, heads.head_num) for item in (dy, attention_in))
     dshares = op.MatMul(dattention, _turned(op, v))
-    level = op.ReduceSum(op.Mul(dattention, out), (-1,), keepdims=1)
-    dshift = scoring.unmasked(op, op.Mul(shares, op.Sub(dshares, level)), attn_mask)
-    dscores = op.Mul(dshift, slope) if slope else dshift
-    dq = op.Mul(op.MatMul(dscores, k), scale_value)
-    dk = op.Mul(op.MatMul(_turned(op, dscores), q), scale_value)
+    level = op.ReduceSum(dattention * out, (-1,), keepdims=1)
+    dshift = heads.masked(shares * (dshares - level), attn_mask, 0.0)
+    dscores = dshift if slope is None else dshift * slope
+    dq = op.MatMul(dscores, k) * scale_value
+    dk = op.MatMul(_turned(op, dscores), q) * scale_value
     dv = op.MatMul(_turned(op, shares), dattention)
-    results = (
-        heads.joined(op, dq),
-        heads.summed(op, dk, heads.size),
-        heads.summed(op, dv, heads.value_size),
+    results = (heads.joined(dq), heads.summed(dk, heads.head_size), heads.summed(dv, heads.value_size))
+    return (*results, dshift) if heads.has_shift else results
+
+
+def _refuse_inference_slots(node: StepOperator, slots: dict[int, str], outputs: dict[int, str]) -> None:
+    """Raise for inputs and outputs that only inference has."""
+    present = [name for slot, name in slots.items() if node.optional(slot) is not None]
+    present += [name for slot, name in outputs.items() if node.output(slot) is not None]
+    if present:
+        raise GraphError(f"{node.place.path}/{node.op_type}: with {', '.join(present)} it has no gradient")
+
+
+@lowering("Attention")
+def _lower_attention(op: StepWriter, node: StepOperator) -> None:
+    _refuse_inference_slots(
+        node,
+        {4: "past_key", 5: "past_value", 6: "nonpad_kv_seqlen"},
+        {1: "present_key", 2: "present_value", 3: "qk_matmul_output"},
     )
-    return (*results, dshift) if scoring.has_shift else results
+    query, key, value = (node.input(slot) for slot in range(3))
+    mask = node.optional(3)
+    is_bool = mask is not None and not mask.is_float
+    score(
+        op,
+        (query, key, value),
+        node.y,
+        heads=node.attribute("q_num_heads", query.shape[1]),
+        kv_heads=node.attribute("kv_num_heads", key.shape[1]),
+        scale=node.attribute("scale", 0.0),
+        shift=None if is_bool else mask,
+        mask=op.Not(mask) if is_bool else None,
+        is_causal=node.attribute("is_causal", 0),
+        softcap=node.attribute("softcap", 0.0),
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class _Scoring:
-    """What is done to the products of query and key.
+def score(
+    op: StepWriter,
+    inputs: tuple[StepTensor, StepTensor, StepTensor],
+    y: StepTensor,
+    *,
+    heads: int,
+    kv_heads: int,
+    scale: float = 0.0,
+    shift: StepTensor | None = None,
+    mask: StepTensor | None = None,
+    is_causal: int = 0,
+    softcap: float = 0.0,
+) -> None:
+    """Write a FlashAttentionScore.
 
-    Attributes:
-        has_shift: Whether something is added, once they are limited.
-        has_mask: Whether a mask takes some away.
+    Args:
+        op: Writes it.
+        inputs: Query, key and value, (batch, heads, places, elements) or (batch, places, all heads).
+        y: The value that it writes.
+        heads: Heads of the query.
+        kv_heads: Heads of key and value.
+        scale: Factor of the products; 0 for 1 / root of a head's size.
+        shift: Is added to the products.
+        mask: Where nothing is attended to, Bool.
         is_causal: Whether each place attends to none behind it.
-        softcap: What they are limited by, smoothly; 0 for not at all.
+        softcap: Limit of the products; 0 for none.
     """
-
-    has_shift: bool
-    has_mask: bool
-    is_causal: bool
-    softcap: float
-
-    @staticmethod
-    def of(structure: dict[str, Any]) -> tuple[_Heads, _Scoring]:
-        """Return heads and scoring from the operator's attributes."""
-        names = ("head_num", "kv_head_num", "head_size", "value_size")
-        heads = _Heads(structure["input_layout"], *(structure[name] for name in names))
-        has_shift, has_mask, is_causal = (
-            bool(structure[name]) for name in ("has_shift", "has_mask", "is_causal")
-        )
-        return heads, _Scoring(has_shift, has_mask, is_causal, structure["softcap"])
-
-    def write(self, op: Body, q: str, k: str, shift: str, mask: str) -> tuple[str, str]:
-        """Return the scores, and the slope of their limit, "" without one."""
-        scores, slope = op.MatMul(q, _turned(op, k)), ""
-        if self.softcap:
-            level = op.Tanh(op.Div(scores, self.softcap))
-            scores, slope = op.Mul(level, self.softcap), op.Sub(1.0, op.Mul(level, level))
-        if self.has_shift:
-            scores = op.Add(scores, shift)
-        for masked in self._masks(op, scores, mask):
-            scores = op.Where(masked, _LOWEST, scores)
-        return scores, slope
-
-    def unmasked(self, op: Body, gradient: str, mask: str) -> str:
-        """Return the gradient of the scores before masks."""
-        for masked in self._masks(op, gradient, mask):
-            gradient = op.Where(masked, 0.0, gradient)
-        return gradient
-
-    def _masks(self, op: Body, scores: str, mask: str) -> list[str]:
-        masks = [mask] if self.has_mask else []
-        if self.is_causal:
-            rows, columns = (
-                op.Range(0, op.Squeeze(op.Shape(scores, start=axis, end=axis + 1), (0,)), 1)
-                for axis in (2, 3)
-            )
-            masks.append(op.Greater(op.Unsqueeze(columns, (0,)), op.Unsqueeze(rows, (1,))))
-        return masks
-
-
-def _parts(op: Body, heads: _Heads, query: str, key: str, value: str) -> tuple[str, str, str]:
-    return (
-        heads.split(op, query, heads.heads),
-        heads.repeated(op, key, heads.size),
-        heads.repeated(op, value, heads.value_size),
+    query, key, value = inputs
+    is_split = query.rank == 4
+    (width,), (value_width,) = query.sizes_from(-1), value.sizes_from(-1)
+    size = width if is_split else width // heads
+    rows = (query.shape[0], heads, query.shape[-2], 8)
+    statistics = query.shaped(rows)
+    op.call(
+        "FlashAttentionScore",
+        *(query, key, value, shift, None, None, mask),
+        like=[statistics, statistics, query.shaped((1,)), y],
+        outputs=[None, None, None, y],
+        scale_value=float(scale or 1 / math.sqrt(size)),
+        input_layout="BNSD" if is_split else "BSH",
+        head_num=heads,
+        kv_head_num=kv_heads,
+        head_size=size,
+        value_size=value_width if is_split else value_width // kv_heads,
+        has_shift=int(shift is not None),
+        has_mask=int(mask is not None),
+        is_causal=int(is_causal),
+        softcap=float(softcap),
     )
 
 
-def _turned(op: Body, matrices: str) -> str:
-    return str(op.Transpose(matrices, perm=[0, 1, 3, 2]))
+@lowering("MultiHeadAttention", domain="com.microsoft")
+def _multi_head_attention(op: StepWriter, node: StepOperator) -> None:
+    _refuse_inference_slots(node, {6: "past_key", 7: "past_value"}, {1: "present_key", 2: "present_value"})
+    query, key, value = (node.input(slot) for slot in range(3))
+    if query.rank != 3 or key.rank != 3:
+        raise GraphError(f"{node.place.path}/{node.op_type}: packed query, key and value have no gradient")
+    bias = node.optional(3)
+    parts = [query, key, value]
+    if bias is not None:
+        widths = [item.sizes_from(2)[0] for item in parts]
+        pieces = op.Split(bias, widths, axis=0, outputs=3)
+        parts = [op.Add(item, piece) for item, piece in zip(parts, pieces, strict=True)]
+    _score_of_microsoft(op, node, parts, padding=4)
+
+
+@lowering("Attention", domain="com.microsoft")
+def _packed_attention(op: StepWriter, node: StepOperator) -> None:
+    """Write the product with the weights of query, key and value, which lie side by side, and attention."""
+    _refuse_inference_slots(node, {4: "past", 6: "past_sequence_length"}, {1: "present"})
+    if node.attribute("do_rotary", 0):
+        raise GraphError(f"{node.place.path}/{node.op_type}: with rotary embeddings it has no gradient")
+    product, bias = multiplied(op, node.x, node.input(1)), node.optional(2)
+    if bias is not None:
+        product = op.Add(product, bias)
+    (width,) = product.sizes_from(2)
+    widths = list(node.attribute("qkv_hidden_sizes", (width // 3,) * 3))
+    _score_of_microsoft(op, node, op.Split(product, widths, axis=2, outputs=3), padding=3)
+
+
+def _score_of_microsoft(
+    op: StepWriter, node: StepOperator, parts: Sequence[StepTensor], *, padding: int
+) -> None:
+    """Write attention of query, key and value.
+
+    Args:
+        op: Writes it.
+        node: The operator that is replaced.
+        parts: Query, key and value.
+        padding: Slot of the mask of places, 0 where nothing is attended to.
+    """
+    query, key, value = parts
+    places, mask, heads = node.optional(padding), None, node.attributes["num_heads"]
+    if places is not None:
+        if places.rank != 2:
+            raise GraphError(f"{node.place.path}/{node.op_type}: a mask of lengths has no gradient")
+        mask = op.Unsqueeze(op.Equal(places, np.zeros((), places.dtype.numpy)), (1, 2))
+    score(
+        op,
+        (query, key, value),
+        node.y,
+        heads=heads,
+        kv_heads=heads,
+        scale=node.attribute("scale", 0.0),
+        shift=node.optional(5),
+        mask=mask,
+        is_causal=node.attribute("unidirectional", 0),
+    )
+
+
+@mindspore_gradient("FlashAttentionScore")
+def _attention(op: StepWriter, back: Backward) -> Gradients:
+    node, dy = back.node, back.dys[3]
+    assert dy is not None, "only the attention is read"
+    shift, mask = node.inputs[3], node.inputs[6]
+    highest, total, rest, attention = node.outputs
+    query, key, value = (node.input(slot) for slot in range(3))
+    likes = [query, key, value]
+    if shift is not None:
+        places = (query.shape[0], node.attributes["head_num"], query.shape[-2], key.shape[-2])
+        likes.append(query.shaped(places))
+    dq, dk, dv, *dshift = op.call(
+        "FlashAttentionScoreGrad",
+        *(query, key, value, dy, shift, None, None, mask, highest, total, rest, attention),
+        like=likes,
+        **node.attributes,
+    )
+    if shift is None or not back.wants[3]:
+        return dq, dk, dv
+    return dq, dk, dv, unbroadcast(op, dshift[0], shift)
+
+
+@gradient("RotaryEmbedding")
+@gradient("RotaryEmbedding", domain="com.microsoft")
+def _rotary_embedding(op: StepWriter, back: Backward) -> Gradients:
+    """Turn the gradient back: by the same angles, their sines negated."""
+    node = back.node
+    tables = (1, 2) if not node.domain else (2, 3)
+    if any(back.wants[slot] for slot in tables):
+        raise GraphError(f"{node.place.path}/RotaryEmbedding: its cosines and sines have no gradient")
+    inputs = [back.dy, *node.inputs[1:]]
+    inputs[tables[1]] = op.Neg(node.input(tables[1]))
+    x = node.x
+    dx = StepTensor(op.free_name(f"{node.op_type}.gradient"), x.dtype, x.shape)
+    return op.emit(node.op_type, inputs, node.attributes, outputs=[dx], domain=node.domain)

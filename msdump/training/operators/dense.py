@@ -1,40 +1,385 @@
-"""Dense layers: matrix products, biases, shapes, and their gradients."""
+"""Dense layers and products: MatMul with flags, BiasAdd, BatchMatMul, Einsum.
+
+MindSpore's ``nn.Dense`` and PyTorch's ``Linear`` keep their weight as (out, in). In ONNX such a layer over
+more than two dimensions is Transpose of the weight, MatMul and Add.
+"""
 
 from __future__ import annotations
 
-from msdump.training.body import Body, operator
+import math
+import string
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from msdump.errors import GraphError
+from msdump.graph import Graph, Node
+from msdump.training.body import Body, Value, operator
+from msdump.training.operators.layouts import as_matrix, is_fixed, reshaped, transposed, unbroadcast
+from msdump.training.rules import Backward, Gradients, gradient, lowering, mindspore_gradient
+from msdump.training.symbols import Item, Shape, StepOperator, StepTensor
+from msdump.training.writer import StepWriter
 
 
 @operator("MatMul")
-def matmul(op: Body, a: str, b: str, _ta: str, _tb: str, *, transpose_a: int, transpose_b: int) -> str:
+def matmul_body(
+    op: Body, a: Value, b: Value, _ta: Value, _tb: Value, *, transpose_a: int, transpose_b: int
+) -> Value:
     """Multiply two matrices, each transposed first or not."""
-    return str(op.Gemm(a, b, transA=transpose_a, transB=transpose_b))
+    return op.Gemm(a, b, transA=transpose_a, transB=transpose_b)
 
 
 @operator("BatchMatMul")
-def batch_matmul(
-    op: Body, a: str, b: str, _ta: str, _tb: str, *, transpose_a: int, transpose_b: int, rank: int
-) -> str:
+def batch_matmul_body(
+    op: Body, a: Value, b: Value, _ta: Value, _tb: Value, *, transpose_a: int, transpose_b: int, rank: int
+) -> Value:
     """Multiply stacks of matrices, each matrix transposed first or not."""
     swapped = [*range(rank - 2), rank - 1, rank - 2]
     first = op.Transpose(a, perm=swapped) if transpose_a else a
     second = op.Transpose(b, perm=swapped) if transpose_b else b
-    return str(op.MatMul(first, second))
+    return op.MatMul(first, second)
 
 
 @operator("BiasAdd")
-def bias_add(op: Body, x: str, bias: str, _format: str, *, rank: int) -> str:
+def bias_add(op: Body, x: Value, bias: Value, _format: Value, *, rank: int) -> Value:
     """Add a bias to the channels, which are the second axis."""
-    return str(op.Add(x, op.Reshape(bias, [-1, *(1,) * (rank - 2)]) if rank > 2 else bias))
+    return x + (op.Reshape(bias, [-1, *(1,) * (rank - 2)]) if rank > 2 else bias)
 
 
 @operator("BiasAddGrad")
-def bias_add_grad(op: Body, dy: str, _format: str, *, rank: int) -> str:
+def bias_add_grad(op: Body, dy: Value, _format: Value, *, rank: int) -> Value:
     """Sum a gradient over all axes but the channels'."""
-    return str(op.ReduceSum(dy, [axis for axis in range(rank) if axis != 1], keepdims=0))
+    return op.ReduceSum(dy, [axis for axis in range(rank) if axis != 1], keepdims=0)
 
 
-@operator("Reshape")
-def reshape(op: Body, x: str, *, shape: tuple[int, ...]) -> str:
-    """Give a tensor another shape."""
-    return str(op.Reshape(x, shape))
+@dataclass(frozen=True, slots=True)
+class DenseLayer:
+    """A product with a weight, with a bias or the weight transposed.
+
+    Attributes:
+        product: The MatMul.
+        last: The operator that writes the result: the sum, or the product.
+        inputs: Names of input, weight and, where there is one, bias.
+        parts: The operators in front of the last one.
+        is_transposed: Whether the weight is (out, in).
+    """
+
+    product: Node
+    last: Node
+    inputs: tuple[str, ...]
+    parts: tuple[Node, ...]
+    is_transposed: bool
+
+
+def dense_layers(graph: Graph) -> Mapping[str, DenseLayer]:
+    """Return the dense layers of a network, by the name of the operator that writes the result."""
+    users = Counter(name for node in graph.nodes for name in node.inputs)
+    users.update(value.name for value in graph.outputs)
+    producers = {name: node for node in graph.nodes for name in node.outputs if users[name] == 1}
+    layers = [layer for node in graph.nodes if (layer := _dense_layer(graph, node, producers)) is not None]
+    covered = {part.name for layer in layers for part in layer.parts}
+    return {layer.last.name: layer for layer in layers if layer.last.name not in covered}
+
+
+def _dense_layer(graph: Graph, last: Node, producers: Mapping[str, Node]) -> DenseLayer | None:
+    """Return the layer that an operator ends."""
+    product, bias = _product_and_bias(graph, last, producers)
+    if (
+        product is None
+        or not _shape_of(graph, last.outputs[0])
+        or len(_shape_of(graph, product.inputs[0])) < 2
+    ):
+        return None
+    x, weight = product.inputs
+    parts: tuple[Node, ...] = () if product is last else (product,)
+    turn = producers.get(weight)
+    is_transposed = turn is not None and _is_transposed_weight(graph, turn)
+    if turn is not None and is_transposed:
+        weight, parts = turn.inputs[0], (turn, *parts)
+    if len(_shape_of(graph, weight)) != 2 or not parts:
+        return None
+    return DenseLayer(product, last, (x, weight, *bias), parts, is_transposed)
+
+
+def _product_and_bias(
+    graph: Graph, last: Node, producers: Mapping[str, Node]
+) -> tuple[Node | None, tuple[str, ...]]:
+    if last.op_type == "MatMul" and not last.domain:
+        return last, ()
+    if last.operator.op_type == "BiasAdd" and last.op_type == "Add":
+        for product, bias in zip(map(producers.get, last.inputs), reversed(last.inputs), strict=True):
+            fits = _shape_of(graph, bias) == _shape_of(graph, last.outputs[0])[-1:]
+            if product is not None and product.op_type == "MatMul" and fits:
+                return product, (bias,)
+    return None, ()
+
+
+def _is_transposed_weight(graph: Graph, node: Node) -> bool:
+    turns = list(node.attributes.get("perm", (1, 0))) == [1, 0]  # type: ignore[arg-type]
+    return node.op_type == "Transpose" and node.inputs[0] in graph.weights and turns
+
+
+def _shape_of(graph: Graph, name: str) -> tuple[int | str | None, ...]:
+    return graph.type_of(name).shape or ()
+
+
+BROADCAST_LIMIT: Final = 1 << 24
+"""The most bytes that an operand is broadcast to, 16 MiB.
+
+MindSpore's ``ops.matmul`` always writes one matrix for every matrix of the other operand. Up to this size
+that costs a millisecond or two. For the weights of a language model it would cost as much as the product, and
+more memory than there is (a head of 768 x 50257 for a batch of 8: 1.2 GB), so that larger operands stay as
+they are; the product repeats their matrices itself.
+"""
+
+
+def matmul(
+    op: StepWriter,
+    a: StepTensor,
+    b: StepTensor,
+    out: StepTensor | None = None,
+    *,
+    ta: bool = False,
+    tb: bool = False,
+) -> StepTensor:
+    """Write MindSpore's product of two matrices."""
+    rows, columns = a.shape[1 if ta else 0], b.shape[0 if tb else 1]
+    return op.call(
+        "MatMul",
+        *(a, b, ta, tb),
+        like=a.shaped((rows, columns)),
+        outputs=[out],
+        transpose_a=int(ta),
+        transpose_b=int(tb),
+    )
+
+
+@lowering("Gemm")
+def _lower_gemm(op: StepWriter, node: StepOperator) -> None:
+    alpha, beta = node.attribute("alpha", 1.0), node.attribute("beta", 1.0)
+    x, out = node.x, node.y
+    bias = node.optional(2)
+    if x.rank > 2:
+        _write_dense(op, node, bias)
+        return
+    ta, tb = bool(node.attribute("transA", 0)), bool(node.attribute("transB", 0))
+    plain = alpha == 1.0 and bias is None
+    product = matmul(op, x, node.input(1), out if plain else None, ta=ta, tb=tb)
+    if alpha != 1.0:
+        product = op.Mul(product, alpha, outputs=[out] if bias is None else 1)
+    if bias is None:
+        return
+    if beta != 1.0:
+        bias = op.Mul(bias, beta)
+    if bias.rank == 1 and bias.shape == out.shape[1:]:
+        op.call("BiasAdd", product, bias, 0, outputs=[out], rank=out.rank)
+    else:
+        op.Add(product, bias, outputs=[out])
+
+
+def _write_dense(op: StepWriter, node: StepOperator, bias: StepTensor | None) -> None:
+    """Write a dense layer over more than a matrix as one over the rows of all dimensions."""
+    x, w, out = node.x, node.input(1), node.y
+    is_transposed = bool(node.attributes["transB"])
+    if is_fixed(out.shape):
+        result = matmul(op, as_matrix(op, x), w, tb=is_transposed)
+        if bias is not None:
+            result = op.call("BiasAdd", result, bias, 0, like=result, rank=2)
+        reshaped(op, result, out, out)
+        return
+    weight = op.Transpose(w, perm=[1, 0]) if is_transposed else w
+    product = multiplied(op, x, weight, out if bias is None else None)
+    if bias is not None:
+        op.emit("Add", (product, bias), {}, outputs=[out], primitive="Add")
+
+
+@lowering("MatMul")
+def _lower_matmul(op: StepWriter, node: StepOperator) -> None:
+    a, b, out = node.x, node.input(1), node.y
+    if a.rank == b.rank == 2:
+        matmul(op, a, b, out)
+    else:
+        multiplied(op, a, b, out)
+
+
+def multiplied(op: StepWriter, a: StepTensor, b: StepTensor, out: StepTensor | None = None) -> StepTensor:
+    """Write MindSpore's ``ops.matmul`` of operands of any rank: one operator to gradients, MatMulExt."""
+    with op.as_one("MatMulExt", a, b):
+        first, second = as_matrices(op, a, b)
+        if a.rank > 1 and b.rank > 1:
+            return batch_matmul(op, first, second, out)
+        product = batch_matmul(op, first, second)
+        # a vector leaves no dimension behind
+        shape = (*product.shape[:-2], *a.shape[:-1][-1:], *b.shape[1:][-1:])
+        return reshaped(op, product, (shape), out)
+
+
+def as_matrices(op: StepWriter, a: StepTensor, b: StepTensor) -> tuple[StepTensor, StepTensor]:
+    """Return both operands of a product as matrices: a vector is a row on the left, a column on the right."""
+    row = reshaped(op, a, ((1, *a.shape))) if a.rank == 1 else a
+    column = reshaped(op, b, ((*b.shape, 1))) if b.rank == 1 else b
+    return row, column
+
+
+def batch_matmul(op: StepWriter, a: StepTensor, b: StepTensor, out: StepTensor | None = None) -> StepTensor:
+    """Write MindSpore's product of stacks of matrices, one of which may be repeated for the other."""
+    batch = _broadcast_shape(a.shape[:-2], b.shape[:-2])
+    rank = len(batch) + 2
+    if not batch:
+        return matmul(op, a, b, out)
+    slots: list[Item] = [_broadcast(op, a, batch), _broadcast(op, b, batch), False, False]
+    return op.call(
+        "BatchMatMul",
+        *slots,
+        like=a.shaped((*batch, a.shape[-2], b.shape[-1])),
+        outputs=[out],
+        transpose_a=0,
+        transpose_b=0,
+        rank=rank,
+    )
+
+
+def _broadcast_shape(a: Shape, b: Shape) -> Shape:
+    """Return the shape that two shapes are broadcast to; a free dimension is taken for that of both."""
+    length = max(len(a), len(b))
+    pairs = zip((1,) * (length - len(a)) + a, (1,) * (length - len(b)) + b, strict=True)
+    return tuple(second if first == 1 else first for first, second in pairs)
+
+
+def _broadcast(op: StepWriter, x: StepTensor, batch: Shape) -> StepTensor:
+    """Return matrices with one for each of the other operand, unless they would be too large."""
+    shape = [size for size in (*batch, *x.shape[-2:]) if isinstance(size, int)]
+    is_free = len(shape) < len(batch) + 2
+    if x.shape[:-2] == batch or is_free or math.prod(shape) * x.dtype.numpy.itemsize > BROADCAST_LIMIT:
+        return x
+    return op.Expand(x, shape)
+
+
+@lowering("Add")
+def _lower_add(op: StepWriter, node: StepOperator) -> None:
+    if node.primitive == "BiasAdd" and node.y.rank == 2:
+        x, bias = node.inputs if node.input(1).rank == 1 else reversed(node.inputs)
+        op.call("BiasAdd", x, bias, 0, outputs=[node.y], rank=2)
+    else:
+        op.emit("Add", node.inputs, {}, outputs=node.outputs, primitive="Add")
+
+
+@mindspore_gradient("MatMul")
+def _matmul(op: StepWriter, back: Backward) -> Gradients:
+    a, b = back.x, back.node.input(1)
+    ta, tb = (bool(back.node.attributes[f"transpose_{side}"]) for side in "ab")
+    dy = back.dy
+    db = da = None
+    if back.wants[0]:
+        da = matmul(op, b, dy, ta=tb, tb=True) if ta else matmul(op, dy, b, tb=not tb)
+    if back.wants[1]:
+        # w (out, in) of a Dense layer: dy^T x, which needs no transposed copy
+        db = matmul(op, dy, a, ta=True, tb=ta) if tb else matmul(op, a, dy, ta=not ta, tb=False)
+    return da, db
+
+
+@mindspore_gradient("MatMulExt")
+def _matmul_ext(op: StepWriter, back: Backward) -> Gradients:
+    """Multiply by the other operand transposed; what was repeated is summed.
+
+    The gradient of a weight, which all matrices of the other operand are multiplied by, is one product over
+    all their rows.
+    """
+    a, b = back.x, back.node.input(1)
+    first, second = as_matrices(op, a, b)
+    dy = reshaped(op, back.dy, _matrix_shape(back.dy, a, b))
+    da = db = None
+    if back.wants[0]:
+        product = batch_matmul(op, dy, transposed(op, second))
+        da = reshaped(op, unbroadcast(op, product, first), a)
+    if back.wants[1] and second.rank == 2 < first.rank:
+        rows = transposed(op, as_matrix(op, first))
+        db = reshaped(op, matmul(op, rows, as_matrix(op, dy)), b)
+    elif back.wants[1]:
+        product = batch_matmul(op, transposed(op, first), dy)
+        db = reshaped(op, unbroadcast(op, product, second), b)
+    return da, db
+
+
+def _matrix_shape(dy: StepTensor, a: StepTensor, b: StepTensor) -> Shape:
+    """Return the shape of a gradient as matrices: a vector has left no dimension behind."""
+    shape = dy.shape if b.rank > 1 else (*dy.shape, 1)
+    return shape if a.rank > 1 else (*shape[:-1], 1, shape[-1])
+
+
+@mindspore_gradient("BiasAdd")
+def _bias_add(op: StepWriter, back: Backward) -> Gradients:
+    dy, bias = back.dy, back.node.input(1)
+    db = op.call("BiasAddGrad", dy, 0, like=bias, rank=dy.rank) if back.wants[1] else None
+    return dy, db
+
+
+@gradient("Einsum")
+def _einsum(op: StepWriter, back: Backward) -> Gradients:
+    node = back.node
+    operands = [node.input(slot) for slot in range(len(node.inputs))]
+    terms, result = spelled_out(node.attributes["equation"], [item.rank for item in operands])
+    if any(len(set(term)) < len(term) for term in terms):
+        raise GraphError(f"{node.place.path}/{node.primitive}: a diagonal has no gradient")
+    gradients: list[StepTensor | None] = []
+    for slot, is_wanted in enumerate(back.wants):
+        others = [other for other in range(len(operands)) if other != slot]
+        fed = [back.dy, *(operands[other] for other in others)]
+        names = [result, *(terms[other] for other in others)]
+        gradients.append(_einsum_gradient(op, fed, names, operands[slot], terms[slot]) if is_wanted else None)
+    return gradients
+
+
+def spelled_out(equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:
+    """Return the terms of the operands and of the result, an ellipsis written out as letters.
+
+    Args:
+        equation: ``"...ij,jk->...ik"``; without an arrow the result has every letter that occurs once.
+        ranks: Number of dimensions of each operand.
+
+    >>> spelled_out("...ij,jk->...ik", [3, 2])
+    (['Aij', 'jk'], 'Aik')
+    >>> spelled_out("ij,jk", [2, 2])
+    (['ij', 'jk'], 'ik')
+    """
+    left, arrow, result = equation.replace(" ", "").partition("->")
+    terms = left.split(",")
+    free = [letter for letter in string.ascii_uppercase + string.ascii_lowercase if letter not in equation]
+    lengths = [rank - len(term.replace("...", "")) for term, rank in zip(terms, ranks, strict=True)]
+    dots = "".join(free[: max(lengths)]) if "..." in left else ""
+    if not arrow:
+        letters = "".join(terms).replace(".", "")
+        once = sorted(letter for letter in set(letters) if letters.count(letter) == 1)
+        result = ("..." if dots else "") + "".join(once)
+    written = [
+        term.replace("...", dots[len(dots) - length :]) for term, length in zip(terms, lengths, strict=True)
+    ]
+    return written, result.replace("...", dots)
+
+
+def _einsum_gradient(
+    op: StepWriter, fed: Sequence[StepTensor], terms: Sequence[str], x: StepTensor, term: str
+) -> StepTensor:
+    """Return the gradient of one operand.
+
+    Args:
+        op: Writes the operators.
+        fed: The gradient of the result, and the other operands.
+        terms: Their terms.
+        x: The operand.
+        term: Its term.
+    """
+    known = set("".join(terms))
+    # a dimension of size 1 may have been broadcast: it is summed over, like those that the term lacks
+    kept = [letter for letter, size in zip(term, x.shape, strict=True) if letter in known and size != 1]
+    summed = op.Einsum(*fed, equation=f"{','.join(terms)}->{''.join(kept)}")
+    if len(kept) == x.rank:
+        return StepTensor(summed.name, x.dtype, x.shape)
+    # what occurs in this operand alone was summed: its gradient is the same all along
+    wide = tuple(size if letter in kept else 1 for letter, size in zip(term, x.shape, strict=True))
+    spread = reshaped(op, summed, (wide))
+    if wide == x.shape:
+        return spread
+    result = op.Expand(spread, op.Shape(x))
+    return StepTensor(result.name, x.dtype, x.shape)

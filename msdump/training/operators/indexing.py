@@ -1,57 +1,32 @@
-"""Slices, gathers and scatters, and their gradients."""
+"""Gathers and scatters: gradients are sums into the elements that were read."""
 
 from __future__ import annotations
 
-from msdump.training.body import INT64, Body, operator
-
-Ints = tuple[int, ...]
-
-
-@operator("ZerosLike")
-def zeros_like(op: Body, x: str) -> str:
-    """Return zeros in the shape of a tensor."""
-    return str(op.Expand(0.0, op.Shape(x)))
-
-
-@operator("Slice")
-def slice_of(op: Body, x: str, begin: str, size: str) -> str:
-    """Return ``size`` elements along each axis from ``begin`` on; -1: all that follow."""
-    whole = op.Shape(x)
-    return str(op.Slice(x, begin, op.Where(op.Less(size, 0), whole, op.Add(begin, size))))
-
-
-@operator("StridedSliceGrad")
-def strided_slice_grad(
-    op: Body, dy: str, shape: str, begin: str, end: str, strides: str, *, axes: Ints, pads: Ints
-) -> str:
-    """Return a gradient at the places that a slice took, zero elsewhere.
-
-    ``pads``: how much the slice left out at the begins, then at the ends, where its strides are 1.
-    """
-    if pads:
-        return str(op.Pad(dy, pads))
-    return _scattered(op, dy, op.Slice(_numbered(op, shape), begin, end, axes, strides), shape)
-
-
-@operator("PadV3Grad")
-def pad_v3_grad(op: Body, dy: str, _paddings: str, *, mode: str, pads: Ints) -> str:
-    """Sum the gradient of a padded tensor over all places that an element was copied to.
-
-    ``pads``: begins, then ends, of all axes.
-    """
-    rank = len(pads) // 2
-    shape = op.Sub(op.Shape(dy), [pads[axis] + pads[rank + axis] for axis in range(rank)])
-    return _scattered(op, dy, op.Pad(_numbered(op, shape), pads, mode=mode), shape)
+from msdump.errors import GraphError
+from msdump.training.body import INT64, Body, Value, operator
+from msdump.training.operators.layouts import is_fixed, joined, reshaped, shape_of, transposed
+from msdump.training.operators.shapes import numbered, scattered
+from msdump.training.rules import (
+    Backward,
+    Gradients,
+    constant_zero,
+    gradient,
+    keep,
+    lowering,
+    mindspore_gradient,
+)
+from msdump.training.symbols import StepOperator, StepTensor
+from msdump.training.writer import StepWriter
 
 
 @operator("Gather")
-def gather(op: Body, x: str, indices: str, _axis: str, _batch_dims: str, *, axis: int) -> str:
+def gather(op: Body, x: Value, indices: Value, _axis: Value, _batch_dims: Value, *, axis: int) -> Value:
     """Look up indices along an axis."""
-    return str(op.Gather(x, indices, axis=axis))
+    return op.Gather(x, indices, axis=axis)
 
 
 @operator("UnsortedSegmentSum")
-def unsorted_segment_sum(op: Body, x: str, segments: str, *, num_segments: int, rank: int) -> str:
+def unsorted_segment_sum(op: Body, x: Value, segments: Value, *, num_segments: int, rank: int) -> Value:
     """Sum rows by the number of their segment; ``rank`` is that of the numbers."""
     shape = op.Concat([num_segments], op.Slice(op.Shape(x), [rank], [1 << 30]), axis=0)
     # ScatterND takes int64 alone
@@ -60,28 +35,118 @@ def unsorted_segment_sum(op: Body, x: str, segments: str, *, num_segments: int, 
 
 
 @operator("GatherDGradV2")
-def gather_d_grad(op: Body, x: str, _dim: str, index: str, dy: str, *, dim: int) -> str:
+def gather_d_grad(op: Body, x: Value, _dim: Value, index: Value, dy: Value, *, dim: int) -> Value:
     """Sum a gradient into the elements that were looked up along an axis."""
     return op.scatter_sum("ScatterElements", op.Shape(x), index, dy, axis=dim)
 
 
 @operator("ScatterNd", element=1)
-def scatter_nd(op: Body, indices: str, updates: str, shape: str, *, batch_dims: int) -> str:
+def scatter_nd(op: Body, indices: Value, updates: Value, shape: Value, *, batch_dims: int) -> Value:
     """Sum parts into zeros of a shape at places that are told by several indices each."""
     if not batch_dims:
         return op.scatter_sum("ScatterND", shape, indices, updates)
-    taken = op.GatherND(_numbered(op, shape), indices, batch_dims=batch_dims)
-    return _scattered(op, updates, taken, shape)
+    taken = op.GatherND(numbered(op, shape), indices, batch_dims=batch_dims)
+    return scattered(op, updates, taken, shape)
 
 
-def _numbered(op: Body, shape: str) -> str:
-    """Return a tensor of a shape whose elements are numbered."""
-    count = op.ReduceProd(shape, keepdims=0)
-    return str(op.Reshape(op.Range(0, count, 1), shape))
+@lowering("Gather")
+def _lower_gather(op: StepWriter, node: StepOperator) -> None:
+    """Write a look-up; in a table by ids of several dimensions it is MindSpore's nn.Embedding."""
+    x, indices, out = node.x, node.input(1), node.y
+    axis = node.attribute("axis", 0) % x.rank
+    if not x.is_float:
+        keep(op, node)
+    elif axis == 0 and x.rank == 2 and indices.rank > 1 and is_fixed(out.shape):
+        count = joined(indices.shape)
+        flat = reshaped(op, indices, ((count,)))
+        rows = x.shaped((count, *x.shape[1:]))
+        reshaped(op, op.call("Gather", x, flat, 0, 0, like=rows, axis=0), out, out)
+    else:
+        op.call("Gather", x, indices, axis, 0, outputs=[out], axis=axis)
 
 
-def _scattered(op: Body, dy: str, numbers: str, shape: str) -> str:
-    """Sum a gradient into the elements of a shape that have these numbers."""
-    places, values = op.Reshape(numbers, [-1]), op.Reshape(dy, [-1])
-    total = op.scatter_sum("ScatterElements", op.ReduceProd(shape, keepdims=1), places, values, axis=0)
-    return str(op.Reshape(total, shape))
+gradient("OneHot", "EyeLike", "ConstantOfShape", "Range", "Shape", "Size", "NonZero")(constant_zero)
+
+gradient("RandomNormalLike", "RandomUniformLike", "Bernoulli")(constant_zero)
+
+
+@gradient("Gather")
+@mindspore_gradient("Gather")
+def _gather(op: StepWriter, back: Backward) -> Gradients:
+    """Sum the rows of the gradient by their index; another axis than the first one is turned to the front."""
+    x, indices, dy = back.x, back.node.input(1), back.dy
+    axis = back.node.attribute("axis", 0) % x.rank
+    (count,) = x.sizes_from(axis, axis + 1)
+    looked_up = range(axis, axis + indices.rank)
+    if axis:
+        dy = transposed(op, dy, [*looked_up, *(other for other in range(dy.rank) if other not in looked_up)])
+    rest = tuple(size for other, size in enumerate(x.shape) if other != axis)
+    kind = x.shaped((count, *rest))
+    dx = op.call("UnsortedSegmentSum", dy, indices, like=kind, num_segments=count, rank=indices.rank)
+    return transposed(op, dx, [*range(1, axis + 1), 0, *range(axis + 1, x.rank)]) if axis else dx
+
+
+@gradient("GatherElements")
+def _gather_elements(op: StepWriter, back: Backward) -> Gradients:
+    return _into(op, back, back.node.input(1), back.dy, back.node.attribute("axis", 0))
+
+
+@gradient("TopK")
+def _top_k(op: StepWriter, back: Backward) -> Gradients:
+    return _into(op, back, back.node.outputs[1], back.dy, back.node.attribute("axis", -1))
+
+
+def _into(op: StepWriter, back: Backward, indices: StepTensor, dy: StepTensor, axis: int) -> StepTensor:
+    """Sum a gradient into the elements that indices along an axis tell."""
+    x = back.x
+    return op.call("GatherDGradV2", x, axis, indices, dy, like=x, dim=axis)
+
+
+@gradient("GatherND")
+def _gather_nd(op: StepWriter, back: Backward) -> Gradients:
+    x, indices = back.x, back.node.input(1)
+    batch_dims = back.node.attribute("batch_dims", 0)
+    return op.call("ScatterNd", indices, back.dy, shape_of(op, x), like=x, batch_dims=batch_dims)
+
+
+@gradient("ScatterElements", "ScatterND")
+def _scatter(op: StepWriter, back: Backward) -> Gradients:
+    """Return the gradient where the data are kept, and that of the updates at their places."""
+    node, dy = back.node, back.dy
+    x, indices, updates = (node.input(slot) for slot in range(3))
+    reduction = node.attribute("reduction", "none")
+    if reduction == "mul":
+        raise GraphError(f"{node.place.path}/{node.primitive}: a reduction 'mul' has no gradient")
+    if reduction in {"max", "min"}:
+        return _of_extreme(op, back)
+    dx = du = None
+    if back.wants[0]:
+        dx = dy
+        if reduction == "none":
+            zeros = op.call("ZerosLike", updates, like=updates)
+            (dx,) = op.emit(node.op_type, (dy, indices, zeros), {"axis": node.attribute("axis", None)})
+            dx = StepTensor(dx.name, x.dtype, x.shape)
+    if back.wants[2]:
+        du = _gathered(op, node, dy)
+    return dx, None, du
+
+
+def _of_extreme(op: StepWriter, back: Backward) -> Gradients:
+    """Return the gradients of data and updates where they are the largest or smallest."""
+    node, dy, y = back.node, back.dy, back.y
+    x, updates = node.x, node.input(2)
+    dx = op.Where(op.Equal(x, y), dy, 0.0) if back.wants[0] else None
+    if not back.wants[2]:
+        return (dx,)
+    is_taken = op.Equal(updates, _gathered(op, node, y))
+    return dx, None, op.Where(is_taken, _gathered(op, node, dy), 0.0)
+
+
+def _gathered(op: StepWriter, node: StepOperator, values: StepTensor) -> StepTensor:
+    """Return the elements of a tensor at the places where a scatter writes its updates."""
+    indices, updates = node.input(1), node.input(2)
+    if node.op_type == "ScatterND":
+        result = op.GatherND(values, indices)
+    else:
+        result = op.GatherElements(values, indices, axis=node.attribute("axis", 0))
+    return StepTensor(result.name, values.dtype, updates.shape)

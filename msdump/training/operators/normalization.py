@@ -1,117 +1,568 @@
-"""Normalisations in training: by the statistics of the batch, and their gradients."""
+"""Normalisations: by the statistics of the batch, or of each sample by itself."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, Final
+
 import numpy as np
 
-from msdump.training.body import Body, operator
+from msdump.errors import GraphError
+from msdump.training.body import Body, Value, operator
+from msdump.training.rules import Backward, Gradients, gradient, lowering, mindspore_gradient
+from msdump.training.symbols import StepOperator, StepTensor
+from msdump.training.writer import StepWriter
 
 
 @operator("BatchNorm")
 def batch_norm(
     op: Body,
-    x: str,
-    gamma: str,
-    beta: str,
-    moving_mean: str,
-    moving_variance: str,
-    _training: str,
-    epsilon: str,
-    momentum: str,
-    _format: str,
+    x: Value,
+    gamma: Value,
+    beta: Value,
+    moving_mean: Value,
+    moving_variance: Value,
+    _training: Value,
+    epsilon: Value,
+    momentum: Value,
+    _format: Value,
     *,
     rank: int,
     is_training: int,
-) -> tuple[str, ...]:
+) -> tuple[Value, ...]:
     """Normalise by the statistics of the batch, and update the moving ones.
 
     Returns the result, mean and variance twice (``batch_mean``, ``reserve_space_1``, ...), and the moving
     mean and variance; the moving variance takes the unbiased one, n / (n - 1). Without training the moving
     statistics take the place of the batch's and stay as they are.
     """
-    axes = [axis for axis in range(rank) if axis != 1]
-    wide = [-1, *(1,) * (rank - 2)]
+    axes = _but_channels(rank)
     mean = op.ReduceMean(x, axes, keepdims=0) if is_training else moving_mean
-    centered = op.Sub(x, op.Reshape(mean, wide))
-    variance = op.ReduceMean(op.Mul(centered, centered), axes, keepdims=0) if is_training else moving_variance
-    scale = op.Div(gamma, op.Sqrt(op.Add(variance, epsilon)))
-    y = op.Add(op.Mul(centered, op.Reshape(scale, wide)), op.Reshape(beta, wide))
+    centered = x - _wide(op, mean, rank)
+    variance = op.ReduceMean(centered * centered, axes, keepdims=0) if is_training else moving_variance
+    scale = gamma / op.Sqrt(variance + epsilon)
+    y = centered * _wide(op, scale, rank) + _wide(op, beta, rank)
     results = (y, mean, variance, mean, variance)
     if not is_training:
         return (*results, moving_mean, moving_variance)
-    count = op.CastLike(op.Div(op.Size(x), op.Size(gamma)), x)
-    unbiased = op.Mul(variance, op.Div(count, op.Max(op.Sub(count, 1.0), 1.0)))
-    return (
-        *results,
-        _moved(op, moving_mean, mean, momentum),
-        _moved(op, moving_variance, unbiased, momentum),
+    count = op.CastLike(op.Size(x) / op.Size(gamma), x)
+    unbiased = variance * (count / op.Max(count - 1.0, 1.0))
+    moved = (
+        old * (1.0 - momentum) + new * momentum
+        for old, new in ((moving_mean, mean), (moving_variance, unbiased))
     )
+    return (*results, *moved)
 
 
-def _moved(op: Body, old: str, new: str, momentum: str) -> str:
-    return str(op.Add(op.Mul(old, op.Sub(1.0, momentum)), op.Mul(new, momentum)))
+def _but_channels(rank: int) -> list[int]:
+    return [axis for axis in range(rank) if axis != 1]
 
 
 @operator("BatchNormGrad")
 def batch_norm_grad(
     op: Body,
-    dy: str,
-    x: str,
-    gamma: str,
-    mean: str,
-    variance: str,
-    _reserve: str,
-    _training: str,
-    epsilon: str,
-    _format: str,
+    dy: Value,
+    x: Value,
+    gamma: Value,
+    mean: Value,
+    variance: Value,
+    _reserve: Value,
+    _training: Value,
+    epsilon: Value,
+    _format: Value,
     *,
     rank: int,
     is_training: int,
-) -> tuple[str, ...]:
+) -> tuple[Value, ...]:
     """Return the gradients of input, scale and shift of a normalisation.
 
     Without training its statistics are constants, else they depend on the input as well.
     """
-    axes = [axis for axis in range(rank) if axis != 1]
-    wide = [-1, *(1,) * (rank - 2)]
-    inverse = op.Reciprocal(op.Sqrt(op.Add(variance, epsilon)))
-    centered = op.Sub(x, op.Reshape(mean, wide))
+    axes = _but_channels(rank)
+    inverse = op.Reciprocal(op.Sqrt(variance + epsilon))
+    centered = x - _wide(op, mean, rank)
     dbeta = op.ReduceSum(dy, axes, keepdims=0)
-    along = op.ReduceSum(op.Mul(dy, centered), axes, keepdims=0)
-    dgamma = op.Mul(along, inverse)
-    scale = op.Reshape(op.Mul(gamma, inverse), wide)
+    along = op.ReduceSum(dy * centered, axes, keepdims=0)
+    dgamma = along * inverse
+    scale = _wide(op, gamma * inverse, rank)
     if not is_training:
-        return op.Mul(dy, scale), dgamma, dbeta
-    count = op.CastLike(op.Div(op.Size(x), op.Size(gamma)), x)
-    slope = op.Div(op.Mul(along, op.Mul(inverse, inverse)), count)
-    level = op.Reshape(op.Div(dbeta, count), wide)
-    inner = op.Sub(op.Sub(dy, level), op.Mul(centered, op.Reshape(slope, wide)))
-    return op.Mul(inner, scale), dgamma, dbeta
+        return dy * scale, dgamma, dbeta
+    count = op.CastLike(op.Size(x) / op.Size(gamma), x)
+    slope = along * (inverse * inverse) / count
+    level = _wide(op, dbeta / count, rank)
+    inner = dy - level - centered * _wide(op, slope, rank)
+    return inner * scale, dgamma, dbeta
 
 
 @operator("LRNGrad")
-def lrn_grad(op: Body, dy: str, x: str, _y: str, *, size: int, alpha: float, beta: float, bias: float) -> str:
+def lrn_grad(
+    op: Body, dy: Value, x: Value, _y: Value, *, size: int, alpha: float, beta: float, bias: float
+) -> Value:
     """Return the gradient of x / (bias + alpha / size * the squares of the channels around)^beta."""
     before, after = (size - 1) // 2, size // 2
-    sums = _channel_sums(op, op.Mul(x, x), size, before, after)
-    base = op.Add(op.Mul(sums, float(np.float32(alpha / size))), bias)
-    inner = op.Mul(op.Mul(dy, x), op.Pow(base, -beta - 1.0))
+    sums = _channel_sums(op, x * x, size, before, after)
+    base = sums * float(np.float32(alpha / size)) + bias
+    inner = dy * x * op.Pow(base, -beta - 1.0)
     # a channel reads those before it as often as those behind it are read by it: the window is mirrored
-    shared = op.Mul(_channel_sums(op, inner, size, after, before), float(2 * alpha * beta / size))
-    return str(op.Sub(op.Mul(dy, op.Pow(base, -beta)), op.Mul(x, shared)))
+    shared = _channel_sums(op, inner, size, after, before) * float(2 * alpha * beta / size)
+    return dy * op.Pow(base, -beta) - x * shared
 
 
-def _channel_sums(op: Body, x: str, size: int, before: int, after: int) -> str:
+def _channel_sums(op: Body, x: Value, size: int, before: int, after: int) -> Value:
     """Return for each element the sum over the channels around it."""
     planes = op.Concat(op.Shape(x, start=0, end=1), (1,), op.Shape(x, start=1, end=2), (-1,), axis=0)
     flat = op.Reshape(x, planes)
     kernel = op.Expand(1.0, (1, 1, size, 1))
-    return str(op.Reshape(op.Conv(flat, kernel, pads=(before, 0, after, 0)), op.Shape(x)))
+    return op.Reshape(op.Conv(flat, kernel, pads=(before, 0, after, 0)), op.Shape(x))
 
 
 @operator("L2NormalizeGrad")
-def l2_normalize_grad(op: Body, x: str, y: str, dy: str, *, axis: int) -> str:
+def l2_normalize_grad(op: Body, x: Value, y: Value, dy: Value, *, axis: int) -> Value:
     """Return the gradient of x / |x|, 0 where x is 0."""
     norm = op.ReduceL2(x, [axis], keepdims=1)
+    along = op.ReduceSum(dy * y, [axis], keepdims=1)
+    return op.Where(op.Equal(norm, 0.0), 0.0, (dy - y * along) / norm)
+
+
+@operator("LayerNorm")
+def layer_norm_body(
+    op: Body,
+    x: Value,
+    gamma: Value,
+    beta: Value,
+    _norm_axis: Value,
+    _params_axis: Value,
+    epsilon: Value,
+    *,
+    begin_norm_axis: int,
+    rank: int,
+) -> tuple[Value, Value, Value]:
+    """Normalise over the last axes; return the result, mean and variance (not 1 / standard deviation)."""
+    axes = list(range(begin_norm_axis % rank, rank))
+    mean = op.ReduceMean(x, axes, keepdims=1)
+    centered = x - mean
+    variance = op.ReduceMean(centered * centered, axes, keepdims=1)
+    deviation = op.Sqrt(variance + op.CastLike(epsilon, x))
+    y = centered / deviation * gamma + beta
+    return y, mean, variance
+
+
+@operator("LayerNormGrad")
+def layer_norm_grad(
+    op: Body,
+    x: Value,
+    dy: Value,
+    variance: Value,
+    mean: Value,
+    gamma: Value,
+    _norm_axis: Value,
+    _params_axis: Value,
+    *,
+    begin_norm_axis: int,
+    rank: int,
+    epsilon: float,
+) -> tuple[Value, Value, Value]:
+    """Return the gradients of input, scale and shift."""
+    begin = begin_norm_axis % rank
+    axes, others = list(range(begin, rank)), list(range(begin))
+    inverse = op.Reciprocal(op.Sqrt(variance + epsilon))
+    normal = (x - mean) * inverse
+    dx = _centered_gradient(op, dy * gamma, normal, inverse, axes)
+    return dx, _summed(op, dy * normal, others), _summed(op, dy, others)
+
+
+def _centered_gradient(op: Body, dy: Value, normal: Value, inverse: Value, axes: list[int]) -> Value:
+    """Return the gradient of what was made ``normal``, with mean 0 and variance 1 over some axes."""
+    level = op.ReduceMean(dy, axes, keepdims=1)
+    slope = op.ReduceMean(dy * normal, axes, keepdims=1)
+    return (dy - level - normal * slope) * inverse
+
+
+def _summed(op: Body, value: Value, axes: list[int]) -> Value:
+    # an empty list of axes means all of them to ReduceSum
+    return op.ReduceSum(value, axes, keepdims=0) if axes else value
+
+
+@operator("RmsNorm")
+def rms_norm_body(
+    op: Body, x: Value, gamma: Value, epsilon: Value, *, begin_norm_axis: int, rank: int
+) -> tuple[Value, Value]:
+    """Divide by the root of the mean square over the last axes; return the result and 1 / that root."""
+    axes = list(range(begin_norm_axis % rank, rank))
+    square = op.ReduceMean(x * x, axes, keepdims=1)
+    inverse = op.Reciprocal(op.Sqrt(square + op.CastLike(epsilon, x)))
+    return x * inverse * gamma, inverse
+
+
+@operator("RmsNormGrad")
+def rms_norm_grad(
+    op: Body, dy: Value, x: Value, rstd: Value, gamma: Value, *, begin_norm_axis: int, rank: int
+) -> tuple[Value, Value]:
+    """Return the gradients of input and scale."""
+    begin = begin_norm_axis % rank
+    normal = x * rstd
+    scaled = dy * gamma
+    slope = op.ReduceMean(scaled * normal, list(range(begin, rank)), keepdims=1)
+    dx = (scaled - normal * slope) * rstd
+    return dx, _summed(op, dy * normal, list(range(begin)))
+
+
+@operator("GroupNorm")
+def group_norm(
+    op: Body,
+    x: Value,
+    _num_groups: Value,
+    gamma: Value,
+    beta: Value,
+    epsilon: Value,
+    *,
+    num_groups: int,
+    rank: int,
+) -> tuple[Value, Value, Value]:
+    """Normalise over groups of channels; return the result, mean and 1 / standard deviation."""
+    centered, mean, variance = _centered(op, op.Reshape(x, (0, num_groups, -1)))
+    inverse = op.Reciprocal(op.Sqrt(variance + op.CastLike(epsilon, x)))
+    normal = op.Reshape(centered * inverse, op.Shape(x))
+    y = normal * _wide(op, gamma, rank) + _wide(op, beta, rank)
+    return y, op.Squeeze(mean, (2,)), op.Squeeze(inverse, (2,))
+
+
+@operator("GroupNormGrad")
+def group_norm_grad(
+    op: Body,
+    dy: Value,
+    x: Value,
+    mean: Value,
+    rstd: Value,
+    gamma: Value,
+    _num_groups: Value,
+    _dx: Value,
+    _dgamma: Value,
+    _dbeta: Value,
+    *,
+    num_groups: int,
+    rank: int,
+) -> tuple[Value, Value, Value]:
+    """Return the gradients of input, scale and shift."""
+    rows = (0, num_groups, -1)
+    inverse = op.Unsqueeze(rstd, (2,))
+    normal = (op.Reshape(x, rows) - op.Unsqueeze(mean, (2,))) * inverse
+    return _channel_gradients(op, dy, gamma, normal, inverse, rows=rows, rank=rank)
+
+
+@operator("InstanceNorm")
+def instance_norm(
+    op: Body, x: Value, gamma: Value, beta: Value, *, epsilon: float, rank: int
+) -> tuple[Value, Value, Value]:
+    """Normalise each channel of each sample; return the result, mean and variance."""
+    centered, mean, variance = _centered(op, op.Reshape(x, (0, 0, -1)))
+    normal = op.Reshape(centered / op.Sqrt(variance + epsilon), op.Shape(x))
+    y = normal * _wide(op, gamma, rank) + _wide(op, beta, rank)
+    return y, op.Squeeze(mean, (2,)), op.Squeeze(variance, (2,))
+
+
+@operator("InstanceNormGrad")
+def instance_norm_grad(
+    op: Body, dy: Value, x: Value, gamma: Value, mean: Value, variance: Value, *, epsilon: float, rank: int
+) -> tuple[Value, Value, Value]:
+    """Return the gradients of input, scale and shift."""
+    rows = (0, 0, -1)
+    inverse = op.Unsqueeze(op.Reciprocal(op.Sqrt(variance + epsilon)), (2,))
+    normal = (op.Reshape(x, rows) - op.Unsqueeze(mean, (2,))) * inverse
+    return _channel_gradients(op, dy, gamma, normal, inverse, rows=rows, rank=rank)
+
+
+def _centered(op: Body, rows: Value) -> tuple[Value, Value, Value]:
+    """Return rows (n, groups, elements) about their means, the means and the variances."""
+    mean = op.ReduceMean(rows, (2,), keepdims=1)
+    centered = rows - mean
+    return centered, mean, op.ReduceMean(centered * centered, (2,), keepdims=1)
+
+
+def _channel_gradients(
+    op: Body, dy: Value, gamma: Value, normal: Value, inverse: Value, *, rows: tuple[int, ...], rank: int
+) -> tuple[Value, Value, Value]:
+    """Return the gradients of a normalisation of ``rows`` whose scale and shift belong to the channels."""
+    scaled = op.Reshape(dy * _wide(op, gamma, rank), rows)
+    dx = op.Reshape(_centered_gradient(op, scaled, normal, inverse, [2]), op.Shape(dy))
+    others = _but_channels(rank)
+    along = dy * op.Reshape(normal, op.Shape(dy))
+    return dx, _summed(op, along, others), _summed(op, dy, others)
+
+
+def _wide(op: Body, value: Value, rank: int) -> Value:
+    """Return a value of each channel in the shape that it is broadcast from."""
+    return op.Reshape(value, (-1, *(1,) * (rank - 2)))
+
+
+@lowering("BatchNormalization")
+def _lower_batch_norm(op: StepWriter, node: StepOperator) -> None:
+    x, gamma, beta, *moving = (node.input(slot) for slot in range(5))
+    # a layer that is used twice moves its statistics twice
+    mean, variance = (op.bindings.get(item.name, item) for item in moving)
+    epsilon = float(node.attribute("epsilon", 1e-5))
+    # MindSpore counts the share of the new value, ONNX that of the old one; 0.1, not 1 - float32(0.9)
+    momentum = round(1.0 - node.attribute("momentum", 0.9), 7)
+    is_training = op.batch_statistics
+    *_, new_mean, new_variance = op.call(
+        "BatchNorm",
+        *(x, gamma, beta, mean, variance, is_training, epsilon, momentum, 0),
+        like=[node.y, *[mean] * 6],
+        outputs=[node.y],
+        rank=x.rank,
+        is_training=int(is_training),
+    )
+    if is_training:
+        op.bindings |= {moving[0].name: new_mean, moving[1].name: new_variance}
+    for slot, new in ((1, new_mean), (2, new_variance)):  # a model in training form may show them
+        shown = node.output(slot)
+        if shown is not None:
+            op.Identity(new, outputs=[shown])
+
+
+@lowering("MeanVarianceNormalization")
+def _lower_mean_variance(op: StepWriter, node: StepOperator) -> None:
+    """Write the steps that ONNX defines the operator by."""
+    x, axes = node.x, list(node.attribute("axes", (0, 2, 3)))
+    centered = op.Sub(x, op.ReduceMean(x, axes))
+    deviation = op.Sqrt(op.ReduceMean(op.Mul(centered, centered), axes))
+    op.Div(centered, op.Add(deviation, 1e-9), outputs=node.outputs)
+
+
+_EPSILON = 1e-5
+
+
+def layer_norm(
+    op: StepWriter,
+    x: StepTensor,
+    parameters: tuple[StepTensor | None, StepTensor | None],
+    axis: int,
+    epsilon: float,
+    *,
+    outputs: Sequence[StepTensor] = (),
+) -> tuple[StepTensor, StepTensor, StepTensor]:
+    """Write MindSpore's LayerNorm; return its result, mean and variance.
+
+    Args:
+        op: Writes it.
+        x: What is normalised.
+        parameters: Scale and shift in the shape of the last axes; None: ones and zeros.
+        axis: The first axis that is normalised.
+        epsilon: What is added to the variance.
+        outputs: The values that it writes, where they have names already.
+    """
+    gamma, beta = (
+        op.constant(np.full(x.sizes_from(axis), neutral, x.dtype.numpy)) if parameter is None else parameter
+        for parameter, neutral in zip(parameters, (1, 0), strict=True)
+    )
+    begin = axis % x.rank
+    mean = x.shaped((*x.shape[:begin], *(1,) * (x.rank - begin)))
+    result, mean, variance = op.call(
+        "LayerNorm",
+        *(x, gamma, beta, axis, axis, np.array(epsilon, np.float32)),
+        like=[x, mean, mean],
+        outputs=outputs,
+        begin_norm_axis=axis,
+        rank=x.rank,
+    )
+    return result, mean, variance
+
+
+@lowering("LayerNormalization")
+def _lower_layer_norm(op: StepWriter, node: StepOperator) -> None:
+    x, scale, y = node.x, node.input(1), node.y
+    shift = node.optional(2)
+    axis, epsilon = node.attribute("axis", -1), node.attribute("epsilon", _EPSILON)
+    if all(item is None or item.shape == x.shape[axis:] for item in (scale, shift)):
+        _, mean, variance = layer_norm(op, x, (scale, shift), axis, epsilon, outputs=[y])
+    else:  # scale and shift are broadcast: operators of their own
+        normal, mean, variance = layer_norm(op, x, (None, None), axis, epsilon)
+        scaled = op.Mul(normal, scale, outputs=1 if shift else [y])
+        if shift is not None:
+            op.Add(scaled, shift, outputs=[y])
+    _show(op, mean, node.output(1))
+    deviation = node.output(2)
+    if deviation is not None:
+        inverse = op.Reciprocal(op.Sqrt(op.Add(variance, float(epsilon))))
+        _show(op, inverse, deviation)
+
+
+def _show(op: StepWriter, value: StepTensor, output: StepTensor | None) -> None:
+    """Write a statistic where the model reads it, in the model's type."""
+    if output is not None:
+        op.Cast(value, to=output.dtype.onnx, outputs=[output])
+
+
+def rms_norm(
+    op: StepWriter, x: StepTensor, scale: StepTensor, *, axis: int, epsilon: float, y: StepTensor
+) -> StepTensor:
+    """Write MindSpore's RmsNorm; return 1 / root of the mean square."""
+    begin = axis % x.rank
+    is_plain = scale.shape == x.shape[begin:]
+    gamma = scale if is_plain else op.constant(np.ones(x.sizes_from(begin), x.dtype.numpy))
+    root = x.shaped((*x.shape[:begin], *(1,) * (x.rank - begin)))
+    normal, inverse = op.call(
+        "RmsNorm",
+        *(x, gamma, np.array(epsilon, np.float32)),
+        like=[x, root],
+        outputs=[y] if is_plain else None,
+        begin_norm_axis=axis,
+        rank=x.rank,
+    )
+    if not is_plain:  # the scale is broadcast: an operator of its own
+        op.Mul(normal, scale, outputs=[y])
+    return inverse
+
+
+@lowering("RMSNormalization", "SimplifiedLayerNormalization")
+def _lower_rms_norm(op: StepWriter, node: StepOperator) -> None:
+    axis, epsilon = node.attribute("axis", -1), node.attribute("epsilon", _EPSILON)
+    inverse = rms_norm(op, node.x, node.input(1), axis=axis, epsilon=epsilon, y=node.y)
+    _show(op, inverse, node.output(1))
+
+
+@lowering("GroupNormalization")
+def _lower_group_norm(op: StepWriter, node: StepOperator) -> None:
+    x, y, groups = node.x, node.y, node.attributes["num_groups"]
+    channels = x.sizes_from(1, 2)[0]
+    gamma, beta = (_of_channels(op, node.input(slot), channels) for slot in (1, 2))
+    statistics = x.shaped((x.shape[0], groups))
+    op.call(
+        "GroupNorm",
+        *(x, groups, gamma, beta, np.array(node.attribute("epsilon", _EPSILON), np.float32)),
+        like=[y, statistics, statistics],
+        outputs=[y],
+        num_groups=groups,
+        rank=x.rank,
+    )
+
+
+def _of_channels(op: StepWriter, parameter: StepTensor, channels: int) -> StepTensor:
+    """Return a parameter of each channel; before opset 21 there is one of each group."""
+    (count,) = parameter.sizes()
+    if count == channels:
+        return parameter
+    repeated = op.Expand(op.Unsqueeze(parameter, (1,)), (count, channels // count))
+    return op.Reshape(repeated, (channels,))
+
+
+@lowering("InstanceNormalization")
+def _lower_instance_norm(op: StepWriter, node: StepOperator) -> None:
+    x, y = node.x, node.y
+    statistics = x.shaped(x.shape[:2])
+    op.call(
+        "InstanceNorm",
+        *(x, node.input(1), node.input(2)),
+        like=[y, statistics, statistics],
+        outputs=[y],
+        epsilon=float(node.attribute("epsilon", _EPSILON)),
+        rank=x.rank,
+    )
+
+
+@lowering("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", domain="com.microsoft")
+def _lower_skip_norm(op: StepWriter, node: StepOperator) -> None:
+    is_simple = node.op_type == "SkipSimplifiedLayerNormalization"
+    if node.output(1) or node.output(2):
+        raise GraphError(f"{node.place.path}/{node.primitive}: mean and variance as outputs have no gradient")
+    x, skip, gamma = (node.input(slot) for slot in range(3))
+    beta, bias = (None, *node.inputs[3:], None)[:2] if is_simple else (*node.inputs[3:], None, None)[:2]
+    total = op.Add(x, skip)
+    if bias is not None:
+        total = op.Add(total, bias)
+    epsilon = node.attribute("epsilon", 1e-12)
+    if is_simple:
+        rms_norm(op, total, gamma, axis=-1, epsilon=epsilon, y=node.y)
+    else:
+        layer_norm(op, total, (gamma, beta), -1, epsilon, outputs=node.outputs[:1])
+    shown = node.output(3)
+    if shown is not None:
+        op.Identity(total, outputs=[shown])
+
+
+@mindspore_gradient("BatchNorm")
+def _batch_norm(op: StepWriter, back: Backward) -> Gradients:
+    node = back.node
+    x, gamma, epsilon = node.x, node.input(1), node.input(6)
+    _, _, reserve, mean, variance, *_ = node.outputs
+    if not node.attributes["is_training"]:
+        mean, variance = node.input(3), node.input(4)
+    slots = (back.dy, x, gamma, mean, variance, reserve, node.input(5), epsilon, node.input(8))
+    dx, dgamma, dbeta = op.call("BatchNormGrad", *slots, like=[x, gamma, gamma], **node.attributes)
+    return dx, dgamma, dbeta
+
+
+@gradient("LRN")
+def _lrn(op: StepWriter, back: Backward) -> Gradients:
+    node, x = back.node, back.x
+    numbers: dict[str, Any] = {name: float(node.attribute(name, default)) for name, default in _LRN.items()}
+    size = node.attributes["size"]
+    return op.call("LRNGrad", back.dy, x, node.y, like=x, size=size, **numbers)
+
+
+_LRN: Final = {"alpha": 1e-4, "beta": 0.75, "bias": 1.0}
+
+
+@gradient("LpNormalization")
+def _lp_normalization(op: StepWriter, back: Backward) -> Gradients:
+    x, y, dy = back.x, back.y, back.dy
+    axis = back.node.attribute("axis", -1)
+    if back.node.attribute("p", 2) == 2:
+        return op.call("L2NormalizeGrad", x, y, dy, like=x, axis=axis)
+    norm = op.ReduceSum(op.Abs(x), [axis], keepdims=1)
     along = op.ReduceSum(op.Mul(dy, y), [axis], keepdims=1)
-    return str(op.Where(op.Equal(norm, 0.0), 0.0, op.Div(op.Sub(dy, op.Mul(y, along)), norm)))
+    slope = op.Div(op.Sub(dy, op.Mul(op.Sign(x), along)), op.Where(op.Equal(norm, 0.0), 1.0, norm))
+    return op.Where(op.Equal(norm, 0.0), 0.0, slope)
+
+
+@mindspore_gradient("LayerNorm")
+def _layer_norm(op: StepWriter, back: Backward) -> Gradients:
+    node, dy = back.node, _only(back)
+    x, gamma, axis, epsilon = node.x, node.input(1), node.input(3), node.constant(5)
+    assert epsilon is not None, "the lowering gives a constant"
+    _, mean, variance = node.outputs
+    dx, dgamma, dbeta = op.call(
+        "LayerNormGrad",
+        *(x, dy, variance, mean, gamma, axis, axis),
+        like=[x, gamma, gamma],
+        **node.attributes,
+        epsilon=float(epsilon),
+    )
+    return dx, dgamma, dbeta
+
+
+@mindspore_gradient("RmsNorm")
+def _rms_norm(op: StepWriter, back: Backward) -> Gradients:
+    node, dy = back.node, _only(back)
+    x, gamma, rstd = node.x, node.input(1), node.outputs[1]
+    dx, dgamma = op.call("RmsNormGrad", dy, x, rstd, gamma, like=[x, gamma], **node.attributes)
+    return dx, dgamma
+
+
+@mindspore_gradient("GroupNorm")
+def _group_norm(op: StepWriter, back: Backward) -> Gradients:
+    node, dy = back.node, _only(back)
+    x, count, gamma = (node.input(slot) for slot in range(3))
+    _, mean, rstd = node.outputs
+    wants = (back.wants[0], back.wants[2], back.wants[3])
+    dx, dgamma, dbeta = op.call(
+        "GroupNormGrad", *(dy, x, mean, rstd, gamma, count, *wants), like=[x, gamma, gamma], **node.attributes
+    )
+    return dx, None, dgamma, dbeta
+
+
+@mindspore_gradient("InstanceNorm")
+def _instance_norm(op: StepWriter, back: Backward) -> Gradients:
+    node, dy = back.node, _only(back)
+    x, gamma, (_, mean, variance) = node.x, node.input(1), node.outputs
+    dx, dgamma, dbeta = op.call(
+        "InstanceNormGrad", *(dy, x, gamma, mean, variance), like=[x, gamma, gamma], **node.attributes
+    )
+    return dx, dgamma, dbeta
+
+
+def _only(back: Backward) -> StepTensor:
+    """Return the gradient of the result; the loss must not depend on the statistics themselves."""
+    if any(dy is not None for dy in back.dys[1:]):
+        raise GraphError(f"{back.node.place.path}/{back.node.op_type}: its statistics have no gradient")
+    return back.dy

@@ -1,54 +1,177 @@
-"""Reductions and cumulated sums with MindSpore's slots: axes and flags are inputs."""
+"""Reductions and cumulated sums as MindSpore has them: axes and flags are inputs."""
 
 from __future__ import annotations
 
-from msdump.training.body import Body, operator
+import math
+
+import numpy as np
+
+from msdump.training.body import Body, Value, operator
+from msdump.training.operators.layouts import is_fixed, joined, kept_shape, reduced, reduced_axes, reshaped
+from msdump.training.rules import Backward, Gradients, gradient, keep, lowering, mindspore_gradient
+from msdump.training.symbols import StepOperator, StepTensor
+from msdump.training.writer import StepWriter
 
 
 @operator("ReduceSum")
-def reduce_sum(op: Body, x: str, axis: str, _keep_dims: str, _skip_mode: str, *, keep_dims: int) -> str:
+def reduce_sum(
+    op: Body, x: Value, axis: Value, _keep_dims: Value, _skip_mode: Value, *, keep_dims: int
+) -> Value:
     """Sum over axes."""
-    return str(op.ReduceSum(x, op.Reshape(axis, [-1]), keepdims=keep_dims))
+    return op.ReduceSum(x, op.Reshape(axis, [-1]), keepdims=keep_dims)
 
 
-@operator("ReduceMean")
-def reduce_mean(op: Body, x: str, axis: str, _keep_dims: str, *, keep_dims: int) -> str:
-    """Average over axes."""
-    return str(op.ReduceMean(x, op.Reshape(axis, [-1]), keepdims=keep_dims))
+def _reduction(name: str, summary: str) -> None:
+    def reduce(op: Body, x: Value, axis: Value, _keep_dims: Value, *, keep_dims: int) -> Value:
+        return getattr(op, name)(x, op.Reshape(axis, [-1]), keepdims=keep_dims)
+
+    reduce.__doc__ = summary
+    operator(name)(reduce)
 
 
-@operator("ReduceMax")
-def reduce_max(op: Body, x: str, axis: str, _keep_dims: str, *, keep_dims: int) -> str:
-    """Return the largest over axes."""
-    return str(op.ReduceMax(x, op.Reshape(axis, [-1]), keepdims=keep_dims))
-
-
-@operator("ReduceMin")
-def reduce_min(op: Body, x: str, axis: str, _keep_dims: str, *, keep_dims: int) -> str:
-    """Return the smallest over axes."""
-    return str(op.ReduceMin(x, op.Reshape(axis, [-1]), keepdims=keep_dims))
-
-
-@operator("ReduceProd")
-def reduce_prod(op: Body, x: str, axis: str, _keep_dims: str, *, keep_dims: int) -> str:
-    """Multiply over axes."""
-    return str(op.ReduceProd(x, op.Reshape(axis, [-1]), keepdims=keep_dims))
+_reduction("ReduceMean", "Average over axes.")
+_reduction("ReduceMax", "Return the largest over axes.")
+_reduction("ReduceMin", "Return the smallest over axes.")
+_reduction("ReduceProd", "Multiply over axes.")
 
 
 @operator("CumSum")
 def cum_sum(
-    op: Body, x: str, axis: str, _exclusive: str, _reverse: str, *, exclusive: int, reverse: int
-) -> str:
+    op: Body, x: Value, axis: Value, _exclusive: Value, _reverse: Value, *, exclusive: int, reverse: int
+) -> Value:
     """Sum everything up to each element, or from it on."""
-    return str(op.CumSum(x, axis, exclusive=exclusive, reverse=reverse))
+    return op.CumSum(x, axis, exclusive=exclusive, reverse=reverse)
 
 
 @operator("CumProd")
-def cum_prod(op: Body, x: str, _axis: str, _exclusive: str, _reverse: str, *, reverse: int) -> str:
+def cum_prod(op: Body, x: Value, _axis: Value, _exclusive: Value, _reverse: Value, *, reverse: int) -> Value:
     """Multiply the rows of a matrix in front of each row, or behind it, without the row itself."""
     count = op.Gather(op.Shape(x), 0)
     rows = op.Range(0, count, 1)
     row, factor = op.Unsqueeze(rows, [1]), op.Unsqueeze(rows, [0])
-    is_factor = op.Less(row, factor) if reverse else op.Greater(row, factor)
+    is_factor = row < factor if reverse else row > factor
     factors = op.Where(op.Unsqueeze(is_factor, [2]), op.Unsqueeze(x, [0]), 1.0)
-    return str(op.ReduceProd(factors, [1], keepdims=0))
+    return op.ReduceProd(factors, [1], keepdims=0)
+
+
+@lowering("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd")
+def _lower_reduction(op: StepWriter, node: StepOperator) -> None:
+    x, out = node.x, node.y
+    if not x.is_float or (node.optional(1) is not None and node.constant(1) is None):
+        keep(op, node)
+        return
+    axes = reduced_axes(node)
+    if not axes:
+        op.Identity(x, outputs=[out])
+        return
+    given = node.constant(1)
+    listed = axes if given is None or not given.size else given
+    reduced(op, node.op_type, x, listed, keep_dims=bool(node.attribute("keepdims", 1)), out=out)
+
+
+@lowering("CumSum")
+def _lower_cum_sum(op: StepWriter, node: StepOperator) -> None:
+    exclusive, reverse = (int(bool(node.attribute(name, 0))) for name in ("exclusive", "reverse"))
+    slots = (node.x, node.input(1), bool(exclusive), bool(reverse))
+    op.call("CumSum", *slots, outputs=node.outputs, exclusive=exclusive, reverse=reverse)
+
+
+@mindspore_gradient("CumSum")
+def _cum_sum(op: StepWriter, back: Backward) -> Gradients:
+    exclusive, reverse = back.node.attributes["exclusive"], 1 - back.node.attributes["reverse"]
+    slots = (back.dy, back.node.input(1), bool(exclusive), bool(reverse))
+    return op.call("CumSum", *slots, like=back.dy, exclusive=exclusive, reverse=reverse)
+
+
+def kept(op: StepWriter, back: Backward, tensor: StepTensor) -> StepTensor:
+    """Return a result of a reduction, or its gradient, with the axes that went away, of size 1."""
+    wide = kept_shape(back.x, reduced_axes(back.node))
+    if tensor.shape == wide.shape:
+        return tensor
+    if is_fixed(wide.shape):
+        return reshaped(op, tensor, wide)
+    return op.Unsqueeze(tensor, list(reduced_axes(back.node)))
+
+
+def spread(op: StepWriter, back: Backward, tensor: StepTensor) -> StepTensor:
+    """Return a result of a reduction, or its gradient, repeated over the axes that were reduced."""
+    x, axes = back.x, reduced_axes(back.node)
+    if tensor.value is not None and x.is_fixed:  # the gradient of the loss itself: all of it is one constant
+        return op.constant(np.full(x.sizes(), tensor.value.reshape(-1)[0], x.dtype.numpy))
+    wide = kept(op, back, tensor)
+    if any(not isinstance(x.shape[axis], int) for axis in axes):
+        result = op.Expand(wide, op.Shape(x))
+        return StepTensor(result.name, x.dtype, x.shape)
+    multiples = [x.sizes_from(axis, axis + 1)[0] if axis in axes else 1 for axis in range(x.rank)]
+    return op.Tile(wide, multiples) if math.prod(multiples) > 1 else wide
+
+
+@gradient("ReduceSum")
+@mindspore_gradient("ReduceSum")
+def _reduce_sum(op: StepWriter, back: Backward) -> Gradients:
+    return spread(op, back, back.dy)
+
+
+@gradient("ReduceMean")
+@mindspore_gradient("ReduceMean")
+def _reduce_mean(op: StepWriter, back: Backward) -> Gradients:
+    x, dy = back.x, spread(op, back, back.dy)
+    count = joined([x.shape[axis] for axis in reduced_axes(back.node)])
+    if count is not None:
+        return op.call("RealDiv", dy, float(count), like=x)
+    number = op.Div(op.Size(x), op.Size(back.y))
+    return op.call("RealDiv", dy, op.Cast(number, to=x.dtype.onnx), like=x)
+
+
+@mindspore_gradient("ReduceMax", "ReduceMin")
+def _reduce_extreme(op: StepWriter, back: Backward) -> Gradients:
+    """Send the gradient to the largest or smallest elements; equal ones share it."""
+    x = back.x
+    y, dy = kept(op, back, back.y), kept(op, back, back.dy)
+    is_taken = op.Cast(op.Equal(y, x), to=x.dtype.onnx)
+    count = reduced(op, "ReduceSum", is_taken, reduced_axes(back.node), keep_dims=True)
+    return op.Mul(op.Div(is_taken, count), dy)
+
+
+@mindspore_gradient("ReduceProd")
+def _reduce_prod(op: StepWriter, back: Backward) -> Gradients:
+    """Multiply the gradient by the product of all other elements, which holds where some are zero."""
+    x, axes = back.x, reduced_axes(back.node)
+    order = [*axes, *(axis for axis in range(x.rank) if axis not in axes)]
+    dy = spread(op, back, back.dy)
+    turned = op.Transpose(x, perm=order)
+    count = math.prod(x.sizes_from(axis, axis + 1)[0] for axis in axes)
+    rows = op.call("Reshape", turned, shape=(count, -1))
+    front = op.call("CumProd", rows, 0, True, False, like=rows, reverse=0)
+    behind = op.call("CumProd", rows, 0, True, True, like=rows, reverse=1)
+    others = reshaped(op, op.Mul(front, behind), turned)
+    return op.Mul(op.Transpose(others, perm=np.argsort(order).tolist()), dy)
+
+
+@gradient("ReduceL1")
+def _reduce_l1(op: StepWriter, back: Backward) -> Gradients:
+    return op.Mul(kept(op, back, back.dy), op.Sign(back.x))
+
+
+@gradient("ReduceL2")
+def _reduce_l2(op: StepWriter, back: Backward) -> Gradients:
+    # vendor: nan where all elements are zero
+    y = kept(op, back, back.y)
+    scale = op.call("RealDiv", kept(op, back, back.dy), y, like=y)
+    return op.Mul(back.x, scale)
+
+
+@gradient("ReduceSumSquare")
+def _reduce_sum_square(op: StepWriter, back: Backward) -> Gradients:
+    return op.Mul(op.Mul(kept(op, back, back.dy), back.x), 2.0)
+
+
+@gradient("ReduceLogSum")
+def _reduce_log_sum(op: StepWriter, back: Backward) -> Gradients:
+    return spread(op, back, op.Div(back.dy, op.Exp(back.y)))
+
+
+@gradient("ReduceLogSumExp")
+def _reduce_log_sum_exp(op: StepWriter, back: Backward) -> Gradients:
+    share = op.Exp(op.Sub(back.x, kept(op, back, back.y)))
+    return op.Mul(share, kept(op, back, back.dy))

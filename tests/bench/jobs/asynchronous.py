@@ -12,13 +12,12 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from msdump.capture.process import Process
+from msdump.capture import Process
 from msdump.graph import loader
 from msdump.plan import DumpPlan
 from msdump.record import Artifact
 from msdump.session import Network
-from msdump.store.write.async_sink import AsyncSink
-from msdump.store.write.sinks import Sink, SyncSink
+from msdump.store.write import AsyncSink, Sink, SyncSink
 from tests.bench import measure, sides, work
 from tests.bench.case import Case
 from tests.bench.measure import Figure
@@ -59,16 +58,12 @@ def _dumping(path: Path, folder: Path, sink: Sink) -> Network:
 
 def of_sync(case: Case) -> Figure:
     """Asynchronous against synchronous dump."""
-    feeds = sides.inputs(case.path)
     folders = case.folder / "async", case.folder / "sync"
     ours, theirs = (
         _dumping(case.path, folder, sink)
         for folder, sink in zip(folders, (AsyncSink(), SyncSink()), strict=True)
     )
-    tidy = sides.emptying(*folders)
-    return measure.ratio(
-        partial(ours.run, feeds), partial(theirs.run, feeds), case, tidy=tidy, is_alone=False
-    )
+    return sides.beside(case, ours, theirs, *folders, is_alone=False)
 
 
 def of_parts(case: Case) -> Figure:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from msdump.tools.compare.pairing import dump_folders
-from msdump.tools.compare.verdict.comparison import DumpComparison
-from msdump.tools.judge.limits import Limits
-from msdump.tools.mapping.executors import ExecutorChoice
+from msdump.analysis.compare import DumpComparison
+from msdump.analysis.compare.pairing import pair_folders
+from msdump.analysis.judge import Limits
+from msdump.executors import ExecutorChoice
 from tests.bench import measure, rank_tree
 from tests.bench.case import Case
-from tests.bench.jobs.commands import compiled
 from tests.bench.measure import Figure, UnavailableError
+from tests.bench.programs import MSDUMP, compiled, run
 
 _RANKS: Final = 8
 _OPERATORS: Final = 24
@@ -48,24 +45,17 @@ def _fill(folder: Path) -> None:
         rank_tree.grow(folder / side, _RANKS, operators=_OPERATORS, shape=_SHAPE, scale=scale, is_linked=True)
 
 
-def _command(folder: Path, jobs: int) -> Callable[[], None]:
-    environment = compiled(folder)
+def _command(folder: Path, jobs: int) -> measure.Side:
     sides = (str(folder / side / "dump") for side in ("mine", "golden"))
     arguments = ("compare", *sides, "-out", str(folder / "out"), "-j", str(jobs))
 
-    def run() -> None:
-        done = subprocess.run(
-            [sys.executable, "-m", "msdump", *arguments], env=environment, capture_output=True, check=False
-        )
-        if done.returncode != 1:  # the tensors differ
-            raise RuntimeError(f"{arguments}: exit code {done.returncode} instead of 1")
-
-    return run
+    # 1: the tensors differ
+    return partial(run, *MSDUMP, *arguments, environment=compiled(folder), expected=1)
 
 
 def _compare(folder: Path, executor: ExecutorChoice) -> None:
     mine, golden = (os.fspath(folder / side / "dump") for side in ("mine", "golden"))
     comparison = DumpComparison(mine, golden, Limits(), executor=executor)
-    comparison.measure(map(comparison.add, dump_folders.pair(mine, golden).pairs))
+    comparison.measure(map(comparison.add, pair_folders(mine, golden).pairs))
     if comparison.report().agrees:
         raise RuntimeError("the tensors should differ")

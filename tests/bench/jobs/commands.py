@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 from tests.bench.case import Case
 from tests.bench.measure import Figure
+from tests.bench.programs import MSDUMP, compiled, run
 
 _RUNS = 9
 _WARM_UPS = 2
@@ -23,13 +21,9 @@ print(1000 * (time.process_time() - before))
 
 def importing(case: Case) -> Figure:
     """``import msdump``, without the start of Python."""
-    command = [sys.executable, "-c", _IMPORT]
     environment = compiled(case.folder)
-    runs = [
-        subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-        for _ in range(_WARM_UPS + _RUNS)
-    ]
-    return Figure.of([float(run.stdout) for run in runs[_WARM_UPS:]])
+    runs = [run(sys.executable, "-c", _IMPORT, environment=environment) for _ in range(_WARM_UPS + _RUNS)]
+    return Figure.of([float(each.printed) for each in runs[_WARM_UPS:]])
 
 
 def helping(case: Case) -> Figure:
@@ -50,21 +44,5 @@ def _command(case: Case, *arguments: str) -> Figure:
         "MS_DIAGNOSTIC_DATA_PATH": str(case.folder / "out"),
         "DEVICE_TARGET": "Ascend",
     }
-    runs = [_milliseconds(arguments, environment) for _ in range(_WARM_UPS + _RUNS)]
-    return Figure.of(runs[_WARM_UPS:])
-
-
-def _milliseconds(arguments: tuple[str, ...], environment: Mapping[str, str]) -> float:
-    command = [sys.executable, "-m", "msdump", *arguments]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as process:
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise RuntimeError(f"{arguments}: exit code {process.returncode}")
-    return 1000 * (usage.ru_utime + usage.ru_stime)
-
-
-def compiled(folder: Path) -> dict[str, str]:
-    """Return an environment in which Python keeps compiled modules, as those of installed packages are."""
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return {**kept, "PYTHONPYCACHEPREFIX": str(folder / "compiled")}
+    runs = [run(*MSDUMP, *arguments, environment=environment) for _ in range(_WARM_UPS + _RUNS)]
+    return Figure.of([1000 * each.cpu for each in runs[_WARM_UPS:]])

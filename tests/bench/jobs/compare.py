@@ -6,20 +6,18 @@ installed package are.
 
 from __future__ import annotations
 
-import subprocess
 import sys
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from msdump.encode import dump_data, dump_enums
-from msdump.encode.dump_data import DumpData, TensorInfo
+from msdump.encode import DumpData, TensorInfo, dump_data, dump_message
 from tests.bench import measure
 from tests.bench.case import Case
-from tests.bench.jobs.commands import compiled
 from tests.bench.measure import Figure
+from tests.bench.programs import compiled, run
 
 _BYTES: Final = 850_000_000
 """Of each of the two sides."""
@@ -93,7 +91,7 @@ def _fill(folder: Path) -> None:
 def _write(folder: Path, side: str, number: int, array: np.ndarray) -> None:
     stem = f"ReLU.Default_ReLU-op{number}.{number}.0.{_START + number}"
     np.save(folder / "npy" / side / f"{stem}.output.0.DefaultFormat.float32.npy", array)
-    types, nd = dump_enums.DATA_TYPES, dump_enums.ND
+    types, nd = dump_message.DATA_TYPES, dump_message.ND
     info = TensorInfo(types["FLOAT"], nd, array.shape, array.shape, array.nbytes)
     header = dump_data.header(DumpData(f"Default/ReLU-op{number}", _START, outputs=(info,)))
     with (folder / "bin" / side / stem).open("wb") as file:
@@ -101,13 +99,5 @@ def _write(folder: Path, side: str, number: int, array: np.ndarray) -> None:
         file.write(array.data)
 
 
-def _running(folder: Path, *arguments: str, expected: int = 0) -> Callable[[], None]:
-    environment = compiled(folder)
-
-    def run() -> None:
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        done = subprocess.run([sys.executable, *arguments], env=environment, check=False, **quiet)
-        if done.returncode != expected:
-            raise RuntimeError(f"{arguments}: exit code {done.returncode} instead of {expected}")
-
-    return run
+def _running(folder: Path, *arguments: str, expected: int = 0) -> measure.Side:
+    return partial(run, sys.executable, *arguments, environment=compiled(folder), expected=expected)

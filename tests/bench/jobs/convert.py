@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
-from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from msdump.encode import dump_data, dump_enums
-from msdump.encode.dump_data import DumpData, TensorInfo
+from msdump.encode import DumpData, TensorInfo, dump_data, dump_message
 from tests.bench import measure
 from tests.bench.case import Case
-from tests.bench.jobs.commands import compiled
 from tests.bench.measure import Figure
+from tests.bench.programs import MSDUMP, compiled, run
 
 _BYTES: Final = 500_000_000
 _SHAPES: Final = ((8, 16, 56, 56, 16), (8, 4, 112, 112, 16), (8, 32, 28, 28, 16), (8, 64, 14, 14, 16))
 """Device shapes of a residual network's images."""
-
-_PROGRAM: Final = (sys.executable, "-c", "from msdump.cli import main; main()", "convert")
 
 
 def to_npy(case: Case) -> Figure:
@@ -40,8 +34,10 @@ def _of_copy(case: Case, *options: str) -> Figure:
     source, target = case.folder / "source", case.folder / "target"
     _fill(source)
     environment = compiled(case.folder)
-    ours = _running(environment, *_PROGRAM, str(source), "-out", str(target), *options)
-    theirs = _running(environment, "cp", "-r", str(source), str(target))
+    ours = partial(
+        run, *MSDUMP, "convert", str(source), "-out", str(target), *options, environment=environment
+    )
+    theirs = partial(run, "cp", "-r", str(source), str(target))
     return measure.ratio(ours, theirs, case, tidy=partial(shutil.rmtree, target), is_alone=False)
 
 
@@ -64,12 +60,5 @@ def _info(shape: tuple[int, ...]) -> TensorInfo:
     n, c1, h, w, c0 = shape
     size = 2 * int(np.prod(shape))
     return TensorInfo(
-        dump_enums.DATA_TYPES["FLOAT16"], dump_enums.FORMATS["NC1HWC0"], shape, (n, c1 * c0, h, w), size
+        dump_message.DATA_TYPES["FLOAT16"], dump_message.FORMATS["NC1HWC0"], shape, (n, c1 * c0, h, w), size
     )
-
-
-def _running(environment: Mapping[str, str], *command: str) -> Callable[[], None]:
-    def run() -> None:
-        subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)
-
-    return run

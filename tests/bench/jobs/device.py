@@ -7,8 +7,8 @@ from functools import partial
 import numpy as np
 
 from msdump.device import formats, precision
-from msdump.execute import accelerate
-from msdump.graph.kernel.emulation import FLOAT16
+from msdump.execute import compilation
+from msdump.graph.kernel import FLOAT16
 from msdump.plan import JitLevel
 from tests.bench import measure, sides
 from tests.bench.case import Case
@@ -18,14 +18,14 @@ from tests.bench.measure import Figure
 def rounding(case: Case) -> Figure:
     """Round a float32 tensor to float16 against a copy of it."""
     array = np.random.default_rng(0).standard_normal(1 << 24).astype(np.float32)
-    accelerate.install()
+    compilation.accelerate_device()
     return measure.ratio(partial(precision.cast, array, FLOAT16), array.copy, case)
 
 
 def layout(case: Case) -> Figure:
     """Lay a float16 tensor out as NC1HWC0 against a copy of it."""
     array = np.random.default_rng(0).standard_normal((8, 256, 56, 56)).astype(np.float16)
-    accelerate.install()
+    compilation.accelerate_device()
     return measure.ratio(partial(formats.encode, "NC1HWC0", array), array.copy, case)
 
 
@@ -40,11 +40,9 @@ def compiled_float16(case: Case) -> Figure:
 
 
 def _compiled(case: Case, mode: str) -> Figure:
-    feeds = sides.inputs(case.path)
     folders = {level: case.folder / level for level in (JitLevel.O2, JitLevel.O0)}
     ours, theirs = (
         sides.network(case.path, sides.plan(folder, level=level, msdump={"precision_mode": mode}))
         for level, folder in folders.items()
     )
-    tidy = sides.emptying(*folders.values())
-    return measure.ratio(partial(ours.run, feeds), partial(theirs.run, feeds), case, tidy=tidy)
+    return sides.beside(case, ours, theirs, *folders.values())

@@ -6,14 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from msdump.execute import feeds
-from msdump.execute.weights import WeightCopies
+from msdump.analysis.diff import LockstepComparison, Side, make_side, models, pair_variants
+from msdump.analysis.judge import Limits
+from msdump.execute import WeightCopies, values
 from msdump.graph import loader
-from msdump.tools.diff import variants
-from msdump.tools.diff.comparison import LockstepComparison
-from msdump.tools.diff.pairing import pair_variants
-from msdump.tools.diff.sides import Side, make_side
-from msdump.tools.judge.limits import Limits
 from tests.bench import measure, sides, work
 from tests.bench.case import Case
 from tests.bench.measure import Figure
@@ -25,15 +21,13 @@ _GOLDEN: Final = "float32"
 def _pair(path: Path) -> tuple[Side, Side]:
     """Return both sides of a model, its weights shared."""
     graph, copies = loader.load(path), WeightCopies()
-    first, second = (
-        make_side(graph, variants.parse(name), copies, trains=False) for name in (_MINE, _GOLDEN)
-    )
+    first, second = (make_side(graph, models.parse(name), copies, trains=False) for name in (_MINE, _GOLDEN))
     return first, second
 
 
 def _comparison(mine: Side, golden: Side) -> LockstepComparison:
     """Return a comparison that has not begun."""
-    limits = Limits(precision=variants.precision(mine.variant, golden.variant))
+    limits = Limits(precision=models.precision(mine.variant, golden.variant))
     return LockstepComparison(mine, golden, pair_variants(mine.graph, golden.graph), limits)
 
 
@@ -45,7 +39,7 @@ def _alone(side: Side, fed: dict[str, Any]) -> None:
 def of_runs(case: Case) -> Figure:
     """One more step of a diff against the same step of both runs: each keeps its sessions over the steps."""
     mine, golden = _pair(case.path)
-    fed = feeds.bind(mine.graph, (), sides.inputs(case.path))
+    fed = values.bind_inputs(mine.graph, (), sides.inputs(case.path))
     both = partial(_both, mine, golden, fed)
     comparison = _comparison(mine, golden)
     return measure.ratio(lambda: comparison.run(fed), both, case)
@@ -67,7 +61,7 @@ def memory(case: Case) -> Figure:
 def peak(case: Case) -> Figure:
     """Peak memory in MiB of a diff of one run."""
     first, second = _pair(case.path)
-    fed = feeds.bind(first.graph, (), sides.inputs(case.path))
+    fed = values.bind_inputs(first.graph, (), sides.inputs(case.path))
     _comparison(first, second).run(fed, is_last=True)
     return Figure.of([measure.peak_mib()])
 
@@ -84,6 +78,6 @@ def peak_of_golden(case: Case) -> Figure:
 
 def _peak_of(case: Case, variant: str) -> Figure:
     graph = loader.load(case.path)
-    fed = feeds.bind(graph, (), sides.inputs(case.path))
-    _alone(make_side(graph, variants.parse(variant), WeightCopies(), trains=False), fed)
+    fed = values.bind_inputs(graph, (), sides.inputs(case.path))
+    _alone(make_side(graph, models.parse(variant), WeightCopies(), trains=False), fed)
     return Figure.of([measure.peak_mib()])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from tests.bench import measure, sides, whole, work
 from tests.bench.case import Case
@@ -15,31 +16,27 @@ _RUNS = 2
 
 def of_saved(case: Case) -> Figure:
     """Dump against a session with all values as outputs and np.save of each."""
-    feeds = sides.inputs(case.path)
-    ours = sides.network(case.path, sides.plan(case.folder / "ours"))
-    theirs = whole.saving(_all_values(case), feeds, case.folder / "theirs")
-    tidy = sides.emptying(case.folder / "ours", case.folder / "theirs")
-    return measure.ratio(partial(ours.run, feeds), theirs, case, tidy=tidy)
+    return _of_saved(case)
 
 
 def with_inputs(case: Case) -> Figure:
     """Dump of inputs, weights among them, and outputs against that session and np.save of the same."""
+    return _of_saved(case, *files.read_and_made(case.path), input_output=0)
+
+
+def _of_saved(case: Case, *saved: Any, **changes: Any) -> Figure:
     feeds = sides.inputs(case.path)
-    ours = sides.network(case.path, sides.plan(case.folder / "ours", input_output=0))
-    names, weights = files.read_and_made(case.path)
-    theirs = whole.saving(_all_values(case), feeds, case.folder / "theirs", names, weights)
+    ours = sides.network(case.path, sides.plan(case.folder / "ours", **changes))
+    theirs = whole.saving(_all_values(case), feeds, case.folder / "theirs", *saved)
     tidy = sides.emptying(case.folder / "ours", case.folder / "theirs")
     return measure.ratio(partial(ours.run, feeds), theirs, case, tidy=tidy)
 
 
 def device_formats(case: Case) -> Figure:
     """Dump in the device's formats against a dump in the host's."""
-    feeds = sides.inputs(case.path)
     device, host = case.folder / "device", case.folder / "host"
     ours = sides.network(case.path, sides.plan(device, trans_flag=False))
-    theirs = sides.network(case.path, sides.plan(host))
-    tidy = sides.emptying(device, host)
-    return measure.ratio(partial(ours.run, feeds), partial(theirs.run, feeds), case, tidy=tidy)
+    return sides.beside(case, ours, sides.network(case.path, sides.plan(host)), device, host)
 
 
 def files_a_second(case: Case) -> Figure:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Final
 
 from tests.bench.case import Case
 from tests.bench.measure import Figure
+from tests.bench.programs import MSDUMP, run
 
 _ROWS: Final = 1_000_000
 _ITERATIONS: Final = 50
@@ -21,9 +21,10 @@ _HEADER: Final = (
 )
 _ASKING: Final = """
 import sys, time
-from msdump.tools.query import sources
-from msdump.tools.query.session import Session
-with Session(sources.parse(sys.argv[1:])) as session:
+from msdump.analysis.query.sources import parse_sources
+from msdump.analysis.query.session import Session
+from msdump.executors import ExecutorChoice
+with Session(parse_sources(sys.argv[1:]), measures=False, executor=ExecutorChoice()) as session:
     before = time.perf_counter()
     rows = session.ask(
         "select op_name, max(max) as high, count(*) from statistics group by all order by high desc limit 5"
@@ -64,12 +65,10 @@ def from_parquet(case: Case) -> Figure:
     """Ask a pack of the dump, likewise."""
     _fill(case.within("dump").folder)
     pack = str(case.folder / "pack")
-    command = [sys.executable, "-m", "msdump", "pack", str(case.folder / "dump"), "-out", pack]
-    subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+    run(*MSDUMP, "pack", str(case.folder / "dump"), "-out", pack)
     return _ask(case.folder / "pack")
 
 
 def _ask(folder: Path) -> Figure:
-    command = [sys.executable, "-c", _ASKING, str(folder)]
-    runs = (subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True) for _ in range(_RUNS))
-    return Figure.of([float(run.stdout) for run in runs])
+    runs = (run(sys.executable, "-c", _ASKING, str(folder)) for _ in range(_RUNS))
+    return Figure.of([float(each.printed) for each in runs])

@@ -17,10 +17,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from msdump.communication.agreement import Fingerprint
-from msdump.communication.collectives import Collectives
-from msdump.communication.world import current
-from msdump.graph.collectives.calls import Collective, CollectiveCall
+from msdump.communication import Collectives, Fingerprint, current
+from msdump.graph import Collective, CollectiveCall
 from tests.bench import measure, sides
 from tests.bench.case import Case
 from tests.bench.measure import Figure, UnavailableError

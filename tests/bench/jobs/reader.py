@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Final
@@ -12,6 +11,7 @@ import numpy as np
 from msdump.encode import npy
 from tests.bench.case import Case
 from tests.bench.measure import Figure
+from tests.bench.programs import run
 
 _FILES: Final = 100_000
 _ITERATIONS: Final = 20
@@ -45,6 +45,5 @@ def _fill(root: Path) -> None:
 def opening(case: Case) -> Figure:
     """Open a dump and read its first record, each time in a fresh process; imports of numpy do not count."""
     _fill(case.folder)
-    command = [sys.executable, "-c", _OPENING, str(case.folder)]
-    runs = (subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True) for _ in range(_RUNS))
-    return Figure.of([float(run.stdout) for run in runs])
+    runs = (run(sys.executable, "-c", _OPENING, str(case.folder)) for _ in range(_RUNS))
+    return Figure.of([float(each.printed) for each in runs])

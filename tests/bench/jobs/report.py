@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import random
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any, Final
 
 from tests.bench.case import Case
 from tests.bench.measure import Figure, UnavailableError
+from tests.bench.programs import MSDUMP, Ran, run
 from tests.browser.chromium import launched
 
 _OPERATORS: Final = 5_000
@@ -50,37 +47,21 @@ def _row(number: int, iteration: int, value: float) -> str:
     )
 
 
-def _reported(folder: Path) -> tuple[float, float]:
-    """Make the report in a process of its own and return its seconds and MiB."""
-    command = [
-        sys.executable,
-        "-m",
-        "msdump",
-        "report",
-        str(folder / "dump"),
-        "-o",
-        str(folder / "page.html"),
-    ]
-    before = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    seconds = time.perf_counter() - before
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise subprocess.CalledProcessError(process.returncode, command)
-    return seconds, usage.ru_maxrss / 1024
+def _reported(folder: Path) -> Ran:
+    """Make the report in a process of its own."""
+    return run(*MSDUMP, "report", str(folder / "dump"), "-o", str(folder / "page.html"))
 
 
 def seconds(case: Case) -> Figure:
     """Seconds of the whole program."""
     _fill(case.folder / "dump")
-    return Figure.of([_reported(case.folder)[0] for _ in range(_RUNS)])
+    return Figure.of([_reported(case.folder).seconds for _ in range(_RUNS)])
 
 
 def memory(case: Case) -> Figure:
     """Its peak memory in MiB."""
     _fill(case.folder / "dump")
-    return Figure.of([_reported(case.folder)[1] for _ in range(_RUNS)])
+    return Figure.of([_reported(case.folder).mib for _ in range(_RUNS)])
 
 
 def megabytes(case: Case) -> Figure:

@@ -14,13 +14,11 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from msdump.tools.compare.pairing import dump_folders
-from msdump.tools.compare.verdict.comparison import DumpComparison
-from msdump.tools.compare.verdict.reruns import Rerunning
-from msdump.tools.diff import variants
-from msdump.tools.judge.findings import Report
-from msdump.tools.judge.limits import Limits
-from msdump.tools.rerun.arithmetic import Arithmetic
+from msdump.analysis.compare import DumpComparison, Rerunning
+from msdump.analysis.compare.pairing import pair_folders
+from msdump.analysis.diff import models
+from msdump.analysis.judge import Limits, Report
+from msdump.analysis.rerun import Arithmetic
 from tests.bench import measure, sides
 from tests.bench.case import Case
 from tests.bench.measure import Figure
@@ -66,9 +64,9 @@ def _dump(path: Path, folder: Path) -> str:
 def _compare(mine: str, golden: str, model: Path | None = None) -> Report:
     """Compare two dumps; with a model, run the operators again."""
     comparison = DumpComparison(mine, golden, Limits())
-    comparison.measure(map(comparison.add, dump_folders.pair(mine, golden).pairs))
+    comparison.measure(map(comparison.add, pair_folders(mine, golden).pairs))
     if model is not None:
-        rerunning = Rerunning(str(model), Arithmetic.of(variants.parse("float32").context))
+        rerunning = Rerunning(str(model), Arithmetic.of(models.parse("float32").context))
         comparison.explain = rerunning.explain
         for folders in comparison.runs():
             rerunning.run(folders)

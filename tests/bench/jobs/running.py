@@ -27,9 +27,8 @@ def idle_of_whole(case: Case) -> Figure:
 
 def idle_of_run(case: Case) -> Figure:
     """Run with such a configuration against a run without one."""
-    feeds = sides.inputs(case.path)
-    idle, plain = sides.network(case.path, sides.plan(case.folder, sides.NEVER)), sides.network(case.path)
-    return measure.ratio(partial(idle.run, feeds), partial(plain.run, feeds), case)
+    idle = sides.network(case.path, sides.plan(case.folder, sides.NEVER))
+    return sides.beside(case, idle, sides.network(case.path))
 
 
 def filtered(case: Case) -> Figure:

@@ -13,8 +13,8 @@ import numpy as np
 
 from msdump import dtypes
 from msdump.session import Network
-from msdump.statistics.passes import measure as measured
-from msdump.statistics.totals import StatisticNeed
+from msdump.statistics import StatisticNeed
+from msdump.statistics import measure as measured
 from tests.bench import measure, sides, whole
 from tests.bench.case import Case
 from tests.bench.measure import Figure
@@ -41,9 +41,7 @@ def but_hashes(case: Case) -> Figure:
 
 
 def _of_run(case: Case, categories: Sequence[str]) -> Figure:
-    feeds = sides.inputs(case.path)
-    ours, theirs = _dumping(case, categories), sides.network(case.path)
-    return measure.ratio(partial(ours.run, feeds), partial(theirs.run, feeds), case)
+    return sides.beside(case, _dumping(case, categories), sides.network(case.path))
 
 
 def _dumping(case: Case, categories: Sequence[str]) -> Network:

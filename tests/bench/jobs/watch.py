@@ -5,11 +5,10 @@ Every output of every operator is looked at; nothing hits, so that nothing is wr
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final
 
 from msdump.session import Network
-from tests.bench import measure, sides
+from tests.bench import sides
 from tests.bench.case import Case
 from tests.bench.measure import Figure
 
@@ -22,18 +21,14 @@ _RULES: Final = (
 
 def of_run(case: Case) -> Figure:
     """Rules on every output against a run without a dump."""
-    feeds = sides.inputs(case.path)
-    ours, theirs = _watched(case), sides.network(case.path)
-    return measure.ratio(partial(ours.run, feeds), partial(theirs.run, feeds), case)
+    return sides.beside(case, _watched(case), sides.network(case.path))
 
 
 def of_statistics(case: Case) -> Figure:
     """Rules on every output against a dump of their default statistics."""
-    feeds = sides.inputs(case.path)
     categories = ["max", "min", "l2norm"]
     plan = sides.plan(case.folder / "rows", saved_data="statistic", statistic_category=categories)
-    ours, theirs = _watched(case), sides.network(case.path, plan)
-    return measure.ratio(partial(ours.run, feeds), partial(theirs.run, feeds), case)
+    return sides.beside(case, _watched(case), sides.network(case.path, plan))
 
 
 def _watched(case: Case) -> Network:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from msdump.capture.compiled.model_selection import directory_name, select_model, within
-from msdump.graph.graph import Graph, Node, Value, ValueType
+from msdump.graph import Graph, Node, Value, ValueType
 from msdump.plan import Blocked, ModelItem
 from msdump.record import IO, OperatorRef
 from tests import plans

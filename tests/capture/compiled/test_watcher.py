@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from msdump.capture.compiled.watcher import resident, select_watch
-from msdump.graph.graph import Graph, Node, Value, ValueType
+from msdump.graph import Graph, Node, Value, ValueType
 from msdump.plan import ModelItem
 from msdump.record import OperatorRef
 from tests import plans

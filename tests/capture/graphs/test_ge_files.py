@@ -9,9 +9,8 @@ import onnx.parser
 import pytest
 
 from msdump import env
-from msdump.capture.graphs import ge_files
-from msdump.capture.graphs.ge_files import GraphFiles, graph_files, requested
-from msdump.capture.graphs.ge_model import HostView
+from msdump.capture import HostView, graph_files
+from msdump.capture.graph_files import GraphFiles, open_graph_files, requested
 from msdump.counters import Counters
 from msdump.errors import DumpWriteError
 from msdump.graph import loader
@@ -33,7 +32,7 @@ def place(tmp_path, monkeypatch):
     for name in (env.GE_GRAPH, env.GE_GRAPH_LEVEL, env.GE_GRAPH_PATH, env.GE_GRAPH_FORMAT):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
-    ge_files._warn.cache_clear()
+    graph_files._warn.cache_clear()
     return tmp_path
 
 
@@ -49,7 +48,7 @@ def write(monkeypatch, *, is_dumped=False, **variables):
     """Write every stage under variables; return kind and stage of each file."""
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    files = graph_files(2, Counters(), is_dumped=is_dumped)
+    files = open_graph_files(2, Counters(), is_dumped=is_dumped)
     if files is not None:
         for stage in STAGES:
             files.write(stage, view())
@@ -161,7 +160,9 @@ def test_unwritable_place(place):
     """A place that cannot be written is told with its path."""
     (place / "file").touch()
     files = GraphFiles(
-        ge_files.Request("2", "2", frozenset({"ge_proto"}), str(place / "file")), Counters(), is_dumped=False
+        graph_files.Request("2", "2", frozenset({"ge_proto"}), str(place / "file")),
+        Counters(),
+        is_dumped=False,
     )
 
     with pytest.raises(DumpWriteError, match=r"cannot write '.*/file/ge_proto_.*Build.txt': Not a directory"):

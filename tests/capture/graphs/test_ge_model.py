@@ -10,10 +10,9 @@ import onnx.parser
 import pytest
 from google.protobuf import text_format
 
-from msdump.capture.graphs import ge_model
-from msdump.capture.graphs.ge_model import HostView
-from msdump.encode import ge_onnx, ge_text
-from msdump.execute.compilation import emulated
+from msdump.capture import HostView, graph_files
+from msdump.encode import ge
+from msdump.execute import emulated
 from msdump.graph import loader
 from msdump.plan import Context, DeviceTarget, JitLevel
 from tests.encode.ge_oracle import attributes, parsed
@@ -51,7 +50,7 @@ def net():
 @pytest.fixture(scope="module")
 def told():
     """Return the ModelDef of the network, read by protobuf."""
-    return parsed(b"".join(ge_text.text(ge_model.model(device(net())))))
+    return parsed(b"".join(ge.text(graph_files.model(device(net())))))
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +171,7 @@ def test_arguments(operators):
 
 def test_data():
     """Constants have their elements where they are asked for."""
-    told = parsed(b"".join(ge_text.text(ge_model.model(device(net()), with_data=True))))
+    told = parsed(b"".join(ge.text(graph_files.model(device(net()), with_data=True))))
 
     (weight,) = (operator for operator in told.graph[0].op if operator.type == "Const")
 
@@ -183,7 +182,7 @@ def test_data():
 
 def test_before_compilation():
     """A graph that no device holds yet is told as on the host, without tasks."""
-    told = parsed(b"".join(ge_text.text(ge_model.model(HostView(net())))))
+    told = parsed(b"".join(ge.text(graph_files.model(HostView(net())))))
 
     kinds = [operator.type for operator in told.graph[0].op]
     assert ["Data", "Data", "Const", "Conv2D", "ReLU", "Flatten", "If", "NetOutput"] == kinds
@@ -195,10 +194,10 @@ def test_before_compilation():
 @pytest.mark.parametrize("name", FILES)
 def test_every_kind_of_network(name, with_data):
     """Files of every small graph can be read by protobuf and by ONNX, and no producer is missing."""
-    made = ge_model.model(device(loader.load(GRAPHS / f"{name}.onnx")), with_data=with_data)
+    made = graph_files.model(device(loader.load(GRAPHS / f"{name}.onnx")), with_data=with_data)
 
-    told = parsed(b"".join(ge_text.text(made)))
-    shown = text_format.Parse(b"".join(ge_text.text(ge_onnx.onnx_model(made))).decode(), onnx.ModelProto())
+    told = parsed(b"".join(ge.text(made)))
+    shown = text_format.Parse(b"".join(ge.text(ge.onnx_model(made))).decode(), onnx.ModelProto())
 
     assert [op.name for op in told.graph[0].op] == [node.name for node in shown.graph.node]
     for graph in told.graph:
@@ -208,9 +207,9 @@ def test_every_kind_of_network(name, with_data):
 
 def test_words_of_onnx():
     """In ONNX's words types stand behind ge:, tensors in attributes, branches in attributes too."""
-    made = ge_model.model(device(net()))
+    made = graph_files.model(device(net()))
 
-    shown = text_format.Parse(b"".join(ge_text.text(ge_onnx.onnx_model(made))).decode(), onnx.ModelProto())
+    shown = text_format.Parse(b"".join(ge.text(ge.onnx_model(made))).decode(), onnx.ModelProto())
 
     nodes = {node.name: node for node in shown.graph.node}
     kernel = nodes["conv1conv1_relu"]
@@ -236,9 +235,9 @@ def test_words_of_onnx():
 
 def test_only_relations():
     """Without anything else operators have names, types and producers."""
-    made = ge_onnx.onnx_model(ge_model.model(device(net())), only_relations=True)
+    made = ge.onnx_model(graph_files.model(device(net())), only_relations=True)
 
-    shown = text_format.Parse(b"".join(ge_text.text(made)).decode(), onnx.ModelProto())
+    shown = text_format.Parse(b"".join(ge.text(made)).decode(), onnx.ModelProto())
 
     assert not any(node.attribute for node in shown.graph.node)
     assert "conv1conv1_relu:0" in [output for node in shown.graph.node for output in node.output]

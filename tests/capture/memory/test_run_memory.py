@@ -9,11 +9,11 @@ import onnx
 import pytest
 from onnx import helper
 
-from msdump.capture.memory import run_memory
-from msdump.device.meter import Meter
+from msdump.capture import memory as run_memory
+from msdump.device import Meter
 from msdump.encode import dump_data
 from msdump.errors import DeviceMemoryError
-from msdump.execute.program import Program
+from msdump.execute import Program
 from tests.dump import nets, o2
 
 O0 = {"device_target": "Ascend", "jit_level": "O0"}

@@ -7,11 +7,11 @@ import math
 import numpy as np
 
 from msdump import dtypes
-from msdump.capture.statistics.rows import Statistics
+from msdump.capture import Statistics
 from msdump.encode import statistic_csv
 from msdump.plan import DeviceTarget, Naming, StatisticSpec
 from msdump.record import IO, OperatorRef, TensorRecord
-from msdump.store.names import STYLES
+from msdump.store import STYLES
 
 STYLE = STYLES[Naming.V2_5, DeviceTarget.ASCEND]
 ADD = OperatorRef("Add", "Default/Add-op0")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-
 import ml_dtypes
 import numpy as np
 import pytest
 
-from msdump.capture.statistics.rows import Statistics
+from msdump.capture import Statistics
 from msdump.plan import StatisticSpec
 from tests.capture.statistics.cases import STYLE, cells, record
 
@@ -62,22 +60,6 @@ def test_the_tensor_stays_as_it_is():
     cells(array, *ALL, on_device=True)
 
     assert np.array_equal(np.arange(1000, dtype=np.float32), array)
-
-
-def test_a_missing_type_is_told_once(caplog):
-    """Each type and statistic that the device lacks is one warning, however many tensors have it."""
-    statistics = Statistics(StatisticSpec(("max", "l2norm"), on_device=True), STYLE)
-
-    with caplog.at_level(logging.WARNING, "msdump"):
-        for number in range(3):
-            statistics.measure(record(np.array([number], np.int32)))
-            statistics.measure(record(np.array([number], np.uint16)))
-
-    assert [
-        "in the 'Ascend' platform, 'int32' is not supported for 'l2norm' statistic dump",
-        "in the 'Ascend' platform, 'uint16' is not supported for 'max' statistic dump",
-        "in the 'Ascend' platform, 'uint16' is not supported for 'l2norm' statistic dump",
-    ] == caplog.messages
 
 
 def test_the_row_has_the_stream():

@@ -11,26 +11,24 @@ import textwrap
 import threading
 import weakref
 from dataclasses import replace
-from functools import partial
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 from msdump import env
-from msdump.capture.process import Process
-from msdump.capture.statistics.hashing import HashingSink
+from msdump.capture import Process
+from msdump.capture.statistics import HashingSink
 from msdump.errors import DumpWriteError
 from msdump.graph import loader
 from msdump.plan import OnWriteError
 from msdump.record import Artifact
 from msdump.session import Network
-from msdump.store.write.async_sink import AsyncSink
-from msdump.store.write.sinks import SyncSink
+from msdump.store.write import AsyncSink, SyncSink
 from sample_nets.build import build
 from tests.bench import sides
 
 LARGE = 4 << 20
-SMALL = 1 << 20
 HEADER = b"A,B\n"
 
 
@@ -126,27 +124,6 @@ def test_who_waits_makes_rows_too(sink, tmp_path):
     assert held() is None
 
 
-@pytest.mark.parametrize("size", [SMALL, 8])
-def test_small_tensors_are_hashed_together(tmp_path, size):
-    """Their rows wait until they have half of the bytes that may, and are made together."""
-    sink = HashingSink(SyncSink(), most_bytes=4 * size)
-    path = tmp_path / "statistic.csv"
-    made = []
-
-    def make(number):
-        made.append(number)
-        return b"%d\n" % number
-
-    sink.append_later(str(path), partial(make, 0), HEADER, size)
-    assert made == []
-    sink.append_later(str(path), partial(make, 1), HEADER, size)
-    sink.append_later(str(path), partial(make, 2), HEADER, size)
-    sink.close()
-
-    assert sorted(made) == [0, 1, 2]
-    assert path.read_bytes() == HEADER + b"0\n1\n2\n"
-
-
 def test_the_only_thread_makes_all_rows(monkeypatch, tmp_path):
     """With one thread for operators there is none for hashes."""
     monkeypatch.setenv(env.THREADS, "1")
@@ -158,25 +135,6 @@ def test_the_only_thread_makes_all_rows(monkeypatch, tmp_path):
     sink.append_later(str(path), lambda: b"2,2\n", HEADER, LARGE)
 
     assert path.read_bytes() == HEADER + b"1,1\n2,2\n"
-
-
-def test_many_tensors_wait_for_no_more(tmp_path):
-    """However few bytes they have, their rows are made when they are some hundred."""
-    path = tmp_path / "statistic.csv"
-    sink = HashingSink(SyncSink())
-    made = threading.Event()
-
-    def make(number):
-        if number == 255:
-            made.set()
-        return b"%d\n" % number
-
-    for number in range(256):
-        sink.append_later(str(path), partial(make, number), HEADER, 1)
-    assert made.wait(60)
-    sink.close()
-
-    assert path.read_bytes() == HEADER + b"".join(b"%d\n" % number for number in range(256))
 
 
 def test_a_failure_is_told_and_loses_no_other_row(tmp_path):
@@ -198,15 +156,11 @@ def test_a_failure_is_told_and_loses_no_other_row(tmp_path):
 
 def test_an_error_while_a_row_is_made_is_raised(sink, tmp_path):
     """What making a row raises in a thread comes to the caller, and later rows are written."""
-
-    def fail():
-        raise MemoryError
-
     path = tmp_path / "statistic.csv"
     gate = Gate(b"1,1\n")
     sink.append_later(str(path), gate, HEADER, LARGE)
     assert gate.is_begun.wait(60)
-    sink.append_later(str(path), fail, HEADER, LARGE)
+    sink.append_later(str(path), Mock(side_effect=MemoryError), HEADER, LARGE)
     sink.append_later(str(path), lambda: b"3,3\n", HEADER, LARGE)
     gate.opens.set()
     with pytest.raises(MemoryError):
@@ -249,7 +203,7 @@ def test_a_process_that_ends_writes_its_rows_once(tmp_path, forks, inner, end):
     path = tmp_path / "statistic.csv"
     program = f"""
         import os, signal, sys, time
-        from msdump.capture.statistics.hashing import HashingSink
+        from msdump.capture.statistics import HashingSink
         from msdump.store.write.async_sink import AsyncSink
         from msdump.store.write.sinks import SyncSink
         sink = HashingSink({inner}())

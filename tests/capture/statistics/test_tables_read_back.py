@@ -11,15 +11,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from msdump import dtypes
-from msdump.capture.statistics.rows import Statistics
-from msdump.capture.writers.operator_table import OperatorTableWriter
+from msdump.capture import Statistics
+from msdump.capture.writers import OperatorTableWriter
 from msdump.encode.operator_csv import TITLES
 from msdump.plan import DEFAULT_STATISTICS, DeviceTarget, Naming, StatisticSpec, Tree
+from msdump.read import read_statistics
 from msdump.record import IO, OperatorRef, TensorRecord
-from msdump.statistics.table import BY_CATEGORY
-from msdump.store import names
-from msdump.store.clock import CLOCK
-from msdump.store.read import texts
+from msdump.statistics import BY_CATEGORY
+from msdump.store import CLOCK, names
 from tests.capture.records import compiled_plan, record, take
 
 ODD_VALUES = [0, 1, -1, np.nan, np.inf, -np.inf, 3e38, -3e38, 1e-45, 255, 1e300]
@@ -66,7 +65,7 @@ def read(data):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "table.csv"
         path.write_bytes(data)
-        return texts.read_statistics(str(path))
+        return read_statistics(str(path))
 
 
 @SETTINGS

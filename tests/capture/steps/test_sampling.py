@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from msdump.capture.steps.sampling import sample
+from msdump.capture.steps import sample
 from tests.capture.statistics.cases import record
 
 CASES = {

@@ -10,13 +10,11 @@ import numpy as np
 import pytest
 
 from msdump import dtypes
-from msdump.capture.steps.device import to_device_memory
-from msdump.capture.writers import device_tensor
-from msdump.capture.writers.operator_table import OperatorTableWriter
-from msdump.capture.writers.operators import OperatorWriter
-from msdump.capture.writers.tensors import TensorWriter
+from msdump.capture import writers
+from msdump.capture.steps import to_device_memory
+from msdump.capture.writers import OperatorTableWriter, OperatorWriter
 from msdump.device import formats
-from msdump.encode import dump_data, operator_csv
+from msdump.encode import dump_data, dump_message, operator_csv
 from msdump.plan import DEFAULT_STATISTICS, DeviceTarget, FileFormat, Naming, Tree
 from msdump.record import IO
 from msdump.store import names, operator_names
@@ -28,7 +26,6 @@ STYLE = names.STYLES[NAMING]
 NAME = operator_names.of(CONV, STYLE, TASK.task_id, TASK.stream_id, TIME)
 ALL = tuple(operator_csv.TITLES)
 BIN = compiled_plan(tree=Tree.STEPS, file_format=FileFormat.BIN)
-NPY = compiled_plan(tree=Tree.STEPS, file_format=FileFormat.NPY)
 TABLE = compiled_plan(tree=Tree.MODELS, file_format=FileFormat.BIN, operator_statistics=ALL)
 
 
@@ -76,29 +73,18 @@ def test_tensor_in_device_memory(tensor, expected):
     dtype, layout, shape, groups = expected
 
     shown = to_device_memory(tensor)
-    info, array = device_tensor.info(shown), shown.array
+    info, array = writers.info(shown), shown.array
 
-    assert (dump_data.dump_enums.DATA_TYPES[dtype], dump_data.dump_enums.FORMATS[layout], shape, groups) == (
+    assert (
+        dump_message.DATA_TYPES[dtype],
+        dump_message.FORMATS[layout],
+        shape,
+        groups,
+    ) == (
         *(info.data_type, info.format),
         *(info.shape, info.sub_format),
     )
     assert (tensor.array.shape, shape, array.nbytes) == (info.original_shape, array.shape, info.size)
-
-
-def test_dump_file():
-    """A dump file has inputs before outputs, each as it lies in device memory, right behind the header."""
-    image, result = record(IMAGE, layout="NC1HWC0", address=4096), record(np.float32([1, 2]), IO.OUTPUT)
-
-    header, data = read(image, result)
-
-    assert ("Default/conv1/Conv2D-op0", 1_600_000_000_000_000) == (header.op_name, header.dump_time)
-    assert 4096 == header.inputs[0].address
-    assert formats.encode("NC1HWC0", IMAGE).tobytes() + result.array.tobytes() == data
-    assert header.inputs[0].original_op is None
-    assert ("Default/conv1/Conv2D-op0", 0, 1, 2) == (
-        *(header.outputs[0].original_op.name, header.outputs[0].original_op.output_index),
-        *(header.outputs[0].original_op.data_type, header.outputs[0].original_op.format),
-    )
 
 
 STRIDED = np.arange(12, dtype=np.int32).reshape(3, 4)
@@ -116,35 +102,6 @@ BYTES = {
 def test_bytes_of_a_tensor(tensor, expected):
     """Elements are little endian, in C order, packed where their type is."""
     assert expected == read(tensor)[1]
-
-
-def test_text_is_left_out(caplog):
-    """Text is no tensor of a dump file; it is counted and told."""
-    sink = MemorySink()
-    text = np.array(["a"], object)
-    tensors = [record(text), record(np.float32([1]), slot=1)]
-
-    take(BIN, OperatorWriter(sink, STYLE), sink, tensors)
-    take(BIN, OperatorWriter(sink, STYLE), sink, tensors[:1])
-
-    ((_, data),) = sink.files.contents.items()
-    assert 1 == len(dump_data.read_header(memoryview(data))[0].inputs)
-    assert {"text": 2} == dict(sink.summary.skipped)
-    assert "is text" in caplog.text
-
-
-def test_npy_files_have_the_host_layout():
-    """Each tensor is a file of its own in the host's layout and the device's type."""
-    sink = MemorySink()
-
-    tensors = [record(IMAGE, layout="NC1HWC0"), record(np.ones(3, ml_dtypes.bfloat16), IO.OUTPUT)]
-    take(NPY, TensorWriter(sink, names.namer(*NAMING), None), sink, tensors)
-
-    found = {path.rsplit("/", 1)[1]: np.load(io.BytesIO(data)) for path, data in sink.files.contents.items()}
-    first, second = f"{NAME}.input.0.NCHW.float16.npy", f"{NAME}.output.0.ND.bfloat16.npy"
-    assert {first, second} == set(found)
-    np.testing.assert_array_equal(IMAGE, found[first], strict=True)
-    np.testing.assert_array_equal(np.ones(3, np.float32), found[second], strict=True)
 
 
 def cells(array, chosen=ALL):

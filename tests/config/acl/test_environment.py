@@ -7,7 +7,7 @@ import stat
 import pytest
 
 from msdump import env
-from msdump.config.acl.environment import exception_plan
+from msdump.config.acl.plan import exception_plan
 from msdump.plan import Context, DeviceTarget, Trigger
 
 CONTEXT = Context(DeviceTarget.ASCEND)

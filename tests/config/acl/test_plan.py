@@ -10,7 +10,6 @@ import pytest
 
 from msdump import env
 from msdump.config.acl import plan as acl
-from msdump.iterations import IterationSet
 from msdump.plan import (
     Blocked,
     Context,
@@ -24,6 +23,8 @@ from msdump.plan import (
     Tree,
     Trigger,
 )
+from msdump.selector import IterationSet
+from tests import plans
 
 CONTEXT = Context(DeviceTarget.ASCEND, JitLevel.O2, device_id=3)
 SCENES = ("lite_exception", "aic_err_brief_dump", "aic_err_norm_dump", "aic_err_detail_dump")
@@ -93,110 +94,79 @@ def test_items_are_kept():
     ) == plan.compiled.models
 
 
-@pytest.mark.parametrize(
-    ("mode", "expected"),
-    [("input", (True, False)), ("output", (False, True)), ("all", (True, True))],
-)
-def test_dump_mode(mode, expected):
-    """dump_mode says which side of the operators is dumped."""
-    plan = plan_of({"dump_list": [{}], "dump_mode": mode})
-
-    assert expected == (plan.what.keeps_inputs, plan.what.keeps_outputs)
-
-
-@pytest.mark.parametrize(
-    ("level", "models"), [("op", (ModelItem(),)), ("all", (ModelItem(),)), ("kernel", ())]
-)
-def test_dump_level(level, models):
-    """Level kernel has no files of graph operators: no model is dumped."""
-    plan = plan_of({"dump_list": [{}], "dump_level": level})
-
-    assert (level, models) == (plan.compiled.level, plan.compiled.models)
-
-
-@pytest.mark.parametrize(
-    ("text", "spans"),
-    [
-        ("", None),
-        ("3", ((3, 3),)),
-        ("0|3-5|10", ((0, 0), (3, 5), (10, 10))),
-        ("9" * 5000, (((1 << 63) - 1,) * 2,)),
-    ],
-    ids=["none", "one", "several", "huge"],
-)
-def test_dump_step(text, spans):
-    """dump_step names the iterations; none names them all."""
-    assert IterationSet(spans) == plan_of({"dump_list": [{}], "dump_step": text}).when.iterations
-
-
-STATISTICS = {
-    "tensor": ({"dump_data": "tensor"}, None),
-    "default": ({"dump_data": "stats"}, ("Max", "Min", "Avg", "Nan", "Negative Inf", "Positive Inf")),
-    "chosen": ({"dump_data": "stats", "dump_stats": ["Min", "Max", "Min"]}, ("Max", "Min")),
-    "norm": ({"dump_data": "stats", "dump_stats": ["L2norm"]}, ("L2norm",)),
+ALL = (ModelItem(),)
+LIST = {"dump_list": [{}]}
+SIX = ("Max", "Min", "Avg", "Nan", "Negative Inf", "Positive Inf")
+SIDES = {"input": (True, False), "output": (False, True), "all": (True, True)}
+STEPS = {
+    "": None,
+    "3": ((3, 3),),
+    "0|3-5|10": ((0, 0), (3, 5), (10, 10)),
+    "9" * 5000: (((1 << 63) - 1,) * 2,),
+}
+SINGLE = {
+    "empty list": ({"dump_list": []}, ALL),
+    "no list": ({}, ALL),
+    "empty item": ({"dump_list": [{"model_name": "", "layer": []}]}, ALL),
+    "one model": ({"dump_list": [{"model_name": "m"}]}, (ModelItem("m"),)),
+}
+WATCHED = {"layer": ["A", "B"], "watcher_nodes": ["C", "D"]}
+FAILURES = {"trigger": Trigger.EXCEPTION, "models": ALL}
+MEANINGS = {
+    **{
+        f"mode {mode}": (LIST | {"dump_mode": mode}, {"keeps_inputs": reads, "keeps_outputs": writes})
+        for mode, (reads, writes) in SIDES.items()
+    },
+    **{
+        f"level {level}": (LIST | {"dump_level": level}, {"level": level, "models": models})
+        for level, models in {"op": ALL, "all": ALL, "kernel": ()}.items()
+    },
+    **{
+        f"step {text[:9]}": (LIST | {"dump_step": text}, {"iterations": IterationSet(spans)})
+        for text, spans in STEPS.items()
+    },
+    "tensors": (LIST | {"dump_data": "tensor"}, {"operator_statistics": None}),
+    "statistics": (LIST | {"dump_data": "stats"}, {"operator_statistics": SIX}),
+    "statistics in the order of columns, once": (
+        LIST | {"dump_data": "stats", "dump_stats": ["Min", "Max", "Min"]},
+        {"operator_statistics": ("Max", "Min")},
+    ),
+    "norm": (LIST | {"dump_data": "stats", "dump_stats": ["L2norm"]}, {"operator_statistics": ("L2norm",)}),
+    **{
+        f"single operators, {name}": (
+            section | {"dump_op_switch": "on"},
+            {"dumps_single_operators": True, "models": models},
+        )
+        for name, (section, models) in SINGLE.items()
+    },
+    "overflow of any model, both sides": (
+        {"dump_debug": "on", "dump_mode": "input", "dump_step": "1-2"},
+        {"trigger": Trigger.OVERFLOW, "keeps_inputs": True, "keeps_outputs": True, "models": ALL}
+        | {"iterations": IterationSet(((1, 2),))},
+    ),
+    "watcher, outputs alone": (
+        {"dump_scene": "watcher", "dump_list": [WATCHED]},
+        {"scene": Scene.WATCHER, "models": (ModelItem(layers=("A", "B"), watched=("C", "D")),)}
+        | {"trigger": Trigger.ALWAYS, "keeps_inputs": False, "keeps_outputs": True},
+    ),
+    **{
+        scene: ({"dump_scene": scene, "dump_path": "not/yet/there"}, {"scene": scene, **FAILURES})
+        for scene in SCENES
+    },
+    "msdump's own defaults": (
+        LIST,
+        {"context.fuses": True, "precision_mode": None, "on_write_error": OnWriteError.RAISE},
+    ),
 }
 
 
-@pytest.mark.parametrize(("keys", "expected"), STATISTICS.values(), ids=STATISTICS)
-def test_statistics(keys, expected):
-    """Statistics have the order of their columns, each once; six by default."""
-    assert expected == plan_of({"dump_list": [{}], **keys}).compiled.operator_statistics
+@pytest.mark.parametrize(("section", "expected"), MEANINGS.values(), ids=MEANINGS)
+def test_meaning_of_a_section(section, expected, tmp_path):
+    """Every key of a section reaches the plan, with the device's meaning of what is not given."""
+    plan = plan_of(section)
 
-
-@pytest.mark.parametrize(
-    ("section", "models"),
-    [
-        ({"dump_list": []}, (ModelItem(),)),
-        ({}, (ModelItem(),)),
-        ({"dump_list": [{"model_name": "", "layer": []}]}, (ModelItem(),)),
-        ({"dump_list": [{"model_name": "m"}]}, (ModelItem("m"),)),
-    ],
-    ids=["empty list", "no list", "empty item", "one model"],
-)
-def test_single_operators(section, models):
-    """dump_op_switch dumps single operators, and models as listed; all of them where none is."""
-    plan = plan_of({"dump_op_switch": "on", **section})
-
-    assert plan.compiled.dumps_single_operators
-    assert models == plan.compiled.models
-
-
-def test_overflow():
-    """dump_debug dumps inputs and outputs of the operators that overflow, of any model."""
-    plan = plan_of({"dump_debug": "on", "dump_mode": "input", "dump_step": "1-2"})
-
-    assert (Trigger.OVERFLOW, True, True) == (
-        plan.when.trigger,
-        plan.what.keeps_inputs,
-        plan.what.keeps_outputs,
-    )
-    assert (ModelItem(),) == plan.compiled.models
-    assert IterationSet(((1, 2),)) == plan.when.iterations
-
-
-def test_watcher():
-    """The watcher keeps layers and watched operators, and outputs only."""
-    item = {"layer": ["A", "B"], "watcher_nodes": ["C", "D"]}
-
-    plan = plan_of({"dump_scene": "watcher", "dump_list": [item]})
-
-    assert Scene.WATCHER is plan.compiled.scene
-    assert (ModelItem(layers=("A", "B"), watched=("C", "D")),) == plan.compiled.models
-    assert (Trigger.ALWAYS, False, True) == (
-        plan.when.trigger,
-        plan.what.keeps_inputs,
-        plan.what.keeps_outputs,
-    )
-
-
-@pytest.mark.parametrize("scene", SCENES)
-def test_exception(scene, tmp_path):
-    """An exception scene waits for a failing operator of any model."""
-    plan = plan_of({"dump_scene": scene, "dump_path": "not/yet/there"})
-
-    assert (scene, Trigger.EXCEPTION) == (plan.compiled.scene, plan.when.trigger)
-    assert str(tmp_path / "not/yet/there") == plan.files.path
-    assert (ModelItem(),) == plan.compiled.models
+    assert expected == {name: plans.value(plan, name) for name in expected}
+    assert str(tmp_path / section.get("dump_path", ".")) == plan.files.path
 
 
 PRIORITY = {
@@ -269,17 +239,6 @@ def test_operators_of_other_types(tmp_path):
     plan = plan_of({"dump_list": [{}]}, msdump={"keep_dtype": str(tmp_path / "keep.cfg")})
 
     assert ["MatMul"] == [rule.name for rule in plan.operator_dtypes.kept]
-
-
-def test_own_settings_have_defaults():
-    """Without the msdump object operators are fused and the precision is not said here."""
-    plan = plan_of({"dump_list": [{}]})
-
-    assert (True, None, OnWriteError.RAISE) == (
-        plan.context.fuses,
-        plan.precision_mode,
-        plan.files.on_write_error,
-    )
 
 
 @pytest.mark.parametrize(

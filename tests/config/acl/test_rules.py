@@ -177,7 +177,7 @@ PATHS = {
     ),
     "nowhere": ({"dump_path": "./no"}, wrong("./no", "dump_path", "The path does not exist")),
     "not expanded": ({"dump_path": "$HOME"}, wrong("$HOME", "dump_path", "The path does not exist")),
-    "null character": ({"dump_path": "a\0b"}, wrong("a\0b", "dump_path", "The path does not exist")),
+    "null character": ({"dump_path": "a\0b"}, wrong("a\\x00b", "dump_path", "The path does not exist")),
     "component too long": (
         {"dump_path": "a" * 300},
         wrong(f"{LONG[:200]}...", "dump_path", "The path does not exist"),

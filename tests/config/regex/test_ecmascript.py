@@ -10,9 +10,8 @@ import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from msdump.config.faults import GrammarError
-from msdump.config.regex.character_classes import COLLATING, POSIX_CLASSES
-from msdump.config.regex.ecmascript import translate
+from msdump.config import GrammarError
+from msdump.config.regex import COLLATING, POSIX_CLASSES, translate
 
 ENGINES = (re.compile, regex.compile)
 

@@ -11,9 +11,10 @@ import pytest
 
 from msdump import acl, env, open_dump
 from msdump.frontends.acl import state
-from msdump.store.clock import CLOCK, local_time
-from tests.dump.nets import model, node, value
-from tests.frontends.acl.script import read
+from msdump.store import CLOCK
+from msdump.store.clock import local_time
+from tests.frontends.acl.script import dataset, read
+from tests.texts import parsed
 
 PLAIN = {"msdump": {"precision_mode": "must_keep_origin_dtype"}}
 RNG = np.random.default_rng(0)
@@ -26,22 +27,22 @@ WEIGHTS = {
 def chain(*op_types):
     """Return operators in a row, named after their types in lower case, from x to y."""
     names = ["x", *(f"v{index}" for index in range(1, len(op_types))), "y"]
-    nodes = [
-        node(op_type, before, after, op_type.lower())
-        for op_type, before, after in zip(op_types, names, names[1:], strict=False)
-    ]
-    return model(nodes, [value("x", [2, 3])], ["y"])
+    rows = zip(op_types, names, names[1:], strict=False)
+    body = " ".join(f"[{op_type.lower()}] {after} = {op_type}({before})" for op_type, before, after in rows)
+    return parsed(f"graph (float[2,3] x) => (y) {{ {body} }}")
 
 
 def images():
     """Return a convolution, its activation, a pooling and another convolution, as ResNet begins."""
-    nodes = [
-        node("Conv", "image w1", "c1", "conv1", pads=[1, 1, 1, 1]),
-        node("Relu", "c1", "r1", "conv1_relu"),
-        node("MaxPool", "r1", "p1", "pool1", kernel_shape=[2, 2], strides=[2, 2]),
-        node("Conv", "p1 w2", "y", "conv2", pads=[1, 1, 1, 1]),
-    ]
-    return model(nodes, [value("image", [1, 1, 8, 8])], ["y"], WEIGHTS)
+    return parsed(
+        """graph (float[1,1,8,8] image) => (y) {
+            [conv1] c1 = Conv<pads = [1, 1, 1, 1]>(image, w1)
+            [conv1_relu] r1 = Relu(c1)
+            [pool1] p1 = MaxPool<kernel_shape = [2, 2], strides = [2, 2]>(r1)
+            [conv2] y = Conv<pads = [1, 1, 1, 1]>(p1, w2)
+        }""",
+        **WEIGHTS,
+    )
 
 
 IMAGE = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
@@ -84,7 +85,7 @@ def test_programs_of_one_second(script, monkeypatch):
         for run in range(2):
             assert 0 == script.run(model_id, (factor + run) * X)[0]
         state.current().dumps.stop()
-        state.replace(state.AclState())
+        state.replace_state(state.AclState())
 
     iterations = open_dump(script.path).all_iterations
 
@@ -103,7 +104,7 @@ NAMES = {"dots and slashes": "a.b/c d", "other letters": "Größe/名前", "outs
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
 def test_odd_operator_names(script, name):
     """Whatever an operator is called, its file stands in its directory and its header has the name."""
-    proto = model([node("Softmax", "x", "y", name)], [value("x", [2, 3])], ["y"])
+    proto = parsed(f'graph (float[2,3] x) => (y) {{ ["{name}"] y = Softmax(x) }}')
     script.begin({"dump_list": [{"layer": [name]}], "dump_mode": "output"})
 
     assert 0 == script.run(script.load(proto), X)[0]
@@ -116,7 +117,7 @@ def test_odd_operator_names(script, name):
 def test_long_operator_name(script):
     """A name that no file can have becomes digits, which mapping.csv explains."""
     long = "scope/" * 50 + "softmax"
-    proto = model([node("Softmax", "x", "y", long)], [value("x", [2, 3])], ["y"])
+    proto = parsed(f'graph (float[2,3] x) => (y) {{ ["{long}"] y = Softmax(x) }}')
     script.begin({"dump_list": [{}], "dump_mode": "output"})
 
     assert 0 == script.run(script.load(proto), X)[0]
@@ -196,25 +197,21 @@ def test_dump_list(script, items, expected):
 
 
 @pytest.mark.parametrize(
-    ("listed", "directory"),
-    [({"model_name": "net"}, "net"), ({"model_name": "graph"}, "graph"), ({}, "graph")],
+    ("listed", "file", "directory"),
+    [
+        ({"model_name": "net"}, "net", "net"),
+        ({"model_name": "graph"}, "net", "graph"),
+        ({}, "net", "graph"),
+        ({"model_name": "my net.v1+ü"}, "my net.v1+ü", "my_net_v1__"),
+    ],
 )
-def test_directory_of_the_model(script, listed, directory):
-    """The directory has the file's name where dump_list does, else the graph's."""
+def test_directory_of_the_model(script, listed, file, directory):
+    """The directory has the file's name where dump_list does, else the graph's; marks become underscores."""
     script.begin({"dump_list": [listed]})
 
-    script.run(script.load(THREE), X)
+    script.run(script.load(THREE, file), X)
 
     assert {f"{{time}}/0/{directory}/1/0"} == {name.rpartition("/")[0] for name in script.files()}
-
-
-def test_odd_file_name(script):
-    """Dots, spaces and other characters of a model's name become underscores."""
-    script.begin({"dump_list": [{"model_name": "my net.v1+ü"}]})
-
-    script.run(script.load(THREE, "my net.v1+ü"), X)
-
-    assert {"{time}/0/my_net_v1__/1/0"} == {name.rpartition("/")[0] for name in script.files()}
 
 
 FUSED = {
@@ -240,7 +237,7 @@ def test_names_depend_on_the_model_alone(script, layer):
     """Whatever is dumped, Data operators too, has the tasks and streams that it has where everything is."""
     found = []
     for items in ([{}], [{"layer": [layer]}]):
-        state.replace(state.AclState())
+        state.replace_state(state.AclState())
         script.begin({"dump_list": items, "dump_mode": "all"})
         script.run(script.load(images(), "images"), IMAGE)
         script.run(script.load(THREE), X)
@@ -262,7 +259,7 @@ SELECTED = [
 
 def memory_of(script, item):
     """Dump two models; return model number and address of each tensor in the headers."""
-    state.replace(state.AclState())
+    state.replace_state(state.AclState())
     script.begin({"dump_list": [{"model_name": "images", **item}, {"model_name": "net"}], "dump_mode": "all"})
     script.run(script.load(images(), "images"), IMAGE)
     script.run(script.load(THREE), X)
@@ -309,22 +306,13 @@ def test_indices_close_up(script):
     """The tensors that are left of an operator count from 0 without gaps."""
     item = {"model_name": "net", "opname_blacklist": [{"name": "sum", "pos": ["input0"]}]}
     script.begin({"dump_list": [item], "dump_level": "op", "dump_mode": "input"}, **PLAIN)
-    proto = model([node("Sub", "x z", "y", "sum")], [value("x", [2]), value("z", [2])], ["y"])
+    proto = parsed("graph (float[2] x, float[2] z) => (y) { [sum] y = Sub(x, z) }")
 
     script.run(script.load(proto), np.float32([1, 2]), np.float32([3, 4]))
 
     tensors = script.read("Sub.*")[1]
     assert {("input", 0)} == set(tensors)
     assert [3, 4] == tensors["input", 0].tolist()
-
-
-def test_level_kernel_has_no_graph_operators(script):
-    """Level kernel leaves the operators of models out."""
-    script.begin({"dump_list": [{}], "dump_level": "kernel"})
-
-    script.run(script.load(THREE), X)
-
-    assert [] == script.files()
 
 
 @pytest.mark.parametrize(("step", "runs"), [("", {0, 1, 2, 3}), ("0|2-3", {0, 2, 3}), ("9", set())])
@@ -399,19 +387,11 @@ def test_overflow(script, caplog):
     assert fields[10] != 0
 
 
-def test_no_overflow_no_files(script):
-    """Without an overflow there is nothing to dump."""
-    script.begin({"dump_debug": "on"})
-
-    script.run(script.load(THREE), X)
-
-    assert [] == script.files()
-
-
-def failing():
-    """Return a model whose second operator fails where the index is out of range."""
-    nodes = [node("Neg", "x", "v1", "neg"), node("Gather", "v1 i", "y", "gather")]
-    return model(nodes, [value("x", [2, 3]), value("i", [1], 7)], ["y"])
+def failing(size="1"):
+    """Return a model whose second operator fails where the index, of a size, is out of range."""
+    return parsed(
+        f"graph (float[2,3] x, int64[{size}] i) => (y) {{ [neg] v1 = Neg(x) [gather] y = Gather(v1, i) }}"
+    )
 
 
 SCENES = {
@@ -443,7 +423,7 @@ def test_normal_exception_tells_types_and_shapes(script):
     """The norm scene keeps types, shapes and formats, the others bytes and their number."""
     shapes = {}
     for scene in ("aic_err_norm_dump", "aic_err_brief_dump"):
-        acl.state.replace(acl.state.AclState())
+        acl.state.replace_state(acl.state.AclState())
         script.begin({"dump_scene": scene}, **PLAIN)
         script.run(script.load(failing()), X, np.array([7]))
         newest = max(
@@ -464,11 +444,9 @@ def test_normal_exception_tells_types_and_shapes(script):
 
 def test_outputs_of_unknown_size_are_left_out(script):
     """Where only a run tells the shape of an output, the failing operator leaves its inputs alone."""
-    nodes = [node("Neg", "x", "v1", "neg"), node("Gather", "v1 i", "y", "gather")]
-    proto = model(nodes, [value("x", [2, 3]), value("i", ["n"], 7)], ["y"])
     script.begin({"dump_scene": "aic_err_brief_dump"})
 
-    assert 500002 == script.run(script.load(proto), X, np.array([7]))[0]
+    assert 500002 == script.run(script.load(failing("n")), X, np.array([7]))[0]
 
     header, _ = script.read("exception_info.*")
     assert (2, ()) == (len(header.inputs), header.outputs)
@@ -519,7 +497,7 @@ def test_data_dump_with_collect_path_is_refused(script, monkeypatch, section):
 def test_exception_dump_ends_with_the_dump(script):
     """finalize_dump turns an exception dump off, but not the detail scene."""
     for scene, files in (("aic_err_norm_dump", 0), ("aic_err_detail_dump", 1)):
-        acl.state.replace(acl.state.AclState())
+        acl.state.replace_state(acl.state.AclState())
         script.begin({"dump_scene": scene})
         acl.mdl.finalize_dump()
 
@@ -545,8 +523,6 @@ def test_asynchronous_run_is_dumped(script):
     script.begin({"dump_list": [{}]})
     stream, _ = acl.rt.create_stream()
     model_id = script.load(failing())
-    from tests.frontends.acl.script import dataset
-
     outputs = dataset(X)
     codes = [
         acl.mdl.execute_async(model_id, dataset(X, np.array([index])), outputs, stream) for index in (1, 7)
@@ -574,23 +550,10 @@ def test_files_that_cannot_be_written(script, setting, code, caplog):
     assert "cannot write" in caplog.text
 
 
-def test_script_that_forgets_to_finalise(script):
-    """What was dumped is complete after each execution, without finalize."""
-    script.begin({"dump_list": [{}]})
-
-    script.run(script.load(THREE), X)
-
-    assert 4 == len(script.files())
-    for path in script.path.rglob("Softmax.*"):
-        read(path)
-
-
 def test_run_that_fails_is_a_run(script):
     """The run after one that failed takes the next number: both have directories of their own."""
-    nodes = [node("Neg", "x", "n"), node("Gather", "n i", "y")]
-    index = value("i", [1], 7)
     script.begin({"dump_list": [{}], "dump_mode": "all"})
-    model_id = script.load(model(nodes, [value("x", [2, 3]), index], ["y"]))
+    model_id = script.load(failing())
 
     codes = [script.run(model_id, np.ones((2, 3), np.float32), np.array([row]))[0] for row in (0, 5, 1)]
 
@@ -599,6 +562,7 @@ def test_run_that_fails_is_a_run(script):
 
 
 UNMET = {
+    "nothing": ({"dump_list": [{"model_name": "net"}], "dump_step": "1"}, None),
     "step": (
         {"dump_list": [{}], "dump_step": "7"},
         "dump_step 7 was not reached: no model ran beyond step 1",
@@ -622,18 +586,6 @@ def test_what_was_never_met_is_told_once(script, section, message, caplog):
         acl.mdl.finalize_dump()
         acl.finalize()
 
-    (said,) = [text.partition("acl.json: ")[2] for text in caplog.messages]
-    assert said.startswith(message)
-
-
-def test_what_was_met_is_not_told(script, caplog):
-    """A configuration all of which was met ends without a word."""
-    script.begin({"dump_list": [{"model_name": "net"}], "dump_step": "1"})
-    model_id = script.load(THREE)
-    for _ in range(2):
-        script.run(model_id, X)
-
-    with caplog.at_level(logging.WARNING):
-        acl.mdl.finalize_dump()
-
-    assert [] == caplog.messages
+    said = [text.partition("acl.json: ")[2] for text in caplog.messages]
+    assert (message is not None) == len(said)
+    assert all(text.startswith(message) for text in said)

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from msdump import acl
-from tests.dump.nets import model, node, value
 from tests.frontends.acl.script import dataset, sent
+from tests.texts import parsed
 
 ODD = [None, -1, 0, 7, "x", b"", [], {}, 1.5, 1 << 70, True, np.zeros(2)]
 X = np.ones((2, 3), np.float32)
-NET = model([node("Softmax", "x", "y", "softmax")], [value("x", [2, 3])], ["y"])
+NET = parsed("graph (float[2,3] x) => (y) { [softmax] y = Softmax(x) }")
 UNTRIED = {"init", "finalize"}
 """Functions that would end the state that the others are tried in."""
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.capture import histogram
-from tests.dump.nets import model, node, value
 from tests.frontends.acl.single_calls import call
+from tests.texts import parsed
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 NEG = {("Neg", "input"): 1, ("Neg", "output"): 1}
@@ -16,12 +16,12 @@ ALL = {"dump_list": [{}], "dump_mode": "all"}
 
 def network():
     """Return one operator."""
-    return model([node("Neg", "x", "y", "neg")], [value("x", [2, 3])], ["y"])
+    return parsed("graph (float[2,3] x) => (y) { [neg] y = Neg(x) }")
 
 
 def failing():
     """Return a model of an operator that fails where the index is out of range."""
-    return model([node("Gather", "x i", "y", "look")], [value("x", [2, 3]), value("i", [1], 7)], ["y"])
+    return parsed("graph (float[2,3] x, int64[1] i) => (y) { [look] y = Gather(x, i) }")
 
 
 MODELS = {

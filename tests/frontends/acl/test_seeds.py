@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from msdump import acl
-from tests.dump.nets import model, node, value
 from tests.frontends.acl.script import read
+from tests.texts import parsed
 
 RNG = np.random.default_rng(3)
 SHAPES = {"w1": (4, 1, 3, 3), "w2": (4, 4, 3, 3), "w3": (4, 4, 1, 1)}
@@ -23,42 +23,38 @@ IMAGE = RNG.normal(size=(1, 1, 8, 8)).astype(np.float32)
 
 def resnet():
     """Return the first operators of ResNet by the documents' names."""
-    nodes = [
-        node("Conv", "image w1", "c1", "conv1", pads=[1, 1, 1, 1]),
-        node("Relu", "c1", "r1", "conv1_relu"),
-        node("MaxPool", "r1", "p1", "pool1", kernel_shape=[2, 2], strides=[2, 2]),
-        node("Conv", "p1 w2", "c2", "res2a_branch2a", pads=[1, 1, 1, 1]),
-        node("Relu", "c2", "r2", "res2a_branch2a_relu"),
-        node("Conv", "p1 w3", "c3", "res2a_branch1"),
-        node("Add", "r2 c3", "y", "res2a"),
-    ]
-    return model(nodes, [value("image", [1, 1, 8, 8])], ["y"], WEIGHTS)
+    return parsed(
+        """graph (float[1,1,8,8] image) => (y) {
+            [conv1] c1 = Conv<pads = [1, 1, 1, 1]>(image, w1)
+            [conv1_relu] r1 = Relu(c1)
+            [pool1] p1 = MaxPool<kernel_shape = [2, 2], strides = [2, 2]>(r1)
+            [res2a_branch2a] c2 = Conv<pads = [1, 1, 1, 1]>(p1, w2)
+            [res2a_branch2a_relu] r2 = Relu(c2)
+            [res2a_branch1] c3 = Conv(p1, w3)
+            [res2a] y = Add(r2, c3)
+        }""",
+        **WEIGHTS,
+    )
 
 
 def ranges():
     """Return a network with operators of the names of the documents' ranges, which do not fuse."""
-    nodes = [
-        node("Transpose", "x", "v0", "first"),
-        node("Softmax", "v0", "v1", "conv1"),
-        node("Transpose", "v1", "v2", "relu1"),
-        node("Softmax", "v2", "v3", "between"),
-        node("Transpose", "v3", "v4", "conv2"),
-        node("Softmax", "v4", "v5", "pool1"),
-        node("Transpose", "v5", "y", "last"),
-    ]
-    return model(nodes, [value("x", [2, 2])], ["y"])
+    return parsed(
+        """graph (float[2,2] x) => (y) {
+            [first] v0 = Transpose(x) [conv1] v1 = Softmax(v0) [relu1] v2 = Transpose(v1)
+            [between] v3 = Softmax(v2) [conv2] v4 = Transpose(v3) [pool1] v5 = Softmax(v4)
+            [last] y = Transpose(v5)
+        }"""
+    )
 
 
 def letters():
     """Return a network of four operators A to D; C and D run first, and all stay apart."""
-    nodes = [
-        node("Softmax", "x", "c", "C"),
-        node("Transpose", "c", "d", "D"),
-        node("Softmax", "d", "a", "A"),
-        node("Transpose", "a", "b", "B"),
-        node("Add", "b c", "y", "E"),
-    ]
-    return model(nodes, [value("x", [2, 2])], ["y"])
+    return parsed(
+        """graph (float[2,2] x) => (y) {
+            [C] c = Softmax(x) [D] d = Transpose(c) [A] a = Softmax(d) [B] b = Transpose(a) [E] y = Add(b, c)
+        }"""
+    )
 
 
 LAYERS = ["conv1conv1_relu", "res2a_branch2ares2a_branch2a_relu", "res2a_branch1", "pool1"]
@@ -76,10 +72,7 @@ SELECTED = {
 }
 ALL = SELECTED | {"Add.res2a"}
 
-MODEL_DUMPS = {
-    "aclmdlSetDump, models": OUTPUT | {"dump_list": MODELS, "dump_op_switch": "off", "dump_data": "tensor"},
-    "offline model, models": OUTPUT | {"dump_list": MODELS, "dump_op_switch": "off", "dump_data": "tensor"},
-}
+MODEL_DUMP = OUTPUT | {"dump_list": MODELS, "dump_op_switch": "off", "dump_data": "tensor"}
 
 
 def configured(script, section):
@@ -104,10 +97,9 @@ def operators(script, directory=""):
     return {f"{kind}.{name}" for kind, name, *_ in names if not name.startswith("trans_")}
 
 
-@pytest.mark.parametrize("section", MODEL_DUMPS.values(), ids=MODEL_DUMPS)
-def test_models(script, section):
+def test_models(script):
     """Of ResNet-101 everything is dumped, of ResNet-50 the four layers and the data they read."""
-    begin(script, section)
+    begin(script, MODEL_DUMP)
 
     for name in ("ResNet-101", "ResNet-50", "ResNet-18"):
         assert 0 == script.run(script.load(resnet(), name), IMAGE)[0]
@@ -253,7 +245,7 @@ def test_statistics(script):
 def test_exception(script):
     """A brief exception dump writes nothing while nothing fails, then the operator that does."""
     begin(script, {"dump_path": "output", "dump_scene": "aic_err_brief_dump"})
-    proto = model([node("Gather", "x i", "y", "gather")], [value("x", [2]), value("i", [1], 7)], ["y"])
+    proto = parsed("graph (float[2] x, int64[1] i) => (y) { [gather] y = Gather(x, i) }")
     model_id = script.load(proto)
 
     assert 0 == script.run(model_id, np.float32([1, 2]), np.array([1]))[0]
@@ -267,9 +259,7 @@ def test_exception(script):
 def test_overflow(script):
     """An overflow dump writes the operators whose results are infinite, and their records."""
     begin(script, {"dump_path": "output", "dump_debug": "on"})
-    proto = model(
-        [node("Exp", "x", "e", "exp"), node("Transpose", "e", "y", "turn")], [value("x", [2, 2])], ["y"]
-    )
+    proto = parsed("graph (float[2,2] x) => (y) { [exp] e = Exp(x) [turn] y = Transpose(e) }")
 
     assert 0 == script.run(script.load(proto), np.float32([[1, 2], [3, 400]]))[0]
 

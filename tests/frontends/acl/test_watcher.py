@@ -6,14 +6,12 @@ import logging
 import re
 
 import numpy as np
-import onnx
 import pytest
-from onnx import helper
 
 import msdump
 from msdump import acl
-from tests.dump.nets import model, node, value
 from tests.frontends.acl.script import read
+from tests.texts import parsed
 
 PLAIN = {"msdump": {"precision_mode": "must_keep_origin_dtype"}}
 X = np.linspace(0.5, 2, 128, dtype=np.float32).reshape(2, 64)
@@ -24,16 +22,20 @@ FAULT = np.frombuffer(b"\x5a" * 4, np.float32)[0]
 
 def network(*, stomped=None):
     """Return Softmax, Transpose, Softplus and the product of both in a row; Transpose may be faulty."""
-    nodes = [
-        node("Softmax", "x", "s", "softmax"),
-        node("Transpose", "s", "t", "transpose"),
-        node("Softplus", "t", "p", "softplus"),
-        node("Transpose", "p", "q", "back"),
-        node("Mul", "s q", "y", "mul"),
-    ]
-    if stomped is not None:
-        nodes[1].metadata_props.append(onnx.StringStringEntryProto(key="msdump.stomp", value=stomped))
-    return model(nodes, [value("x", [2, 64])], ["y"])
+    proto = parsed(
+        """graph (float[2,64] x) => (y) {
+            [softmax] s = Softmax(x) [transpose] t = Transpose(s) [softplus] p = Softplus(t)
+            [back] q = Transpose(p) [mul] y = Mul(s, q)
+        }"""
+    )
+    return stomp(proto, proto.graph.node[1], stomped)
+
+
+def stomp(proto, kernel, size):
+    """Return a model one of whose kernels overwrites so many bytes; None: none."""
+    if size is not None:
+        kernel.metadata_props.add(key="msdump.stomp", value=size)
+    return proto
 
 
 def begin(script, item, **settings):
@@ -152,8 +154,8 @@ def test_header_names_both_operators(script):
 
 def test_every_output_of_a_watched_operator_is_read(script):
     """An operator with two outputs has both in each of its files."""
-    nodes = [node("TopK", "x k", "v i", "top"), node("Softmax", "v", "y", "softmax")]
-    proto = model(nodes, [value("x", [2, 64])], ["y"], {"k": np.array([3])})
+    text = "graph (float[2,64] x) => (y) { [top] v, i = TopK(x, k) [softmax] y = Softmax(v) }"
+    proto = parsed(text, k=np.array([3]))
 
     begin(script, {"watcher_nodes": ["top"], "layer": ["softmax"]})
     script.run(script.load(proto), X)
@@ -167,12 +169,13 @@ def test_every_output_of_a_watched_operator_is_read(script):
 
 def test_device_types_and_formats_stay(script):
     """A convolution's output lies in memory, and is read again, as it does for an ordinary dump."""
-    weights = {"w": np.ones((4, 1, 3, 3), np.float32)}
-    nodes = [
-        node("Conv", "x w", "c", "conv", pads=[1, 1, 1, 1]),
-        node("MaxPool", "c", "y", "pool", kernel_shape=[2, 2], strides=[2, 2]),
-    ]
-    proto = model(nodes, [value("x", [1, 1, 8, 16])], ["y"], weights)
+    proto = parsed(
+        """graph (float[1,1,8,16] x) => (y) {
+            [conv] c = Conv<pads = [1, 1, 1, 1]>(x, w)
+            [pool] y = MaxPool<kernel_shape = [2, 2], strides = [2, 2]>(c)
+        }""",
+        w=np.ones((4, 1, 3, 3), np.float32),
+    )
     image = X.reshape(1, 1, 8, 16)
 
     contents = []
@@ -180,7 +183,7 @@ def test_device_types_and_formats_stay(script):
         {"dump_list": [{"layer": ["conv"]}], "dump_mode": "output"},
         {"dump_scene": "watcher", "dump_list": [{"watcher_nodes": ["conv"]}], "dump_mode": "output"},
     ):
-        acl.state.replace(acl.state.AclState())
+        acl.state.replace_state(acl.state.AclState())
         script.begin(section)
         script.run(script.load(proto), image)
         contents.append(dict(outputs(script, "Conv2D.*")))
@@ -254,9 +257,10 @@ def json_of(settings):
 def test_other_names_of_what_is_overwritten(script):
     """An operator that moves nothing only names its input anew: a fault harms the tensor under both names."""
     proto = network(stomped="8")
-    proto.graph.node.insert(1, node("Identity", "s", "same", "same"))
-    proto.graph.node.append(node("Mul", "same q", "z", "mul again"))
-    proto.graph.output.append(value("z", [2, 64]))
+    more = parsed("g (s, q) => (z) { [same] same = Identity(s) [again] z = Mul(same, q) }").graph
+    proto.graph.node.insert(1, more.node[0])
+    proto.graph.node.append(more.node[1])
+    proto.graph.output.extend(more.output)
     script.begin({"dump_list": [{}]}, **PLAIN)
 
     _, outputs = script.run(script.load(proto), X)
@@ -286,15 +290,13 @@ def test_size_that_is_no_number_is_refused(script, caplog):
     assert message in caplog.text
 
 
-FUSED = model(
-    [
-        node("Conv", "image w", "c", "conv", pads=[1, 1, 1, 1]),
-        node("Relu", "c", "r", "relu"),
-        node("MaxPool", "r", "y", "pool", kernel_shape=[2, 2], strides=[2, 2]),
-    ],
-    [value("image", [1, 1, 8, 16])],
-    ["y"],
-    {"w": np.ones((4, 1, 3, 3), np.float32)},
+FUSED = parsed(
+    """graph (float[1,1,8,16] image) => (y) {
+        [conv] c = Conv<pads = [1, 1, 1, 1]>(image, w)
+        [relu] r = Relu(c)
+        [pool] y = MaxPool<kernel_shape = [2, 2], strides = [2, 2]>(r)
+    }""",
+    w=np.ones((4, 1, 3, 3), np.float32),
 )
 
 
@@ -326,22 +328,20 @@ def test_names_that_are_of_no_use_are_told(script, caplog):
 
 def branching(*, stomped=None):
     """Return Softmax, then in a branch Neg and Softmax of it, then Softplus; Neg may be faulty."""
-    inner = [node("Neg", "s", "n", "neg"), node("Softmax", "n", "a", "again")]
-    if stomped is not None:
-        inner[0].metadata_props.append(onnx.StringStringEntryProto(key="msdump.stomp", value=stomped))
-    branches = {
-        "then_branch": helper.make_graph(inner, "yes", [], [value("a")]),
-        "else_branch": helper.make_graph([node("Abs", "s", "b", "abs")], "no", [], [value("b")]),
-    }
-    nodes = [
-        node("Softmax", "x", "s", "softmax"),
-        node("ReduceMax", "s", "m", "largest", keepdims=0),
-        node("Greater", "m zero", "flag", "flag"),
-        node("If", "flag", "c", "choice", **branches),
-        node("Softplus", "c", "p", "softplus"),
-        node("Transpose", "p", "y", "back"),
-    ]
-    return model(nodes, [value("x", [2, 64])], ["y"], {"zero": np.zeros((), np.float32)})
+    proto = parsed(
+        """graph (float[2,64] x) => (y) <float zero = {0}> {
+            [softmax] s = Softmax(x)
+            [largest] m = ReduceMax<keepdims = 0>(s)
+            [flag] flag = Greater(m, zero)
+            [choice] c = If (flag) <
+                then_branch = yes () => (float[2,64] a) { [neg] n = Neg(s) [again] a = Softmax(n) },
+                else_branch = no () => (float[2,64] b) { [abs] b = Abs(s) }>
+            [softplus] p = Softplus(c)
+            [back] y = Transpose(p)
+        }"""
+    )
+    (branch,) = (each.g for each in proto.graph.node[3].attribute if each.name == "then_branch")
+    return stomp(proto, branch.node[0], stomped)
 
 
 INSIDE = {
@@ -407,30 +407,16 @@ def test_fault_inside_a_branch_is_seen_around_it(script, is_watched):
 
 def looping(rounds=2):
     """Return Softplus, then a loop of Neg and Softmax of it, then Transpose."""
-    tensor, scalar = onnx.TensorProto.FLOAT, []
-    body = helper.make_graph(
-        [
-            node("Neg", "v", "n", "neg"),
-            node("Softmax", "n", "v2", "again"),
-            node("Identity", "go", "go2", "still"),
-        ],
-        "round",
-        [
-            helper.make_tensor_value_info("i", onnx.TensorProto.INT64, scalar),
-            helper.make_tensor_value_info("go", onnx.TensorProto.BOOL, scalar),
-            helper.make_tensor_value_info("v", tensor, [2, 64]),
-        ],
-        [
-            helper.make_tensor_value_info("go2", onnx.TensorProto.BOOL, scalar),
-            helper.make_tensor_value_info("v2", tensor, [2, 64]),
-        ],
+    return parsed(
+        """graph (float[2,64] x) => (y) {
+            [softplus] p = Softplus(x)
+            [rounds] c = Loop (count, , p) <
+                body = round (int64 i, bool go, float[2,64] v) => (bool go2, float[2,64] v2)
+                    { [neg] n = Neg(v) [again] v2 = Softmax(n) [still] go2 = Identity(go) }>
+            [back] y = Transpose(c)
+        }""",
+        count=np.array(rounds),
     )
-    nodes = [
-        node("Softplus", "x", "p", "softplus"),
-        onnx.helper.make_node("Loop", ["count", "", "p"], ["c"], name="rounds", body=body),
-        node("Transpose", "c", "y", "back"),
-    ]
-    return model(nodes, [value("x", [2, 64])], ["y"], {"count": np.array(rounds)})
 
 
 def rounds_of(x, rounds):

@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from msdump.errors import InputError  # noqa: E402
-from msdump.frontends.torchair import tensors  # noqa: E402
+from msdump.frontends.torchair import export  # noqa: E402
 
 TYPES = [
     *("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "bfloat16"),
@@ -20,8 +20,8 @@ def test_both_directions_are_inverse(name):
     """Every element type survives the way to an array and back, values and bits alike."""
     tensor = torch.tensor([[0, 1, 2], [1, 0, 4]]).to(getattr(torch, name))
 
-    array = tensors.to_array(tensor)
-    back = tensors.from_array(array, tensor.stride(), CPU)
+    array = export.to_array(tensor)
+    back = export.from_array(array, tensor.stride(), CPU)
 
     assert name == array.dtype.name
     assert tensor.dtype == back.dtype
@@ -46,7 +46,7 @@ def test_layouts_keep_their_values(make):
     """An array has a tensor's values in order, however they lie in memory."""
     tensor = make()
 
-    array = tensors.to_array(tensor)
+    array = export.to_array(tensor)
 
     assert array.flags.c_contiguous
     assert tensor.tolist() == array.tolist()
@@ -56,7 +56,7 @@ def test_strides_are_those_asked_for():
     """A tensor gets the strides of eager execution, with memory of its own."""
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
 
-    tensor = tensors.from_array(array, (1, 2), CPU)
+    tensor = export.from_array(array, (1, 2), CPU)
     array[0, 0] = 9
 
     assert (1, 2) == tensor.stride()
@@ -68,4 +68,4 @@ def test_sparse_tensors_are_refused():
     sparse = torch.eye(2).to_sparse()
 
     with pytest.raises(InputError, match="to_dense"):
-        tensors.to_array(sparse)
+        export.to_array(sparse)

@@ -8,9 +8,9 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 from msdump.errors import ExecutionError
-from msdump.graph import loader
-from msdump.graph.compile.compilation import compile_graph
-from msdump.graph.compile.folding import fold
+from msdump.graph import compile_graph, loader
+from msdump.graph.compilation import fold
+from tests.texts import parsed
 
 OPSETS = '<ir_version: 10, opset_import: ["": 20, "own": 1]>'
 WEIGHTS = "<float[2,3] w = {1, 2, 3, 4, 5, 6}, int64[1] two = {2}, int64[1] many = {300000}>"
@@ -79,10 +79,7 @@ def test_shapes_are_told_without_running():
 
 def test_weights_that_a_caller_may_feed_are_no_constants():
     """An initializer that is listed as an input may have another value in each run."""
-    model = onnx.parser.parse_model(
-        '<ir_version: 10, opset_import: ["": 20]> g (float[2] x, float[2] w = {1, 2}) => (y)'
-        " { t = Neg(w) y = Mul(x, t) }"
-    )
+    model = parsed("g (float[2] x, float[2] w = {1, 2}) => (y) { t = Neg(w) y = Mul(x, t) }")
 
     graph = fold(loader.load(model), compute)
 

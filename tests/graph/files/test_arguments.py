@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from msdump.graph.files.arguments import arguments, kernel_args, kernel_args_json, tensor_text
+from msdump.graph.files import tensor_text
+from msdump.graph.files.arguments import arguments, kernel_args, kernel_args_json
 
 F32 = "float32"
 IMAGE = {"x": (F32, 1, 3, 224, 224), "w": (F32, 64, 3, 7, 7)}
@@ -157,13 +158,20 @@ def test_same_padding_is_computed(make_node, make_graph, *, auto_pad, size, exte
     assert (*expected, 0, 0) == values["pad_list"]
 
 
-def test_transposed_channels_count_all_groups(make_node, make_graph):
-    """The weight of a ConvTranspose holds the output channels of one group."""
+@pytest.mark.parametrize(
+    ("window", "channels", "form"),
+    [((3,), 8, "NCL"), ((3, 3), 8, "NCHW"), ((3, 3, 3), 6, "NCDHW")],
+    ids=["row", "image", "volume"],
+)
+def test_transposed_convolution(make_node, make_graph, window, channels, form):
+    """A ConvTranspose has the arguments of a convolution's gradient, of volumes its own channels."""
     node = make_node("ConvTranspose", ("x", "w"), attributes={"group": 2})
 
-    values = arguments(node, make_graph([node], {"w": (F32, 8, 3, 3, 3)}))
+    values = arguments(node, make_graph([node], {"w": (F32, 8, 3, *window)}))
 
-    assert values["out_channel"] == 6
+    assert (channels, form) == (values["out_channel"], values["format"])
+    assert ["out_backprop", "filter", "input_sizes"] == values["input_names"]
+    assert values["pad_mode"] == "VALID"
 
 
 def test_softmax_of_old_opsets_flattens_from_axis_1(make_node, make_graph):

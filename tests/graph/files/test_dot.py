@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import onnx.parser
-
 from msdump.graph import loader
-from msdump.graph.files import dot
+from msdump.graph.files import ir_text
+from tests.texts import parsed
 
 
 def test_picture():
     """Boxes for parameters and operators, arrows for what is read, in the order of the inputs."""
-    head = '<ir_version: 10, opset_import: ["": 20]> g (float[2] x, float[2] b) => (y)'
-    graph = loader.load(onnx.parser.parse_model(head + "{ s = Exp(x) y = Sub(b, s) }"))
+    graph = loader.load(parsed("g (float[2] x, float[2] b) => (y) { s = Exp(x) y = Sub(b, s) }"))
 
-    picture = dot.text(graph, 'a "g"')
+    picture = ir_text.dot_text(graph, 'a "g"')
 
     assert (
         'digraph "a \\"g\\"" {\n'

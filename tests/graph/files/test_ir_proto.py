@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from msdump import dtypes
+from msdump.graph import SourceLine, ValueType
 from msdump.graph.files import ir_proto
-from msdump.graph.graph import SourceLine, ValueType
 
 F32 = "float32"
 

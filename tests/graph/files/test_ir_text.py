@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from msdump.graph import SourceLine, ValueType
 from msdump.graph.files import ir_text
-from msdump.graph.graph import SourceLine, ValueType
 
 F32 = "float32"
 CONV = {"kernel_shape": (3, 3), "auto_pad": "SAME_UPPER", "strides": (1, 1), "dilations": (1, 1), "group": 1}

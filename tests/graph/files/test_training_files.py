@@ -7,7 +7,7 @@ import re
 import pytest
 
 from msdump.graph import loader
-from msdump.graph.files import dot, ir_proto, ir_text
+from msdump.graph.files import ir_proto, ir_text
 from tests import steps
 
 STACK = 'File "net.py", line 3, in forward\n    y = self.fc(x)\n'
@@ -76,7 +76,7 @@ def test_updating_operators_have_a_side_effect(graph):
     assert "UMonad" not in lines[2]
     assert 2 == text.count("side_effect_mem")
     assert 2 == ir_proto.encode(graph, 0).count(b"side_effect_mem")
-    assert "m_new" not in text + dot.text(graph, "step")
+    assert "m_new" not in text + ir_text.dot_text(graph, "step")
 
 
 def test_the_step_returns_what_is_not_bound(graph):

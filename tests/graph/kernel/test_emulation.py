@@ -11,7 +11,8 @@ import pytest
 from onnx import helper
 
 from msdump import dtypes
-from msdump.graph.kernel.emulation import FLOAT16, FLOAT32, STATUS, Rounding, rounded_operators
+from msdump.graph.kernel import FLOAT16, FLOAT32, Rounding
+from msdump.graph.kernel.emulation import STATUS, rounded_operators
 
 BFLOAT16 = dtypes.BFLOAT16
 HALF = Rounding(FLOAT16, FLOAT16)

@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from onnx import parser
 
-from msdump.graph import loader
-from msdump.graph.kernel import onenode
-from msdump.graph.kernel.equal_models import EqualModels
-from msdump.graph.order import reads
+from msdump.graph import loader, reads
+from msdump.graph.kernel import EqualModels, onenode
+from tests.texts import parsed
 
 GRAPHS = Path(__file__).parents[3] / "graphs"
 LIMITS = onenode.RuntimeLimits(ir_version=13, opset=26)
@@ -28,8 +26,7 @@ def _bindings(graph, node, kind="float"):
 @pytest.mark.parametrize("source", [None, *sorted(each.name for each in GRAPHS.glob("*.onnx"))])
 def test_an_equal_model_is_the_one_that_is_made_of_the_operator(source, most):
     """Whatever ran before, an operator's model has the bytes and names that it has without the others."""
-    text = f'<ir_version: 10, opset_import: ["": 20]>{OPERATORS}'
-    graph = loader.load(GRAPHS / source if source else parser.parse_model(text))
+    graph = loader.load(GRAPHS / source if source else parsed(OPERATORS))
     models = EqualModels(most)
     for each in graph.walk():
         for node in [node for node in each.operators for _ in range(2)]:
@@ -41,7 +38,7 @@ def test_an_equal_model_is_the_one_that_is_made_of_the_operator(source, most):
 
 def test_equal_operators_have_one_model():
     """Operators that differ in their names only share the model, so that its session is found."""
-    graph = loader.load(parser.parse_model(f'<ir_version: 10, opset_import: ["": 20]>{OPERATORS}'))
+    graph = loader.load(parsed(OPERATORS))
     first, second, third, *_ = (
         EqualModels(1).build(graph, node, _bindings(graph, node), LIMITS) for node in graph.nodes
     )

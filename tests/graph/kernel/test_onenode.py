@@ -2,81 +2,29 @@
 
 from __future__ import annotations
 
-import numpy as np
 import onnx
 import pytest
 from onnx import parser
 
 from msdump import dtypes
 from msdump.errors import GraphError, UnsupportedOpError
-from msdump.graph import legacy, loader
+from msdump.graph import loader
 from msdump.graph.kernel import onenode
 
 LIMITS = onenode.RuntimeLimits(ir_version=10, opset=20)
 FLOAT = "tensor(float)"
 
 
-def graph_of(text: str, *, opset: int = 20, ir_version: int = 10):
+def graph_of(text, *, opset=20, ir_version=10):
     """Return a loaded graph of nodes in ONNX's text form."""
     return loader.load(parser.parse_model(f'<ir_version: {ir_version}, opset_import: ["" : {opset}]>' + text))
 
 
-def built(graph, position: int = 0, **bindings) -> onenode.NodeModel:
+def built(graph, position=0, **bindings):
     """Return the model of one node of a graph whose values are float tensors."""
     node = graph.nodes[position]
     given = {"types": dict.fromkeys(node.inputs, FLOAT), "shapes": {}, "embedded": {}, "shared": {}}
     return onenode.build(graph, node, onenode.Bindings(**given | bindings), LIMITS)
-
-
-def test_equal_nodes_give_equal_bytes():
-    """Nodes that differ in their names only have one model; other attributes or types give another."""
-    graph = graph_of("""g (float[3] x) => (float[3] y)
-        { a = LeakyRelu<alpha=0.5>(x) b = LeakyRelu<alpha=0.5>(a) y = LeakyRelu<alpha=0.25>(b) }""")
-
-    first, second, third = (built(graph, position) for position in range(3))
-
-    assert first.data == second.data
-    assert first.data != third.data
-    assert first.data != built(graph, types={"x": "tensor(double)"}).data
-    assert ((("i0", "x"),), (("i0", "a"),)) == (first.feeds, second.feeds)
-
-
-def test_repeated_and_absent_values():
-    """A value read twice is fed once; absent inputs and unused outputs keep their places."""
-    graph = graph_of("g (float[2,3] x) => (float[2,3] y, float[2] z) { y = Clip(x, , x)  z, , = TopK(y, y) }")
-
-    clip, top = built(graph), built(graph, 1)
-
-    assert ["i0", "", "i0"] == list(onnx.ModelProto.FromString(clip.data).graph.node[0].input)
-    assert (("i0", "x"),) == clip.feeds
-    assert (("o0", 0),) == top.outputs
-
-
-def test_values_are_embedded_shared_or_fed():
-    """Weights go into the model, or stay outside under their shape and size, as the bindings say."""
-    graph = graph_of("g (float[3] a, float[3] b, float[3] c) => (float[3] y) { y = Sum(a, b, c) }")
-    one, big = np.ones(3, np.float32), np.ones(700, np.float32)
-
-    model = built(graph, embedded={"a": one}, shared={"b": big})
-
-    message = onnx.ModelProto.FromString(model.data).graph
-    assert ((("i2", "c"),), (("i1", "b"),)) == (model.feeds, model.shared)
-    assert ["i0", "i1"] == [tensor.name for tensor in message.initializer]
-    assert [0, onnx.TensorProto.EXTERNAL] == [tensor.data_location for tensor in message.initializer]
-    assert {"location": onenode.EXTERNAL_FILE, "offset": "0", "length": "2800"} == {
-        entry.key: entry.value for entry in message.initializer[1].external_data
-    }
-
-
-def test_subgraphs_keep_their_names():
-    """A node with subgraphs is given the outer values under the names that the subgraphs use."""
-    graph = graph_of("""g (float[3] x, bool c) => (float[3] y) { a = Neg(x)
-        y = If(c) <then_branch = t () => (float[3] z) { z = Add(a, x) },
-                   else_branch = e () => (float[3] z) { z = Identity(x) }> }""")
-
-    model = built(graph, 1, types={"c": "tensor(bool)", "a": FLOAT, "x": FLOAT})
-
-    assert (("c", "c"), ("a", "a"), ("x", "x")) == model.feeds
 
 
 VERSIONS = {
@@ -151,42 +99,10 @@ def test_old_broadcasts_are_aligned():
         "g (float[2,3,4] x, float[3] b) => (float[2,3,4] y) { y = Add<broadcast=1, axis=1>(x, b) }", opset=6
     )
 
-    data = legacy.modern(built(graph, shapes={"x": (2, 3, 4), "b": (3,)}).data)
+    data = onenode.modern_model(built(graph, shapes={"x": (2, 3, 4), "b": (3,)}).data)
 
     message = onnx.ModelProto.FromString(data)
     assert ["Unsqueeze", "Add"] == [node.op_type for node in message.graph.node]
     assert [1] == list(message.graph.node[0].attribute[0].ints)
     assert 0 == len(message.graph.node[1].attribute)
-    assert legacy.OLDEST_OPSET == message.opset_import[0].version
-
-
-CALLS = """<ir_version: 10, opset_import: ["": 20, "mindspore.ops": 1, "user": 1]>
-g (float[3] x) => (float[3] y) {
-  a = mindspore.ops.ReLU(x)
-  b = mindspore.ops.ReLU(a)
-  c = mindspore.ops.ReLU:twice(b)
-  y = Abs(c)
-}
-<domain: "mindspore.ops", opset_import: ["": 20]> ReLU (a) => (b) { b = Relu(a) }
-<domain: "mindspore.ops", overload: "twice", opset_import: ["": 20, "user": 1]>
-ReLU (a) => (b) { c = user.Two(a) b = Relu(c) }
-<domain: "user", opset_import: ["": 20]> Two (a) => (b) { b = Add(a, a) }
-"""
-
-
-def test_functions_travel_with_the_nodes_that_call_them():
-    """A model holds the functions that its node calls, those that these call, and no others."""
-    graph = loader.load(parser.parse_model(CALLS))
-
-    models = [built(graph, position) for position in range(4)]
-
-    functions = [
-        [
-            f"{function.name}:{function.overload}"
-            for function in onnx.ModelProto.FromString(model.data).functions
-        ]
-        for model in models
-    ]
-    assert [["MS_ReLU:"], ["MS_ReLU:"], ["MS_ReLU:twice", "Two:"], []] == functions
-    assert models[0].data == models[1].data
-    assert models[0].data != models[2].data
+    assert onenode.OLDEST_OPSET == message.opset_import[0].version

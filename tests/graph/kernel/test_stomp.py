@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import onnx
 import pytest
 
 from msdump.errors import GraphError
-from msdump.graph.compile.compilation import compile_graph
-from msdump.graph.kernel.stomp import stomped_bytes
+from msdump.graph import compile_graph
+from msdump.graph.kernel import stomped_bytes
 from msdump.graph.loader import load
-from tests.dump.nets import model, node, value
+from tests.texts import parsed
 
 
 def graph_of(tmp_path, *, size=None, key="msdump.stomp"):
     """Return a graph of two operators, the first of which may have metadata."""
-    nodes = [node("Neg", "x", "v", "neg"), node("Relu", "v", "y", "relu")]
+    model = parsed("graph (float[4] x) => (y) { [neg] v = Neg(x) [relu] y = Relu(v) }")
     if size is not None:
-        nodes[0].metadata_props.append(onnx.StringStringEntryProto(key=key, value=size))
+        model.graph.node[0].metadata_props.add(key=key, value=size)
     path = tmp_path / "net.onnx"
-    path.write_bytes(model(nodes, [value("x", [4])], ["y"]).SerializeToString())
+    path.write_bytes(model.SerializeToString())
     return load(path)
 
 

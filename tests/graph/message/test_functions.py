@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import onnx
 import pytest
 from onnx import parser
 
 from msdump.errors import GraphError
-from msdump.graph import loader
-from msdump.graph.message import functions
+from msdump.graph import functions, loader
+from tests.texts import parsed
 
 NESTED = """
 <ir_version: 10, opset_import: ["" : 20, "my" : 1]>
@@ -20,7 +19,7 @@ more (a) => (b) { one = Constant<value_float=1.0>()  b = Add(a, one) }
 """
 
 
-def named(text: str) -> onnx.ModelProto:
+def named(text):
     """Return a parsed model whose calls have names."""
     model = parser.parse_model(text)
     for position, node in enumerate(model.graph.node):
@@ -53,9 +52,7 @@ def test_a_function_of_another_opset_stays_a_call():
 
 def test_a_model_without_functions_stays_itself():
     """Nothing is copied where there is nothing to inline."""
-    model = parser.parse_model(
-        '<ir_version: 10, opset_import: ["" : 20]> g (float[3] x) => (float[3] y) { y = Relu(x) }'
-    )
+    model = parsed("g (float[3] x) => (float[3] y) { y = Relu(x) }")
 
     assert functions.inline(model) is model
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import parser
 
-from msdump.execute.program import Program
+from msdump.execute import Program
 from msdump.execute.values import from_array
 from msdump.graph import loader
 

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from msdump.errors import GraphError
-from msdump.graph.message import split_model
-from msdump.graph.message.split_model import SMALL_BYTES
-from msdump.wire.fields import LENGTH, length_delimited, tag_of
+from msdump.graph import SMALL_BYTES, functions
+from msdump.wire import LENGTH, length_delimited, tag_of
 
 FAULTS = {
     "field zero": (b"\x02\x00", "no protobuf message: field number 0 at byte 0"),
@@ -47,9 +46,9 @@ models = st.builds(
 )
 
 
-def joined(data: bytes) -> onnx.ModelProto:
+def joined(data):
     """Return the model that a split model stands for."""
-    split = split_model.split(memoryview(data))
+    split = functions.split(memoryview(data))
     model = onnx.ModelProto.FromString(split.message)
     for position, (start, end) in split.raw_data.items():
         model.graph.initializer[position].raw_data = data[start:end]
@@ -92,7 +91,7 @@ def test_any_bytes_split_or_are_refused(data):
     """Random bytes either split into no more than themselves or raise GraphError, nothing else."""
     size = 0
     with contextlib.suppress(GraphError):
-        size = len(split_model.split(memoryview(data)).message)
+        size = len(functions.split(memoryview(data)).message)
 
     assert size <= len(data) + 10
 
@@ -101,7 +100,7 @@ def test_any_bytes_split_or_are_refused(data):
 def test_faults_are_told_with_their_place(data, message):
     """A faulty message is refused at its byte."""
     with pytest.raises(GraphError, match=message):
-        split_model.split(memoryview(data))
+        functions.split(memoryview(data))
 
 
 def test_large_weights_stay_where_they_lie():
@@ -110,7 +109,7 @@ def test_large_weights_stay_where_they_lie():
     graph = onnx.GraphProto(initializer=[onnx.TensorProto(raw_data=raw) for raw in (small, large)])
     data = onnx.ModelProto(graph=graph).SerializeToString()
 
-    split = split_model.split(memoryview(data))
+    split = functions.split(memoryview(data))
 
     ((position, (start, end)),) = split.raw_data.items()
     assert (1, large) == (position, data[start:end])

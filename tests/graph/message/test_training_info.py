@@ -124,14 +124,31 @@ def test_bindings_of_two_kinds_are_refused():
         loader.load(steps.with_training_info(), update_binding=steps.BINDING)
 
 
-def test_several_steps_are_for_inference_alone():
-    """A model of two consecutive steps loads; its training names what is supported."""
+def asking(op_type):
+    """Return a function that gives the node ``grad`` of an algorithm another type."""
+    return lambda model: setattr(model.training_info[0].algorithm.node[1], "op_type", op_type)
+
+
+ALONE = {
+    "several steps": (
+        lambda model: model.training_info.add().CopyFrom(model.training_info[0]),
+        "training_info describes 2 steps, one is supported",
+    ),
+    "Gradient": (asking("Gradient"), "<ModelProto>: training_info: node 'grad': Gradient asks"),
+    "GraphCall": (asking("GraphCall"), "<ModelProto>: training_info: node 'grad': GraphCall asks"),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), ALONE.values(), ids=ALONE)
+def test_training_that_is_not_there_yet(change, message):
+    """A model of several steps, or whose gradients are asked for, is for inference; its training says why."""
     model = steps.with_training_info()
-    model.training_info.add().CopyFrom(model.training_info[0])
+    change(model)
     graph = loader.load(model)
 
     assert 4 == len(graph.nodes)
-    with pytest.raises(UnsupportedOpError, match="training_info describes 2 steps, one is supported"):
+    assert ("Gradient asks" in message) == (graph.training.gradient == "grad")
+    with pytest.raises(UnsupportedOpError, match=message):
         graph.training_step()
 
 
@@ -142,29 +159,6 @@ def test_an_initializer_of_both_graphs_is_refused():
 
     with pytest.raises(GraphError, match="initializer 'w': is listed 2 times"):
         loader.load(model)
-
-
-def test_gradients_that_are_asked_for_are_left_to_derive():
-    """The loader of graphs leaves a model with ONNX's Gradient for inference, and says who derives."""
-    model = steps.with_training_info()
-    model.training_info[0].algorithm.node[1].op_type = "Gradient"
-    graph = loader.load(model)
-
-    assert 4 == len(graph.nodes)
-    assert "grad" == graph.training.gradient
-    with pytest.raises(UnsupportedOpError, match="<ModelProto>: training_info: node 'grad': Gradient asks"):
-        graph.training_step()
-
-
-def test_a_call_of_the_graph_is_told_where_training_begins():
-    """A model whose algorithm runs its graph once more (ONNX's GraphCall) is for inference alone."""
-    model = steps.with_training_info()
-    model.training_info[0].algorithm.node[1].op_type = "GraphCall"
-    graph = loader.load(model)
-
-    assert 4 == len(graph.nodes)
-    with pytest.raises(UnsupportedOpError, match="<ModelProto>: training_info: node 'grad': GraphCall asks"):
-        graph.training_step()
 
 
 def test_a_torn_tensor_of_an_algorithm_is_told():

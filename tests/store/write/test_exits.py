@@ -10,8 +10,7 @@ import threading
 import pytest
 
 from msdump.record import Artifact
-from msdump.store.write import exits
-from msdump.store.write.async_sink import AsyncSink
+from msdump.store.write import AsyncSink, exits
 
 SIZE = 300_000
 
@@ -68,7 +67,7 @@ import os, select, signal, sys, threading, time
 from msdump.record import Artifact
 from msdump.store.write.async_sink import AsyncSink
 from msdump.store.write.files import DiskFiles
-from msdump.store.write.writer_queue import WriterQueue
+from msdump.store.write.async_sink import WriterQueue
 
 class Held(DiskFiles):
     def _hold(self):

@@ -13,10 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from msdump.store.write import files, links, place
-from msdump.store.write.buffers import size_of, write_all
-from msdump.store.write.directories import make_directories
-from msdump.store.write.files import DiskFiles
+from msdump.store.write import DiskFiles, place, temporaries
+from msdump.store.write.buffers import write_all
 from msdump.store.write.place import OpenDirectory
 
 
@@ -24,7 +22,7 @@ from msdump.store.write.place import OpenDirectory
 def disk(request, monkeypatch):
     """Give disk files with and without the system's nameless files."""
     if request.param == "nameless by path":
-        monkeypatch.setattr(links, "LINKER", links.Linker(links.by_path))
+        monkeypatch.setattr(temporaries, "LINKER", temporaries.Linker(temporaries.by_path))
     if request.param == "renamed":
         monkeypatch.setattr(place, "_NAMELESS", 0)
     disk = DiskFiles()
@@ -200,22 +198,6 @@ def test_a_write_without_progress_fails(tmp_path, monkeypatch):
         write_all(file.fileno(), (b"abc",))
 
 
-def test_large_file_is_whole(disk, tmp_path):
-    """A file large enough to have its blocks reserved has exactly its bytes."""
-    data = os.urandom((1 << 18) + 13)
-
-    disk.create(str(tmp_path), "t.npy", (b"head", memoryview(data)))
-
-    assert b"head" + data == (tmp_path / "t.npy").read_bytes()
-
-
-def test_items_of_any_size_are_counted_in_bytes():
-    """The size of a buffer is that of its bytes, not of its items."""
-    wide = memoryview(bytes(24)).cast("d")
-
-    assert size_of((b"ab", wide, bytearray(3))) == 2 + 24 + 3
-
-
 @pytest.mark.parametrize("size", [100_000, 1_000_000], ids=["written", "reserved"])
 def test_file_size_limit_leaves_nothing(disk, tmp_path, file_size_limit, size):
     """A file over the process's limit fails and leaves nothing; a smaller one still works."""
@@ -273,16 +255,6 @@ def test_open_directories_are_bounded(disk, tmp_path):
     assert before == open_descriptors()
 
 
-def test_a_file_in_place_of_a_directory_is_told(tmp_path):
-    """A directory below a file cannot be made."""
-    (tmp_path / "file").write_bytes(b"")
-
-    with pytest.raises(NotADirectoryError):
-        make_directories(str(tmp_path / "file" / "x"))
-    with pytest.raises(NotADirectoryError):
-        make_directories(str(tmp_path / "file"))
-
-
 def _use_all(folder):
     for _ in range(2):
         disk = DiskFiles()
@@ -299,21 +271,6 @@ def test_ordinary_users_write_and_write_again(as_user, user_dir):
 
     expected = (["0.npy", "3.npy", "g.ir", "s.csv"], "title\n1\n1\n", 0o400)
     assert str(expected) == found
-
-
-def _create(folder):
-    try:
-        DiskFiles().create(folder, "a.npy", (b"x",))
-    except PermissionError as error:
-        return error.strerror
-    return "written"
-
-
-def test_directory_without_write_permission(as_user, user_dir):
-    """A directory that the user may not write gives the system's error."""
-    user_dir.chmod(0o500)
-
-    assert as_user(_create, str(user_dir)) == "Permission denied"
 
 
 @pytest.mark.parametrize("name", ["a.json", "n" * 255], ids=["short", "long"])
@@ -418,26 +375,6 @@ def test_the_root_itself_may_be_a_link(disk, tmp_path):
     assert [0o700] * 2 == [mode(tmp_path / "disk" / part) for part in ("rank_0", "rank_0/Net")]
 
 
-@pytest.mark.parametrize("way", ["nameless", "renamed"])
-@pytest.mark.parametrize("umask", [0o022, 0o177, 0o777])
-def test_mode_of_new_files(tmp_path, monkeypatch, way, umask):
-    """New files and rows get the mode that is asked for, whatever the umask; replaced ones stay 0400."""
-    if way == "renamed":
-        monkeypatch.setattr(place, "_NAMELESS", 0)
-    disk = DiskFiles(files.DUMP_MODE)
-    before = os.umask(umask)
-
-    try:
-        disk.create(str(tmp_path), "dump", (b"1",))
-        disk.append(str(tmp_path), "mapping.csv", b"1,2\n", b"")
-        disk.replace(str(tmp_path), "acl.json", (b"{}",))
-    finally:
-        os.umask(before)
-
-    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
-    assert {"dump": 0o600, "mapping.csv": 0o600, "acl.json": 0o400} == modes
-
-
 def test_no_links(tmp_path, monkeypatch):
     """Where a nameless file cannot be given a name, files are written under a dot-name and renamed."""
     calls = []
@@ -447,7 +384,7 @@ def test_no_links(tmp_path, monkeypatch):
         raise OSError(errno.EPERM, os.strerror(errno.EPERM))
 
     monkeypatch.setattr(os, "link", refused)
-    monkeypatch.setattr(links, "LINKER", links.Linker(links.by_path))
+    monkeypatch.setattr(temporaries, "LINKER", temporaries.Linker(temporaries.by_path))
     disk = DiskFiles()
 
     for name in ("a.npy", "b.npy"):
@@ -461,7 +398,7 @@ def test_no_links(tmp_path, monkeypatch):
 
 def test_opening_a_directory_leaves_no_name(tmp_path, monkeypatch):
     """What the file system can do is found out without a name that a kill might leave."""
-    monkeypatch.setattr(links, "LINKER", links.Linker(lambda *_: pytest.fail("linked")))
+    monkeypatch.setattr(temporaries, "LINKER", temporaries.Linker(lambda *_: pytest.fail("linked")))
 
     place.OpenDirectory(str(tmp_path)).close()
 

@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from msdump.encode import npy
-from msdump.store.write.files import DiskFiles
-from msdump.store.write.standins import parse_mapping
+from msdump.store.write import DiskFiles, parse_mapping
 
 WRITER = """
 import itertools, os, sys

@@ -7,8 +7,8 @@ import os
 
 import pytest
 
-from msdump.store.write import links, place
-from msdump.store.write.links import Linker, by_path
+from msdump.store.write import place
+from msdump.store.write.temporaries import Linker
 
 pytestmark = pytest.mark.skipif(not place._NAMELESS, reason="the system has no nameless files")
 
@@ -38,25 +38,6 @@ def refusal(number, calls):
         raise OSError(number, os.strerror(number))
 
     return link
-
-
-@pytest.mark.parametrize("linker", [links.LINKER, Linker(by_path)], ids=["of the process", "by path"])
-def test_a_file_gets_its_name(tmp_path, directory, nameless, linker):
-    """A nameless file appears under its name, whatever characters that has, with its contents."""
-    linker.give_name(directory, "é \udcff.npy", nameless)
-
-    assert b"contents" == (tmp_path / "é \udcff.npy").read_bytes()
-
-
-@pytest.mark.parametrize("linker", [links.LINKER, Linker(by_path)], ids=["of the process", "by path"])
-def test_a_taken_name_stays(tmp_path, directory, nameless, linker):
-    """A name that is taken is an error that says so, and its file stays as it is."""
-    (tmp_path / "a.npy").write_bytes(b"older")
-
-    with pytest.raises(FileExistsError):
-        linker.give_name(directory, "a.npy", nameless)
-
-    assert b"older" == (tmp_path / "a.npy").read_bytes()
 
 
 @pytest.mark.parametrize("number", [errno.ENOENT, errno.EPERM, errno.EINVAL, errno.ENOSYS])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from msdump.errors import DumpWriteError
-from msdump.store.write.probe import probe
+from msdump.store.write import probe
 
 
 def test_missing_directories_are_made(tmp_path):

@@ -7,10 +7,7 @@ import os
 import pytest
 
 from msdump.plan import OnWriteError
-from msdump.store.write import place
-from msdump.store.write.files import DiskFiles
-from msdump.store.write.sinks import SyncSink
-from tests.store.memory import MemoryFiles
+from msdump.store.write import DiskFiles, SyncSink, place
 
 
 def add(path, rows, header=b""):
@@ -70,17 +67,6 @@ def test_rows_with_other_titles_get_theirs(tmp_path, headers, expected, reopens)
     assert expected == path.read_bytes()
 
 
-@pytest.mark.parametrize(("headers", "expected"), MIXED.values(), ids=MIXED)
-def test_memory_keeps_rows_as_the_disk_does(headers, expected):
-    """Files in memory hold what files on disk would."""
-    files = MemoryFiles()
-
-    for number, header in enumerate(headers):
-        files.append("/dump", "s.csv", b"%d\n" % number, header)
-
-    assert {"/dump/s.csv": expected} == files.contents
-
-
 def test_a_row_that_does_not_fit_leaves_nothing(tmp_path, file_size_limit):
     """A group of rows that the system takes only in part is taken back whole."""
     path = tmp_path / "s.csv"
@@ -94,14 +80,15 @@ def test_a_row_that_does_not_fit_leaves_nothing(tmp_path, file_size_limit):
 
 
 def test_rows_of_a_group_that_fit_are_written(tmp_path, file_size_limit):
-    """Of several rows a sink writes those that fit, and counts the others."""
+    """Of several rows a sink writes those that fit, and counts the files that lack the others."""
     sink = SyncSink(OnWriteError.WARN)
     file_size_limit(20)
 
-    sink.append(f"{tmp_path}/s.csv", b"1\n" + b"2" * 50 + b"\n3\n" + b"4" * 50 + b"\n", b"title\n")
+    for name in ("s.csv", "t.csv"):
+        sink.append(f"{tmp_path}/{name}", b"1\n" + b"2" * 50 + b"\n3\n" + b"4" * 50 + b"\n", b"title\n")
 
     assert b"title\n1\n3\n" == (tmp_path / "s.csv").read_bytes()
-    assert ({"File too large": 2}, 1, 10) == (sink.summary.lost, sink.summary.files, sink.summary.bytes)
+    assert ({"File too large": 2}, 2, 20) == (sink.summary.lost, sink.summary.files, sink.summary.bytes)
 
 
 def test_a_group_is_one_call_of_the_system(tmp_path, monkeypatch):

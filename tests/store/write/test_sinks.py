@@ -17,9 +17,7 @@ from msdump.errors import DumpWriteError
 from msdump.plan import OnWriteError
 from msdump.reasons import Reason
 from msdump.record import Artifact
-from msdump.store.write import links, place
-from msdump.store.write.async_sink import AsyncSink
-from msdump.store.write.sinks import Budget, SyncSink
+from msdump.store.write import AsyncSink, Budget, SyncSink, place, temporaries
 from tests.store.memory import MemorySink
 
 LONG = f"ReLU.{'very_long_' * 25}ReLU-op0.0.0.1795216920861338.output.0.DefaultFormat.npy"
@@ -120,14 +118,6 @@ def full_disk():
 class TestEverySink:
     """What holds for sinks of every kind."""
 
-    def test_writes_buffers_in_order(self, harness, folder):
-        """A file holds its buffers one after the other, in directories made for it."""
-        sink = harness.make()
-
-        sink.write(Artifact(folder, "a.npy", (b"1", bytearray(b"23"), memoryview(b"456")), 3))
-
-        assert harness.read(sink, f"{folder}/a.npy") == b"123456"
-
     def test_counts_files_and_bytes(self, harness, folder):
         """The summary counts complete files, a file of rows once, and all of their bytes."""
         sink = harness.make()
@@ -164,15 +154,6 @@ class TestEverySink:
         assert harness.read(sink, f"{folder}/a.npy") == b"headfirst"
         assert sink.summary.lost == {"File exists": 1}
 
-    def test_replace_overwrites(self, harness, folder):
-        """A replaced file holds the newer contents."""
-        sink = harness.make()
-
-        sink.replace(tensor(folder, "g.ir", b"old"))
-        sink.replace(tensor(folder, "g.ir", b"new"))
-
-        assert harness.read(sink, f"{folder}/g.ir") == b"headnew"
-
     def test_keep_keeps_the_older_file(self, harness, folder, caplog):
         """A kept file keeps its first contents and a warning names it."""
         sink = harness.make()
@@ -183,30 +164,6 @@ class TestEverySink:
 
         assert harness.read(sink, f"{folder}/config.json") == b"headold"
         assert [f"{folder}/config.json already exists, kept"] == caplog.messages
-
-    def test_append_writes_the_header_once(self, harness, folder):
-        """Rows are added in order below one header."""
-        sink = harness.make()
-
-        sink.append(f"{folder}/s.csv", b"1\n", b"title\n")
-        sink.append(f"{folder}/s.csv", b"2\n3\n", b"title\n")
-
-        assert harness.read(sink, f"{folder}/s.csv") == b"title\n1\n2\n3\n"
-
-    def test_long_name_gets_a_stand_in(self, harness, folder):
-        """A name over 255 bytes becomes at most ten digits and a line of mapping.csv."""
-        sink = harness.make()
-
-        sink.write(tensor(folder, LONG))
-
-        line = harness.read(sink, f"{folder}/mapping.csv").decode()
-        stand_in, original = line.rstrip("\n").split(",")
-        digits, _, suffix = stand_in.partition(".")
-        assert original == LONG
-        assert "npy" == suffix
-        assert digits.isdigit()
-        assert len(digits) <= 10
-        assert harness.read(sink, f"{folder}/{stand_in}") == b"headdata"
 
     def test_stand_ins_do_not_depend_on_the_run(self, harness, folder):
         """The same names get the same stand-ins in another directory of another sink."""
@@ -220,15 +177,6 @@ class TestEverySink:
         mapping = harness.read(first, f"{folder}/x/mapping.csv")
         assert mapping.count(b"\n") == 3
         assert mapping == harness.read(second, f"{folder}/y/mapping.csv")
-
-    def test_a_name_of_255_bytes_stays(self, harness, folder):
-        """A name that just fits is not replaced."""
-        sink = harness.make()
-        name = f"{'x' * 251}.npy"
-
-        sink.write(tensor(folder, name))
-
-        assert harness.read(sink, f"{folder}/{name}") == b"headdata"
 
     def test_failure_raises_with_path_and_remedy(self, harness, folder, caplog):
         """A file that cannot be written raises, is logged and counted, and does not appear."""
@@ -286,25 +234,6 @@ class TestEverySink:
 
         assert budget.used == 8
 
-    def test_one_budget_serves_several_sinks(self, harness, folder):
-        """Sinks that share a budget share its bytes."""
-        budget = Budget(20)
-
-        sinks = [harness.make(budget=budget) for _ in range(3)]
-        for number, sink in enumerate(sinks):
-            put(sink, tensor(f"{folder}/{number}"))
-
-        assert [sink.summary.files for sink in sinks] == [1, 1, 0]
-
-    def test_skips_are_counted_by_reason(self, harness):
-        """What capture leaves out appears in the summary."""
-        sink = harness.make()
-
-        for reason in ("no elements", "no elements", "text"):
-            sink.skip(reason)
-
-        assert sink.summary.skipped == {"no elements": 2, "text": 1}
-
     def test_a_closed_sink_opens_again(self, harness, folder):
         """Closing twice is harmless, and writing after it still works."""
         sink = harness.make()
@@ -335,18 +264,6 @@ def test_stand_in_avoids_foreign_files(tmp_path):
     assert (tmp_path / taken).read_bytes() == b"foreign"
 
 
-def test_second_run_keeps_the_mapping(tmp_path):
-    """A later run adds its lines to mapping.csv and avoids the stand-ins in it."""
-    SyncSink().write(tensor(str(tmp_path), LONG))
-
-    SyncSink().write(tensor(str(tmp_path), f"x{LONG}"))
-
-    lines = (tmp_path / "mapping.csv").read_text().splitlines()
-    stand_ins = [line.split(",")[0] for line in lines]
-    assert [LONG, f"x{LONG}"] == [line.split(",")[1] for line in lines]
-    assert all((tmp_path / stand_in).exists() for stand_in in stand_ins)
-
-
 def test_mapping_line_stands_before_the_file(tmp_path, monkeypatch):
     """The file of a stand-in is linked when its line is already in mapping.csv."""
     link = os.link
@@ -358,7 +275,7 @@ def test_mapping_line_stands_before_the_file(tmp_path, monkeypatch):
         return link(source, name, **options)
 
     monkeypatch.setattr(os, "link", spy)
-    monkeypatch.setattr(links, "LINKER", links.Linker(links.by_path))
+    monkeypatch.setattr(temporaries, "LINKER", temporaries.Linker(temporaries.by_path))
     SyncSink().write(tensor(str(tmp_path), LONG))
 
     assert [(f"{name},{LONG}\n", name) for _, name in seen] == seen

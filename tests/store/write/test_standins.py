@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from msdump.store.write.standins import StandIns, is_too_long, parse_mapping
+from msdump.store.write import parse_mapping
+from msdump.store.write.sinks import StandIns, is_too_long
 from tests.store.memory import MemoryFiles
 
 MAPPINGS = {

@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from msdump.errors import DumpWriteError
-from msdump.store.write.streams import write_stream
+from msdump.store.write import write_stream
 
 
 def test_pieces(tmp_path):

@@ -1,0 +1,516 @@
+"""Bisection of a model: the smallest part of it that still shows a difference."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.analysis import inputs, reports
+from msdump.analysis.diff import Engine, Pairing, Side, as_real, golden_inputs, measure_pair, output_names
+from msdump.dtypes import DType
+from msdump.errors import InputError, MsdumpError
+from msdump.execute import (
+    Float64Kernels,
+    Initializers,
+    KernelFactory,
+    Program,
+    RoundingsOf,
+    WeightCopies,
+    WeightStore,
+    as_the_model_says,
+    cpu_runtime,
+    mixed_kernels,
+    narrowed,
+    values,
+)
+from msdump.graph import Graph, Node, Value, external_values
+from msdump.graph.cutting import (
+    CAST,
+    EmulatingRuntime,
+    RegionModel,
+    Spliced,
+    ValueShape,
+    emulated_model,
+    exchangeable,
+    forms,
+    is_taken,
+    region_model,
+    splice,
+)
+from msdump.graph.kernel import Rounding
+from msdump.observer import Arrays, Observer
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorArithmetic:
+    """What the operators of a model compute in.
+
+    Attributes:
+        roundings: The emulated device's casts.
+        kernels: What compiles them.
+    """
+
+    roundings: RoundingsOf = as_the_model_says
+    kernels: type[KernelFactory] = KernelFactory
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether they compute in float64."""
+        return self.kernels is Float64Kernels
+
+
+AS_THE_MODEL_SAYS: Final = OperatorArithmetic()
+
+ArithmeticPair = tuple[OperatorArithmetic, OperatorArithmetic]
+"""What the examined model, and the other one, compute in."""
+
+
+def of_side(side: Side) -> tuple[Graph, OperatorArithmetic]:
+    """Return the graph whose operators compute by themselves, and what they compute in.
+
+    Compiled graphs (O1, O2) give the bits of their models, operator by operator; what onnxruntime optimised
+    is a model of its own.
+    """
+    if side.variant.engine is Engine.OPTIMISED:
+        return side.graph, AS_THE_MODEL_SAYS
+    is_wide = side.variant.engine is Engine.FLOAT64
+    return side.model, OperatorArithmetic(side.arithmetic, Float64Kernels if is_wide else KernelFactory)
+
+
+def mixed(computed_in: ArithmeticPair) -> OperatorArithmetic:
+    """Return what the other model computes in with operators of the examined one in it.
+
+    Args:
+        computed_in: What the two compute in.
+    """
+    mine, golden = computed_in
+
+    def roundings(node: Node) -> Sequence[Rounding] | None:
+        if node.name.startswith(CAST):
+            return None
+        return (mine if is_taken(node) else golden).roundings(node)
+
+    if mine.is_wide is golden.is_wide:
+        return OperatorArithmetic(roundings, mine.kernels)
+
+    def is_wide(node: Node) -> bool:
+        # a value at the edge gets its other element type before it is rounded for what reads it
+        return node.name.startswith(CAST) or (mine if is_taken(node) else golden).is_wide
+
+    return OperatorArithmetic(roundings, mixed_kernels(is_wide))
+
+
+_Item = TypeVar("_Item")
+
+
+def minimise(items: Sequence[_Item], holds: Callable[[Sequence[_Item]], bool]) -> list[_Item]:
+    """Return a part of a list for which a test holds, and without any one of whose items it does not.
+
+    >>> minimise(range(100), lambda part: {7, 42} <= set(part))
+    [7, 42]
+
+    Args:
+        items: The list, for which the test holds.
+        holds: The test; it is asked about each part once.
+    """
+    asked: dict[tuple[int, ...], bool] = {}
+
+    def test(part: Sequence[int]) -> bool:
+        key = tuple(part)
+        if key not in asked:
+            asked[key] = holds([items[index] for index in key])
+        return asked[key]
+
+    left = list(range(len(items)))
+    count = 2
+    while len(left) > 1:
+        size = -(-len(left) // count)
+        parts = [left[start : start + size] for start in range(0, len(left), size)]
+        others = [[index for index in left if index not in part] for part in parts]
+        smaller = next((part for part in parts if test(part)), None)
+        if smaller is not None:
+            left, count = smaller, 2
+            continue
+        smaller = next((rest for rest in others if rest and test(rest)), None)
+        if smaller is not None:
+            left, count = smaller, max(count - 1, 2)
+        elif count >= len(left):
+            break
+        else:
+            count = min(2 * count, len(left))
+    return [items[index] for index in left]
+
+
+MINE: Final = "mine.onnx"
+GOLDEN: Final = "golden.onnx"
+INPUTS: Final = "inputs.npz"
+SCRIPT: Final = "run.py"
+
+RESULTS: Final = ".npz"
+"""Ends the file of a side's results, where no model says what the side computes in."""
+
+_SCRIPT: Final = '''"""Run a part of {mine}
+and its counterpart of {golden} on one input, and print how far they are apart.
+Results in an .npz file were computed in an arithmetic that no model says, as float64."""
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+
+here = Path(__file__).parent
+inputs, results = dict(np.load(here / "{inputs}")), []
+options = onnxruntime.SessionOptions()
+options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+for file in (here / "{mine_file}", here / "{golden_file}"):
+    if file.suffix == "{results}":
+        results.append([np.load(file)[name] for name in {outputs}])
+        continue
+    session = onnxruntime.InferenceSession(file, options)
+    results.append(session.run({outputs}, {{each.name: inputs[each.name] for each in session.get_inputs()}}))
+for name, mine, golden in zip({outputs}, *results, strict=True):
+    mine, golden = mine.astype(np.float64), golden.astype(np.float64)
+    print(f"{{name}}: largest difference {{np.abs(mine - golden).max(initial=0):.3g}}, relative distance "
+          f"{{np.linalg.norm(mine - golden) / (np.linalg.norm(golden) or 1):.3g}}")
+'''
+
+
+def write_exchange(part: ExchangedPart, mine: Graph, golden: Graph, folder: str) -> list[str]:
+    """Write a part that explains a difference; return the paths of its files.
+
+    Args:
+        part: The part.
+        mine: The model that it is of.
+        golden: The model that has its counterpart.
+        folder: The folder; made where it is missing, files of these names in it are replaced.
+
+    Raises:
+        ToolError: A file cannot be written.
+        DumpWriteError: The .npz file cannot be written.
+    """
+    spliced, outputs = part.spliced, common_outputs(part)
+    parts = (
+        _Part(MINE, spliced.graph, spliced.taken, part.computed_in[0]),
+        _Part(GOLDEN, golden, spliced.given, part.computed_in[1]),
+    )
+    edges: dict[str, np.ndarray] = {}
+    paths, run = [], []
+    for each in parts:
+        fed = each.fed(part.edges)
+        model, is_exact = each.model(fed, outputs)
+        paths.append(reports.write_bytes(folder, each.file, [model.data]))
+        run.append(each.file)
+        if not is_exact:
+            run[-1] = str(Path(each.file).with_suffix(RESULTS))
+            paths.append(_write_arrays(folder, run[-1], each.results(fed, outputs)))
+        edges |= {name: fed[name] for name in model.inputs}
+    paths.append(_write_arrays(folder, INPUTS, edges))
+    script = _SCRIPT.format(
+        mine=mine.source,
+        golden=golden.source,
+        inputs=INPUTS,
+        mine_file=run[0],
+        golden_file=run[1],
+        outputs=repr(outputs),
+        results=RESULTS,
+    )
+    paths.append(reports.write(folder, SCRIPT, [script]))
+    return paths
+
+
+def _write_arrays(folder: str, name: str, arrays: Mapping[str, np.ndarray]) -> str:
+    path = str(Path(folder).resolve() / name)
+    inputs.write_arrays(path, arrays)
+    return path
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One side of the report.
+
+    Attributes:
+        file: Name of its model's file.
+        graph: The graph of its operators.
+        nodes: The operators.
+        arithmetic: What they compute in.
+    """
+
+    file: str
+    graph: Graph
+    nodes: Sequence[Node]
+    arithmetic: OperatorArithmetic
+
+    def fed(self, edges: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return what the operators read from outside and is no weight, in the types that dumps hold."""
+        names = (name for name in external_values(self.nodes) if name in edges)
+        return {
+            name: _held(edges[name], self.graph.type_of(name).dtype)
+            for name in names
+            if name not in self.graph.weights
+        }
+
+    def model(self, fed: Mapping[str, np.ndarray], outputs: Sequence[str]) -> tuple[RegionModel, bool]:
+        """Return the model of the operators, and whether it computes in their arithmetic."""
+        has_bodies = any(node.bodies for node in self.nodes)
+        # what a loop carries may change its shape
+        forms = {
+            name: ValueShape(self._dtype(name, fed), None if has_bodies else array.shape)
+            for name, array in fed.items()
+        }
+        is_plain = self.arithmetic.roundings is as_the_model_says
+        if not is_plain and not has_bodies:
+            roundings, store = self.arithmetic.roundings, WeightStore(self.graph.weights)
+            initializers = Initializers(store, self.graph.changeable, frozenset())
+
+            def rounded(node: Node) -> dict[str, np.ndarray]:
+                bound = initializers.of(node, roundings(node))
+                return {name: bound.arrays[name] for name in bound.rounded}
+
+            device = EmulatingRuntime(roundings, rounded, cpu_runtime().limits)
+            model = emulated_model(self.graph, self.nodes, forms, outputs, device)
+            if model is not None:
+                return model, True
+        return region_model(self.graph, self.nodes, forms, outputs), is_plain and not self.arithmetic.is_wide
+
+    def results(self, fed: Mapping[str, np.ndarray], outputs: Sequence[str]) -> dict[str, np.ndarray]:
+        """Return what the operators make of their inputs, in their own arithmetic."""
+        graph = replace(
+            self.graph,
+            nodes=tuple(self.nodes),
+            inputs=tuple(Value(name, self.graph.type_of(name)) for name in fed),
+            outputs=tuple(Value(name, self.graph.type_of(name)) for name in outputs),
+        )
+        program = Program(graph, self.arithmetic.roundings, kernels=self.arithmetic.kernels)
+        given = {
+            name: values.owned(array.astype(self._dtype(name, fed).numpy)) for name, array in fed.items()
+        }
+        return {name: _held(array, None) for name, array in zip(outputs, program.run(given), strict=True)}
+
+    def _dtype(self, name: str, fed: Mapping[str, np.ndarray]) -> DType:
+        return self.graph.type_of(name).dtype or dtypes.from_numpy(fed[name].dtype)
+
+
+def _held(array: np.ndarray, dtype: DType | None) -> np.ndarray:
+    """Return a value in the type in which dumps hold the declared one, None: its own."""
+    array = array if dtype is None else narrowed(array, dtype)
+    return dtypes.widen(array, dtypes.from_numpy(array.dtype))
+
+
+def common_outputs(part: ExchangedPart) -> list[str]:
+    """Return the values that the part and its counterpart both give, those that others read."""
+    taken, given = _written(part.spliced.taken), _written(part.spliced.given)
+    inside = {name for node in part.spliced.taken for name in node.inputs}
+    both = [name for name in taken if name in given]
+    return [name for name in both if name not in inside] or both
+
+
+def _written(nodes: tuple[Node, ...]) -> dict[str, None]:
+    return {name: None for node in nodes for name in node.outputs if name}
+
+
+EXPLAINED: Final = 0.5
+"""Share of the whole difference that a part must bring about to explain it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangedPart:
+    """A part of one model in the place of its counterpart in another one.
+
+    Attributes:
+        spliced: The network that has it, and the operators that were exchanged.
+        difference: Relative distance of its outputs from those of the network without the part.
+        whole: The same of the two models.
+        edges: What golden holds at the edges of the part, by name.
+        computed_in: What the part, and its counterpart, compute in.
+    """
+
+    spliced: Spliced
+    difference: float
+    whole: float
+    edges: Mapping[str, np.ndarray] = field(repr=False)
+    computed_in: ArithmeticPair = (AS_THE_MODEL_SAYS, AS_THE_MODEL_SAYS)
+
+    @property
+    def names(self) -> list[str]:
+        """Full names of its operators, without the casts at its edges."""
+        return [node.operator.full_name for node in self.spliced.taken if is_taken(node)]
+
+    @property
+    def golden_names(self) -> list[str]:
+        """Full names of the operators in whose place they stand."""
+        return [node.operator.full_name for node in self.spliced.given]
+
+
+class Bisection:
+    """The search for the part of a model that makes its results differ.
+
+    Attributes:
+        probes: How many networks were run.
+    """
+
+    def __init__(
+        self,
+        mine: Graph,
+        golden: Graph,
+        pairing: Pairing,
+        inputs: Mapping[str, Any],
+        probed: Callable[[], None] = lambda: None,
+        *,
+        computed_in: ArithmeticPair = (AS_THE_MODEL_SAYS, AS_THE_MODEL_SAYS),
+    ) -> None:
+        """Run golden.
+
+        Args:
+            mine: The model whose part is looked for.
+            golden: The model that parts are put into.
+            pairing: What belongs together in the two models, before onnxruntime has optimised one of them.
+            inputs: What the examined model is fed.
+            probed: Called after each network that was run.
+            computed_in: What the operators of the two compute in; each takes its own along.
+
+        Raises:
+            MsdumpError: Golden cannot run.
+        """
+        self.probes = 0
+        self._mine, self._golden, self._probed = mine, golden, probed
+        self._computed_in, self._mixed = computed_in, mixed(computed_in)
+        self._scales = pairing.golden_quantised.get(golden.index, {}), pairing.quantised.get(mine.index, {})
+        self._results = output_names(mine, golden, pairing.graphs[mine.index].values)
+        self._values = {**_exchanged(pairing.graphs[mine.index].values, mine, golden), **self._results}
+        self._inputs = inputs
+        self._fed = golden_inputs(mine, golden, inputs)
+        self._copies = WeightCopies()
+        self._outputs = self._results_of(golden)
+
+    def find(self) -> ExchangedPart:
+        """Return the smallest part whose exchange brings about at least half of the difference.
+
+        Raises:
+            InputError: The two agree, or what differs has no counterpart to be exchanged with.
+            MsdumpError: The examined model cannot run.
+        """
+        whole = self._distance(self._own_outputs())
+        if not whole:
+            raise InputError("both models give the same outputs: there is nothing to look for")
+        units = self._units()
+        if not self._explains(units, whole):
+            raise InputError(
+                "the exchange of all operators that have a counterpart does not bring the difference about:"
+                " it lies in what has none"
+            )
+        smallest = minimise(units, lambda part: self._explains(part, whole))
+        spliced, difference = self._spliced(smallest), self._difference(smallest)
+        recorder = _Edges(self._golden, spliced)
+        self._run(self._mixed, self._golden, self._fed, recorder)
+        # the values known before the run: weights and inputs
+        names = _edges(spliced)
+        known = {name: array for name, array in self._golden.weights.items() if name in names}
+        known |= {k: item for k, item in self._fed.items() if k in names and isinstance(item, np.ndarray)}
+        edges = known | recorder.arrays
+        return ExchangedPart(spliced, difference, whole, edges, self._computed_in)
+
+    def _units(self) -> list[frozenset[str]]:
+        """Return the values of golden that can be computed by the other model, operator by operator."""
+        last = forms(self._mine, self._values)
+        units = []
+        for node in self._mine.nodes:
+            common = {name: self._values[name] for name in node.outputs if name in self._values}
+            made = frozenset(value for name, value in common.items() if last[value] == name)
+            if made and exchangeable(self._golden, self._mine, node):
+                units.append(made)
+        return units
+
+    def _explains(self, units: Sequence[frozenset[str]], whole: float) -> bool:
+        difference = self._difference(units)
+        return difference >= whole * EXPLAINED if math.isfinite(whole) else not math.isfinite(difference)
+
+    def _difference(self, units: Sequence[frozenset[str]]) -> float:
+        """Return what the exchange of some operators does to the outputs; 0 where the network cannot run."""
+        try:
+            return self._distance(self._results_of(self._spliced(units).graph))
+        except MsdumpError:
+            return 0.0
+
+    def _spliced(self, units: Sequence[frozenset[str]]) -> Spliced:
+        scales = ({name: (each.scale, each.zero) for name, each in side.items()} for side in self._scales)
+        return splice(
+            self._golden, self._mine, self._values, frozenset().union(*units), (next(scales), next(scales))
+        )
+
+    def _run(
+        self,
+        arithmetic: OperatorArithmetic,
+        graph: Graph,
+        fed: Mapping[str, Any],
+        observer: Observer | None = None,
+    ) -> list[Any]:
+        inputs = {name: values.from_python(item, graph.type_of(name).dtype) for name, item in fed.items()}
+        program = Program(graph, arithmetic.roundings, self._copies, kernels=arithmetic.kernels)
+        outputs = program.run(inputs, observer)
+        self.probes += 1
+        self._probed()
+        return outputs
+
+    def _results_of(self, graph: Graph) -> list[Any]:
+        """Run golden, or a network with its inputs and outputs; return the outputs as real numbers."""
+        names = [value.name for value in graph.outputs]
+        return as_real(names, self._run(self._mixed, graph, self._fed), self._scales[0])
+
+    def _own_outputs(self) -> list[Any]:
+        """Return the outputs of the examined model in golden's order; None for one that it lacks."""
+        run = self._run(self._computed_in[0], self._mine, self._inputs)
+        own = as_real([value.name for value in self._mine.outputs], run, self._scales[1])
+        names = (self._results.get(value.name) for value in self._mine.outputs)
+        by_common = dict(zip(names, own, strict=True))
+        return [by_common.get(value.name) for value in self._golden.outputs]
+
+    def _distance(self, outputs: Sequence[Any]) -> float:
+        """Return the largest relative distance of outputs from golden's."""
+        pairs = zip(outputs, self._outputs, strict=True)
+        tensors = ((a, b) for a, b in pairs if isinstance(a, np.ndarray) and isinstance(b, np.ndarray))
+        return max(
+            (measure_pair(a, b).distance if a.shape == b.shape else math.inf for a, b in tensors), default=0.0
+        )
+
+
+def _exchanged(values: Mapping[str, str], mine: Graph, golden: Graph) -> dict[str, str]:
+    """Return golden's value for each value that has one there that may be computed in its place.
+
+    What only one of the two computes, as a weight that is quantised, comes with the operators that read it.
+    """
+    computed = {name for node in golden.nodes for name in node.outputs}
+    known = computed | {value.name for value in golden.inputs} | {*golden.weights}
+    own = {name for node in mine.nodes for name in node.outputs}
+    return {
+        name: common
+        for name, common in values.items()
+        if common in known and (common in computed or name not in own)
+    }
+
+
+def _edges(spliced: Spliced) -> frozenset[str]:
+    """Return the values that the exchanged operators read from outside."""
+    return frozenset((*external_values(spliced.taken), *external_values(spliced.given)))
+
+
+class _Edges(Observer):
+    """Observes a run, and keeps what stands at the edges of a part."""
+
+    wants_outputs = True
+
+    def __init__(self, graph: Graph, spliced: Spliced) -> None:
+        self._graph, self._names = graph, _edges(spliced)
+        self.watched = [not self._names.isdisjoint(node.outputs) for node in graph.nodes]
+        self.arrays: dict[str, np.ndarray] = {}
+
+    def ran(self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False) -> None:
+        """Keep the outputs that are edges."""
+        del inputs, saturated
+        for name, array in zip(self._graph.nodes[position].declared_outputs, outputs, strict=True):
+            if name in self._names and array is not None:
+                self.arrays[name] = array.copy()

@@ -1,0 +1,561 @@
+"""CANN's comparison tool msaccucmp: its tables, every element of a tensor (``-op``), its advice."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.analysis import ALL, EVERY, NAN, Choice, Score
+from msdump.analysis.compare.pairing.operands import DumpedOperand, host_arrays, host_layout, in_golden_layout
+from msdump.analysis.compare.pairing.pairs import Item, Pair, Sides
+from msdump.encode import npy
+from msdump.errors import DumpReadError, FormatError, ToolError
+from msdump.executors import map_items
+from msdump.read import FolderKind, load_file
+from msdump.record import IO
+from msdump.return_codes import ReturnCode
+from msdump.store import SUFFIX, sanitize
+
+# vendor: file_compare leaves two of the ten out.
+OF_FILES: Final = tuple(
+    name for name in ALL if name not in {"KullbackLeiblerDivergence", "StandardDeviation"}
+)
+"""Algorithms of the vendor's ``file_compare``, in the order of its report."""
+
+# vendor: -overflow_detection counts the largest finite float16 as an overflow, for a device that saturates.
+_MAGNITUDE: Final = np.uint16(0x7FFF)  # the bits of a float16 without its sign
+_LIMIT: Final = np.uint16(0x7BFF)  # those of 65504, the largest number
+_INFINITY: Final = np.uint16(0x7C00)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How tensors are compared.
+
+    Attributes:
+        choice: The algorithms.
+        limit: Only so many elements from the first count, 0: all.
+        finds_overflow: Whether each float16 tensor is searched for overflows (``-overflow_detection``).
+        groups: Numbers of the operators that are compared, None: all.
+    """
+
+    choice: Choice = EVERY
+    limit: int = 0
+    finds_overflow: bool = False
+    groups: frozenset[int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of the result: a tensor beside its counterpart, or an operator that could not be compared.
+
+    Attributes:
+        pair: Names and numbers of the two, without their tensors, which need not travel between processes.
+        scores: Texts of the algorithms.
+        reason: Why there are no numbers, and notes.
+        shape: Shape that was compared, else that of the tensor.
+        dumped_dtype: Element type.
+        golden_dtype: Element type of the counterpart.
+        dumped_address: Address in the device's memory, "NaN" where it is not known.
+        golden_address: Address of the counterpart.
+        overflow: YES, NO, or NaN for a tensor that is not float16.
+    """
+
+    pair: Pair
+    scores: tuple[str, ...]
+    reason: str = ""
+    shape: str = NAN
+    dumped_dtype: str = NAN
+    golden_dtype: str = NAN
+    dumped_address: str = NAN
+    golden_address: str = NAN
+    overflow: str = NAN
+
+
+def rows(
+    sides: Sides, options: Options, progress: Callable[[int], object] = lambda _: None
+) -> Iterator[list[Row]]:
+    """Yield the rows of each operator, in the order of the operators' numbers.
+
+    Args:
+        sides: The two directories.
+        options: How their tensors are compared.
+        progress: Called with the bytes of each operator that was compared.
+    """
+    # By operator, not by tensor: an operator's file is mapped and its header parsed once.
+    items = sides.groups(options.groups)
+    average = sides.bytes() // max(1, len(items))
+    yield from map_items(
+        partial(_rows, sides, options), items, size=lambda _: average, name=sides.called, progress=progress
+    )
+
+
+def _rows(sides: Sides, options: Options, item: Item) -> list[Row]:
+    return [_row(sides, options, pair) for pair in sides.pairs(item)]
+
+
+def _row(sides: Sides, options: Options, pair: Pair) -> Row:
+    dumped, golden = pair.dumped_tensor, pair.golden_tensor
+    if dumped is None or golden is None or pair.fault:
+        return _without_numbers(options, pair, pair.fault, pair.code)
+    try:
+        with _tool_errors():
+            dumped_array, golden_array = _arrays(sides, pair, dumped, golden)
+            if sides.rules is None and dumped_array.dtype == golden_array.dtype == np.bool_:
+                # vendor: between two dumps truth values are numbers, beside golden tensors they are not.
+                dumped_array, golden_array = dumped_array.view(np.uint8), golden_array.view(np.uint8)
+            scores = options.choice.scores(
+                dumped_array, golden_array, limit=options.limit, paths=(dumped.path, golden.path)
+            )
+    except ToolError as error:
+        return _without_numbers(options, pair, str(error), ReturnCode(error.code))
+    row = _described(options, pair, dumped)
+    # vendor: without a graph file types and shapes are those in the dump files, with one those compared.
+    types = (
+        (dumped.dtype, golden.dtype) if sides.rules is None else (_saved(dumped_array), _saved(golden_array))
+    )
+    return replace(
+        row,
+        scores=tuple(score.text for score in scores),
+        reason=",".join(score.note for score in scores if score.note),
+        shape=_shape(dumped.shape if sides.rules is None else dumped_array.shape),
+        dumped_dtype=types[0],
+        golden_dtype=types[1],
+        golden_address=_address(golden),
+    )
+
+
+def _arrays(
+    sides: Sides, pair: Pair, dumped: DumpedOperand, golden: DumpedOperand
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the arrays of two tensors, in one layout.
+
+    Raises:
+        ToolError: They cannot be brought into one layout.
+        DumpReadError: A file cannot be read.
+        FormatError: A type or format cannot be decoded.
+    """
+    if sides.rules is None:
+        return host_arrays(dumped, golden)
+    return in_golden_layout(dumped, golden, pair.layout)
+
+
+@contextmanager
+def _tool_errors(files: str = "") -> Iterator[None]:
+    """Raise ToolError in the place of DumpReadError and FormatError, with the tool's codes."""
+    try:
+        yield
+    except DumpReadError as error:
+        raise ToolError(ReturnCode.DUMP_DATA, str(error)) from error
+    except FormatError as error:
+        raise ToolError(ReturnCode.DATA_TYPE, f"{files}{error}") from error
+
+
+def _without_numbers(options: Options, pair: Pair, reason: str, code: ReturnCode) -> Row:
+    row = _described(options, replace(pair, fault=reason, code=code), pair.dumped_tensor)
+    return replace(row, reason=reason)
+
+
+def _described(options: Options, pair: Pair, dumped: DumpedOperand | None) -> Row:
+    """Return a row with shape, address and overflow of the examined tensor, without scores."""
+    pair_without_tensors = replace(pair, dumped_tensor=None, golden_tensor=None)
+    row = Row(pair_without_tensors, (NAN,) * len(options.choice.names))
+    if dumped is None:
+        return row
+    return replace(
+        row,
+        shape=_shape(dumped.shape),
+        dumped_address=_address(dumped),
+        overflow=_overflow(dumped) if options.finds_overflow else NAN,
+    )
+
+
+def _overflow(operand: DumpedOperand) -> str:
+    """Return whether a float16 tensor has an element that is infinite or of the largest magnitude."""
+    if operand.dtype != "float16":
+        return NAN
+    try:
+        magnitudes = np.bitwise_and(operand.array.view(np.uint16), _MAGNITUDE)
+    except (DumpReadError, FormatError, ValueError):  # why it cannot be read stands in another column
+        return NAN
+    # Compared as bits: the magnitudes of floats order as integers do, and those above infinity are NaN.
+    return "YES" if np.any((magnitudes >= _LIMIT) & (magnitudes <= _INFINITY)) else "NO"
+
+
+def _saved(array: np.ndarray) -> str:
+    """Return the element type that a tensor has in .npy files."""
+    return str(dtypes.from_numpy(array.dtype).saved)
+
+
+def _address(operand: DumpedOperand) -> str:
+    return str(operand.address) if operand.address else NAN
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return f"[{','.join(map(str, shape))}]"
+
+
+def code_of(rows: Sequence[Row]) -> ReturnCode:
+    """Return the code of the first fault, DONE where there is none; NO_DUMP_FILE if nothing was compared."""
+    if not any(not row.pair.fault for row in rows):
+        return ReturnCode.NO_DUMP_FILE
+    return next((row.pair.code for row in rows if row.pair.code), ReturnCode.DONE)
+
+
+# vendor: two columns are named DataType and two Address; a reader has to go by their place.
+_COLUMNS: Final[tuple[tuple[str, Callable[[Row], str], str], ...]] = (
+    ("Index", lambda row: str(row.pair.index), ""),
+    ("OpSequence", lambda row: str(row.pair.sequence), "sequence"),
+    ("OpType", lambda row: row.pair.op_type, ""),
+    ("NPUDump", lambda row: row.pair.dumped, ""),
+    ("DataType", lambda row: row.dumped_dtype, ""),
+    ("Address", lambda row: row.dumped_address, "dumped address"),
+    ("GroundTruth", lambda row: row.pair.golden, ""),
+    ("DataType", lambda row: row.golden_dtype, ""),
+    ("Address", lambda row: row.golden_address, "golden address"),
+    ("TensorIndex", lambda row: row.pair.tensor, ""),
+    ("Shape", lambda row: row.shape, ""),
+    ("OverFlow", lambda row: row.overflow, "overflow"),
+)
+_MAPPING: Final = ("OpType", "NPUDump", "GroundTruth", "TensorIndex", "NPUDumpPath", "GroundTruthPath")
+
+
+def result(
+    rows: Iterable[Row], algorithms: Sequence[str], sides: Sides, *, overflow: bool, sequence: bool
+) -> Iterator[Sequence[str]]:
+    """Yield the lines of ``result_{time}.csv``, the table of a comparison.
+
+    Args:
+        rows: The rows, in their order.
+        algorithms: Titles of the algorithms' columns.
+        sides: The two directories.
+        overflow: Whether float16 tensors were searched for overflows (``-overflow_detection``).
+        sequence: Whether operators were chosen by their place in the execution (``-r``, ``-s``).
+    """
+    # vendor: .npy files have no column for an address at all, dump files without one have "NaN" in it.
+    shown = {
+        "": True,
+        "dumped address": sides.dumped.kind is FolderKind.DUMPS,
+        "golden address": sides.golden.kind is FolderKind.DUMPS,
+        "overflow": overflow,
+        "sequence": sequence,
+    }
+    titles, cells = zip(*((title, cell) for title, cell, name in _COLUMNS if shown[name]), strict=True)
+    yield [*titles, *algorithms, "CompareFailReason"]
+    for row in rows:
+        yield [*(cell(row) for cell in cells), *row.scores, row.reason]
+
+
+def mapping(pairs: Iterable[Pair], *, has_sequence: bool) -> Iterator[Sequence[str]]:
+    """Yield the lines of ``mapping_{time}.csv`` (``-map``): the files of each tensor and its counterpart."""
+    yield ["Index", *["OpSequence"][:has_sequence], *_MAPPING]
+    for pair in pairs:
+        paths = (NAN if each is None else each.path for each in (pair.dumped_tensor, pair.golden_tensor))
+        sequence = [str(pair.sequence)][:has_sequence]
+        yield [str(pair.index), *sequence, pair.op_type, pair.dumped, pair.golden, pair.tensor, *paths]
+
+
+def compare_files(dumped: str, golden: str, choice: Choice = EVERY, *, limit: int = 0) -> tuple[Score, ...]:
+    """Return the scores of algorithms for the tensors in two .npy files.
+
+    Args:
+        dumped: The file that is examined.
+        golden: The file that it is compared with.
+        choice: The algorithms.
+        limit: Only so many elements from the first count, 0: all.
+
+    Raises:
+        ToolError: A file is missing, is no .npy file or holds text, or the shapes differ.
+    """
+    dumped_array, golden_array = read_file(dumped), read_file(golden)
+    # vendor: here shapes have to be the same; the comparison of directories is less strict.
+    if dumped_array.shape != golden_array.shape:
+        raise ToolError(
+            ReturnCode.SHAPE,
+            f"{dumped}: shape {dumped_array.shape} differs from {golden_array.shape} of {golden}",
+        )
+    with _tool_errors(f"{dumped}, {golden}: "):
+        return choice.scores(dumped_array, golden_array, limit=limit, paths=(dumped, golden))
+
+
+def read_file(path: str) -> np.ndarray:
+    """Return the tensor of a .npy file.
+
+    Raises:
+        ToolError: It is missing, has another name, or is no .npy file.
+    """
+    if not path.endswith(SUFFIX):
+        raise ToolError(ReturnCode.FILE_TYPE, f"{path}: only .npy files can be compared")
+    if not os.path.exists(path):
+        raise ToolError(ReturnCode.PATH, f"{path}: no such file")
+    with _tool_errors():
+        return npy.decode(load_file(path), path)
+
+
+def report_of_files(scores: Sequence[Score], names: Sequence[str]) -> str:
+    """Return the text of a report: a line ``Name: value`` for each algorithm.
+
+    >>> print(report_of_files([Score("0.500000")], ["MaxAbsoluteError"]), end="")
+    MaxAbsoluteError: 0.500000
+    """
+    return "".join(f"{name}: {score.text}\n" for name, score in zip(names, scores, strict=True))
+
+
+MOST_SHOWN: Final = 10000
+"""Largest number of elements that differ most (``-n``)."""
+
+LINES: Final = (10000, 1000000)
+"""Smallest and largest number of lines of a file (``-ml``)."""
+
+_AXES: Final = 4  # shorter shapes are filled up with ones
+_NONE: Final = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class ElementPairs:
+    """A tensor and its counterpart, element by element.
+
+    Attributes:
+        pair: Names of the two tensors.
+        dumped: The tensor in the host's layout.
+        golden: Its counterpart, of the same shape.
+        axes: Names of the axes, separated by spaces: "N C H W"; "ID" where there is no axis.
+    """
+
+    pair: Pair
+    dumped: np.ndarray
+    golden: np.ndarray
+    axes: str
+
+    @property
+    def are_truths(self) -> bool:
+        """Whether both hold truth values, which have no errors."""
+        return self.dumped.dtype == self.golden.dtype == np.bool_
+
+    def errors(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return absolute and relative errors as float32 vectors.
+
+        A relative error is NaN where golden is zero; both are NaN for truth values.
+        """
+        if self.are_truths:
+            no_errors = np.full(self.dumped.size, np.nan, np.float32)
+            return no_errors, no_errors
+        dumped, golden = (side.reshape(-1).astype(np.float32) for side in (self.dumped, self.golden))
+        with np.errstate(all="ignore"):  # a golden zero gives NaN or infinity, both of which become NaN
+            absolute = np.abs(dumped - golden)
+            relative = absolute / np.abs(golden)
+        relative[~np.isfinite(relative)] = np.nan
+        return absolute, relative
+
+
+def elements(sides: Sides, operator: str, io: IO, index: int) -> ElementPairs:
+    """Return a tensor of an operator and its counterpart.
+
+    Args:
+        sides: The two directories.
+        operator: Name of the operator.
+        io: Input or output.
+        index: Number of the input or output.
+
+    Raises:
+        ToolError: There is no such operator or tensor, it has no counterpart, or both cannot be compared.
+    """
+    pair = _pair(sides, operator, io, index)
+    if pair.dumped_tensor is None or pair.golden_tensor is None or pair.fault:
+        raise ToolError(pair.code or ReturnCode.NO_DUMP_FILE, pair.fault)
+    with _tool_errors():
+        dumped, golden = _arrays(sides, pair, pair.dumped_tensor, pair.golden_tensor)
+    layout = pair.layout or host_layout(pair.dumped_tensor, dumped.ndim)
+    return ElementPairs(pair, dumped, golden.reshape(dumped.shape), _axes(layout, dumped.shape))
+
+
+def _pair(sides: Sides, operator: str, io: IO, index: int) -> Pair:
+    """Return the pair of a tensor; ToolError where the operator or the tensor is not there."""
+    candidates = [pair for item in sides.groups() if _holds(item, operator) for pair in sides.pairs(item)]
+    if not candidates:
+        code = ReturnCode.NO_DUMP_FILE if sides.rules is None else ReturnCode.PARAMETER
+        raise ToolError(code, f"-op {operator!r}: no such operator")
+    tensor_name = f"{operator if sides.rules else sanitize(operator)}:{io}:{index}"
+    for pair in candidates:
+        if pair.tensor == tensor_name:
+            return pair
+    # An operator without a file is one pair for all of its tensors.
+    without_file = next((pair for pair in candidates if pair.fault and pair.dumped_tensor is None), None)
+    if without_file is not None:
+        raise ToolError(without_file.code, without_file.fault)
+    others = ", ".join(pair.tensor for pair in candidates)
+    raise ToolError(ReturnCode.INDEX, f"no tensor {tensor_name}; there are {others}")
+
+
+def _holds(item: Sequence[object], operator: str) -> bool:
+    """Tell whether an item of ``Sides.groups`` contains an operator."""
+    # Users copy names from files, where / has become _, as well as from the network.
+    names = [getattr(each, "name", each) for each in item]
+    return operator in names or sanitize(operator) in names
+
+
+def _axes(layout: str, shape: tuple[int, ...]) -> str:
+    """Return the names of the axes, as the head of a table has them.
+
+    >>> _axes("NHWC", (1, 2, 2, 3)), _axes("ND", (2, 2, 3)), _axes("", ())
+    ('N H W C', 'N C H W', 'ID')
+    """
+    if not shape:
+        return "ID"
+    if len(layout) == len(shape):
+        return " ".join(layout)
+    return "N C D H W" if len(shape) > _AXES else "N C H W"
+
+
+def prefix(operator: str, io: IO, index: int) -> str:
+    """Return the start of the names of a tensor's files.
+
+    >>> prefix("Default/fc-Dense/MatMul-op0", IO.OUTPUT, 0)
+    'Default_fc-Dense_MatMul-op0_output_0'
+    """
+    return f"{operator.replace('/', '_')}_{io}_{index}"
+
+
+def tables(pairs: ElementPairs, lines: int) -> Iterator[tuple[int, Iterator[str]]]:
+    """Yield the files of all elements: the number of each file's first element, and its lines.
+
+    Args:
+        pairs: The tensor and its counterpart.
+        lines: Largest number of elements in a file (``-ml``).
+    """
+    errors = pairs.errors()
+    for start in range(0, max(pairs.dumped.size, 1), lines):
+        yield start, _table(pairs, errors, range(start, min(start + lines, pairs.dumped.size)))
+
+
+def most_different(pairs: ElementPairs, count: int) -> tuple[Iterator[str], Iterator[str]]:
+    """Return the lines of two tables: the largest absolute and the largest relative errors, largest first."""
+    errors = pairs.errors()
+    absolute, relative = (_largest(error, count) for error in errors)
+    return _table(pairs, errors, absolute), _table(pairs, errors, relative)
+
+
+def _largest(errors: np.ndarray, count: int) -> list[int]:
+    """Return the indices of the largest errors, largest first; of equal ones the later comes first.
+
+    >>> _largest(np.array([1, np.nan, 3, 1], np.float32), 3)
+    [2, 3, 0]
+    """
+    magnitudes = np.nan_to_num(errors, posinf=0)
+    count = min(count, len(magnitudes))
+    if count < len(magnitudes):  # most elements are not shown, so they need not be sorted
+        places = np.argpartition(magnitudes, len(magnitudes) - count)[len(magnitudes) - count :]
+    else:
+        places = np.arange(len(magnitudes))
+    return sorted(map(int, places), key=lambda place: (magnitudes[place], place), reverse=True)
+
+
+def _table(
+    pairs: ElementPairs, errors: tuple[np.ndarray, np.ndarray], places: Sequence[int]
+) -> Iterator[str]:
+    # The coordinates of an element have at least four axes, whatever the tensor's: ones fill them up.
+    yield f"Index,{pairs.axes},NPUDump,GroundTruth,AbsoluteError,RelativeError\n"
+    shape = (*pairs.dumped.shape, *(1,) * (_AXES - pairs.dumped.ndim))
+    flat_indices = np.fromiter(places, np.int64, len(places))
+    coordinates = zip(*(axis.tolist() for axis in np.unravel_index(flat_indices, shape)), strict=True)
+    columns = [side.reshape(-1)[flat_indices].tolist() for side in (pairs.dumped, pairs.golden, *errors)]
+    texts = [[_text(value) for value in column] for column in columns]
+    for place, axes, row in zip(flat_indices.tolist(), coordinates, zip(*texts, strict=True), strict=True):
+        yield f"{place},{' '.join(map(str, axes))},{','.join(row)}\n"
+
+
+def _text(value: float | bool) -> str:  # noqa: FBT001 - an element of a tensor
+    # vendor: a tab before the comma keeps spreadsheets from reading the number in their own way.
+    if isinstance(value, bool):
+        return f"{value}\t"
+    return _NONE if value != value else f"{value:.6f}\t"  # noqa: PLR0124 - only NaN differs from itself
+
+
+def summary(pairs: ElementPairs) -> str:
+    """Return the text of ``{prefix}_summary.txt``: names, axes, smallest and largest errors."""
+    lines = [
+        f"TotalCount:{pairs.dumped.size}",
+        f"NPUDump:{pairs.pair.dumped.replace(',', ' ')}",
+        f"GroundTruth:{pairs.pair.golden.replace(',', ' ')}",
+        f"Format:{pairs.axes}",
+    ]
+    for name, errors in zip(("Absolute", "Relative"), pairs.errors(), strict=True):
+        magnitudes = np.nan_to_num(errors, posinf=0) if errors.size and not pairs.are_truths else None
+        for extreme, reduce in (("Min", np.min), ("Max", np.max)):
+            value = _NONE if magnitudes is None else f"{reduce(magnitudes):.6f}"
+            lines.append(f"{extreme}{name}Error:{value}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def tensor_file(pairs: ElementPairs) -> tuple[bytes, ...]:
+    """Return the parts of ``{prefix}.npy``, the tensor that is examined in the host's layout."""
+    return tuple(map(bytes, npy.encode(np.ascontiguousarray(pairs.dumped))))
+
+
+SUMMARY: Final = "advisor_summary.txt"
+"""Name of the file of the advice."""
+
+_SIMILARITY: Final = "CosineSimilarity"
+_ENOUGH: Final = 0.99  # vendor: a smaller cosine similarity counts as different
+
+
+def advise(rows: Sequence[Row], names: Sequence[str], inputs: Sequence[str]) -> tuple[str, ...]:
+    """Return the lines of the advice on where to look first; of "NA" where no check finds anything.
+
+    Args:
+        rows: The result, in the order of the file.
+        names: Algorithms by name, in the order of the scores.
+        inputs: Names of the graph's inputs, none where they are not known.
+    """
+    column = names.index(_SIMILARITY) if _SIMILARITY in names else None
+    # vendor: the tool reads its own table, so what the six decimals round up counts as enough.
+    similarities = [math.nan if column is None else _similarity(row.scores[column]) for row in rows]
+    titles = ("Detection Type", "Operator Index", "Expert Advice")
+    advice = _advice(rows, similarities, inputs)
+    return tuple(f"{title}: {text}" for title, text in zip(titles, advice, strict=True))
+
+
+def _similarity(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _advice(
+    rows: Sequence[Row], similarities: Sequence[float], inputs: Sequence[str]
+) -> tuple[str, str, str]:
+    """Return the check that finds something, the index of the operator, and the advice."""
+    # From cause to effect: an overflow or another input explains whatever differs behind it.
+    for row in rows:
+        if row.overflow == "YES":
+            text = "A float16 tensor overflows. Mend that first, then compare again."
+            return "FP16 Overflow", str(row.pair.index), text
+    below = [row for row, similarity in zip(rows, similarities, strict=True) if similarity < _ENOUGH]
+    for row in below:
+        if row.pair.dumped in inputs:
+            text = "The two networks did not get the same input. Compare the data and how it is prepared."
+            return "Input Inconsistent", str(row.pair.index), text
+    known = [similarity for similarity in similarities if not math.isnan(similarity)]
+    if not known:
+        return "NA", "NA", "NA"
+    if not below:
+        failed = sum(bool(row.pair.fault) for row in rows)
+        others = f" that could be compared agree; {failed} could not" if failed else " agree"
+        text = f"All tensors{others}. If the network is still wrong, look at what is made of its outputs."
+        return "Global Consistency", "NA", text
+    # The last row that has a similarity is the network's output, or nearest to it.
+    text = (
+        "Some tensors differ, yet the last one agrees. That may come from optimisations and can be ignored."
+        if known[-1] >= _ENOUGH
+        else "Some tensors differ, and so does the last one. Look at the first; quantisation may be why."
+    )
+    return "Global Consistency", str(below[0].pair.index), text

@@ -1,0 +1,563 @@
+"""Executions of operators in two directories: counterparts of their tensors, measured side by side."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.analysis import errors, scores
+from msdump.analysis.compare import cann
+from msdump.analysis.compare.pairing.identities import (
+    IdentifiedTensors,
+    Identify,
+    Identities,
+    MatchedNames,
+    in_order,
+)
+from msdump.analysis.compare.pairing.operands import (
+    DumpedOperand,
+    host_arrays,
+    in_golden_layout,
+    in_one_type,
+    is_square,
+    is_transposed,
+    may_be_transposed,
+    read_operands,
+    swap_last_axes,
+)
+from msdump.analysis.judge import (
+    Limits,
+    TensorEvidence,
+    TensorJudge,
+    TensorResult,
+    TensorVerdict,
+    Uneven,
+    coarser,
+    joined,
+)
+from msdump.analysis.matching import INPUTS, canonical_type, kinds
+from msdump.device import INSERTED_PREFIX, is_settled
+from msdump.errors import DumpReadError, FormatError, ToolError
+from msdump.executors import ExecutorChoice, file_size, map_items
+from msdump.read import Folder, FolderKind, NamedFile
+from msdump.record import IO
+from msdump.return_codes import ReturnCode
+from msdump.store import operator_names
+
+
+def replacing_pairs(
+    anchors: Sequence[int | None], alone: AbstractSet[int], free: AbstractSet[int]
+) -> Iterator[tuple[int, int]]:
+    """Yield the places of operators that replace each other.
+
+    An operator replaces another one if each is the only one of its execution without a counterpart in
+    the gap between two operators that have one. Where several of one side stand in a gap, nothing tells
+    which belongs to which.
+
+    >>> list(replacing_pairs([0, None, 2], alone={1}, free={1}))
+    [(1, 1)]
+    >>> list(replacing_pairs([0, None, None, 2], alone={1, 2}, free={1}))
+    []
+
+    Args:
+        anchors: For each place of one execution the place of its counterpart in the other one, None
+            for none.
+        alone: Places of the first execution whose operator the other one lacks.
+        free: Places of the other one whose operator the first lacks.
+    """
+    if all(anchor is None for anchor in anchors):  # without any pair the whole execution would be one gap
+        return
+    last = max((place for place in (*free, *anchors) if place is not None), default=-1)
+    previous_anchor, pending = -1, []
+    for place, anchor in enumerate((*anchors, last + 1)):
+        if place in alone:
+            pending.append(place)
+        if anchor is None:
+            continue
+        if len(pending) == 1:
+            candidates = [
+                golden_place for golden_place in range(previous_anchor + 1, anchor) if golden_place in free
+            ]
+            if len(candidates) == 1:
+                yield pending[0], candidates[0]
+        previous_anchor, pending = anchor, []
+
+
+Place = tuple[NamedFile, IO, int]
+"""Where a tensor stands: its file, whether it is an input or an output, and its number."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorExecution:
+    """One execution of an operator, with the places of its tensors' counterparts.
+
+    Attributes:
+        files: Its files; one, or one for each tensor.
+        number: Number of the execution among those of its operator, from 0; None where there is only one.
+        counterparts: Place of the counterpart of each input or output that has one, by its number.
+        replaces: Name of the golden operator that stood in its place, "" where both have the same operator.
+        note: How its counterpart was found, "" where it has the same name.
+    """
+
+    files: tuple[NamedFile, ...]
+    number: int | None
+    counterparts: dict[tuple[IO, int], Place]
+    replaces: str = ""
+    note: str = ""
+
+    @property
+    def name(self) -> str:
+        """The operator as the names of files have it."""
+        return self.files[-1].op_name
+
+    @property
+    def beside(self) -> str:
+        """Golden's operator of another kind, whose first output its own is compared with; "" for none.
+
+        Of fused ones the last part counts, as far as their names tell it.
+        """
+        file, side, _ = self.counterparts.get((IO.OUTPUT, 0), (self.files[-1], IO.OUTPUT, 0))
+        own, golden = (
+            [canonical_type(kind) for kind in kinds(name)[-1:]] for name in (self.name, file.op_name)
+        )
+        return file.op_name if side is IO.OUTPUT and own and golden and own != golden else ""
+
+    @property
+    def time(self) -> int:
+        """Time at which it ran: microseconds since the epoch, 0 where its files' names do not hold it."""
+        return self.files[-1].timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """The executions of the examined directory, and what the golden one has beyond them.
+
+    Attributes:
+        executions: The executions, in the order in which they ran.
+        missing: Golden operators of which no tensor is a counterpart, in the order of execution.
+        unreadable: Messages about golden files that cannot be read.
+        uneven: Operators that did not run equally often.
+        by_graphs: What the graphs of both dumps tell of operators that belong together; None: they have the
+            same names.
+    """
+
+    executions: tuple[OperatorExecution, ...]
+    missing: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
+    uneven: tuple[Uneven, ...] = ()
+    by_graphs: MatchedNames | None = None
+
+
+def match_executions(dumped: Folder, golden: Folder, identities: Identities) -> Matched:
+    """Return the executions of operators in the order in which they ran, with their counterparts.
+
+    Where an operator ran several times, the executions of both sides belong together one by one. An
+    operator that only one side has, and that stands where the other has one of its own, replaces it.
+
+    Args:
+        dumped: The directory that is examined.
+        golden: The directory that it is compared with.
+        identities: How the tensors of the two are paired.
+    """
+    dumped_runs, golden_runs = _runs(dumped), _runs(golden)
+    if dumped.kind.is_compiled != golden.kind.is_compiled:
+        identities = in_order(identities, _slots(dumped_runs), _slots(golden_runs))
+    golden_tensors: IdentifiedTensors[Place] = IdentifiedTensors()
+    for run in golden_runs:
+        for place in run.tensors:
+            golden_tensors.add(identities.golden(run.name, *place[1:]), place[1], place)
+    # A golden file that cannot be read has no tensors to pair, yet its operator is not absent.
+    unreadable = {(run.name, run.number): run for run in golden_runs if run.fault}
+    executions = [_execution(run, golden_tensors, identities.dumped, unreadable) for run in dumped_runs]
+    uneven: tuple[Uneven, ...] = ()
+    matched = identities.matched
+    if matched is not None:
+        replaced, notes = matched.replaced, matched.notes
+        executions = [
+            replace(each, replaces=replaced.get(each.name, ""), note=notes.get(each.name, ""))
+            for each in executions
+        ]
+        uneven = tuple(_uneven(dumped_runs, golden_runs, matched.partners))
+    elif FolderKind.GOLDEN not in {dumped.kind, golden.kind}:  # those have no order, and one pass is enough
+        executions = _with_replacements(executions, golden_runs)
+        uneven = tuple(_uneven(dumped_runs, golden_runs))
+    used = {file.op_name for each in executions for file, _, _ in each.counterparts.values()}
+    # operators whose files are torn were dumped, though none of their tensors has a pair
+    torn = {run.name for run in dumped_runs if run.fault}
+    missing = dict.fromkeys(
+        run.name
+        for run in golden_runs
+        if run.tensors
+        and run.name not in used | torn
+        and _is_expected(run.files[-1], dumped.kind)
+        and not (matched is not None and run.name in matched.golden)
+    )
+    return Matched(
+        tuple(executions),
+        tuple(missing),
+        tuple(run.fault for run in golden_runs if run.fault),
+        uneven,
+        matched,
+    )
+
+
+def _slots(runs: Iterable[_Run]) -> dict[tuple[str, IO], list[int]]:
+    """Return the numbers of the inputs, and of the outputs, of operators."""
+    slots: dict[tuple[str, IO], set[int]] = {}
+    for run in runs:
+        for _, io, slot in run.tensors:
+            slots.setdefault((run.name, io), set()).add(slot)
+    return {place: sorted(each) for place, each in slots.items()}
+
+
+def _is_expected(golden: NamedFile, kind: FolderKind) -> bool:
+    """Tell whether a directory of some kind should have the operator of a golden file.
+
+    Files of parameters and inputs are no operators: often only one of the dumps was asked for them, and a
+    compiled graph has a file of an input only where a task reads it. What the device adds to bring tensors
+    into its types and formats belongs to it alone; compiled graphs lack what only hands tensors on.
+    """
+    if golden.op_type in INPUTS or golden.op_name.startswith(INSERTED_PREFIX):
+        return False
+    return not kind.is_compiled or not is_settled(golden.op_type)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One execution of an operator in one directory.
+
+    Attributes:
+        files: Its files.
+        number: Number of the execution among those of its operator, None where there is only one.
+        tensors: Places of its tensors; none where its file cannot be read.
+        fault: Why its file cannot be read, "" where it can.
+    """
+
+    files: tuple[NamedFile, ...]
+    number: int | None
+    tensors: tuple[Place, ...]
+    fault: str = ""
+
+    @property
+    def name(self) -> str:
+        """The operator as the names of files have it."""
+        return self.files[-1].op_name
+
+
+def _runs(folder: Folder) -> list[_Run]:
+    """Return the executions of operators in the order in which they ran."""
+    runs: list[_Run] = []
+    for files in folder.operators.values():
+        if files[0].op_type == operator_names.OP_DEBUG.op_type:  # a record of an overflow, no operator
+            continue
+        passes: dict[int, list[NamedFile]] = {}  # of a loop
+        for file in files:
+            passes.setdefault(file.pass_number, []).append(file)
+        runs += (
+            _run(folder, tuple(each), number if len(passes) > 1 else None)
+            for number, each in sorted(passes.items())
+        )
+    return sorted(runs, key=lambda run: (run.files[-1].timestamp, run.files[-1].name))
+
+
+def _run(folder: Folder, files: tuple[NamedFile, ...], number: int | None) -> _Run:
+    if folder.kind is not FolderKind.DUMPS:
+        return _Run(files, number, tuple((file, file.io or IO.OUTPUT, file.slot) for file in files))
+    try:
+        tensors = read_operands(folder, files)
+    except DumpReadError as error:
+        return _Run(files, number, (), str(error))
+    file_of = {file.path: file for file in files}
+    return _Run(files, number, tuple((file_of[each.path], each.io, each.index) for each in tensors))
+
+
+def _uneven(
+    dumped_runs: Iterable[_Run], golden_runs: Iterable[_Run], partners: Mapping[str, str] | None = None
+) -> Iterator[Uneven]:
+    """Yield the operators that did not run equally often.
+
+    Args:
+        dumped_runs: Executions of the side that is examined.
+        golden_runs: Executions of the golden side.
+        partners: Golden operators by the names of examined ones, None: they have the same names.
+    """
+    dumped, golden = (Counter(run.name for run in runs) for runs in (dumped_runs, golden_runs))
+    for name, count in dumped.items():
+        partner = name if partners is None else partners.get(name, "")
+        # Operators that golden lacks altogether are reported as such, not as uneven.
+        if count != golden.get(partner, count):
+            yield Uneven(name, count, golden[partner])
+
+
+def _execution(
+    run: _Run,
+    golden_tensors: IdentifiedTensors[Place],
+    identify: Identify,
+    unreadable: Mapping[tuple[str, int | None], _Run],
+) -> OperatorExecution:
+    """Return an execution with its counterparts; where it has none, an unreadable golden file of its name."""
+    asked = ((each[1:], golden_tensors.counterpart(identify, run.name, *each[1:])) for each in run.tensors)
+    counterparts = {slot: place for slot, place in asked if place is not None}
+    damaged = unreadable.get((run.name, run.number))
+    if damaged is not None and not counterparts:
+        counterparts = {(io, slot): (damaged.files[-1], io, slot) for _, io, slot in run.tensors}
+    return OperatorExecution(run.files, run.number, counterparts)
+
+
+def _with_replacements(
+    executions: Sequence[OperatorExecution], golden: Sequence[_Run]
+) -> list[OperatorExecution]:
+    """Return the executions, some of which replace a golden operator and are compared with it."""
+    positions = {file.path: position for position, run in enumerate(golden) for file in run.files}
+    anchors = [_anchor(execution, positions) for execution in executions]
+    dumped_names, golden_names = {each.name for each in executions}, {run.name for run in golden}
+    taken = {positions[file.path] for each in executions for file, _, _ in each.counterparts.values()}
+    unmatched = {
+        position
+        for position, each in enumerate(executions)
+        # an operator that compilation inserted replaces none of golden's
+        if not (each.counterparts or each.name in golden_names or each.name.startswith(INSERTED_PREFIX))
+    }
+    unused_golden = {
+        position
+        for position, run in enumerate(golden)
+        if position not in taken and run.name not in dumped_names and run.tensors
+    }
+    matched = list(executions)
+    for position, golden_position in replacing_pairs(anchors, unmatched, unused_golden):
+        run = golden[golden_position]
+        counterparts = {(io, slot): (file, io, slot) for file, io, slot in run.tensors}
+        matched[position] = replace(matched[position], counterparts=counterparts, replaces=run.name)
+    return matched
+
+
+def _anchor(execution: OperatorExecution, positions: Mapping[str, int]) -> int | None:
+    """Return the position of an execution's counterpart in the golden order, None where it has none.
+
+    That is the last golden operator that wrote one of its outputs, or else read one of its inputs.
+    """
+    for io in (IO.OUTPUT, IO.INPUT):
+        counterpart_positions = [
+            positions[file.path]
+            for (own, _), (file, side, _) in execution.counterparts.items()
+            if own is side is io
+        ]
+        if counterpart_positions:  # of several, the last: by then the operator must have run
+            return max(counterpart_positions)
+    return None
+
+
+_FAR: Final = 0.1
+"""Relative distance of a matrix from golden's from which on it may be the transposed one."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredExecution:
+    """An operator of one execution, and the pairs of its tensors to be measured.
+
+    Attributes:
+        dumped: The directory that it is examined in, without the list of its files.
+        golden: The directory that it is compared with, likewise.
+        execution: The execution, from ``match_executions``.
+        weights: Numbers of its inputs that are weights or constants.
+        held: Element types that a device may have rounded its weights to, beside those of the tensors.
+    """
+
+    dumped: Folder
+    golden: Folder
+    execution: OperatorExecution
+    weights: frozenset[int] = frozenset()
+    held: frozenset[str] = frozenset(errors.SHORTER)
+
+    @property
+    def paths(self) -> frozenset[str]:
+        """The files that are read."""
+        counterparts = (file for file, _, _ in self.execution.counterparts.values())
+        return frozenset(file.path for file in (*self.execution.files, *counterparts))
+
+
+def measure_executions(
+    executions: Iterable[MeasuredExecution],
+    *,
+    executor: ExecutorChoice = ExecutorChoice(),  # noqa: B008 - frozen
+    progress: Callable[[int], object] = lambda _: None,
+) -> Iterator[tuple[TensorEvidence, ...]]:
+    """Yield the tensors of executions of operators beside their counterparts, in their order.
+
+    Args:
+        executions: The executions, which may be matched while others are measured.
+        executor: Who does the work.
+        progress: Called with the bytes of each execution that is measured.
+    """
+    yield from map_items(
+        _compared_execution,
+        executions,
+        size=lambda each: sum(map(file_size, each.paths)),
+        executor=executor,
+        name=lambda each: f"{each.dumped.path}: {each.execution.name}",
+        progress=progress,
+    )
+
+
+def measure_files(dumped: str, golden: str, limits: Limits) -> TensorResult:
+    """Return the verdict on the tensors in two .npy files.
+
+    Args:
+        dumped: The file that is examined.
+        golden: The file that it is compared with.
+        limits: What counts as agreement.
+
+    Raises:
+        ToolError: A file is missing or is no .npy file.
+    """
+    dumped_array, golden_array = cann.read_file(dumped), cann.read_file(golden)
+    dumped_dtype, golden_dtype = (
+        dtypes.from_numpy(array.dtype).name for array in (dumped_array, golden_array)
+    )
+    compared = TensorEvidence(IO.OUTPUT, 0, dumped_array.shape, dumped_dtype, golden_dtype)
+    if dumped_array.shape != golden_array.shape:
+        compared = replace(
+            compared,
+            fault=TensorVerdict.SHAPE,
+            note=f"shape {dumped_array.shape} beside {golden_array.shape}",
+        )
+    else:
+        compared = _measured(compared, dumped_array, golden_array)
+    return TensorJudge(limits).results((compared,))[0]
+
+
+def _compared_execution(measured: MeasuredExecution) -> tuple[TensorEvidence, ...]:
+    """Return an execution's tensors beside their counterparts; runs in a process of its own."""
+    execution = measured.execution
+    compared: list[TensorEvidence] = []
+    for files in file_groups(measured.dumped, execution.files):
+        try:
+            tensors = read_operands(measured.dumped, files)
+        except DumpReadError as error:
+            io, slot = files[-1].io or IO.OUTPUT, files[-1].slot
+            compared.append(TensorEvidence(io, slot, fault=TensorVerdict.UNREADABLE, note=str(error)))
+            continue
+        compared += (_compared_tensor(each, measured) for each in tensors)
+    if execution.note:
+        compared = [replace(each, note=joined(execution.note, each.note)) for each in compared]
+    compared.sort(key=lambda each: (each.io, each.slot))
+    nothing = TensorEvidence(IO.OUTPUT, 0, fault=TensorVerdict.UNCHECKED, note="no tensors")
+    return tuple(compared) or (nothing,)
+
+
+def file_groups(folder: Folder, files: tuple[NamedFile, ...]) -> Iterable[tuple[NamedFile, ...]]:
+    """Return the groups of files to read together.
+
+    Files with one tensor each are read one by one, so that a damaged one does not hide the others.
+    """
+    return (files,) if folder.kind is FolderKind.DUMPS else ((file,) for file in files)
+
+
+def _compared_tensor(dumped: DumpedOperand, measured: MeasuredExecution) -> TensorEvidence:
+    execution = measured.execution
+    # what the network is given, too, may be rounded by the operators that read it
+    is_given = execution.files[-1].op_type in INPUTS
+    is_weight = is_given or (dumped.io is IO.INPUT and dumped.index in measured.weights)
+    compared = TensorEvidence(
+        dumped.io, dumped.index, dumped.host_shape or dumped.shape, dumped.dtype, is_weight=is_weight
+    )
+    place = execution.counterparts.get((dumped.io, dumped.index))
+    if place is None:
+        return replace(compared, fault=TensorVerdict.UNCHECKED)
+    try:
+        dumped, golden = in_one_type(dumped, read_place(measured.golden, place))
+        compared = replace(compared, dtype=dumped.dtype, golden_dtype=golden.dtype)
+        return _straight_or_turned(compared, dumped, golden, measured)
+    except DumpReadError as error:
+        return replace(compared, fault=TensorVerdict.UNREADABLE, note=str(error))
+    except (FormatError, ToolError) as error:
+        if execution.replaces and getattr(error, "code", None) == ReturnCode.SHAPE:
+            # the operator that replaces it computes something else: shapes need not fit
+            return replace(compared, fault=TensorVerdict.UNCHECKED)
+        # Layouts that do not fit are a ToolError, elements that cannot be read a FormatError.
+        fault = TensorVerdict.SHAPE if isinstance(error, ToolError) else TensorVerdict.UNREADABLE
+        return replace(compared, fault=fault, note=str(error))
+
+
+def _straight_or_turned(
+    compared: TensorEvidence,
+    dumped: DumpedOperand,
+    golden: DumpedOperand,
+    measured: MeasuredExecution,
+) -> TensorEvidence:
+    """Return a tensor beside its counterpart, or a matrix beside the transposed one."""
+    may_turn = may_be_transposed(measured.execution.files[-1].op_type, dumped.io)
+    if may_turn and is_transposed(dumped, golden):
+        return _of_transposed(compared, dumped, golden, measured)
+    straight = _measured(compared, *_in_one_layout(dumped, golden, measured), measured.held)
+    is_far = straight.error is not None and straight.error.distance > _FAR
+    if may_turn and is_far and is_square(dumped):
+        turned = _of_transposed(compared, dumped, golden, measured)
+        if turned.is_rounded or (turned.error is not None and turned.error.is_same):
+            return turned
+    return straight
+
+
+def _of_transposed(
+    compared: TensorEvidence, dumped: DumpedOperand, golden: DumpedOperand, measured: MeasuredExecution
+) -> TensorEvidence:
+    """Return a matrix beside the transposed one that golden holds."""
+    turned = _measured(compared, dumped.array, swap_last_axes(golden.array), measured.held)
+    return replace(turned, note=joined("golden is transposed", turned.note))
+
+
+def read_place(folder: Folder, place: Place) -> DumpedOperand:
+    """Return the tensor at a place of a directory.
+
+    Raises:
+        DumpReadError: Its file cannot be read.
+    """
+    file, io, slot = place
+    tensors = read_operands(folder, (file,))
+    return next(each for each in tensors if (each.io, each.index) == (io, slot))
+
+
+def _in_one_layout(
+    dumped: DumpedOperand, golden: DumpedOperand, measured: MeasuredExecution
+) -> tuple[np.ndarray, np.ndarray]:
+    kinds = measured.dumped.kind, measured.golden.kind
+    if kinds[1] is FolderKind.GOLDEN:  # without a graph file its layout is the one whose shape fits
+        return in_golden_layout(dumped, golden, "")
+    file, io, _ = measured.execution.counterparts[dumped.io, dumped.index]
+    is_other = (file.op_name, io) != (measured.execution.name, dumped.io)
+    is_handed_on = is_other and kinds[0].is_compiled != kinds[1].is_compiled
+    return host_arrays(dumped, golden, is_handed_on=is_handed_on)
+
+
+def _measured(
+    compared: TensorEvidence, dumped: np.ndarray, golden: np.ndarray, held: Iterable[str] = ()
+) -> TensorEvidence:
+    """Return a tensor with its scores and how far it is from its counterpart.
+
+    Raises:
+        FormatError: The arrays hold text or differ in their number of elements.
+    """
+    # msaccucmp's algorithms refuse truth values; as numbers they can be compared.
+    if dumped.dtype == golden.dtype == np.bool_:
+        dumped, golden = dumped.view(np.uint8), golden.view(np.uint8)
+    found, error = scores.compare_and_measure(dumped, golden, coarser(compared.dtype, compared.golden_dtype))
+    texts = tuple(score.text for score in found)
+    held = {compared.dtype, compared.golden_dtype, *held}
+    is_rounded = compared.is_weight and not error.is_same and errors.is_rounding(dumped, golden, held)
+    return replace(compared, scores=texts, error=error, is_rounded=is_rounded, note=_note(dumped, golden))
+
+
+def _note(dumped: np.ndarray, golden: np.ndarray) -> str:
+    if not dumped.size:
+        return "no elements"
+    if dumped.size == golden.size and [n for n in dumped.shape if n != 1] != [
+        n for n in golden.shape if n != 1
+    ]:
+        return f"shape {dumped.shape} beside {golden.shape}, compared in the order of the elements"
+    return ""

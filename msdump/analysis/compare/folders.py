@@ -1,0 +1,673 @@
+"""Two directories of operators: evidence on each execution, and golden operators without files."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import zip_longest
+from typing import Final
+
+from msdump.analysis import SHORTER
+from msdump.analysis.compare.executions import Matched, OperatorExecution
+from msdump.analysis.compare.pairing.numbering import lost_operators, may_be_listed, may_have_files
+from msdump.analysis.compare.surroundings import (
+    LEFTOVER,
+    FolderSurroundings,
+    are_cut_otherwise,
+    behind,
+    described,
+    in_its_graph,
+)
+from msdump.analysis.judge import (
+    Finding,
+    OperatorEvidence,
+    OperatorPlace,
+    TensorEvidence,
+    TensorResult,
+    TensorVerdict,
+    Uneven,
+    Verdict,
+    coarser,
+)
+from msdump.device import INSERTED_PREFIX, is_settled
+from msdump.graph import written_inputs
+from msdump.read import (
+    ABSENT,
+    FIXED,
+    Folder,
+    FolderKind,
+    GraphOperator,
+    NamedFile,
+    OperatorGraph,
+    SourceKind,
+    ValueSource,
+    parse_attributes,
+)
+from msdump.record import IO
+from msdump.store import names
+
+_WRITTEN: Final = frozenset({SourceKind.OPERATOR, SourceKind.INPUT})
+
+
+def _unwritten_slots(side: _Side, other: _Side, names: Mapping[str, str]) -> Mapping[str, tuple[_Slot, ...]]:
+    """Return the operators of which one side has lost the files, each with its tensors.
+
+    Args:
+        side: The side whose files may be lost.
+        other: The other side.
+        names: The side's names of operators by the other's; what is not among them has one name on both.
+
+    Returns:
+        Tensors by the other side's name of the operator; none where a side's graph is not told by tensors.
+
+    Where a dump has no graph file, its tensors tell who reads whom. A value that an operator reads, that
+    another one wrote on the other side, and that nobody wrote on its own, was written by an operator whose
+    file is gone.
+    """
+    graph, other_graph = side.known.graph, other.known.graph
+    is_compiled = side.folder.kind.is_compiled and other.folder.kind.is_compiled
+    if not (is_compiled and side.known.is_inferred) or graph is None or other_graph is None:
+        return {}
+    own_names = {name: names.get(name, name) for name in other.folder.operators}
+    absent = [each for each, own in own_names.items() if own not in side.folder.operators]
+    expectation = side.known.expectation
+    if expectation.selects_all is None and 2 * len(absent) > len(own_names):
+        return {}
+    unwritten = {}
+    for name in absent:
+        operator = other_graph.find(name)
+        if operator is None or expectation.excludes(operator.full_name, operator.op_type):
+            continue
+        kinds = {source.kind for source in operator.inputs}
+        # compilation folds operators that read constants alone: they have no files
+        has_run = SourceKind.ABSENT not in kinds and not kinds.isdisjoint(_WRITTEN)
+        if has_run and _is_read_unwritten(operator, other_graph, graph, own_names):
+            unwritten[name] = (
+                *((IO.INPUT, slot) for slot in range(len(operator.inputs))),
+                *((IO.OUTPUT, slot) for slot in range(len(operator.outputs))),
+            )
+    return unwritten
+
+
+def _is_read_unwritten(
+    operator: GraphOperator, other: OperatorGraph, graph: OperatorGraph, names: Mapping[str, str]
+) -> bool:
+    """Return whether an operator reads this output and its counterpart's input has no writer."""
+    for reader in other.used_by(operator.full_name):
+        own = graph.find(names.get(reader.file_name, ""))
+        if own is None or own.op_type != reader.op_type or len(own.inputs) != len(reader.inputs):
+            continue
+        pairs = zip(reader.inputs, own.inputs, strict=True)
+        if any(each.name == operator.full_name and mine.kind not in _WRITTEN for each, mine in pairs):
+            return True
+    return False
+
+
+_ONE_BY_ONE: Final = frozenset({FolderKind.TENSORS, FolderKind.COMPILED})
+"""Kinds of the directories that have a file for each tensor."""
+
+_Slot = tuple[IO, int]
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One of the two directories.
+
+    Attributes:
+        whose: Its side in words.
+        folder: The directory.
+        known: What its dump tells around it.
+    """
+
+    whose: str
+    folder: Folder
+    known: FolderSurroundings
+
+    def lost(self, slot: _Slot) -> TensorEvidence:
+        """Return the evidence of a tensor that has no file and should have one."""
+        note = f"{self.whose} has no file of it, and should have"
+        return TensorEvidence(*slot, fault=TensorVerdict.UNREADABLE, note=note)
+
+    @cached_property
+    def sides(self) -> frozenset[IO]:
+        """Whether inputs, outputs or both were dumped."""
+        dumped = frozenset(file.io for file in self.folder.files if file.io is not None)
+        return self.known.expectation.sides or dumped
+
+    def should_have(self, name: str, slot: _Slot) -> bool:
+        """Tell whether a tensor of an operator should have a file as others of its kind have.
+
+        vendor: MindSpore dumps no inputs from outside of a graph that is a part of a larger one.
+        """
+        operator = self.known.operator(name)
+        if slot[0] not in self.sides or operator is None:
+            return slot[0] in self.sides
+        if slot[0] is IO.OUTPUT:
+            return slot[1] < len(operator.outputs)
+        kind = _kind(operator, slot[1])
+        is_dumped = kind in self._read_kinds or (name, *slot) in self.known.expectation.elsewhere
+        return is_dumped and kind is not SourceKind.ABSENT
+
+    @cached_property
+    def _read_kinds(self) -> frozenset[SourceKind]:
+        """Kinds of the sources of dumped inputs: operators, weights, inputs of the network."""
+        files = (file for file in self.folder.files if file.io is IO.INPUT)
+        return frozenset(_kind(self.known.operator(file.op_name), file.slot) for file in files)
+
+    def run(self, name: str, pass_number: int) -> dict[_Slot, NamedFile]:
+        """Return the files of an operator in one pass of a loop; what was written once is read in all."""
+        files = self.folder.operators.get(name, ())
+        counts: Counter[_Slot] = Counter((each.io, each.slot) for each in files if each.io is IO.INPUT)
+        return {
+            (each.io, each.slot): each
+            for each in files
+            if each.io and (each.pass_number == pass_number or counts[each.io, each.slot] == 1)
+        }
+
+
+class Losses:
+    """What either of two directories lacks that the other one has, and should have as well."""
+
+    def __init__(self, folder: ComparedFolder) -> None:
+        """Take the matched operators of two directories."""
+        self._by_graphs = folder.matched.by_graphs
+        self._mine = _Side("mine", folder.dumped, folder.mine)
+        self._golden = _Side("golden", folder.golden, folder.theirs)
+        self._is_told = {folder.dumped.kind, folder.golden.kind} <= _ONE_BY_ONE
+
+    def of(self, execution: OperatorExecution) -> dict[_Slot, TensorEvidence]:
+        """Return the tensors of an execution whose files either side has lost."""
+        if execution.name in self._lost_by_golden:
+            return {slot: self._golden.lost(slot) for slot in self._lost_by_golden[execution.name]}
+        partner = self._partners.get(execution.name)
+        if not self._is_told or partner is None or execution.replaces:
+            return {}
+        pass_number = execution.files[-1].pass_number
+        own, other = self._mine.run(execution.name, pass_number), self._golden.run(partner, pass_number)
+        if not any(each.pass_number == pass_number for each in other.values()):
+            is_lost = partner not in self._golden.folder.operators and self._has_lost(self._golden, partner)
+            return {slot: self._golden.lost(slot) for slot in own} if is_lost else {}  # or it ran less often
+        operators = self._mine.known.operator(execution.name), self._golden.known.operator(partner)
+        if not _are_alike(*operators, execution.files[-1], next(iter(other.values()))):
+            return {}
+        paired = execution.counterparts
+        alone = own.keys() - other.keys() - paired.keys()
+        golden_alone = other.keys() - own.keys() - {place[1:] for place in paired.values()}
+        absent = dict.fromkeys(alone, (self._golden, partner))
+        absent |= dict.fromkeys(golden_alone, (self._mine, execution.name))
+        return {
+            slot: side.lost(slot)
+            for slot, (side, name) in sorted(absent.items(), key=lambda item: item[0])
+            if side.should_have(name, slot)
+        }
+
+    @cached_property
+    def whole(self) -> Mapping[str, tuple[TensorEvidence, ...]]:
+        """The tensors of golden operators whose counterparts in the examined side lack all files."""
+        own_names = {golden: own for own, golden in self._partners.items()}
+        unwritten = _unwritten_slots(self._mine, self._golden, own_names)
+        lost = {name: tuple(map(self._mine.lost, slots)) for name, slots in unwritten.items()}
+        replacing = () if self._by_graphs is None else self._by_graphs.replaced
+        for name in self._golden.folder.operators if self._is_told else ():
+            own = own_names.get(name)
+            if (
+                own is not None
+                and own not in replacing
+                and own not in self._mine.folder.operators
+                and self._has_lost(self._mine, own)
+            ):
+                lost[name] = tuple(self._mine.lost(slot) for slot in sorted(self._golden.run(name, 0)))
+        return lost
+
+    @cached_property
+    def _lost_by_golden(self) -> Mapping[str, tuple[_Slot, ...]]:
+        """The tensors of operators of the examined side whose files golden has lost."""
+        return _unwritten_slots(self._golden, self._mine, self._partners)
+
+    @cached_property
+    def _partners(self) -> Mapping[str, str]:
+        """Golden operators by those of the examined side, as files call them."""
+        if self._by_graphs is not None:
+            return self._by_graphs.partners
+        return {name: name for side in (self._mine, self._golden) for name in side.folder.operators}
+
+    def _has_lost(self, side: _Side, name: str) -> bool:
+        """Tell whether a side should have files of an operator of which it has none."""
+        operator, graph = side.known.operator(name), side.known.graph
+        if operator is None or graph is None or name.startswith(INSERTED_PREFIX):
+            return False
+        if may_have_files(operator.full_name, graph, side.folder):
+            return False
+        expectation = side.known.expectation
+        if expectation.selects_all is None and self._holds_most(side):
+            return True
+        return bool(expectation.selects_all) or expectation.has_chosen(operator.full_name, operator.op_type)
+
+    def _holds_most(self, side: _Side) -> bool:
+        """Tell whether a directory has most of the operators that the other one has."""
+        mine, golden = self._mine.folder.operators, self._golden.folder.operators
+        there = [(own in mine, other in golden) for own, other in self._partners.items()]
+        if side is self._golden:
+            there = [(golden_has, has) for has, golden_has in there]
+        beside = [has for has, other_has in there if other_has]
+        return 2 * sum(beside) >= len(beside)
+
+
+def _are_alike(
+    mine: GraphOperator | None, golden: GraphOperator | None, file: NamedFile, other: NamedFile
+) -> bool:
+    """Tell whether the inputs and outputs of two operators have the same meanings."""
+    if file.op_type == other.op_type:
+        return file.op_type != names.PARAMETER
+    if mine is None or golden is None:
+        return False
+    return len(mine.inputs) == len(golden.inputs) and len(mine.outputs) == len(golden.outputs)
+
+
+def _kind(operator: GraphOperator | None, slot: int) -> SourceKind:
+    """Return what gives an operator an input; a weight counts as an input of the graph."""
+    inputs = () if operator is None else operator.inputs
+    kind = inputs[slot].kind if slot < len(inputs) else SourceKind.ABSENT
+    return SourceKind.INPUT if kind is SourceKind.WEIGHT else kind
+
+
+_SAME_NUMBER: Final = 1e-6
+"""Relative difference of two numbers in graph files that may be float32's next to one text."""
+
+
+@dataclass(frozen=True)
+class ComparedFolder:
+    """Two directories, and the executions of operators in them.
+
+    Attributes:
+        label: Their label, "" for the only pair.
+        dumped: The directory that is examined.
+        golden: The directory that it is compared with.
+        matched: The executions, each with the places of its counterparts.
+        mine: What the examined dump tells around its directory.
+        theirs: What the golden dump tells.
+        found_again: Names of the examined side's operators by those of golden ones that nothing pairs with
+            them, but that they are by the model by which they ran again.
+    """
+
+    label: str
+    dumped: Folder
+    golden: Folder
+    matched: Matched
+    mine: FolderSurroundings
+    theirs: FolderSurroundings
+    found_again: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def run(self) -> tuple[object, ...]:
+        """What the directories of one run have in common: those of its branches and loops, too."""
+        if self.mine.iteration is None or self.mine.graph is None:
+            return (self.label,)
+        return (self.mine.rank, self.mine.iteration)
+
+    @cached_property
+    def gone(self) -> frozenset[str]:
+        """Golden operators whose files the examined side has lost, inputs and inserted ones among them."""
+        mine, theirs = self.mine.expectation, self.theirs.expectation
+        is_told = self.mine.is_inferred and self.theirs.is_inferred
+        if not is_told or mine.sides != theirs.sides or mine.selects_all is False:
+            return frozenset()
+        return lost_operators(self.dumped, self.golden)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether msdump made both dumps, so that names of files are those of graphs."""
+        return self.mine.is_ours and self.theirs.is_ours
+
+    @cached_property
+    def is_training(self) -> bool:
+        """Whether the examined graph writes weights; golden's, where no file shows the examined one."""
+        graph = self.mine.graph or self.theirs.graph
+        return graph is not None and any(written_inputs(each.op_type) for each in graph.operators.values())
+
+    def weights(self, execution: OperatorExecution) -> frozenset[int]:
+        """Return the numbers of an execution's inputs that are weights or constants.
+
+        What a loop begins with may be a constant; its later passes read what the ones before them computed.
+        """
+        sides = self._reads(execution), self._golden_sources(execution)
+        is_later = execution.number not in {None, 0}
+        weights = set()
+        for slot, sources in enumerate(zip_longest(*sides, fillvalue=ABSENT)):
+            known = [each for each in sources if each.kind is not SourceKind.ABSENT]
+            if known and all(each.kind in FIXED and not (is_later and each.varies) for each in known):
+                weights.add(slot)
+        return frozenset(weights)
+
+    def _folded(self, execution: OperatorExecution) -> frozenset[int]:
+        """Return the numbers of inputs that are constants, which golden's operators compute of constants."""
+        if self.theirs.is_inferred:  # nothing tells what its operators read
+            return frozenset()
+        sources = zip(self._reads(execution), self._golden_sources(execution), strict=False)
+        return frozenset(
+            slot
+            for slot, (own, golden) in enumerate(sources)
+            if own.kind in FIXED and golden.kind is SourceKind.OPERATOR and self.theirs.is_fixed(golden.name)
+        )
+
+    def held(self, execution: OperatorExecution) -> frozenset[str]:
+        """Return the element types that the devices hold an execution's tensors in; any, where none tells."""
+        mine, theirs = self._operators(execution)
+        if mine is None or not mine.held:
+            return frozenset(SHORTER)
+        return mine.held | (frozenset() if theirs is None else theirs.held)
+
+    def evidence(
+        self, number: int, execution: OperatorExecution, tensors: Sequence[TensorEvidence]
+    ) -> OperatorEvidence:
+        """Return all that is known of an execution.
+
+        Args:
+            number: Its place in the directory, from 0.
+            execution: The execution.
+            tensors: Its tensors beside their counterparts.
+        """
+        reads, folded = self._reads(execution), self._folded(execution)
+        mine, theirs = self._operators(execution)
+        known = []
+        for each in _with_lost(tensors, self.losses.of(execution)):
+            source, tensor = ABSENT, each
+            if each.io is IO.INPUT:
+                source = reads[each.slot] if each.slot < len(reads) else ABSENT
+                name = "" if source.kind is SourceKind.OPERATOR else source.name
+                tensor = replace(each, name=name, is_folded=each.slot in folded)
+            known.append(self._told(tensor, execution, source))
+        return OperatorEvidence(
+            self._place(number, execution),
+            tuple(known),
+            replaces=execution.replaces,
+            beside=execution.beside,
+            reads=reads,
+            golden_reads=tuple(map(self._translated, self._golden_sources(execution))) if reads else (),
+            arithmetic=(_precision(mine), _precision(theirs)),
+            is_state=self.is_training,
+            retyped=self._retyped(execution),
+            arguments=self._other_arguments(execution),
+            unread=self.mine.unread(execution.name) | self._leftover(execution),
+        )
+
+    def _leftover(self, execution: OperatorExecution) -> frozenset[int]:
+        """Return the outputs that a kernel of either side leaves as the memory was."""
+        # msdump's own kernels write all outputs; its graphs name the nodes of the model
+        is_vendors = any(each is not None and not each.onnx_names for each in self._operators(execution))
+        return LEFTOVER.get(execution.files[-1].op_type, frozenset()) if is_vendors else frozenset()
+
+    def _told(
+        self, tensor: TensorEvidence, execution: OperatorExecution, source: ValueSource
+    ) -> TensorEvidence:
+        """Return a tensor, not compared where it is what a kernel left as the memory was."""
+        writer, slot = execution, tensor.slot
+        if tensor.io is IO.INPUT:
+            found = self._executions.get(names.sanitize(source.name))
+            if source.kind is not SourceKind.OPERATOR or found is None:
+                return tensor
+            writer, slot = found, source.slot
+        if slot not in self._leftover(writer):
+            return tensor
+        return replace(tensor, error=None, fault=TensorVerdict.UNCHECKED, note="the kernel does not write it")
+
+    @cached_property
+    def _executions(self) -> Mapping[str, OperatorExecution]:
+        return {execution.name: execution for execution in self.matched.executions}
+
+    @cached_property
+    def losses(self) -> Losses:
+        """Files that either side has lost."""
+        return Losses(self)
+
+    def missing_place(self, name: str, *, order: int = 0, time: int = 0) -> OperatorPlace:
+        """Return the place of a golden operator that the examined side lacks."""
+        return described(
+            OperatorPlace(
+                names.sanitize(name),
+                iteration=self.mine.iteration,
+                rank=self.mine.rank,
+                label=self.label,
+                order=order,
+                time=time,
+            ),
+            self.theirs.operator(name),
+        )
+
+    def inputs_of_missing(self, name: str) -> tuple[ValueSource, ...]:
+        """Return what a golden operator reads, operators under the examined side's names."""
+        operator = self.theirs.operator(name)
+        return () if operator is None else tuple(map(self._translated, operator.inputs))
+
+    def _place(self, number: int, execution: OperatorExecution) -> OperatorPlace:
+        last = execution.files[-1]
+        place = OperatorPlace(
+            last.op_name,
+            last.op_type,
+            iteration=self.mine.iteration,
+            rank=self.mine.rank,
+            pass_number=execution.number,
+            execution=self.dumped.execution if self.dumped.executions > 1 else None,
+            label=self.label,
+            order=number + 1,
+            time=execution.time,
+        )
+        return described(place, self.mine.operator(last.op_name))
+
+    def _reads(self, execution: OperatorExecution) -> tuple[ValueSource, ...]:
+        """Return where the inputs of an execution come from, by the examined side's graph."""
+        return self.mine.reads(execution.name, self._casts[0])
+
+    def _retyped(self, execution: OperatorExecution) -> str:
+        text = self._retypings.get(execution.name, "")
+        sources = (source for source in self._reads(execution) if source.kind is SourceKind.OPERATOR)
+        # Only the first of several in a row. A Cast that only the examined side has is not among them.
+        is_first = not any(names.sanitize(source.name) in self._retypings for source in sources)
+        return text if is_first else ""
+
+    @cached_property
+    def _retypings(self) -> Mapping[str, str]:
+        """In words how operators, as files call them, compute in another float type than golden's.
+
+        None where most of the network does: it was converted as a whole.
+        """
+        types = {each.name: self._types(each) for each in self.matched.executions}
+        texts = {
+            name: f"writes {mine}, in golden {golden}"
+            for name, (mine, golden) in types.items()
+            if mine != golden and coarser(mine) and coarser(golden)
+        }
+        if self.matched.by_graphs is not None:
+            texts = {**self.matched.by_graphs.recast, **texts}
+        return texts if len(texts) * 2 <= len(types) else {}
+
+    def _types(self, execution: OperatorExecution) -> tuple[str, str]:
+        """Return the types of the first output that both graphs declare, "" where devices hold the same."""
+        mine, golden = self._operators(execution)
+        if mine is None or golden is None or not (mine.outputs and golden.outputs):
+            return ("", "")
+        known = self.matched.by_graphs
+        is_single = known is None or execution.name in known.partners
+        if not (is_single or any(io is IO.OUTPUT for io, _ in execution.counterparts)):
+            return ("", "")  # a part of a kernel, whose output is none of the kernel's
+        held = [each.device_outputs[0].dtype for each in (mine, golden) if each.device_outputs]
+        if len(held) == len(set(held)) + 1:  # two graphs may declare what a device holds in one type
+            return ("", "")
+        return mine.outputs[0].dtype, golden.outputs[0].dtype
+
+    @property
+    def _casts(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Full names of the casts that the other side lacks, of the examined side and of golden."""
+        known = self.matched.by_graphs
+        return (frozenset(), frozenset()) if known is None else known.casts
+
+    def _other_arguments(self, execution: OperatorExecution) -> str:
+        """Return in words which numbers among an operator's arguments are others than golden's."""
+        mine, golden = self._operators(execution)
+        if mine is None or golden is None or mine.attributes == golden.attributes:
+            return ""
+        own, other = (parse_attributes(each.attributes) for each in (mine, golden))
+        pairs = [(name, own[name], other[name]) for name in own if name in other]
+        numbers = (pair for pair in pairs if all(type(each) in {int, float} for each in pair[1:]))
+        return ", ".join(
+            f"{name} {number:g}, in golden {theirs:g}"
+            for name, number, theirs in numbers
+            if not math.isclose(number, theirs, rel_tol=_SAME_NUMBER)
+        )
+
+    def _operators(self, execution: OperatorExecution) -> tuple[GraphOperator | None, GraphOperator | None]:
+        """Return the operator in both graphs; golden's has the counterparts of outputs, or else inputs."""
+        mine = self.mine.operator(execution.name)
+        for io in (IO.OUTPUT, IO.INPUT):
+            for (own, _), (file, side, _) in execution.counterparts.items():
+                if own is side is io:
+                    return mine, self.theirs.operator(file.op_name)
+        return mine, None
+
+    def _golden_sources(self, execution: OperatorExecution) -> tuple[ValueSource, ...]:
+        """Return where the counterparts of the inputs come from, under golden's names."""
+        graph = self.theirs.graph
+        inputs = {slot: place for (io, slot), place in execution.counterparts.items() if io is IO.INPUT}
+        if graph is None or not inputs:
+            return ()
+        sources = []
+        for slot in range(max(inputs) + 1):
+            file, io, number = inputs.get(slot, (None, IO.INPUT, 0))
+            operator = None if file is None else graph.find(file.op_name)
+            if operator is None:
+                sources.append(ABSENT)
+            elif io is IO.OUTPUT:
+                sources.append(ValueSource(SourceKind.OPERATOR, operator.full_name, number))
+            else:
+                known = number < len(operator.inputs)
+                sources.append(in_its_graph(operator.inputs[number], graph) if known else ABSENT)
+        return tuple(behind(source, graph, self._casts[1]) for source in sources)
+
+    @cached_property
+    def _own_outputs(self) -> Mapping[tuple[str, int], ValueSource]:
+        """The examined side's outputs, by golden's name of the operator and number."""
+        return {
+            (file.op_name, golden_slot): ValueSource(SourceKind.OPERATOR, self._name(execution), slot)
+            for execution in self.matched.executions
+            for (io, slot), (file, side, golden_slot) in execution.counterparts.items()
+            if io is side is IO.OUTPUT
+        }
+
+    def _name(self, execution: OperatorExecution) -> str:
+        operator = self.mine.operator(execution.name)
+        return execution.name if operator is None else operator.full_name
+
+    def own_name(self, golden_name: str) -> str:
+        """Return the examined side's name of a golden operator, "" where it lacks the operator."""
+        name = names.sanitize(golden_name)
+        if name in self.found_again:
+            return self.found_again[name]
+        return golden_name if self._own_names is None else self._own_names.get(name, "")
+
+    @cached_property
+    def _own_names(self) -> Mapping[str, str] | None:
+        known = self.matched.by_graphs
+        return None if known is None else {golden: own for own, golden in known.partners.items()}
+
+    def _translated(self, source: ValueSource) -> ValueSource:
+        """Return a golden source under the examined side's name; what it lacks is absent, under golden's."""
+        if source.kind is not SourceKind.OPERATOR:
+            return source
+        own = self._own_outputs.get((names.sanitize(source.name), source.slot))
+        if own is not None:
+            return own
+        operator = self.mine.operator(self.own_name(source.name))
+        if operator is not None:  # it ran, but was not dumped
+            return replace(source, name=operator.full_name)
+        return ValueSource(SourceKind.ABSENT, source.name, source.slot)
+
+
+def _with_lost(
+    tensors: Sequence[TensorEvidence], lost: Mapping[tuple[IO, int], TensorEvidence]
+) -> list[TensorEvidence]:
+    # what other files hold as well, and what differs there, says more than that one is gone
+    present = [
+        each if each.error and not each.error.is_same else lost.get((each.io, each.slot), each)
+        for each in tensors
+    ]
+    known = {(each.io, each.slot) for each in tensors}
+    return sorted(
+        [*present, *(each for slot, each in lost.items() if slot not in known)],
+        key=lambda each: (each.io, each.slot),
+    )
+
+
+def _precision(operator: GraphOperator | None) -> str:
+    return "" if operator is None else coarser(*operator.held)
+
+
+def missing_operators(folder: ComparedFolder) -> tuple[str, ...]:
+    """Return golden operators that the examined side should have and lacks, in the order of execution."""
+    lost = folder.losses.whole
+    expected = {name for name in folder.matched.missing if is_expected(folder, name)} | folder.gone
+    return tuple(name for name in folder.golden.operators if name in expected and name not in lost)
+
+
+def unasked_operators(folder: ComparedFolder) -> tuple[str, ...]:
+    """Return golden operators that the examined side's configuration leaves out, in their order."""
+    lost = folder.losses.whole
+    return tuple(name for name in folder.matched.missing if name not in lost and _is_left_out(folder, name))
+
+
+def absence_findings(folder: ComparedFolder) -> Iterator[Finding]:
+    """Yield the golden operators whose files the examined side has lost, or which it ran elsewhere."""
+    for name, tensors in folder.losses.whole.items():
+        results = tuple(TensorResult(each, TensorVerdict.UNREADABLE, each.note) for each in tensors)
+        yield Finding(folder.missing_place(name), Verdict.UNREADABLE, results, results[0].note)
+    for name in folder.matched.missing:
+        if note := _why_unknown(folder, name):
+            yield Finding(folder.missing_place(name), Verdict.UNCHECKED, note=note)
+
+
+def is_expected(folder: ComparedFolder, name: str) -> bool:
+    """Tell whether the examined side should have a golden operator.
+
+    What the device adds belongs to one side alone; compiled graphs have no task for what only hands
+    tensors on, and hold the results of operators that read weights alone.
+    """
+    if name.startswith(INSERTED_PREFIX) or names.sanitize(name) in folder.found_again:
+        return False
+    golden_graph = folder.theirs.graph
+    if golden_graph is not None and may_be_listed(names.sanitize(name), golden_graph):
+        return False  # nothing tells which of the graph's operators it is
+    if _why_unknown(folder, names.sanitize(name)) or _is_left_out(folder, name):
+        return False
+    if not folder.dumped.kind.is_compiled or folder.golden.kind.is_compiled:
+        return True
+    operator = folder.theirs.operator(name)
+    is_run = operator is None or not is_settled(operator.op_type)
+    return is_run and not folder.theirs.is_fixed(name)
+
+
+def uneven_operators(folder: ComparedFolder) -> tuple[Uneven, ...]:
+    """Return operators that did not run equally often, and not in other graphs either."""
+    return tuple(each for each in folder.matched.uneven if not _ran_elsewhere(folder, each.name))
+
+
+def _is_left_out(folder: ComparedFolder, name: str) -> bool:
+    """Tell whether the examined side's configuration leaves a golden operator out."""
+    name = names.sanitize(name)
+    if name.startswith(INSERTED_PREFIX) or name in folder.found_again or _why_unknown(folder, name):
+        return False
+    return folder.mine.leaves_out(folder.missing_place(name), folder.own_name(name))
+
+
+def _ran_elsewhere(folder: ComparedFolder, name: str) -> bool:
+    """Tell whether the examined side ran as many operators of a golden one's type, in other graphs."""
+    files = folder.golden.operators.get(name, ())
+    return bool(files) and are_cut_otherwise(files[-1].op_type, folder.mine, folder.theirs)
+
+
+def _why_unknown(folder: ComparedFolder, name: str) -> str:
+    """Return in words why nothing tells whether the examined side lacks an operator, else ""."""
+    if folder.mine.is_graph_torn or folder.theirs.is_graph_torn:
+        return "the file of a graph breaks off"
+    return "mine ran operators of its type in other graphs" if _ran_elsewhere(folder, name) else ""

@@ -1,0 +1,13 @@
+from .folder_pairs import Executions as Executions
+from .folder_pairs import FolderPair as FolderPair
+from .folder_pairs import FolderPairs as FolderPairs
+from .folder_pairs import is_measured_alone as is_measured_alone
+from .folder_pairs import label_folders as label_folders
+from .folder_pairs import pair_folders as pair_folders
+from .graph_rules import groups_at as groups_at
+from .graph_rules import select_places as select_places
+from .graph_rules import select_range as select_range
+from .operands import DumpedOperand as DumpedOperand
+from .operands import read_operands as read_operands
+from .pairs import Sides as Sides
+from .pairs import open_sides as open_sides

@@ -1,0 +1,324 @@
+"""The directories of dumped operators below two paths, and which belongs to which."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from msdump import reading
+from msdump.errors import DAMAGED, DumpReadError, ToolError
+from msdump.read import open_dump, original_names, parse_file_name
+from msdump.return_codes import ReturnCode
+from msdump.store import STATISTICS, OperatorFileKind, operator_names
+
+_log = logging.getLogger("msdump.analysis")
+
+_TIME: Final = re.compile(r"[0-9]{14}")  # YYYYMMDDHHMMSS: when the dump was configured
+_SHOWN: Final = 5
+
+Executions = tuple[int | None, int | None]
+"""Number of an execution, or of a run, of the examined side and of golden; None: the last one."""
+
+_IsWanted = Callable[[Sequence[str]], bool]
+"""Tells by the names of its files whether a directory is looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class FolderPair:
+    """Two directories of dumped operators that belong together.
+
+    Attributes:
+        label: Their path without the time of the dump, or their iteration; "" for the only pair.
+        dumped: The directory that is examined.
+        golden: The directory that it is compared with.
+        dumped_inner: Directories of further graphs of the same iteration, which branches and loops may be.
+        golden_inner: The same of golden.
+        is_united: Whether the two divide their network into graphs in other ways, so that all directories of
+            one side belong to all of the other one.
+    """
+
+    label: str
+    dumped: str
+    golden: str
+    dumped_inner: tuple[str, ...] = ()
+    golden_inner: tuple[str, ...] = ()
+    is_united: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FolderPairs:
+    """Directories that belong together, and those without a counterpart.
+
+    Attributes:
+        pairs: Sorted by their labels, numbers by value.
+        alone: Directories without a counterpart.
+        executions: Number of the execution in the directories of each side that is compared, None: the last
+            one that is whole, or the only one.
+    """
+
+    pairs: tuple[FolderPair, ...]
+    alone: tuple[str, ...]
+    executions: Executions = (None, None)
+
+
+def pair_folders(
+    dumped: str, golden: str, executions: Executions = (None, None), *, is_measured: bool = False
+) -> FolderPairs:
+    """Return the pairs of directories of dumped operators below two paths.
+
+    Directories with the same path below these belong together, whenever the dumps were made; else the
+    only one of each side, or those of the same iteration. A directory that cannot be listed is told by a
+    warning.
+
+    Args:
+        dumped: Directory of dumped operators that is examined, or one above it.
+        golden: Directory that it is compared with, or one above it.
+        executions: Number of the execution, or of the run, of each side; None: the last one.
+        is_measured: Pair directories with statistics, too.
+
+    Raises:
+        ToolError: A path is no directory, has none of dumped operators below it, or several dumps.
+        DumpReadError: There is no such run.
+    """
+    is_wanted = _has_either if is_measured else _has_dumps
+    mine, execution = label_folders(dumped, executions[0], is_wanted)
+    theirs, golden_execution = label_folders(golden, executions[1], is_wanted)
+    is_divided = len(mine) > 1 < len(theirs) and _divide_otherwise(dumped, golden)
+    pairs = _of_networks(mine, theirs) if is_divided else _paired(dumped, golden, mine, theirs)
+    used = {path for pair in pairs for path in (pair.dumped, pair.golden)}
+    used |= {path for pair in pairs if pair.is_united for path in (*pair.dumped_inner, *pair.golden_inner)}
+    paths = (path for side in (mine, theirs) for _, path in sorted(side.items()))
+    alone = tuple(path for path in paths if path not in used)
+    return FolderPairs(pairs, alone, (execution, golden_execution))
+
+
+def _of_networks(mine: Mapping[str, str], theirs: Mapping[str, str]) -> tuple[FolderPair, ...]:
+    """Return the pairs of all directories of each network and iteration, whatever their graphs' numbers."""
+    own, other = _by_network(mine), _by_network(theirs)
+    pairs = []
+    for place in sorted(own.keys() & other.keys(), key=lambda place: _order("/".join(place))):
+        (main, *inner), (golden_main, *golden_inner) = own[place], other[place]
+        further = (tuple(map(mine.__getitem__, inner)), tuple(map(theirs.__getitem__, golden_inner)))
+        pairs.append(FolderPair(main, mine[main], theirs[golden_main], *further, is_united=True))
+    return tuple(pairs)
+
+
+def is_measured_alone(*roots: str) -> bool:
+    """Tell whether one of the paths has statistics below it and no tensors, and the others have either."""
+    has_tensors = [next(_holding(root, _has_dumps), None) is not None for root in roots]
+    has_statistics = [next(_holding(root, _has_statistics), None) is not None for root in roots]
+    pairs = list(zip(has_statistics, has_tensors, strict=True))
+    return any(measured and not dumped for measured, dumped in pairs) and all(map(any, pairs))
+
+
+def _paired(dumped: str, golden: str, mine: dict[str, str], theirs: dict[str, str]) -> tuple[FolderPair, ...]:
+    # Two single directories belong together even if one is iteration 3 and the other iteration 0.
+    if len(mine) == len(theirs) == 1:
+        (own,), (other,) = mine.values(), theirs.values()
+        return (FolderPair("", own, other),)
+    inner: dict[str, tuple[str, ...]] = {}
+    if not mine.keys() & theirs.keys():
+        inner = _inner_folders(mine) | _inner_folders(theirs)
+        mine, theirs = _by_iteration(mine), _by_iteration(theirs)
+    shared = sorted(mine.keys() & theirs.keys(), key=_order)
+    if not shared:
+        raise ToolError(
+            ReturnCode.NO_DUMP_FILE,
+            f"no directory of {dumped} ({_examples(mine)}) has a counterpart in {golden}"
+            f" ({_examples(theirs)}); give the directory of one iteration on each side",
+        )
+    sides = ((label, mine[label], theirs[label]) for label in shared)
+    return tuple(
+        FolderPair(label, own, other, inner.get(own, ()), inner.get(other, ())) for label, own, other in sides
+    )
+
+
+def lowest_folder(path: str) -> str:
+    """Return a directory of dumped operators, or the only one below it; else the directory itself.
+
+    Raises:
+        ToolError: There are several below it.
+    """
+    folders = list(_holding(path, _has_dumps))
+    if len(folders) > 1 and path not in folders:
+        raise ToolError(
+            ReturnCode.PARAMETER,
+            f"{path} holds several directories of dump files, {folders[0]} is one; give one",
+        )
+    return folders[0] if len(folders) == 1 else path
+
+
+def label_folders(
+    root: str, execution: int | None = None, is_wanted: _IsWanted | None = None
+) -> tuple[dict[str, str], int | None]:
+    """Return the wanted directories of one run below a root by their labels, and the execution in them.
+
+    Args:
+        root: The root.
+        execution: Number of the execution, or of the run, None: the last one.
+        is_wanted: Tells which directories are wanted; None: those with statistics or tensors.
+
+    Raises:
+        ToolError: The root is no directory, has none of them, or two with the same label.
+        DumpReadError: There is no such run.
+    """
+    if not os.path.isdir(root):
+        raise ToolError(ReturnCode.PATH, f"{root}: no such directory")
+    wanted = [*_holding(root, is_wanted or _has_either, _tell)]
+    if any(_TIME.fullmatch(part) for path in wanted for part in Path(path).relative_to(root).parts):
+        others = _of_other_runs(root, execution)
+        wanted = [path for path in wanted if os.path.abspath(path) not in others]  # noqa: PTH100 - as dumps
+        execution = None
+    label_of = {path: _label(Path(path).relative_to(root)) for path in wanted}
+    if not label_of:
+        raise ToolError(ReturnCode.FILE_NAME, f"{root}: no dump files in it, nor below it{_hint(root)}")
+    # Several dumps of one network below a root: nothing tells which of them is meant.
+    repeated = [label for label, count in Counter(label_of.values()).items() if count > 1]
+    if repeated:
+        one, other, *_ = (path for path, label in label_of.items() if label == repeated[0])
+        raise ToolError(
+            ReturnCode.PARAMETER,
+            f"{root} holds several dumps, such as {one} and {other}; give one of them",
+        )
+    return {label: path for path, label in label_of.items()}, execution
+
+
+def _of_other_runs(root: str, execution: int | None) -> frozenset[str]:
+    """Return the directories below a root of the runs that are not meant."""
+    try:
+        open_dump(root)
+    except DumpReadError:  # it holds several dumps, or no tree of one
+        return frozenset()
+    dump = open_dump(root, execution)
+    meant = {each.path for each in dump.iterations}
+    return frozenset(each.path for each in dump.all_iterations if each.path not in meant)
+
+
+def _hint(root: str) -> str:
+    is_measured = next(_holding(root, _has_statistics), None)
+    return f", only {STATISTICS}, which needs a dump on the other side" if is_measured else ""
+
+
+def _label(path: Path) -> str:
+    """Return a path without the time of the dump, in which two dumps of the same network differ.
+
+    >>> _label(Path("20240131120000/0/lenet/1/0"))
+    '0/lenet/1/0'
+    """
+    return "/".join(part for part in path.parts if not _TIME.fullmatch(part))
+
+
+def _holding(
+    root: str, is_wanted: _IsWanted, tell: Callable[[OSError], object] = lambda _: None
+) -> Iterator[str]:
+    for folder, _, files in reading.walk(root, tell):
+        if is_wanted(original_names(folder, files)):
+            yield folder
+
+
+def _tell(error: OSError) -> None:
+    _log.log(DAMAGED, "%s: %s; left out", error.filename, error.strerror or error)
+
+
+def _has_dumps(names: Sequence[str]) -> bool:
+    return any(parse_file_name(name, name) is not None for name in names)
+
+
+def _has_statistics(names: Sequence[str]) -> bool:
+    # acl writes a csv file in place of each operator's tensors
+    tables = (name for name in names if name.endswith(".csv"))
+    kind = OperatorFileKind.STATISTICS
+    return any(name == STATISTICS or operator_names.parse(name, kind) is not None for name in tables)
+
+
+def _has_either(names: Sequence[str]) -> bool:
+    return _has_statistics(names) or _has_dumps(names)
+
+
+def _by_iteration(labelled: Mapping[str, str]) -> dict[str, str]:
+    """Return directories by the number that their path ends in, without those that share a number.
+
+    Of the graphs of one network the first is taken: a graph that was compiled as a whole holds its branches
+    and loops, which have directories of their own elsewhere.
+    """
+    mains = {place: labels[0] for place, labels in _by_network(labelled).items()}
+    counts = Counter(number for _, number in mains)
+    return {number: labelled[label] for (_, number), label in mains.items() if counts[number] == 1}
+
+
+def _inner_folders(labelled: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Return the directories of the further graphs of each network and iteration by that of the first."""
+    networks = _by_network(labelled).values()
+    return {labelled[main]: tuple(labelled[label] for label in inner) for main, *inner in networks}
+
+
+def _by_network(labelled: Mapping[str, str]) -> dict[tuple[str, str], list[str]]:
+    """Return the labels of each network and number of an iteration, in the order of the graphs."""
+    # The trees of MindSpore, acl and torchair differ above, but all end in the number of the iteration.
+    networks: dict[tuple[str, str], list[str]] = {}
+    for label in sorted(labelled, key=_order):
+        above, _, number = label.rpartition("/")
+        network, _, graph = above.rpartition("/")
+        if number.isdigit():
+            networks.setdefault((network if graph.isdigit() else above, number), []).append(label)
+    return networks
+
+
+def _order(label: str) -> list[tuple[int, str]]:
+    """Return a sort key that puts numbers in the order of their values, behind names.
+
+    >>> sorted(["rank_0/10", "rank_0/9"], key=_order)
+    ['rank_0/9', 'rank_0/10']
+    """
+    parts = label.split("/")
+    return [(int(part), "") if part.isascii() and part.isdigit() else (-1, part) for part in parts]
+
+
+def _examples(labelled: Mapping[str, str]) -> str:
+    shown = [path for _, path in sorted(labelled.items())[:_SHOWN]]
+    more = f" and {len(labelled) - _SHOWN} more" if len(labelled) > _SHOWN else ""
+    return f"{', '.join(shown) or 'none with a number of its own'}{more}"
+
+
+def _divide_otherwise(dumped: str, golden: str) -> bool:
+    """Tell whether a rank of two dumps has another number of graphs, which all belong to one network.
+
+    MindSpore's compiler makes a graph of the condition of a loop, of its body, of what follows it, and of
+    each branch; msdump makes one of all that stands around branches and bodies. Their numbers do not
+    correspond.
+
+    Graphs of several networks, or of a training step and an evaluation, have operators of the same names.
+
+    Args:
+        dumped: Path of a dump, or of a part of it.
+        golden: Path of another one.
+    """
+    mine, theirs = _orders(dumped), _orders(golden)
+    return any(
+        len(mine[rank]) != len(theirs[rank]) and _is_one_network(mine[rank]) and _is_one_network(theirs[rank])
+        for rank in mine.keys() & theirs.keys()
+    )
+
+
+def _orders(path: str) -> Mapping[int, Sequence[tuple[str, ...]]]:
+    """Return the operators of each graph that was compiled, by rank."""
+    try:
+        ranks = open_dump(path).ranks
+        return {
+            number: [rank.order_unless_damaged(graph) or () for graph in rank.compiled_graphs]
+            for number, rank in ranks.items()
+            if rank.is_known and rank.compiled_graphs
+        }
+    except DumpReadError:  # golden tensors, several dumps, or a list that cannot be read
+        return {}
+
+
+def _is_one_network(orders: Sequence[tuple[str, ...]]) -> bool:
+    counts = Counter(name for order in orders for name in order)
+    return bool(counts) and max(counts.values()) == 1

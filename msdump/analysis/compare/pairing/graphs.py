@@ -1,0 +1,531 @@
+"""Graphs of dumped operators, inferred from the contents of tensors, or with branches and loops inlined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Final
+
+import numpy as np
+
+from msdump.analysis.compare.pairing.operands import DumpedOperand, read_operands
+from msdump.analysis.matching import joined_parts
+from msdump.device import DATA_FLOW
+from msdump.errors import DumpReadError, FormatError
+from msdump.read import (
+    ABSENT,
+    FIXED,
+    Folder,
+    FolderKind,
+    GraphOperator,
+    NamedFile,
+    OperatorGraph,
+    SourceKind,
+    ValueForm,
+    ValueSource,
+)
+from msdump.record import IO
+from msdump.store import names, operator_names
+
+_NO_OPERATORS: Final = frozenset({names.PARAMETER, operator_names.OP_DEBUG.op_type, "Data", "Const"})
+_LOOSE: Final = 0.1
+"""Tensors that nothing wrote and that are no weights, for each operator, where all of them were dumped."""
+
+_WORD: Final = 8  # bytes
+_PARTS: Final = 64
+_SOME: Final = 1021  # bytes that are taken as they are
+_LARGE: Final = 1 << 16  # bytes, from which on a sample costs less than the tensor
+_SAMPLES: Final = 16  # stretches of a large tensor
+_STRETCH: Final = 64  # bytes of each
+_INPUT: Final = "/input"  # behind an operator's name, before a number: the weight that it reads there
+
+
+def graph_of_contents(folder: Folder, like: OperatorGraph | None = None) -> OperatorGraph | None:
+    """Return the graph that the tensors of a compiled network tell; None where they tell none.
+
+    An operator read what another one wrote if both have the same bits. So every input is an output with its
+    bits that was written before, or else a weight or an input of the network.
+
+    Of an operator that ran several times the first run counts, and what it wrote in the others. Where many
+    operators read other tensors that were not written before, not all were dumped, and what they read is not
+    known to be weights.
+
+    Args:
+        folder: A directory of operators.
+        like: The other side's graph, which tells how names are spelled that files hold without slashes.
+    """
+    if not folder.kind.is_compiled:  # others have graph files, or were cut out of a dump
+        return None
+    writer = _Writer(like or OperatorGraph({}))
+    for files in sorted(_runs(folder), key=lambda files: (files[-1].timestamp, files[-1].name)):
+        name = files[0].op_name
+        try:
+            tensors = read_operands(folder, files)
+        except DumpReadError:  # said where the tensors themselves are compared
+            continue
+        values = _values(folder, files, tensors)
+        if files[0].pass_number:
+            writer.add_pass(name, values)
+        elif files[0].op_type in _NO_OPERATORS:
+            writer.add_input(name, values)
+        else:
+            writer.add(name, files[0].op_type, values)
+    return writer.graph()
+
+
+def weight_place(name: str) -> tuple[str, int] | None:
+    """Return the operator and the number of its input by which a weight is called; None of other weights.
+
+    >>> weight_place("Default/MatMul-op0/input1")
+    ('Default/MatMul-op0', 1)
+    """
+    reader, mark, slot = name.rpartition(_INPUT)
+    return (reader, int(slot)) if mark and slot.isdecimal() else None
+
+
+def _runs(folder: Folder) -> Iterator[tuple[NamedFile, ...]]:
+    """Yield the files of each run of each operator."""
+    for files in folder.operators.values():
+        by_pass: dict[int, list[NamedFile]] = {}
+        for file in files:
+            by_pass.setdefault(file.pass_number, []).append(file)
+        yield from map(tuple, by_pass.values())
+
+
+class _Value:
+    """A dumped tensor as what its elements are; its file is not kept open.
+
+    Attributes:
+        io: Input or output.
+        index: Its number among the operator's inputs or outputs.
+        form: Its shape on the host.
+        sample: What tensors of the same elements have in common, and few others; None where it is unreadable.
+    """
+
+    def __init__(self, tensor: DumpedOperand, load: Callable[[], DumpedOperand | None]) -> None:
+        """Take a sample of a tensor, which can be loaded again."""
+        self.io, self.index, self.form = tensor.io, tensor.index, _form(tensor)
+        self._load = load
+        data = _bytes(tensor)
+        if data is None or data.size < _LARGE:
+            self.sample: Hashable | None = tensor_key(tensor)
+            self.key = self.sample
+        else:
+            starts = range(0, data.size, data.size // _SAMPLES)
+            stretches = b"".join(data[start : start + _STRETCH].tobytes() for start in starts)
+            self.sample = tensor.dtype, data.size, stretches
+
+    @cached_property
+    def key(self) -> Hashable | None:
+        """What tensors of the same elements have in common, and no others; all elements are read."""
+        tensor = self._load()
+        return None if tensor is None else tensor_key(tensor)
+
+
+def _values(folder: Folder, files: Sequence[NamedFile], tensors: Sequence[DumpedOperand]) -> list[_Value]:
+    def load(place: int) -> DumpedOperand | None:
+        try:
+            return read_operands(folder, files)[place]
+        except DumpReadError:
+            return None
+
+    return [_Value(tensor, partial(load, place)) for place, tensor in enumerate(tensors)]
+
+
+class _Written:
+    """Where values were written. Of those whose samples no other value shares, not all elements are read."""
+
+    def __init__(self) -> None:
+        self._alone: dict[Hashable, tuple[_Value, ValueSource]] = {}
+        self._by_key: dict[Hashable, ValueSource] = {}
+        self._samples: set[Hashable] = set()
+
+    def add(self, value: _Value, source: ValueSource) -> None:
+        """Note where a value was written last."""
+        if value.sample is None:
+            return
+        if value.sample in self._samples:
+            self._part(value.sample)
+            self._know(value, source)
+        else:
+            self._samples.add(value.sample)
+            self._alone[value.sample] = value, source
+
+    def source(self, value: _Value) -> ValueSource | None:
+        """Return where a value was written, None if it was not."""
+        if value.sample is None or value.sample not in self._samples:
+            return None
+        self._part(value.sample)
+        return self._by_key.get(value.key)
+
+    def _part(self, sample: Hashable) -> None:
+        """Know the one value of a sample by all of its elements."""
+        if sample in self._alone:
+            self._know(*self._alone.pop(sample))
+
+    def _know(self, value: _Value, source: ValueSource) -> None:
+        if value.key is not None:
+            self._by_key[value.key] = source
+
+
+class _Writer:
+    """Lists operators in the order in which they ran."""
+
+    def __init__(self, like: OperatorGraph) -> None:
+        self._like = like
+        self._operators: dict[str, GraphOperator] = {}
+        self._inputs: dict[str, ValueForm] = {}
+        self._weights: dict[str, ValueForm] = {}
+        self._written = _Written()
+        self._read: set[ValueSource] = set()
+        self._foreign: set[Hashable] = set()
+        self._guessed: dict[tuple[str, int], _Value] = {}  # what seems to be a weight, by who reads it where
+        self._varying: set[tuple[str, int]] = set()
+
+    def add_input(self, name: str, values: Iterable[_Value]) -> None:
+        """Add an input of the network, or a weight that has a file of its own."""
+        for value in values:
+            self._inputs[name] = value.form
+            if value.io is IO.OUTPUT:
+                self._written.add(value, ValueSource(SourceKind.INPUT, name))
+
+    def add(self, name: str, op_type: str, values: Sequence[_Value]) -> None:
+        """Add an operator."""
+        name = _spelled(name, self._like)
+        sides: Mapping[IO, dict[int, _Value]] = {io: {} for io in IO}
+        for value in values:
+            sides[value.io][value.index] = value
+        inputs, outputs = sides[IO.INPUT], sides[IO.OUTPUT]
+        reads = self._sources(name, inputs)
+        self._read |= {*reads}
+        forms = tuple(
+            outputs[slot].form if slot in outputs else ValueForm()
+            for slot in range(max(outputs, default=-1) + 1)
+        )
+        self._operators[name] = GraphOperator(name, op_type, reads, forms)
+        self._add_outputs(name, outputs.values())
+
+    def add_pass(self, name: str, values: Iterable[_Value]) -> None:
+        """Add what an operator wrote in another pass of a loop; what it reads otherwise is no weight."""
+        name, values = _spelled(name, self._like), list(values)
+        self._add_outputs(name, (each for each in values if each.io is IO.OUTPUT))
+        for value in values:
+            first = self._guessed.get((name, value.index)) if value.io is IO.INPUT else None
+            if first is not None and first.sample != value.sample:
+                self._varying.add((name, value.index))
+
+    def _add_outputs(self, name: str, outputs: Iterable[_Value]) -> None:
+        for value in outputs:
+            self._written.add(value, ValueSource(SourceKind.OPERATOR, name, value.index))
+
+    def _sources(self, reader: str, inputs: Mapping[int, _Value]) -> tuple[ValueSource, ...]:
+        """Return what an operator reads; what nobody wrote is a weight, beside an input that was written.
+
+        Compiled networks have no files of what cuts tensors and puts them together (Split, Concat): who reads
+        nothing that was written reads what those made.
+        """
+        written = {SourceKind.OPERATOR, SourceKind.INPUT}
+        has_written = any((self._written.source(each) or ABSENT).kind in written for each in inputs.values())
+        if inputs and not has_written:
+            self._foreign.add(next(iter(inputs.values())).sample)
+        sources = [ABSENT] * (max(inputs, default=-1) + 1)
+        for slot, value in inputs.items():
+            source = self._written.source(value)
+            is_known = source is not None or value.sample is None or not has_written
+            if not is_known and not _is_cut(reader, slot, self._like):
+                weight = f"{reader}{_INPUT}{slot}"
+                self._weights[weight] = value.form
+                self._guessed[reader, slot] = value
+                source = ValueSource(SourceKind.WEIGHT, weight)
+                self._written.add(value, source)
+            sources[slot] = source or ABSENT
+        return tuple(sources)
+
+    def graph(self) -> OperatorGraph | None:
+        """Return the graph; what nobody reads is its output."""
+        reading = [each for each in self._operators.values() if each.inputs]
+        known = self._pieces() + self._from_loops()
+        if not reading or len(self._foreign) > max(1, _LOOSE * len(reading)) + known:
+            return None
+        outputs = tuple(
+            source
+            for name, operator in self._operators.items()
+            for slot in range(len(operator.outputs))
+            if (source := ValueSource(SourceKind.OPERATOR, name, slot)) not in self._read
+        )
+        graph = OperatorGraph(self._operators, self._inputs, self._weights, outputs, is_inferred=True)
+        return _without(graph, {f"{name}{_INPUT}{slot}" for name, slot in self._varying})
+
+    def _pieces(self) -> int:
+        """Return how many pieces the other side's graph cuts out of tensors that were dumped here."""
+        dumped = {part for name in self._operators for part in _parts(name)}
+        cutting = (each for each in self._like.operators.values() if each.op_type in DATA_FLOW)
+        return sum(
+            len(each.outputs) for each in cutting if any(source.name in dumped for source in each.inputs)
+        )
+
+    def _from_loops(self) -> int:
+        """Return how many operators of the other side's graph read what a loop cuts out or puts together."""
+        return sum(any(source.varies for source in each.inputs) for each in self._like.operators.values())
+
+
+def _without(graph: OperatorGraph, weights: AbstractSet[str]) -> OperatorGraph:
+    """Return a graph in which some values are no weights: other passes of a loop read others."""
+    if not weights:
+        return graph
+    kept = {name: form for name, form in graph.weights.items() if name not in weights}
+    told = _untold(graph, lambda source: source.kind is SourceKind.WEIGHT and source.name in weights)
+    return replace(told, weights=kept)
+
+
+def _is_cut(reader: str, slot: int, like: OperatorGraph) -> bool:
+    """Tell whether the other side's graph says that an input is cut out of values, or put together of them.
+
+    Of a kernel that is fused there it says so only where no part reads anything that is fixed.
+    """
+    parts = _parts(reader)
+    known = [like.operators[part] for part in parts if part in like.operators]
+    if len(known) < len(parts):
+        return False
+    if len(known) == 1:
+        return any(_is_piece(source, like) for source in known[0].inputs[slot : slot + 1])
+    sources = [source for part in known for source in part.inputs]
+    return not any(_is_fixed(source, like) for source in sources) and any(
+        _is_piece(source, like) for source in sources
+    )
+
+
+def _is_piece(source: ValueSource, graph: OperatorGraph) -> bool:
+    maker = graph.operators.get(source.name) if source.kind is SourceKind.OPERATOR else None
+    is_piece = source.varies or (maker is not None and maker.op_type in DATA_FLOW)
+    return is_piece and not _is_fixed(source, graph)
+
+
+def _is_fixed(source: ValueSource, graph: OperatorGraph) -> bool:
+    return source.kind in FIXED or (source.kind is SourceKind.OPERATOR and graph.is_fixed(source.name))
+
+
+def _spelled(name: str, like: OperatorGraph) -> str:
+    """Return the name of an operator with the slashes of its scope, as far as another graph tells them.
+
+    A fused operator is called as its first part, with the last components of the others behind it.
+    """
+    known = like.find(name)
+    if known is not None:
+        return known.full_name
+    scope, _, last = name.rpartition("_")
+    parts = joined_parts(last)
+    first = like.find(f"{scope}_{parts[0]}") if parts else None
+    return name if first is None else first.full_name + "".join(parts[1:])
+
+
+def _parts(name: str) -> list[str]:
+    """Return what the operators of a kernel are called, of which only the first has its scope in front.
+
+    >>> _parts("Default/fc/MatMul-op0ReLU-op1")
+    ['Default/fc/MatMul-op0', 'Default/fc/ReLU-op1']
+    """
+    scope, slash, last = name.rpartition("/")
+    return [f"{scope}{slash}{part}" for part in joined_parts(last)] or [name]
+
+
+def _form(tensor: DumpedOperand) -> ValueForm:
+    # the type of a tensor on the device is not the one that the model gives the value
+    shape = tensor.host_shape or (() if tensor.is_converted else tensor.shape)
+    return ValueForm(shape=shape or None)
+
+
+def tensor_key(tensor: DumpedOperand) -> Hashable | None:
+    """Return what tensors of the same bits and type have in common, None where they cannot be read.
+
+    Sums over the words of each part, one over all, and some elements, that show their order: that costs less
+    than to read the tensor.
+    """
+    data = _bytes(tensor)
+    if data is None:
+        return None
+    whole = data.size - data.size % _WORD
+    words = data[:whole].view(np.uint64)
+    starts = range(0, words.size, -(-words.size // _PARTS) or 1)
+    sums = np.add.reduceat(words, starts).tobytes() if words.size else b""
+    some = data[:: max(1, data.size // _SOME)].tobytes() + data[whole:].tobytes()
+    return tensor.dtype, data.size, sums, int(np.bitwise_xor.reduce(words)), some
+
+
+def _bytes(tensor: DumpedOperand) -> np.ndarray | None:
+    try:
+        array = np.ascontiguousarray(tensor.array)
+    except (DumpReadError, FormatError):
+        return None
+    return array.reshape(-1).view(np.uint8) if array.size else np.empty(0, np.uint8)
+
+
+_LOOP: Final = "Loop"
+
+
+def are_inside(compiled: Folder, folder: Folder) -> bool:
+    """Tell whether one directory holds branches and loops that the other one has beside it.
+
+    >>> whole, graph = (Folder("", kind, {}) for kind in (FolderKind.DUMPS, FolderKind.TENSORS))
+    >>> are_inside(whole, graph), are_inside(graph, graph)
+    (True, False)
+
+    Args:
+        compiled: The directory that may be of a graph that was compiled as a whole.
+        folder: The other one, which may be of one of MindSpore's graphs.
+    """
+    return compiled.kind.is_compiled and folder.kind is FolderKind.TENSORS
+
+
+def graphs_run_by(graph: OperatorGraph, others: Mapping[str, OperatorGraph]) -> dict[str, OperatorGraph]:
+    """Return the graphs of the branches and loops that a graph runs, and of those in these.
+
+    Args:
+        graph: The graph around them.
+        others: Graphs by what they are called here; those that it does not run are left out.
+    """
+    found: dict[str, OperatorGraph] = {}
+    around = [graph]
+    while around:
+        callers = around.pop().operators
+        inside = {name: each for name, each in others.items() if each.caller in callers and name not in found}
+        found |= inside
+        around += inside.values()
+    return found
+
+
+def join_folders(folder: Folder, inner: Iterable[Folder]) -> Folder:
+    """Return a directory with the files of others, all of them in the order in which their operators ran."""
+    operators = dict(folder.operators)
+    for each in inner:
+        # inputs and weights have a file beside each graph that reads them
+        operators |= {name: files for name, files in each.operators.items() if name not in operators}
+    ordered = sorted(operators.items(), key=lambda item: item[1][-1].timestamp)
+    return replace(folder, operators=dict(ordered))
+
+
+def inline_graphs(graph: OperatorGraph, inner: Iterable[OperatorGraph]) -> OperatorGraph:
+    """Return a graph with the operators of branches and loops in the place of what runs these.
+
+    What a loop reads first comes from the graph around it, and what it gives from its last pass: sources that
+    lead into a branch or a loop, or out of it, say that other passes read other values (``varies``).
+
+    Args:
+        graph: The graph around them.
+        inner: The graphs that ran.
+    """
+    inlining = _Inlining({each.number: each for each in (graph, *inner)})
+    operators = {each.full_name: each for each in inlining.operators(graph)}
+    weights = {name: form for each in inlining.graphs.values() for name, form in each.weights.items()}
+    outputs = tuple(inlining.source(graph, each) for each in graph.outputs)
+    return replace(graph, operators=operators, weights=weights, outputs=outputs)
+
+
+def unite_graphs(graphs: Sequence[OperatorGraph]) -> OperatorGraph:
+    """Return the graphs of a network as one, those of branches and loops in the place of what runs them.
+
+    Where no graph tells what runs another one, as in MindSpore's own files, nothing tells what it is given.
+
+    Args:
+        graphs: The graphs in the order of their numbers; the first one is a main graph.
+    """
+    first, *others = graphs
+    inside = graphs_run_by(first, {str(each.number): each for each in others})
+    whole = inline_graphs(first, inside.values()) if inside else first
+    beside = (each for each in others if str(each.number) not in inside)
+    return _merged([whole, *map(_without_borders, beside)])
+
+
+def merge_apart(graphs: Sequence[OperatorGraph]) -> OperatorGraph:
+    """Return the graphs of a network as one, without what runs branches and loops.
+
+    So two networks are alike however they are divided into graphs: nothing tells what a graph is given by
+    another one.
+
+    Args:
+        graphs: The graphs in the order of their numbers; the first one is a main graph.
+    """
+    first, *others = graphs
+    return _merged([_without_calls(first), *(_without_borders(_without_calls(each)) for each in others)])
+
+
+def _without_calls(graph: OperatorGraph) -> OperatorGraph:
+    """Return a graph without control flow; what that gives is not told."""
+    calls = frozenset(name for name, each in graph.operators.items() if each.bodies)
+    operators = {name: each for name, each in graph.operators.items() if name not in calls}
+    return _untold(
+        replace(graph, operators=operators),
+        lambda source: source.kind is SourceKind.OPERATOR and source.name in calls,
+    )
+
+
+def _without_borders(graph: OperatorGraph) -> OperatorGraph:
+    """Return a graph of which is not told what it is given: names of inputs mean nothing in other graphs."""
+    return _untold(replace(graph, inputs={}), lambda source: source.kind is SourceKind.INPUT)
+
+
+def _untold(graph: OperatorGraph, is_untold: Callable[[ValueSource], bool]) -> OperatorGraph:
+    return graph.with_sources(lambda source: replace(ABSENT, varies=True) if is_untold(source) else source)
+
+
+def _merged(graphs: Sequence[OperatorGraph]) -> OperatorGraph:
+    first, *others = graphs
+    return replace(
+        first,
+        operators={name: each for graph in graphs for name, each in graph.operators.items()},
+        inputs={name: form for graph in (*others, first) for name, form in graph.inputs.items()},
+        weights={name: form for graph in (*others, first) for name, form in graph.weights.items()},
+        outputs=tuple(source for graph in graphs for source in graph.outputs),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Inlining:
+    """A graph and those of its branches and loops, by number."""
+
+    graphs: Mapping[int, OperatorGraph]
+
+    def operators(self, graph: OperatorGraph) -> Iterator[GraphOperator]:
+        """Yield the operators of a graph and of what it runs, without control flow."""
+        for operator in graph.operators.values():
+            bodies = self._bodies(operator)
+            for body in bodies:
+                yield from self.operators(body)
+            if not bodies:
+                yield replace(operator, inputs=tuple(self.source(graph, each) for each in operator.inputs))
+
+    def source(self, graph: OperatorGraph, source: ValueSource) -> ValueSource:
+        """Return where a value comes from that an operator of a graph reads, through control flow."""
+        if source.kind is SourceKind.INPUT and graph.caller:
+            return self._from_outside(graph, source)
+        operator = graph.operators.get(source.name) if source.kind is SourceKind.OPERATOR else None
+        bodies = [] if operator is None else self._bodies(operator)
+        if operator is None or not bodies:
+            return source
+        slot = source.slot + (operator.op_type == _LOOP)  # a body gives its condition first
+        if len(bodies) > 1 or slot >= len(bodies[0].outputs):
+            return replace(ABSENT, varies=True)
+        return replace(self.source(bodies[0], bodies[0].outputs[slot]), varies=True)
+
+    def _from_outside(self, graph: OperatorGraph, source: ValueSource) -> ValueSource:
+        """Return where what a branch or a body reads from the graph around it comes from."""
+        outer = next(each for each in self.graphs.values() if graph.caller in each.operators)
+        caller = outer.operators[graph.caller]
+        place = [*graph.inputs].index(source.name) if source.name in graph.inputs else 0
+        captured = (each for each in caller.inputs if _is_called(each, outer, source.name))
+        found = next(captured, None)
+        if found is None and caller.op_type == _LOOP and 0 < place < len(caller.inputs):
+            found = caller.inputs[place]
+        return replace(ABSENT if found is None else self.source(outer, found), varies=True)
+
+    def _bodies(self, operator: GraphOperator) -> list[OperatorGraph]:
+        return [self.graphs[number] for number in operator.bodies.values() if number in self.graphs]
+
+
+def _is_called(source: ValueSource, graph: OperatorGraph, name: str) -> bool:
+    """Tell whether a value of a graph has a name; that of operators is known of their first outputs."""
+    operator = graph.operators.get(source.name) if source.kind is SourceKind.OPERATOR else None
+    called = source.name if operator is None else operator.label
+    return called == name and not source.slot

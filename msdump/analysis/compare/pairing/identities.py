@@ -1,0 +1,602 @@
+"""Identities of tensors, by which those of two dumps are paired: names, values of a model, a graph file.
+
+The operators of two dumps have the same names where both compiled the network alike. Elsewhere
+the model tells what belongs together: its values, which operators read and write, keep their
+names however they are fused; so does an offline dump of onnxruntime, which names files after
+the model's nodes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+from msdump.analysis.compare.pairing.graph_rules import FusionRules, read_rules
+from msdump.analysis.compare.pairing.graphs import weight_place
+from msdump.analysis.compare.pairing.operands import read_operands
+from msdump.analysis.compare.pairing.pairs import GOLDEN_INPUT
+from msdump.analysis.matching import (
+    CAST,
+    DigestOf,
+    GraphSide,
+    Matching,
+    OperatorPair,
+    TensorContent,
+    canonical_type,
+    is_commutative,
+    match,
+    part_types,
+    passes_on,
+    type_of,
+)
+from msdump.analysis.matching import sides as graph_sides
+from msdump.device import INSERTED_PREFIX, is_view
+from msdump.errors import DumpReadError, FormatError
+from msdump.read import Folder, FolderKind, GraphOperator, OperatorGraph, SourceKind, ValueSource
+from msdump.record import IO
+from msdump.store import sanitize
+
+if TYPE_CHECKING:
+    from msdump.graph import Graph, Node
+
+
+_Tensor = tuple[str, IO, int]
+"""Name of an operator, side and number of its tensor."""
+
+Identity = tuple[str, ...]
+"""What two tensors that are compared have in common."""
+
+Identify = Callable[[str, IO, int], Identity | None]
+"""Gives the identity of an operator's input or output, by the operator's name in files; None: none."""
+
+_MODEL_SUFFIX: Final = ".onnx"
+_Golden = TypeVar("_Golden")
+
+
+def by_name(name: str, io: IO, slot: int) -> Identity | None:
+    """Return the identity of a tensor where operators have the same names on both sides.
+
+    >>> by_name("Default_MatMul-op0", IO.OUTPUT, 0)
+    ('Default_MatMul-op0', <IO.OUTPUT: 'output'>, '0')
+    """
+    return (name, io, str(slot))
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedNames:
+    """Operators that belong together by the graphs of both dumps, as the names of files have them.
+
+    Attributes:
+        partners: The golden operator of each examined one that belongs to one alone.
+        replaced: Those of them that do something else.
+        golden: Golden operators that belong to an examined one, as parts of a fused one do, too.
+        notes: How the partner of an examined operator was found, where its name does not tell.
+        recast: In words, that one of the two sides casts inside of a kernel, by the examined operator.
+        casts: Full names of the casts that the other side lacks, of the examined side and of golden.
+        whole: Examined operators whose parts are those of the golden ones, one or several, beside them.
+    """
+
+    partners: Mapping[str, str]
+    replaced: Mapping[str, str]
+    golden: frozenset[str]
+    notes: Mapping[str, str]
+    recast: Mapping[str, str] = field(default_factory=dict)
+    casts: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
+    whole: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Identities:
+    """How the tensors of both sides are identified.
+
+    Attributes:
+        dumped: Identifies tensors of the side that is examined.
+        golden: Identifies tensors of the golden side.
+        matched: Operators that belong together by the graphs of both dumps; None where names tell.
+    """
+
+    dumped: Identify = by_name
+    golden: Identify = by_name
+    matched: MatchedNames | None = None
+
+
+class IdentifiedTensors(Generic[_Golden]):
+    """Golden tensors by identity, and how many counterparts each examined tensor has asked for."""
+
+    def __init__(self) -> None:
+        """Hold no tensor yet."""
+        self._tensors: dict[IO, dict[Identity, list[_Golden]]] = {io: {} for io in IO}
+        self._asked: Counter[_Tensor] = Counter()
+
+    def add(self, identity: Identity | None, io: IO, tensor: _Golden) -> None:
+        """Take in a golden tensor, those of several passes of a loop in their order; None: nobody's."""
+        if identity is not None:
+            self._tensors[io].setdefault(identity, []).append(tensor)
+
+    def counterpart(self, identify: Identify, name: str, io: IO, slot: int) -> _Golden | None:
+        """Return the golden tensor that came in the same pass as an examined one, None where there was none.
+
+        Args:
+            identify: Identifies examined tensors.
+            name: The operator of the examined tensor, as files call it.
+            io: Its side; a golden tensor of the same side is preferred.
+            slot: Its number.
+        """
+        identity = identify(name, io, slot)
+        number = self._asked[name, io, slot]
+        self._asked[name, io, slot] += 1
+        if identity is None:
+            return None
+        for side in (io, *(other for other in IO if other is not io)):
+            tensors = self._tensors[side].get(identity, ())
+            if len(tensors) == 1 and io is IO.INPUT:  # written once, read in every pass of a loop
+                return tensors[0]
+            if tensors:
+                return tensors[number] if number < len(tensors) else None
+        return None
+
+
+Slots = Mapping[tuple[str, IO], Sequence[int]]
+"""The numbers of the inputs, and of the outputs, of operators as files call them, in order."""
+
+
+def in_order(identities: Identities, dumped: Slots, golden: Slots) -> Identities:
+    """Return identities by which as many inputs, or outputs, of an operator are paired in their order.
+
+    A compiled graph does not number optional inputs and outputs that are absent, other graphs do.
+
+    Args:
+        identities: How the tensors are paired where both sides have the same numbers.
+        dumped: What the side that is examined dumped.
+        golden: What the golden side dumped.
+    """
+    partners = None if identities.matched is None else identities.matched.partners
+    tables: tuple[dict[_Tensor, Identity], dict[_Tensor, Identity]] = {}, {}
+    for (name, io), slots in dumped.items():
+        partner = name if partners is None else partners.get(name, "")
+        golden_slots = golden.get((partner, io), ())
+        if len(slots) == len(golden_slots) and slots != golden_slots:
+            for slot, golden_slot in zip(slots, golden_slots, strict=True):
+                identity = ("order", name, io, str(slot))
+                tables[0][name, io, slot] = tables[1][partner, io, golden_slot] = identity
+
+    def identify(side: int, name: str, io: IO, slot: int) -> Identity | None:
+        otherwise = identities.golden if side else identities.dumped
+        return tables[side].get((name, io, slot)) or otherwise(name, io, slot)
+
+    return replace(identities, dumped=partial(identify, 0), golden=partial(identify, 1))
+
+
+def read_identities(path: str, dumped: FolderKind, golden: FolderKind) -> Identities:
+    """Return the identities that a model (.onnx) or a graph file (.json) gives.
+
+    Args:
+        path: The model or graph file.
+        dumped: Kind of files on the examined side.
+        golden: Kind of files on the golden side.
+
+    Raises:
+        ToolError: The graph file cannot be used.
+        GraphError: The model cannot be used.
+    """
+    # A graph file is all that users of GE have; of a model the compiled forms can be derived here.
+    if not path.endswith(_MODEL_SUFFIX):
+        return Identities(_by_rules(read_rules(path)))
+    from msdump.graph import loader
+
+    own, other = _by_model(loader.load(path), (dumped, golden))
+    return Identities(own, other)
+
+
+def _by_rules(rules: FusionRules) -> Identify:
+    """Return what identifies tensors of a compiled graph: outputs of the original network."""
+
+    def identify(name: str, io: IO, slot: int) -> Identity | None:
+        operator = rules.by_key.get(name)
+        if operator is None:
+            return None
+        find = rules.input_origin if io is IO.INPUT else rules.output_origin
+        # a cast of the model has a golden tensor of its own
+        origin = find(operator, slot, attrgetter("is_added"))
+        return None if origin is None else (sanitize(origin.name), IO.OUTPUT, str(origin.index))
+
+    return identify
+
+
+def _by_model(graph: Graph, kinds: Sequence[FolderKind]) -> Iterator[Identify]:
+    """Yield what identifies tensors in each of several kinds of dumps: values that operators read and write.
+
+    A dump does not tell how its graph was compiled, so the names of all forms are taken in: as it is,
+    with fused chains of elementwise operators (O1), and compiled (O2), with names of scopes or of nodes.
+    """
+    from msdump.graph import compile_graph, fuse_elementwise
+
+    forms = (
+        *((form, _full_name) for form in (graph, fuse_elementwise(graph), compile_graph(graph))),
+        *((form, _node_name) for form in (graph, compile_graph(graph, keeps_node_names=True))),
+    )
+    parameters = (*(value.name for value in graph.inputs), *graph.weights)
+    for kind in kinds:
+        values: dict[_Tensor, Identity] = {}
+        if kind is FolderKind.GOLDEN:
+            values |= _places(graph, _node_name)
+        else:
+            values |= {(sanitize(name), IO.OUTPUT, 0): ("0", name) for name in parameters}
+            for form, name_of in reversed(forms):  # an earlier form wins
+                # Compiled graphs do not number absent optional inputs, operators of the model do.
+                values |= _places(form, name_of, has_gaps=kind is FolderKind.TENSORS)
+        yield partial(_value_of, values)
+
+
+def _value_of(values: Mapping[_Tensor, Identity], name: str, io: IO, slot: int) -> Identity | None:
+    # An offline dump of onnxruntime keeps graph inputs and weights as input_{reader}, an "output".
+    as_input = (name.removeprefix(GOLDEN_INPUT), IO.INPUT, slot) if name.startswith(GOLDEN_INPUT) else None
+    return (as_input and values.get(as_input)) or values.get((name, io, slot))
+
+
+_node_name: Final = attrgetter("name")
+_full_name: Final = attrgetter("operator.full_name")
+
+
+def _places(
+    graph: Graph, name_of: Callable[[Node], str], *, has_gaps: bool = True
+) -> Iterator[tuple[tuple[str, IO, int], Identity]]:
+    """Yield name, side and number of each value of a graph and of its branches and loops.
+
+    Args:
+        graph: The graph.
+        name_of: Gives the name of an operator.
+        has_gaps: Whether absent optional inputs and outputs are numbered too; compiled graphs
+            do not know of them.
+    """
+    for number, inner in enumerate(graph.walk()):
+        for node in inner.nodes:
+            name = sanitize(name_of(node))
+            for io, values in ((IO.INPUT, node.inputs_after_run), (IO.OUTPUT, node.declared_outputs)):
+                for slot, value in enumerate(values if has_gaps else filter(None, values)):
+                    if value:
+                        yield (name, io, slot), (str(number), value)
+
+
+_SURE: Final = 0.9
+"""A pair that is less sure than this is told."""
+
+
+Dumped = tuple[Folder, OperatorGraph | None]
+"""A directory, and the graph whose tensors lie in it, None where the dump does not tell."""
+
+
+def match_identities(dumped: Dumped, golden: Dumped) -> Identities:
+    """Return the identities of the tensors in two directories.
+
+    Names tell nothing where networks were exported or compiled in different ways, and mislead where the
+    numbers behind them moved because one operator was dropped: the graphs of both dumps are matched.
+
+    These are names, unless both dumps tell their graphs and other names belong together by them.
+
+    Args:
+        dumped: The directory that is examined.
+        golden: The directory that it is compared with.
+    """
+    (folder, mine), (golden_folder, other) = dumped, golden
+    if mine is None or other is None or FolderKind.GOLDEN in {folder.kind, golden_folder.kind}:
+        return Identities()
+    return identities_of(_side(mine, other, folder), _side(other, mine, golden_folder))
+
+
+def identities_of(mine: GraphSide, golden: GraphSide) -> Identities:
+    """Return the identities of the tensors of two graphs, names unless other names belong together by them.
+
+    Args:
+        mine: The graph that ran on the examined side.
+        golden: The graph of the golden side.
+    """
+    found = match(mine, golden)
+    return Identities() if found.is_by_name else _Identified(found, mine.graph, golden.graph).identities()
+
+
+def find_partners(
+    dumped: tuple[Folder, OperatorGraph], model: OperatorGraph, digest_of: DigestOf
+) -> dict[str, str]:
+    """Return the operators of a model that those of a dump are, full names by full names.
+
+    Args:
+        dumped: The directory, and the graph whose tensors lie in it.
+        model: The graph of the model, compiled as that of the dump.
+        digest_of: Gives what stands for the elements of the model's weights.
+    """
+    folder, graph = dumped
+    told = max((len(each.onnx_names) for each in graph.operators.values()), default=0)
+    if told <= 1:  # the dump's file does not tell parts: of what is fused it names the last node, or none
+        unnamed = {
+            name: replace(each, onnx_names=each.onnx_names[-told:] if told else ())
+            for name, each in model.operators.items()
+        }
+        model = replace(model, operators=unnamed)
+    found = match(_side(graph, model, folder), GraphSide(model, digest_of))
+    return {pair.mine[0]: pair.golden[0] for pair in found.pairs if pair.is_single}
+
+
+def _side(graph: OperatorGraph, other: OperatorGraph, folder: Folder) -> GraphSide:
+    """Return a graph with what the files of its dump tell of elements."""
+
+    @cache
+    def content_of(name: str, slot: int) -> TensorContent | None:
+        return _content(folder, name, slot)
+
+    def digest_of(name: str) -> Hashable | None:
+        # a weight that both sides call alike need not be read, unless it is called after who reads it
+        is_known = name in other.weights and weight_place(name) is None
+        content = None if is_known else content_of(name, 0)
+        return None if content is None else content.digest
+
+    return GraphSide(graph, digest_of, content_of)
+
+
+def _content(folder: Folder, name: str, slot: int) -> TensorContent | None:
+    """Return what an operator wrote in its first run, or a weight; None where that was not dumped."""
+    reader = weight_place(name)
+    name, io, slot = (name, IO.OUTPUT, slot) if reader is None else (reader[0], IO.INPUT, reader[1])
+    files = folder.operators.get(sanitize(name)) or folder.operators.get(
+        sanitize(name.rpartition("/")[2]), ()
+    )
+    try:
+        first = [file for file in files if not file.pass_number and file.io in {io, None}]
+        tensors = read_operands(folder, first) if first else ()
+        found = (each for each in tensors if (each.io, each.index) == (io, slot))
+        return next((graph_sides.of_array(each.on_host()) for each in found), None)
+    except (DumpReadError, FormatError):
+        return None
+
+
+class _Identified:
+    """The tensors of operators that belong together, by what they have in common."""
+
+    def __init__(self, found: Matching, mine: OperatorGraph, golden: OperatorGraph) -> None:
+        self._found = found
+        self._graphs = mine, golden
+        self._tables: tuple[dict[_Tensor, Identity], dict[_Tensor, Identity]] = {}, {}
+
+    def identities(self) -> Identities:
+        """Return the identities, and which operators belong together."""
+        for number, pair in enumerate(self._found.pairs):
+            self._add_outputs(pair, number)
+        for number, pair in enumerate(self._found.pairs):
+            self._add_inputs(pair, number)
+        return Identities(self._identify(0), self._identify(1), self._names())
+
+    def _identify(self, side: int) -> Identify:
+        graph, table = self._graphs[side], self._tables[side]
+
+        def identify(name: str, io: IO, slot: int) -> Identity | None:
+            operator = graph.find(name)
+            # what is no operator is a weight or an input of the graph
+            return by_name(name, io, slot) if operator is None else table.get((operator.full_name, io, slot))
+
+        return identify
+
+    def _add_outputs(self, pair: OperatorPair, number: int) -> None:
+        for place, outputs in enumerate(pair.outputs):
+            for table, (name, slot) in zip(self._tables, outputs, strict=True):
+                table[name, IO.OUTPUT, slot] = ("output", str(number), str(place))
+
+    def _add_inputs(self, pair: OperatorPair, number: int) -> None:
+        mine, golden = (
+            [graph.operators[name] for name in names]
+            for graph, names in zip(self._graphs, (pair.mine, pair.golden), strict=True)
+        )
+        if pair.is_single and _reads_alike(mine[0], golden[0]):
+            for slot, golden_slot in self._slots(mine[0], golden[0], is_sure=pair.certainty >= _SURE):
+                identity: Identity = ("input", str(number), str(slot))
+                self._tables[0][mine[0].full_name, IO.INPUT, slot] = identity
+                self._tables[1][golden[0].full_name, IO.INPUT, golden_slot] = identity
+            return
+        # what a part reads, or what is computed in another way, is known by what wrote it
+        for side, operators in enumerate((mine, golden)):
+            for operator in operators:
+                for slot, source in enumerate(operator.inputs):
+                    origin = self._of_source(side, source)
+                    if origin is not None:
+                        self._tables[side][operator.full_name, IO.INPUT, slot] = origin
+        if _computes_in_row(mine, golden):
+            self._add_weights(mine, golden, number)
+
+    def _add_weights(
+        self, mine: Sequence[GraphOperator], golden: Sequence[GraphOperator], number: int
+    ) -> None:
+        """Pair the weights that a kernel and its parts read, and what varies by passes, by their order.
+
+        A dump may not name weights, and no single run of an operator wrote what varies.
+        """
+        own, other = _read_from_outside(mine), _read_from_outside(golden)
+        if len(own) != len(other):
+            return
+        unnamed = {SourceKind.WEIGHT, SourceKind.ABSENT}
+        for place, ((tensor, source), (golden_tensor, theirs)) in enumerate(zip(own, other, strict=True)):
+            # without a graph file nothing tells of what the first operators read
+            is_weight = theirs.kind is SourceKind.WEIGHT and source.kind in unnamed
+            names = self._tables[0].get(tensor), self._tables[1].get(golden_tensor)
+            if (is_weight or source.varies or theirs.varies) and (names[0] is None or names[0] != names[1]):
+                identity: Identity = ("weight", str(number), str(place))
+                self._tables[0][tensor] = self._tables[1][golden_tensor] = identity
+
+    def _slots(
+        self, mine: GraphOperator, golden: GraphOperator, *, is_sure: bool
+    ) -> Iterator[tuple[int, int]]:
+        """Yield the numbers of the inputs of two operators that are compared with each other.
+
+        Where one of the two reads an operator that the other side lacks, their inputs differ, and tell that
+        it is lacked; where both do, the two sides compute the same in other ways, which do not compare.
+        """
+        own, other = mine.inputs, golden.inputs
+        slots = list(range(max(len(own), len(other))))
+        golden_slots = self._turned(mine, golden) or slots
+        is_other_way = self._reads_lacked(0, mine) and self._reads_lacked(1, golden)
+        for slot, golden_slot in zip(slots, golden_slots, strict=True):
+            known = [(own, slot), (other, golden_slot)]
+            if is_sure or any(place < len(inputs) and inputs[place].varies for inputs, place in known):
+                yield slot, golden_slot
+            elif slot < len(own) and golden_slot < len(other):
+                sources = own[slot], other[golden_slot]
+                origins = [self._of_source(side, source) for side, source in enumerate(sources)]
+                is_lacked = _may_be_alike(*sources) and origins.count(None) == 1
+                is_same = origins[0] == origins[1] is not None or self._are_weights_alike(*sources)
+                if is_same or (is_lacked and not is_other_way):
+                    yield slot, golden_slot
+
+    def _are_weights_alike(self, mine: ValueSource, golden: ValueSource) -> bool:
+        """Tell whether two inputs are weights of one shape, of which a side has no name."""
+        sources = mine, golden
+        if {each.kind for each in sources} != {SourceKind.WEIGHT}:
+            return False
+        if all(weight_place(each.name) is None for each in sources):
+            return False
+        own, other = (
+            graph.weights[source.name].shape if source.name in graph.weights else None
+            for graph, source in zip(self._graphs, sources, strict=True)
+        )
+        return own is not None and own == other
+
+    def _reads_lacked(self, side: int, operator: GraphOperator) -> bool:
+        """Tell whether an operator reads another one that the other side lacks."""
+        return any(
+            source.kind is SourceKind.OPERATOR and self._of_source(side, source) is None
+            for source in operator.inputs
+        )
+
+    def _turned(self, mine: GraphOperator, golden: GraphOperator) -> list[int]:
+        """Return the golden inputs in the order of the same ones of mine, where they may change places.
+
+        Where one side reads what the other one does not, no order is known; the list is empty then.
+        """
+        if not is_commutative(type_of(mine)) or len(mine.inputs) != len(golden.inputs):
+            return []
+        own = [self._of_source(0, source) for source in mine.inputs]
+        other = [self._of_source(1, source) for source in golden.inputs]
+        if None in own or Counter(own) != Counter(other):
+            return []
+        places: dict[Identity | None, list[int]] = defaultdict(list)
+        for slot, origin in enumerate(other):
+            places[origin].append(slot)
+        return [places[origin].pop(0) for origin in own]
+
+    def _of_source(self, side: int, source: ValueSource) -> Identity | None:
+        if source.varies:
+            return None
+        if source.kind is SourceKind.OPERATOR:
+            known = self._tables[side].get((source.name, IO.OUTPUT, source.slot))
+            operator = self._graphs[side].operators.get(source.name)
+            if known is None and operator is not None and operator.inputs and _is_passed(operator):
+                return self._of_source(side, operator.inputs[0])
+            return known
+        if source.kind in {SourceKind.WEIGHT, SourceKind.INPUT}:
+            return by_name(sanitize(source.name), IO.OUTPUT, 0)
+        return None
+
+    def _names(self) -> MatchedNames:
+        casts = self._casts(0, self._found.mine_alone), self._casts(1, self._found.golden_alone)
+        recast = {pair.mine[-1]: self._recast(pair, casts) for pair in self._found.pairs}
+        single = [(pair.mine[0], pair.golden[0]) for pair in self._found.pairs if pair.is_single]
+        types = [{name: type_of(each) for name, each in graph.operators.items()} for graph in self._graphs]
+        return MatchedNames(
+            partners={sanitize(mine): sanitize(golden) for mine, golden in single},
+            replaced={
+                sanitize(mine): sanitize(golden)
+                for mine, golden in single
+                if types[0][mine] != types[1][golden]
+            },
+            golden=frozenset(sanitize(name) for name in self._found.of_golden),
+            notes={sanitize(name): _note(pair) for name, pair in self._found.of_mine.items()},
+            recast={sanitize(name): text for name, text in recast.items() if text},
+            casts=casts,
+            whole=frozenset(sanitize(pair.mine[0]) for pair in self._found.pairs if self._is_whole(pair)),
+        )
+
+    def _is_whole(self, pair: OperatorPair) -> bool:
+        """Tell whether one operator has the parts of golden's, which may be one or several."""
+        own, golden = (
+            Counter(canonical_type(part) for name in names for part in part_types(graph.operators[name]))
+            for graph, names in zip(self._graphs, (pair.mine, pair.golden), strict=True)
+        )
+        return len(pair.mine) == 1 and own == golden
+
+    def _casts(self, side: int, alone: Iterable[str]) -> frozenset[str]:
+        operators = self._graphs[side].operators
+        return frozenset(name for name in alone if {CAST} == {*part_types(operators[name])})
+
+    def _recast(self, pair: OperatorPair, casts: Sequence[frozenset[str]]) -> str:
+        """Return in words that a kernel holds casts which the other side has nowhere, "" for none."""
+        sides = list(enumerate((pair.mine, pair.golden)))
+        held = [self._casts_of(side, names) for side, names in sides]
+        beside = [len(casts[side] & self._neighbours(side, names)) for side, names in sides]
+        if held[0] > held[1] + beside[1]:
+            return "casts inside of the kernel, golden does not"
+        return "golden casts inside of its kernel" if held[1] > held[0] + beside[0] else ""
+
+    def _casts_of(self, side: int, names: Iterable[str]) -> int:
+        """Return the number of casts in operators; what the device inserts belongs to it alone."""
+        operators = self._graphs[side].operators
+        own = (operators[name] for name in names if not name.startswith(INSERTED_PREFIX))
+        return sum(part_types(each).count(CAST) for each in own)
+
+    def _neighbours(self, side: int, names: Iterable[str]) -> frozenset[str]:
+        """Return the full names of the operators whose values operators read, and that read theirs."""
+        graph = self._graphs[side]
+        readers = (reader.full_name for name in names for reader in graph.used_by(name))
+        return frozenset((*readers, *(each.name for name in names for each in graph.operators[name].inputs)))
+
+
+def _reads_alike(mine: GraphOperator, golden: GraphOperator) -> bool:
+    """Tell whether the inputs of two operators have the same meanings: those of a quantized one have not."""
+    return type_of(mine) == type_of(golden) and len(mine.inputs) == len(golden.inputs)
+
+
+def _is_passed(operator: GraphOperator) -> bool:
+    """Tell whether an operator without a partner hands on the elements that it reads."""
+    return passes_on(operator.op_type) or is_view(operator.op_type)
+
+
+def _may_be_alike(mine: ValueSource, golden: ValueSource) -> bool:
+    """Tell whether two inputs are of one kind; what is told by contents alone may be a piece of a tensor."""
+    if mine.kind is golden.kind:
+        return True
+    return {SourceKind.WEIGHT, SourceKind.OPERATOR} == {mine.kind, golden.kind} and any(
+        source.kind is SourceKind.WEIGHT and weight_place(source.name) is not None
+        for source in (mine, golden)
+    )
+
+
+def _computes_in_row(mine: Sequence[GraphOperator], golden: Sequence[GraphOperator]) -> bool:
+    """Tell whether one operator on either side does what those of the other side do in their order."""
+    own, other = (
+        [canonical_type(part) for each in operators for part in part_types(each) if part != CAST]
+        for operators in (mine, golden)
+    )
+    return own == other and 1 in {len(mine), len(golden)}
+
+
+def _read_from_outside(operators: Sequence[GraphOperator]) -> list[tuple[_Tensor, ValueSource]]:
+    """Return what operators read, once each and in order, but for what they read of each other."""
+    inside = {each.full_name for each in operators}
+    read: dict[Hashable, tuple[_Tensor, ValueSource]] = {}
+    for each in operators:
+        for slot, source in enumerate(each.inputs):
+            is_unknown = source.kind is SourceKind.ABSENT
+            if is_unknown and len(operators) > 1 and not source.varies:  # an optional input that is not there
+                continue
+            if source.kind is not SourceKind.OPERATOR or source.name not in inside:
+                tensor = (each.full_name, IO.INPUT, slot)
+                read.setdefault(tensor if is_unknown else source, (tensor, source))
+    return list(read.values())
+
+
+def _note(pair: OperatorPair) -> str:
+    """Return how operators of other names were found to belong together, "" for a sure pair of one name."""
+    if pair.mine == pair.golden and pair.certainty >= _SURE:
+        return ""
+    how = f"by {pair.means}" + ("" if pair.certainty >= _SURE else f", {pair.certainty:.0%} sure")
+    return f"beside {' + '.join(pair.golden)} {how}"

@@ -1,0 +1,362 @@
+"""Operators of a graph file by the numbers that the files of its dump have, where those are other ones.
+
+vendor: MindSpore 2.10 numbers the operators that its backend inserts, and others of their scope and type,
+once for the graph file and once more for the kernels that are dumped: both call other ones ``Cast-op3``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Final
+
+from msdump.analysis.compare.pairing.graphs import tensor_key
+from msdump.analysis.compare.pairing.operands import DumpedOperand, read_operands
+from msdump.device import INSERTED_PREFIX
+from msdump.errors import DumpReadError, FormatError
+from msdump.read import Folder, FolderKind, GraphOperator, OperatorGraph, SourceKind, ValueForm, ValueSource
+from msdump.record import IO
+from msdump.store import sanitize
+
+_NUMBER = "-op"
+_UNTOLD = " of the graph file"
+"""Behind the name of an operator of which nothing tells which files are its."""
+
+
+def as_files(graph: OperatorGraph | None, folder: Folder) -> OperatorGraph | None:
+    """Return a graph whose operators have the numbers of a directory's files.
+
+    Where files have numbers that the graph lacks, or the sizes of others, operators of one scope and type are
+    told apart by types, sizes and contents of their tensors. Those that are not told apart so keep their
+    numbers where files have no others; else they get names that no file has: nothing is known of their files.
+
+    Args:
+        graph: The graph that ran; None: nothing tells.
+        folder: The directory of its operators.
+    """
+    if graph is None or folder.kind is not FolderKind.TENSORS:
+        return graph
+    listed, files = _groups(map(sanitize, graph.operators)), _groups(folder.operators)
+    full_names = {sanitize(name): name for name in graph.operators}
+    tensors = DumpedTensors(folder)
+    is_told = any(_is_renumbered(listed.get(group, []), members) for group, members in files.items())
+    if not is_told and not any(
+        _is_mixed_up(graph, tensors, full_names, members) for members in files.values()
+    ):
+        return graph
+    groups = {
+        full_names[name]: {*members} for group, members in files.items() for name in listed.get(group, ())
+    }
+    candidates = Candidates(graph, tensors, groups)
+    own = {group for group, members in files.items() if not _is_renumbered(listed.get(group, []), members)}
+    return _with_names(graph, {name: _renamed(name, candidates, own) for name in groups})
+
+
+def _renamed(name: str, candidates: Candidates, numbered_alike: Collection[str]) -> str:
+    """Return the full name that an operator has in files.
+
+    Args:
+        name: Its full name in the graph file.
+        candidates: Which files were found to be whose.
+        numbered_alike: What stands in front of numbers that the graph has as well.
+    """
+    if name in candidates.chosen:
+        return name.rpartition(_NUMBER)[0] + _NUMBER + candidates.chosen[name].rpartition(_NUMBER)[2]
+    file = sanitize(name)
+    is_own = file.rpartition(_NUMBER)[0] in numbered_alike and file not in candidates.chosen.values()
+    return name if is_own else f"{name}{_UNTOLD}"
+
+
+def may_have_files(name: str, graph: OperatorGraph, folder: Folder) -> bool:
+    """Tell whether files that are told of no operator may be those of one whose files were not found.
+
+    Args:
+        name: Full name of the operator in a graph from ``as_files``.
+        graph: The graph.
+        folder: The directory.
+    """
+    files = _groups(folder.operators).get(_untold_group(name), []) if name.endswith(_UNTOLD) else []
+    return any(graph.find(file) is None for file in files)
+
+
+def may_be_listed(name: str, graph: OperatorGraph) -> bool:
+    """Tell whether an operator's files may be those of an operator of the graph whose files were not found.
+
+    Args:
+        name: The operator as files call it.
+        graph: A graph from ``as_files``.
+    """
+    untold = {_untold_group(each) for each in graph.operators if each.endswith(_UNTOLD)}
+    return graph.find(name) is None and name.rpartition(_NUMBER)[0] in untold
+
+
+def _untold_group(name: str) -> str:
+    return sanitize(name.removesuffix(_UNTOLD)).rpartition(_NUMBER)[0]
+
+
+def _groups(names: Iterable[str]) -> dict[str, list[str]]:
+    """Return names as files hold them, by what stands in front of their numbers."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for name in names:
+        stem, mark, number = name.rpartition(_NUMBER)
+        if mark and number.isdecimal():
+            groups[stem].append(name)
+    return dict(groups)
+
+
+def _is_renumbered(listed: Sequence[str], files: Sequence[str]) -> bool:
+    """Tell whether files have other numbers than the operators of a graph, which are no fewer."""
+    return len(files) <= len(listed) and not {*files} <= {*listed}
+
+
+def _is_mixed_up(
+    graph: OperatorGraph, tensors: DumpedTensors, full_names: Mapping[str, str], files: Sequence[str]
+) -> bool:
+    """Tell whether the files of operators of one scope and type do not fit the operators of their numbers.
+
+    Graphs that tell the nodes of a model are msdump's own, which has one number for both.
+    """
+    operators = {name: graph.operators[full_names[name]] for name in files if name in full_names}
+    if len(operators) <= 1 or any(each.onnx_names for each in operators.values()):
+        return False
+    return not all(tensors.fits(name, graph, operator) for name, operator in operators.items())
+
+
+def _with_names(graph: OperatorGraph, renamed: Mapping[str, str]) -> OperatorGraph:
+    def source(each: ValueSource) -> ValueSource:
+        is_operator = each.kind is SourceKind.OPERATOR
+        return replace(each, name=renamed.get(each.name, each.name)) if is_operator else each
+
+    whole = graph.with_sources(source)
+    operators = (replace(each, full_name=renamed.get(name, name)) for name, each in whole.operators.items())
+    return replace(whole, operators={each.full_name: each for each in operators})
+
+
+_Place = tuple[IO, int]
+"""Side and number of a tensor of an operator."""
+
+
+class DumpedTensors:
+    """The tensors that the operators of a directory read and wrote in their first run."""
+
+    def __init__(self, folder: Folder) -> None:
+        """Read no file yet."""
+        self._folder = folder
+        self._of = cache(self._read)
+        self.key = cache(self._key)
+
+    def fits(self, name: str, graph: OperatorGraph, operator: GraphOperator) -> bool:
+        """Tell whether files may be those of an operator, by element types and sizes; none are of nobody."""
+        forms = {
+            **{(IO.INPUT, slot): graph.form_of(each) for slot, each in enumerate(operator.inputs)},
+            **{(IO.OUTPUT, slot): each for slot, each in enumerate(operator.outputs)},
+        }
+        dtypes, tensors = self._of(name)
+        return bool(tensors) and all(
+            _is_form(forms.get(place, ValueForm()), dtypes.get(place, ""), math.prod(each.shape))
+            for place, each in tensors.items()
+        )
+
+    def _key(self, name: str, io: IO, slot: int) -> Hashable | None:
+        """Return what tensors of the same bits have in common; None where few bits tell nothing, or none."""
+        tensor = self._of(name)[1].get((io, slot))
+        return tensor_key(tensor) if tensor is not None and math.prod(tensor.shape) > 1 else None
+
+    def _read(self, name: str) -> tuple[Mapping[_Place, str], Mapping[_Place, DumpedOperand]]:
+        """Return element types by the names of files, and tensors."""
+        files = [file for file in self._folder.operators.get(name, ()) if not file.pass_number]
+        dtypes = {(file.io or IO.OUTPUT, file.slot): (file.dtype or "").lower() for file in files}
+        try:
+            tensors = read_operands(self._folder, files)
+        except (DumpReadError, FormatError):  # said where the tensors themselves are compared
+            tensors = ()
+        return dtypes, {(each.io, each.index): each for each in tensors}
+
+
+def _is_form(form: ValueForm, dtype: str, count: int) -> bool:
+    if form.dtype and dtype and form.dtype != dtype:
+        return False
+    return form.shape is None or -1 in form.shape or math.prod(form.shape) == count
+
+
+class Candidates:
+    """Files that operators may have, of which more are found the more are known.
+
+    An operator's files are those that alone fit it, or that hold, beside files that are known already, the
+    bits that the graph says: what it reads was written so, and what it wrote is read so.
+
+    Attributes:
+        chosen: The name of the files of each operator whose files are found, by its full name.
+    """
+
+    def __init__(self, graph: OperatorGraph, tensors: DumpedTensors, groups: Mapping[str, set[str]]) -> None:
+        """Find what is told by types and sizes, and then by contents.
+
+        Args:
+            graph: The graph that ran.
+            tensors: What was dumped.
+            groups: Names of files that each operator may have, by its full name.
+        """
+        self._graph = graph
+        self._tensors = tensors
+        self._fits = {
+            name: {each for each in files if tensors.fits(each, graph, graph.operators[name])}
+            for name, files in groups.items()
+        }
+        self.chosen: dict[str, str] = {}
+        self._choose_single()
+        while found := dict(self._told_by_contents()):
+            self.chosen |= found
+            self._choose_single()
+
+    def _left(self, name: str) -> set[str]:
+        return self._fits[name] - {*self.chosen.values()}
+
+    def _choose_single(self) -> None:
+        """Choose files that alone fit an operator that alone fits them."""
+        while True:
+            left = {name: self._left(name) for name in self._fits if name not in self.chosen}
+            counts = Counter(file for files in left.values() for file in files)
+            single = {name: min(files) for name, files in left.items() if len(files) == 1}
+            found = {name: file for name, file in single.items() if counts[file] == 1}
+            if not found:
+                return
+            self.chosen |= found
+
+    def _told_by_contents(self) -> Iterator[tuple[str, str]]:
+        """Yield operators and files each of which agrees best with the other one."""
+        scores: dict[str, dict[str, int]] = {}
+        of_files: dict[str, dict[str, int]] = defaultdict(dict)
+        for name in self._fits:
+            if name not in self.chosen:
+                scores[name] = {file: self._links(name, file) for file in self._left(name)}
+                for file, score in scores[name].items():
+                    of_files[file][name] = score
+        for name, own in scores.items():
+            chosen = _best(own)
+            if chosen is not None and _best(of_files[chosen]) == name:
+                yield name, chosen
+
+    def _links(self, name: str, file: str) -> int:
+        """Return how many of the tensors that files and known ones share by the graph have the same bits."""
+        operator = self._graph.operators[name]
+        reads = (
+            self._has_written(source, self._tensors.key(file, IO.INPUT, slot))
+            for slot, source in enumerate(operator.inputs)
+        )
+        read = (
+            self._tensors.key(self.chosen[reader.full_name], IO.INPUT, slot)
+            == self._tensors.key(file, IO.OUTPUT, source.slot)
+            is not None
+            for reader in self._graph.used_by(name)
+            if reader.full_name in self.chosen
+            for slot, source in enumerate(reader.inputs)
+            if source.kind is SourceKind.OPERATOR and source.name == name
+        )
+        return sum(reads) + sum(read)
+
+    def _has_written(self, source: ValueSource, read: Hashable | None) -> bool:
+        """Tell whether a known operator, a weight or an input of the graph has the bits that were read."""
+        if read is None or source.kind is SourceKind.CONSTANT:
+            return False
+        known = self.chosen.get(source.name, "" if source.name in self._fits else source.name)
+        return bool(known) and self._tensors.key(sanitize(known), IO.OUTPUT, source.slot) == read
+
+
+def _best(scores: Mapping[str, int]) -> str | None:
+    """Return what has more than none, and more than everything else; None where nothing has."""
+    most = max(scores.values(), default=0)
+    best = [each for each, score in scores.items() if score == most]
+    return best[0] if most and len(best) == 1 else None
+
+
+_NUMBERED: Final = re.compile(r"(?P<stem>.*-op)(?P<number>\d+)")
+_INSERTED: Final = re.compile(rf"(?P<stem>{INSERTED_PREFIX}.*_)(?P<number>\d+)")
+
+
+def lost_operators(folder: Folder, other: Folder) -> frozenset[str]:
+    """Return the operators of another directory of which a directory has lost the files.
+
+    A network that lacks an operator numbers those behind it otherwise, and their tasks. Where no number has
+    moved the operators belong together by name, whatever the tensors that are left tell of the graph.
+
+    There are none where the directory has operators of its own, where it lacks more than it has, and where a
+    network without one of them would have the same names and tasks.
+
+    Args:
+        folder: The directory that may lack some.
+        other: The one that it is compared with.
+    """
+    if not (folder.kind.is_compiled and other.kind.is_compiled):
+        return frozenset()
+    absent = other.operators.keys() - folder.operators.keys()
+    is_part = all(_has_same(name, folder, other) for name in folder.operators)
+    if not is_part or len(absent) > len(folder.operators):
+        return frozenset()
+    if _has_same_tasks(folder, other):
+        is_told = all(_keeps_tasks(name, folder, other) for name in absent)
+    else:
+        is_told = all(_keeps_numbers(name, folder) for name in absent)
+    return frozenset(absent) if is_told else frozenset()
+
+
+def _has_same(name: str, folder: Folder, other: Folder) -> bool:
+    files, others = folder.operators[name], other.operators.get(name)
+    return others is not None and files[-1].op_type == others[-1].op_type
+
+
+def _has_same_tasks(folder: Folder, other: Folder) -> bool:
+    """Tell whether operators have numbers of tasks that tell them apart, the same in both directories."""
+    tasks = [_task(name, other) for name in other.operators]
+    is_told = 2 * len({*tasks}) > len(tasks)
+    return is_told and all(_task(name, folder) == _task(name, other) for name in folder.operators)
+
+
+def _task(name: str, folder: Folder) -> tuple[int | None, int]:
+    file = folder.operators[name][-1]
+    return file.stream_id, file.task_id
+
+
+def _keeps_tasks(name: str, folder: Folder, other: Folder) -> bool:
+    """Tell whether an operator's task is left out among those that are left.
+
+    The last one is, unless the task before it has the number before in its name: that one may be gone, too.
+    """
+    stream, task = _task(name, other)
+    tasks = [_task(each, folder) for each in folder.operators]
+    if any(each[0] == stream and each[1] > task for each in tasks):
+        return True
+    before = _before(name)
+    return before not in other.operators or _task(before, other) != (stream, task - 1)
+
+
+def _keeps_numbers(name: str, folder: Folder) -> bool:
+    """Tell whether an operator's number is left out among those of its kind, or it is the only one.
+
+    What the device inserts is numbered in one row, whatever its type; another compiler may insert less.
+    """
+    if name.startswith(INSERTED_PREFIX):
+        number = _number(name)
+        behind = (_number(each) for each in folder.operators if each.startswith(INSERTED_PREFIX))
+        return any(each > number for each in behind)
+    found = _NUMBERED.fullmatch(name)
+    if found is None:
+        return True
+    number = int(found["number"])
+    alike = [_number(each) for each in folder.operators if each.startswith(found["stem"])]
+    return not alike or max(alike) > number
+
+
+def _number(name: str) -> int:
+    found = (_INSERTED if name.startswith(INSERTED_PREFIX) else _NUMBERED).fullmatch(name)
+    return -1 if found is None else int(found["number"])
+
+
+def _before(name: str) -> str:
+    """Return the name with the number before, "" where it has none."""
+    found = (_INSERTED if name.startswith(INSERTED_PREFIX) else _NUMBERED).fullmatch(name)
+    return "" if found is None or found["number"] == "0" else f"{found['stem']}{int(found['number']) - 1}"

@@ -1,0 +1,460 @@
+"""What running the operators of directories again adds to the evidence of a comparison."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from msdump.analysis.compare.executions import OperatorExecution, Place, file_groups, read_place
+from msdump.analysis.compare.folders import ComparedFolder, missing_operators
+from msdump.analysis.compare.pairing.graphs import graph_of_contents, weight_place
+from msdump.analysis.compare.pairing.identities import MatchedNames, find_partners
+from msdump.analysis.compare.pairing.operands import DumpedOperand, read_operands
+from msdump.analysis.judge import OperatorEvidence, TensorEvidence
+from msdump.analysis.matching import INPUTS, canonical_type, is_commutative, kinds
+from msdump.analysis.rerun import (
+    Arithmetic,
+    CompiledModel,
+    DumpedValues,
+    ModelOperator,
+    Reexecution,
+    Rerun,
+    RerunOperator,
+    RerunTensor,
+    file_names,
+    fitting,
+    folded_of,
+    likeness,
+    sites,
+)
+from msdump.device import FRACTAL_Z, INSERTED_PREFIX
+from msdump.errors import DumpReadError, ToolError
+from msdump.graph import loader
+from msdump.read import Folder, GraphOperator, NamedFile, OperatorGraph, RecentFiles, SourceKind
+from msdump.record import IO
+from msdump.return_codes import ReturnCode
+from msdump.store import names
+
+
+def rerun_operator(
+    folder: ComparedFolder, execution: OperatorExecution, graph: OperatorGraph | None, recent: RecentFiles
+) -> RerunOperator:
+    """Return an execution of an operator with what files and graphs tell of it.
+
+    Args:
+        folder: Its directory.
+        execution: The execution.
+        graph: The examined side's graph, None where nothing tells it.
+        recent: What reads the examined side's files.
+    """
+    last = execution.files[-1]
+    tensors = {
+        (each.io, each.index): _tensor(each) for each in _operands(folder.dumped, execution.files, recent)
+    }
+    golden = {
+        place: _golden_tensor(folder.golden, counterpart)
+        for place, counterpart in execution.counterparts.items()
+        if place in tensors
+    }
+    number = os.path.basename(folder.dumped.path)  # noqa: PTH119 - of every operator
+    iteration = int(number) if number.isdigit() else None
+    return RerunOperator(
+        last.op_name,
+        last.op_type,
+        iteration,
+        tensors,
+        golden,
+        golden_partner(execution),
+        dict(_sources(graph, last.op_name)),
+        last.op_name.startswith(INSERTED_PREFIX),
+        execution.replaces,
+    )
+
+
+def _sources(graph: OperatorGraph | None, name: str) -> Iterator[tuple[int, tuple[str, int]]]:
+    operator = None if graph is None else graph.find(name)
+    for slot, source in enumerate(() if operator is None else operator.inputs):
+        if source.kind in {SourceKind.OPERATOR, SourceKind.INPUT}:
+            yield slot, (names.sanitize(source.name), source.slot)
+
+
+def golden_partner(execution: OperatorExecution) -> str:
+    """Return the golden operator that an execution is, which may have another name; "" for none."""
+    counterpart = execution.counterparts.get((IO.OUTPUT, 0))
+    if counterpart is None or execution.replaces:
+        return ""
+    file, io, _ = counterpart
+    types = {canonical_type(each.op_type) for each in (file, execution.files[-1])}
+    return file.op_name if io is IO.OUTPUT and len(types) == 1 else ""
+
+
+def is_in_golden(execution: OperatorExecution, matched: MatchedNames | None) -> bool:
+    """Tell whether golden has the same parts for an execution, in one operator or in several.
+
+    Args:
+        execution: The execution.
+        matched: What the graphs of both dumps tell; None: the names of its files tell.
+    """
+    if matched is not None and execution.name in matched.whole:
+        return True
+    names_of = execution.name, golden_partner(execution)
+    own, golden = (tuple(map(canonical_type, kinds(each))) for each in names_of)
+    return own == golden and bool(names_of[1])
+
+
+def _operands(folder: Folder, files: tuple[NamedFile, ...], recent: RecentFiles) -> Iterator[DumpedOperand]:
+    for group in file_groups(folder, files):
+        try:
+            yield from read_operands(folder, group, recent)
+        except DumpReadError:  # said where the tensors themselves are compared
+            continue
+
+
+def _tensor(operand: DumpedOperand) -> RerunTensor:
+    host_shape = operand.host_shape or (() if operand.is_converted else operand.shape)
+    return RerunTensor(
+        operand.io,
+        operand.index,
+        operand.dtype,
+        math.prod(operand.shape),
+        host_shape,
+        partial(_loaded, operand),
+    )
+
+
+def _loaded(operand: DumpedOperand, shape: tuple[int, ...], groups: int) -> np.ndarray:
+    if operand.format == FRACTAL_Z:  # names of files do not tell the groups
+        operand = replace(operand, groups=max(operand.groups, groups))
+    return operand.on_host(shape)
+
+
+def _golden_tensor(folder: Folder, place: Place) -> RerunTensor:
+    return RerunTensor(*place[1:], "", load=lambda *form: _loaded(read_place(folder, place), *form))
+
+
+_MOST_NAMED: Final = 3
+_LEAST_FIT: Final = 0.5
+"""Share of the dump's operators that a model must have to be the dump's."""
+
+
+class Rerunning:
+    """Runs the operators of dumps again by a model, and adds what comes out to their evidence.
+
+    Attributes:
+        source: The model's file.
+        golden: The golden side's arithmetic.
+        mine: The examined side's arithmetic, None until operators ran.
+        runs: The runs of the network so far.
+    """
+
+    def __init__(self, source: str, golden: Arithmetic) -> None:
+        """Load the model.
+
+        Args:
+            source: The model's file.
+            golden: The golden side's arithmetic.
+
+        Raises:
+            GraphError: It is no model.
+        """
+        graph = loader.load(source)
+        step = None if graph.training is None else graph.training.step
+        self._models = (graph,) if step is None else (graph, step)
+        self.source = source
+        self.golden = golden
+        self.mine: Arithmetic | None = None
+        self.runs: list[Reexecution] = []
+        self._recent = RecentFiles()
+        self._model: CompiledModel | None = None
+        # what came out, and whether golden has the operator though the model has others in its place
+        self._reruns: dict[tuple[str, int], tuple[Rerun, bool]] = {}
+        self._strangers: list[tuple[RerunOperator, str]] = []
+        self._evaluations: set[str] = set()  # labels of graphs that do not train, beside a training step
+        self._present: dict[str, dict[_Part, str]] = {}
+        self._golden_models: dict[frozenset[str], CompiledModel] = {}
+
+    def run(self, folders: Sequence[ComparedFolder], advance: Callable[[], None] = lambda: None) -> None:
+        """Run the operators of one run of the network again.
+
+        Args:
+            folders: The directories of the run, those of branches and loops among them.
+            advance: Called after each operator.
+
+        Raises:
+            ToolError: The model is not that of the dump.
+        """
+        executions = [
+            (folder, order, execution)
+            for folder in folders
+            for order, execution in enumerate(folder.matched.executions, 1)
+        ]
+        if all(execution.files[-1].op_type in INPUTS for *_, execution in executions):
+            return  # a directory of constants
+        executions.sort(key=lambda each: each[2].time)
+        graphs = {folder.label: folder.mine.graph or graph_of_contents(folder.dumped) for folder in folders}
+        listed = [
+            _Listed(*each, rerun_operator(each[0], each[2], graphs[each[0].label], self._recent))
+            for each in executions
+        ]
+        if self._model is None:
+            self._model = self._fitting(listed)
+        labels = self._of_model(listed)
+        listed = [each for each in listed if each.folder.label in labels]
+        folders = [folder for folder in folders if folder.label in labels]
+        partners = {folder.label: _partners(folder, graphs[folder.label], self._model) for folder in folders}
+        operators = [
+            replace(operator, partner=partners[folder.label].get(operator.name, operator.partner))
+            for folder, _, _, operator in listed
+        ]
+        reexecution = Reexecution(
+            self._model,
+            operators,
+            sites(self._model, operators),
+            (self.golden, self.mine),
+            self._before(operators),
+        )
+        if self._trains:
+            self._evaluations |= {folder.label for folder in folders if not folder.is_training}
+        reruns = reexecution.all(advance)
+        self.mine = reexecution.mine
+        self.runs.append(reexecution)
+        for (folder, order, execution, _), rerun in zip(listed, reruns, strict=True):
+            is_new = bool(rerun.replaces) and not execution.replaces
+            in_golden = is_new and is_in_golden(execution, folder.matched.by_graphs)
+            self._reruns[folder.label, order] = rerun, in_golden
+        present = dict(_present(reexecution))
+        self._present |= {folder.label: present for folder in folders}
+
+    def _before(self, operators: Sequence[RerunOperator]) -> DumpedValues | None:
+        """Return the values of the iteration before, None where it was not dumped."""
+        if not (self.runs and operators and self.runs[-1].values.operators):
+            return None
+        last, now = self.runs[-1].values.operators[0].iteration, operators[0].iteration
+        is_next = last is not None and now is not None and last + 1 == now
+        return self.runs[-1].values if is_next else None
+
+    def explain(self, evidence: OperatorEvidence) -> OperatorEvidence:
+        """Return evidence with what came out when the operator ran again."""
+        place = evidence.operator
+        rerun, in_golden = self._reruns.get((place.label, place.order), (None, False))
+        if rerun is None or (rerun.weights and place.label in self._evaluations):
+            return evidence  # its arguments are not those of the training step
+        return replace(
+            evidence,
+            tensors=tuple(_by_the_model(each, rerun) for each in evidence.tensors),
+            own=rerun.own,
+            propagated=_propagated(evidence, rerun),
+            wiring=rerun.wiring,
+            replaces=evidence.replaces or rerun.replaces,
+            is_in_golden=in_golden,
+            wrong_weights={slot: self._called(name) for slot, name in rerun.weights.items()},
+            is_state=evidence.is_state or self._trains,
+        )
+
+    def _called(self, name: str) -> str:
+        """Return the name of a weight; beside that of a constant that was folded, what it was made of."""
+        made_of = next(filter(None, (folded_of(each, name) for each in self._models)), ())
+        more = f" and {len(made_of) - _MOST_NAMED} more" if len(made_of) > _MOST_NAMED else ""
+        return f"{name} (folded of {', '.join(made_of[:_MOST_NAMED])}{more})" if made_of else name
+
+    @property
+    def _trains(self) -> bool:
+        return self._model is not None and bool(self._model.graph.bindings)
+
+    def found_again(self, folder: ComparedFolder) -> dict[str, str]:
+        """Return the golden operators that the examined side has though nothing pairs them.
+
+        An operator that ran again is the model's; so it is the golden operator that was made of the same
+        operators of the model.
+
+        Args:
+            folder: A directory in which golden operators are missing.
+
+        Returns:
+            Names of the examined side's operators by those of golden ones, as files have them.
+        """
+        present = self._present.get(folder.label, {})
+        model = self._of_golden(folder)
+        found: dict[str, str] = {}
+        for name in map(names.sanitize, missing_operators(folder)):
+            parts = [part for site in model.sites.get(name, ()) for part in _parts(site)]
+            if parts and all(part in present for part in parts):
+                found[name] = present[parts[0]]
+        return found
+
+    def _of_golden(self, folder: ComparedFolder) -> CompiledModel:
+        """Return the model as golden was compiled."""
+        operators = folder.golden.operators.items()
+        listed = frozenset(name for name, files in operators if files[-1].op_type not in INPUTS)
+        if listed not in self._golden_models:
+            self._golden_models[listed] = fitting(self._models, dict.fromkeys(listed, ""))
+        return self._golden_models[listed]
+
+    def left_out(self) -> list[tuple[RerunOperator, str]]:
+        """Return the operators that did not run again, and why."""
+        reruns = (pair for run in self.runs for pair in zip(run.values.operators, run.reruns, strict=True))
+        return [
+            *((each, rerun.note) for each, rerun in reruns if rerun.note and each.op_type not in INPUTS),
+            *self._strangers,
+        ]
+
+    def _of_model(self, listed: Sequence[_Listed]) -> set[str]:
+        """Return the labels of the directories whose graph the model has: a dump may hold others, too."""
+        assert self._model is not None
+        labels = {each.folder.label for each in listed}
+        for label, dumped in _by_label(listed).items():
+            if _fit(self._model, dumped) < _LEAST_FIT:
+                labels.remove(label)
+                note = "the model has hardly any operator of its graph"
+                self._strangers += [(each, note) for each in dumped]
+        return labels
+
+    def _fitting(self, listed: Sequence[_Listed]) -> CompiledModel:
+        """Return the model in the form whose names the dump has, or the best of its graphs."""
+        groups = _by_label(listed)
+        dumped = [each for group in groups.values() for each in group]
+        tried: list[CompiledModel] = []
+        for group in [dumped, *groups.values()]:
+            for is_by_partner in (False, True):  # another compiler may number operators otherwise
+                names = {(is_by_partner and each.partner) or each.name: _written_type(each) for each in group}
+                tried.append(fitting(self._models, names))
+                if not dumped or tried[-1].fit >= _LEAST_FIT:
+                    return tried[-1]
+        model = tried[0]
+        first = next((each for each in dumped if each.name not in model.sites), None)
+        stranger = f"; it has no {first.name} ({first.op_type})" if first is not None else ""
+        raise ToolError(
+            ReturnCode.PARAMETER,
+            f"{self.source} is not the model of the dump: the names of its operators are to"
+            f" {model.fit:.0%} those of the dump{stranger}",
+        )
+
+
+class _Listed(NamedTuple):
+    """An execution: its directory, its place in that, and the operator that runs again."""
+
+    folder: ComparedFolder
+    order: int
+    execution: OperatorExecution
+    operator: RerunOperator
+
+
+def _by_label(listed: Iterable[_Listed]) -> dict[str, list[RerunOperator]]:
+    """Return the operators of each directory that has some, without inputs and weights of graphs."""
+    groups: dict[str, list[RerunOperator]] = {}
+    for folder, _, _, operator in listed:
+        if operator.op_type not in INPUTS:
+            groups.setdefault(folder.label, []).append(operator)
+    return groups
+
+
+def _fit(model: CompiledModel, dumped: Sequence[RerunOperator]) -> float:
+    """Return how much of operators a model has, by their names or by those that golden has for them."""
+    has = [not model.sites.keys().isdisjoint({each.name, each.partner}) for each in dumped]
+    if all(has):
+        return 1.0
+    return max(sum(has) / len(dumped), likeness(model.graph, {each.name: "" for each in dumped}))
+
+
+_Part = tuple[int, str]
+"""Number of a graph of the model, and the name of an operator in it, as it is before it is fused."""
+
+
+def _parts(site: ModelOperator) -> Iterator[_Part]:
+    """Yield the operators of the model that an operator of a compiled one was made of."""
+    return ((site.graph.index, part.name) for part in site.node.members)
+
+
+def _present(run: Reexecution) -> Iterator[tuple[_Part, str]]:
+    """Yield the operators of the model that ran again, and the names of those of the dump that they are."""
+    values = run.values
+    for operator, site, rerun in zip(values.operators, values.sites, run.reruns, strict=True):
+        if site is not None and rerun.own and not rerun.replaces:
+            yield from ((part, operator.name) for part in _parts(site))
+
+
+def _partners(folder: ComparedFolder, graph: OperatorGraph | None, model: CompiledModel) -> Mapping[str, str]:
+    """Return the model's operators that dumped ones are, where names do not tell them.
+
+    Names behind an operator that was left out are those of others, and another compiler may number operators
+    of one scope in another order, so the graphs are matched.
+    """
+    operators = [each for each in folder.matched.executions if each.files[-1].op_type not in INPUTS]
+    told = {each.name: golden_partner(each) for each in operators}
+    is_told = any(other not in {"", name} for name, other in told.items())
+    is_unlike = bool({*told.values()} - {"", *model.sites}) if is_told else _is_unlike(told, model)
+    number = graph.number if graph is not None and graph.number in model.bare_graphs else 0
+    if not is_unlike and (graph is None or not _unlike_reads(graph, model.bare_graphs[number], told)):
+        return {}
+    whole = model.operator_graphs[number]
+    # tensors tell the graph without the slashes of names and without files of pieces, which the model knows
+    graph = graph_of_contents(folder.dumped, whole) or graph
+    if graph is None:
+        return {}
+    found = find_partners((folder.dumped, graph), whole, model.digest)
+    partners = {names.sanitize(mine): names.sanitize(other) for mine, other in found.items()}
+    if not is_unlike and _unlike_reads(graph, whole, partners) >= _unlike_reads(graph, whole, told):
+        return {}  # operators read something else, whatever they are called
+    return partners
+
+
+def _is_unlike(dumped: Collection[str], model: CompiledModel) -> bool:
+    """Tell whether a dump and a model have operators that the other one lacks."""
+    lacks = any(
+        model.is_dumped(node) and not any(name in dumped for name in file_names(node))
+        for node in model.graph.operators
+    )
+    return lacks or any(name not in model.sites for name in dumped)
+
+
+def _unlike_reads(graph: OperatorGraph, model: OperatorGraph, told: Mapping[str, str]) -> int:
+    """Return how many operators of a dump read other values than those of a model that are taken for them."""
+
+    def partner(name: str) -> str:
+        return told.get(names.sanitize(name)) or names.sanitize(name)
+
+    kinds = {SourceKind.OPERATOR}
+    if not any(map(weight_place, graph.weights)):  # weights have names of their own
+        kinds.add(SourceKind.WEIGHT)
+    pairs = ((each, model.find(partner(each.full_name))) for each in graph.operators.values())
+    return sum(
+        _reads(mine, kinds, partner) != _reads(counterpart, kinds, names.sanitize)
+        for mine, counterpart in pairs
+        if counterpart is not None
+    )
+
+
+def _reads(
+    operator: GraphOperator, kinds: Collection[SourceKind], name_of: Callable[[str], str]
+) -> list[tuple[str, int]]:
+    """Return what an operator reads of some kinds, in any order where that does not matter."""
+    read = [(name_of(each.name), each.slot) for each in operator.inputs if each.kind in kinds]
+    return sorted(read) if is_commutative(canonical_type(operator.op_type)) else read
+
+
+def _by_the_model(tensor: TensorEvidence, rerun: Rerun) -> TensorEvidence:
+    """Return an input by its name in the model, and as no weight where files alone seem to tell one."""
+    name = rerun.names[tensor.slot] if tensor.slot < len(rerun.names) else ""
+    is_guessed = weight_place(tensor.name) is not None and tensor.slot not in rerun.weights
+    if tensor.io is not IO.INPUT or not name or (tensor.name and not is_guessed):
+        return tensor
+    return replace(tensor, name=name, is_weight=tensor.is_weight and not is_guessed)
+
+
+def _written_type(operator: RerunOperator) -> str:
+    tensor = operator.tensors.get((IO.OUTPUT, 0))
+    return "" if tensor is None else tensor.dtype
+
+
+def _propagated(evidence: OperatorEvidence, rerun: Rerun) -> float | None:
+    if not rerun.own or rerun.propagated is not None:
+        return rerun.propagated
+    # what came out again is what was dumped: so far is that from golden
+    errors = (each.error for each in evidence.tensors if each.io is IO.OUTPUT)
+    return max((error.distance for error in errors if error is not None), default=None)

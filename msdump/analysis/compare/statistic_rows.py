@@ -1,0 +1,410 @@
+"""The statistics of the tensors in a directory, read from tables or measured, and their counterparts."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.analysis.compare.pairing.identities import (
+    IdentifiedTensors,
+    Identities,
+    MatchedNames,
+    identities_of,
+)
+from msdump.analysis.matching import INPUTS, GraphSide, TensorContent
+from msdump.capture import Statistics
+from msdump.device import INSERTED_PREFIX
+from msdump.dtypes import DType
+from msdump.encode import dump_message, statistic_csv
+from msdump.errors import DumpReadError, FormatError
+from msdump.plan import DeviceTarget, Naming, StatisticSpec
+from msdump.read import (
+    Cell,
+    Dump,
+    Iteration,
+    OperatorGraph,
+    Record,
+    Row,
+    SourceKind,
+    open_dump,
+    ordinals,
+    read_cell,
+)
+from msdump.record import IO, OperatorRef, TensorRecord
+from msdump.statistics import BY_CATEGORY, STATISTICS
+from msdump.store import STATISTICS as TABLE
+from msdump.store import STYLES, sanitize
+
+Place = tuple[str, IO, int, int]
+"""The tensor of a row: operator as files spell it, input or output, its number, the operator's pass."""
+
+# vendor: acl's csv files name some of the statistics otherwise.
+_CATEGORIES: Final = {
+    **{statistic.title: statistic.category for statistic in STATISTICS},
+    "Nan Count": "nan count",
+    "l2norm": "l2norm",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StatisticRow:
+    """The statistics of a tensor.
+
+    Attributes:
+        place: The tensor.
+        op_type: Type of its operator.
+        time: Microseconds since the epoch, 0 where it is not known.
+        dtype: Element type, in this package's name where it has one.
+        shape: Shape, None where it is not told.
+        cells: The statistics by category, those that were computed.
+    """
+
+    place: Place
+    op_type: str
+    time: int
+    dtype: str
+    shape: tuple[int, ...] | None
+    cells: Mapping[str, Cell]
+
+    @property
+    def is_parameter(self) -> bool:
+        """Whether it is a weight, a graph input or a constant that was dumped by itself."""
+        return self.op_type in INPUTS
+
+
+@dataclass(frozen=True, slots=True)
+class RowSide:
+    """The rows of one directory.
+
+    Attributes:
+        rows: Rows by the tensor that they measure, in the order of the execution.
+        execution: Number of the execution whose rows these are.
+        executions: Number of executions that left something in the directory.
+        is_of_tensors: Whether tensors were measured for them, as the directory has no rows.
+        is_compiled: Whether they are of a graph that was compiled as a whole.
+        unreadable: Tensors whose file cannot be read, and why.
+    """
+
+    rows: Mapping[Place, StatisticRow] = field(default_factory=dict)
+    execution: int = 0
+    executions: int = 1
+    is_of_tensors: bool = False
+    is_compiled: bool = False
+    unreadable: Mapping[Place, str] = field(default_factory=dict)
+
+    @property
+    def faults(self) -> Iterator[str]:
+        """Messages about the tensors whose file cannot be read."""
+        return (f"{name} {io} {slot}: {fault}" for (name, io, slot, _), fault in self.unreadable.items())
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """The statistics of its rows, in the order of their definitions."""
+        present = {category for row in self.rows.values() for category in row.cells}
+        return tuple(each.category for each in STATISTICS if each.category in present)
+
+
+def read_rows(path: str, execution: int | None = None) -> RowSide:
+    """Return the rows of a directory, those of one execution; none where it holds tensors alone.
+
+    Args:
+        path: A directory of an iteration, or a copy of one.
+        execution: Number of the execution, None: the last one that is whole.
+
+    Raises:
+        DumpReadError: A table cannot be read, or there was no such execution.
+    """
+    try:
+        dump = open_dump(path)
+    except DumpReadError:
+        if os.path.exists(file := f"{path}/{TABLE}"):
+            raise DumpReadError(file, "no rows: nothing was measured") from None
+        raise
+    iteration = opened_directory(dump)
+    if iteration is None:
+        return RowSide()
+    number = iteration.timeline.last_whole if execution is None else execution
+    found = [
+        _row_of(row, str(row.get("Op Name")), str(row.get("Op Type")), _number(row.get("Timestamp")))
+        for row in iteration.execution(number).statistics
+    ]
+    for name, table in iteration.operator_statistics.items():
+        known = name.op_name, name.op_type, name.timestamp
+        found += (_row_of(row, *known, io="Input/Output", slot="Index") for row in table)
+    count = max(len(iteration.timeline.spans), 1)
+    return RowSide(_placed(found), number, count, is_compiled=iteration.key.model is not None)
+
+
+def opened_directory(dump: Dump) -> Iteration | None:
+    """Return the directory of tensors that was opened, None where something else was."""
+    folders = (*dump.iterations, *dump.constants)
+    return next((each for each in folders if each.path == dump.path), None)
+
+
+def _placed(rows: Iterable[StatisticRow]) -> dict[Place, StatisticRow]:
+    """Return rows by their tensor, each with the number of its operator's pass."""
+    rows = sorted(rows, key=lambda row: row.time)
+    tensors = [row.place[:3] for row in rows]
+    places = [(*tensor, number) for tensor, number in zip(tensors, ordinals(tensors), strict=True)]
+    return {place: replace(row, place=place) for place, row in zip(places, rows, strict=True)}
+
+
+def _row_of(
+    row: Row, name: str, op_type: str, time: int, *, io: str = "IO", slot: str = "Slot"
+) -> StatisticRow:
+    return StatisticRow(
+        (name, IO.INPUT if str(row.get(io)).lower() == IO.INPUT else IO.OUTPUT, _number(row.get(slot)), 0),
+        op_type,
+        time,
+        _dtype(row.get("Data Type")),
+        shape(row.get("Shape")),
+        _cells(row),
+    )
+
+
+def _cells(row: Row) -> dict[str, Cell]:
+    """Return the statistics that were computed, by category."""
+    named = ((_CATEGORIES.get(title), cell) for title, cell in row.items())
+    return {category: cell for category, cell in named if category is not None and cell is not None}
+
+
+def _number(cell: Cell) -> int:
+    return cell if isinstance(cell, int) else 0
+
+
+def shape(cell: Cell) -> tuple[int, ...] | None:
+    """Return the shape in a cell, None where it holds none.
+
+    >>> shape("(2,3)"), shape("2x3"), shape("-"), shape("()")
+    ((2, 3), (2, 3), (), ())
+    """
+    sizes = str(cell).strip("()-").replace("x", ",").split(",")
+    if cell is None or not all(size.strip().isdecimal() or not size.strip() for size in sizes):
+        return None
+    return tuple(int(size) for size in sizes if size.strip())
+
+
+def _dtype(cell: Cell) -> str:
+    """Return the name of an element type, also of one that acl calls ``DT_FLOAT``."""
+    name = str(cell)
+    try:
+        if name.startswith(_DUMP_PREFIX):
+            return dtypes.from_dump(dump_message.DATA_TYPES[name.removeprefix(_DUMP_PREFIX)]).name
+        return dtypes.from_name(name).name
+    except (FormatError, KeyError):
+        return name.lower()
+
+
+_DUMP_PREFIX: Final = "DT_"
+_STYLE: Final = STYLES[Naming.V2_5, DeviceTarget.ASCEND]  # names of the rows are those of the files anyway
+
+
+def measure_tensors(
+    path: str, execution: int | None, spec: StatisticSpec, like: RowSide = RowSide()
+) -> RowSide:
+    """Return the statistics of the tensors in a directory.
+
+    Args:
+        path: A directory of an iteration, or a copy of one.
+        execution: Number of the execution, None: the last one that is whole.
+        spec: The statistics, where and how they are computed.
+        like: Rows of the same tensors. What acl measures in the device's layout is measured in it here, too.
+
+    Raises:
+        DumpReadError: The directory cannot be read, or there was no such execution.
+    """
+    iteration = opened_directory(open_dump(path))
+    if iteration is None:
+        return RowSide()
+    number = iteration.timeline.last_whole if execution is None else execution
+    measured: dict[Place, StatisticRow] = {}
+    unreadable: dict[Place, str] = {}
+    statistics = Statistics(spec, _STYLE)
+    records = iteration.execution(number).records
+    tensors = [(record.op_name, record.io, record.slot) for record in records]
+    for tensor, pass_number, record in zip(tensors, ordinals(tensors), records, strict=True):
+        place = (*tensor, pass_number)
+        try:
+            row = _measured(statistics, spec, record, like.rows[place].shape if place in like.rows else None)
+        except (DumpReadError, FormatError) as error:
+            row, unreadable[place] = _row(record, "", None), str(error)
+        if row is not None:
+            measured[place] = replace(row, place=place)
+    count = max(len(iteration.timeline.spans), 1)
+    is_compiled = iteration.key.model is not None
+    return RowSide(measured, number, count, True, is_compiled, unreadable)
+
+
+def _measured(
+    statistics: Statistics, spec: StatisticSpec, record: Record, shape: tuple[int, ...] | None
+) -> StatisticRow | None:
+    """Return the statistics of a tensor; None where it has none: no elements, text, complex numbers.
+
+    Args:
+        statistics: What measures.
+        spec: What is measured.
+        record: The tensor.
+        shape: Shape of the elements to measure, None: that on the host.
+
+    Raises:
+        DumpReadError: Its file cannot be read.
+        FormatError: Its memory format cannot be, or an element type is not known.
+    """
+    array, dtype = _elements(record, shape)
+    operator = OperatorRef(record.op_type, record.op_name)
+    tensor = TensorRecord(operator, record.io, record.slot, dtype, array, record.timestamp)
+    numbers = statistics.measure(tensor)
+    if numbers is None:
+        return None
+    cells = {
+        category: read_cell(BY_CATEGORY[category].title, statistic_csv.text(number))
+        for category, number in zip(spec.categories, numbers, strict=True)
+    }
+    found = {category: cell for category, cell in cells.items() if cell is not None}
+    return replace(_row(record, dtype.name, array.shape), cells=found)
+
+
+def _row(record: Record, dtype: str, shape: tuple[int, ...] | None) -> StatisticRow:
+    place = (record.op_name, record.io, record.slot, 0)
+    return StatisticRow(place, record.op_type, record.timestamp, dtype, shape, {})
+
+
+def _elements(record: Record, shape: tuple[int, ...] | None) -> tuple[np.ndarray, DType]:
+    """Return the elements of a tensor, those on the device if they have the shape, in their original type."""
+    is_of_device = shape is not None and shape == record.shape
+    array = record.array if is_of_device else record.host
+    saved = dtypes.from_numpy(array.dtype)
+    try:
+        dtype = dtypes.from_name(record.dtype)
+    except FormatError:  # a type that this package lacks, in a dump of MindSpore's own
+        return array, saved
+    # .npy files hold bfloat16 as float32, and types below a byte in bytes
+    if dtype is not saved and dtype.saved == array.dtype:
+        return array.astype(dtype.numpy), dtype
+    return array, saved
+
+
+@dataclass(frozen=True, slots=True)
+class Counterparts:
+    """The counterparts of the rows of a directory.
+
+    Attributes:
+        rows: The golden row beside each examined one, by the place of that one.
+        matched: Operators that belong together by the graphs of both dumps; None: they have the same names.
+    """
+
+    rows: Mapping[Place, StatisticRow]
+    matched: MatchedNames | None = None
+
+    def note(self, name: str) -> str:
+        """Return how the counterpart of an operator was found, "" where names tell."""
+        return "" if self.matched is None else self.matched.notes.get(sanitize(name), "")
+
+    def replaces(self, name: str) -> str:
+        """Return the operator of another type that stands in the place of one, "" for none."""
+        return "" if self.matched is None else self.matched.replaced.get(sanitize(name), "")
+
+    def partner(self, name: str) -> str:
+        """Return the golden operator that is the same one, "" where several are, or none."""
+        if self.matched is None:
+            return name
+        return self.matched.partners.get(sanitize(name), "")
+
+    def lacks(self, row: StatisticRow) -> bool:
+        """Tell whether the examined side should have, and has not, the operator of a golden row.
+
+        What a device inserts to bring tensors into its types and formats belongs to it alone.
+        """
+        name = row.place[0]
+        if row.is_parameter or self.matched is None:
+            return not row.is_parameter
+        return sanitize(name) not in self.matched.golden and not name.startswith(INSERTED_PREFIX)
+
+
+def find_counterparts(
+    dumped: RowSide, golden: RowSide, mine: OperatorGraph | None, theirs: OperatorGraph | None
+) -> Counterparts:
+    """Return the counterpart of each row.
+
+    Args:
+        dumped: The rows that are examined.
+        golden: The rows that they are compared with.
+        mine: The graph that ran on the examined side; None: nothing tells.
+        theirs: The graph of the golden side.
+    """
+    if mine is None or theirs is None:
+        return Counterparts(golden.rows)
+    shared = tuple(each for each in dumped.categories if each in golden.categories)
+    sides = _RowContents(mine, dumped, shared), _RowContents(theirs, golden, shared)
+    identities = identities_of(*(each.graph_side() for each in sides))
+    if identities.matched is None:
+        return Counterparts(golden.rows)
+    return Counterparts(_paired(dumped, golden, identities), identities.matched)
+
+
+def _paired(dumped: RowSide, golden: RowSide, identities: Identities) -> dict[Place, StatisticRow]:
+    """Return the golden row of the same tensor in the same pass, by the place of the examined one."""
+    known: IdentifiedTensors[StatisticRow] = IdentifiedTensors()
+    for row in golden.rows.values():
+        name, io, slot, _ = row.place
+        known.add(identities.golden(sanitize(name), io, slot), io, row)
+    asked = (
+        (place, known.counterpart(identities.dumped, sanitize(place[0]), place[1], place[2]))
+        for place in dumped.rows
+    )
+    return {place: row for place, row in asked if row is not None}
+
+
+class _RowContents:
+    """What the rows of a directory tell of the elements of its tensors."""
+
+    def __init__(self, graph: OperatorGraph, side: RowSide, shared: tuple[str, ...]) -> None:
+        """Index the rows.
+
+        Args:
+            graph: The graph that ran.
+            side: The rows.
+            shared: The statistics that both sides have.
+        """
+        self._graph = graph
+        self._shared = shared
+        self._rows = {(sanitize(row.place[0]), *row.place[1:]): row for row in side.rows.values()}
+        self._readers = {
+            source.name: (sanitize(operator.full_name), IO.INPUT, slot, 0)
+            for operator in graph.operators.values()
+            for slot, source in enumerate(operator.inputs)
+            if source.kind is SourceKind.WEIGHT
+        }
+
+    def graph_side(self) -> GraphSide:
+        """Return the graph with what is known of elements."""
+        return GraphSide(self._graph, self._digest_of, self._content_of)
+
+    def _digest_of(self, name: str) -> Hashable | None:
+        """Return what stands for the elements of a weight: all that both sides measured of it."""
+        row = self._rows.get((sanitize(name), IO.OUTPUT, 0, 0)) or self._rows.get(
+            self._readers.get(name, ("", IO.INPUT, 0, 0))
+        )
+        return None if row is None else self._digest(row)
+
+    def _digest(self, row: StatisticRow) -> Hashable | None:
+        cells = tuple(row.cells.get(category) for category in self._shared)
+        is_telling = math.prod(row.shape or ()) > 1 and any(cell is not None for cell in cells)
+        return (row.shape, cells) if is_telling else None
+
+    def _content_of(self, name: str, slot: int) -> TensorContent | None:
+        row = self._rows.get((sanitize(name), IO.OUTPUT, slot, 0))
+        if row is None or row.shape is None:
+            return None
+        norm, largest, smallest = (_float(row.cells.get(each)) for each in ("l2norm", "max", "min"))
+        return TensorContent(self._digest(row), math.prod(row.shape), norm, largest, smallest)
+
+
+def _float(cell: Cell) -> float:
+    return float(cell) if isinstance(cell, int | float) else math.nan

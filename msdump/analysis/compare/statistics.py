@@ -1,0 +1,489 @@
+"""The comparison of two dumps by their statistics: differences of rows, verdicts on operators."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Final
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.analysis import SAME, TensorError
+from msdump.analysis.compare.pairing.folder_pairs import Executions, FolderPair, pair_folders
+from msdump.analysis.compare.statistic_rows import (
+    Counterparts,
+    Place,
+    RowSide,
+    StatisticRow,
+    find_counterparts,
+    measure_tensors,
+    read_rows,
+)
+from msdump.analysis.compare.surroundings import FolderSurroundings, SurroundedDump, described, with_graphs
+from msdump.analysis.judge import (
+    Judge,
+    Limits,
+    OperatorEvidence,
+    OperatorPlace,
+    Report,
+    TensorEvidence,
+    TensorVerdict,
+    Uneven,
+    joined,
+    with_reach,
+)
+from msdump.encode import statistic_csv
+from msdump.plan import StatisticSpec
+from msdump.read import FIXED, Cell, Folder, OperatorGraph, SourceKind, ValueSource, read_folder
+from msdump.record import IO
+from msdump.statistics import BY_CATEGORY, STATISTICS, Nature
+from msdump.store import sanitize
+
+PRINTED: Final = 1e-5
+"""Largest relative difference of two numbers of six significant digits that may be the same number."""
+
+_NUMBERS: Final = frozenset({Nature.VALUE, Nature.AMOUNT})
+_EXTREMES: Final = ("max", "min")
+_HALVES: Final = {"float16": 2**-11, "bfloat16": 2**-8}
+"""What devices round weights and inputs to: the largest relative change of a number by it."""
+SUMS: Final = ("avg", "l2norm")
+"""Statistics that depend on how a device adds."""
+
+
+Pair = tuple[Cell, Cell]
+"""A statistic of the examined side and of golden."""
+
+
+def row_evidence(
+    dumped: StatisticRow,
+    golden: StatisticRow,
+    limits: Mapping[str, float],
+    *,
+    is_handed_on: bool = False,
+) -> TensorEvidence:
+    """Return the rows of a tensor and its counterpart as evidence, with an error like one of tensors.
+
+    Statistics tell less than tensors. The distance is the largest relative difference of a number: of
+    extremes and means relative to the largest of them on the golden side, of a norm to the golden norm. What
+    lies within the six digits of a table is no difference. Numbers of NaN and infinities must be the same;
+    digests and counts of signs tell only whether tensors are the same, as elements beside zero change their
+    sign.
+
+    Args:
+        dumped: The row that is examined.
+        golden: Its counterpart.
+        limits: Largest relative difference by category, where the user says so: of counts the share of the
+            elements; of digests any number demands the same one. Others: as the element types allow.
+        is_handed_on: Whether one tensor is what the other becomes in a graph that only the other side's
+            compiler has simplified, so that a reshape may lie between them.
+    """
+    evidence = replace(lone_row(dumped), golden_dtype=golden.dtype, note="")
+    shapes = [
+        shape if shape is None or not is_handed_on else (math.prod(shape),)
+        for shape in (dumped.shape, golden.shape)
+    ]
+    if None not in shapes and shapes[0] != shapes[1]:
+        note = f"shape {dumped.shape} beside {golden.shape}"
+        return replace(evidence, fault=TensorVerdict.SHAPE, note=note)
+    shared = dict(_shared(dumped, golden))
+    if not shared:
+        return replace(evidence, note="no statistic in common")
+    if all(_is_same(*pair) for pair in shared.values()) and dumped.dtype == golden.dtype:
+        return replace(evidence, error=SAME)
+    telling = {category: pair for category, pair in shared.items() if _tells(category, shared)}
+    count = max(1, math.prod(dumped.shape or ()))
+    for category in shared:
+        if _share(category, shared, count) > limits.get(category, math.inf):
+            note = f"{_in_words(category, shared)}, beyond {limits[category]:g}"
+            error = _error(telling, shared)
+            return replace(evidence, fault=TensorVerdict.DIFFERS, error=error, note=note)
+    judged = {category: pair for category, pair in telling.items() if category not in limits}
+    # Digits that only rounding or printing changed show no other bits of a weight.
+    is_told = evidence.dtype != evidence.golden_dtype or not judged.keys().isdisjoint(_EXTREMES)
+    is_rounded = not judged or (is_told and any(_is_rounded_to(each, judged, shared) for each in _HALVES))
+    worst = max(judged, key=lambda category: _difference(category, shared), default="")
+    note = _in_words(worst, shared) if worst else ""
+    return replace(evidence, error=_error(judged, shared), note=note, is_rounded=is_rounded)
+
+
+def _is_rounded_to(dtype: str, judged: Mapping[str, Pair], shared: Mapping[str, Pair]) -> bool:
+    """Tell whether statistics are those of one tensor and of the same one rounded to a type.
+
+    Rounding keeps the order of elements: the largest one of the rounded tensor is the largest one, rounded.
+
+    Args:
+        dtype: Name of the type.
+        judged: The statistics that differ.
+        shared: All statistics that both sides have.
+    """
+    extremes = [shared[category] for category in _EXTREMES if category in shared]
+    if not judged.keys() <= {*_EXTREMES, *SUMS} or not (extremes and all(map(_is_finite, chain(*extremes)))):
+        return False
+    near = all(_difference(each, shared) <= _HALVES[dtype] + PRINTED for each in judged)
+    turned = [(golden, dumped) for dumped, golden in extremes]
+    return near and any(all(_may_become(*pair, dtype) for pair in pairs) for pairs in (extremes, turned))
+
+
+def _may_become(longer: Cell, rounded: Cell, dtype: str) -> bool:
+    """Tell whether a printed number is what another printed one becomes in a type of fewer bits."""
+    number = dtypes.from_name(dtype).numpy.type
+    # the digits that were not printed may decide which way it was rounded
+    candidates = [float(longer) * (1 + off) for off in (-PRINTED / 2, 0, PRINTED / 2)]  # type: ignore[arg-type]
+    with np.errstate(over="ignore"):  # what lies beyond the type is infinite in it
+        narrowed = [float(number(each)) for each in candidates]
+    return any(_distance(each, rounded) <= PRINTED * abs(each) for each in narrowed)
+
+
+def _shared(dumped: StatisticRow, golden: StatisticRow) -> Iterator[tuple[str, Pair]]:
+    """Yield the statistics that both rows have; two configurations may choose different ones."""
+    for category, cell in dumped.cells.items():
+        is_known = golden.cells.get(category) is not None
+        if is_known and not (_has_overflowed(category, dumped) or _has_overflowed(category, golden)):
+            yield category, (cell, golden.cells[category])
+
+
+def _has_overflowed(category: str, row: StatisticRow) -> bool:
+    """Tell whether a sum says nothing of its tensor: on a device those of float16 may overflow."""
+    extremes = (row.cells.get("max"), row.cells.get("min"))
+    return category in SUMS and not _is_finite(row.cells[category]) and all(map(_is_finite, extremes))
+
+
+def _tells(category: str, shared: Mapping[str, Pair]) -> bool:
+    """Tell whether a statistic shows a difference beyond that of rounding and printing."""
+    nature = BY_CATEGORY[category].nature
+    if nature is Nature.DIGEST:  # it has no distance; the numbers tell one
+        return not any(BY_CATEGORY[other].nature in _NUMBERS for other in shared)
+    return nature is not Nature.SIGN_COUNT and _difference(category, shared) > PRINTED
+
+
+def lone_row(row: StatisticRow) -> TensorEvidence:
+    """Return a row that has no counterpart as evidence."""
+    _, io, slot, _ = row.place
+    return TensorEvidence(
+        io,
+        slot,
+        row.shape or (),
+        row.dtype,
+        note="golden has no such row",
+        is_weight=row.is_parameter,
+    )
+
+
+_NONFINITE: Final = ("nan count", "negative inf count", "positive inf count")
+
+
+def _is_same(dumped: Cell, golden: Cell) -> bool:
+    is_nan = dumped != dumped and golden != golden  # noqa: PLR0124 - NaN is what differs from itself
+    return dumped == golden or is_nan
+
+
+def _is_finite(cell: Cell) -> bool:
+    return isinstance(cell, int | float) and math.isfinite(cell)
+
+
+def _difference(category: str, shared: Mapping[str, Pair]) -> float:
+    """Return the relative difference of a statistic; infinite where only one side is finite.
+
+    >>> shared = {"max": (4.1, 4.0), "min": (-8.0, -8.0), "nan count": (1, 0)}
+    >>> round(_difference("max", shared), 4), _difference("nan count", shared)
+    (0.0125, inf)
+    """
+    dumped, golden = shared[category]
+    if _is_same(dumped, golden):
+        return 0.0
+    nature = BY_CATEGORY[category].nature
+    if nature not in _NUMBERS or not (_is_finite(dumped) and _is_finite(golden)):
+        return math.inf
+    # A norm grows with the number of elements, so its scale is its own; minimum and average share theirs.
+    values = [pair[1] for name, pair in shared.items() if BY_CATEGORY[name].nature is Nature.VALUE]
+    scales = [abs(float(cell)) for cell in values if _is_finite(cell)]  # type: ignore[arg-type]
+    scale = abs(float(golden)) if nature is Nature.AMOUNT else max(scales)  # type: ignore[arg-type]
+    return _distance(dumped, golden) / scale if scale else math.inf
+
+
+def _distance(dumped: Cell, golden: Cell) -> float:
+    return abs(float(dumped) - float(golden))  # type: ignore[arg-type]
+
+
+def _share(category: str, shared: Mapping[str, Pair], count: int) -> float:
+    """Return the relative difference of a statistic, of a count relative to the number of elements."""
+    dumped, golden = shared[category]
+    if BY_CATEGORY[category].nature in {Nature.COUNT, Nature.SIGN_COUNT}:
+        return _distance(dumped, golden) / count
+    return _difference(category, shared)
+
+
+def _error(judged: Mapping[str, Pair], shared: Mapping[str, Pair]) -> TensorError:
+    """Return the error that statistics tell.
+
+    Args:
+        judged: The statistics that differ.
+        shared: All statistics that both sides have.
+    """
+    surplus = [int(_distance(*judged[category])) for category in _NONFINITE if category in judged]
+    values = {name: pair for name, pair in judged.items() if BY_CATEGORY[name].nature in _NUMBERS}
+    one_sided = [pair for pair in values.values() if not all(map(_is_finite, pair)) and not _is_same(*pair)]
+    misplaced = sum(surplus) or len(one_sided[:1])
+    if misplaced:
+        counts = [judged[name] for name in _NONFINITE if name in judged]
+        more = sum(max(0, int(mine or 0) - int(golden or 0)) for mine, golden in counts)
+        is_mine = any(not _is_finite(pair[0]) for pair in one_sided)
+        is_infinite = TensorError(False, math.inf, math.nan, math.inf, misplaced, more or int(is_mine))
+        return replace(is_infinite, norm=math.inf, scaled=math.inf, ulps=math.nan)
+    extremes = {name: pair for name, pair in values.items() if BY_CATEGORY[name].nature is Nature.VALUE}
+    return TensorError(
+        is_same=False,
+        distance=max((_difference(name, shared) for name in judged), default=0.0),
+        largest=max((_distance(*pair) for pair in extremes.values()), default=0.0),
+        scaled=max((_difference(name, shared) for name in extremes), default=0.0),
+        norm=math.nan,  # that of the difference, and units of the last place: no element is known
+        ulps=math.nan,
+    )
+
+
+def _in_words(category: str, shared: Mapping[str, Pair]) -> str:
+    dumped, golden = map(statistic_csv.text, shared[category])
+    return f"{BY_CATEGORY[category].title} {dumped} beside {golden}"
+
+
+def read_pair(dumped: str, golden: str, executions: Executions) -> tuple[RowSide, RowSide]:
+    """Return the rows of two directories; those of tensors are measured as the other side's were.
+
+    Args:
+        dumped: The directory that is examined.
+        golden: The directory that it is compared with.
+        executions: Number of the execution of each side, None: the last one that is whole.
+
+    Raises:
+        DumpReadError: A table cannot be read, or there was no such execution.
+    """
+    mine, theirs = read_rows(dumped, executions[0]), read_rows(golden, executions[1])
+    if mine.rows and not theirs.rows:
+        return mine, measured_like(mine, golden, executions[1])
+    if theirs.rows and not mine.rows:
+        return measured_like(theirs, dumped, executions[0]), theirs
+    return mine, theirs
+
+
+def measured_like(side: RowSide, path: str, execution: int | None) -> RowSide:
+    """Return the statistics of tensors, computed as the rows seem to have been.
+
+    No file of a dump tells whether a device computed them (``stat_calc_mode``), which rounds sums otherwise.
+
+    Args:
+        side: The rows.
+        path: Directory of the tensors.
+        execution: Number of the execution, None: the last one that is whole.
+
+    Raises:
+        DumpReadError: The directory cannot be read, or there was no such execution.
+    """
+    hosted = measure_tensors(path, execution, StatisticSpec(side.categories), side)
+    sums = StatisticSpec(tuple(category for category in SUMS if category in side.categories))
+    fits = [_same(side, hosted, sums)]
+    if fits[0] == sum(len(row.cells.keys() & {*sums.categories}) for row in side.rows.values()):
+        return hosted
+    for is_high in (True, False):
+        spec = replace(sums, on_device=True, high_precision=is_high)
+        fits.append(_same(side, measure_tensors(path, execution, spec, side), sums))
+    if max(fits) == fits[0]:
+        return hosted
+    spec = StatisticSpec(side.categories, on_device=True, high_precision=fits[1] == max(fits))
+    return measure_tensors(path, execution, spec, side)
+
+
+def _same(side: RowSide, other: RowSide, sums: StatisticSpec) -> int:
+    """Return how many statistics of two sides are the same."""
+    both = (
+        (row.cells.get(category), other.rows[place].cells.get(category))
+        for place, row in side.rows.items()
+        if place in other.rows
+        for category in sums.categories
+    )
+    return sum(mine is not None and mine == theirs for mine, theirs in both)
+
+
+def _judge_pair(
+    folders: FolderPair,
+    pair: tuple[RowSide, RowSide],
+    sides: tuple[FolderSurroundings, FolderSurroundings],
+    limits: Limits,
+    report: Report,
+) -> None:
+    """Add the verdicts on the operators of a pair of directories to a report.
+
+    Args:
+        folders: The two directories.
+        pair: Their rows.
+        sides: What the two dumps tell around their directories.
+        limits: What counts as agreement.
+        report: The report.
+    """
+    (dumped, golden), (mine, theirs) = pair, sides
+    # what a compiled graph has inside has rows elsewhere on the other side
+    if not (_has_branches(mine.graph) or _has_branches(theirs.graph)):
+        mine, theirs = with_graphs(
+            (_tensors_of(folders.dumped, dumped), mine), (_tensors_of(folders.golden, golden), theirs)
+        )
+    judge, found = Judge(limits), find_counterparts(dumped, golden, mine.graph, theirs.graph)
+    passages, golden_passages = _by_passage(dumped), _by_passage(golden)
+    passes, golden_passes = (Counter(name for name, _ in each) for each in (passages, golden_passages))
+    findings = []
+    for order, ((name, number), rows) in enumerate(passages.items(), 1):
+        reads = mine.reads(name) or theirs.reads(name)
+        tensors = [_evidence(row, found, limits, dumped, golden) for row in rows.values()]
+        if not found.matched:
+            left = golden_passages.get((name, number), {})
+            tensors += (
+                replace(lone_row(row), note="mine has no such row")
+                for place, row in left.items()
+                if place not in rows
+            )
+        tensors.sort(key=lambda tensor: (tensor.io, tensor.slot))
+        place = _place(rows, folders.label, mine, order, passes[name])
+        known = tuple(_with_source(tensor, reads) for tensor in tensors)
+        evidence = OperatorEvidence(place, known, replaces=found.replaces(name), reads=reads)
+        findings.append(judge.finding(evidence))
+    for finding in findings:
+        report.add(with_reach(finding, findings, mine.graph))
+    used = {place[0] for place in dumped.rows}
+    if found.matched:
+        used = {row.place[0] for row in found.rows.values()}
+    for (name, _), rows in golden_passages.items():  # what is missing, once for each pass
+        if name not in used and found.lacks(next(iter(rows.values()))):
+            place = _place(rows, folders.label, theirs, 0, 1)
+            (report.unasked if mine.leaves_out(place, name) else report.missing).append(place)
+    counts = {sanitize(name): count for name, count in golden_passes.items()}
+    for name, count in passes.items():
+        other = counts.get(sanitize(found.partner(name)), count)
+        if count != other:
+            report.uneven.append(Uneven(name, count, other))
+
+
+def _with_source(tensor: TensorEvidence, reads: Sequence[ValueSource]) -> TensorEvidence:
+    """Return a tensor with the name of what gives it, and as a weight where that is one."""
+    source = reads[tensor.slot] if tensor.io is IO.INPUT and tensor.slot < len(reads) else None
+    if source is not None and source.kind is not SourceKind.OPERATOR:
+        tensor = replace(tensor, name=source.name, is_weight=source.kind in FIXED)
+    # what operators compute is as precise as the limits say
+    return tensor if tensor.is_weight else replace(tensor, is_rounded=False)
+
+
+def compare_statistics(
+    dumped: str,
+    golden: str,
+    limits: Limits,
+    executions: Executions,
+    tell: Callable[[str, RowSide], object] = lambda _path, _side: None,
+) -> tuple[Report, Sequence[str]]:
+    """Compare two dumps by their statistics; return the verdicts, and the directories without a counterpart.
+
+    Args:
+        dumped: The dump that is examined.
+        golden: The dump that it is compared with.
+        limits: What counts as agreement.
+        executions: Number of the execution of each side, None: the last one that is whole.
+        tell: Called with the path and the rows of each directory that is compared.
+
+    Raises:
+        ToolError: A dump cannot be used.
+        DumpReadError: A table of statistics cannot be read.
+    """
+    folders = pair_folders(dumped, golden, executions, is_measured=True)
+    report = Report()
+    around, golden_around = SurroundedDump(dumped), SurroundedDump(golden)
+    for folder in folders.pairs:
+        pair = read_pair(folder.dumped, folder.golden, folders.executions)
+        tell(folder.dumped, pair[0])
+        tell(folder.golden, pair[1])
+        report.unreadable += pair[1].faults
+        sides = around.of(folder.dumped), golden_around.of(folder.golden)
+        _judge_pair(folder, pair, sides, limits, report)
+    return report, folders.alone
+
+
+def _has_branches(graph: OperatorGraph | None) -> bool:
+    return graph is not None and any(each.bodies for each in graph.operators.values())
+
+
+def _tensors_of(path: str, side: RowSide) -> Folder | None:
+    """Return the tensors that were measured for the rows of a directory, None where it has rows."""
+    return read_folder(path, execution=side.execution) if side.is_of_tensors else None
+
+
+def _by_passage(side: RowSide) -> dict[tuple[str, int], dict[Place, StatisticRow]]:
+    """Return the rows of each execution by the operator and the number of its pass, in their order."""
+    passages: dict[tuple[str, int], dict[Place, StatisticRow]] = {}
+    for place, row in side.rows.items():
+        passages.setdefault((place[0], place[3]), {})[place] = row
+    return passages
+
+
+def _evidence(
+    row: StatisticRow, found: Counterparts, limits: Limits, dumped: RowSide, golden: RowSide
+) -> TensorEvidence:
+    if row.place in dumped.unreadable:
+        fault = dumped.unreadable[row.place]
+        return replace(lone_row(row), fault=TensorVerdict.UNREADABLE, note=fault)
+    counterpart = found.rows.get(row.place)
+    if counterpart is None:
+        return lone_row(row)
+    is_other = row.place[:2] != counterpart.place[:2]
+    is_handed_on = is_other and dumped.is_compiled != golden.is_compiled
+    evidence = row_evidence(row, counterpart, limits.statistics, is_handed_on=is_handed_on)
+    return replace(evidence, note=joined(found.note(row.place[0]), evidence.note))
+
+
+def _place(
+    rows: Mapping[Place, StatisticRow], label: str, around: FolderSurroundings, order: int, passes: int
+) -> OperatorPlace:
+    row = next(iter(rows.values()))
+    name, _, _, number = row.place
+    place = OperatorPlace(
+        name,
+        row.op_type,
+        iteration=around.iteration,
+        rank=around.rank,
+        pass_number=number if passes > 1 else None,
+        label=label,
+        order=order,
+        time=row.time,
+    )
+    return described(place, around.operator(name))
+
+
+# Beside its own tensor a row has to be right in every count and digit.
+_EXACT: Final = {
+    each.category: 0.0
+    for each in STATISTICS
+    if each.nature in {Nature.COUNT, Nature.SIGN_COUNT, Nature.DIGEST}
+}
+
+
+def contradictions(path: str, execution: int | None = None) -> Iterator[str]:
+    """Yield a message for each row of a directory that contradicts the tensor in its file.
+
+    Tensors without a row, and those of which only the first elements were saved, are left out.
+
+    Args:
+        path: A directory of an iteration.
+        execution: Number of the execution, None: the last one that is whole.
+
+    Raises:
+        DumpReadError: A table cannot be read, or there was no such execution.
+    """
+    side = read_rows(path, execution)
+    if not side.rows:
+        return
+    measured = measured_like(side, path, execution)
+    for place, row in side.rows.items():
+        if place not in measured.rows:
+            continue
+        evidence = row_evidence(row, measured.rows[place], _EXACT)
+        if evidence.fault is TensorVerdict.DIFFERS or (evidence.error is not None and evidence.note):
+            name, io, slot, _ = place
+            yield f"{name} {io} {slot}: {evidence.note.partition(', beyond')[0]}"

@@ -1,0 +1,387 @@
+"""What a dump tells around its directories of operators: rank, iteration, configuration, graph."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any, Final
+
+from msdump.analysis.compare.pairing.graphs import graph_of_contents
+from msdump.analysis.judge import OperatorPlace
+from msdump.config import GrammarError, grammar
+from msdump.device import INSERTED_PREFIX
+from msdump.errors import DumpReadError
+from msdump.graph import written_inputs
+from msdump.read import (
+    ABSENT,
+    Dump,
+    Folder,
+    GraphOperator,
+    Iteration,
+    OperatorGraph,
+    SourceKind,
+    ValueSource,
+    open_dump,
+)
+from msdump.record import IO
+from msdump.selector import KernelPattern
+from msdump.store import names
+
+_ACL: Final = "dump"
+_ACL_SIDES: Final = {"all": 0, "input": 1, "output": 2}
+"""Values of ``input_output`` by those of ``dump_mode`` in acl's configuration."""
+
+_SETTINGS: Final = "common_dump_settings"
+_OWN_SETTINGS: Final = "msdump"
+_LIMITING: Final = frozenset({"watch", "history", "max_bytes"})
+"""Settings of msdump under which files are left out, or dropped again."""
+
+_NUMBER: Final = "-op0"
+"""Behind a type that stands for an operator whose name is not known: types are parts of such names."""
+
+_SIDES: Final = {0: frozenset(IO), 1: frozenset({IO.INPUT}), 2: frozenset({IO.OUTPUT})}
+"""What is dumped by the value of ``input_output``."""
+
+
+FileSlot = tuple[str, IO, int]
+"""Operator as files call it, side and number of one of its tensors."""
+
+
+@dataclass(frozen=True)
+class DumpExpectation:
+    """What a directory should hold files of.
+
+    Attributes:
+        config: The configuration that the dump was made with; None where it was not kept.
+        is_compiled: Whether the graph was compiled, so that expressions of ``kernels`` match parts of names.
+    """
+
+    config: Any = None
+    is_compiled: bool = False
+    _list_elsewhere: Callable[[], frozenset[FileSlot]] = frozenset
+
+    @property
+    def selects_all(self) -> bool | None:
+        """Whether all operators were to be dumped; None where no configuration tells."""
+        settings = self._settings
+        if settings is None:
+            return None
+        own = self.config.get(_OWN_SETTINGS)
+        is_limited = isinstance(own, Mapping) and not _LIMITING.isdisjoint(own)
+        return not (settings.get("dump_mode") or settings.get("op_debug_mode") or is_limited)
+
+    @property
+    def sides(self) -> frozenset[IO] | None:
+        """Whether inputs, outputs or both were to be dumped; None where no configuration tells."""
+        return None if self._settings is None else _SIDES.get(self._settings.get("input_output", 0))
+
+    def has_chosen(self, full_name: str, op_type: str) -> bool:
+        """Tell whether an operator was to be dumped: it was listed, or another iteration has files of it.
+
+        Args:
+            full_name: Its full name, "" where it is not known.
+            op_type: Its type.
+        """
+        subject = full_name or f"{op_type}{_NUMBER}"
+        is_listed = any(pattern.matches(subject) for pattern in self._patterns)
+        return is_listed or any(name == names.sanitize(full_name) for name, *_ in self.elsewhere)
+
+    def excludes(self, full_name: str, op_type: str) -> bool:
+        """Tell whether a configuration leaves an operator out; arguments as those of ``has_chosen``."""
+        return self.selects_all is False and not self.has_chosen(full_name, op_type)
+
+    @cached_property
+    def _patterns(self) -> tuple[KernelPattern, ...]:
+        """The items of ``kernels`` that can be read."""
+        listed, patterns = (self._settings or {}).get("kernels"), []
+        for item in listed if isinstance(listed, list) else ():
+            if isinstance(item, str):
+                with suppress(GrammarError):
+                    patterns.append(grammar.parse_kernel(item, searches=self.is_compiled))
+        return tuple(filter(None, patterns))
+
+    @cached_property
+    def elsewhere(self) -> frozenset[FileSlot]:
+        """The tensors that other iterations have files of."""
+        return self._list_elsewhere()
+
+    @cached_property
+    def _settings(self) -> Mapping[str, Any] | None:
+        if not isinstance(self.config, Mapping):
+            return None
+        for_acl = self.config.get(_ACL)
+        settings = _of_acl(for_acl) if isinstance(for_acl, Mapping) else self.config.get(_SETTINGS)
+        return settings if isinstance(settings, Mapping) else None
+
+
+def _of_acl(dump: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what acl's configuration, which O2 keeps beside a dump, says in the words of MindSpore's."""
+    listed = dump.get("dump_list")
+    models = [each for each in listed if isinstance(each, Mapping)] if isinstance(listed, list) else []
+    layers = [name for each in models for name in each.get("layer") or ()]
+    is_debugging = bool({"dump_debug", "dump_scene"} & dump.keys())
+    return {
+        "dump_mode": int(bool(layers)),
+        "kernels": layers,
+        "op_debug_mode": int(is_debugging),
+        "input_output": _ACL_SIDES.get(str(dump.get("dump_mode", "all")), 0),
+    }
+
+
+_log = logging.getLogger("msdump.analysis")
+
+LEFTOVER: Final = {"BatchNorm": frozenset({1, 2})}
+"""Outputs, by type, that a kernel leaves as the memory was.
+
+vendor: MindSpore 2.10's BatchNorm on the CPU writes the statistics of the batch to outputs 3 and 4 alone; its
+gradient reads output 2 and makes no use of it.
+"""
+
+
+@dataclass(frozen=True)
+class FolderSurroundings:
+    """What is known of one directory.
+
+    Attributes:
+        rank: Number of the rank, None where the path does not tell.
+        iteration: Number of the iteration, None where the path does not tell.
+        expectation: What the directory should hold files of.
+        is_inferred: Whether files of tensors tell the graph, which so has the dumped operators alone.
+    """
+
+    rank: int | None = None
+    iteration: int | None = None
+    expectation: DumpExpectation = field(default=DumpExpectation(), repr=False, compare=False)
+    is_inferred: bool = False
+    _graph: Callable[[], OperatorGraph | None] = field(default=lambda: None, repr=False, compare=False)
+    _runs: Callable[[], Mapping[int, Counter[str]]] = field(default=dict, repr=False, compare=False)
+
+    @cached_property
+    def graph(self) -> OperatorGraph | None:
+        """The graph that ran, None without a graph file, or where that cannot be read or tells too little."""
+        graph = self._read_graph
+        return graph if graph is None or (graph.is_whole and graph.tells_weights) else None
+
+    @property
+    def is_graph_torn(self) -> bool:
+        """Whether the file of its graph breaks off, so that the graph is not used."""
+        return self._read_graph is not None and not self._read_graph.is_whole
+
+    @property
+    def is_graph_restored(self) -> bool:
+        """Whether the file of its graph breaks off, and another one stands for it."""
+        return self._read_graph is not None and self._read_graph.is_restored
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether its graph file tells nodes of a model, as msdump's do: its names are those of files."""
+        graph = self._read_graph
+        return graph is not None and any(each.onnx_names for each in graph.operators.values())
+
+    @cached_property
+    def _read_graph(self) -> OperatorGraph | None:
+        try:
+            return self._graph()
+        except DumpReadError:  # it explains verdicts, it is not compared
+            return None
+
+    @cached_property
+    def runs(self) -> Mapping[int, Counter[str]]:
+        """How often operators of each type ran in each graph of the same iteration."""
+        return self._runs()
+
+    def with_graph(self, graph: OperatorGraph | None) -> FolderSurroundings:
+        """Return the same around another graph."""
+        return self if graph is self.graph else replace(self, _graph=lambda: graph)
+
+    def with_inferred(self, graph: OperatorGraph | None) -> FolderSurroundings:
+        """Return the same around a graph that tensors tell, where it is not the one that is known."""
+        return self if graph is self.graph else replace(self.with_graph(graph), is_inferred=True)
+
+    def leaves_out(self, place: OperatorPlace, own_name: str) -> bool:
+        """Tell whether the configuration leaves out an operator that the network has.
+
+        Args:
+            place: The same operator in the other dump.
+            own_name: Its name here.
+        """
+        operator = self.operator(own_name)
+        if operator is None and self.graph is not None and not self.is_inferred:
+            return False
+        full_name = place.full_name if operator is None else operator.full_name
+        return self.expectation.excludes(full_name, place.op_type)
+
+    def operator(self, name: str) -> GraphOperator | None:
+        """Return an operator by its name in files, None where no graph tells of it."""
+        return None if self.graph is None else self.graph.find(name)
+
+    def is_fixed(self, name: str) -> bool:
+        """Tell whether an operator, as files call it, gives the same in every run; no graph: it does not."""
+        return self.graph is not None and self.graph.is_fixed(name)
+
+    def reads(self, name: str, casts: frozenset[str] = frozenset()) -> tuple[ValueSource, ...]:
+        """Return where the inputs of an operator come from; nothing where no graph tells.
+
+        Args:
+            name: The operator, as files call it.
+            casts: Full names of operators that are looked through, as ``behind`` does.
+        """
+        operator = self.operator(name)
+        if operator is None or self.graph is None:
+            return ()
+        return tuple(
+            in_its_graph(behind(source, self.graph, casts), self.graph) for source in operator.inputs
+        )
+
+    def unread(self, name: str) -> frozenset[int]:
+        """Return the outputs of an operator that nothing reads, where others are read or it writes inputs."""
+        operator, graph = self.operator(name), self.graph
+        if operator is None or graph is None or any(each.bodies for each in graph.operators.values()):
+            return frozenset()  # a branch or a body may read values of the graph around it
+        slots = range(len(operator.outputs))
+        unread = frozenset(slot for slot in slots if not graph.is_read(operator.full_name, slot))
+        has_effects = len(unread) < len(slots) or bool(written_inputs(operator.op_type))
+        return unread if has_effects else frozenset()
+
+
+def with_graphs(
+    dumped: tuple[Folder | None, FolderSurroundings], golden: tuple[Folder | None, FolderSurroundings]
+) -> tuple[FolderSurroundings, FolderSurroundings]:
+    """Return what is known of two directories, with graphs that tensors tell where there are no others.
+
+    Args:
+        dumped: The tensors of the side that is examined, None where it has none, and what is known of it.
+        golden: The same of the golden side.
+    """
+    (folder, mine), (golden_folder, theirs) = dumped, golden
+    if mine.graph and theirs.graph:
+        return mine, theirs
+    own = mine.graph or (graph_of_contents(folder, theirs.graph) if folder else None)
+    other = theirs.graph or (graph_of_contents(golden_folder, mine.graph) if golden_folder else None)
+    return mine.with_inferred(own), theirs.with_inferred(other)
+
+
+def are_cut_otherwise(op_type: str, mine: FolderSurroundings, theirs: FolderSurroundings) -> bool:
+    """Tell whether one side ran as many operators of a type as the other one, but in other graphs.
+
+    Control flow cuts a network into graphs, which two systems do at other places.
+    """
+    own, other = (
+        {graph: types[op_type] for graph, types in side.runs.items() if types[op_type]}
+        for side in (mine, theirs)
+    )
+    return len({*own, *other}) > 1 and own != other and sum(own.values()) >= sum(other.values())
+
+
+def behind(source: ValueSource, graph: OperatorGraph, casts: frozenset[str]) -> ValueSource:
+    """Return where a value comes from that was brought into another type or format on the way.
+
+    Args:
+        source: Where the value as it is read comes from.
+        graph: The graph around it.
+        casts: Full names of the casts that the other side lacks; what the device inserts it lacks anyway.
+    """
+    while source.kind is SourceKind.OPERATOR and (
+        source.name.startswith(INSERTED_PREFIX) or source.name in casts
+    ):
+        operator = graph.operators.get(source.name)
+        if operator is None or not operator.inputs:
+            break
+        source = operator.inputs[0]
+    return source
+
+
+def in_its_graph(source: ValueSource, graph: OperatorGraph) -> ValueSource:
+    """Return a source; what a branch or a body gets from outside is not known in its graph."""
+    return ABSENT if source.kind is SourceKind.INPUT and graph.caller else source
+
+
+def described(place: OperatorPlace, operator: GraphOperator | None) -> OperatorPlace:
+    """Return a place with what a graph tells of its operator, None: nothing."""
+    if operator is None:
+        return place
+    return replace(
+        place,
+        op_type=place.op_type or operator.op_type,
+        full_name=operator.full_name,
+        onnx_name=operator.onnx_name,
+        scope=operator.scope,
+        source=operator.source_line,
+    )
+
+
+class SurroundedDump:
+    """The directories of one side of a comparison."""
+
+    def __init__(self, root: str) -> None:
+        """Open what lies below a path, or around it."""
+        self._known = _listed(root)
+
+    def of(self, path: str) -> FolderSurroundings:
+        """Return what is known of a directory of operators; nothing where it is no part of a dump."""
+        path = os.path.realpath(path)
+        if path not in self._known:
+            self._known |= {path: FolderSurroundings(), **_listed(path)}
+        return self._known[path]
+
+
+def _listed(root: str) -> dict[str, FolderSurroundings]:
+    try:
+        dump = open_dump(root)
+    except DumpReadError:  # golden tensors, or several dumps below one path
+        return {}
+    known = {number for number, rank in dump.ranks.items() if rank.is_known}
+    return {
+        os.path.realpath(iteration.path): FolderSurroundings(
+            iteration.key.rank if iteration.key.rank in known else None,
+            iteration.number,
+            _expectation(dump, iteration),
+            _graph=partial(getattr, iteration, "operator_graph"),
+            _runs=partial(_runs, dump, iteration),
+        )
+        for iteration in dump.all_iterations
+    }
+
+
+def _runs(dump: Dump, iteration: Iteration) -> dict[int, Counter[str]]:
+    runs: dict[int, Counter[str]] = {}
+    for each in dump.all_iterations:
+        if replace(each.key, graph=None) != replace(iteration.key, graph=None):
+            continue
+        files = Counter(replace(record.name, timestamp=0) for record in each.tensor_files)
+        most: Counter[tuple[str, str]] = Counter()
+        for name, count in files.items():
+            most[name.op_type, name.op_name] = max(count, most[name.op_type, name.op_name])
+        types = runs.setdefault(each.key.graph or 0, Counter())
+        for (op_type, _), count in most.items():
+            types[op_type] += count
+    return runs
+
+
+def _expectation(dump: Dump, iteration: Iteration) -> DumpExpectation:
+    def dumped_elsewhere() -> frozenset[FileSlot]:
+        place = replace(iteration.key, iteration=None)
+        others = (
+            each
+            for each in dump.all_iterations
+            if each is not iteration and replace(each.key, iteration=None) == place
+        )
+        files = (record.name for each in others for record in each.tensor_files)
+        return frozenset((names.sanitize(name.op_name), name.io, name.slot) for name in files)
+
+    return DumpExpectation(_config(dump, iteration), iteration.key.model is not None, dumped_elsewhere)
+
+
+def _config(dump: Dump, iteration: Iteration) -> object:
+    try:
+        if iteration.key.device is not None:
+            return dump.acl_config(iteration.key.device)
+        rank = iteration.key.rank
+        return None if rank is None or rank not in dump.ranks else dump.ranks[rank].config
+    except DumpReadError:  # then it tells nothing
+        return None

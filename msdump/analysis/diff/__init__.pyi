@@ -1,0 +1,17 @@
+from . import models as models
+from .comparison import LockstepComparison as LockstepComparison
+from .comparison import OutputDifference as OutputDifference
+from .evidence import measure_pair as measure_pair
+from .models import Engine as Engine
+from .models import Side as Side
+from .models import Variant as Variant
+from .models import golden_inputs as golden_inputs
+from .models import make_side as make_side
+from .models import output_names as output_names
+from .models import pair_models as pair_models
+from .models import sharing_weights as sharing_weights
+from .pairing import Pairing as Pairing
+from .pairing import as_real as as_real
+from .pairing import is_quantised as is_quantised
+from .pairing import pair_compiled as pair_compiled
+from .pairing import pair_variants as pair_variants

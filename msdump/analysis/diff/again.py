@@ -1,0 +1,354 @@
+"""Own errors: the golden operator runs once more, on the inputs of the leading side's operator."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.analysis import TensorError
+from msdump.analysis.diff.evidence import ArrayPair, measure_pairs
+from msdump.analysis.diff.lockstep import Ran
+from msdump.analysis.diff.models import Engine, Side
+from msdump.analysis.diff.pairing import GraphPairing, Pairing
+from msdump.analysis.judge import Limits, OwnError, TensorEvidence
+from msdump.analysis.rerun import in_type, overflowed_part
+from msdump.errors import MsdumpError
+from msdump.execute import Float64Runner, OperatorRunner, Values, is_repeatable
+from msdump.graph import Graph, Node, reads
+from msdump.graph.kernel import FLOAT32, HALVES
+from msdump.observer import Array
+
+_MOST_PACKED: Final = 16 << 20
+"""Bytes of weights that kernels which are kept may have packed, beside those of the golden network itself."""
+
+_MOST_KEPT: Final = 1024
+"""Operators whose kernels are kept; a session without weights takes some tens of kilobytes."""
+
+
+@dataclass(slots=True)
+class GoldenRunners:
+    """Runs operators of any graph as the golden side computes them.
+
+    Operators that ran again in one run of the networks do so in the next one as a rule. So their kernels
+    stay, up to a bound: those of the first ones, since each run asks for them in the same order.
+
+    Attributes:
+        side: The golden side.
+    """
+
+    side: Side
+    _singles: dict[int, OperatorRunner] = field(default_factory=dict)
+    _doubles: dict[int, Float64Runner] = field(default_factory=dict)
+    _kept: set[tuple[int, str]] = field(default_factory=set)
+    _bytes: int = 0
+
+    def outputs(self, graph: Graph, node: Node, given: Mapping[str, np.ndarray]) -> tuple[Array, ...]:
+        """Run an operator once; return an array for each of its outputs, None for an unused one.
+
+        Args:
+            graph: The graph of the operator, of either side.
+            node: The operator.
+            given: What it reads, by the names of values; weights that are not given are the graph's.
+
+        Raises:
+            MsdumpError: It refuses its inputs.
+        """
+        if self.side.variant.engine is Engine.FLOAT64:
+            return self._doubles.setdefault(id(graph), Float64Runner(graph)).run(node, given)
+        runner = self._singles.get(id(graph))
+        if runner is None:  # it keeps the graph, so that no other one gets its identity
+            runner = OperatorRunner(graph, self.side.arithmetic, self.side.copies, on=self.side.runtime)
+            self._singles[id(graph)] = runner
+        try:
+            return runner.run(node, given)
+        finally:
+            if not self._keeps(graph, node):
+                runner.forget(node)
+
+    def _keeps(self, graph: Graph, node: Node) -> bool:
+        """Tell whether the kernels of an operator stay."""
+        key = (id(graph), node.name)
+        if key in self._kept:
+            return True
+        packed = sum(graph.weights[name].nbytes for name in reads(node) if name in graph.weights)
+        if len(self._kept) >= _MOST_KEPT or self._bytes + packed > _MOST_PACKED:
+            return False
+        self._kept.add(key)
+        self._bytes += packed
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class OwnErrors:
+    """The own errors of an operator.
+
+    Attributes:
+        own: Its own error, by output; none where it cannot run again.
+        propagated: Relative distance from the golden output to that of the golden operator on the leading
+            side's inputs, None where it cannot run again.
+    """
+
+    own: tuple[OwnError, ...] = ()
+    propagated: float | None = None
+
+
+class Suspect(NamedTuple):
+    """An operator with an output that differs.
+
+    Attributes:
+        mine: The operator.
+        golden: Its counterpart.
+        pair: What belongs together in their graphs.
+        outputs: The evidence of its outputs.
+    """
+
+    mine: Ran
+    golden: Ran
+    pair: GraphPairing
+    outputs: Sequence[TensorEvidence]
+
+
+@dataclass(frozen=True, slots=True)
+class _Again:
+    """An operator that has run again.
+
+    Attributes:
+        mine: The operator.
+        ran: What ran again.
+        own: Its outputs, each beside what was written again.
+        propagated: What was written again, beside what golden wrote.
+        given: What a fused kernel read; nothing of others.
+    """
+
+    mine: Ran
+    ran: Ran
+    own: Sequence[tuple[TensorEvidence, ArrayPair]]
+    propagated: Sequence[ArrayPair]
+    given: Mapping[str, np.ndarray]
+
+    @property
+    def pairs(self) -> Iterator[ArrayPair]:
+        """What is to be measured: of its own errors, then of what is propagated."""
+        yield from (pair for _, pair in self.own)
+        yield from self.propagated
+
+
+@dataclass(slots=True)
+class GoldenOperators:
+    """Runs golden operators on the inputs of the leading side, in a run that has not begun yet.
+
+    Attributes:
+        mine: The leading side.
+        runners: Run operators with the arithmetic and weights of the golden side, kept over the runs.
+        limits: What counts as agreement.
+        pairing: What belongs together in their graphs.
+    """
+
+    mine: Side
+    runners: GoldenRunners
+    limits: Limits
+    pairing: Pairing
+    _before: Values = field(init=False)
+    _variables: Mapping[str, np.ndarray] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Keep what the variables hold: operators of a step run again when the step may have ended."""
+        self._before, self._variables = self.mine.state.values, self.mine.state.arrays()
+
+    def of(self, suspects: Sequence[Suspect]) -> list[OwnErrors]:
+        """Return the own errors of operators, which are measured together once all have run again."""
+        again = [self._again(suspect) for suspect in suspects]
+        measured = iter(measure_pairs([pair for each in again if each is not None for pair in each.pairs]))
+        return [OwnErrors() if each is None else self._own(each, measured) for each in again]
+
+    def _again(self, suspect: Suspect) -> _Again | None:
+        """Run an operator once more; return what it wrote then, None where it cannot."""
+        mine, golden, pair = suspect.mine, suspect.golden, suspect.pair
+        ran, theirs = self._runs_again(mine, golden, pair)
+        given = self._given(mine, ran, theirs)
+        if given is None and ran is not mine and self.pairing.is_one_model:
+            # onnxruntime gives a fused operator the name of one in it: it reads other values than that one
+            ran, given = mine, self._given(mine, mine, pair)
+        if given is None or not is_repeatable(ran.node):
+            return None
+        try:
+            results = self.runners.outputs(ran.graph, ran.node, given)
+        except MsdumpError:  # it refuses these inputs, which says nothing of what it did with its own
+            return None
+        results = self._with_held_weights(suspect, ran, given, results)
+        own = [
+            (tensor, self._beside_own(tensor, mine.outputs[tensor.slot], results))
+            for tensor in suspect.outputs
+        ]
+        return _Again(
+            mine,
+            ran,
+            [(tensor, pair) for tensor, pair in own if pair is not None],
+            _written_again(golden, pair, suspect.outputs, results),
+            given if ran.node.parts else {},
+        )
+
+    def _with_held_weights(
+        self, suspect: Suspect, ran: Ran, given: Mapping[str, np.ndarray], results: tuple[Array, ...]
+    ) -> tuple[Array, ...]:
+        """Return integers and truth values as they come of what the device reads in a smaller type.
+
+        A scale or a threshold that was rounded moves elements to the next integer, by all of a step, and so
+        does an input. Results stay what they are unless rounded weights, or with them rounded inputs, explain
+        each of them.
+        """
+        held = dtypes.from_name(self.limits.precision) if self.limits.precision else FLOAT32
+        discrete = {
+            tensor.slot: array
+            for tensor in suspect.outputs
+            if (array := suspect.mine.outputs[tensor.slot]) is not None and array.dtype.kind in "iub"
+        }
+        if held not in HALVES or not _differ(discrete, results):
+            return results
+        weights = {name: ran.graph.weights[name] for name in reads(ran.node) if name in ran.graph.weights}
+        rounded = {name: in_type(array, held) for name, array in weights.items() if array.dtype == np.float32}
+        inputs = {name: in_type(array, held) for name, array in given.items() if array.dtype == np.float32}
+        for narrow in (rounded, rounded | inputs):
+            widened = {name: array.astype(np.float32) for name, array in narrow.items()}
+            again = self.runners.outputs(ran.graph, ran.node, {**given, **widened}) if narrow else results
+            if not _differ(discrete, again):
+                return again
+        return results
+
+    def _beside_own(self, tensor: TensorEvidence, own: Array, results: Sequence[Array]) -> ArrayPair | None:
+        again = results[tensor.slot] if tensor.slot < len(results) else None
+        if own is None or again is None or own.shape != again.shape:
+            return None
+        types = (tensor.dtype, dtypes.from_numpy(again.dtype).name)
+        return ArrayPair(own, again, self.limits.allowed(types, self.limits.precision) or 0.0)
+
+    def _own(self, again: _Again, measured: Iterator[TensorError]) -> OwnErrors:
+        """Return the own errors of an operator that has run again; its pairs were measured in their order."""
+        own = tuple(
+            self._with_overflow(again, self._own_error(again, *each, next(measured))) for each in again.own
+        )
+        return OwnErrors(own, max((next(measured).distance for _ in again.propagated), default=None))
+
+    def _own_error(
+        self, again: _Again, tensor: TensorEvidence, pair: ArrayPair, error: TensorError
+    ) -> OwnError:
+        types = (tensor.dtype, dtypes.from_numpy(pair.golden.dtype).name)
+        allowed = pair.limit or 0.0
+        apart = again.ran.node.op_type if types[0] != types[1] else ""
+        floor = self.limits.floor((*types, self.limits.precision), apart)
+        is_explained = error.is_same or error.distance <= allowed or 0 < error.largest <= floor
+        arithmetic = self.runners.side.variant.text
+        return OwnError(
+            tensor.slot, error, allowed, is_explained, arithmetic, explanation=self.limits.explained
+        )
+
+    def _runs_again(self, mine: Ran, golden: Ran, pair: GraphPairing) -> tuple[Ran, GraphPairing]:
+        """Return the operator that runs again, and what belongs together in its graph and the leading one.
+
+        Where the counterpart does more or less, as kernels are fused, it is the operator itself of one model,
+        and of two the golden one that is compiled as it is.
+        """
+        if self.pairing.is_one_model:
+            return (golden if _members(mine.node) == _members(golden.node) else mine), pair
+        graph, pairing = self.pairing.alike or (None, self.pairing)
+        alike = pairing.graphs.get(mine.graph.index)
+        name = None if alike is None else alike.partners.get(mine.node.name)
+        if graph is None or alike is None or name is None or not mine.node.parts:
+            return golden, pair
+        found = ((inner, node) for inner in graph.walk() for node in inner.nodes if node.name == name)
+        inner, node = next(found)
+        return replace(golden, graph=inner, node=node), alike
+
+    def _given(self, mine: Ran, ran: Ran, pair: GraphPairing) -> dict[str, np.ndarray] | None:
+        """Return what the operator reads, by its own names of values; None where that is not known."""
+        arrays = self._read(mine, pair)
+        if ran is not mine:
+            arrays = _renamed(mine.node, ran.node, pair, arrays)
+        needed = [name for name in reads(ran.node) if name not in ran.graph.weights]
+        if any(name not in arrays or not _fits(arrays[name], ran.graph, name) for name in needed):
+            return None
+        variables = (name for name in arrays if name in ran.graph.variables)
+        return {name: arrays[name] for name in (*needed, *variables)}
+
+    def _read(self, mine: Ran, pair: GraphPairing) -> dict[str, np.ndarray]:
+        """Return what an operator read, before it wrote any of it, in the types that the model says."""
+        node, graph = mine.node, mine.graph
+        variables = self._variables if graph.variables else {}
+        arrays: dict[str, np.ndarray] = {}
+        for name, after, array in zip(node.inputs, node.inputs_after_run, mine.inputs, strict=True):
+            if name in variables:
+                arrays[name] = variables[name]
+            elif name and name == after and array is not None:
+                declared = graph.type_of(pair.values.get(name, name)).dtype
+                arrays[name] = _widened(array) if declared is FLOAT32 else array
+        return arrays
+
+    def _with_overflow(self, again: _Again, own: OwnError) -> OwnError:
+        """Return an own error with the part of a fused kernel that overflowed, where that explains it."""
+        ran, given, output = again.ran, again.given, again.mine.outputs[own.slot]
+        if own.is_explained or not ran.node.parts or output is None or not np.isfinite(output).all():
+            return own
+        exact = Float64Runner(ran.graph)
+        try:
+            part = overflowed_part(
+                ran.node, lambda change: exact.run(ran.node, given, change=change), own.slot, output
+            )
+        except MsdumpError:  # a part of it has no arithmetic in float64
+            return own
+        return replace(own, overflow=part)
+
+
+def _differ(outputs: Mapping[int, np.ndarray], results: Sequence[Array]) -> bool:
+    """Tell whether outputs, by their numbers, have other elements than results."""
+    pairs = ((array, results[slot]) for slot, array in outputs.items() if slot < len(results))
+    return any(again is None or not np.array_equal(array, again) for array, again in pairs)
+
+
+def _fits(array: np.ndarray, graph: Graph, name: str) -> bool:
+    """Tell whether an operator takes an array: a quantised one reads integers where golden's does not."""
+    dtype = graph.type_of(name).dtype
+    return dtype is None or (array.dtype.kind in "iu") == (dtype.saved.kind in "iu")
+
+
+def _members(node: Node) -> list[str]:
+    return [part.name for part in node.members]
+
+
+def _renamed(
+    node: Node, golden: Node, pair: GraphPairing, arrays: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Return arrays by the golden operator's names of what an operator reads."""
+    theirs = {pair.golden_values.get(name, name): name for name in reads(golden)}
+    own = {name: pair.values.get(name, name) for name in node.inputs if name in arrays}
+    given = {theirs[common]: arrays[name] for name, common in own.items() if common in theirs}
+    if len(node.inputs) == len(golden.inputs):
+        # it reads another value than golden's does, as behind an operator that was left out
+        for name, other in zip(node.inputs, golden.inputs, strict=True):
+            if other and name in arrays:
+                given.setdefault(other, arrays[name])
+    return given
+
+
+def _widened(array: np.ndarray) -> np.ndarray:
+    """Return an input that a device may hold in a smaller type as float32."""
+    return array.astype(np.float32) if dtypes.from_numpy(array.dtype) in HALVES else array
+
+
+def _written_again(
+    golden: Ran, pair: GraphPairing, outputs: Sequence[TensorEvidence], results: Sequence[Array]
+) -> list[ArrayPair]:
+    """Return what the golden operator wrote on the leading side's inputs, beside what it wrote on its own."""
+    names = (pair.golden_values.get(name, name) for name in golden.node.declared_outputs)
+    written = dict(zip(names, golden.outputs, strict=True))
+    pairs = []
+    for tensor in outputs:
+        array = written.get(pair.values.get(tensor.name, tensor.name))
+        again = results[tensor.slot] if tensor.slot < len(results) else None
+        if array is not None and again is not None and array.shape == again.shape:
+            pairs.append(ArrayPair(again, array, math.inf))
+    return pairs

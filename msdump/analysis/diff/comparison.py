@@ -1,0 +1,305 @@
+"""The comparison of two networks: runs of both in lockstep, and the report of all verdicts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from msdump.analysis.diff.again import GoldenOperators, GoldenRunners, OwnErrors, Suspect
+from msdump.analysis.diff.evidence import Observations, SharedWeights
+from msdump.analysis.diff.lockstep import Follower, OperatorWatch, Ran, RanBlock, Scope
+from msdump.analysis.diff.models import Places, Side, golden_inputs, output_names
+from msdump.analysis.diff.pairing import Pairing, Quantisation, as_real
+from msdump.analysis.judge import Judge, Limits, OperatorEvidence, Report, TensorEvidence, Uneven, Verdict
+from msdump.errors import MsdumpError
+from msdump.graph import Graph
+from msdump.record import IO
+from msdump.store import names
+
+Tensors = tuple[TensorEvidence, ...]
+
+_NOTHING: Final = OwnErrors()
+
+
+@dataclass(frozen=True, slots=True)
+class OutputDifference:
+    """An output of the network, beside that of the other side.
+
+    Attributes:
+        iteration: Number of the run.
+        evidence: The tensor and its counterpart.
+    """
+
+    iteration: int
+    evidence: TensorEvidence
+
+
+@dataclass(slots=True)
+class LockstepComparison:
+    """Two networks that run in lockstep, and what is known of them so far.
+
+    Attributes:
+        mine: The side that is examined; it leads.
+        golden: The side that it is compared with.
+        pairing: What belongs together.
+        limits: What counts as agreement.
+        trains: Whether each run is a step of training.
+        report: The verdicts so far.
+        outputs: How far the outputs of the network are apart, run by run.
+        failures: What ended a run of a side before its time, in words.
+        runs: Number of runs so far.
+        runners: What runs golden operators again; they keep their kernels from run to run.
+        places: What is known of the places of the examined side's operators.
+        weights: Evidence of weights that both sides share.
+    """
+
+    mine: Side
+    golden: Side
+    pairing: Pairing
+    limits: Limits
+    trains: bool = False
+    report: Report = field(default_factory=Report)
+    outputs: list[OutputDifference] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    runs: int = 0
+    runners: GoldenRunners = field(init=False, repr=False)
+    places: Places = field(init=False, repr=False)
+    weights: SharedWeights = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """List what one of two models lacks."""
+        self.runners = GoldenRunners(self.golden)
+        self.places = Places(self.mine.graph)
+        places = Places(self.golden.graph)
+        self.report.missing += (places.of(node) for node in self.pairing.missing)
+
+    def run(
+        self,
+        inputs: Mapping[str, Any],
+        advance: Callable[[], None] = lambda: None,
+        *,
+        is_last: bool = False,
+    ) -> bool:
+        """Run both sides once; return whether both came to their end.
+
+        What was found before an interruption stays in the report.
+
+        Args:
+            inputs: Inputs by name, as ``feeds.bind`` returns them.
+            advance: Called whenever an operator has run on the examined side.
+            is_last: Whether no run follows, so that nothing is kept for it: of the weights that sessions have
+                packed only those of the operators that run are in memory.
+        """
+        failed = len(self.failures)
+        if is_last:
+            self.mine.runs.forget_sessions()
+            self.golden.runs.forget_sessions()
+        run = _Run(self, inputs, advance)
+        self.runs += 1
+        run.complete(inputs)
+        return len(self.failures) == failed
+
+
+class _Run:
+    """One run of both sides."""
+
+    def __init__(
+        self, comparison: LockstepComparison, inputs: Mapping[str, Any], advance: Callable[[], None]
+    ) -> None:
+        self._comparison = comparison
+        self._pairing = comparison.pairing
+        self._advance = advance
+        self._iteration = comparison.runs
+        comparison.places.begin(comparison.runs, len(comparison.report.findings))
+        self._observations = Observations(
+            comparison.pairing, comparison.limits, not comparison.runs, comparison.weights
+        )
+        has_differed = comparison.trains and not comparison.report.agrees
+        self._judge = Judge(comparison.limits, is_continued=has_differed)
+        self._again = GoldenOperators(
+            comparison.mine, comparison.runners, comparison.limits, comparison.pairing
+        )
+        self._follower = _following(comparison, inputs)
+        self._block = RanBlock()
+        self._results: Mapping[str, Any] = {}
+        self._ran: Counter[str] = Counter()
+        self._alone: Counter[str] = Counter()
+        self._extra: Counter[str] = Counter()
+
+    def complete(self, inputs: Mapping[str, Any]) -> None:
+        """Run both sides to their ends, whichever of them fails."""
+        both, golden = self._comparison, self._comparison.golden
+        try:
+            self._lead(inputs)
+            behind = self._count_extra(self._follower.rest())
+        finally:
+            self._follower.stop()
+        if self._follower.error is not None:
+            both.failures.append(_failure("golden", golden, self._follower.error))
+        elif behind:
+            both.failures.append(f"{behind} operators of golden ran behind it and were compared with nothing")
+        both.report.uneven += self._uneven()
+        both.outputs += self._outputs()
+
+    def _lead(self, inputs: Mapping[str, Any]) -> None:
+        """Run the examined side; where it fails the other one still comes to its end."""
+        both, mine = self._comparison, self._comparison.mine
+        try:
+            watch = OperatorWatch(mine.graph, self._show, quantised=self._pairing.quantised)
+            results = mine.run(inputs, watch, trains=both.trains)
+            self._results = self._by_name(mine.graph, results, self._pairing.quantised)
+        except MsdumpError as error:
+            both.failures.append(_failure("mine", mine, error))
+        self._judge_block()
+
+    def _show(self, mine: Ran) -> None:
+        """Keep an operator of the examined side that has just run; judge those of a block together."""
+        if not mine.node.is_added and self._block.add(mine):
+            self._judge_block()
+
+    def _judge_block(self) -> None:
+        """Judge the operators that are kept, each beside its counterpart."""
+        ran = [(mine, self._counterpart(mine)) for mine in self._block.take()]
+        tensors = [*self._observations.tensors(ran)]
+        own = self._own(ran, tensors)
+        for position, (mine, golden) in enumerate(ran):
+            self._judge_operator(mine, golden, tensors[position], own.get(position, _NOTHING))
+
+    def _judge_operator(self, mine: Ran, golden: Ran | None, tensors: Tensors, own: OwnErrors) -> None:
+        self._ran[mine.node.name] += 1
+        if mine.node.bodies:
+            self._leave(mine)
+            return
+        is_state = bool(self._iteration) and not mine.graph.variables.isdisjoint(mine.node.inputs)
+        pair = self._pairing.graphs.get(mine.graph.index)
+        place, reads = self._comparison.places.next(mine)
+        evidence = OperatorEvidence(
+            place,
+            tensors,
+            reads=reads,
+            is_state=is_state,
+            retyped="" if pair is None else pair.retyped.get(mine.node.name, ""),
+            own=own.own,
+            propagated=own.propagated,
+        )
+        finding = self._judge.finding(evidence)
+        if golden is None:
+            self._alone[mine.node.name] += 1
+            finding = replace(finding, verdict=Verdict.UNCHECKED, note=self._why_alone(mine))
+        self._comparison.report.add(finding)
+        self._advance()
+
+    def _counterpart(self, mine: Ran) -> Ran | None:
+        pair = self._pairing.graphs.get(mine.graph.index)
+        name = None if pair is None else pair.partners.get(mine.node.name)
+        scope = self._golden_scope(mine.scope)
+        return None if name is None or scope is None else self._follower.until((scope, name))
+
+    def _golden_scope(self, scope: Scope) -> Scope | None:
+        bodies = self._pairing.bodies
+        if any(index not in bodies for index, _ in scope):
+            return None
+        return tuple((bodies[index], number) for index, number in scope)
+
+    def _leave(self, control: Ran) -> None:
+        """Forget what belongs to the bodies of control flow that has run."""
+        scope = self._golden_scope(control.scope)
+        for body in control.node.bodies.values():
+            self._observations.leave(control.scope, body.index)
+            if scope is not None and body.index in self._pairing.bodies:
+                self._count_extra(self._follower.give_up(scope, self._pairing.bodies[body.index]))
+
+    def _own(self, ran: Sequence[tuple[Ran, Ran | None]], tensors: Sequence[Tensors]) -> dict[int, OwnErrors]:
+        """Return the own errors of the operators whose outputs differ beyond the limits, by position."""
+        suspects = {}
+        for position, ((mine, golden), evidence) in enumerate(zip(ran, tensors, strict=True)):
+            outputs = [tensor for tensor in evidence if tensor.io is IO.OUTPUT]
+            if golden is not None and not mine.node.bodies and any(map(self._differs, outputs)):
+                pair = self._pairing.graphs[mine.graph.index]
+                suspects[position] = Suspect(mine, golden, pair, outputs)
+        return dict(zip(suspects, self._again.of([*suspects.values()]), strict=True))
+
+    def _differs(self, tensor: TensorEvidence) -> bool:
+        error, limits = tensor.error, self._comparison.limits
+        if error is None or error.is_same:
+            return False
+        allowed = limits.allowed((tensor.dtype, tensor.golden_dtype), limits.precision)
+        return allowed is None or not error.distance <= allowed or error.cosine < limits.cosine
+
+    def _why_alone(self, mine: Ran) -> str:
+        pair = self._pairing.graphs.get(mine.graph.index)
+        if pair is None:
+            return "golden has no such branch or loop"
+        if mine.node.name in pair.partners:
+            return "golden did not run it"
+        kernel = pair.kernels.get(mine.node.name)
+        if kernel is not None:
+            return f"inside of golden's kernel {kernel}"
+        return f"golden has {'none of its outputs' if self._pairing.is_one_model else 'no such operator'}"
+
+    def _count_extra(self, ran: Iterable[Ran]) -> int:
+        """Count golden operators that nobody asked for; return how many of them belong to the main graph."""
+        wanted, count = self._pairing.wanted, 0
+        for each in ran:
+            if each.node.name in wanted and not each.node.bodies:
+                self._extra[each.node.name] += bool(each.scope)
+                count += not each.scope
+        return count
+
+    def _uneven(self) -> Iterator[Uneven]:
+        """Yield the operators of branches and loops that ran more often on one side."""
+        mine = self._comparison.mine.graph
+        for graph in mine.walk():
+            pair = self._pairing.graphs.get(graph.index)
+            if graph is mine or pair is None:
+                continue
+            for node in graph.operators:
+                ran, partner = self._ran[node.name], pair.partners.get(node.name, "")
+                golden = ran - self._alone[node.name] + self._extra[partner]
+                if partner and ran != golden:
+                    yield Uneven(names.sanitize(node.operator.full_name), ran, golden)
+
+    def _outputs(self) -> Iterator[OutputDifference]:
+        """Yield what was measured of the network's outputs."""
+        golden = self._golden_results()
+        for value in self._comparison.mine.graph.results:
+            name = value.name
+            evidence = self._observations.of_result(name, self._results.get(name), golden.get(name))
+            if evidence is not None:
+                yield OutputDifference(self._iteration, replace(evidence, name=name))
+
+    def _golden_results(self) -> dict[str, Any]:
+        """Return what the other one of two models returned, by the examined one's outputs."""
+        both, returned = self._comparison, self._follower.outputs
+        if self._pairing.is_one_model or returned is None:
+            return {}
+        mine, golden = both.mine.model, both.golden.model
+        real = self._by_name(both.golden.graph, returned, self._pairing.golden_quantised)
+        names = output_names(mine, golden, self._pairing.graphs[mine.index].values)
+        return {name: real.get(other) for name, other in names.items()}
+
+    def _by_name(
+        self, graph: Graph, returned: list[Any], quantised: Mapping[int, Mapping[str, Quantisation]]
+    ) -> dict[str, Any]:
+        """Return what a run returned by name, integers as the real numbers that they stand for."""
+        values = graph.results if self._comparison.trains else graph.outputs
+        names = [value.name for value in values]
+        return dict(zip(names, as_real(names, returned, quantised.get(graph.index, {})), strict=True))
+
+
+def _following(both: LockstepComparison, inputs: Mapping[str, Any]) -> Follower:
+    wanted, golden = both.pairing.wanted, both.golden
+    if not both.pairing.is_one_model:
+        inputs = golden_inputs(both.mine.model, golden.model, inputs)
+    return Follower(
+        lambda observer: golden.run(inputs, observer, trains=both.trains),
+        golden.graph,
+        lambda ran: ran.node.name in wanted,
+        both.pairing.golden_quantised,
+    )
+
+
+def _failure(name: str, side: Side, error: Exception) -> str:
+    return f"{name} ({side.variant.text}): {error}"

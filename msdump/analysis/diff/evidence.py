@@ -1,0 +1,461 @@
+"""Tensors of an operator on both sides of lockstep: how far they are apart, and the evidence of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.analysis import SAME, TensorError, errors
+from msdump.analysis.diff.lockstep import Ran, Scope
+from msdump.analysis.diff.pairing import GraphPairing, Pairing
+from msdump.analysis.judge import Limits, TensorEvidence, TensorVerdict
+from msdump.observer import Array
+from msdump.record import IO
+from msdump.statistics import Distance, address
+from msdump.statistics import distances as first_look
+from msdump.threads import map_threads, split_by_size
+
+_PART: Final = 1 << 15
+"""Elements of pairs that keep a thread busy for longer than it takes to wake one."""
+
+_SAFE_SHARE: Final = 0.5
+"""Of the limit: tensors that are closer to it are measured in full."""
+
+_SMALLEST: Final = 1e-12
+"""Least mean square of golden elements: below it squares may vanish."""
+
+_LARGEST: Final = 4096.0
+"""Elements beyond it may be masks, which have no part in an error."""
+
+
+class ArrayPair(NamedTuple):
+    """Two arrays of one shape.
+
+    Attributes:
+        mine: The tensor that is examined.
+        golden: The tensor that it is compared with.
+        limit: Largest relative distance of tensors that agree, of which a first look is enough; None: no
+            distance is small enough.
+        look: The result of a first look; None: it was not taken.
+    """
+
+    mine: np.ndarray
+    golden: np.ndarray
+    limit: float | None = None
+    look: Distance | None = None
+
+
+def first_looks(tensors: Iterable[tuple[np.ndarray, np.ndarray]]) -> dict[tuple[int, int], Distance]:
+    """Return a first look at the pairs of float32 tensors, by the ids of both; threads share them.
+
+    A look takes a fifth of the full time. Its sums of squares are off by far less than the limits of
+    agreement; NaN, tensors that are nearly equal, and those near the limit are measured in full.
+    """
+    taken = [pair for pair in tensors if first_look.takes(*pair)]
+    return {(id(x), id(y)): look for (x, y), look in zip(taken, first_look.distances(taken), strict=True)}
+
+
+def measure_pairs(pairs: Sequence[ArrayPair]) -> list[TensorError]:
+    """Return how far the two of each pair are apart; threads share the pairs."""
+    found = {
+        position: error for position, pair in enumerate(pairs) if (error := _settled_error(pair)) is not None
+    }
+    unsettled = [position for position in range(len(pairs)) if position not in found]
+
+    def measure(share: list[int]) -> None:
+        found.update(zip(share, _measure_alone([pairs[position] for position in share]), strict=True))
+
+    map_threads(measure, split_by_size(unsettled, lambda position: pairs[position].mine.size, _PART))
+    return [found[position] for position in range(len(pairs))]
+
+
+def measure_pair(mine: np.ndarray, golden: np.ndarray, limit: float | None = None) -> TensorError:
+    """Return how far two tensors of one shape are apart; arguments as of ``ArrayPair``."""
+    return _measure_alone((ArrayPair(mine, golden, limit),))[0]
+
+
+def _settled_error(pair: ArrayPair) -> TensorError | None:
+    """Return the error of a pair that a first look has settled already, None of others."""
+    if pair.look is not None and pair.limit is not None:
+        return _agreement(pair.look, pair.limit, pair.mine.size)
+    return SAME if pair.mine is pair.golden else None
+
+
+def _measure_alone(pairs: Sequence[ArrayPair]) -> list[TensorError]:
+    """Return how far the two of each pair are apart; this thread alone takes them."""
+    are_one = [not _is_unlike(pair.look) and _is_one(pair.mine, pair.golden) for pair in pairs]
+    unseen = [
+        position
+        for position, (pair, is_one) in enumerate(zip(pairs, are_one, strict=True))
+        if not is_one and pair.look is None and pair.limit is not None and first_look.takes(*pair[:2])
+    ]
+    found = first_look.distances([pairs[position][:2] for position in unseen], is_shared=False)
+    by_position = dict(zip(unseen, found, strict=True))
+    return [
+        SAME if is_one else _measure_fully(pair._replace(look=by_position.get(position, pair.look)))
+        for position, (pair, is_one) in enumerate(zip(pairs, are_one, strict=True))
+    ]
+
+
+def _measure_fully(pair: ArrayPair) -> TensorError:
+    """Return how far the two of a pair are apart, by the first look where that is enough."""
+    mine, golden, limit, look = pair
+    settled = None
+    if look is not None and limit is not None:
+        settled = _agreement(look, limit, mine.size) or _agreement_beside_masks(mine, golden, limit, look)
+    return settled or errors.measure(mine, golden, is_unlike=_is_unlike(look))
+
+
+def _is_unlike(look: Distance | None) -> bool:
+    """Return whether bits differ by a first look."""
+    # NaN shows nothing of bits, nor does 0: of equal numbers one may be -0
+    return look is not None and look.differences > 0
+
+
+def _is_one(mine: np.ndarray, golden: np.ndarray) -> bool:
+    """Return whether two arrays of one shape are the same memory."""
+    if mine is golden:
+        return True
+    is_alike = mine.dtype == golden.dtype and mine.strides == golden.strides
+    return is_alike and address(mine) == address(golden)
+
+
+def _agreement(look: Distance, limit: float, count: int, masked: int = 0) -> TensorError | None:
+    """Return how far two tensors are apart that are unequal and clearly agree, None of others.
+
+    Args:
+        look: Their sums.
+        limit: Largest relative distance of tensors that agree.
+        count: Number of elements.
+        masked: How many of them lie in masked lanes, which the sums leave out.
+    """
+    difference, norm, largest, most = look
+    is_near = 0 < difference <= norm * (limit * _SAFE_SHARE) ** 2
+    if not (is_near and norm >= _SMALLEST * count and most < _LARGEST):
+        return None
+    measure_pair = math.sqrt(difference / norm)
+    return TensorError(
+        is_same=False,
+        distance=measure_pair,
+        cosine=1
+        - measure_pair * measure_pair / 2,  # at least: a part of the difference may be one of length alone
+        largest=largest,
+        norm=math.sqrt(difference),
+        scaled=largest / most,
+        ulps=math.nan,  # no verdict needs them of tensors that agree, and they take as long as all others
+        masked=masked,
+    )
+
+
+def _agreement_beside_masks(
+    mine: np.ndarray, golden: np.ndarray, limit: float, look: Distance
+) -> TensorError | None:
+    """Return the agreement of two tensors outside of masked lanes, None where there are none."""
+    if look.most < -errors.MASK:
+        return None
+    masked = errors.are_masked(mine, golden)
+    count = int(np.count_nonzero(masked))
+    if not count:
+        return None
+    zero = np.float32(0)
+    (outside,) = first_look.distances(
+        [(np.where(masked, zero, mine), np.where(masked, zero, golden))], is_shared=False
+    )
+    return _agreement(outside, limit, mine.size, count) if errors.may_be_masks(outside.most) else None
+
+
+Measured = Mapping[tuple[int, int], TensorError]
+"""How far tensors and their counterparts are apart, by the ids of both arrays."""
+
+SharedWeights = dict[tuple[int, str, int], tuple[TensorEvidence, TensorEvidence]]
+"""Evidence of weights that both sides share, by graph, name and slot: of the value, and of it as an input."""
+
+_TEXT: Final = "O"  # numpy's kind of arrays of texts
+
+
+@dataclass(slots=True)
+class Observations:
+    """The evidence of one run of both sides, tensor by tensor.
+
+    A tensor is measured once, where it is written; operators that read it take over what was measured.
+    What a body reads is looked for in the graphs around it, too.
+
+    Attributes:
+        pairing: What belongs together.
+        limits: What counts as agreement.
+        is_first: Whether no run was before, so that variables hold what the models say.
+        shared: Evidence that is the same in every run.
+    """
+
+    pairing: Pairing
+    limits: Limits
+    is_first: bool = True
+    shared: SharedWeights = field(default_factory=dict)
+    _measured: dict[Scope, dict[str, TensorEvidence]] = field(default_factory=dict)
+    _weights: dict[tuple[int, str], TensorEvidence] = field(default_factory=dict)
+
+    def tensors(self, ran: Sequence[tuple[Ran, Ran | None]]) -> Iterator[tuple[TensorEvidence, ...]]:
+        """Yield the evidence of each operator's tensors, inputs first, and note what its outputs are like.
+
+        The outputs of all are measured first, together.
+
+        Args:
+            ran: Operators of the leading side in the order in which they ran, and their counterparts, None
+                for one that has none.
+        """
+        measured: dict[tuple[int, int], TensorError] = {}
+        besides = [
+            None if pair is None else _Beside(pair, golden, self.limits, measured)
+            for pair, golden in ((self.pairing.graphs.get(mine.graph.index), golden) for mine, golden in ran)
+        ]
+        measured |= self._errors(
+            [
+                pair
+                for (mine, _), beside in zip(ran, besides, strict=True)
+                if beside is not None
+                for pair in beside.outputs(mine)
+            ]
+        )
+        for (mine, _), beside in zip(ran, besides, strict=True):
+            yield tuple(_unchecked_tensors(mine) if beside is None else self._tensors(mine, beside))
+
+    def _errors(
+        self, outputs: Sequence[tuple[np.ndarray, np.ndarray]]
+    ) -> Iterator[tuple[tuple[int, int], TensorError]]:
+        """Yield how far outputs and golden ones are apart, with the ids of both."""
+        seen = first_looks(outputs)
+        keys, known = [], []
+        for mine, golden in outputs:
+            if mine.shape == golden.shape and _TEXT not in (mine.dtype.kind, golden.dtype.kind):
+                keys.append((id(mine), id(golden)))
+                known.append(ArrayPair(mine, golden, _limit(mine, golden, self.limits), seen.get(keys[-1])))
+        return zip(keys, measure_pairs(known), strict=True)
+
+    def _tensors(self, mine: Ran, beside: _Beside) -> Iterator[TensorEvidence]:
+        known = self._measured.setdefault(mine.scope, {})
+        for slot, name, array in _slots(mine.node.inputs_after_run, mine.inputs):
+            yield self._input(mine, slot, name, array, beside)
+        for slot, name, array in _slots(mine.node.declared_outputs, mine.outputs):
+            known[name] = beside.measured(IO.OUTPUT, slot, name, array)
+            yield known[name]
+
+    def of(self, name: str) -> TensorEvidence | None:
+        """Return what was measured of a value of the main graph, in any form; None where nothing was."""
+        values, measured = self.pairing.graphs[0].values, self._measured.get((), {})
+        forms = (evidence for form, evidence in measured.items() if values.get(form, form) == name)
+        return measured.get(name) or next(forms, None)
+
+    def of_result(self, name: str, mine: Array, golden: Array) -> TensorEvidence | None:
+        """Return what was measured of an output of the network, whose operator may have no counterpart.
+
+        Args:
+            name: The output.
+            mine: What the examined side returned.
+            golden: What the other side returned for it, None where that is not known.
+        """
+        if isinstance(mine, np.ndarray) and isinstance(golden, np.ndarray):
+            return _compare((IO.OUTPUT, 0, name), mine, golden, self.limits)
+        return self.of(name)
+
+    def leave(self, scope: Scope, body: int) -> None:
+        """Forget the values of a body that has run."""
+        depth = len(scope)
+        for key in [key for key in self._measured if len(key) > depth and key[:depth] == scope]:
+            if key[depth][0] == body:
+                del self._measured[key]
+
+    def _input(self, mine: Ran, slot: int, name: str, array: np.ndarray, beside: _Beside) -> TensorEvidence:
+        is_variable = name in mine.graph.variables
+        if name in beside.pair.weights and (self.is_first or not is_variable):
+            return self._weight(slot, name, beside.pair)
+        shared = self.shared.get((mine.graph.index, name, slot)) if beside.has_golden else None
+        if shared is not None:
+            self._measured.setdefault(mine.scope, {}).setdefault(name, shared[0])
+            return shared[1]
+        evidence = self._known(mine.scope, beside.pair.origins.get(name, name))
+        if evidence is None and not is_variable and beside.is_one_weight(mine, name, array):
+            return self._shared(mine, slot, name, array, beside.pair)
+        if evidence is None and beside.has_input(name):
+            evidence = beside.measured(IO.INPUT, slot, name, array)
+        if evidence is None:  # another form of a value that was written before, or the same for both sides
+            evidence = self._known(mine.scope, beside.pair.values.get(name, name))
+        if evidence is None:
+            # nobody wrote it: a weight or an input, of one model the same on both sides
+            is_one_model = self.pairing.is_one_model
+            evidence = _equal_evidence(array, name) if is_one_model else _unchecked(IO.INPUT, 0, name, array)
+        else:
+            self._measured.setdefault(mine.scope, {}).setdefault(name, evidence)
+        is_weight = name in mine.graph.weights and not is_variable
+        golden_name = beside.pair.values.get(name, name)
+        return _as_input(evidence, slot, is_weight=is_weight and golden_name in beside.pair.golden_weights)
+
+    def _shared(
+        self, mine: Ran, slot: int, name: str, array: np.ndarray, pair: GraphPairing
+    ) -> TensorEvidence:
+        """Return the evidence of a weight that is one array of both sides, and keep it for other runs."""
+        evidence = _equal_evidence(array, name)
+        self._measured.setdefault(mine.scope, {}).setdefault(name, evidence)
+        read = _as_input(evidence, slot, is_weight=name in pair.golden_weights)
+        self.shared[mine.graph.index, name, slot] = evidence, read
+        return read
+
+    def _weight(self, slot: int, name: str, pair: GraphPairing) -> TensorEvidence:
+        """Return the evidence of a weight of two models, by their bits."""
+        known = self._weights.get((id(pair), name))
+        if known is None:
+            mine, golden = pair.weights[name]
+            known = _compare((IO.INPUT, slot, name), mine, golden, self.limits)
+            types = (known.dtype, known.golden_dtype)
+            is_same = known.error is None or known.error.is_same
+            is_rounded = not is_same and errors.is_rounding(mine, golden, types)
+            known = replace(known, is_weight=True, is_rounded=is_rounded)
+            self._weights[id(pair), name] = known
+        return replace(known, slot=slot)
+
+    def _known(self, scope: Scope, name: str) -> TensorEvidence | None:
+        for depth in range(len(scope), -1, -1):
+            evidence = self._measured.get(scope[:depth], {}).get(name)
+            if evidence is not None:
+                return evidence
+        return None
+
+
+class _Beside:
+    """The tensors of a counterpart, by their common names."""
+
+    def __init__(self, pair: GraphPairing, golden: Ran | None, limits: Limits, measured: Measured) -> None:
+        self.pair = pair
+        self._golden = golden
+        self._limits = limits
+        self._measured = measured
+        self._tensors: dict[IO, dict[str, np.ndarray]] = {}
+
+    def _of(self, io: IO) -> dict[str, np.ndarray]:
+        """Return the counterpart's inputs or outputs by their common names; inputs are rarely asked for."""
+        tensors = self._tensors.get(io)
+        if tensors is None:
+            tensors = self._tensors[io] = {}
+            if self._golden is not None:
+                node, common = self._golden.node, self.pair.golden_values
+                is_output = io is IO.OUTPUT
+                values = node.declared_outputs if is_output else node.inputs_after_run
+                arrays = self._golden.outputs if is_output else self._golden.inputs
+                tensors |= {common.get(name, name): array for _, name, array in _slots(values, arrays)}
+        return tensors
+
+    @property
+    def has_golden(self) -> bool:
+        """Whether the counterpart ran."""
+        return self._golden is not None
+
+    def outputs(self, mine: Ran) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield what an operator wrote, and what its counterpart did."""
+        written, names = self._of(IO.OUTPUT), self.pair.values
+        for _, name, array in _slots(mine.node.declared_outputs, mine.outputs):
+            golden = written.get(names.get(name, name))
+            if golden is not None:
+                yield array, golden
+
+    def has_input(self, name: str) -> bool:
+        return self.pair.values.get(name, name) in self._of(IO.INPUT)
+
+    def is_one_weight(self, mine: Ran, name: str, array: np.ndarray) -> bool:
+        """Tell whether an input is a weight that both sides share, of which a runtime may hold a copy."""
+        weight = mine.graph.weights.get(name)
+        if weight is None:
+            return False
+        golden = self._of(IO.INPUT).get(name)
+        return (
+            golden is not None
+            and self._golden is not None
+            and self._golden.graph.weights.get(name) is weight
+            and self.pair.values.get(name, name) == name
+            and array.dtype == golden.dtype == weight.dtype
+        )
+
+    def measured(self, io: IO, slot: int, name: str, array: np.ndarray) -> TensorEvidence:
+        """Return a tensor beside the counterpart's of its common name; unchecked where there is none."""
+        golden = self._of(io).get(self.pair.values.get(name, name))
+        if golden is None:
+            return _unchecked(io, slot, name, array)
+        return _compare((io, slot, name), array, golden, self._limits, self._measured)
+
+
+def _slots(names: Sequence[str], arrays: Sequence[Array]) -> Iterator[tuple[int, str, np.ndarray]]:
+    """Yield slot, name and array of the tensors among an operator's inputs or outputs."""
+    for slot, (name, array) in enumerate(zip(names, arrays, strict=True)):
+        if name and array is not None:
+            yield slot, name, array
+
+
+def _as_input(evidence: TensorEvidence, slot: int, *, is_weight: bool) -> TensorEvidence:
+    """Return the evidence of a tensor as an input; ``replace`` would take three times as long."""
+    return TensorEvidence(
+        IO.INPUT,
+        slot,
+        evidence.shape,
+        evidence.dtype,
+        evidence.golden_dtype,
+        error=evidence.error,
+        fault=evidence.fault,
+        note=evidence.note,
+        name=evidence.name,
+        is_weight=is_weight,
+        is_rounded=evidence.is_rounded,
+    )
+
+
+def _unchecked(io: IO, slot: int, name: str, array: np.ndarray) -> TensorEvidence:
+    dtype = dtypes.from_numpy(array.dtype).name
+    return TensorEvidence(io, slot, array.shape, dtype, fault=TensorVerdict.UNCHECKED, name=name)
+
+
+def _unchecked_tensors(mine: Ran) -> Iterator[TensorEvidence]:
+    for io, names, arrays in (
+        (IO.INPUT, mine.node.inputs_after_run, mine.inputs),
+        (IO.OUTPUT, mine.node.declared_outputs, mine.outputs),
+    ):
+        for slot, name, array in _slots(names, arrays):
+            yield _unchecked(io, slot, name, array)
+
+
+def _equal_evidence(array: np.ndarray, name: str) -> TensorEvidence:
+    """Return the evidence of an input that both sides share."""
+    dtype = dtypes.from_numpy(array.dtype).name
+    return TensorEvidence(IO.INPUT, 0, array.shape, dtype, dtype, error=SAME, name=name)
+
+
+def _compare(
+    which: tuple[IO, int, str],
+    mine: np.ndarray,
+    golden: np.ndarray,
+    limits: Limits,
+    measured: Measured = MappingProxyType({}),
+) -> TensorEvidence:
+    """Return the evidence of a tensor, told by io, slot and name: how far it is from its counterpart."""
+    io, slot, name = which
+    dtype, golden_dtype = (dtypes.from_numpy(array.dtype).name for array in (mine, golden))
+    fault, note, error = None, "", None
+    if mine.shape != golden.shape:
+        fault, note = TensorVerdict.SHAPE, f"shape {mine.shape} beside {golden.shape}"
+    elif _TEXT in (mine.dtype.kind, golden.dtype.kind):
+        is_same = mine.dtype.kind == golden.dtype.kind and bool(np.array_equal(mine, golden))
+        fault, error = (None, SAME) if is_same else (TensorVerdict.DIFFERS, None)
+    else:
+        error = measured.get((id(mine), id(golden)))
+        if error is None:
+            error = measure_pair(mine, golden, _limit(mine, golden, limits))
+    return TensorEvidence(
+        io, slot, mine.shape, dtype, golden_dtype, error=error, fault=fault, note=note, name=name
+    )
+
+
+def _limit(mine: np.ndarray, golden: np.ndarray, limits: Limits) -> float | None:
+    types = (dtypes.from_numpy(array.dtype).name for array in (mine, golden))
+    return limits.allowed(types, limits.precision)

@@ -1,0 +1,260 @@
+"""Two networks in lockstep: when one has run an operator, the other one runs on to its counterpart.
+
+The leading network runs in the caller's thread, the following one in a thread of its own that sleeps
+unless it is asked for an operator. So one of the two runs at a time. Each runs ahead of the comparison by
+a block of operators: what is alive are the values that a network keeps itself, and those of its block.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from msdump.analysis.diff.pairing import Quantisation, as_real
+from msdump.graph import Graph, Node
+from msdump.observer import Arrays, Observer
+
+_MOST_BYTES: Final = 24 << 20
+"""Bytes of outputs that fill a block; each side holds them beyond what its run holds.
+
+Smaller blocks take longer, by a tenth to a third with two thirds of the bytes: the two networks, whose
+threads sleep meanwhile, take turns once for each. Larger ones are no faster."""
+
+_MOST: Final = 256
+"""Operators of one block."""
+
+Scope = tuple[tuple[int, int], ...]
+"""Where an operator runs: the index of each body around it, outermost first, and the number of its pass."""
+
+Key = tuple[Scope, str]
+"""One execution of an operator: its scope, and the name of its node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """An operator that has just run; its tensors are views.
+
+    Attributes:
+        scope: The bodies that it ran in.
+        graph: The graph that it belongs to.
+        node: The operator, or control flow whose bodies have run.
+        inputs: Its inputs as they are after the run.
+        outputs: Its outputs.
+    """
+
+    scope: Scope
+    graph: Graph
+    node: Node
+    inputs: Arrays
+    outputs: Arrays
+
+    @property
+    def key(self) -> Key:
+        """Its scope and name."""
+        return self.scope, self.node.name
+
+
+Show = Callable[[Ran], None]
+Run = Callable[[Observer], Any]
+"""Runs a network once under an observer; returns its outputs."""
+
+
+@dataclass(slots=True)
+class OperatorWatch(Observer):
+    """Observes every operator of a graph, control flow too, and of the bodies in it.
+
+    Attributes:
+        graph: The graph.
+        show: Called with each operator that has run.
+        scope: The bodies around the graph.
+        quantised: How values stand for real numbers, which are shown then, by index of the graph and name.
+    """
+
+    graph: Graph
+    show: Show
+    scope: Scope = ()
+    quantised: Mapping[int, Mapping[str, Quantisation]] = field(default_factory=dict)
+    wants_inputs = wants_outputs = True
+    watched: tuple[bool, ...] = field(init=False)
+    _passes: Counter[int] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        """Watch all operators."""
+        self.watched = (True,) * len(self.graph.nodes)
+
+    def ran(self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False) -> None:
+        """Show an operator."""
+        del saturated
+        node, known = self.graph.nodes[position], self.quantised.get(self.graph.index)
+        if known:
+            inputs = as_real(node.inputs_after_run, inputs, known)
+            outputs = as_real(node.declared_outputs, outputs, known)
+        self.show(Ran(self.scope, self.graph, node, inputs, outputs))
+
+    def looks_into(self, body: Graph) -> bool:
+        """Look into every branch and loop."""
+        del body
+        return True
+
+    def enter(self, body: Graph) -> OperatorWatch:
+        """Return the observer of the next pass of a body."""
+        number = self._passes[body.index]
+        self._passes[body.index] += 1
+        return OperatorWatch(body, self.show, (*self.scope, (body.index, number)), self.quantised)
+
+
+class RanBlock:
+    """Operators that have run one after the other, until their tensors reach a bound."""
+
+    def __init__(self) -> None:
+        """Begin without operators."""
+        self._ran: list[Ran] = []
+        self._bytes = 0
+
+    def add(self, ran: Ran) -> bool:
+        """Add an operator; return whether the block is full."""
+        self._ran.append(ran)
+        self._bytes += sum(array.nbytes for array in ran.outputs if array is not None)
+        return self._bytes >= _MOST_BYTES or len(self._ran) >= _MOST
+
+    def take(self) -> list[Ran]:
+        """Return the operators, and begin anew."""
+        ran, self._ran, self._bytes = self._ran, [], 0
+        return ran
+
+
+class _Stopped(BaseException):
+    """Ends the run of a following network that nobody needs any more."""
+
+
+class Follower:
+    """A network that runs in a thread of its own, as far as it is asked to.
+
+    Attributes:
+        outputs: What its run returned; None before its end, and where it failed.
+        error: What its run ended with, None without an error.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        graph: Graph,
+        is_wanted: Callable[[Ran], bool],
+        quantised: Mapping[int, Mapping[str, Quantisation]],
+    ) -> None:
+        """Wait; nothing runs before the first question.
+
+        Args:
+            run: Runs the network.
+            graph: The graph that it runs.
+            is_wanted: Tells of an operator whether somebody may ask for it later; others are not kept.
+            quantised: How values stand for real numbers, as ``OperatorWatch`` has it.
+        """
+        self._run, self._graph, self._is_wanted = run, graph, is_wanted
+        self._quantised = quantised
+        self._permits: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._shown: queue.SimpleQueue[tuple[list[Ran], bool]] = queue.SimpleQueue()
+        self._block = RanBlock()
+        self._ready: deque[Ran] = deque()
+        self._is_over = False
+        self._thread = threading.Thread(target=self._work, name="msdump follower", daemon=True)
+        self._held: dict[Key, Ran] = {}
+        self._closed: set[tuple[Scope, int]] = set()
+        self._given_up: set[tuple[Scope, int]] = set()
+        self.outputs: Any = None
+        self.error: Exception | None = None
+
+    def _work(self) -> None:
+        try:
+            self._wait()
+            self.outputs = self._run(OperatorWatch(self._graph, self._show, quantised=self._quantised))
+        except _Stopped:
+            pass
+        except Exception as error:  # noqa: BLE001 - told by whoever asked for the operators
+            self.error = error
+        finally:
+            self._shown.put((self._block.take(), True))
+
+    def _show(self, ran: Ran) -> None:
+        if self._block.add(ran):
+            self._shown.put((self._block.take(), False))
+            self._wait()
+
+    def _wait(self) -> None:
+        if not self._permits.get():
+            raise _Stopped
+
+    def _next(self) -> Ran | None:
+        """Return the operator that ran next, and let the network run on where it must; None at its end."""
+        while not self._ready:
+            if self._is_over:
+                return None
+            self._run_on()
+        ran = self._ready.popleft()
+        if ran.node.bodies:
+            self._closed |= {(ran.scope, body.index) for body in ran.node.bodies.values()}
+        return ran
+
+    def _run_on(self) -> None:
+        """Let the network run one more block."""
+        if not self._thread.is_alive():
+            self._thread.start()
+        self._permits.put(True)
+        block, self._is_over = self._shown.get()
+        self._ready.extend(block)
+        if self._is_over:
+            self._thread.join()
+
+    def until(self, key: Key) -> Ran | None:
+        """Return an operator that has run; run on to it where it has not yet.
+
+        Args:
+            key: The execution of the operator.
+
+        Returns:
+            None where it does not run: another branch was taken, a loop ended sooner, or the run failed.
+        """
+        held = self._held.pop(key, None)
+        while held is None and not self._is_past(key[0]):
+            ran = self._next()
+            if ran is None:
+                return None
+            if ran.key == key:
+                return ran
+            if self._is_wanted(ran) and not _lies_in(ran.scope, self._given_up):
+                self._held[ran.key] = ran
+        return held
+
+    def _is_past(self, scope: Scope) -> bool:
+        return _lies_in(scope, self._closed)
+
+    def give_up(self, scope: Scope, body: int) -> list[Ran]:
+        """Return the operators of a body that nobody asked for; those to come of it are not kept, either."""
+        self._given_up.add((scope, body))
+        over = [key for key in self._held if _lies_in(key[0], {(scope, body)})]
+        return [self._held.pop(key) for key in over]
+
+    def rest(self) -> Iterator[Ran]:
+        """Yield the operators that nobody asked for, and run the network to its end."""
+        held, self._held = self._held, {}
+        yield from held.values()
+        while (ran := self._next()) is not None:
+            yield ran
+
+    def stop(self) -> None:
+        """End the run, where it is not over."""
+        if self._thread.is_alive():
+            self._permits.put(False)
+            self._thread.join()
+        self._held.clear()
+        self._ready.clear()
+        self._is_over = True
+
+
+def _lies_in(scope: Scope, bodies: set[tuple[Scope, int]]) -> bool:
+    """Tell whether one of some bodies, each told by the scope of its control flow, is around a scope."""
+    return bool(bodies) and any((scope[:depth], index) in bodies for depth, (index, _) in enumerate(scope))

@@ -1,0 +1,607 @@
+"""How far two tensors are apart: sums and extremes over their elements, and the numbers that follow.
+
+One pass in float64, block by block, serves the verdicts (``measure``) and CANN's formulas (``sums``, see
+``scores``). Verdicts leave out elements that are NaN or infinite, of which misplaced ones are counted, and
+masked lanes: attention adds -1e4, -65504, -3.4e38 or -inf to the scores of tokens that are not there, and
+such elements would outweigh all others in a norm. CANN's formulas take all elements, as float32.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import enum
+import functools
+import math
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import ml_dtypes
+import numpy as np
+
+from msdump import dtypes
+from msdump.errors import FormatError
+from msdump.statistics import HALVES, address, total, total_of_products, total_of_squares
+
+SHORTER: Final = ("float32", "float16", "bfloat16")
+"""Element types that devices round weights to."""
+
+ALMOST_ZERO: Final = float(np.finfo(np.float64).eps)
+"""A golden element up to this magnitude has no relative error."""
+
+MASK: Final = -8192.0
+"""Elements of masked lanes lie below: -1e4 is the mildest mask in use, and scores are added to it."""
+
+_BOTTOM: Final = -65000.0  # masked at any distance: float16 turns -3.4e38 into -inf or, saturating, -65504
+_NEAR: Final = 2.0**-6  # an element of a masked lane differs at most as much as bfloat16 rounds
+_GAP: Final = 16.0  # elements outside are at least so many times smaller; else large numbers are no masks
+_FLOOR: Final = float(np.finfo(np.float32).eps)  # least density of a divergence, relative to the range
+_LEAST_SPREAD: Final = 1e-3  # of the squares; smaller deviations lose digits as a difference of sums
+_BLOCK: Final = 1 << 16  # elements that stay in a core's cache while all sums over them are taken
+_EXPONENT: Final = np.uint64(0x7FF0_0000_0000_0000)  # a float64 without sign and fraction
+
+
+class Part(enum.Flag):
+    """Sums beyond those of verdicts, which only some formulas need."""
+
+    NONE = 0
+    MOMENTS = enum.auto()
+    RATIOS = enum.auto()
+    DIVERGENCE = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class TensorError:
+    """How far two tensors are apart.
+
+    Masked lanes have no part in the numbers, nor elements that are NaN or the same infinity on both sides.
+
+    Attributes:
+        is_same: Whether every element has the same bits, once the narrower type is widened.
+        distance: Norm of the difference, divided by the norm of the golden tensor; infinite where
+            that is zero and the other is not, and where elements are misplaced.
+        cosine: Cosine similarity; NaN where one of the two is zero, and where elements are misplaced.
+        largest: Largest absolute difference of two elements; infinite where elements are misplaced.
+        misplaced: Number of elements that are NaN or infinite on one side, and not the same on the
+            other.
+        nonfinite: How many of these are NaN or infinite on the examined side.
+        norm: Norm of the difference; infinite where elements are misplaced.
+        scaled: Largest difference, divided by the largest golden element; infinite as the distance is.
+        ulps: Largest difference in units of the last place: those of the coarser type, at the golden
+            element's own magnitude, but at least at the type's epsilon of the largest element; 0 of
+            integers and truth values.
+        masked: Number of elements in masked lanes.
+        changed: Number of elements that differ, of integers and truth values; else 0.
+    """
+
+    is_same: bool
+    distance: float = 0.0
+    cosine: float = 1.0
+    largest: float = 0.0
+    misplaced: int = 0
+    nonfinite: int = 0
+    norm: float = 0.0
+    scaled: float = 0.0
+    ulps: float = 0.0
+    masked: int = 0
+    changed: int = 0
+
+
+SAME: Final = TensorError(is_same=True)
+
+
+@dataclass(slots=True)
+class Side:
+    """Sums and extremes of one of the two tensors.
+
+    Attributes:
+        low: Smallest element, NaN where one is.
+        high: Largest element, likewise.
+        squares: Sum of the squares.
+        total: Sum of the elements, of ``Part.MOMENTS``.
+        deviations: Sum of the squared distances from the mean, likewise.
+        densities: Sum of the densities of ``Part.DIVERGENCE``, in units of the range.
+    """
+
+    low: float = math.nan
+    high: float = math.nan
+    squares: float = 0.0
+    total: float = 0.0
+    deviations: float = 0.0
+    densities: float = 0.0
+    _counted: int = 0
+
+    @property
+    def norm(self) -> float:
+        """Euclidean norm."""
+        return math.sqrt(self.squares)
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether no element is NaN or infinite."""
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
+    def add_moments(self, values: np.ndarray, squares: float, spare: np.ndarray) -> None:
+        """Add total and deviations of elements.
+
+        Args:
+            values: The elements, as float64.
+            squares: Sum of their squares.
+            spare: Memory for as many.
+        """
+        sum_of_values, count = total(values), len(values)
+        mean = sum_of_values / count
+        deviations = squares - mean * sum_of_values
+        if not deviations >= _LEAST_SPREAD * squares:  # NaN, too
+            deviations = total_of_squares(np.subtract(values, mean, out=spare))
+        if self._counted:  # the means of the parts differ: Chan, Golub, LeVeque, "Updating Formulae", 1979
+            shift = mean - self.total / self._counted
+            deviations += shift * shift * self._counted * count / (self._counted + count)
+        self.deviations += deviations
+        self.total += sum_of_values
+        self._counted += count
+
+
+@dataclass(frozen=True, slots=True)
+class LastPlace:
+    """Units of the last place of an element type.
+
+    Attributes:
+        epsilon: That of 1.
+        smallest: The least there is.
+    """
+
+    epsilon: float
+    smallest: float
+
+
+@dataclass(slots=True)
+class PairSums:
+    """Sums and extremes over the elements of two tensors x and y, and the numbers that follow from them.
+
+    Attributes:
+        count: Number of elements of each; a complex one counts twice.
+        x: Those of the tensor that is examined.
+        y: Those of the golden one.
+        is_same: Whether every element has the same bits.
+        products: Sum of ``x * y``.
+        differences: Sum of ``(x - y)^2``.
+        distances: Sum of ``|x - y|``, of ``Part.MOMENTS``.
+        largest: Largest ``|x - y|``.
+        ratios: Sum of ``|x / y - 1|`` where y is not almost zero, of ``Part.RATIOS``.
+        largest_ratio: The largest of these, else 0.
+        entropy: Sum of ``p * log(p / q)`` over the densities in units of the range, of ``Part.DIVERGENCE``.
+        misplaced: As of ``TensorError``; only of sums that leave out elements.
+        nonfinite: Likewise.
+        masked: Likewise.
+        changed: As of ``TensorError``.
+        units: Largest difference in multiples of the power of two at or below the golden element.
+        unit: Units of the last place, None where the elements are not rounded.
+        peak: Largest finite golden magnitude outside of masked lanes.
+        power: A power of two by which the elements were divided, near the largest of float64: squares of
+            float64 could overflow or vanish, those of all other types fit into float64.
+        has_masks: Whether large elements are masks.
+    """
+
+    count: int
+    x: Side = field(default_factory=Side)
+    y: Side = field(default_factory=Side)
+    is_same: bool = False
+    products: float = 0.0
+    differences: float = 0.0
+    distances: float = 0.0
+    largest: float = 0.0
+    ratios: float = 0.0
+    largest_ratio: float = 0.0
+    entropy: float = 0.0
+    misplaced: int = 0
+    nonfinite: int = 0
+    masked: int = 0
+    changed: int = 0
+    units: float = 0.0
+    unit: LastPlace | None = None
+    peak: float = 0.0
+    power: float = 1.0
+    has_masks: bool = False
+
+    @property
+    def are_plain(self) -> bool:
+        """Whether a verdict would leave no element out: all are finite, and none is as low as a mask."""
+        return self.x.is_finite and self.y.is_finite and self.y.low > MASK
+
+    @property
+    def distance(self) -> float:
+        """Norm of the difference, divided by that of y."""
+        if not self.differences:
+            return 0.0
+        return math.sqrt(self.differences / self.y.squares) if self.y.squares else math.inf
+
+    @property
+    def cosine(self) -> float:
+        """Cosine similarity; NaN where one of the two is zero."""
+        norms = self.x.norm * self.y.norm  # a product of squares could overflow
+        if norms:
+            return float(np.clip(self.products / norms, -1, 1))
+        # Two zero tensors have the same direction, a zero tensor and another one have none in common.
+        return 1.0 if self.x.squares == self.y.squares else math.nan
+
+    @property
+    def divergence(self) -> float:
+        """Kullback-Leibler divergence of the densities, which are divided by their sums."""
+        with np.errstate(all="ignore"):
+            divergence = self.entropy / np.float64(self.x.densities)
+            divergence += np.log(self.y.densities / np.float64(self.x.densities))
+        return 0.0 if divergence < 0 else float(divergence)  # it is none below zero: that is rounding
+
+    @property
+    def least_power(self) -> float:
+        """The least power of two whose units count, which are those of the tensor's scale."""
+        if self.unit is None:
+            return math.inf
+        least = max(self.peak * self.unit.epsilon, self.unit.smallest / self.unit.epsilon) / self.power
+        return max(least, float(np.finfo(np.float64).tiny))
+
+    @property
+    def error(self) -> TensorError:
+        """The numbers that verdicts are drawn from."""
+        if self.is_same:
+            return SAME
+        largest = self.largest * self.power
+        error = TensorError(
+            is_same=False,
+            distance=self.distance,
+            cosine=self.cosine,
+            largest=largest,
+            misplaced=self.misplaced,
+            nonfinite=self.nonfinite,
+            norm=math.sqrt(self.differences) * self.power,
+            scaled=(largest / self.peak if self.peak else math.inf) if largest else 0.0,
+            ulps=self.units / self.unit.epsilon if self.unit is not None else 0.0,
+            masked=self.masked,
+            changed=self.changed,
+        )
+        if not self.misplaced:
+            return error
+        # one NaN on one side outweighs all distances
+        far = math.inf
+        return replace(error, distance=far, cosine=math.nan, largest=far, norm=far, scaled=far, ulps=far)
+
+
+def measure(
+    dumped: np.ndarray, golden: np.ndarray, dtype: str = "", *, is_unlike: bool = False
+) -> TensorError:
+    """Return how far two tensors are apart.
+
+    >>> error = measure(np.array([[3, 0], [0, 4]]), np.array([[3, 0], [0, 5]]))
+    >>> error.is_same, error.largest, round(error.distance, 4), round(error.cosine, 4)
+    (False, 1.0, 0.1715, 0.9947)
+    >>> measure(np.float32([1, 2]), np.nextafter(np.float32([1, 2]), np.float32(3))).ulps
+    1.0
+
+    Args:
+        dumped: The tensor that is examined; any numeric or truth type.
+        golden: The tensor that it is compared with; as many elements, in the same order.
+        dtype: The coarser element type of the two, whose units ``ulps`` counts; "": that of the arrays.
+        is_unlike: Whether it is known already that the bits of an element differ.
+    """
+    x, y = _in_one_type(dumped, golden)
+    # Most tensors of two good runs are the same; comparing bits is far cheaper than the sums.
+    if not is_unlike and are_same(x, y):
+        return SAME
+    sums = PairSums(len(x), unit=_unit(dtype) or _unit_of_arrays(dumped.dtype, golden.dtype))
+    with np.errstate(all="ignore"):
+        _find_scale(sums, x, y)
+        _add_blocks(sums, x, y, leaves_out=True)
+    return sums.error
+
+
+def sums(dumped: np.ndarray, golden: np.ndarray, parts: Part, dtype: str = "") -> PairSums:
+    """Return the sums over all elements of two tensors that float32 holds.
+
+    Args:
+        dumped: The tensor that is examined, at least one element.
+        golden: The tensor that it is compared with; as many elements, in the same order.
+        parts: Sums that are needed beside those of verdicts.
+        dtype: As of ``measure``.
+    """
+    x, y = _in_one_type(dumped, golden)
+    found = PairSums(len(x), unit=_unit(dtype) or _unit_of_arrays(dumped.dtype, golden.dtype))
+    found.is_same = are_same(x, y)
+    with np.errstate(all="ignore"):
+        found.y.low, found.y.high = _extremes(y)
+        found.x.low, found.x.high = (found.y.low, found.y.high) if found.is_same else _extremes(x)
+        found.peak = max(-found.y.low, found.y.high)
+        if found.is_same and found.y.is_finite:  # nothing is apart, nor do NaN of both sides make numbers NaN
+            for block in _blocks(y):
+                values, spare = _MEMORY.doubles[:2, : len(block)]
+                np.copyto(values, block)
+                squares = total_of_squares(values)
+                found.y.squares += squares
+                if Part.MOMENTS in parts:
+                    found.y.add_moments(values, squares, spare)
+            found.x, found.products = found.y, found.y.squares
+            found.y.densities = 1.0
+        else:
+            _add_blocks(found, x, y, parts)
+    return found
+
+
+def is_rounding(dumped: np.ndarray, golden: np.ndarray, dtypes_held: Iterable[str] = SHORTER) -> bool:
+    """Return whether one tensor is the other one, rounded to an element type of fewer bits.
+
+    Files may hold such elements in a longer type.
+
+    >>> is_rounding(np.float32([0.1]).astype("f2").astype("f4"), np.float32([0.1]))
+    True
+
+    Args:
+        dumped: The tensor that is examined.
+        golden: Its counterpart.
+        dtypes_held: Names of the types that either side may have rounded to.
+    """
+    x, y = _in_one_type(dumped, golden)
+    if x.dtype.kind != "f":
+        return False
+    kinds = [dtypes.from_name(name).numpy for name in SHORTER if name in {*dtypes_held}]
+    shorter = [kind for kind in kinds if kind.itemsize < x.dtype.itemsize]
+    with np.errstate(all="ignore"):
+        return any(
+            all(
+                np.array_equal(a.astype(kind).astype(a.dtype), b)
+                for a, b in zip(_blocks(longer), _blocks(rounded), strict=True)
+            )
+            for kind in shorter
+            for longer, rounded in ((x, y), (y, x))
+        )
+
+
+_COMPARE_MEMORY: Final = ctypes.CDLL(None).memcmp
+_COMPARE_MEMORY.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+_COMPARE_MEMORY.restype = ctypes.c_int
+
+
+def are_same(x: np.ndarray, y: np.ndarray) -> bool:
+    """Return whether two arrays of one element type and shape hold the same bytes, element by element.
+
+    Equal NaN are the same although they differ as numbers, and -0 is not 0. Other threads run meanwhile.
+    numpy takes several times as long where elements are not aligned, as weights in a model's file.
+
+    >>> are_same(np.float32([1, np.nan]), np.float32([1, np.nan]))
+    True
+    >>> are_same(np.float32([0.0]), np.float32([-0.0]))
+    False
+    """
+    x, y = np.ascontiguousarray(x), np.ascontiguousarray(y)
+    return not _COMPARE_MEMORY(address(x), address(y), x.nbytes)
+
+
+def are_masked(dumped: np.ndarray, golden: np.ndarray) -> np.ndarray:
+    """Return which elements a mask has pushed down on both sides, so far that softmax makes nothing of them.
+
+    >>> are_masked(np.float32([-9999, -65504, 1]), np.float32([-1e4, -np.inf, -1e4])).tolist()
+    [True, True, False]
+    """
+    with np.errstate(all="ignore"):
+        are_near = np.abs(dumped - golden) <= np.abs(golden) * _NEAR
+        are_low = (dumped <= MASK) & (golden <= MASK)
+        are_lost = (dumped <= _BOTTOM) & (golden <= _BOTTOM)
+        return np.asarray(are_low & (are_near | are_lost))
+
+
+def may_be_masks(largest: float) -> bool:
+    """Return whether large elements are masks, by the largest magnitude outside of masked lanes."""
+    return 0 < largest * _GAP <= -MASK
+
+
+def _in_one_type(dumped: np.ndarray, golden: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return vectors in a type that holds the elements of both; complex numbers as pairs of real ones."""
+    x, y = dumped.reshape(-1), golden.reshape(-1)
+    if x.dtype != y.dtype or not x.dtype.isnative:
+        try:
+            common = np.promote_types(x.dtype, y.dtype)
+        except TypeError:
+            # numpy knows no common type of two of ml_dtypes' types; all of them are exact in float32.
+            common = np.dtype(np.float32)
+        x, y = x.astype(common, copy=False), y.astype(common, copy=False)
+    x, y = np.ascontiguousarray(x), np.ascontiguousarray(y)
+    return (x.view(x.real.dtype), y.view(y.real.dtype)) if x.dtype.kind == "c" else (x, y)
+
+
+@functools.cache
+def _unit(dtype: str) -> LastPlace | None:
+    """Return the unit of an element type by its name, None of one that is not rounded or not known."""
+    try:
+        return _unit_of(dtypes.from_name(dtype).numpy) if dtype else None
+    except FormatError:
+        return None
+
+
+@functools.cache
+def _unit_of(dtype: np.dtype) -> LastPlace | None:
+    if dtype.kind == "c":
+        dtype = np.dtype(f"f{dtype.itemsize // 2}")
+    try:
+        numbers = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    except ValueError:
+        return None
+    return LastPlace(float(numbers.eps), float(numbers.smallest_subnormal))
+
+
+def _unit_of_arrays(*kinds: np.dtype) -> LastPlace | None:
+    units = [unit for unit in map(_unit_of, kinds) if unit is not None]
+    return max(units, key=lambda unit: unit.epsilon, default=None)
+
+
+class _Memory(threading.local):
+    """The blocks of a thread, used again for each pair of tensors."""
+
+    def __init__(self) -> None:
+        self.doubles = np.empty((4, _BLOCK))
+        self.singles = np.empty((4, _BLOCK), np.float32)
+        self.truths = np.empty(_BLOCK, np.bool_)
+        self.least = np.empty(_BLOCK)  # numpy takes the larger of two arrays faster than with a scalar
+        self.floors = np.empty((2, _BLOCK), np.float32)
+
+
+_MEMORY: Final = _Memory()
+
+
+def _blocks(elements: np.ndarray, row: int = 0) -> Iterator[np.ndarray]:
+    """Yield the blocks of a vector, in a type and at an address that numpy is fast with.
+
+    Args:
+        elements: The vector.
+        row: Memory that is used where they have to be copied: two vectors at a time need two.
+    """
+    dtype, spare = elements.dtype, _MEMORY.singles[row]
+    halves = HALVES.get(dtype.name)
+    is_short = dtype.itemsize < spare.itemsize and dtype.kind not in "iub"
+    for start in range(0, len(elements), _BLOCK):
+        block = elements[start : start + _BLOCK]
+        single = spare[: len(block)]
+        if dtype == single.dtype and not block.flags.aligned:  # bytes are copied faster than elements
+            single.view(np.uint8)[:] = block.view(np.uint8)
+            block = single
+        elif halves is not None and all(map(math.isfinite, halves.bounds(block))):
+            np.copyto(single, halves.values(block))
+            block = single
+        elif is_short:
+            np.copyto(single, block, casting="unsafe")
+            block = single
+        yield block
+
+
+def _extremes(elements: np.ndarray) -> tuple[float, float]:
+    """Return the least and the greatest element, NaN where one is."""
+    lows, highs = zip(*((block.min(), block.max()) for block in _blocks(elements)), strict=True)
+    return float(np.min(lows)), float(np.max(highs))
+
+
+def _largest(block: np.ndarray, chosen: np.ndarray) -> float:
+    """Return the largest magnitude of chosen elements, 0 of none."""
+    # numpy's abs, told where, takes the elements one by one
+    kept = np.where(chosen, block, block.dtype.type(0))
+    return max(float(kept.max(initial=0)), -float(kept.min(initial=0)))
+
+
+def _find_scale(sums: PairSums, x: np.ndarray, y: np.ndarray) -> None:
+    """Set the golden tensor's scale, and the power of two for elements of float64."""
+
+    def peak(side: Side, elements: np.ndarray) -> float:
+        side.low, side.high = _extremes(elements)
+        if side.is_finite:
+            return max(-side.low, side.high)
+        return max(_largest(block, np.isfinite(block)) for block in _blocks(elements))
+
+    sums.peak = peak(sums.y, y)
+    if y.dtype == np.float64:
+        largest = max(sums.peak, peak(sums.x, x))
+        sums.power = math.ldexp(1.0, math.frexp(largest)[1] - 1) if largest else 1.0
+    if y.dtype.kind in "iub" or (sums.y.is_finite and sums.y.low > MASK):
+        return
+    pairs = zip(_blocks(x, 0), _blocks(y, 1), strict=True)
+    outside = max(_largest(b, np.isfinite(b) & ~are_masked(a, b)) for a, b in pairs)
+    if may_be_masks(outside) and any(np.any(block <= MASK) for block in _blocks(y)):
+        sums.has_masks, sums.peak = True, outside
+
+
+def _add_blocks(
+    sums: PairSums, x: np.ndarray, y: np.ndarray, parts: Part = Part.NONE, *, leaves_out: bool = False
+) -> None:
+    """Add all elements, after the extremes of the sides and the scale are known."""
+    _MEMORY.least[: len(x)] = sums.least_power
+    for side, floor in zip((sums.x, sums.y), _MEMORY.floors, strict=True):
+        floor[: len(x)] = _floor(side)
+    for a, b in zip(_blocks(x, 0), _blocks(y, 1), strict=True):
+        _add_block(sums, a, b, parts, leaves_out=leaves_out)
+        if sums.unit is None:
+            sums.changed += int(np.count_nonzero(a != b))
+
+
+def _add_block(sums: PairSums, x: np.ndarray, y: np.ndarray, parts: Part, *, leaves_out: bool) -> None:
+    a, b, apart, spare = _MEMORY.doubles[:, : len(x)]
+    np.copyto(a, x, casting="unsafe")
+    np.copyto(b, y, casting="unsafe")
+    if sums.has_masks:
+        masked = are_masked(x, y)
+        sums.masked += int(np.count_nonzero(masked))
+        a[masked] = b[masked] = 0
+    if sums.power != 1:
+        np.divide(a, sums.power, out=a)
+        np.divide(b, sums.power, out=b)
+    squares = total_of_squares(a), total_of_squares(b)
+    # NaN and infinities show in the sums of squares, so only blocks that hold some are searched for them.
+    if leaves_out and not math.isfinite(sum(squares)):
+        _leave_out(sums, a, b)
+        squares = total_of_squares(a), total_of_squares(b)
+    sums.x.squares += squares[0]
+    sums.y.squares += squares[1]
+    sums.products += total_of_products(a, b)
+    if Part.MOMENTS in parts:
+        sums.x.add_moments(a, squares[0], spare)
+        sums.y.add_moments(b, squares[1], spare)
+    np.subtract(a, b, out=apart)
+    sums.differences += total_of_squares(apart)
+    np.abs(apart, out=apart)
+    sums.largest = float(np.maximum(sums.largest, apart.max()))
+    if Part.MOMENTS in parts:
+        sums.distances += total(apart)
+    if sums.unit is not None:
+        # Without sign and fraction the power of two at or below the magnitude is left.
+        powers = np.bitwise_and(b.view(np.uint64), _EXPONENT, out=spare.view(np.uint64)).view(np.float64)
+        np.maximum(powers, _MEMORY.least[: len(powers)], out=powers)
+        sums.units = max(sums.units, float(np.divide(apart, powers, out=apart).max()))
+    if Part.RATIOS in parts:
+        _add_ratios(sums, x, y)
+    if Part.DIVERGENCE in parts:
+        _add_densities(sums, x, y)
+
+
+def _leave_out(sums: PairSums, a: np.ndarray, b: np.ndarray) -> None:
+    """Set elements that are not finite on both sides to zero, and count those that are not the same."""
+    is_finite = np.isfinite(a)
+    finite = is_finite & np.isfinite(b)
+    alike = (a == b) | (np.isnan(a) & np.isnan(b))
+    misplaced = ~finite & ~alike
+    sums.misplaced += int(np.count_nonzero(misplaced))
+    sums.nonfinite += int(np.count_nonzero(misplaced & ~is_finite))
+    a[~finite] = b[~finite] = 0
+
+
+def _add_ratios(sums: PairSums, x: np.ndarray, y: np.ndarray) -> None:
+    """Add relative errors of float32 elements, each rounded to float32 as CANN's tool does."""
+    ratios, spare = _MEMORY.singles[2:, : len(x)]
+    np.divide(x, y, out=ratios)
+    np.subtract(ratios, np.float32(1), out=ratios)
+    np.abs(ratios, out=ratios)
+    counts = np.greater(np.abs(y, out=spare), np.float32(ALMOST_ZERO), out=_MEMORY.truths[: len(x)])
+    # Ratios to a golden zero count as 0. Bits that are all set or all clear clear them twenty times faster
+    # than a mask of mixed truth values; a factor of 0 would turn their infinities into NaN.
+    bits = np.negative(counts.view(np.int8), out=spare.view(np.int32))
+    np.bitwise_and(ratios.view(np.int32), bits, out=ratios.view(np.int32))
+    sums.ratios += total(ratios)
+    sums.largest_ratio = float(np.maximum(sums.largest_ratio, ratios.max()))
+
+
+def _floor(side: Side) -> float:
+    # vendor: a tensor of equal elements is not moved to 0..1, so its floor is that of 1
+    return _FLOOR * ((side.high - side.low) or 1.0)
+
+
+def _add_densities(sums: PairSums, x: np.ndarray, y: np.ndarray) -> None:
+    """Add the densities of float32 elements: moved to the range from 0, and raised to a floor."""
+    moved = []
+    for side, values, floor, out in zip(
+        (sums.x, sums.y), (x, y), _MEMORY.floors, _MEMORY.singles[2:], strict=True
+    ):
+        density = out[: len(x)]
+        # vendor: equal elements are not moved; activations often begin at zero
+        is_moved = side.low not in {0, side.high}
+        from_zero = np.subtract(values, np.float32(side.low), out=density) if is_moved else values
+        np.maximum(from_zero, floor[: len(x)], out=density)
+        side.densities += total(density)
+        moved.append(density)
+    p, q = moved
+    logarithms = np.log(np.divide(p, q, out=q), out=q)
+    sums.entropy += total_of_products(p, logarithms)

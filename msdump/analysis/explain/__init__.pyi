@@ -1,0 +1,5 @@
+from .explanation import Explainer as Explainer
+from .explanation import Explanation as Explanation
+from .explanation import Situation as Situation
+from .explanation import SlotAccount as SlotAccount
+from .subjects import DumpedTensor as DumpedTensor

@@ -1,0 +1,338 @@
+"""Operators, weights, graph inputs and constants by all of their names, with files and rows in a dump."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from msdump.capture import GraphRefusals
+from msdump.errors import DumpReadError
+from msdump.graph import ROOT, Graph, Node
+from msdump.read import Dump, Iteration, ListedOperator, OperatorFile, Rank, Row, read_listed_operators
+from msdump.reasons import Reason
+from msdump.record import IO, OperatorRef
+from msdump.store import STATISTICS, OperatorFileKind, PathKind, names, operator_names
+
+_IO_TITLES: Final = ("IO", "Input/Output")
+_SLOT_TITLES: Final = ("Slot", "Index")
+
+
+@dataclass(frozen=True, slots=True)
+class DumpedTensor:
+    """A tensor of an operator in a dump: a file, part of a file, or a row of statistics.
+
+    Attributes:
+        io: Input or output.
+        slot: Its number in the dump; compiled graphs do not number absent and left out tensors.
+        path: The file.
+        is_measured: Whether the file holds only statistics of the tensor.
+    """
+
+    io: IO
+    slot: int
+    path: str
+    is_measured: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What graph files of a dump tell of an operator.
+
+    Attributes:
+        graph: Number of its graph.
+        is_inner: Whether the graph is a branch or a loop body.
+        tensors: Its inputs and outputs, None where no .ir file lists them.
+    """
+
+    graph: int
+    is_inner: bool
+    tensors: ListedOperator | None
+
+
+@dataclass(frozen=True)
+class DumpedIteration:
+    """A dumped iteration of a network, or one execution of a compiled model.
+
+    Attributes:
+        number: Number of the iteration, None for operators that were called alone.
+        directories: Its directories: one for each graph of a network.
+    """
+
+    number: int | None
+    directories: tuple[Iteration, ...]
+
+    @cached_property
+    def op_names(self) -> frozenset[str]:
+        """Names of its operators as files spell them; DumpReadError where a file cannot be read."""
+        return frozenset(name for each in self.directories for name in _op_names(each))
+
+    def tensors(self, op_names: Collection[str]) -> Iterator[DumpedTensor]:
+        """Yield the tensors of an operator, in the order of time.
+
+        Args:
+            op_names: The operator's name in the spellings that files may have.
+
+        Raises:
+            DumpReadError: A file cannot be read.
+        """
+        for each in self.directories:
+            yield from _tensors(each, op_names)
+
+
+def moments(dump: Dump) -> tuple[DumpedIteration, ...]:
+    """Return every dumped iteration of a dump, by rank, network and number, or by model and time."""
+    by_place: dict[tuple[object, ...], list[Iteration]] = {}
+    for iteration in dump.all_iterations:
+        key = iteration.key
+        # A network has a directory for each graph of an iteration, a compiled model one in all.
+        place = (key.path,) if key.time is not None else (key.rank, key.net, key.iteration)
+        by_place.setdefault(place, []).append(iteration)
+    keys = ((group[0].key, group) for group in by_place.values())
+    return tuple(
+        DumpedIteration(key.iteration if key.step is None else key.step, tuple(group)) for key, group in keys
+    )
+
+
+def constants(dump: Dump, op_names: Collection[str]) -> Iterator[DumpedTensor]:
+    """Yield the files of a constant, which stand beside the iterations."""
+    for folder in dump.constants:
+        yield from _tensors(folder, op_names)
+
+
+def failures(dump: Dump, op_names: Collection[str]) -> Iterator[DumpedTensor]:
+    """Yield the tensors that an operator left as it failed; DumpReadError where a file cannot be read."""
+    for file in dump.failures:
+        # vendor: names of brief exception dumps hold no operator, only the header does.
+        if file.name.op_name in op_names or names.sanitize(file.header.op_name) in op_names:
+            yield from _of_file(file)
+
+
+def listed_operators(rank: Rank) -> Iterator[tuple[str, Listing]]:
+    """Yield the full names of the operators that a rank's graph files list; may DumpReadError."""
+    for graph in rank.compiled_graphs:
+        path = rank.graph_file(PathKind.IR, graph)
+        operators = {} if path is None else read_listed_operators(path)
+        order = rank.execution_order(graph)
+        for name in operators if order is None else order:
+            yield name, Listing(graph, graph in rank.called_graphs, operators.get(name))
+
+
+def _op_names(iteration: Iteration) -> Iterator[str]:
+    yield from (record.op_name for record in iteration.tensor_files)
+    yield from (file.name.op_name for file in iteration.files)
+    yield from (str(row.get("Op Name")) for row in iteration.rows)
+    yield from (name.op_name for name in iteration.operator_statistics)
+
+
+def _tensors(iteration: Iteration, op_names: Collection[str]) -> Iterator[DumpedTensor]:
+    records = [record for record in iteration.tensor_files if record.op_name in op_names]
+    for record in sorted(records, key=lambda record: (record.timestamp, record.slot)):
+        yield DumpedTensor(record.io, record.slot, record.path)
+    for file in iteration.files:
+        if file.name.op_name in op_names:
+            yield from _of_file(file)
+    path = f"{iteration.path}/{STATISTICS}"
+    yield from _measured([row for row in iteration.rows if row.get("Op Name") in op_names], path)
+    for name, rows in iteration.operator_statistics.items():
+        if name.op_name in op_names:
+            yield from _measured(rows, f"{iteration.path}/{name.file_name(OperatorFileKind.STATISTICS)}")
+
+
+def _of_file(file: OperatorFile) -> Iterator[DumpedTensor]:
+    return (DumpedTensor(record.io, record.slot, file.path) for record in file.records)
+
+
+def _measured(rows: Sequence[Row], path: str) -> Iterator[DumpedTensor]:
+    for row in rows:
+        io = next((row[title] for title in _IO_TITLES if title in row), "")
+        slot = next((row[title] for title in _SLOT_TITLES if title in row), None)
+        if isinstance(slot, int):
+            side = IO.INPUT if str(io).lower() == IO.INPUT else IO.OUTPUT
+            yield DumpedTensor(side, slot, path, is_measured=True)
+
+
+_MOST_SHOWN: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """An operator of a model or a dump, or a weight, graph input or constant.
+
+    Attributes:
+        operator: Its type, "" where it is not known, and its full name.
+        node_name: Name of its ONNX node, "" without a model.
+        table: Operators and tensors that the configuration leaves out of its graph, None without a model.
+        position: Its place among the nodes of that graph, None for a subject that is no operator there.
+        reason: Reason why it has no files at all, where that does not depend on its place.
+        listing: Its entry in graph files of the dump, which stand in for the model.
+    """
+
+    operator: OperatorRef
+    node_name: str = ""
+    table: GraphRefusals | None = None
+    position: int | None = None
+    reason: Reason | None = None
+    listing: Listing | None = None
+
+    @property
+    def node(self) -> Node | None:
+        """The operator that the device runs: itself, or the one that it is fused into."""
+        if self.table is None or self.position is None:
+            return None
+        return self.table.graph.nodes[self.position]
+
+    @property
+    def is_parameter(self) -> bool:
+        """Whether it is a weight, a graph input or a constant."""
+        return self.operator.op_type == names.PARAMETER
+
+    @property
+    def op_names(self) -> frozenset[str]:
+        """Spellings that files may have of the name of the operator that is dumped."""
+        # Classic names hold only the last component of the full name.
+        full_name = self.operator.full_name if self.node is None else self.node.operator.full_name
+        if self.is_parameter:
+            return frozenset({names.sanitize(full_name.removeprefix(f"{ROOT}/"))})
+        return frozenset({names.sanitize(full_name), names.sanitize(full_name.rpartition("/")[2] or "/")})
+
+    @property
+    def known_as(self) -> frozenset[str]:
+        """Names that mean this subject only: its full name and that of its ONNX node."""
+        return frozenset(filter(None, (self.operator.full_name, self.node_name)))
+
+
+def of_model(model: Graph, tables: Sequence[GraphRefusals]) -> Iterator[Subject]:
+    """Yield the subjects of a model: operators that run, those inside fused ones, and those that were folded.
+
+    Args:
+        model: The model.
+        tables: Operators and tensors that the configuration leaves out of its graphs, as they run.
+    """
+    originals = {node.name: node.operator for graph in model.walk() for node in graph.nodes}
+    present: set[str] = set()
+    for table in tables:
+        for position, node in enumerate(table.graph.nodes):
+            operator = node.operator
+            yield Subject(operator, node.name, table, position)
+            if node.name in originals and originals[node.name] != operator:  # called by its node's name
+                yield Subject(originals[node.name], node.name, table, position)
+            present |= {part.name for part in node.members}
+            for part in node.parts:
+                yield Subject(
+                    originals.get(part.name, part.operator), part.name, table, position, Reason.FUSED
+                )
+        for name, reason in table.parameters():
+            yield Subject(OperatorRef(names.PARAMETER, name), "", table, None, reason)
+    for name, operator in originals.items():
+        if name not in present:
+            yield Subject(operator, name, reason=Reason.FOLDED)
+
+
+def of_dump(dump: Dump) -> Iterator[Subject]:
+    """Yield the subjects that a dump names, each once: from lists of execution, then from files.
+
+    Raises:
+        DumpReadError: A list, a table or an operator's file cannot be read.
+    """
+    seen: set[str] = set()
+    for subject in _named(dump):
+        if seen.isdisjoint(subject.op_names):
+            yield subject
+        seen |= subject.op_names
+
+
+def _named(dump: Dump) -> Iterator[Subject]:
+    types = {record.op_name: record.op_type for each in dump.all_iterations for record in each.tensor_files}
+    for rank in dump.ranks.values():
+        for full_name, listing in listed_operators(rank):
+            short = names.sanitize(full_name.rpartition("/")[2])
+            op_type = types.get(names.sanitize(full_name)) or types.get(short, "")
+            yield Subject(OperatorRef(op_type, full_name), listing=listing)
+    for op_name, op_type in types.items():
+        yield Subject(OperatorRef(op_type, op_name))
+    for folder in dump.constants:
+        yield from (Subject(OperatorRef(names.PARAMETER, record.op_name)) for record in folder.tensor_files)
+    first: dict[str, OperatorFile] = {}
+    for file in (*(file for each in dump.all_iterations for file in each.files), *dump.failures):
+        first.setdefault(file.name.op_name, file)
+    for op_name, file in first.items():
+        yield Subject(OperatorRef(file.name.op_type, _name_in_header(file) or op_name))
+    for iteration in dump.all_iterations:
+        for row in iteration.rows:
+            yield Subject(OperatorRef(str(row.get("Op Type")), str(row.get("Op Name"))))
+        for name in iteration.operator_statistics:
+            yield Subject(OperatorRef(name.op_type, name.op_name))
+
+
+def _name_in_header(file: OperatorFile) -> str:
+    """Return the full name in an operator's file, "" where it cannot be read: others can be explained."""
+    try:
+        return file.header.op_name
+    except DumpReadError:
+        return ""
+
+
+def find(text: str, subjects: Iterable[Subject], stand_ins: Mapping[str, str]) -> Subject | tuple[str, ...]:
+    """Return the subject that a text names, or the full names that it may mean.
+
+    Args:
+        text: A full name, the name of an ONNX node, the name of a file or the operator's part of it, or the
+            end of a full name that no other operator has.
+        subjects: All subjects; of several with one name the first counts.
+        stand_ins: The operator's part of the original name, by the name of a file that ``mapping.csv`` lists.
+    """
+    # From the strictest to the loosest reading of the text; the first that fits anything counts.
+    name_asked = _op_name(text, stand_ins) or text.strip()
+    by_full_name: dict[str, Subject] = {}
+    for subject in subjects:
+        by_full_name.setdefault(subject.operator.full_name, subject)
+    matches = (
+        [subject for subject in by_full_name.values() if name_asked in subject.known_as],
+        [subject for subject in by_full_name.values() if name_asked in subject.op_names],
+        [subject for name, subject in by_full_name.items() if name.endswith(f"/{name_asked}")],
+        [subject for name, subject in by_full_name.items() if name_asked and name.endswith(name_asked)],
+    )
+    meant = next((fitting for fitting in matches if fitting), [])
+    # Several subjects with the same files are one to the reader, such as a kernel under both of its names.
+    if len({subject.op_names for subject in meant}) == 1 or (meant and meant is matches[0]):
+        return meant[0]
+    if meant:
+        return tuple(subject.operator.full_name for subject in meant)
+    containing = [name for name in by_full_name if name_asked and name_asked.lower() in name.lower()]
+    return tuple(containing) or _similar(name_asked, by_full_name.values())
+
+
+def _similar(text: str, subjects: Iterable[Subject]) -> tuple[str, ...]:
+    """Return the names that a text resembles, as a whole or by the last component of a full name."""
+    meanings: dict[str, list[str]] = {}
+    for subject in subjects:
+        for name in sorted(subject.known_as):
+            meanings.setdefault(name, []).append(name)
+        full_name = subject.operator.full_name
+        meanings.setdefault(full_name.rpartition("/")[2], []).append(full_name)
+    close = difflib.get_close_matches(text, meanings, n=_MOST_SHOWN)
+    return tuple(dict.fromkeys(name for spelling in close for name in meanings[spelling]))
+
+
+def mapped(dump: Dump) -> dict[str, str]:
+    """Return the operator's part of the original name of every file that has a stand-in, by the stand-in."""
+    folders = (*dump.all_iterations, *dump.constants)
+    files = (file for folder in folders for file in folder.named_files)
+    return {base: name.op_name for name, path in files if (base := Path(path).name) != str(name)}
+
+
+def _op_name(text: str, stand_ins: Mapping[str, str]) -> str | None:
+    """Return the operator's part of the name of a file, None for another text."""
+    name = Path(text).name
+    if name in stand_ins:
+        return stand_ins[name]
+    parsed_names = (
+        names.parse(name),
+        *(operator_names.parse(name, kind) for kind in operator_names.OperatorFileKind),
+        operator_names.parse_exception(name),
+    )
+    return next((parsed.op_name for parsed in parsed_names if parsed is not None), None)

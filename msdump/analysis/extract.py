@@ -1,0 +1,700 @@
+"""One operator of a dump as a folder that reproduces it: its run and tensors, its model, and a script.
+
+The model is that of the user, or is rebuilt from the graph file of the dump.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.analysis import inputs, reports
+from msdump.analysis.matching import part_types
+from msdump.device import formats
+from msdump.dtypes import DType
+from msdump.errors import FormatError, InputError, UntoldOperatorError, name_hint
+from msdump.execute import emulated
+from msdump.graph import Graph, Node, external_values, with_model_types, written_inputs
+from msdump.graph.cutting import RegionModel, ValueShape, primitive_model, region_model
+from msdump.plan import Context, DeviceTarget, JitLevel
+from msdump.read import (
+    Dump,
+    Iteration,
+    OperatorRecord,
+    Record,
+    SourceKind,
+    ValueForm,
+    ValueSource,
+    parse_attributes,
+    parse_value,
+)
+from msdump.record import DEFAULT_FORMAT, IO
+from msdump.selector import IterationSet
+from msdump.store import PARAMETER, sanitize
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which run of an operator is asked for.
+
+    Attributes:
+        operator: Its full name, the name that files have, its last component, or its name in the model.
+        iteration: Number of the iteration, None: the last one that has the operator.
+        rank: Number of the rank, None: the first one that has it.
+        pass_number: Which of its runs in the iteration, None: the first one.
+    """
+
+    operator: str
+    iteration: int | None = None
+    rank: int | None = None
+    pass_number: int | None = None
+
+
+@dataclass(frozen=True)
+class OperatorRun:
+    """One run of an operator, as its files tell.
+
+    Attributes:
+        directory: The iteration that it ran in.
+        records: Its tensors.
+        passes: How many runs of it the iteration has.
+    """
+
+    directory: Iteration
+    records: tuple[Record, ...] = field(repr=False)
+    passes: int = 1
+
+    @property
+    def first(self) -> Record:
+        """One of its tensors."""
+        return self.records[0]
+
+    @property
+    def name(self) -> str:
+        """Its full name, or the one that files have."""
+        return self.first.full_name or self.first.op_name
+
+    @property
+    def place(self) -> str:
+        """Which run of the operator it is, in words."""
+        passes = f", pass {self.first.pass_number}" if self.passes > 1 else ""
+        return f"iteration {self.first.iteration}, rank {self.first.rank}{passes}"
+
+    def of(self, io: IO) -> dict[int, Record]:
+        """Return its inputs or outputs by slot."""
+        return {record.slot: record for record in self.records if record.io is io}
+
+
+def find_run(dump: Dump, wanted: Wanted) -> OperatorRun:
+    """Return a run of an operator.
+
+    Raises:
+        InputError: The dump has no such operator, or several that the name may mean; or it has none of the
+            iteration, rank or pass.
+        DumpReadError: The dump cannot be read.
+    """
+    folders = [
+        folder
+        for folder in dump.iterations
+        if wanted.rank in {None, folder.rank} and wanted.iteration in {None, folder.key.iteration}
+    ]
+    if not folders:
+        raise InputError(f"{dump.path}: {_numbers(dump, wanted)}")
+    known = {folder.path: _by_name(folder) for folder in folders}
+    name = _name_in_dump(wanted.operator, (name for listed in known.values() for name in listed), folders)
+    having = [folder for folder in folders if name in known[folder.path]]
+    rank = min(folder.rank for folder in having)
+    directory = max(
+        (folder for folder in having if folder.rank == rank), key=lambda each: each.key.iteration or 0
+    )
+    passes = _by_pass(known[directory.path][name])
+    number = min(passes) if wanted.pass_number is None else wanted.pass_number
+    if number not in passes:
+        raise InputError(f"{directory.path}: {name} has no pass {number}, but {_ranges(passes)}")
+    return OperatorRun(directory, tuple(passes[number]), len(passes))
+
+
+def run_beside(run: OperatorRun, name: str) -> OperatorRun | None:
+    """Return the run of another operator in the same pass of the same iteration, None without one.
+
+    Args:
+        run: A run of an operator.
+        name: Full name of the other one, or of a parameter.
+    """
+    return _run_in(run.directory, name, run.first.pass_number)
+
+
+def run_before(run: OperatorRun, dump: Dump) -> OperatorRun | None:
+    """Return the run of the same operator one iteration earlier, None where that was not dumped."""
+    key = run.directory.key
+    wanted = replace(key, iteration=(key.iteration or 0) - 1)
+    folder = next((folder for folder in dump.iterations if folder.key == wanted), None)
+    return None if folder is None else _run_in(folder, run.name, run.first.pass_number)
+
+
+def _run_in(folder: Iteration, name: str, number: int) -> OperatorRun | None:
+    spelled = sanitize(name)
+    passes = _by_pass(
+        record
+        for record in folder.records
+        if record.path and (record.full_name == name or sanitize(record.op_name) == spelled)
+    )
+    if not passes:
+        return None
+    # what ran once, outside of a loop, has but one pass
+    return OperatorRun(folder, tuple(passes.get(number) or passes[max(passes)]), len(passes))
+
+
+def _by_pass(records: Iterable[Record]) -> dict[int, list[Record]]:
+    passes: dict[int, list[Record]] = {}
+    for record in records:
+        passes.setdefault(record.pass_number, []).append(record)
+    return passes
+
+
+def _by_name(folder: Iteration) -> dict[str, list[Record]]:
+    """Return the tensors of operators by name; those of which only statistics were saved are none."""
+    by_name: dict[str, list[Record]] = {}
+    for record in folder.records:
+        if not record.is_parameter and record.path:
+            by_name.setdefault(record.full_name or record.op_name, []).append(record)
+    return by_name
+
+
+def _name_in_dump(asked: str, listed: Iterable[str], folders: Iterable[Iteration]) -> str:
+    """Return the operator's name in the dump.
+
+    Raises:
+        InputError: There is none, or several.
+    """
+    known = dict.fromkeys(listed)
+    if asked in known:
+        return asked
+    spelled = {sanitize(name): name for name in known}
+    if sanitize(asked) in spelled:
+        return spelled[sanitize(asked)]
+    onnx_names = {each: name for folder in folders for each, name in _onnx_names(folder) if name in known}
+    if asked in onnx_names:
+        return onnx_names[asked]
+    ends = [name for name in known if sanitize(name).endswith(f"_{sanitize(asked)}")]
+    if len(ends) == 1:
+        return ends[0]
+    if ends:
+        raise InputError(f"operator {asked!r} may be any of {', '.join(ends[:10])}; give its full name")
+    raise InputError(
+        f"the dump has no tensors of an operator {asked!r}{name_hint(asked, (*known, *onnx_names))}"
+    )
+
+
+def _onnx_names(folder: Iteration) -> Iterator[tuple[str, str]]:
+    graph = folder.operator_graph
+    for operator in graph.operators.values() if graph is not None else ():
+        for name in (operator.onnx_name, *operator.onnx_names):
+            yield name, operator.full_name
+
+
+def _numbers(dump: Dump, wanted: Wanted) -> str:
+    ranks = {folder.rank for folder in dump.iterations}
+    iterations = {folder.key.iteration or 0 for folder in dump.iterations}
+    if wanted.rank is not None and wanted.rank not in ranks:
+        return f"the dump has no rank {wanted.rank}, but {_ranges(ranks)}"
+    return f"the dump has no iteration {wanted.iteration}, but {_ranges(iterations)}"
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    return str(IterationSet.of_numbers(numbers)) or "none"
+
+
+_ON_HOST: Final = frozenset({DEFAULT_FORMAT, "NCHW", "ND", ""})
+"""Formats in which a tensor lies as on the host."""
+
+_FLOATS: Final = frozenset({"float16", "bfloat16", "float32", "float64"})
+
+
+def host_array(record: Record, shape: tuple[int, ...] | None, groups: int = 1) -> np.ndarray:
+    """Return the elements of a tensor in the host's layout.
+
+    Args:
+        record: The tensor.
+        shape: Its shape on the host, None where that is not known.
+        groups: Groups of the convolution that reads it.
+
+    Raises:
+        InputError: Its layout cannot be undone, or it holds text.
+        DumpReadError: Its file cannot be read.
+    """
+    try:
+        array = record.host
+        if not isinstance(record, OperatorRecord) and record.format not in _ON_HOST:
+            array = _decoded(record.format, array, shape, groups)
+    except FormatError as error:
+        raise InputError(f"{record.path}: {error}; give the model with --model") from error
+    if array.dtype.kind in "OUS":
+        raise InputError(f"{record.path}: {record} holds text, which no .npz file of plain arrays can")
+    if array.dtype.isbuiltin != 1:  # a type that numpy lacks; all of them are exact in float32
+        array = array.astype(np.float32)
+    if shape is None or array.size != math.prod(shape):
+        return np.ascontiguousarray(array)
+    return array.reshape(shape)
+
+
+def _decoded(layout: str, array: np.ndarray, shape: tuple[int, ...] | None, groups: int) -> np.ndarray:
+    """Undo a layout of the device; FormatError where it cannot be undone."""
+    if shape is None:
+        raise FormatError(f"it lies in {layout}, and its shape on the host is not known")
+    return formats.decode(layout, array, shape, groups)
+
+
+def in_type(array: np.ndarray, dtype: DType | None) -> np.ndarray:
+    """Return floating point elements in the type that a model takes; a device may hold them in another."""
+    if dtype is None or array.dtype == dtype.numpy:
+        return array
+    both = {dtypes.from_numpy(array.dtype).name, dtype.name}
+    return array.astype(dtype.numpy) if both <= _FLOATS and dtype.numpy.isbuiltin == 1 else array
+
+
+@dataclass(frozen=True, slots=True)
+class KeptTensor:
+    """A tensor that an operator read or wrote.
+
+    Attributes:
+        name: What it is called, ``input_0`` or ``output_0``.
+        io: Input or output.
+        dtype: Its element type on the device.
+        array: Its elements.
+        layout: How its elements lie, "" as on a host.
+    """
+
+    name: str
+    io: IO
+    dtype: str
+    array: np.ndarray
+    layout: str
+
+
+def tensors_of(run: OperatorRun) -> tuple[KeptTensor, ...]:
+    """Return the tensors of a run of an operator, inputs first.
+
+    Raises:
+        InputError: No input or no output of it was dumped, or a tensor holds text.
+        DumpReadError: A file cannot be read.
+    """
+    for io in IO:
+        if not run.of(io):
+            raise InputError(
+                f"{run.directory.path}: no {io} of {run.name} was dumped, and nothing tells what it was"
+            )
+    return tuple(
+        KeptTensor(f"{io}_{slot}", io, record.dtype, *_kept_array(record))
+        for io in IO
+        for slot, record in sorted(run.of(io).items())
+    )
+
+
+def _kept_array(record: Record) -> tuple[np.ndarray, str]:
+    """Return the elements of a tensor, and how they lie where nothing tells the host's shape."""
+    try:
+        return host_array(record, None), ""
+    except InputError:
+        array = record.array
+        if array.dtype.kind in "OUS":
+            raise
+        return (array if array.dtype.isbuiltin == 1 else array.astype(np.float32)), record.format
+
+
+_TENSOR: Final = "Tensor("
+"""Begins a constant that is a tensor, of which the file may not show all elements."""
+
+
+class FromGraphFile:
+    """An operator of a graph file, with the tensors of one of its runs."""
+
+    def __init__(self, run: OperatorRun) -> None:
+        """Find the operator in the graph file.
+
+        Raises:
+            UntoldOperatorError: The dump has no graph file, or that has no such operator, or tells a part of
+                it alone.
+            InputError: The operator writes inputs in place.
+            DumpReadError: The graph file cannot be read.
+        """
+        node = run.first.operator.node
+        if node is None:
+            raise UntoldOperatorError(
+                f"{run.directory.path}: no graph file of the dump tells how {run.name} computes; give the"
+                " model with --model"
+            )
+        parts = part_types(node)
+        if len(parts) > 1 and "".join(parts) != node.op_type:
+            raise UntoldOperatorError(
+                f"{run.directory.path}: {run.name} is one kernel of {', '.join(parts)}, and the graph file"
+                f" tells {node.op_type} alone; give the model with --model"
+            )
+        if written_inputs(node.op_type):
+            raise InputError(
+                f"{run.directory.path}: {run.name} writes inputs in place, which needs the model: --model"
+            )
+        self._run, self._operator = run, node
+
+    def inputs(self) -> dict[str, np.ndarray]:
+        """Return what the operator read that is no constant: ``input_0``, ``input_1``, ...
+
+        Raises:
+            InputError: An input was not dumped, nor the output that it is.
+            DumpReadError: A file cannot be read.
+        """
+        graph = self._run.directory.operator_graph
+        arrays = {}
+        for slot, record in self._records().items():
+            form = ValueForm() if graph is None else graph.form_of(self._operator.inputs[slot])
+            arrays[_input_name(slot)] = self._array(record, form)
+        return arrays
+
+    def outputs(self) -> dict[str, np.ndarray]:
+        """Return its first output.
+
+        Raises:
+            DumpReadError: A file cannot be read.
+        """
+        record = self._run.of(IO.OUTPUT).get(0)
+        forms = self._operator.outputs or (ValueForm(),)
+        return {} if record is None else {"output_0": self._array(record, forms[0])}
+
+    def model(self, inputs: Mapping[str, np.ndarray], outputs: Sequence[str]) -> RegionModel:
+        """Return its model.
+
+        Args:
+            inputs: What it is fed.
+            outputs: What it is to give.
+
+        Raises:
+            UnsupportedOpError: The primitive is not known, or the file does not tell an argument.
+        """
+        operator = self._operator
+        tensors: list[tuple[str, ValueShape, np.ndarray] | None] = []
+        constants: dict[int, Any] = {}
+        for slot, source in enumerate(operator.inputs):
+            array = inputs.get(_input_name(slot))
+            form = None if array is None else ValueShape(dtypes.from_numpy(array.dtype), array.shape)
+            tensors.append(None if array is None or form is None else (_input_name(slot), form, array))
+            if array is None and source.kind is SourceKind.CONSTANT:
+                constants[slot] = parse_value(source.name)
+        while tensors and tensors[-1] is None:
+            tensors.pop()
+        attributes = parse_attributes(operator.attributes)
+        dtype = dtypes.from_name(operator.outputs[0].dtype) if operator.outputs else None
+        return primitive_model(operator.op_type, attributes, tensors, constants, (outputs[0], dtype))
+
+    def _records(self) -> dict[int, Record]:
+        """Return the tensors of the inputs by slot: dumped as inputs, or as what gives them."""
+        dumped, records = self._run.of(IO.INPUT), {}
+        for slot, source in enumerate(self._operator.inputs):
+            # of an argument the file tells the value; MindSpore dumps some as tensors, too
+            is_argument = source.kind is SourceKind.CONSTANT and not source.name.startswith(_TENSOR)
+            record = None if is_argument else dumped.get(slot) or self._giver(source)
+            if record is not None:
+                records[slot] = record
+            elif source.kind not in {SourceKind.CONSTANT, SourceKind.ABSENT}:
+                raise InputError(
+                    f"{self._run.directory.path}: neither input {slot} of {self._run.name} was dumped nor"
+                    f" {source.name}, which gives it"
+                )
+        return records
+
+    def _giver(self, source: ValueSource) -> Record | None:
+        if source.kind is SourceKind.OPERATOR:
+            run = run_beside(self._run, source.name)
+            return None if run is None else run.of(IO.OUTPUT).get(source.slot)
+        records = (record for record in self._run.directory.records if record.op_type == PARAMETER)
+        named = {SourceKind.WEIGHT, SourceKind.INPUT}
+        return next(
+            (
+                record
+                for record in records
+                if source.kind in named and source.name in {record.full_name, record.op_name}
+            ),
+            None,
+        )
+
+    def _array(self, record: Record, form: ValueForm) -> np.ndarray:
+        """Return the elements of a tensor.
+
+        Raises:
+            UntoldOperatorError: The graph file tells of another one: it is that of another graph, or numbers
+                its operators otherwise.
+            DumpReadError: The file cannot be read.
+        """
+        shape = _settled(form.shape)
+        array = host_array(record, shape)
+        told, dumped = (form.dtype, shape), (record.dtype, array.shape)
+        if (form.dtype and form.dtype != record.dtype) or (shape is not None and shape != array.shape):
+            raise UntoldOperatorError(
+                f"{record.path}: the graph file of the dump has {told[0]}{list(told[1] or ())} here, and the"
+                f" file {dumped[0]}{list(dumped[1])}: it numbers its operators otherwise; give the model with"
+                " --model"
+            )
+        return array
+
+
+def _input_name(slot: int) -> str:
+    return f"input_{slot}"
+
+
+def _settled(shape: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    return None if shape is None or any(size < 0 for size in shape) else shape
+
+
+class FromModel:
+    """An operator of a model, with the tensors of one of its runs."""
+
+    def __init__(self, run: OperatorRun, dump: Dump, model: Graph) -> None:
+        """Find the operator in the model.
+
+        Raises:
+            InputError: The model has no such operator.
+        """
+        self._run, self._dump = run, dump
+        self._graph, self._node = _find_node(run.name, model)
+
+    def inputs(self) -> dict[str, np.ndarray]:
+        """Return what the operator read, by the names of values; weights that were not dumped are left out.
+
+        Raises:
+            InputError: An input was not dumped, nor the output that it is.
+            DumpReadError: A file cannot be read.
+        """
+        return dict(self._read())
+
+    def outputs(self) -> dict[str, np.ndarray]:
+        """Return what it wrote, by the names of values.
+
+        Raises:
+            DumpReadError: A file cannot be read.
+        """
+        dumped = self._run.of(IO.OUTPUT)
+        written = enumerate(self._node.declared_outputs)
+        return {name: self._array(name, dumped[slot]) for slot, name in written if name and slot in dumped}
+
+    def model(self, inputs: Mapping[str, np.ndarray], outputs: Sequence[str]) -> RegionModel:
+        """Return its model.
+
+        Args:
+            inputs: What it is fed.
+            outputs: What it is to give.
+        """
+        forms = {name: ValueShape(self._dtype(name, array), array.shape) for name, array in inputs.items()}
+        return region_model(self._graph, [self._node], forms, outputs)
+
+    def _dtype(self, name: str, array: np.ndarray) -> dtypes.DType:
+        return self._graph.type_of(name).dtype or dtypes.from_numpy(array.dtype)
+
+    def _array(self, name: str, record: Record) -> np.ndarray:
+        declared = self._graph.type_of(name)
+        shape = tuple(size for size in declared.shape or () if isinstance(size, int))
+        groups = self._node.attributes.get("group", 1)
+        return host_array(
+            record, shape if declared.is_settled else None, groups if isinstance(groups, int) else 1
+        )
+
+    def _read(self) -> Iterator[tuple[str, np.ndarray]]:
+        dumped, node = self._run.of(IO.INPUT), self._node
+        for name in external_values([node]):
+            slots = [slot for slot, value in enumerate(node.inputs) if value == name]
+            written = [slot for slot in slots if slot in node.update.new_values]
+            if written:
+                yield name, self._before(name, written[0])
+                continue
+            record = next((dumped[slot] for slot in slots if slot in dumped), None) or self._given(name)
+            if record is not None:
+                yield name, self._array(name, record)
+            elif name not in self._graph.weights:
+                raise InputError(
+                    f"{self._run.directory.path}: neither input {name!r} of {self._run.name} was dumped nor"
+                    " the output that it is"
+                )
+
+    def _before(self, name: str, slot: int) -> np.ndarray:
+        """Return an input that the operator writes as it was before: dumps show it as it was afterwards."""
+        earlier = run_before(self._run, self._dump)
+        record = None if earlier is None else earlier.of(IO.INPUT).get(slot)
+        if record is not None:
+            return self._array(name, record)
+        if name in self._graph.weights and not self._run.first.iteration:
+            return np.array(self._graph.weights[name])
+        raise InputError(
+            f"{self._run.directory.path}: {self._run.name} writes its input {slot} ({name}) in place, and"
+            " nothing tells what that was before: the iteration before was not dumped"
+        )
+
+    def _given(self, name: str) -> Record | None:
+        """Return the output of another operator that an input is."""
+        for node in self._graph.nodes:
+            if name in node.outputs:
+                producer = run_beside(self._run, node.operator.full_name)
+                return None if producer is None else producer.of(IO.OUTPUT).get(node.outputs.index(name))
+        return None
+
+
+def _find_node(name: str, model: Graph) -> tuple[Graph, Node]:
+    """Return an operator by the name that a dump has, and the graph or body that holds it.
+
+    Raises:
+        InputError: None is called so.
+    """
+    spelled, known = sanitize(name), set()
+    for form in _compiled_forms(model):
+        for graph in form.walk():
+            for node in graph.operators:
+                known.add(node.operator.full_name)
+                if sanitize(node.operator.full_name) == spelled:
+                    # an added Cast is what it is between two forms of one value
+                    return graph if node.is_added else with_model_types(graph), node
+    raise InputError(f"{model.source}: the model has no operator {name}{name_hint(name, known)}")
+
+
+def _compiled_forms(model: Graph) -> Iterator[Graph]:
+    """Yield a model as every device and level runs it, and its training step."""
+    for graph in (model, *([] if model.step is model else [model.step])):
+        yield graph
+        for level in (JitLevel.O1, JitLevel.O2):
+            for keeps_node_names in (False, True) if level is JitLevel.O2 else (False,):
+                context = Context(
+                    device_target=DeviceTarget.ASCEND, jit_level=level, keeps_node_names=keeps_node_names
+                )
+                device = emulated(graph, None, context)
+                assert device is not None
+                yield device.graph
+
+
+@dataclass(frozen=True, slots=True)
+class Repro:
+    """What reproduces one run of an operator.
+
+    Attributes:
+        name: Full name of the operator.
+        op_type: Its type.
+        place: Which run of it, in words.
+        model: Its model, serialised.
+        inputs: What the model is fed, by name.
+        outputs: What the dump has of its outputs, by name in the model.
+    """
+
+    name: str
+    op_type: str
+    place: str
+    model: bytes
+    inputs: Mapping[str, np.ndarray]
+    outputs: Mapping[str, np.ndarray]
+
+
+def reproduce(run: OperatorRun, dump: Dump, graph: Graph | None) -> Repro:
+    """Return what reproduces a run of an operator.
+
+    Args:
+        run: The run.
+        dump: The dump that it stands in.
+        graph: The model; None: the operator is rebuilt from the graph file of the dump.
+
+    Raises:
+        InputError: The model has no such operator, or the dump lacks what it read or wrote.
+        UntoldOperatorError: No graph file tells the operator, or a part of it alone.
+        UnsupportedOpError: The graph file does not tell how the operator computes.
+        DumpReadError: A file cannot be read.
+    """
+    source = FromGraphFile(run) if graph is None else FromModel(run, dump, graph)
+    outputs = source.outputs()
+    if not outputs:
+        raise InputError(f"{run.directory.path}: no output of {run.name} was dumped: nothing can be compared")
+    inputs = source.inputs()
+    model: RegionModel = source.model(inputs, tuple(outputs))
+    return Repro(
+        run.name,
+        run.first.op_type,
+        run.place,
+        model.data,
+        {name: in_type(inputs[name], dtype) for name, dtype in model.inputs.items()},
+        outputs,
+    )
+
+
+MODEL: Final = "model.onnx"
+INPUTS: Final = "inputs.npz"
+OUTPUTS: Final = "outputs.npz"
+SCRIPT: Final = "run.py"
+DESCRIPTION: Final = "operator.json"
+
+_SCRIPT: Final = '''"""Run {what} again, and print how far its dumped outputs are off."""
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+
+here = Path(__file__).parent
+inputs, dumped = (dict(np.load(here / name)) for name in ("{inputs}", "{outputs}"))
+results = onnxruntime.InferenceSession(here / "{model}").run(list(dumped), inputs)
+for name, result in zip(dumped, results, strict=True):
+    mine, golden = dumped[name].astype(np.float64), result.astype(np.float64)
+    print(f"{{name}}: largest difference {{np.abs(mine - golden).max(initial=0):.3g}}, relative distance "
+          f"{{np.linalg.norm(mine - golden) / (np.linalg.norm(golden) or 1):.3g}}")
+'''
+
+
+def write_tensors(run: OperatorRun, tensors: Sequence[KeptTensor], reason: str, folder: str) -> list[str]:
+    """Write the tensors of an operator that has no model; return the paths of the files.
+
+    Args:
+        run: The run of the operator.
+        tensors: Its tensors.
+        reason: Why there is no model.
+        folder: The folder; made where it is missing, files of these names in it are replaced.
+
+    Raises:
+        ToolError: A file cannot be written.
+        DumpWriteError: An .npz file cannot be written.
+    """
+    paths = []
+    for name, io in ((INPUTS, IO.INPUT), (OUTPUTS, IO.OUTPUT)):
+        paths.append(str(Path(folder).resolve() / name))
+        inputs.write_arrays(paths[-1], {each.name: each.array for each in tensors if each.io is io})
+    told = {
+        "operator": run.name,
+        "type": run.first.op_type,
+        "run": run.place,
+        "source": run.first.source,
+        "model": None,
+        "reason": reason,
+        "tensors": {
+            each.name: {"shape": each.array.shape, "dtype": each.dtype, "layout": each.layout or "host"}
+            for each in tensors
+        },
+    }
+    paths.append(reports.write(folder, DESCRIPTION, [json.dumps(told, indent=2), "\n"]))
+    return paths
+
+
+def write_folder(repro: Repro, folder: str) -> list[str]:
+    """Write a repro; return the paths of its files.
+
+    Args:
+        repro: What reproduces an operator.
+        folder: The folder; made where it is missing, files of these names in it are replaced.
+
+    Raises:
+        ToolError: A file cannot be written.
+        DumpWriteError: An .npz file cannot be written.
+    """
+    paths = [reports.write_bytes(folder, MODEL, [repro.model])]
+    for name, arrays in ((INPUTS, repro.inputs), (OUTPUTS, repro.outputs)):
+        paths.append(str(Path(folder).resolve() / name))
+        inputs.write_arrays(paths[-1], arrays)
+    what = f"{repro.name} ({repro.op_type}; {repro.place})".replace("\\", "/").replace('"', "'")
+    script = _SCRIPT.format(what=what, inputs=INPUTS, outputs=OUTPUTS, model=MODEL)
+    paths.append(reports.write(folder, SCRIPT, [script]))
+    return paths

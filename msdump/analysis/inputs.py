@@ -1,0 +1,328 @@
+"""Inputs of a network: arrays by name in .npz files, and random inputs that are the same for a seed."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+
+from msdump import reading
+from msdump.dtypes import STRING, DType
+from msdump.errors import InputError, name_hint
+from msdump.execute import bind_inputs
+from msdump.graph import MINDSPORE_DOMAIN, Graph, Node, Value, ValueType
+from msdump.store.write import write_stream
+
+_CLASS_AXES: Final = {
+    (MINDSPORE_DOMAIN, "SparseSoftmaxCrossEntropyWithLogits"): -1,
+    ("", "SoftmaxCrossEntropyLoss"): 1,
+    ("", "NegativeLogLikelihoodLoss"): 1,
+}
+"""Losses of logits and class indices, and the axis of the logits that counts the classes."""
+
+_PASSING: Final = frozenset({"Cast", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"})
+"""Operators whose output holds the numbers of their first input."""
+
+
+def class_counts(graph: Graph) -> dict[str, int]:
+    """Return the number of classes of each input that holds class indices; of several the smallest."""
+    sources = {
+        node.outputs[0]: node.inputs[0]
+        for node in graph.nodes
+        if node.op_type in _PASSING and node.inputs and node.outputs
+    }
+    counts: dict[str, int] = {}
+    for name, count in _labels(graph):
+        origin = name
+        while origin in sources:
+            origin = sources[origin]
+        counts[origin] = min(count, counts.get(origin, count))
+    return {value.name: counts[value.name] for value in graph.inputs if value.name in counts}
+
+
+def _labels(graph: Graph) -> Iterator[tuple[str, int]]:
+    """Yield the values that losses take for class indices, and the number of classes of each."""
+    for node in graph.nodes:
+        count = _class_count(graph, node)
+        if count is not None:
+            yield node.inputs[1], count
+
+
+def _class_count(graph: Graph, node: Node) -> int | None:
+    axis = _CLASS_AXES.get((node.domain, node.op_type))
+    shape = graph.type_of(node.inputs[0]).shape if axis is not None else None
+    if axis is None or shape is None or not -len(shape) <= axis < len(shape):
+        return None
+    size = shape[axis]
+    return size if isinstance(size, int) and size > 0 else None
+
+
+# RuntimeError: flags of the archive that ask for a password or a patch; the others: damaged contents.
+_BROKEN: Final = (
+    *(ValueError, EOFError, KeyError, RuntimeError, OverflowError, MemoryError),
+    *(struct.error, zlib.error, zipfile.BadZipFile),
+)
+
+Shape = tuple[int, ...]
+
+
+def read_arrays(
+    path: str,
+    type_of: Callable[[str], ValueType],
+    remedy: str,
+    check: Callable[[dict[str, np.ndarray]], object],
+) -> dict[str, np.ndarray]:
+    """Return the arrays of a file by name.
+
+    Types that numpy lacks are read in the form that ``numpy.savez`` gives them, or in that of dump files
+    (bfloat16 as float32).
+
+    Args:
+        path: The file, as ``numpy.savez(path, name=array)`` writes it.
+        type_of: Gives the type that the value of a name has in the network.
+        remedy: What the file should be, the end of a message.
+        check: Refuses arrays by their types and shapes; it gets stand-ins without memory, before any is read.
+
+    Raises:
+        InputError: The file cannot be read, or ``check`` refuses it.
+    """
+
+    def typed(named: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {name: _typed(array, type_of(name)) for name, array in named.items()}
+
+    return typed(load_arrays(path, remedy, lambda elements, shapes: check(_spread(typed(elements), shapes))))
+
+
+def _spread(elements: Mapping[str, np.ndarray], shapes: Mapping[str, Shape]) -> dict[str, np.ndarray]:
+    return {name: np.broadcast_to(element, shapes[name]) for name, element in elements.items()}
+
+
+def load_arrays(
+    path: str,
+    remedy: str,
+    check: Callable[[dict[str, np.ndarray], dict[str, Shape]], object] = lambda _elements, _shapes: None,
+) -> dict[str, np.ndarray]:
+    """Return the arrays of a file by name, in the types that the file has.
+
+    Args:
+        path: As for ``read_arrays``.
+        remedy: As for ``read_arrays``.
+        check: Gets an element of each array's type and the shapes before any array is read.
+
+    Raises:
+        InputError: The file cannot be read.
+    """
+    try:
+        with reading.open_file(path) as file:
+            # Pickled arrays run code when they are read, and the file may be anybody's.
+            archive = np.load(file, allow_pickle=False)
+            if not isinstance(archive, np.ndarray):
+                check(*_headers(archive))
+            named = None if isinstance(archive, np.ndarray) else dict(archive)
+    except InputError:  # of the check
+        raise
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}; {remedy}") from error
+    except _BROKEN as error:
+        raise InputError(f"{path}: not an .npz file of plain arrays ({error}); {remedy}") from error
+    if named is None:
+        raise InputError(f"{path}: one array without a name; {remedy}")
+    return named
+
+
+def _headers(archive: np.lib.npyio.NpzFile) -> tuple[dict[str, np.ndarray], dict[str, Shape]]:
+    """Return an element and the shape of each array of an archive, from the headers alone."""
+    assert archive.zip is not None, "it is open"
+    elements, shapes = {}, {}
+    for name in archive:
+        inside = f"{name}.npy" if f"{name}.npy" in archive.zip.NameToInfo else name
+        with archive.zip.open(inside) as member:
+            is_short = np.lib.format.read_magic(member) == (1, 0)
+            read_header = getattr(np.lib.format, f"read_array_header_{1 if is_short else 2}_0")
+            shapes[name], _, dtype = read_header(member)
+        if dtype.hasobject:
+            raise ValueError("Object arrays cannot be loaded when allow_pickle=False")
+        elements[name] = np.zeros((), dtype)
+    return elements, shapes
+
+
+def _typed(array: np.ndarray, declared: ValueType) -> np.ndarray:
+    """Return an array in the type that its value has in the network where numpy has no such type.
+
+    ``numpy.savez`` writes such types as bytes without a type ("V2"), dump files hold a wider type.
+    """
+    dtype = declared.dtype
+    if dtype is None or dtype.saved == dtype.numpy:
+        return array
+    if array.dtype.kind == "V" and array.dtype.itemsize == dtype.numpy.itemsize:
+        return array.view(dtype.numpy)
+    return array.astype(dtype.numpy) if array.dtype == dtype.saved else array
+
+
+def write_arrays(path: str, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write named arrays, in place of an older file; it appears when it is complete.
+
+    Raises:
+        DumpWriteError: It cannot be written; the older one stays.
+    """
+    contents = io.BytesIO()
+    with zipfile.ZipFile(contents, "w", allowZip64=True) as archive:
+        # not numpy.savez, whose keywords clash with names such as "file"
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
+    write_stream(str(Path(path).parent), Path(path).name, (contents.getbuffer(),))
+
+
+_SMALL_RANGE: Final = 2  # 0 or 1: valid as token ids, masks, flags and indices
+MOST_DIMENSIONS: Final = 64
+_RANDOM_BYTES: Final = 8  # of an element when it is drawn: float64 or int64, whatever its type
+_WORDS: Final = ("iron", "moss", "amber", "slate")
+
+
+def from_file(graph: Graph, path: str) -> dict[str, np.ndarray]:
+    """Return the arrays of an .npz file by the names of the network's inputs.
+
+    Types that numpy lacks are read in the form that ``numpy.savez`` gives them, or
+    in that of dump files (bfloat16 as float32).
+
+    Args:
+        graph: The network.
+        path: The file, as ``numpy.savez(path, input_name=array)`` writes it.
+
+    Raises:
+        InputError: The file cannot be read, or the network takes what no .npz file can hold.
+    """
+    for value in graph.inputs:
+        if value.type.kind == "sequence":
+            raise InputError(
+                f"{graph.source}: input {value.name!r} is a sequence, which an .npz file cannot hold;"
+                " run the network from Python: msdump.load(model)([array, ...])"
+            )
+    remedy = "--inputs takes a file of numpy.savez(path, input_name=array, ...)"
+    return read_arrays(path, graph.type_of, remedy, lambda arrays: bind_inputs(graph, (), arrays))
+
+
+def made_up(graph: Graph, sizes: Mapping[str, int], seed: int, step: int) -> dict[str, Any]:
+    """Return random inputs of one step: the same for the same seed and step.
+
+    Floating point elements are normally distributed, 8-bit and smaller integers
+    take every value, larger ones are 0 or 1, optional inputs stay absent. The labels
+    of a training step are class indices where its loss tells the number of classes.
+
+    Args:
+        graph: The network.
+        sizes: Sizes of dynamic dimensions by name; the others are 1.
+        seed: Any whole number from 0.
+        step: Number of the step.
+
+    Raises:
+        InputError: An input declares no type or shape, or is a sequence; no input has one of the
+            dimensions.
+    """
+    check_sizes(graph, sizes)
+    # Seeded by the step too: its inputs do not depend on whether the steps before it were run.
+    generator = np.random.default_rng((seed, step))
+    counts = class_counts(graph) if graph.bindings else {}
+    return {
+        value.name: _random_value(graph, value, sizes, generator, counts.get(value.name))
+        for value in graph.inputs
+        if value.type.kind != "optional"
+    }
+
+
+def check_sizes(graph: Graph, sizes: Mapping[str, int]) -> None:
+    """Refuse sizes of dynamic dimensions that no input has.
+
+    Raises:
+        InputError: No input has one of the dimensions; the message names those that there are.
+    """
+    names = dict.fromkeys(
+        size for value in graph.inputs for size in value.type.shape or () if isinstance(size, str)
+    )
+    for name in sizes:
+        if name in names:
+            continue
+        available = f"they are {', '.join(names)}" if names else "there are none"
+        hint = name_hint(name, names)
+        raise InputError(f"{graph.source}: the inputs have no dynamic dimension {name!r}; {available}{hint}")
+
+
+def _random_value(
+    graph: Graph, value: Value, sizes: Mapping[str, int], generator: np.random.Generator, classes: int | None
+) -> Any:
+    declared = value.type
+    if declared.kind != "tensor" or declared.dtype is None or declared.shape is None:
+        fault = (
+            f"is a {declared.kind}" if declared.kind not in {"", "tensor"} else "declares no type and shape"
+        )
+        raise InputError(
+            f"{graph.source}: input {value.name!r} {fault} and cannot be made up;"
+            " give it with --inputs, or run the network from Python"
+        )
+    shape = tuple(_size(size, sizes) for size in declared.shape)
+    _check_shape(graph, value, shape)
+    if classes is not None and "int" in declared.dtype.name:
+        return np.asarray(generator.integers(0, classes, shape)).astype(declared.dtype.numpy)
+    return _elements(declared.dtype, shape, generator)
+
+
+def _check_shape(graph: Graph, value: Value, shape: tuple[int, ...]) -> None:
+    fault = f"{graph.source}: input {value.name!r} of shape {shape!s:.80} cannot be made up"
+    if len(shape) > MOST_DIMENSIONS:
+        raise InputError(f"{fault}: {len(shape)} dimensions, numpy has at most {MOST_DIMENSIONS}")
+    if min(shape, default=0) < 0:
+        raise InputError(f"{fault}: sizes begin at 0")
+    needed = math.prod(shape) * _RANDOM_BYTES
+    # Refused here, because Linux grants the memory and kills the process once it is used.
+    if not is_array(shape, _RANDOM_BYTES):
+        raise InputError(
+            f"{fault}: that takes {needed:,} bytes, the machine has {_memory():,}; give --inputs"
+        )
+
+
+def is_array(shape: Sequence[int], item_bytes: int) -> bool:
+    """Tell whether an array of this machine may have a shape, its elements of so many bytes."""
+    # numpy counts the elements as if no size were 0
+    count = math.prod(size for size in shape if size)
+    return len(shape) <= MOST_DIMENSIONS and count * item_bytes <= _memory()
+
+
+def _memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _size(size: int | str | None, sizes: Mapping[str, int]) -> int:
+    if isinstance(size, int):
+        return size
+    return 1 if size is None else sizes.get(size, 1)
+
+
+def _elements(dtype: DType, shape: tuple[int, ...], generator: np.random.Generator) -> np.ndarray:
+    if dtype is STRING:
+        return generator.choice(np.array(_WORDS, dtype=object), shape)
+    if dtype.name.startswith("complex"):
+        parts = generator.standard_normal((*shape, 2))
+        return np.asarray(parts[..., 0] + 1j * parts[..., 1]).astype(dtype.numpy)
+    if "int" in dtype.name or dtype.name == "bool":
+        low, high = _range(dtype)
+        return np.asarray(generator.integers(low, high, shape)).astype(dtype.numpy)
+    return np.asarray(generator.standard_normal(shape)).astype(dtype.numpy)
+
+
+def _range(dtype: DType) -> tuple[int, int]:
+    """Return the smallest integer to draw, and the one behind the largest."""
+    # Larger integers are mostly token ids, indices and lengths, of which only 0 and 1 are surely valid.
+    if dtype.numpy.itemsize > 1 or dtype.name == "bool":
+        return 0, _SMALL_RANGE
+    limits = ml_dtypes.iinfo(dtype.numpy)  # type: ignore[no-untyped-call]  # the package has no annotations
+    return int(limits.min), int(limits.max) + 1

@@ -1,0 +1,257 @@
+"""What is known of an operator before it is judged, and the verdicts that there are."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from msdump.analysis import TensorError
+from msdump.read import ABSENT, ValueSource
+from msdump.record import IO
+
+
+class Verdict(enum.StrEnum):
+    """The verdict on an operator that ran on both sides, or on one of them alone."""
+
+    EQUAL = "equal"
+    """All of its tensors are the same bit for bit, in the same element types."""
+    AGREES = "agrees"
+    """Its tensors lie within the limits."""
+    HEALED = "healed"
+    """An input differs, its outputs agree."""
+    INHERITED = "inherited"
+    """Its error is what the errors of its inputs become."""
+    AMPLIFIED = "amplified"
+    """Its error is more than what the errors of its inputs become in most operators."""
+    ACCUMULATED = "accumulated"
+    """Many small errors before it add up to more than the limit; none of them is the culprit."""
+    OWN = "own"
+    """Its inputs agree, its output does not."""
+    WEIGHT = "weight"
+    """A weight or constant that it reads differs."""
+    NONFINITE = "nonfinite"
+    """NaN or an infinity begins here."""
+    REPLACED = "replaced"
+    """Another operator stands in its place."""
+    SHAPE = "shape"
+    """An output has another shape."""
+    DTYPE = "dtype"
+    """An output has another element type."""
+    MISSING = "missing"
+    """Golden has the operator, the examined side does not."""
+    UNCHECKED = "unchecked"
+    """There is nothing to compare it with."""
+    UNREADABLE = "unreadable"
+    """Its files cannot be read."""
+
+
+ACCUSING: Final = frozenset(
+    {
+        *(Verdict.OWN, Verdict.WEIGHT, Verdict.NONFINITE, Verdict.REPLACED),
+        *(Verdict.SHAPE, Verdict.DTYPE, Verdict.MISSING),
+    }
+)
+"""Verdicts that say: the fault is here."""
+
+INNOCENT: Final = frozenset({Verdict.EQUAL, Verdict.AGREES, Verdict.HEALED, Verdict.UNCHECKED})
+"""Verdicts on operators whose outputs do not differ, as far as they were compared."""
+
+
+class TensorVerdict(enum.StrEnum):
+    """The verdict on a tensor beside its counterpart, from the best to the worst."""
+
+    UNCHECKED = "unchecked"
+    """There is no counterpart."""
+    EQUAL = "equal"
+    """Bit for bit, in the same element type."""
+    AGREES = "agrees"
+    """Within the limits."""
+    UNREADABLE = "unreadable"
+    """A file or a memory format cannot be read."""
+    SHAPE = "shape"
+    """The shapes do not fit."""
+    DTYPE = "dtype"
+    """One of the two holds another kind of elements, and not the same numbers."""
+    DIFFERS = "differs"
+    """Beyond the limits, or NaN and infinities stand at other places."""
+
+
+UNCOMPARED: Final = frozenset({TensorVerdict.UNCHECKED, TensorVerdict.UNREADABLE})
+# UNCHECKED is in neither set: a tensor without a counterpart says nothing about the computation.
+AGREEING: Final = frozenset({TensorVerdict.EQUAL, TensorVerdict.AGREES})
+BAD: Final = frozenset(
+    {TensorVerdict.UNREADABLE, TensorVerdict.SHAPE, TensorVerdict.DTYPE, TensorVerdict.DIFFERS}
+)
+
+# The members stand in this order on purpose.
+SEVERITY: Final = {verdict: place for place, verdict in enumerate(TensorVerdict)}
+"""Rank of the verdicts on tensors, the worst last."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorPlace:
+    """Which operator it is, and where and when it ran.
+
+    Attributes:
+        name: The operator as the names of files have it.
+        op_type: Its type, "" where it is not known.
+        full_name: Its name with its scope, "" where only files tell it.
+        onnx_name: Name of its node in the model, "" where it is not known.
+        scope: Its scope, ``Default/fc1-Dense``; "" where it is not known.
+        source: Its line in the source, ``net.py:12: x = self.fc(x)``; "" where it is not known.
+        iteration: Number of the iteration, None where it is not known.
+        rank: Number of the rank, None where it is not known.
+        pass_number: Which of its runs in the iteration it is, from 0; None where it ran once.
+        execution: Number of the execution, where several left files in one place; else None.
+        label: Label of its directory, "" where there is only one.
+        order: Place in the execution of its directory, from 1; 0 of an operator that did not run.
+        time: Microseconds since the epoch, 0 where it is not known. It orders operators of different
+            directories, which may overlap, as those of a loop do.
+    """
+
+    name: str
+    op_type: str = ""
+    full_name: str = ""
+    onnx_name: str = ""
+    scope: str = ""
+    source: str = ""
+    iteration: int | None = None
+    rank: int | None = None
+    pass_number: int | None = None
+    execution: int | None = None
+    label: str = ""
+    order: int = 0
+    time: int = 0
+
+    @property
+    def shown_name(self) -> str:
+        """Its full scoped name; the name that files have where that is all that is known."""
+        return self.full_name or self.name
+
+
+@dataclass(frozen=True, slots=True)
+class TensorEvidence:
+    """A tensor beside its counterpart, before a verdict.
+
+    Attributes:
+        io: Input or output.
+        slot: Number of the input or output.
+        shape: Shape of the tensor on the host, where it is known.
+        dtype: Element type, "" where it is not known.
+        golden_dtype: Element type of the counterpart, "" where there is none.
+        scores: Texts of all algorithms; none where nothing was compared.
+        error: How far the two are apart, None where nothing was compared.
+        fault: Why nothing was compared, or the verdict where its numbers do not decide; else None.
+        note: What the numbers do not tell, "" for nothing.
+        name: Name of the value or the parameter, "" where it is not known.
+        is_weight: Whether it is a weight or a constant of the model, or given to the network.
+        is_rounded: Whether the two are the same bits once both are rounded to the shorter of their types.
+        is_folded: Whether it is a constant that golden's operators compute of constants.
+    """
+
+    io: IO
+    slot: int
+    shape: tuple[int, ...] = ()
+    dtype: str = ""
+    golden_dtype: str = ""
+    scores: tuple[str, ...] = ()
+    error: TensorError | None = None
+    fault: TensorVerdict | None = None
+    note: str = ""
+    name: str = ""
+    is_weight: bool = False
+    is_rounded: bool = False
+    is_folded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OwnError:
+    """An output beside the one that the operator gives when it runs again on the examined side's inputs.
+
+    Attributes:
+        slot: Number of the output.
+        error: How far the two are apart.
+        allowed: Relative distance that is explained.
+        is_explained: Whether the error is no more than that.
+        arithmetic: What it ran again in: ``float32``, ``Ascend:force_fp16``, ``float64``.
+        note: What the numbers do not tell, "" for nothing.
+        io: Whether it is an output, or an input that the operator writes.
+        overflow: Name of the part of a fused kernel whose infinities explain the error, though the parts
+            behind it hide them; "" for none.
+        explanation: In words, what explains that distance.
+        finite: Relative distance of the elements that are finite on both sides, where others are not and
+            rounding does not explain it; else 0.
+    """
+
+    slot: int
+    error: TensorError
+    allowed: float
+    is_explained: bool
+    arithmetic: str
+    note: str = ""
+    io: IO = IO.OUTPUT
+    overflow: str = ""
+    explanation: str = "rounding explains"
+    finite: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorEvidence:
+    """All that is known of one execution of an operator.
+
+    Attributes:
+        operator: The operator.
+        tensors: Its tensors, inputs first.
+        own: Its own error, by output; empty where it did not run again.
+        propagated: Relative distance from the golden output to that of the operator when it runs again on
+            the examined side's inputs: what their errors become. None where it did not run again.
+        wiring: In words, which input is not what its producer wrote; "" where all are.
+        replaces: Name of the golden operator that stood in its place, "" where both have the same operator.
+        beside: Name of a golden operator of another kind, whose output its own is compared with; "" for none.
+        is_in_golden: Whether golden has the same operator, though the model has another one in its place.
+        reads: Where its inputs come from, by their numbers; none where no graph tells.
+        golden_reads: The same of the golden operator, under the examined side's names; absent, with golden's
+            name, what the examined side lacks.
+        arithmetic: Coarsest element types that the examined side and golden compute it in, "" where a side
+            does not tell.
+        is_state: Whether its weights are trained, so that two sound runs may differ in them.
+        is_evaluation: Whether another graph of its dump trains the weights that it reads.
+        retyped: In words, that the examined side's graph lets it write another element type than golden's;
+            "" where it does not, or where what it reads has another type already.
+        arguments: In words, which numbers among its arguments are others than golden's; "" for none.
+        wrong_weights: Names of the weights and constants that it read and that are not the model's, by input.
+        unread: Numbers of the outputs that nothing reads, of an operator that has effects besides them.
+    """
+
+    operator: OperatorPlace
+    tensors: tuple[TensorEvidence, ...]
+    own: tuple[OwnError, ...] = ()
+    propagated: float | None = None
+    wiring: str = ""
+    replaces: str = ""
+    beside: str = ""
+    is_in_golden: bool = False
+    reads: tuple[ValueSource, ...] = ()
+    golden_reads: tuple[ValueSource, ...] = ()
+    arithmetic: tuple[str, str] = ("", "")
+    is_state: bool = False
+    is_evaluation: bool = False
+    retyped: str = ""
+    arguments: str = ""
+    wrong_weights: Mapping[int, str] = field(default_factory=dict)
+    unread: frozenset[int] = frozenset()
+
+    def source(self, slot: int) -> ValueSource:
+        """Return where an input comes from, absent where nothing tells."""
+        return self.reads[slot] if slot < len(self.reads) else ABSENT
+
+    def golden_source(self, slot: int) -> ValueSource:
+        """Return where the golden operator's input comes from, absent where nothing tells."""
+        return self.golden_reads[slot] if slot < len(self.golden_reads) else ABSENT
+
+
+def joined(*notes: str) -> str:
+    """Return notes as one, without those that are empty."""
+    return "; ".join(filter(None, notes))

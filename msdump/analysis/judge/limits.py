@@ -1,0 +1,306 @@
+"""The limits of agreement: how far apart two tensors may be, by the element types they were computed in."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+
+from msdump import dtypes as element_types
+from msdump.errors import DumpReadError, ToolError
+from msdump.read import read_bytes
+from msdump.return_codes import ReturnCode
+from msdump.statistics import BY_CATEGORY
+
+
+@dataclass(frozen=True, slots=True)
+class TypeLimits:
+    """What tensors of an element type that agree may differ by.
+
+    Attributes:
+        distance: Largest relative Euclidean distance.
+        ulps: Units of the last place; tensors all of whose elements are so near agree whatever their
+            distance, which denormal numbers make large.
+        source: Where the distance is from.
+    """
+
+    distance: float
+    ulps: float
+    source: str
+
+
+_KIT: Final = "the vendor's Accuracy Test Kit, for a single operator"  # single_benchmark_config.py
+_CLOSE: Final = "PyTorch's `assert_close`"
+_EPSILON: Final = "its epsilon"
+
+# float16: four times its epsilon, as the vendor's tests of chains of operators allow; rounded behind each of
+# 360 operators, a tensor is about so far off. With each type of 16 bits and more, 2 % of noise on a weight
+# still shows.
+TYPES: Final[Mapping[str, TypeLimits]] = {
+    "float64": TypeLimits(1e-7, 2, _CLOSE),
+    "complex128": TypeLimits(1e-7, 2, _CLOSE),
+    "float32": TypeLimits(2**-13, 2, _KIT),
+    "complex64": TypeLimits(2**-13, 2, _KIT),
+    "float16": TypeLimits(2**-8, 2, "four times its epsilon: many operators that round"),
+    "bfloat16": TypeLimits(2**-6, 2, _CLOSE),
+    "float8_e4m3fn": TypeLimits(2**-3, 1, _KIT),
+    "float8_e4m3fnuz": TypeLimits(2**-3, 1, _KIT),
+    "float8_e5m2": TypeLimits(2**-2, 1, _KIT),
+    "float8_e5m2fnuz": TypeLimits(2**-2, 1, _KIT),
+    "float4_e2m1": TypeLimits(2**-1, 1, _EPSILON),
+}
+"""Limits of the types that are rounded, the finest first; elements of all others must be the same."""
+
+COSINE: Final = 0.99
+"""Least cosine similarity; msprobe, msaccucmp's advisor and the vendor's guides flag what is below."""
+
+PEAK: Final = 64.0
+"""Largest difference of an element, relative to the largest golden one: so many times the largest distance.
+
+An error that is spread over a tensor as rounding spreads it stays below four times; a single element
+that is far off is a fault however many sound ones surround it."""
+
+GROWTH: Final = 8.0
+"""How many times the distance of agreeing inputs an output may differ and still be a slow drift.
+
+Sums that cancel lose three bits as a rule."""
+
+QUANTISED: Final = 2**-4
+"""Largest distance of tensors of which one was computed with 8 bits, and the other one was not.
+
+Numbers of 8 bits with a sign have steps of 2^-7 of the largest one; a tensor behind many layers, and one of
+mostly small elements, are off by a few of them."""
+
+GAIN: Final = 16.0
+"""How many times the distance of its inputs an operator's output inherits; beyond, it amplifies."""
+
+TIED: Final = 1 / 16
+"""Share of ids, or of the squares of elements that are given or taken, that agreeing inputs may change."""
+
+DECIDING: Final = frozenset(
+    {
+        *("MaxPoolGrad", "MaxPool1DGrad", "MaxPool3DGrad", "MaxPoolGradWithArgmax"),
+        *("ReluGrad", "ReLU6Grad", "MaxPoolWithArgmax", "ArgMax"),
+        *("Floor", "Ceil", "Round", "Rint", "Sign", "Cast", "Select", "TopK", "Sort", "OneHot", "Dropout"),
+        *("FakeQuantPerLayer", "QuantizeLinear", "MaxUnpool", "ReduceMaxGrad", "MinimumGrad", "MaximumGrad"),
+        *("Mod", "FloorMod", "FloorDiv", "Trunc", "Shrink", "HShrink", "ThresholdedRelu", "ArgMin"),
+    }
+)
+"""Types whose output changes in steps: an element goes where the larger of two others is, or the sign tells.
+
+Where two candidates are nearly even, a difference far within the limits decides which is taken."""
+
+NONEXPANSIVE: Final = frozenset(
+    {
+        *("Add", "AddV2", "Sub", "BiasAdd", "AddN", "Neg", "Abs", "ReLU", "ReLU6", "LeakyReLU", "Maximum"),
+        *("Minimum", "Clip", "ClipByValue", "Sigmoid", "Tanh", "Softmax", "Sin", "Cos", "ReduceMean", "Mean"),
+        *("AvgPool", "AvgPool1D", "AvgPool3D", "AdaptiveAvgPool2D", "AdaptiveAvgPool3D"),
+        *("ReduceMax", "ReduceMin", "HSigmoid", "Softsign", "SoftShrink"),
+        *("Slice", "StridedSlice", "Split", "Gather", "GatherD", "GatherNd", "Compress", "PadV3", "Concat"),
+        *("Mod", "FloorMod"),
+    }
+)
+"""Types whose output moves no further than their inputs together, in absolute numbers.
+
+Where the output is small beside the inputs, as a difference of nearly equal tensors or a part of a tensor is,
+its relative distance tells nothing. Broadcast inputs move more elements than they have; their distance counts
+less, not more."""
+
+QUANTISING: Final = frozenset({"QuantizeLinear", "DynamicQuantizeLinear", "FakeQuantPerLayer"})
+"""Types that divide their first input by a scale and round to integers.
+
+A difference within the limits moves an element to the next step, and the scale where that is dynamic."""
+
+DIFFERENCES: Final = frozenset({"Elu", "Selu", "SeLU", "Celu", "CeLU"})
+"""Types whose kernels take 1 from an exponential: however small the result, it has the precision of 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How far apart tensors that agree may be.
+
+    Attributes:
+        cosine: Least cosine similarity.
+        distance: Largest relative Euclidean distance, None: by the element type.
+        explanation: What explains that distance, "8 bits"; "" where the user set it.
+        precision: Coarsest element type that either side computed in from the start, "" where
+            only the tensors tell.
+        peak: Largest difference of an element, in largest distances.
+        growth: Largest distance of an output beside agreeing inputs that accuses nobody, in theirs.
+        gain: Largest distance of an output that is inherited, in those of the inputs.
+        types: Limits by element type.
+        statistics: Largest relative difference of a statistic by its category, where the user says so; the
+            others may differ by as much as tensors.
+    """
+
+    cosine: float = COSINE
+    distance: float | None = None
+    explanation: str = ""
+    precision: str = ""
+    peak: float = PEAK
+    growth: float = GROWTH
+    gain: float = GAIN
+    types: Mapping[str, TypeLimits] = field(default_factory=lambda: TYPES)
+    statistics: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def explained(self) -> str:
+        """In words, what the limits let explain a distance of tensors, in front of the distance.
+
+        >>> Limits().explained, Limits(distance=0.1).explained
+        ('rounding explains', 'the limit given is')
+        """
+        if self.distance is None:
+            return "rounding explains"
+        return f"{self.explanation} explain" if self.explanation else "the limit given is"
+
+    def allowed(self, dtypes: Iterable[str], coarsest: str) -> float | None:
+        """Return the largest distance of two tensors, None where they must be the same.
+
+        >>> Limits().allowed(("float32", "float16"), ""), Limits().allowed(("int32", "int32"), "float16")
+        (0.00390625, None)
+
+        Args:
+            dtypes: Their element types.
+            coarsest: The coarsest type of what they may have been computed from, "" for none.
+        """
+        if self.distance is not None:
+            return self.distance
+        # Types that are not rounded have to be the same, whatever they were computed from.
+        own = coarser(*dtypes)
+        return self.types[coarser(own, coarsest)].distance if own else None
+
+    def units(self, dtypes: Iterable[str]) -> float:
+        """Return how many units of the last place the elements of two tensors may differ."""
+        own = coarser(*dtypes)
+        return self.types[own].ulps if own else 0.0
+
+    def floor(self, dtypes: Iterable[str], op_type: str = "") -> float:
+        """Return the largest difference of two elements that rounding explains however small they are.
+
+        Below its normal numbers a type rounds to steps of one size: as many of their halves as it may have
+        units of the last place.
+
+        >>> Limits().floor(("float32", "float16")) == 2.0**-24
+        True
+
+        Args:
+            dtypes: Types that the elements have, or were computed in.
+            op_type: Type of the operator whose kernels of two types they come from; "": one kernel gave both.
+        """
+        own = coarser(*dtypes)
+        if not own:
+            return 0.0
+        return self.types[own].ulps * (epsilon(own) if op_type in DIFFERENCES else smallest(own) / 2)
+
+
+@cache
+def smallest(dtype: str) -> float:
+    """Return the smallest subnormal number of a type that is rounded, of complex numbers of their parts."""
+    return float(_numbers(dtype).smallest_subnormal)
+
+
+@cache
+def epsilon(dtype: str) -> float:
+    """Return the distance of a rounded type's numbers above 1, of complex numbers of their parts."""
+    return float(_numbers(dtype).eps)
+
+
+def _numbers(dtype: str) -> Any:
+    numbers = element_types.from_name(dtype).numpy
+    if numbers.kind == "c":
+        numbers = np.dtype(f"f{numbers.itemsize // 2}")
+    return ml_dtypes.finfo(numbers)  # type: ignore[no-untyped-call]
+
+
+@cache
+def coarser(*dtypes: str) -> str:
+    """Return the coarsest of several element types, "" where none of them is rounded.
+
+    >>> coarser("float32", "float16", "int8"), coarser("int32")
+    ('float16', '')
+    """
+    return max((dtype for dtype in dtypes if dtype in TYPES), key=_COARSENESS.__getitem__, default="")
+
+
+# By the table, whatever limits a user sets; equal ones in the table's order.
+_COARSENESS: Final = {name: (limits.distance, -place) for place, (name, limits) in enumerate(TYPES.items())}
+
+
+_NUMBERS: Final = ("cosine", "distance", "peak", "growth", "gain")
+_OF_TYPE: Final = tuple(each.name for each in fields(TypeLimits) if each.name != "source")
+
+
+def read_limits(path: str) -> Limits:
+    """Return the limits of a file; what it leaves out stays as it is.
+
+        {"cosine": 0.99, "growth": 8, "types": {"float16": {"distance": 0.01}}, "statistics": {"max": 0.001}}
+
+    Raises:
+        ToolError: The file cannot be read, or a key or value is not allowed.
+    """
+    try:
+        settings = json.loads(read_bytes(path))
+    except DumpReadError as error:
+        raise ToolError(ReturnCode.PATH, str(error)) from error
+    except ValueError as error:
+        raise ToolError(ReturnCode.PARAMETER, f"{path}: no JSON: {error}") from error
+    file = _LimitsFile(path)
+    file.check_keys("$", settings, (*_NUMBERS, "precision", "types", "statistics"))
+    precision = settings.get("precision", "")
+    if precision:
+        file.check_choice("$.precision", precision, TYPES)
+    types = settings.get("types", {})
+    statistics = file.numbers("$.statistics", settings.get("statistics", {}), BY_CATEGORY)
+    file.check_keys("$.types", types, TYPES)
+    own = {
+        name: replace(TYPES[name], source=path, **file.numbers(f"$.types.{name}", types[name], _OF_TYPE))
+        for name in types
+    }
+    limits = Limits(precision=precision, types={**TYPES, **own}, statistics=statistics)
+    numbers = {key: file.number(f"$.{key}", settings[key]) for key in _NUMBERS if key in settings}
+    return replace(limits, **numbers)  # type: ignore[arg-type]  # mypy takes the keys for any of its fields
+
+
+class _LimitsFile:
+    """Checks the values of a file; every fault names the file and the place in it."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def check_keys(self, place: str, settings: Any, allowed: Iterable[str]) -> None:
+        """Raise ToolError where something is no object, or has a key that is not allowed."""
+        if not isinstance(settings, dict):
+            raise self._fault(place, f"is {settings!r}, an object is expected")
+        for key in settings:
+            self.check_choice(place, key, allowed)
+
+    def check_choice(self, place: str, name: Any, allowed: Iterable[str]) -> None:
+        """Raise ToolError where a name is not allowed."""
+        names = [*allowed]
+        if name not in names:
+            near = difflib.get_close_matches(str(name), names, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise self._fault(place, f"{name!r} is none of {', '.join(names)}{hint}")
+
+    def number(self, place: str, value: Any) -> float:
+        """Return a number that is not negative."""
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not 0 <= value < math.inf:
+            raise self._fault(place, f"is {value!r}, a number that is not negative is expected")
+        return float(value)
+
+    def numbers(self, place: str, settings: Any, allowed: Iterable[str]) -> dict[str, float]:
+        """Return the numbers of an object by its keys, all of which must be allowed."""
+        self.check_keys(place, settings, allowed)
+        return {key: self.number(f"{place}.{key}", settings[key]) for key in settings}
+
+    def _fault(self, place: str, fault: str) -> ToolError:
+        return ToolError(ReturnCode.PARAMETER, f"{self._path}: {place}: {fault}")

@@ -1,0 +1,5 @@
+"""Which operators of two networks belong together, though the networks share no names."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,751 @@
+"""Which operators of two graphs belong together, how that was found, and how sure it is."""
+
+from __future__ import annotations
+
+import enum
+import heapq
+import math
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import product
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from msdump.analysis.matching import regions
+from msdump.analysis.matching.regions import ContractedGraph, RegionPair, contracted, namesakes
+from msdump.analysis.matching.sides import (
+    UNKNOWN,
+    UNTOLD,
+    Colouring,
+    Colours,
+    GraphSide,
+    IndexedGraph,
+    Producer,
+    aligned,
+    colours,
+    has_views,
+    indexed,
+    is_commutative,
+    is_weight,
+    labels,
+    passes_on,
+)
+from msdump.graph.files import ir_text, tensor_text
+from msdump.read import ABSENT, GraphOperator, OperatorGraph, SourceKind, ValueForm, ValueSource, connected
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+
+    from msdump.graph import Graph
+    from msdump.graph.files import GraphStatements, Statement, StatementOperand, Type
+
+
+# How sure each kind of evidence makes, if it is all there is: each one takes away that share of the doubt.
+_UNIQUE_SIDE: Final = 0.9
+"""All operators before, or all behind, are equal, and of no other operator."""
+_SIDE: Final = 0.5
+"""The same, but other operators have such surroundings, too."""
+_AROUND: Final = ((0.5, 0.2), (0.7, 0.3), (0.8, 0.4))
+"""Neighbours up to a radius are equal: of this operator alone, and of others, too."""
+_ORDER: Final = 0.4
+"""Beside equal neighbours also the same place in the order that both graphs share."""
+_INPUTS: Final = 0.8
+_READERS: Final = 0.7
+_WEIGHT: Final = 0.6
+_NAME: Final = 0.6
+_NODE: Final = 0.6
+_SCOPE: Final = 0.15
+_FORM: Final = 0.1
+_SAME_ELEMENTS: Final = 0.95
+_LIKE_ELEMENTS: Final = 0.5
+
+# What is left of the certainty where something speaks against it.
+_OTHER_INPUTS: Final = 0.6
+_OTHER_READERS: Final = 0.7
+_OTHER_FORM: Final = 0.5
+_OTHER_ORDER: Final = 0.5
+"""One of the two leads to what the other one reads, or what reads the other one leads to it."""
+_OTHER_CAST: Final = 0.8
+"""Casts to other types: of two in a row, one side's first is not the other side's second."""
+_OTHER_ELEMENTS: Final = 0.7
+
+_LIKE: Final = 0.85
+
+
+class PairEvidence:
+    """Weighs what is known of pairs of operators, while pairs are found."""
+
+    def __init__(self, mine: IndexedGraph, golden: IndexedGraph, colours: Colours) -> None:
+        """Begin without pairs."""
+        self.mine = mine
+        self.golden = golden
+        self.golden_of: list[int | None] = [None] * len(mine.operators)
+        self.mine_of: list[int | None] = [None] * len(golden.operators)
+        self.reads_contents = False
+        self._colours = colours
+        self.in_order = aligned(_forms_in_order(mine), _forms_in_order(golden))
+        self._golden_at = dict(self.in_order)
+
+    def pair(self, mine: int, golden: int) -> None:
+        """Take in that two operators belong together."""
+        self.golden_of[mine] = golden
+        self.mine_of[golden] = mine
+
+    def certainty(self, mine: int, golden: int) -> float:
+        """Return how sure it is that two operators belong together, 0 to 1."""
+        if self.mine.types[mine] != self.golden.types[golden]:
+            return 0.0
+        inputs, readers = self.inputs(mine, golden), self.readers(mine, golden)
+        doubt = math.prod(1 - each for each in self._reasons(mine, golden, inputs[0], readers[0]))
+        against = (1 - (1 - _OTHER_INPUTS) * inputs[1]) * (1 - (1 - _OTHER_READERS) * readers[1])
+        if against < 1 and not self.is_in_order(mine, golden):
+            against *= _OTHER_ORDER
+        forms = self._forms(mine, golden)
+        if forms is False:
+            against *= _OTHER_FORM
+        if self._are_other_casts(mine, golden):
+            against *= _OTHER_CAST
+        likeness = self.likeness(mine, golden) if self.reads_contents else None
+        if likeness is not None:
+            doubt *= 1 - (_SAME_ELEMENTS if likeness == 1 else _LIKE_ELEMENTS if likeness >= _LIKE else 0.0)
+            # where the structure tells, or both read the same, one of them may have written something wrong
+            is_told = inputs[0] == 1 or self.is_told_apart(mine, golden)
+            against *= 1 if likeness or is_told else _OTHER_ELEMENTS
+        return (1 - doubt * (1 - _FORM if forms else 1)) * against
+
+    def is_in_order(self, mine: int, golden: int) -> bool:
+        """Tell whether neither of two operators leads to what the other one reads, nor from its readers."""
+        return _is_between(self.mine, mine, self.golden_of, self.golden, golden) and _is_between(
+            self.golden, golden, self.mine_of, self.mine, mine
+        )
+
+    def is_told_apart(self, mine: int, golden: int) -> bool:
+        """Tell whether what is around two operators is around no other ones."""
+        colourings = (self._colours.before, self._colours.behind, *self._colours.around)
+        return any(each.joins(mine, golden) and each.is_unique(mine) for each in colourings)
+
+    def may_fit(self, mine: int, golden: int) -> bool:
+        """Tell whether the outputs of two operators may have the same shapes, and elements alike.
+
+        Where both read the same, their elements may differ: one of them may be wrong.
+        """
+        if not self.may_have_form(mine, golden):
+            return False
+        return self.inputs(mine, golden)[0] == 1 or self.may_be_alike(mine, golden)
+
+    def may_have_form(self, mine: int, golden: int) -> bool:
+        """Tell whether the outputs of two operators may have the same shapes."""
+        return self._forms(mine, golden) is not False
+
+    def may_be_alike(self, mine: int, golden: int) -> bool:
+        """Tell whether the first outputs of two operators are alike, or not known."""
+        likeness = self.likeness(mine, golden) if self.reads_contents else None
+        return likeness is None or likeness >= _LIKE
+
+    def are_unlike(self, mine: int, golden: int) -> bool:
+        """Tell whether the first outputs of two operators are known to hold other elements."""
+        likeness = self.likeness(mine, golden)
+        return likeness is not None and likeness < _LIKE
+
+    def _are_other_casts(self, mine: int, golden: int) -> bool:
+        """Tell whether two operators that pass values on are declared to write other element types."""
+        if not passes_on(self.mine.types[mine]):
+            return False
+        outputs = self.mine.operators[mine].outputs, self.golden.operators[golden].outputs
+        types = {each[0].dtype for each in outputs if each} - {""}
+        return len(types) > 1
+
+    def _forms(self, mine: int, golden: int) -> bool | None:
+        return _forms(self.mine.operators[mine].outputs, self.golden.operators[golden].outputs)
+
+    def _reasons(self, mine: int, golden: int, inputs: float, readers: float) -> Iterator[float]:
+        for side in (self._colours.before, self._colours.behind):
+            if side.joins(mine, golden):
+                yield _UNIQUE_SIDE if side.is_unique(mine) else _SIDE
+        yield _of_radius(self._colours.around, mine, golden)
+        if self._golden_at.get(mine) == golden and self._colours.around[0].joins(mine, golden):
+            yield _ORDER
+        yield _INPUTS * inputs
+        yield _READERS * readers
+        if self._shares_weight(mine, golden):
+            yield _WEIGHT
+        yield from self._names(mine, golden)
+
+    def _names(self, mine: int, golden: int) -> Iterator[float]:
+        own, other = self.mine.operators[mine], self.golden.operators[golden]
+        if own.full_name == other.full_name:
+            yield _NAME
+        if own.onnx_names and own.onnx_names == other.onnx_names:
+            yield _NODE
+        if own.scope == other.scope:
+            yield _SCOPE
+
+    def _shares_weight(self, mine: int, golden: int) -> bool:
+        labels = {each.label for each in self.golden.producers[golden] if is_weight(each)}
+        return any(is_weight(each) and each.label in labels for each in self.mine.producers[mine])
+
+    def inputs(self, mine: int, golden: int) -> tuple[float, float]:
+        """Return the shares of the inputs that are known to be the same, and known to be other ones."""
+        own, other = self.mine.producers[mine], self.golden.producers[golden]
+        count = max(len(own), len(other))
+        if not count:
+            return 0.0, 0.0
+        if is_commutative(self.mine.types[mine]):
+            other = self._rearranged(own, other)
+        answers = [self._is_same(*each) for each in zip(own, other, strict=False)]
+        answers += [False] * (count - len(answers))
+        return answers.count(True) / count, answers.count(False) / count
+
+    def _rearranged(self, own: Sequence[Producer], other: Sequence[Producer]) -> tuple[Producer, ...]:
+        """Return the golden inputs, those in front that are known to be the same as mine."""
+        rest = list(other)
+        same: dict[int, Producer] = {}
+        for slot, each in enumerate(own):
+            partner = next((golden for golden in rest if self._is_same(each, golden)), None)
+            if partner is not None:
+                same[slot] = partner
+                rest.remove(partner)
+        unlike = iter(rest)
+        arranged = (same.get(slot) or next(unlike, None) for slot in range(max(len(own), len(other))))
+        return tuple(each for each in arranged if each is not None)
+
+    def _is_same(self, own: Producer, other: Producer) -> bool | None:
+        if UNTOLD in {own.label, other.label}:
+            return None
+        if own.position < 0 and other.position < 0:
+            return None if UNKNOWN in {own.label, other.label} else own.label == other.label
+        if own.position < 0 or other.position < 0:
+            return False
+        counterpart, source = self.golden_of[own.position], self.mine_of[other.position]
+        if counterpart is None and source is None:
+            return None
+        return counterpart == other.position and own.slot == other.slot
+
+    def readers(self, mine: int, golden: int) -> tuple[float, float]:
+        """Return the shares of the readers that are known to be the same, and known to be other ones."""
+        own, other = self.mine.readers[mine], self.golden.readers[golden]
+        count = max(len(own), len(other))
+        if not count:
+            return 0.0, 0.0
+        rest = {(each.position, each.output) for each in other}
+        same = unknown = 0
+        for reader in own:
+            position = -1 if reader.position < 0 else self.golden_of[reader.position]
+            unknown += position is None
+            same += position is not None and (position, reader.output) in rest
+        paired = sum(each.position < 0 or self.mine_of[each.position] is not None for each in other)
+        return same / count, max(len(own) - unknown - same, paired - same, 0) / count
+
+    def likeness(self, mine: int, golden: int) -> float | None:
+        """Return how alike the elements of the first outputs are, None where that is not known."""
+        own, other = (
+            graph.side.content_of(graph.operators[position].full_name, 0)
+            for graph, position in ((self.mine, mine), (self.golden, golden))
+        )
+        if own is None or other is None or not other.is_telling:
+            return None
+        return own.likeness(other)
+
+
+def _is_between(
+    graph: IndexedGraph, place: int, partner_of: Sequence[int | None], other: IndexedGraph, partner: int
+) -> bool:
+    """Tell whether a partner leads to none of what the operator reads, and none of its readers to it."""
+    before = (partner_of[each.position] for each in graph.producers[place] if each.position >= 0)
+    behind = (partner_of[each.position] for each in graph.readers[place] if each.position >= 0)
+    return not (
+        any(each is not None and other.leads_to(partner, each) for each in before)
+        or any(each is not None and other.leads_to(each, partner) for each in behind)
+    )
+
+
+def _forms_in_order(graph: IndexedGraph) -> list[Hashable]:
+    """Return types and shapes of the outputs of operators, in their order."""
+    return [
+        (op_type, tuple(form.shape for form in operator.outputs))
+        for op_type, operator in zip(graph.types, graph.operators, strict=True)
+    ]
+
+
+def _of_radius(around: tuple[Colouring, ...], mine: int, golden: int) -> float:
+    """Return what the largest radius up to which the neighbours are equal makes sure."""
+    for (unique, shared), colouring in reversed(list(zip(_AROUND, around, strict=True))):
+        if colouring.joins(mine, golden):
+            return unique if colouring.is_unique(mine) else shared
+    return 0.0
+
+
+def _forms(mine: Sequence[ValueForm], golden: Sequence[ValueForm]) -> bool | None:
+    """Tell whether outputs may have the same shapes; None where that is not known."""
+    shapes = [(own.shape, other.shape) for own, other in zip(mine, golden, strict=False)]
+    known = [(own, other) for own, other in shapes if own is not None and other is not None]
+    if not known:
+        return None
+    return all(
+        len(own) == len(other)
+        and all(one == two or -1 in {one, two} for one, two in zip(own, other, strict=True))
+        for own, other in known
+    )
+
+
+_ITEM: Final = "TupleGetItem"
+
+
+def operator_graphs(
+    graph: Graph, first: int = 0, *, shows_arguments: bool = True
+) -> dict[int, OperatorGraph]:
+    """Return the operator graphs of a model and of its branches and bodies, by number.
+
+    Args:
+        graph: The model, as it is or compiled; of fused operators the names of all their nodes are kept.
+        first: Number of the main graph in its process.
+        shows_arguments: Whether the operators have their arguments, which take as long as all the rest.
+    """
+    return connected(_Reader(inner, first + inner.index, shows_arguments).graph() for inner in graph.walk())
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Turns the program of one graph into operators.
+
+    Attributes:
+        graph: The graph.
+        number: Its number.
+        shows_arguments: Whether its operators have their arguments.
+        program: Its statements.
+        values: What the value of each statement is.
+    """
+
+    model: Graph
+    number: int
+    shows_arguments: bool
+    program: GraphStatements = field(init=False)
+    values: dict[int, ValueSource] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "program", ir_text.program(self.model))
+
+    def graph(self) -> OperatorGraph:
+        operators = {}
+        *statements, outputs = self.program.statements
+        for statement in statements:
+            if statement.node is not None:
+                operators[statement.full_name] = self._operator(statement)
+                self.values[statement.number] = ValueSource(SourceKind.OPERATOR, statement.full_name)
+            elif statement.op_type == _ITEM:
+                whole, index = statement.operands
+                slot = self.program.constant(index.number).value
+                name = self.values[whole.number].name
+                self.values[statement.number] = ValueSource(SourceKind.OPERATOR, name, int(slot))
+        parameters = self.program.parameters
+        return OperatorGraph(
+            operators,
+            inputs={each.name: _form(each.type) for each in parameters if not each.is_weight},
+            weights={each.name: _form(each.type) for each in parameters if each.is_weight},
+            outputs=tuple(map(self._source, outputs.operands)),
+            number=self.number,
+        )
+
+    def _operator(self, statement: Statement) -> GraphOperator:
+        node = statement.node
+        assert node is not None
+        types = statement.type if isinstance(statement.type, tuple) else (statement.type,)
+        first = self.number - self.model.index
+        arguments = ir_text.shown_arguments(node, self.model, self.number) if self.shows_arguments else ""
+        return GraphOperator(
+            full_name=statement.full_name,
+            op_type=statement.op_type,
+            inputs=tuple(map(self._source, statement.operands)),
+            outputs=tuple(map(_form, types)),
+            onnx_names=tuple(part.name for part in node.members),
+            label=statement.label,
+            attributes=arguments,
+            source=node.source,
+            bodies={attribute: first + body.index for attribute, body in node.bodies.items()},
+        )
+
+    def _source(self, operand: StatementOperand) -> ValueSource:
+        if operand.kind == "statement":
+            return self.values[operand.number]
+        if operand.kind == "parameter":
+            parameter = self.program.parameters[operand.number - 1]
+            return ValueSource(SourceKind.WEIGHT if parameter.is_weight else SourceKind.INPUT, parameter.name)
+        if operand.kind == "constant":
+            value = self.program.constant(operand.number).value
+            return ValueSource(
+                SourceKind.CONSTANT, tensor_text(value) if isinstance(value, np.ndarray) else str(value)
+            )
+        return ABSENT
+
+
+def _form(value_type: Type) -> ValueForm:
+    if isinstance(value_type, tuple) or value_type.kind != "tensor":
+        return ValueForm()
+    dtype = value_type.dtype.title.lower() if value_type.dtype else ""
+    shape = value_type.shape
+    known = None if shape is None else tuple(size if isinstance(size, int) else -1 for size in shape)
+    return ValueForm(dtype, known)
+
+
+_LEAST: Final = 0.5
+"""A pair that is less sure than this is none."""
+
+_SURE: Final = 0.95
+"""A pair that is as sure as this needs no look at what the operators wrote."""
+
+_MOST_CANDIDATES: Final = 64
+"""Pairs that are weighed of operators that a property does not tell apart."""
+
+_MOST_READERS: Final = 24
+"""Readers of one value that are weighed against each other; more of them have other properties, too."""
+
+
+class Search:
+    """Finds pairs of operators; each operator stands in one pair at most."""
+
+    def __init__(self, evidence: PairEvidence) -> None:
+        """Begin without a candidate."""
+        self._evidence = evidence
+        self._mine, self._golden = evidence.mine, evidence.golden
+        self._heap: list[tuple[float, bool, float, int, int]] = []
+        self._unsure: list[tuple[int, int]] = []
+        self._weighed: dict[int, int] = {}
+        self._pairs = 0
+
+    def add_all(self, colours: Colours) -> None:
+        """Take in as candidates the operators that share a colour, a name, or a place in the order."""
+        for candidate in self._evidence.in_order:
+            self._add(*candidate)
+        for colouring in (colours.before, colours.behind, *reversed(colours.around)):
+            self._add_classes(colouring.mine, colouring.golden)
+        for keys in (_names, _nodes, _weights, _places):
+            self._add_classes(keys(self._mine), keys(self._golden))
+
+    def add_contents(self) -> None:
+        """Weigh also what operators wrote; those that wrote the same elements become candidates."""
+        evidence = self._evidence
+        evidence.reads_contents = True
+        self._weighed.clear()
+        mine, golden = (
+            [_digest(graph, place) if partner is None else None for place, partner in enumerate(partners)]
+            for graph, partners in ((self._mine, evidence.golden_of), (self._golden, evidence.mine_of))
+        )
+        before, self._heap = self._heap, []
+        self._add_classes(mine, golden)
+        for candidate in (*self._unsure, *((own, other) for *_, own, other in before)):
+            self._add(*candidate)
+        for place, partner in enumerate(evidence.golden_of):
+            if partner is not None:
+                self._add_neighbours(place, partner)
+
+    def run(self, *, is_sure: bool = False) -> None:
+        """Find all pairs.
+
+        Args:
+            is_sure: Only those that need no look at what operators wrote: others are candidates still.
+        """
+        evidence = self._evidence
+        while self._heap and not (is_sure and -self._heap[0][0] < _SURE):
+            before, _, _, mine, golden = heapq.heappop(self._heap)
+            if evidence.golden_of[mine] is not None or evidence.mine_of[golden] is not None:
+                continue
+            certainty = evidence.certainty(mine, golden)
+            if certainty < -before:  # a neighbour has found another partner since
+                self._push(mine, golden, certainty)
+            elif is_sure and not evidence.is_told_apart(mine, golden):
+                self._unsure.append((mine, golden))
+            else:
+                evidence.pair(mine, golden)
+                self._pairs += 1
+                self._add_neighbours(mine, golden)
+
+    def _add_classes(self, mine: Iterable[Hashable | None], golden: Iterable[Hashable | None]) -> None:
+        """Take in the operators of both graphs with equal keys; those without a key have no such partner."""
+        classes, others = _classes(mine), _classes(golden)
+        for key, members in classes.items():
+            partners = others.get(key, ())
+            if len(members) * len(partners) <= _MOST_CANDIDATES:
+                candidates: Iterable[tuple[int, int]] = product(members, partners)
+            elif len(members) == len(partners):  # in the order of execution
+                candidates = zip(members, partners, strict=True)
+            else:
+                candidates = ()
+            for candidate in candidates:
+                self._add(*candidate)
+
+    def _add_neighbours(self, mine: int, golden: int) -> None:
+        """Take in as candidates what two operators that belong together read, and who reads them."""
+        own, other = self._mine.producers[mine], self._golden.producers[golden]
+        aligned = (
+            product(own, other) if is_commutative(self._mine.types[mine]) else zip(own, other, strict=False)
+        )
+        for each, partner in aligned:
+            if each.position >= 0 and partner.position >= 0:
+                self._add(each.position, partner.position)
+        readers = self._mine.readers[mine][:_MOST_READERS], self._golden.readers[golden][:_MOST_READERS]
+        for reader, partner_reader in product(*readers):
+            is_same = reader.output == partner_reader.output
+            if is_same and reader.position >= 0 and partner_reader.position >= 0:
+                self._add(reader.position, partner_reader.position)
+
+    def _add(self, mine: int, golden: int) -> None:
+        evidence = self._evidence
+        if evidence.golden_of[mine] is None and evidence.mine_of[golden] is None:
+            count = len(self._golden.operators)
+            if self._weighed.get(mine * count + golden) != self._pairs:  # else nothing has changed since
+                self._weighed[mine * count + golden] = self._pairs
+                self._push(mine, golden, evidence.certainty(mine, golden))
+
+    def _push(self, mine: int, golden: int, certainty: float) -> None:
+        if certainty < _LEAST:
+            return
+        own, other = self._mine.operators, self._golden.operators
+        has_other_name = own[mine].full_name != other[golden].full_name
+        shift = abs(mine / len(own) - golden / len(other))
+        heapq.heappush(self._heap, (-certainty, has_other_name, shift, mine, golden))
+
+
+def _classes(keys: Iterable[Hashable | None]) -> dict[Hashable, list[int]]:
+    classes: dict[Hashable, list[int]] = {}
+    for place, key in enumerate(keys):
+        if key is not None:
+            classes.setdefault(key, []).append(place)
+    return classes
+
+
+def _names(graph: IndexedGraph) -> Sequence[Hashable]:
+    return [operator.full_name for operator in graph.operators]
+
+
+def _nodes(graph: IndexedGraph) -> Sequence[Hashable | None]:
+    return [operator.onnx_names or None for operator in graph.operators]
+
+
+def _weights(graph: IndexedGraph) -> Sequence[Hashable | None]:
+    """Return types and weights, which tell operators apart that read some."""
+    labels = (
+        (op_type, tuple(each.label for each in producers if is_weight(each)))
+        for op_type, producers in zip(graph.types, graph.producers, strict=True)
+    )
+    return [key if key[1] else None for key in labels]
+
+
+def _places(graph: IndexedGraph) -> Sequence[Hashable]:
+    """Return scopes and types, which tell operators apart where a module has one of a type."""
+    types = zip(graph.operators, graph.types, strict=True)
+    return [(operator.scope, op_type) for operator, op_type in types]
+
+
+def _digest(graph: IndexedGraph, place: int) -> Hashable | None:
+    content = graph.side.content_of(graph.operators[place].full_name, 0)
+    return content.digest if content is not None and content.is_telling else None
+
+
+Output = tuple[str, int]
+"""Full name of an operator, and the number of its output."""
+
+
+class Means(enum.StrEnum):
+    """What tells that operators belong together."""
+
+    NAME = "name"
+    NODE = "node"
+    STRUCTURE = "structure"
+    CONTENT = "content"
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorPair:
+    """Operators of two graphs that belong together: one and one, or several that do the same.
+
+    Attributes:
+        mine: Full names in the first graph, in order.
+        golden: Full names in the second graph, in order.
+        means: What tells that they belong together.
+        certainty: How sure it is, 0 to 1.
+        outputs: Outputs that hold the same values.
+    """
+
+    mine: tuple[str, ...]
+    golden: tuple[str, ...]
+    means: Means
+    certainty: float
+    outputs: tuple[tuple[Output, Output], ...] = ()
+
+    @property
+    def is_single(self) -> bool:
+        """Whether one operator belongs to one operator."""
+        return len(self.mine) == len(self.golden) == 1
+
+
+@dataclass(frozen=True)
+class Matching:
+    """The operators of two graphs that belong together, and those without a partner.
+
+    Attributes:
+        pairs: Those that belong together, in the order of the first graph.
+        mine_alone: Operators of the first graph without a partner, in its order.
+        golden_alone: Operators of the second graph without a partner, in its order.
+    """
+
+    pairs: tuple[OperatorPair, ...]
+    mine_alone: tuple[str, ...] = ()
+    golden_alone: tuple[str, ...] = ()
+
+    @cached_property
+    def of_mine(self) -> Mapping[str, OperatorPair]:
+        """The pair of each operator of the first graph that is in one."""
+        return {name: pair for pair in self.pairs for name in pair.mine}
+
+    @cached_property
+    def of_golden(self) -> Mapping[str, OperatorPair]:
+        """The pair of each operator of the second graph that is in one."""
+        return {name: pair for pair in self.pairs for name in pair.golden}
+
+    @property
+    def is_by_name(self) -> bool:
+        """Whether all operators have a partner of the same name."""
+        is_whole = not (self.mine_alone or self.golden_alone)
+        return is_whole and all(pair.mine == pair.golden for pair in self.pairs)
+
+
+def match(mine: GraphSide, golden: GraphSide) -> Matching:
+    """Return which operators of two graphs belong together.
+
+    Names count where what is around the operators agrees with them; else what an operator does, reads and
+    is read by tells its partner, and where that leaves operators over, the elements that they wrote. Those of
+    one name that are left by all of it belong together, too: one side has wired them otherwise.
+
+    Args:
+        mine: The first graph, and what is known beside it.
+        golden: The second graph.
+    """
+    if _is_same(mine.graph, golden.graph):
+        return _alike(mine.graph)
+    contractions = contracted(mine.graph, golden.graph)
+    both_have_views = has_views(mine.graph) and has_views(golden.graph)
+    sides = (
+        replace(mine, graph=contractions[0].graph, has_views=both_have_views),
+        replace(golden, graph=contractions[1].graph, has_views=both_have_views),
+    )
+    own, other = (indexed(*each) for each in zip(sides, labels(*sides), strict=True))
+    shades = colours(own, other)
+    evidence = PairEvidence(own, other, shades)
+    search = Search(evidence)
+    search.add_all(shades)
+    search.run(is_sure=True)
+    structural = [*evidence.golden_of]
+    search.add_contents()
+    search.run()
+    while pairs := list(regions.single_pairs(evidence)):
+        for pair in pairs:
+            evidence.pair(*pair)
+    for pair in list(namesakes(evidence)):
+        evidence.pair(*pair)
+    return _Result(evidence, structural, contractions).matching()
+
+
+def _is_same(mine: OperatorGraph, golden: OperatorGraph) -> bool:
+    """Tell whether two graphs have operators of the same names that read the same."""
+    if mine.operators.keys() != golden.operators.keys():
+        return False
+    pairs = ((operator, golden.operators[name]) for name, operator in mine.operators.items())
+    return all((own.op_type, own.inputs) == (other.op_type, other.inputs) for own, other in pairs)
+
+
+def _alike(graph: OperatorGraph) -> Matching:
+    return Matching(
+        tuple(
+            OperatorPair((name,), (name,), Means.NAME, 1.0, tuple(_outputs(operator, operator)))
+            for name, operator in graph.operators.items()
+        )
+    )
+
+
+def _outputs(mine: GraphOperator, golden: GraphOperator) -> Iterator[tuple[Output, Output]]:
+    count = max(len(mine.outputs), len(golden.outputs), 1)
+    return (((mine.full_name, slot), (golden.full_name, slot)) for slot in range(count))
+
+
+class _Result:
+    """Turns what was found into pairs of the original graphs' operators."""
+
+    def __init__(
+        self,
+        evidence: PairEvidence,
+        structural: list[int | None],
+        contractions: tuple[ContractedGraph, ContractedGraph],
+    ) -> None:
+        self._evidence = evidence
+        self._structural = structural
+        self._contractions = contractions
+
+    def matching(self) -> Matching:
+        evidence = self._evidence
+        places = {
+            place: self._pair(place, partner)
+            for place, partner in enumerate(evidence.golden_of)
+            if partner is not None
+        }
+        for whole in regions.region_pairs(evidence):
+            for region in regions.cut(whole, evidence):
+                if not regions.is_of_idle_transfers(region, evidence):
+                    places[region.mine[0]] = self._of_region(region)
+        pairs = tuple(places[place] for place in sorted(places))
+        return Matching(
+            pairs,
+            self._alone(0, {name for pair in pairs for name in pair.mine}),
+            self._alone(1, {name for pair in pairs for name in pair.golden}),
+        )
+
+    def _alone(self, side: int, paired: set[str]) -> tuple[str, ...]:
+        graph = self._contractions[side]
+        every = (part for name in graph.graph.operators for part in graph.parts_of(name))
+        return tuple(name for name in every if name not in paired)
+
+    def _pair(self, place: int, partner: int) -> OperatorPair:
+        evidence = self._evidence
+        mine, golden = evidence.mine.operators[place], evidence.golden.operators[partner]
+        outputs = _outputs(mine, golden)
+        return OperatorPair(
+            self._contractions[0].parts_of(mine.full_name),
+            self._contractions[1].parts_of(golden.full_name),
+            self._means(place, partner),
+            round(max(evidence.certainty(place, partner), regions.LEAST), 3),
+            tuple((self._original(0, own), self._original(1, other)) for own, other in outputs),
+        )
+
+    def _means(self, place: int, partner: int) -> Means:
+        evidence = self._evidence
+        mine, golden = evidence.mine.operators[place], evidence.golden.operators[partner]
+        if mine.full_name == golden.full_name:
+            return Means.NAME
+        likeness = None if self._structural[place] is not None else evidence.likeness(place, partner)
+        if likeness is not None and evidence.may_be_alike(place, partner):
+            return Means.CONTENT
+        is_node = bool(mine.onnx_names) and mine.onnx_names == golden.onnx_names
+        return Means.NODE if is_node else Means.STRUCTURE
+
+    def _of_region(self, region: RegionPair) -> OperatorPair:
+        names = (
+            tuple(part for place in places for part in contraction.parts_of(graph.operators[place].full_name))
+            for graph, contraction, places in (
+                (self._evidence.mine, self._contractions[0], region.mine),
+                (self._evidence.golden, self._contractions[1], region.golden),
+            )
+        )
+        outputs = (
+            (
+                self._original(0, (self._evidence.mine.operators[own].full_name, own_slot)),
+                self._original(1, (self._evidence.golden.operators[other].full_name, other_slot)),
+            )
+            for (own, own_slot), (other, other_slot) in region.results
+        )
+        mine, golden = names
+        return OperatorPair(mine, golden, Means.STRUCTURE, round(region.certainty, 3), tuple(outputs))
+
+    def _original(self, side: int, output: Output) -> Output:
+        """Return an output by the operator of the original graph: of parts put together, the last one."""
+        name, slot = output
+        return self._contractions[side].parts_of(name)[-1], slot

@@ -1,0 +1,5 @@
+"""Questions in SQL about dumps, packs of dumps and results of comparisons."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

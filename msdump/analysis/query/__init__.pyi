@@ -1,0 +1,6 @@
+from . import sources as sources
+from .columns import VIEWS as VIEWS
+from .session import Answer as Answer
+from .session import Pack as Pack
+from .session import Session as Session
+from .views import packed_size as packed_size

@@ -1,0 +1,299 @@
+"""Files of statistics as tables that DuckDB reads, the irregular ones written anew in memory.
+
+DuckDB's reader stops at a row that does not fit or at other titles further down. Such a file is read line by
+line: a table for the rows of each line of titles, without rows and cells that cannot be read, each reported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from msdump import dtypes, reading
+from msdump.analysis import reports
+from msdump.analysis.query import engine
+from msdump.analysis.query.columns import NUMBER, REAL, STATISTIC_COLUMNS, TEXT
+from msdump.encode import dump_message
+from msdump.statistics import STATISTICS
+
+_HEAD: Final = 1 << 16  # bytes in which a line of titles ends
+_TAIL: Final = 1 << 16
+_ACL: Final = "Input/Output"
+FIRST_TITLES: Final = ("Op Type", _ACL)
+"""What a line of titles begins with."""
+
+NOTHING: Final = ["", "null", "-", "NA"]
+"""Cells of what was not computed."""
+
+_TITLES: Final[Mapping[str, tuple[str, str]]] = {
+    "Op Type": ("op_type", TEXT),
+    "Op Name": ("op_name", TEXT),
+    "Task ID": ("task_id", NUMBER),
+    "Stream ID": ("stream_id", NUMBER),
+    "Timestamp": ("timestamp", NUMBER),
+    "IO": ("io", TEXT),
+    "Input/Output": ("io", TEXT),
+    "Slot": ("slot", NUMBER),
+    "Index": ("slot", NUMBER),
+    "Data Size": ("bytes", NUMBER),
+    "Data Type": ("dtype", TEXT),
+    "Format": ("format", TEXT),
+    "Shape": ("shape", TEXT),
+    **{
+        each.title: (column.name, column.type)
+        for each, column in zip(STATISTICS, STATISTIC_COLUMNS, strict=True)
+    },
+    "Nan Count": ("nan_count", NUMBER),  # acl's spelling, as is the next
+    "l2norm": ("l2norm", REAL),
+}
+"""Column and type of each title, of MindSpore's files and of acl's, which have a file for each operator.
+
+Which columns a file has is told by its own first line."""
+
+_ACL_TYPES: Final = "case {{}} {} else lower({{}}) end".format(
+    " ".join(
+        f"when 'DT_{name}' then '{row.name}'"
+        for row in dtypes.DTYPES
+        for name, number in dump_message.DATA_TYPES.items()
+        if row.dump == number
+    )
+)
+"""Element types by the names that acl's files have."""
+
+_EXPRESSIONS: Final[Mapping[str, str]] = {
+    "io": "lower({})",
+    "dtype": "lower({})",
+    # "(2,3)" of MindSpore, "2x3" of acl, "()" and "-" of scalars
+    "shape": "try_cast('[' || translate(coalesce({}, ''), 'x()', ',') || ']' as bigint[])",
+}
+"""How the text of a cell becomes what the column holds."""
+
+# a device's extremes of truth values are True and False
+_REAL: Final = "case {0} when 'True' then 1.0 when 'False' then 0.0 else cast({0} as double) end"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A file of statistics, or the rows of one.
+
+    Attributes:
+        path: The file that the user knows.
+        readable: The path that it is read by: that of a copy in memory where it is no plain table.
+        titles: The titles of its columns.
+        place: The columns that its path tells.
+    """
+
+    path: str
+    readable: str
+    titles: tuple[str, ...]
+    place: Mapping[str, Any] = field(repr=False)
+
+
+def tables_of(
+    path: str, place: Mapping[str, Any], memory: engine.MemoryFiles, fault: Callable[[str], None]
+) -> Iterator[Table]:
+    """Yield what is read of a file of statistics: nothing where it has no row yet.
+
+    A last row without a line feed is no row: a run goes on, or was killed, while it was written. The file
+    is then read from a copy in memory that ends before it.
+
+    Args:
+        path: The file.
+        place: The columns that its path tells.
+        memory: Holds copies.
+        fault: Gets what is wrong with the file.
+    """
+    try:
+        with reading.open_file(path) as file:
+            head = file.read(_HEAD)
+            size = file.seek(0, os.SEEK_END)
+            end = _end(file, size)
+            readable = memory.path_of(path)
+            if end < size and end:
+                fault(f"{path}: the last row has no line feed yet and is left out")
+                file.seek(0)
+                readable = memory.hold([file.read(end)])
+    except OSError as error:
+        fault(f"{path}: cannot be read: {error.strerror or error}")
+        return
+    if not end:
+        return
+    titles = titles_of(head.partition(b"\n")[0])
+    if titles is None:
+        fault(f"{path}: the first line has no titles of statistics; the file is left out")
+        return
+    for title in titles:
+        if title and title not in _TITLES:
+            fault(f"{path}: the column {title!r} is not known and is left out")
+    yield Table(path, readable, titles, place)
+
+
+def _end(file: Any, size: int) -> int:
+    """Return the number of bytes up to the last line feed."""
+    start = size
+    while start > 0:
+        step = min(_TAIL, start)
+        start -= step
+        file.seek(start)
+        place = file.read(step).rfind(b"\n")
+        if place >= 0:
+            return int(start + place + 1)
+    return 0
+
+
+def titles_of(line: bytes) -> tuple[str, ...] | None:
+    """Return the titles in the first line of a file, None where it holds something else."""
+    try:
+        cells = next(csv.reader([line.decode().rstrip("\r\n")]), [])
+    except (UnicodeDecodeError, csv.Error):
+        return None
+    return tuple(cells) if cells and cells[0] in FIRST_TITLES else None
+
+
+def first_names(paths: Iterable[str]) -> Iterator[str]:
+    """Yield names of operators from the first rows of ``statistic.csv`` files."""
+    for path in paths:
+        with contextlib.suppress(OSError), reading.open_file(path) as file:
+            lines = file.read(_HEAD).rpartition(b"\n")[0].decode(errors="replace").splitlines()
+            for row in csv.DictReader(lines):
+                yield row.get("Op Name") or ""
+
+
+def type_of(title: str) -> str:
+    """Return the type of the cells below a title."""
+    return _TITLES.get(title, ("", TEXT))[1]
+
+
+def select(tables: Sequence[Table], places: str) -> str:
+    """Return the SQL that reads tables of the same titles.
+
+    Args:
+        tables: The tables.
+        places: Name of the table of their places, by the path that each is read by.
+    """
+    titles = tables[0].titles
+    types = {
+        f"c{number}": TEXT if type_of(title) == REAL else type_of(title)
+        for number, title in enumerate(titles)
+    }
+    files = ", ".join(engine.pattern(table.readable) for table in tables)
+    cells: dict[str, str] = {}
+    for number, title in enumerate(titles):
+        name, kind = _TITLES.get(title, ("", TEXT))
+        if name:
+            cells.setdefault(name, _expression(f"t.c{number}", name, kind, is_acl=titles[0] == _ACL))
+    shown = "".join(f', {text} as "{name}"' for name, text in cells.items())
+    # the titles of a later run, which may be others, make the file one that is not plain
+    plain = f"case when t.c0 = {engine.literal(titles[0])} then error('titles') else true end"
+    return (
+        f"select p.* exclude (readable){shown} from read_csv([{files}], columns = {engine.struct(types)}, "
+        f"header = true, auto_detect = false, delim = ',', quote = '\"', escape = '\"', "
+        f"nullstr = {NOTHING}, filename = '_file') t "
+        f"join {places} p on p.readable = t._file where {plain}"
+    )
+
+
+def _expression(cell: str, name: str, kind: str, *, is_acl: bool) -> str:
+    if kind == REAL:
+        return _REAL.format(cell)
+    expression = _ACL_TYPES if is_acl and name == "dtype" else _EXPRESSIONS.get(name, "{}")
+    return expression.replace("{}", cell)
+
+
+def plain(
+    table: Table, connection: Any, memory: engine.MemoryFiles, fault: Callable[[str], None]
+) -> Iterator[Table]:
+    """Yield a table that DuckDB can read, or what takes its place.
+
+    Args:
+        table: The table.
+        connection: The database.
+        memory: Holds what takes its place.
+        fault: Gets a line for each row and cell that is left out.
+    """
+    if _is_readable(table, connection):
+        yield table
+        return
+    rows: dict[tuple[str, ...], list[list[str]]] = {}
+    try:
+        with reading.open_file(table.readable) as file:
+            for titles, cells in _rows(table, file, fault):
+                rows.setdefault(titles, []).append(cells)
+    except OSError as error:
+        fault(f"{table.path}: cannot be read: {error.strerror or error}")
+    for titles, each in rows.items():
+        path = memory.hold(line.encode() for line in reports.csv_lines([titles, *each]))
+        yield replace(table, readable=path, titles=titles)
+
+
+def _is_readable(table: Table, connection: Any) -> bool:
+    """Tell whether every cell of a table can be read."""
+    places = engine.literal(table.readable)
+    text = select([table], f"(select {places} as readable)")
+    try:
+        connection.execute(f"select count(columns(*)) from ({text})").fetchall()
+    except engine.library().Error:
+        return False
+    return True
+
+
+def _rows(
+    table: Table, lines: Any, fault: Callable[[str], None]
+) -> Iterator[tuple[tuple[str, ...], list[str]]]:
+    """Yield the rows that can be read, each with the titles that hold for it."""
+    titles: tuple[str, ...] = ()
+    offset = 0
+    for line in io.BufferedReader(lines):
+        start, offset = offset, offset + len(line)
+        if not line.endswith(b"\n"):
+            fault(f"{table.path}: the last row has no line feed yet and is left out")
+            return
+        if not line.strip():
+            continue
+        told = titles_of(line)
+        if told is not None:
+            titles = told
+            continue
+        try:
+            cells = _cells(line, len(titles))
+        except ValueError as error:
+            fault(f"{table.path} at byte {start}: {error}; the row is left out")
+            continue
+        for number, (title, cell) in enumerate(zip(titles, cells, strict=True)):
+            if not _fits(type_of(title), cell):
+                fault(f"{table.path} at byte {start}: {title} is {cell[:40]!r}, no number; it is left out")
+                cells[number] = ""
+        yield titles, cells
+
+
+def _cells(line: bytes, count: int) -> list[str]:
+    """Return the cells of a row.
+
+    Raises:
+        ValueError: The line is no row of so many cells.
+    """
+    try:
+        cells = next(csv.reader([line.decode().rstrip("\r\n")]), [])
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"no row of comma-separated UTF-8 text: {error}") from error
+    if len(cells) == count + 1 and not cells[-1]:
+        cells = cells[:-1]  # vendor: the reference ends every row, but not the header, with a comma
+    if len(cells) != count:
+        raise ValueError(f"a row has {len(cells)} cells, the header has {count}")
+    return cells
+
+
+def _fits(kind: str, cell: str) -> bool:
+    if cell in NOTHING or (kind == REAL and cell in {"True", "False"}):
+        return True
+    try:
+        if kind == NUMBER:
+            return cell.isascii() and abs(int(float(cell))) < 1 << 63
+        return kind != REAL or (cell.isascii() and float(cell) is not None)
+    except (ValueError, OverflowError):
+        return False

@@ -1,0 +1,281 @@
+"""Sources of questions: dumps, packs, and results of comparisons, each with a label.
+
+PACK/msdump_pack.json               what it holds; written last, so that a pack is complete or none
+PACK/statistics/rank=0/*.parquet    the rows of a view, the rank in the files as well
+"""
+
+from __future__ import annotations
+
+import csv
+import enum
+import io
+import json
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from msdump import reading
+from msdump.analysis.query import engine
+from msdump.analysis.query.columns import VIEWS
+from msdump.errors import DumpReadError, ToolError
+from msdump.return_codes import ReturnCode
+from msdump.store import names
+
+MANIFEST: Final = "msdump_pack.json"
+"""The file that makes a directory a pack; it is written last."""
+
+_LABELLED: Final = re.compile(r"(?P<label>[A-Za-z_][A-Za-z0-9_.-]*)=(?P<path>.+)", re.DOTALL)
+_RESULTS: Final = frozenset({".json", ".csv"})
+
+
+class QuestionedKind(enum.Enum):
+    """What stands at a path."""
+
+    DUMP = enum.auto()
+    PACK = enum.auto()
+    COMPARISON = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionedSource:
+    """Something that questions are asked of.
+
+    Attributes:
+        label: What the column ``dump`` or ``comparison`` holds.
+        path: Its directory or file.
+        kind: What it is.
+    """
+
+    label: str
+    path: str
+    kind: QuestionedKind
+
+
+def parse_sources(texts: Sequence[str]) -> tuple[QuestionedSource, ...]:
+    """Return the sources that a command line names, each as PATH or NAME=PATH.
+
+    Raises:
+        DumpReadError: Nothing stands at a path, or a file that is no result of a comparison.
+        ToolError: Two have the same label.
+    """
+    sources: dict[str, QuestionedSource] = {}
+    for text in texts:
+        source = _source(text)
+        if sources.setdefault(source.label, source).path != source.path:
+            message = f"two sources are called {source.label!r}; give each another name: NAME=PATH"
+            raise ToolError(ReturnCode.PARAMETER, message)
+    return tuple(sources.values())
+
+
+def is_named(text: str) -> bool:
+    """Tell whether a text names a source, NAME=PATH, whose path is there."""
+    labelled = _LABELLED.fullmatch(text)
+    return labelled is not None and os.path.lexists(labelled["path"])
+
+
+def _source(text: str) -> QuestionedSource:
+    labelled = _LABELLED.fullmatch(text)
+    if labelled and not os.path.lexists(text):
+        return QuestionedSource(labelled["label"], labelled["path"], _kind(labelled["path"]))
+    return QuestionedSource(text.rstrip("/") or "/", text, _kind(text))
+
+
+def _kind(path: str) -> QuestionedKind:
+    if os.path.isdir(path):
+        is_pack = os.path.lexists(os.path.join(path, MANIFEST))  # noqa: PTH118 - the text as it was given
+        return QuestionedKind.PACK if is_pack else QuestionedKind.DUMP
+    if not os.path.lexists(path):
+        raise DumpReadError(
+            path, "no such file or directory; a dump, a pack or a result of compare is needed"
+        )
+    if Path(path).suffix in _RESULTS:
+        return QuestionedKind.COMPARISON
+    message = "no directory of a dump or pack, and no .json or .csv file of msdump compare"
+    raise DumpReadError(path, message)
+
+
+FORMAT: Final = 1
+"""Number of the form of packs; another one is refused."""
+
+ENDING: Final = ".parquet"
+
+
+def check_pack(folder: str) -> None:
+    """Check that a directory is a pack of this form.
+
+    Raises:
+        DumpReadError: It is not.
+    """
+    path = f"{folder}/{MANIFEST}"
+    try:
+        told = json.loads(reading.read_bytes(path))
+    except OSError as error:
+        raise DumpReadError(path, error.strerror or str(error)) from error
+    except ValueError as error:
+        raise DumpReadError(path, f"not JSON: {error}") from error
+    form = told.get("format") if isinstance(told, dict) else None
+    if form != FORMAT:
+        message = f"a pack of form {form!r}; this msdump reads form {FORMAT}: pack the dump again"
+        raise DumpReadError(path, message)
+
+
+def select_pack(folder: str, view: str) -> str | None:
+    """Return the SQL that reads a view of a pack, None where the pack has no row of it."""
+    place = Path(folder, view)
+    if not os.path.isdir(place):
+        return None
+    names = sorted(str(path) for path in place.rglob(f"*{ENDING}"))
+    listed = ", ".join(map(engine.pattern, names))
+    columns = ", ".join(f'"{column.name}"' for column in VIEWS[view])
+    return f"select {columns} from read_parquet([{listed}], hive_partitioning = false)" if names else None
+
+
+_OF_OPERATOR: Final[Mapping[str, str]] = {
+    "rank": "rank",
+    "iteration": "iteration",
+    "execution": "execution",
+    "pass_number": "pass",
+    "order": "execution_order",
+    "op_type": "op_type",
+    "operator": "full_name",
+    "scope": "scope",
+    "source": "source",
+    "verdict": "operator_verdict",
+    "note": "operator_note",
+    "directory": "directory",
+}
+"""Columns by the fields of a document's operators."""
+
+_OF_TENSOR: Final[Mapping[str, str]] = {
+    "verdict": "verdict",
+    "dtype": "dtype",
+    "golden_dtype": "golden_dtype",
+    "shape": "shape",
+    "limit": "error_limit",
+    "note": "note",
+}
+_OF_ERROR: Final[Mapping[str, str]] = {
+    "distance": "distance",
+    "cosine": "cosine",
+    "largest": "max_error",
+    "scaled": "scaled_error",
+    "ulps": "ulps",
+    "masked": "masked",
+}
+_OF_TABLE: Final[Mapping[str, str]] = {
+    "Directory": "directory",
+    "Order": "execution_order",
+    "Operator": "op_name",
+    "Type": "op_type",
+    "Pass": "pass",
+    "DataType": "dtype",
+    "GoldenDataType": "golden_dtype",
+    "Verdict": "verdict",
+    "CosineSimilarity": "cosine",
+    "MaxAbsoluteError": "max_error",
+    "Distance": "distance",
+    "Limit": "error_limit",
+    "Note": "note",
+    "OperatorVerdict": "operator_verdict",
+    "OperatorNote": "operator_note",
+    "ScaledError": "scaled_error",
+    "Ulps": "ulps",
+    "Masked": "masked",
+    "OwnError": "own_distance",
+    "FullName": "full_name",
+    "Scope": "scope",
+    "Source": "source",
+    "Iteration": "iteration",
+    "Rank": "rank",
+    "Execution": "execution",
+}
+"""Columns by the titles of the table."""
+
+_REALS: Final = frozenset(
+    {"distance", "error_limit", "cosine", "max_error", "scaled_error", "ulps", "own_distance"}
+)
+_COUNTS: Final = frozenset({"rank", "iteration", "execution", "pass", "execution_order", "masked"})
+
+
+def comparison_rows(path: str, label: str) -> Iterator[dict[str, Any]]:
+    """Yield a row for each compared tensor, and for each operator that one side lacks.
+
+    Args:
+        path: The document or the table.
+        label: What the column ``comparison`` holds.
+
+    Raises:
+        DumpReadError: The file cannot be read, or is no result of a comparison.
+    """
+    try:
+        text = reading.read_bytes(path).decode()
+        each = _of_document(path, text) if Path(path).suffix == ".json" else _of_table(path, text)
+        yield from ({"comparison": label} | row for row in each)
+    except OSError as error:
+        if isinstance(error, DumpReadError):
+            raise
+        raise DumpReadError(path, error.strerror or str(error)) from error
+    except UnicodeDecodeError as error:
+        raise DumpReadError(path, "not UTF-8 text", error.start) from error
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise _no_result(path) from error
+
+
+def _no_result(path: str) -> DumpReadError:
+    message = (
+        "no result of msdump compare: its --json document, or the compare_*.csv that it writes, is needed"
+    )
+    return DumpReadError(path, message)
+
+
+def _of_document(path: str, text: str) -> Iterator[dict[str, Any]]:
+    document = json.loads(text)
+    if not isinstance(document, dict) or "operators" not in document:
+        raise _no_result(path)
+    for operator in document["operators"]:
+        told = _renamed(operator, _OF_OPERATOR)
+        told["op_name"] = names.sanitize(operator["operator"])
+        own = {f"output:{each['output']}": each["error"]["distance"] for each in operator["own"]}
+        tensors = (*operator["inputs"], *operator["outputs"])
+        for tensor in tensors:
+            error = _renamed(tensor["error"] or {}, _OF_ERROR)
+            numbers = {"own_distance": own.get(tensor["tensor"])} | error
+            yield told | numbers | _renamed(tensor, _OF_TENSOR) | _slot(tensor["tensor"])
+        if not tensors:
+            yield told | {"verdict": operator["verdict"]}
+
+
+def _renamed(fields: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
+    return {column: fields[name] for name, column in columns.items() if name in fields}
+
+
+def _slot(tensor: str) -> dict[str, Any]:
+    io, _, slot = tensor.partition(":")
+    return {"io": io, "slot": int(slot)} if slot else {}
+
+
+def _of_table(path: str, text: str) -> Iterator[dict[str, Any]]:
+    reader = csv.DictReader(io.StringIO(text, newline=""))
+    if not {"Operator", "Tensor", "Verdict"} <= {*(reader.fieldnames or ())}:
+        raise _no_result(path)
+    for line in reader:
+        cells = ((column, line.get(title)) for title, column in _OF_TABLE.items())
+        told = {column: _cell(column, cell) for column, cell in cells if cell}
+        shape = [int(size) for size in line["Shape"].split("x") if size]
+        yield told | _slot(line["Tensor"]) | ({"shape": shape} if line["Tensor"] else {})
+
+
+def _cell(column: str, text: str) -> object:
+    if column in _COUNTS:
+        return int(text)
+    if column not in _REALS:
+        return text
+    try:
+        number = float(text)
+    except ValueError:  # CANN's words for a score that could not be computed
+        return None
+    return None if column == "ulps" and math.isnan(number) else number

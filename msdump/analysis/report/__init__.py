@@ -1,0 +1,5 @@
+"""A report on a dump: what is wrong, the run, all operators with their statistics over the iterations."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,316 @@
+"""The page of a report: one HTML file that needs no network and no server."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import os
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+import markupsafe
+import numpy as np
+
+from msdump import reading
+from msdump.analysis.report.collecting import DISTANCE, DumpReport
+from msdump.analysis.report.problems import ReportedProblem
+from msdump.errors import visible
+from msdump.record import IO
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+_BUDGET: Final = 1_500_000  # characters of tables; with them a page of 5,000 operators is below 2 MB
+_SHOWN_PROBLEMS: Final = 50  # of each kind, in full; the others stand in --json and --csv
+_SHOWN_NEIGHBOURS: Final = 12
+_SHOWN_FILES: Final = 12
+
+
+def _shown(value: Any) -> Any:
+    """Return what stands for a value: texts of the dump visible, files of the package as they are."""
+    is_text = isinstance(value, str) and not hasattr(value, "__html__")
+    return visible(value) if is_text else value
+
+
+@cache
+def _template() -> Template:
+    import jinja2
+
+    environment = jinja2.Environment(
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_shown,
+    )
+    return environment.from_string(_file("report.html.jinja"))
+
+
+def _file(name: str) -> str:
+    return reading.read_bytes(Path(__file__).with_name(name)).decode()
+
+
+def page(report: DumpReport, folder: str, *, reload_seconds: float = 0.0) -> Iterator[str]:
+    """Yield the text of a page, piece by piece.
+
+    Args:
+        report: The report.
+        folder: The directory that the page will lie in; links to files are relative to it.
+        reload_seconds: Seconds after which the page loads itself again, 0: never.
+    """
+    rows = tensor_rows(report)
+    chunks, left_out = encode_tables(number_tables(report, rows), _BUDGET)
+    states = np.ascontiguousarray(report.series.states[rows])
+    tables = [*dict.fromkeys(name.rpartition("/")[0] for name in chunks)]
+    data = {
+        "report": compress_json(page_content(report, rows) | {"tables": tables}),
+        "states": compress(states.tobytes()),
+        **chunks,
+    }
+    # a JSON object that holds no character that HTML knows
+    text = json.dumps(data, indent=0).replace("<", "\\u003c")
+    yield from _template().generate(
+        report=report,
+        kinds=_kinds(report, folder),
+        left_out_tables=left_out,
+        reload_seconds=reload_seconds,
+        style=markupsafe.Markup(_file("report.css")),  # noqa: S704 - files of the package
+        program=markupsafe.Markup(_file("report.js")),  # noqa: S704 - the same
+        data=markupsafe.Markup(text),  # noqa: S704 - base64 and names of statistics
+    )
+
+
+def _kinds(report: DumpReport, folder: str) -> list[dict[str, Any]]:
+    """Return problems by kind; of kinds that come again, such as the first culprit's, each run of it."""
+    kinds = []
+    numbered = enumerate(report.problems)
+    for kind, group in groupby(numbered, key=lambda each: each[1].kind):
+        members = [*group]
+        shown = [_problem(report, number, each, folder) for number, each in members[:_SHOWN_PROBLEMS]]
+        kind_shown = {"title": kind.title_text, "problems": shown, "hidden": len(members) - len(shown)}
+        kinds.append(kind_shown | _columns([each for _, each in members]))
+    return kinds
+
+
+def _columns(problems: Sequence[ReportedProblem]) -> dict[str, bool]:
+    """Return which columns a table of problems has: no empty ones."""
+    return {
+        "has_ranks": any(each.rank is not None for each in problems),
+        "has_iterations": any(each.iterations for each in problems),
+        "has_errors": any(each.own_error is not None for each in problems),
+        "has_victims": any(each.victims for each in problems),
+    }
+
+
+def _problem(report: DumpReport, number: int, problem: ReportedProblem, folder: str) -> dict[str, Any]:
+    operators = report.operators
+    place = problem.operator
+    readers = [other for other, each in enumerate(operators) if place >= 0 and place in each.reads]
+    reads = operators[place].reads if place >= 0 else ()
+    return {
+        "number": number,
+        "problem": problem,
+        "scope": operators[place].scope if place >= 0 else problem.name.rpartition("/")[0],
+        "reads": _listed(report, reads),
+        "parameters": operators[place].parameters[:_SHOWN_NEIGHBOURS] if place >= 0 else (),
+        "readers": _listed(report, readers),
+        "victims": _listed(report, problem.victims),
+        "victim_count": len(problem.victims),
+        "files": [_link(path, folder, report.dump) for path in problem.files[:_SHOWN_FILES]],
+        "file_count": len(problem.files),
+    }
+
+
+def _listed(report: DumpReport, places: Sequence[int]) -> list[tuple[int, str]]:
+    return [(place, report.operators[place].name) for place in places[:_SHOWN_NEIGHBOURS]]
+
+
+def _link(path: str, folder: str, dump: str) -> tuple[str, str]:
+    """Return where a link to a file leads, from the page's directory, and its text."""
+    if not os.path.isabs(path):  # noqa: PTH117 - a text
+        return "", path
+    below = path.removeprefix(f"{dump}/")
+    relative = Path(os.path.relpath(path, folder)).as_posix()
+    return quote(os.fsencode(relative)), below
+
+
+_KEPT_TABLES: Final = frozenset({DISTANCE, "max", "l2norm"})
+_IMPORTANCE: Final = (DISTANCE, "max", "l2norm", "min", "avg", "nan count", "positive inf count")
+_MOST_CURVES: Final = 64
+
+
+def page_content(report: DumpReport, rows: Sequence[int]) -> dict[str, Any]:
+    """Return the part of the content that is no table of numbers.
+
+    Args:
+        report: The report.
+        rows: The tensors that are in the page.
+    """
+    operators = report.operators
+    tensors = [report.series.tensors[row] for row in rows]
+    verdicts = [report.verdicts.get(number) for number in range(len(operators))]
+    content = {
+        "iterations": [*report.series.iterations],
+        "operators": {
+            "name": [each.name for each in operators],
+            "type": _coded(each.op_type for each in operators),
+            "place": _coded(each.place for each in operators),
+            "source": _coded(each.source_line for each in operators),
+            "rank": [each.rank for each in operators],
+            "order": [each.order for each in operators],
+            "dumped": [int(each.is_dumped) for each in operators],
+            "reads": [[number - place for place in each.reads] for number, each in enumerate(operators)],
+            "parameters": _coded("\n".join(each.parameters) for each in operators),
+            "verdict": _coded("" if each is None else str(each.worst.verdict) for each in verdicts),
+            "accused": [int(each is not None and each.worst.is_accused) for each in verdicts],
+            "distance": [_number(math.nan if each is None else each.distance) for each in verdicts],
+            "own": [_number(math.nan if each is None else each.own_error) for each in verdicts],
+            "time": [report.times.get(number) for number in range(len(operators))],
+        },
+        "tensors": {
+            # growing numbers as the steps between them, which compress better
+            "operator": np.diff([each.operator for each in tensors], prepend=0).tolist(),
+            "input": [int(each.io is IO.INPUT) for each in tensors],
+            "slot": [each.slot for each in tensors],
+            "form": _coded(f"{each.dtype} {each.shape or 'scalar'}" for each in tensors),
+        },
+        "problems": [
+            {"operator": each.operator, "text": each.text, "accused": each.is_accused}
+            for each in report.problems
+        ],
+        "curves": [
+            asdict(each) | {"values": [_number(value) for value in each.values]}
+            for each in report.curves[:_MOST_CURVES]
+        ],
+        "histograms": [asdict(each) for each in report.histograms],
+        "memory": [asdict(each) for each in report.memory],
+        "hasVerdicts": report.distances is not None,
+    }
+    shown: dict[str, Any] = visible_tree(content)  # type: ignore[assignment]
+    return shown
+
+
+def tensor_rows(report: DumpReport) -> list[int]:
+    """Return the tensors that a page shows: those that stand for themselves."""
+    return [row for row, each in enumerate(report.series.tensors) if each.is_shown]
+
+
+def number_tables(report: DumpReport, rows: Sequence[int]) -> list[NumberTable]:
+    """Return the tables of numbers of a page, the most important ones first; tables of one number alone."""
+    tables: Mapping[str, np.ndarray] = {
+        **({} if report.distances is None else {DISTANCE: report.distances}),
+        **{name: values[rows] for name, values in report.series.numbers.items()},
+    }
+    ranked = sorted(tables, key=lambda name: _IMPORTANCE.index(name) if name in _IMPORTANCE else len(tables))
+    return [NumberTable(name, tables[name], is_kept=name in _KEPT_TABLES) for name in ranked]
+
+
+def _coded(values: Iterable[str]) -> dict[str, list[Any]]:
+    """Return texts that come again as numbers, and the texts."""
+    numbers: dict[str, int] = {}
+    codes = [numbers.setdefault(value, len(numbers)) for value in values]
+    return {"texts": [*numbers], "codes": codes}
+
+
+def _number(value: float) -> float | str | None:
+    if math.isnan(value):
+        return None
+    return float(f"{value:.6g}") if math.isfinite(value) else ("Infinity" if value > 0 else "-Infinity")
+
+
+_NUMBERS: Final = frozenset({int, float, bool, type(None)})
+
+
+def visible_tree(value: object) -> object:
+    """Return a value of lists, dictionaries and texts with its texts visible."""
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, dict):
+        return {visible_tree(key): visible_tree(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        # the columns of numbers are long, and there is nothing in them
+        is_plain = all(type(each) in _NUMBERS for each in value)
+        return [*value] if is_plain else [visible_tree(each) for each in value]
+    return value
+
+
+_FINE: Final = "fine"
+_COARSE: Final = ("sign", "high")
+_LEVEL: Final = 6
+_HALF: Final = np.uint32(0x80)  # of the last place that is kept
+_KEPT_BITS: Final = np.uint32(0xFFFFFF00)
+
+
+@dataclass(frozen=True, slots=True)
+class NumberTable:
+    """A table of numbers that a page shows.
+
+    Attributes:
+        name: Its name, such as the category of a statistic.
+        values: The numbers; NaN for none.
+        is_kept: Whether it is in the page however large that grows.
+    """
+
+    name: str
+    values: np.ndarray
+    is_kept: bool
+
+
+def compress(data: bytes) -> str:
+    """Return bytes as raw deflate in base64, which a browser's ``DecompressionStream`` reads."""
+    packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
+    return base64.b64encode(packer.compress(data) + packer.flush()).decode("ascii")
+
+
+def compress_json(value: Any) -> str:
+    """Return a JSON value, compressed; it has no NaN and no infinities."""
+    return compress(json.dumps(value, separators=(",", ":"), allow_nan=False).encode())
+
+
+def encode_tables(numbers: Sequence[NumberTable], budget: int) -> tuple[dict[str, str], list[str]]:
+    """Return the chunks of tables by name, and the names of tables that have no room.
+
+    Args:
+        numbers: The tables, the most important ones first.
+        budget: Characters that all chunks may have; tables that are kept may pass it.
+    """
+    planes = {table.name: _planes(table.values) for table in numbers}
+    chunks: dict[str, str] = {}
+    left_out: list[str] = []
+    used = 0
+    for table in numbers:
+        coarse = {f"{table.name}/{plane}": planes[table.name][plane] for plane in _COARSE}
+        size = sum(map(len, coarse.values()))
+        if table.is_kept or used + size <= budget:
+            chunks |= coarse
+            used += size
+        else:
+            left_out.append(table.name)
+    for table in numbers:
+        fine = planes[table.name][_FINE]
+        if table.name not in left_out and used + len(fine) <= budget:
+            chunks[f"{table.name}/{_FINE}"] = fine
+            used += len(fine)
+    return chunks, left_out
+
+
+def _planes(values: np.ndarray) -> Mapping[str, str]:
+    limit = float(np.finfo(np.float32).max)
+    with np.errstate(over="ignore", invalid="ignore"):
+        # what float32 cannot hold is shown as its largest number, infinities stay
+        held = np.where(np.isfinite(values), np.clip(values, -limit, limit), values).astype("<f4")
+    bits = np.ascontiguousarray(held).view("<u4").reshape(-1)
+    is_rounded = np.isfinite(held).reshape(-1) & (bits & np.uint32(0x7FFFFF00) < np.uint32(0x7F7FFF00))
+    bits = np.where(is_rounded, bits + _HALF, bits) & _KEPT_BITS
+    octets = bits.astype("<u4").view(np.uint8).reshape(-1, 4)
+    return {
+        name: compress(np.ascontiguousarray(octets[:, place]).tobytes())
+        for name, place in (("sign", 3), ("high", 2), (_FINE, 1))
+    }

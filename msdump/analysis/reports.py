@@ -1,0 +1,76 @@
+"""Writes the result files of commands: readable by their owner only, complete or not there."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+from msdump.convert import shorten_name
+from msdump.errors import ToolError
+from msdump.record import Buffer
+from msdump.return_codes import ReturnCode
+from msdump.store import MAPPING
+from msdump.store.write import DUMP_MODE, DiskFiles
+
+
+def stamped(prefix: str, suffix: str) -> str:
+    """Return a file name with the local time, ``result_20240131120000.csv``."""
+    return f"{prefix}_{datetime.now().astimezone():%Y%m%d%H%M%S}{suffix}"
+
+
+def write(folder: str, name: str, parts: Iterable[str]) -> str:
+    """Write a text file and return its path.
+
+    The folder is created with mode 0700, the file has mode 0600, as msaccucmp's. A name of 255 bytes or
+    more becomes a hash, and ``mapping.csv`` beside it gets a line "hash,name".
+
+    Args:
+        folder: The folder.
+        name: Name of the file.
+        parts: The text, piece by piece.
+
+    Raises:
+        ToolError: The file cannot be written.
+    """
+    return write_bytes(folder, name, (part.encode() for part in parts))
+
+
+def write_bytes(folder: str, name: str, parts: Iterable[Buffer]) -> str:
+    """Write a file of bytes and return its path, as ``write`` does."""
+    directory = os.path.realpath(folder)
+    stand_in = shorten_name(name)
+    path = f"{directory}/{stand_in}"
+    files = DiskFiles(DUMP_MODE)
+    try:
+        files.stream(directory, stand_in, parts, DUMP_MODE)
+        if stand_in != name:  # vendor: mapping.csv has no header
+            files.append(directory, MAPPING, f"{stand_in},{name}\n".encode(), b"")
+    except OSError as error:
+        raise ToolError(ReturnCode.WRITE, f"{path}: cannot be written: {error.strerror or error}") from error
+    finally:
+        files.close()
+    return path
+
+
+def csv_lines(rows: Iterable[Iterable[object]], end: str = "\n") -> Iterator[str]:
+    """Yield a csv table line by line."""
+    line = io.StringIO()
+    writer = csv.writer(line, lineterminator=end)
+    for row in rows:
+        writer.writerow(row)
+        yield line.getvalue()
+        line.seek(0)
+        line.truncate()
+
+
+def check_empty(folder: str) -> None:
+    """Refuse a directory that holds something.
+
+    Raises:
+        ToolError: It does.
+    """
+    if os.path.isdir(folder) and os.listdir(folder):  # noqa: PTH208
+        raise ToolError(ReturnCode.PATH, f"{folder}: holds files already; remove them first")

@@ -1,0 +1,159 @@
+"""Proof by cure: golden's output in the place of an operator's, and what the network's outputs become of it.
+
+All that reads the patched values runs again in the examined side's arithmetic, with its weights where they
+were dumped. The errors that those operators make themselves stay: what each of them wrote beyond what comes
+out when it runs again on its own inputs is added to what comes out now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from msdump.analysis import errors
+from msdump.analysis.rerun.reexecution import Reexecution
+from msdump.analysis.rerun.sites import ModelOperator, file_names
+from msdump.analysis.rerun.values import UNREADABLE, Holder
+from msdump.errors import InputError, ToolError, name_hint
+from msdump.graph import Node, reads
+from msdump.record import IO
+from msdump.return_codes import ReturnCode
+
+
+@dataclass(frozen=True, slots=True)
+class Cure:
+    """An output of the network without and with a patch.
+
+    Attributes:
+        output: Its name in the model.
+        without: Its relative distance from the golden output.
+        patched: The same with the patch.
+    """
+
+    output: str
+    without: float
+    patched: float
+
+
+def cures(run: Reexecution, names: Collection[str]) -> tuple[Cure, ...]:
+    """Return what the outputs of a network become when golden's outputs stand for those of some operators.
+
+    Args:
+        run: The run, all of whose operators ran again.
+        names: The operators, by full names, names in files, or names of ONNX nodes.
+
+    Raises:
+        InputError: The run has no such operator, or it stands in a branch or loop.
+        ToolError: Golden has no output of it, or what reads it cannot run again.
+    """
+    return tuple(_Patch(run, names).cures())
+
+
+class _Patch:
+    def __init__(self, run: Reexecution, names: Collection[str]) -> None:
+        self._run = run
+        self._graph = run.model.graph
+        self._positions = {
+            site.node.name: position
+            for position, site in enumerate(run.values.sites)
+            if site is not None and site.graph is self._graph
+        }
+        nodes = [self._node(name) for name in names]
+        self._patched = {node.name for node in nodes}
+        self._values: dict[str, np.ndarray] = {}
+
+    def _node(self, name: str) -> Node:
+        known: dict[str, Node] = {}
+        for node in self._graph.operators:
+            if node.name in self._positions:
+                known |= dict.fromkeys((node.name, node.operator.full_name, *file_names(node)), node)
+        if name not in known:
+            titles = [node.operator.full_name for node in known.values()]
+            raise InputError(
+                f"--patch {name!r}: the main graph has no such operator{name_hint(name, titles)}"
+            )
+        return known[name]
+
+    def cures(self) -> Iterator[Cure]:
+        """Yield each output of the network that both sides dumped."""
+        for node in self._graph.nodes:
+            if node.name in self._patched:
+                self._values |= self._golden(node)
+            elif self._values.keys() & {*reads(node)}:
+                self._values |= self._again(node)
+        for value in self._graph.outputs:
+            both = self._output(value.name)
+            if both is not None:
+                mine, golden = both
+                now = self._values.get(value.name, mine)
+                yield Cure(
+                    value.name, errors.measure(mine, golden).distance, errors.measure(now, golden).distance
+                )
+
+    def _golden(self, node: Node) -> dict[str, np.ndarray]:
+        found = {
+            name: self._dumped(node, slot, of_golden=True) for slot, name in enumerate(node.declared_outputs)
+        }
+        arrays = {name: array for name, array in found.items() if name and array is not None}
+        if not arrays:
+            full_name = node.operator.full_name
+            raise ToolError(ReturnCode.NO_DUMP_FILE, f"--patch {full_name}: golden has no output of it")
+        return arrays
+
+    def _dumped(self, node: Node, slot: int, *, of_golden: bool = False) -> np.ndarray | None:
+        """Return an output of an operator on one of both sides, None where that lacks it."""
+        position = self._positions.get(node.name)
+        if position is None:
+            return None
+        operator = self._run.values.operators[position]
+        tensor = (operator.golden if of_golden else operator.tensors).get((IO.OUTPUT, slot))
+        if tensor is None:
+            return None
+        return self._run.values.array(self._graph, node.outputs[slot], Holder(tensor, position, node))
+
+    def _output(self, name: str) -> tuple[np.ndarray, np.ndarray] | None:
+        """Return an output of the network on both sides, None where one lacks it."""
+        producer = self._run.model.producer(self._graph, name)
+        if producer is None:
+            return None
+        site, slot = producer
+        golden, mine = self._dumped(site.node, slot, of_golden=True), self._dumped(site.node, slot)
+        return None if mine is None or golden is None else (mine, golden)
+
+    def _again(self, node: Node) -> dict[str, np.ndarray]:
+        site = ModelOperator(node, self._graph)
+        try:
+            given = self._given(node)
+            patched = {name: self._values[name] for name in reads(node) if name in self._values}
+            now = self._run.again(site, {**given, **patched})
+            before = self._run.again(site, given)
+        except UNREADABLE as error:
+            raise ToolError(ReturnCode.NO_DUMP_FILE, f"--patch: {error}") from error
+        outputs = {}
+        for slot, name in enumerate(node.outputs):
+            new, old = now[slot], before[slot]
+            if name and new is not None and old is not None:
+                outputs[name] = self._with_own_error(node, slot, new, old)
+        return outputs
+
+    def _given(self, node: Node) -> dict[str, np.ndarray]:
+        values, position = self._run.values, self._positions.get(node.name)
+        if position is None:  # control flow, and what was not dumped
+            return values.held(self._graph, node)
+        given = values.given(position)
+        for slot, name in self._run.reruns[position].weights.items():
+            tensor = values.operators[position].tensors[IO.INPUT, slot]
+            given[name] = values.array(self._graph, name, Holder(tensor, position, node))
+        return given
+
+    def _with_own_error(self, node: Node, slot: int, new: np.ndarray, old: np.ndarray) -> np.ndarray:
+        """Return what comes out now, with what the operator wrote beyond what came out before."""
+        mine = self._dumped(node, slot)
+        if mine is None or mine.shape != new.shape or old.shape != new.shape:
+            return new
+        if new.dtype.kind != "f":
+            return np.where(mine == old, new, mine)
+        with np.errstate(invalid="ignore", over="ignore"):
+            return np.asarray(np.where(mine == old, new, new + (mine - old)), new.dtype)

@@ -1,0 +1,812 @@
+"""Runs the operators of a dump again on the inputs that they read, and finds those with errors of their own.
+
+First every operator in the golden side's arithmetic; those that differ in the arithmetic that the examined
+side computed in, which is the one that explains most of the network; what still differs is judged by float64.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Final, TypeVar
+
+import numpy as np
+
+from msdump.analysis import TensorError, errors
+from msdump.analysis.judge import OwnError
+from msdump.analysis.matching import canonical_type, is_commutative, kinds
+from msdump.analysis.rerun.sites import (
+    CompiledModel,
+    ModelOperator,
+    RerunOperator,
+    RerunTensor,
+    Sites,
+    file_names,
+)
+from msdump.analysis.rerun.values import (
+    FLOORS,
+    UNITS,
+    UNREADABLE,
+    Arithmetic,
+    DumpedValues,
+    Given,
+    Holder,
+    RerunOutput,
+    UnfitError,
+    candidates,
+    in_type,
+    is_near,
+    is_rounded,
+    is_same,
+    narrower,
+    overflowed_part,
+    type_named,
+)
+from msdump.dtypes import DType
+from msdump.errors import MsdumpError
+from msdump.execute import (
+    SINGLE,
+    Change,
+    Float64Runner,
+    Noise,
+    OperatorRunner,
+    RecentSessions,
+    WeightCopies,
+    doubled,
+    is_repeatable,
+)
+from msdump.graph.kernel import FLOAT32, HALVES
+from msdump.observer import Array
+from msdump.record import IO
+from msdump.threads import thread_count
+
+_MOST_THREADS: Final = 4  # operators have threads of their own, too
+_LEAST_SIZE: Final = 1 << 17  # of tensors, on average: smaller ones leave Python's lock free too rarely
+_R = TypeVar("_R")
+
+
+def each(work: Callable[[int], _R], count: int, size: float) -> Iterator[_R]:
+    """Yield the results of some work for the numbers from 0, in their order.
+
+    Python's lock is free while kernels run, files are read and tensors are compared. Where these are so small
+    that each call is over at once, threads mostly wait for the lock and wake each other: one alone is faster.
+
+    Args:
+        work: Is called from several threads at the same time where the tensors are large.
+        count: How many numbers there are.
+        size: Elements of the tensors that the work reads, on average.
+
+    Raises:
+        Exception: What the work raised; what has begun has ended then, and nothing else begins.
+    """
+    threads = min(thread_count(), _MOST_THREADS, count)
+    if threads <= 1 or size < _LEAST_SIZE:
+        yield from map(work, range(count))
+        return
+    with ThreadPoolExecutor(threads, "msdump-rerun") as pool:
+        # its generator cancels what has not begun when it ends early
+        yield from pool.map(work, range(count))
+
+
+class Runners:
+    """Runs operators of a model and its bodies; any thread may use it.
+
+    Kernels of bodies are kept, since they run pass by pass.
+    """
+
+    def __init__(self, model: CompiledModel) -> None:
+        """Compile nothing yet."""
+        self._model = model
+        self._copies = WeightCopies()
+        self._sessions = RecentSessions()
+        self._mine = _ThreadRunners()
+
+    def outputs(self, site: ModelOperator, given: Given, arithmetic: Arithmetic) -> tuple[Array, ...]:
+        """Return the outputs of an operator in an arithmetic.
+
+        Raises:
+            ExecutionError: It refuses these inputs.
+            UnsupportedOpError: Nothing can run it.
+        """
+        graph = site.graph
+        runners = self._mine.of_operators
+        runner = runners.get((arithmetic, graph.index))
+        if runner is None:
+            runner = OperatorRunner(
+                graph,
+                arithmetic.roundings,
+                self._copies,
+                on=self._sessions,
+                around=self._model.around(graph),
+                is_quiet=True,
+            )
+            runners[arithmetic, graph.index] = runner
+        outputs = runner.run(site.node, given)
+        if graph.index == 0:
+            runner.forget(site.node)
+        return outputs
+
+    def exact(
+        self,
+        site: ModelOperator,
+        given: Given,
+        arithmetic: Arithmetic,
+        noise: Noise | None = None,
+        change: Change | None = None,
+    ) -> tuple[np.ndarray | None, ...]:
+        """Return the outputs of an operator in float64, its inputs and results rounded as an arithmetic says.
+
+        Raises:
+            MsdumpError: Nothing can run it in float64.
+        """
+        runner = self._mine.exact.setdefault(site.graph.index, Float64Runner(site.graph))
+        return runner.run(site.node, given, arithmetic.roundings(site.node), noise, change)
+
+
+class _ThreadRunners(threading.local):
+    """What one thread runs operators with: what makes and keeps kernels does so for one caller at a time."""
+
+    def __init__(self) -> None:
+        self.of_operators: dict[tuple[Arithmetic, int], OperatorRunner] = {}
+        self.exact: dict[int, Float64Runner] = {}
+
+
+_TRIALS: Final = 2
+_OF_ALL: Final = 3
+"""By how much the norm of the error may exceed that of the noise."""
+
+_OF_ONE: Final = 12
+"""By how much the error of one element may exceed the noise at its place, or the noise of most elements."""
+
+_FAITHFUL: Final = 8
+"""Units of its type by which an operator may be off that cannot run in float64."""
+
+
+class Allowance:
+    """Judges the outputs of one operator by float64."""
+
+    def __init__(self, runners: Runners, site: ModelOperator, given: Given, arithmetic: Arithmetic) -> None:
+        """Run the operator in float64, once exactly and a few times with noise of the size of rounding.
+
+        Args:
+            runners: What runs it.
+            site: The operator.
+            given: What it read.
+            arithmetic: What the examined side computed in.
+
+        Raises:
+            MsdumpError: It cannot run in float64.
+        """
+        types = list(_types(site, arithmetic))
+        unit = max(UNITS[name] for name in types)
+        floor = max(FLOORS[name] for name in types)
+        self._unit = unit
+        self._exact = runners.exact(site, given, arithmetic)
+        trials = [
+            runners.exact(site, given, arithmetic, Noise(unit, min(unit, SINGLE), floor, seed))
+            for seed in range(_TRIALS)
+        ]
+        self._noise = [_spread(exact, each) for exact, *each in zip(self._exact, *trials, strict=True)]
+
+    def explain(self, output: RerunOutput) -> OwnError | None:
+        """Return an output's error beside float64, with what rounding explains of it.
+
+        None where float64 has no such output.
+        """
+        dumped, dtype = output.dumped, output.dtype
+        exact, noise = self._exact[output.slot], self._noise[output.slot]
+        if exact is None or noise is None or exact.size != dumped.size:
+            return None
+        exact, noise = exact.reshape(dumped.shape), noise.reshape(dumped.shape)
+        if exact.dtype.kind != "f":
+            error = errors.measure(dumped, exact.astype(dumped.dtype))
+            # what noise changes hangs on the last bit of a comparison or of a number that is truncated
+            is_explained = not np.any((dumped != exact) & (noise == 0))
+            return OwnError(output.place, error, 0.0, is_explained, "float64", io=output.io)
+        exact = _as_held(exact, dtype)
+        error = errors.measure(dumped, exact)
+        noise = noise + FLOORS.get(dtype.name, 0.0)
+        # bringing a result to the type of its file may add to the unit
+        if (gap := UNITS.get(dtype.name, 0.0)) > self._unit:
+            noise += gap * np.abs(exact)
+        dumped = doubled(dumped)
+        finite = np.isfinite(dumped) & np.isfinite(exact) & np.isfinite(noise)
+        difference = np.abs(dumped[finite] - exact[finite])
+        distance = float(np.linalg.norm(difference))
+        noise = noise[finite]
+        size = float(np.linalg.norm(exact[finite]))
+        typical = float(np.linalg.norm(noise)) / max(np.sqrt(noise.size), 1)
+        allowed = _OF_ALL * float(np.linalg.norm(noise))
+        is_near = distance <= allowed
+        is_each = bool(np.all(difference <= _OF_ONE * (noise + typical)))
+        # an element at the very edge of the type's range may be infinite on one side
+        is_placed = not error.misplaced
+        relative = allowed / size if size else np.inf
+        apart = distance / size if size and not (is_placed or (is_near and is_each)) else 0.0
+        is_explained = is_near and is_each and is_placed
+        return OwnError(output.place, error, relative, is_explained, "float64", io=output.io, finite=apart)
+
+
+def _as_held(exact: np.ndarray, dtype: DType) -> np.ndarray:
+    """Return exact values, infinite where the type of the output cannot hold them."""
+    if dtype not in (*HALVES, FLOAT32):
+        return exact
+    held = doubled(in_type(exact, dtype))
+    return np.where(np.isinf(held), held, exact)
+
+
+def _types(site: ModelOperator, arithmetic: Arithmetic) -> Iterator[str]:
+    """Yield the names of the types to which an operator rounds its results, float32 at least."""
+    node, graph = site.node, site.graph
+    declared = [graph.type_of(name).dtype for name in node.outputs if name]
+    floats = [dtype for dtype in declared if dtype is not None and dtype.name in UNITS]
+    coarsest = floats[0] if floats else FLOAT32
+    for dtype in floats[1:]:
+        coarsest = narrower(coarsest, dtype)
+    yield coarsest.name
+    roundings = arithmetic.roundings(node) or ()
+    yield from (each.writes.name for each in roundings)
+    # between the parts of a kernel what is read is rounded, too, and may fall to the other side
+    yield from (each.reads.name for each in roundings[1:])
+
+
+def _spread(exact: np.ndarray | None, trials: list[np.ndarray | None]) -> np.ndarray | None:
+    """Return how far the trials lie from the exact values, the largest for each element."""
+    if exact is None or any(trial is None for trial in trials):
+        return None
+    with np.errstate(all="ignore"):
+        if exact.dtype.kind != "f":
+            return np.asarray(np.any([trial != exact for trial in trials], axis=0))
+        return np.asarray(np.max([np.abs(trial - exact) for trial in trials if trial is not None], axis=0))
+
+
+def faithful(output: RerunOutput, error: TensorError, arithmetic: Arithmetic) -> OwnError:
+    """Return an output's error with what rounding explains of it where float64 has no such output."""
+    allowed = _FAITHFUL * UNITS.get(output.dtype.name, 0.0)
+    is_near = error.ulps <= _FAITHFUL or error.scaled <= allowed  # sums may cancel
+    is_relative = error.distance <= allowed and is_near
+    is_explained = is_relative or error.largest <= _FAITHFUL * FLOORS.get(output.dtype.name, 0.0)
+    note = "cannot run in float64"
+    return OwnError(output.place, error, allowed, is_explained, str(arithmetic), note, output.io)
+
+
+SWAPPED: Final = "are swapped"
+"""How a fault in words ends that may be none: of a commutative operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """An input of an operator, and what its producer wrote.
+
+    Attributes:
+        slot: Its number.
+        value: The value of the model that it holds.
+        tensor: The dumped input.
+        holder: The tensor in which its producer wrote the value, None where that is not known.
+        read_type: The type to which the operator rounds it.
+    """
+
+    slot: int
+    value: str
+    tensor: RerunTensor
+    holder: Holder | None
+    read_type: DType
+
+
+class DumpedInputs:
+    """The dumped inputs of an operator beside what their producers wrote."""
+
+    def __init__(self, values: DumpedValues, position: int, arithmetic: Arithmetic) -> None:
+        """List the inputs that were dumped as the operator read them.
+
+        Args:
+            values: The values of the run.
+            position: Position of the operator in it.
+            arithmetic: What the examined side computed in: files in the host's types show inputs as rounded.
+        """
+        self._values, self._position, self._site = values, position, values.site(position)
+        tensors, node = values.operators[position].tensors, self._site.node
+        self._reads = [
+            _Read(
+                slot,
+                name,
+                tensors[IO.INPUT, slot],
+                values.written(self._site.graph, name, position),
+                arithmetic.read_type(node, slot),
+            )
+            for slot, name in enumerate(node.inputs)
+            if (IO.INPUT, slot) in tensors and name and node.inputs_after_run[slot] == name
+        ]
+
+    def fault(self) -> str:
+        """Return in words which input is not what its producer wrote, "" where all are.
+
+        A producer that the dump lacks, or of which no output was dumped, proves nothing.
+        """
+        unlike = [
+            read for read in self._reads if self._is_of(read, read) is False and not self._reads_past(read)
+        ]
+        if is_commutative(canonical_type(self._site.node.operator.op_type)):
+            unlike = self._in_no_order(unlike)
+        swapped = self._swapped(unlike)
+        if swapped:
+            return f"inputs {swapped[0]} and {swapped[1]} {SWAPPED}"
+        return "; ".join(map(self._told, unlike))
+
+    def _is_of(self, read: _Read, expected: _Read) -> bool | None:
+        """Tell whether an input is what the producer of another one, or its own, wrote; None: not known."""
+        return None if expected.holder is None else self._holds(read, expected.value, expected.holder)
+
+    def _holds(self, read: _Read, value: str, holder: Holder) -> bool | None:
+        """Tell whether an input has the elements of a tensor that some operator wrote; None: not known."""
+        try:
+            written = self._values.array(self._site.graph, value, holder)
+            array = self._array(read, value)
+        except UnfitError as unfit:
+            return False if unfit.tensor is read.tensor else None
+        except UNREADABLE:  # said where the tensors themselves are compared
+            return None
+        dtype = narrower(
+            type_named(read.tensor.dtype, array),
+            type_named(holder.tensor.dtype, written),
+        )
+        if is_same(array, written, dtype):
+            return True
+        return read.read_type in HALVES and is_rounded(array, written, read.read_type)
+
+    def _array(self, read: _Read, value: str) -> np.ndarray:
+        """Return the elements of an input in the shape and type that the model declares of a value."""
+        holder = Holder(read.tensor, self._position, self._site.node)
+        return self._values.array(self._site.graph, value, holder)
+
+    def _reads_past(self, read: _Read) -> bool:
+        """Tell whether an input is of an operator in another one's place, or what the replaced one reads.
+
+        Where the last part of a fused kernel was dropped, its readers read what that part read. What the
+        dump lacks there is told of the producer.
+        """
+        source = self._values.operators[self._position].sources.get(read.slot)
+        if source is not None and self._values.is_replacement(source[0]):
+            return True
+        holder, graph = read.holder, self._site.graph
+        if holder is None or holder.node is None or holder.operator not in self._values.replaced:
+            return False
+        sources = (
+            self._values.written(graph, value, holder.operator) for value in holder.node.inputs if value
+        )
+        return any(self._holds(read, read.value, source) for source in sources if source is not None)
+
+    def _in_no_order(self, unlike: Sequence[_Read]) -> list[_Read]:
+        """Return the inputs whose producers' elements are those of no other input either."""
+        free = [read for read in self._reads if read.holder is None or read in unlike]
+        left = []
+        for expected in unlike:
+            found = next((read for read in free if self._is_of(read, expected)), None)
+            if found is None:
+                left.append(expected)
+            else:
+                free.remove(found)
+        return left
+
+    def _swapped(self, unlike: Sequence[_Read]) -> tuple[int, int] | None:
+        """Return two inputs each of which is what the other one's producer wrote."""
+        for one, other in itertools.combinations(unlike, 2):
+            if self._is_of(one, other) and self._is_of(other, one):
+                return one.slot, other.slot
+        return None
+
+    def _told(self, unlike: _Read) -> str:
+        assert unlike.holder is not None, "who has no holder is not known to be unlike"
+        text = f"input {unlike.slot} is not {self._named(unlike.holder)}, which the model feeds it"
+        other = self._writer(unlike)
+        return f"{text}, but {other}" if other else text
+
+    def _writer(self, unlike: _Read) -> str:
+        """Return what wrote the elements of an input, "" where nothing did that can be told from others."""
+        try:
+            flat = self._array(unlike, unlike.value).reshape(-1)
+        except UnfitError:
+            return ""
+        if flat.size <= 1 or not np.any(flat != flat[0]):
+            return ""
+        for holder in self._values.all_written(self._position):
+            if self._holds(unlike, unlike.value, holder):
+                return self._named(holder)
+        return ""
+
+    def _named(self, holder: Holder) -> str:
+        return f"{holder.tensor.io} {holder.tensor.slot} of {self._values.operators[holder.operator].name}"
+
+
+def wrong_weights(values: DumpedValues, position: int, arithmetic: Arithmetic) -> dict[int, str]:
+    """Return the weights and constants that an operator read and that are not the model's, by input.
+
+    Both are compared by bits, rounded to the type in which the device read them. What training changes is
+    compared in the first iteration alone.
+
+    Args:
+        values: The values of the run.
+        position: Position of the operator in it.
+        arithmetic: What the examined side computed in.
+    """
+    operator, site = values.operators[position], values.site(position)
+    wrong: dict[int, str] = {}
+    graph = site.graph
+    for slot, name in enumerate(site.node.inputs):
+        tensor = operator.tensors.get((IO.INPUT, slot))
+        if tensor is None or name not in graph.weights or site.node.inputs_after_run[slot] != name:
+            continue
+        if name in graph.changeable and operator.iteration != 0:
+            continue
+        try:
+            array = values.array(graph, name, Holder(tensor, position, site.node))
+        except UnfitError:  # it has not even the weight's size
+            wrong[slot] = name
+            continue
+        except UNREADABLE:
+            continue
+        weight = np.asarray(graph.weights[name])
+        dtype = narrower(type_named(tensor.dtype, array), type_named("", weight))
+        if is_same(array, weight, dtype):
+            continue
+        read_type = arithmetic.read_type(site.node, slot)
+        if not (read_type in HALVES and is_rounded(array, weight, read_type)):
+            wrong[slot] = name
+    return wrong
+
+
+_SAMPLE: Final = 12
+"""Suspects by which the examined side's arithmetic is found."""
+
+_MOST: Final = 0.5
+"""Share of the operators concerned that an arithmetic must explain to be that of the whole network."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rerun:
+    """What came out when an operator ran again.
+
+    Attributes:
+        own: Its own error, by output; empty where it did not run.
+        propagated: Relative distance from the golden output to that of the operator on the examined side's
+            inputs; None where that is the distance of the dumped output itself, or nothing ran.
+        wiring: Which input is not what its producer wrote, in words.
+        weights: Names of the weights and constants that it read and that are not the model's, by input.
+        replaces: Names of the model's operators in whose place it stands, "" where it is the model's.
+        names: Names of the values that it reads, by input, as the model has them.
+        note: Why it did not run again, "" where it did.
+    """
+
+    own: tuple[OwnError, ...] = ()
+    propagated: float | None = None
+    wiring: str = ""
+    weights: dict[int, str] = field(default_factory=dict)
+    replaces: str = ""
+    names: tuple[str, ...] = ()
+    note: str = ""
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether an output differs from what came out again by more than a few units of the last place."""
+        return any(not each.is_explained for each in self.own)
+
+    @property
+    def is_miswired(self) -> bool:
+        """Whether it read something else than what the model feeds it."""
+        return bool(self.wiring or self.weights) and not self.replaces
+
+
+class Reexecution:
+    """Runs the operators of one run of a network again.
+
+    Attributes:
+        model: The model as the examined side was compiled.
+        values: The values of the run.
+        golden: The golden side's arithmetic.
+        mine: The examined side's arithmetic, known once all operators ran.
+        reruns: What came out of each operator, once all ran.
+    """
+
+    def __init__(
+        self,
+        model: CompiledModel,
+        operators: Sequence[RerunOperator],
+        sites: Sites,
+        computed_in: tuple[Arithmetic, Arithmetic | None],
+        before: DumpedValues | None = None,
+    ) -> None:
+        """List the values of the run.
+
+        Args:
+            model: The model as the examined side was compiled.
+            operators: The operators of the run, in the order in which they ran.
+            sites: The operators of the model that they are.
+            computed_in: The golden side's, and the examined side's, None where it is to be found out.
+            before: The values of the run before, whose variables this one began with; None: not dumped.
+        """
+        self.model = model
+        self.values = DumpedValues(model, operators, sites, before)
+        self.golden, self.mine = computed_in
+        self.reruns: list[Rerun] = []
+        self._runners = Runners(model)
+
+    def all(self, advance: Callable[[], None] = lambda: None) -> list[Rerun]:
+        """Return what comes out of every operator, in their order.
+
+        Args:
+            advance: Called after each of them.
+        """
+        reruns: list[Rerun] = []
+        for rerun in each(self._first, len(self.values.operators), self.values.mean_size):
+            reruns.append(rerun)
+            advance()
+        suspects = [position for position, each in enumerate(reruns) if each.is_suspect]
+        if self.mine is None:
+            self.mine = self._found_arithmetic(reruns, suspects)
+        if self.mine == self.golden:
+            self.mine = self._rounding(reruns)
+        for position in suspects:
+            judged = self._judged(position, reruns[position])
+            reruns[position] = self._other_kernel(position, judged) if judged.is_suspect else judged
+        for position, rerun in enumerate(reruns):
+            if rerun.is_miswired:
+                rewired = self._rewired(position, rerun, self.mine)
+                # what the device inserts is read: one that reads something else is another of its kind
+                is_other = self.values.operators[position].is_inserted
+                reruns[position] = replace(rewired, wiring="") if is_other else rewired
+        self.reruns = reruns
+        return reruns
+
+    def _rewired(self, position: int, rerun: Rerun, mine: Arithmetic) -> Rerun:
+        """Return what is left of wrong inputs where an arithmetic tells to which types they were rounded."""
+        text = DumpedInputs(self.values, position, mine).fault()
+        weights = wrong_weights(self.values, position, mine)
+        if text.endswith(SWAPPED):
+            again = self._again(position, mine, as_written=True)
+            # the order of its inputs does not matter
+            if _are_near(again):
+                own = tuple(each.near(error, mine) for each, error in again)
+                return replace(rerun, own=own, wiring="", weights=weights)
+        return replace(rerun, wiring=text, weights=weights)
+
+    @property
+    def _arithmetic(self) -> Arithmetic:
+        """The examined side's arithmetic; golden's until it is known."""
+        return self.mine or self.golden
+
+    def again(self, site: ModelOperator, given: Given) -> tuple[Array, ...]:
+        """Return the outputs of an operator in the examined side's arithmetic.
+
+        Raises:
+            MsdumpError: It cannot run on these inputs.
+        """
+        return self._runners.outputs(site, given, self._arithmetic)
+
+    def _first(self, position: int) -> Rerun:
+        site = self.values.sites[position]
+        replaces = self.values.replaced.get(position, "")
+        if site is None:
+            text = f"in the place of {replaces}" if replaces else ""
+            return Rerun(wiring=text, replaces=replaces, note="the model has no such operator")
+        if replaces:
+            return self._in_the_place(position, site, replaces)
+        rerun = Rerun(
+            wiring=DumpedInputs(self.values, position, self._arithmetic).fault(),
+            weights=wrong_weights(self.values, position, self._arithmetic),
+            names=site.node.inputs,
+        )
+        if not is_repeatable(site.node):
+            return replace(rerun, note="it gives other results in every run")
+        try:
+            again = self._runners.outputs(site, self.values.given(position), self.golden)
+        except (*UNREADABLE, MsdumpError) as reason:
+            return replace(rerun, note=str(reason))
+        own, propagated = [], 0.0
+        for output in self._outputs(position, site):
+            result = again[output.slot]
+            if result is None or result.size != output.dumped.size:
+                continue
+            error = output.error(result)
+            own.append(output.near(error, self.golden))
+            if not error.is_same:
+                propagated = max(propagated, self._propagated(position, site, output, result))
+        return replace(rerun, own=tuple(own), propagated=propagated or None)
+
+    def _in_the_place(self, position: int, site: ModelOperator, replaces: str) -> Rerun:
+        """Return what is wrong with an operator that stands in the place of one of the model's."""
+        again = self._again(position, self.golden, as_written=True)
+        if _are_near(again):  # another name for the same
+            return Rerun(tuple(each.near(error, self.golden) for each, error in again))
+        note = "" if again else f"it is no {site.node.operator.op_type} of the model"
+        return Rerun(wiring=f"in the place of {replaces}", replaces=replaces, note=note)
+
+    def _other_kernel(self, position: int, rerun: Rerun) -> Rerun:
+        """Return what is known of a kernel that is put together of other parts than the model's."""
+        operator, site = self.values.operators[position], self.values.sites[position]
+        if site is None or rerun.replaces or kinds(operator.name) == kinds(file_names(site.node)[0]):
+            return rerun
+        return replace(rerun, replaces=file_names(site.node)[0])
+
+    def _outputs(self, position: int, site: ModelOperator) -> Iterator[RerunOutput]:
+        """Yield what the operator wrote; of what it writes in place, the input that shows it."""
+        operator, node = self.values.operators[position], site.node
+        shown: set[int] = set()
+        for slot, output in node.update.new_values.items():
+            if output < len(node.outputs) and (IO.INPUT, slot) in operator.tensors:
+                shown.add(output)
+                yield from self._output(position, site, output, (IO.INPUT, slot))
+        for slot in range(len(node.declared_outputs)):
+            if slot not in shown and (IO.OUTPUT, slot) in operator.tensors:
+                yield from self._output(position, site, slot, (IO.OUTPUT, slot))
+
+    def _output(
+        self, position: int, site: ModelOperator, slot: int, place: tuple[IO, int]
+    ) -> Iterator[RerunOutput]:
+        tensor, name = self.values.operators[position].tensors[place], site.node.outputs[slot]
+        if not name:
+            return
+        try:
+            array = self.values.array(site.graph, name, Holder(tensor, position, site.node))
+        except UNREADABLE:  # said where the tensors themselves are compared
+            return
+        yield RerunOutput(slot, array, type_named(tensor.dtype, array), *place)
+
+    def _propagated(
+        self, position: int, site: ModelOperator, output: RerunOutput, again: np.ndarray
+    ) -> float:
+        """Return how far what came out again is from the golden output; 0 where there is none."""
+        golden = self.values.operators[position].golden.get((output.io, output.place))
+        if golden is None:
+            return 0.0
+        try:
+            name = site.node.outputs[output.slot]
+            array = self.values.array(site.graph, name, Holder(golden, position, site.node))
+        except UNREADABLE:
+            return 0.0
+        return errors.measure(again, array).distance
+
+    def _found_arithmetic(self, reruns: Sequence[Rerun], suspects: Sequence[int]) -> Arithmetic:
+        """Return the arithmetic that explains most operators, golden's unless another one explains more.
+
+        Only those count that compute otherwise in the two, and that read the weights of the model.
+        """
+        best, most = self.golden, 0.0
+        others = sorted({*range(len(reruns))} - {*suspects})
+        for arithmetic in candidates():
+            wrong = self._of_model(self._concerned(suspects, reruns, arithmetic), arithmetic)
+            explained = self._share(wrong, reruns, arithmetic) * len(wrong)
+            if explained <= most:  # mostly so: the others need not run again
+                continue
+            right = self._of_model(self._concerned(others, reruns, arithmetic), arithmetic)
+            of_golden = (1 - self._share(right, reruns, arithmetic)) * len(right)
+            if explained > of_golden:
+                best, most = arithmetic, explained
+                if explained == len(wrong) + len(right):  # no other one explains more
+                    break
+        return best
+
+    def _of_model(self, positions: Iterable[int], arithmetic: Arithmetic) -> list[int]:
+        """Return those of some operators that read the weights of the model."""
+        return [position for position in positions if not wrong_weights(self.values, position, arithmetic)]
+
+    def _share(self, positions: Sequence[int], reruns: Sequence[Rerun], arithmetic: Arithmetic) -> float:
+        """Return the share of operators that an arithmetic explains, by a sample of them."""
+        sample = _sample(positions, reruns)
+        return sum(_are_near(self._again(position, arithmetic)) for position in sample) / max(len(sample), 1)
+
+    def _rounding(self, reruns: Sequence[Rerun]) -> Arithmetic:
+        """Return the arithmetic that explains most of the inputs which are not what their producers wrote.
+
+        Where all inputs were dumped as rounded, the results alone do not tell.
+        """
+        miswired = [position for position, rerun in enumerate(reruns) if rerun.is_miswired]
+        if not miswired:
+            return self.golden
+        for arithmetic in candidates():
+            wrong = [*self._concerned(miswired, reruns, arithmetic)]
+            concerned = self._concerned(range(len(reruns)), reruns, arithmetic)
+            enough = int(len(wrong) / _MOST)
+            if sum(1 for _ in islice(concerned, enough)) == enough:  # no need to look at the others
+                continue
+            sample = wrong[:: max(1, len(wrong) // _SAMPLE)]
+            left = sum(
+                self._rewired(position, reruns[position], arithmetic).is_miswired for position in sample
+            )
+            if left <= (1 - _MOST) * len(sample):
+                return arithmetic
+        return self.golden
+
+    def _concerned(
+        self, positions: Sequence[int], reruns: Sequence[Rerun], arithmetic: Arithmetic
+    ) -> Iterator[int]:
+        """Yield those of some operators that ran again and compute otherwise than in golden's arithmetic."""
+        for position in positions:
+            site = self.values.sites[position]
+            if reruns[position].own and site is not None and arithmetic.differs(site.node, self.golden):
+                yield position
+
+    def _again(
+        self, position: int, arithmetic: Arithmetic, *, as_written: bool = False
+    ) -> list[tuple[RerunOutput, TensorError]]:
+        """Return the errors of an operator's outputs in an arithmetic; none where it cannot run in it."""
+        site = self.values.site(position)
+        try:
+            given = self.values.given(position, as_written=as_written)
+            again = self._runners.outputs(site, given, arithmetic)
+        except (*UNREADABLE, MsdumpError):
+            return []
+        return [
+            (output, self._nearest(output, result, site, arithmetic))
+            for output in self._outputs(position, site)
+            for result in (again[output.slot],)
+            if result is not None and result.size == output.dumped.size
+        ]
+
+    @staticmethod
+    def _nearest(
+        output: RerunOutput, again: np.ndarray, site: ModelOperator, arithmetic: Arithmetic
+    ) -> TensorError:
+        """Return how far an output is from what came out again, or from that as the device writes it.
+
+        Operators that move or convert elements keep what they are given, so that what they read is rounded;
+        but what comes of integers, and of updates that are added, is rounded where it is written.
+        """
+        error, rounding = output.error(again), arithmetic.written(site.node, output.slot)
+        declared = site.graph.type_of(site.node.outputs[output.slot]).dtype
+        if is_near(error) or rounding is None or again.dtype != np.float32 or declared is not FLOAT32:
+            return error
+        narrow = in_type(again, rounding.writes, saturates=rounding.saturates)
+        written = output.error(narrow.astype(np.float32))
+        return written if is_near(written) else error
+
+    def _judged(self, position: int, rerun: Rerun) -> Rerun:
+        """Return what the examined side's arithmetic, or else rounding, leaves of a suspect's errors."""
+        again = self._again(position, self._arithmetic)
+        if not again:
+            return rerun
+        if _are_near(again):
+            return replace(rerun, own=tuple(each.near(error, self._arithmetic) for each, error in again))
+        site, given = self.values.site(position), self.values.given(position)
+        exact = self._allowance(site, given)
+        judged = [(output, self._explained(output, error, exact)) for output, error in again]
+        if exact is not None:
+            judged = [(output, self._overflowed(site, given, output, each)) for output, each in judged]
+        return replace(rerun, own=tuple(each for _, each in judged))
+
+    def _overflowed(self, site: ModelOperator, given: Given, output: RerunOutput, own: OwnError) -> OwnError:
+        """Return an error with the part of the kernel whose overflow explains it, if one does."""
+        if own.is_explained or own.error.misplaced or output.dumped.dtype.kind != "f":
+            return own
+
+        def run(change: Change) -> tuple[np.ndarray | None, ...]:
+            return self._runners.exact(site, given, self._arithmetic, change=change)
+
+        return replace(own, overflow=overflowed_part(site.node, run, output.slot, output.dumped))
+
+    def _allowance(self, site: ModelOperator, given: Given) -> Allowance | None:
+        try:
+            return Allowance(self._runners, site, given, self._arithmetic)
+        except Exception:  # noqa: BLE001 - what has no float64 is judged by the units of its type
+            return None
+
+    def _explained(self, output: RerunOutput, error: TensorError, exact: Allowance | None) -> OwnError:
+        if is_near(error):
+            return output.near(error, self._arithmetic)
+        explained = None if exact is None else exact.explain(output)
+        return explained or faithful(output, error, self._arithmetic)
+
+
+def _are_near(again: Sequence[tuple[RerunOutput, TensorError]]) -> bool:
+    """Return whether an operator ran again and all of its outputs came out again."""
+    return bool(again) and all(is_near(error) for _, error in again)
+
+
+def _sample(suspects: Sequence[int], reruns: Sequence[Rerun]) -> list[int]:
+    """Return some of the suspects from all over the network, and of those that overflow, if there are any."""
+    overflowing = [each for each in suspects if any(own.error.misplaced for own in reruns[each].own)]
+    spread = suspects[:: max(1, len(suspects) // _SAMPLE)]
+    return [*dict.fromkeys((*overflowing[:2], *spread))]

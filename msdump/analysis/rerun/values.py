@@ -1,0 +1,638 @@
+"""The values of the model as the examined side's dump holds them, and what each operator read."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.analysis import TensorError, errors
+from msdump.analysis.judge import OwnError
+from msdump.analysis.matching import INPUTS, canonical_type
+from msdump.analysis.rerun.sites import CompiledModel, ModelOperator, Place, RerunOperator, RerunTensor, Sites
+from msdump.device import rounded, rounding
+from msdump.dtypes import DType
+from msdump.errors import DumpReadError, FormatError, MsdumpError
+from msdump.execute import SINGLE, Change, doubled
+from msdump.graph import Graph, Node, reads
+from msdump.graph.kernel import FLOAT32, HALVES, Rounding
+from msdump.observer import Array
+from msdump.plan import Context, DeviceTarget, OverflowMode, PrecisionMode
+from msdump.record import IO
+from msdump.store import names
+
+UNITS: Final = {"float64": 2.0**-53, "float32": SINGLE, "bfloat16": 2.0**-8, "float16": 2.0**-11}
+"""Relative error of one rounding to a type: half the distance of its numbers around 1."""
+
+
+FLOORS: Final = {"float64": 0.0, "float32": 2.0**-150, "bfloat16": 2.0**-134, "float16": 2.0**-25}
+"""Absolute error of one rounding to a type, however small the number: half its smallest subnormal number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """How operators compute.
+
+    Attributes:
+        precision: The precision mode of an Ascend; None: as the model says (CPU, GPU).
+        overflow: What float16 results beyond the range become on an Ascend.
+    """
+
+    precision: PrecisionMode | None = None
+    overflow: OverflowMode = OverflowMode.INFNAN
+
+    @classmethod
+    def of(cls, context: Context) -> Arithmetic:
+        """Return the arithmetic of a device."""
+        if context.device_target is not DeviceTarget.ASCEND:
+            return cls()
+        return cls(context.precision_mode or PrecisionMode.ALLOW_FP32_TO_FP16, context.overflow_mode)
+
+    def roundings(self, node: Node) -> tuple[Rounding, ...] | None:
+        """Return how each original operator of a node computes; None: as the model says."""
+        if self.precision is None:
+            return None
+        if node.bodies:  # control flow computes nothing
+            return (Rounding(),)
+        if node.is_added:  # a Cast of the compiled graph only saturates
+            return (rounding("", PrecisionMode.FORCE_FP32, self.overflow),)
+        return tuple(rounding(part.operator.op_type, self.precision, self.overflow) for part in node.members)
+
+    def read_type(self, node: Node, slot: int) -> DType:
+        """Return the type to which an operator rounds a float32 input before it reads it."""
+        name = node.inputs[slot]
+        parts = zip(node.members, self.roundings(node) or (), strict=False)
+        return next((each.reads for part, each in parts if name in part.inputs), FLOAT32)
+
+    def written(self, node: Node, slot: int) -> Rounding | None:
+        """Return how the operator computes that writes an output of a node; None: as the model says."""
+        name = node.outputs[slot]
+        parts = zip(node.members, self.roundings(node) or (), strict=False)
+        return next((each for part, each in parts if name in part.outputs), None)
+
+    def differs(self, node: Node, other: Arithmetic) -> bool:
+        """Tell whether a node computes otherwise than in another arithmetic, overflows aside."""
+        types = (
+            [
+                (each.reads, each.writes)
+                for each in arithmetic.roundings(node) or (Rounding(),) * len(node.members)
+            ]
+            for arithmetic in (self, other)
+        )
+        return next(types) != next(types)
+
+    def __str__(self) -> str:
+        """Return it as ``--arithmetic`` takes it."""
+        if self.precision is None:
+            return "float32"
+        saturates = self.overflow is OverflowMode.SATURATION
+        return f"Ascend:{self.precision}{f':{self.overflow}' if saturates else ''}"
+
+
+def candidates() -> Iterator[Arithmetic]:
+    """Yield what a device may have computed in, the likeliest first."""
+    modes = (
+        *(PrecisionMode.ALLOW_FP32_TO_FP16, PrecisionMode.FORCE_FP16, PrecisionMode.ALLOW_FP32_TO_BF16),
+        PrecisionMode.FORCE_FP32,
+    )
+    for mode in modes:
+        for overflow in OverflowMode:
+            yield Arithmetic(mode, overflow)
+    yield Arithmetic()
+
+
+_FLOATS = (*HALVES, dtypes.from_name("float32"), dtypes.from_name("float64"))
+"""From the narrowest to the widest; of the two halves none holds the other's numbers."""
+
+
+def type_named(name: str, array: np.ndarray) -> DType:
+    """Return the element type of a tensor by the name that the dump has for it, or else by its array."""
+    try:
+        return dtypes.from_name(name.lower())
+    except FormatError:
+        return dtypes.from_numpy(array.dtype)
+
+
+def in_type(array: np.ndarray, dtype: DType, *, saturates: bool = False) -> np.ndarray:
+    """Return a tensor with the values of a type, rounded where that is narrower; others as they are."""
+    held = dtypes.from_numpy(array.dtype)
+    if held is dtype or dtype not in _FLOATS or held not in _FLOATS:
+        return array
+    if held is _FLOATS[-1] and dtype in HALVES:
+        array = array.astype(np.float32)
+    with np.errstate(over="ignore"):
+        return rounded(array, dtype, saturates=saturates)
+
+
+def is_rounded(held: np.ndarray, other: np.ndarray, dtype: DType) -> bool:
+    """Tell whether a tensor has the elements of another one, rounded to a type."""
+    return any(
+        held.size == other.size
+        and _has_same_bits(held.reshape(-1), in_type(in_type(each, dtype), dtypes.from_numpy(held.dtype)))
+        for each in (other.reshape(-1), _bounded(other.reshape(-1), dtype))
+    )
+
+
+def _bounded(array: np.ndarray, dtype: DType) -> np.ndarray:
+    return in_type(array, dtype, saturates=True)
+
+
+def is_same(one: np.ndarray, other: np.ndarray, dtype: DType) -> bool:
+    """Tell whether two tensors have the same elements once both are rounded to a type.
+
+    Both ways in which a device may round what lies beyond float16's range count. Elements that are NaN on
+    both sides are the same.
+    """
+    if one.size != other.size:
+        return False
+    for saturates in (False, True):
+        a, b = (in_type(array, dtype, saturates=saturates).reshape(-1) for array in (one, other))
+        if _has_same_bits(a, b):
+            return True
+        if dtype is not HALVES[0]:
+            break
+    return False
+
+
+def narrower(one: DType, other: DType) -> DType:
+    """Return the narrower of two element types; that of the first where they cannot be compared."""
+    if one in _FLOATS and other in _FLOATS:
+        return min(one, other, key=lambda dtype: (dtype.numpy.itemsize, dtype is not one))
+    return one
+
+
+def _has_same_bits(a: np.ndarray, b: np.ndarray) -> bool:
+    if a.dtype != b.dtype:
+        if a.dtype.kind in "iub" and b.dtype.kind in "iub":  # a device may hold integers in another width
+            return bool(np.array_equal(a, b))
+        return False
+    if a.dtype == object or a.dtype.kind == "c":
+        return bool(np.array_equal(a, b))
+    if errors.are_same(a, b):
+        return True
+    kind = f"u{a.dtype.itemsize}"
+    unlike = np.ascontiguousarray(a).view(kind) != np.ascontiguousarray(b).view(kind)
+    x, y = a[unlike], b[unlike]
+    return bool(np.all((x != x) & (y != y)))  # noqa: PLR0124 - NaN
+
+
+class NotDumpedError(MsdumpError):
+    """A value that an operator reads, and that no file of the dump holds."""
+
+
+class UnfitError(FormatError):
+    """A tensor that has not as many elements as the model declares of the value that it should hold.
+
+    Attributes:
+        tensor: The tensor.
+    """
+
+    def __init__(self, tensor: RerunTensor, message: str) -> None:
+        """Say what was found and what the model declares."""
+        super().__init__(message)
+        self.tensor = tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A dumped tensor that holds a value.
+
+    Attributes:
+        tensor: The tensor.
+        operator: Position of its operator in the run.
+        node: The node whose input or output it is; None for a graph input's own file.
+    """
+
+    tensor: RerunTensor
+    operator: int
+    node: Node | None
+
+
+class DumpedValues:
+    """Finds the tensors that hold the values of a model in one run of it.
+
+    Attributes:
+        operators: The operators of the run, in the order in which they ran.
+        sites: The operator of the model that each of them is, None where it has none.
+        replaced: Names of the model's operators in whose place a dumped one stands, by its position.
+    """
+
+    def __init__(
+        self,
+        model: CompiledModel,
+        operators: Sequence[RerunOperator],
+        sites: Sites,
+        before: DumpedValues | None = None,
+    ) -> None:
+        """List who wrote and who read each value.
+
+        Args:
+            model: The model.
+            operators: The operators of the run, in the order in which they ran.
+            sites: The operators of the model that they are.
+            before: The values of the run before, None where it was not dumped.
+        """
+        self._model = model
+        self._before = before
+        self.operators = operators
+        self.sites = sites.found
+        self.replaced = sites.replaced
+        self._replacing = frozenset(
+            operator.name
+            for position, (operator, site) in enumerate(zip(operators, sites.found, strict=True))
+            if position in self.replaced or (site is None and operator.replaces)
+        )
+        self._written: dict[tuple[int, str], list[Holder]] = {}
+        self._read: dict[tuple[int, str], list[Holder]] = {}
+        self._inputs: dict[str, Holder] = {}
+        for position, (operator, site) in enumerate(zip(operators, sites.found, strict=True)):
+            if site is not None:
+                if position not in sites.replaced:  # what another operator reads may come in another order
+                    self._note_inputs(position, operator, site)
+                self._note_outputs(position, operator, site)
+            elif operator.op_type in INPUTS and (IO.OUTPUT, 0) in operator.tensors:
+                self._inputs[operator.name] = Holder(operator.tensors[IO.OUTPUT, 0], position, None)
+
+    @property
+    def mean_size(self) -> float:
+        """How many elements the tensors of the run have on average."""
+        sizes = [tensor.size for operator in self.operators for tensor in operator.tensors.values()]
+        return sum(sizes) / max(len(sizes), 1)
+
+    def _note_inputs(self, position: int, operator: RerunOperator, site: ModelOperator) -> None:
+        node = site.node
+        for slot, name in enumerate(node.inputs):
+            tensor = operator.tensors.get((IO.INPUT, slot))
+            if name and tensor is not None:
+                after = node.inputs_after_run[slot]
+                # an input that the operator writes in place shows the new value
+                held = self._written if after != name else self._read
+                held.setdefault(self._key(site.graph, after), []).append(Holder(tensor, position, node))
+
+    def _note_outputs(self, position: int, operator: RerunOperator, site: ModelOperator) -> None:
+        node = site.node
+        # vendor: MindSpore's kernels leave the outputs of what they write in place as the memory was
+        shown = {
+            output for slot, output in node.update.new_values.items() if (IO.INPUT, slot) in operator.tensors
+        }
+        for slot, name in enumerate(node.declared_outputs):
+            tensor = operator.tensors.get((IO.OUTPUT, slot))
+            if name and tensor is not None and slot not in shown:
+                self._written.setdefault(self._key(site.graph, name), []).append(
+                    Holder(tensor, position, node)
+                )
+
+    def is_replacement(self, name: str) -> bool:
+        """Tell whether an operator stands in another one's place, or is none of the model's and behind such.
+
+        Of a kernel that the model has and the dump has not, several operators may do the parts.
+        """
+        reached: set[str] = set()
+        left = [name]
+        while left:
+            each = left.pop()
+            if each in self._replacing:
+                return True
+            position = self._positions.get(each)
+            if (
+                position is not None
+                and each not in reached
+                and self._is_no_models(position, may_be_inserted=each != name)
+            ):
+                reached.add(each)
+                left += [source for source, _ in self.operators[position].sources.values()]
+        return False
+
+    def _is_no_models(self, position: int, *, may_be_inserted: bool) -> bool:
+        """Tell whether the model lacks an operator, or the device inserted it."""
+        operator = self.operators[position]
+        if operator.is_inserted:
+            return may_be_inserted
+        return self.sites[position] is None and operator.op_type not in INPUTS
+
+    @cached_property
+    def _positions(self) -> Mapping[str, int]:
+        return {operator.name: position for position, operator in enumerate(self.operators)}
+
+    def _key(self, graph: Graph, value: str) -> tuple[int, str]:
+        return self._model.owner(graph, value).index, value
+
+    def site(self, position: int) -> ModelOperator:
+        """Return the operator of the model that one of the run is known to be."""
+        site = self.sites[position]
+        assert site is not None
+        return site
+
+    def written(self, graph: Graph, value: str, before: int) -> Holder | None:
+        """Return the tensor in which its producer wrote a value last before an operator ran."""
+        return _last(self._written.get(self._key(graph, value), ()), before)
+
+    def all_written(self, before: int) -> Iterator[Holder]:
+        """Yield every tensor that operators wrote before one ran, the newest first."""
+        holders = [holder for each in self._written.values() for holder in each if holder.operator < before]
+        yield from sorted(holders, key=lambda holder: -holder.operator)
+
+    def holder(self, graph: Graph, value: str, before: int) -> Holder | None:
+        """Return a tensor that holds a value when an operator runs, other than that operator's input."""
+        found = self.written(graph, value, before)
+        if found is not None:
+            return found
+        readers = self._read.get(self._key(graph, value), ())
+        owner = self._model.owner(graph, value)
+        # a value of the main graph is made once, so what reads it later read the same
+        found = _last(readers, before) or (readers[0] if readers and owner.index == 0 else None)
+        if found is not None:
+            return found
+        return self._inputs.get(names.sanitize(value)) if owner.index == 0 else None
+
+    def given(self, position: int, *, as_written: bool = False) -> dict[str, np.ndarray]:
+        """Return what an operator read, by the names of values; weights that never change are left out.
+
+        Args:
+            position: Its position in the run.
+            as_written: Take what the producers wrote before what the operator's own files hold.
+
+        Raises:
+            NotDumpedError: No file holds one of them.
+            DumpReadError: A file cannot be read.
+            FormatError: A memory format has no conversion.
+        """
+        site = self.site(position)
+        graph, tensors = site.graph, {} if as_written else self.operators[position].tensors
+        needed = [name for name in reads(site.node) if name not in graph.weights or name in graph.changeable]
+        return {name: self._value(tensors, site, name, position) for name in needed}
+
+    def held(self, graph: Graph, node: Node) -> dict[str, np.ndarray]:
+        """Return what an operator read that was not dumped itself, as ``given`` does.
+
+        Raises:
+            NotDumpedError: No file holds one of the values.
+            DumpReadError: A file cannot be read.
+            FormatError: A memory format has no conversion.
+        """
+        arrays = {}
+        for name in reads(node):
+            if name in graph.weights:
+                continue
+            holder = self.holder(graph, name, len(self.operators))
+            if holder is None:
+                raise NotDumpedError(f"no file holds {name!r}, which {node.operator.full_name} reads")
+            arrays[name] = self.array(graph, name, holder)
+        return arrays
+
+    def _value(
+        self, tensors: Mapping[Place, RerunTensor], site: ModelOperator, name: str, position: int
+    ) -> np.ndarray:
+        node, graph = site.node, site.graph
+        for slot, value in enumerate(node.inputs):
+            tensor = tensors.get((IO.INPUT, slot))
+            if value == name and tensor is not None and node.inputs_after_run[slot] == name:
+                return self.array(graph, name, Holder(tensor, position, node))
+        if name in graph.weights:
+            variable = self._variable(graph, name, self.operators[position])
+            if variable is not None:
+                return variable
+        elif (holder := self.holder(graph, name, position)) is not None:
+            return self.array(graph, name, holder)
+        raise NotDumpedError(f"no file holds {name!r}, which {node.operator.full_name} reads")
+
+    def _variable(self, graph: Graph, name: str, operator: RerunOperator) -> np.ndarray | None:
+        """Return the value with which a run began of what training changes; None where it is not known.
+
+        Its readers may show it rounded. So what the run before wrote counts first, then what the model begins
+        with, unless a reader shows something else.
+        """
+        trained = self._before.trained(graph, name) if self._before is not None else None
+        if trained is not None:
+            return trained
+        shown = [self.array(graph, name, each) for each in self._read.get(self._key(graph, name), ())[:1]]
+        initial = np.asarray(graph.weights[name])
+        if operator.iteration == 0 and all(_may_be_rounded(array, initial) for array in shown):
+            return initial
+        return shown[0] if shown else None
+
+    def trained(self, graph: Graph, name: str) -> np.ndarray | None:
+        """Return the value that a variable has after the run, None where no file holds it."""
+        main = self._model.graph
+        holder = self.written(main, main.bindings.get(name, ""), len(self.operators))
+        return None if holder is None else self.array(graph, name, holder)
+
+    def array(self, graph: Graph, value: str, holder: Holder) -> np.ndarray:
+        """Return a dumped tensor in the host's layout, in the shape and type that the model declares.
+
+        Args:
+            graph: The graph of the value.
+            value: The value that the tensor holds.
+            holder: The tensor.
+
+        Raises:
+            DumpReadError: Its file cannot be read.
+            UnfitError: It has not as many elements as the model declares.
+            FormatError: Its memory format has no conversion, or its shape is not known.
+        """
+        tensor, operator, node = holder.tensor, self.operators[holder.operator], holder.node
+        declared = graph.type_of(value)
+        groups: Any = 1 if node is None else node.members[0].attributes.get("group", 1)
+        array = tensor.load(_host_shape(graph, value, tensor, operator), groups)
+        if node is not None and _is_turned(array, declared.shape, tensor, operator, node):
+            array = array.swapaxes(-1, -2)
+        if declared.shape != array.shape and declared.is_settled and declared.shape is not None:
+            if int(np.prod(declared.shape)) != array.size:  # type: ignore[arg-type]  # settled
+                raise UnfitError(tensor, f"{value!r} has shape {array.shape}, by the model {declared.shape}")
+            array = array.reshape(declared.shape)  # type: ignore[arg-type]
+        return in_declared_type(array, declared.dtype)
+
+
+def _is_turned(
+    array: np.ndarray,
+    declared: Sequence[object] | None,
+    tensor: RerunTensor,
+    operator: RerunOperator,
+    node: Node,
+) -> bool:
+    """Tell whether a dumped matrix is the transposed one of what the model's operator reads.
+
+    MindSpore's products have arguments that say so, which newer dumps hold as inputs behind the matrices.
+    """
+    is_product = tensor.io is IO.INPUT and tensor.slot < len(_TURNING) and array.ndim > 1
+    if not is_product or canonical_type(operator.op_type) != canonical_type("BatchMatMul"):
+        return False
+    *batch, rows, columns = array.shape
+    if rows != columns:
+        return declared is not None and (*declared,) == (*batch, columns, rows)
+    argument = operator.tensors.get((IO.INPUT, tensor.slot + len(_TURNING)))
+    if argument is None or argument.dtype != "bool":
+        return False
+    attributes = node.members[0].attributes
+    return bool(argument.load((), 1).any()) != any(attributes.get(name) for name in _TURNING[tensor.slot])
+
+
+_TURNING: Final = (("transA", "transpose_a"), ("transB", "transpose_b"))
+"""Arguments of ONNX, and of MindSpore's operators as functions, that read a matrix transposed."""
+
+
+def _may_be_rounded(array: np.ndarray, weight: np.ndarray) -> bool:
+    """Tell whether a tensor holds a weight, as it is or rounded to one of the smaller types."""
+    held = dtypes.from_numpy(array.dtype)
+    return is_same(array, weight, held) or any(is_rounded(array, weight, half) for half in HALVES)
+
+
+def in_declared_type(array: np.ndarray, declared: dtypes.DType | None) -> np.ndarray:
+    """Return an array in the type that the model declares, which may be wider than the device's."""
+    if declared is None or array.dtype == declared.numpy:
+        return array
+    converted = in_type(array, declared)
+    if converted.dtype == declared.numpy:
+        return converted
+    if array.dtype.kind in "iub" and declared.numpy.kind in "iub":
+        return array.astype(declared.numpy)
+    raise FormatError(f"{array.dtype} where the model has {declared.name}")
+
+
+def _host_shape(graph: Graph, value: str, tensor: RerunTensor, operator: RerunOperator) -> tuple[int, ...]:
+    if tensor.host_shape:
+        return tensor.host_shape
+    declared = graph.type_of(value)
+    if declared.is_settled and declared.shape is not None:
+        return tuple(size for size in declared.shape if isinstance(size, int))
+    golden = operator.golden.get((tensor.io, tensor.slot))
+    return golden.host_shape if golden is not None else ()
+
+
+def _last(holders: Sequence[Holder], before: int) -> Holder | None:
+    at = bisect_left(holders, before, key=lambda holder: holder.operator)
+    return holders[at - 1] if at else None
+
+
+Given = Mapping[str, np.ndarray]
+"""What an operator reads, by the names of values."""
+
+UNREADABLE: Final = (NotDumpedError, DumpReadError, FormatError)
+"""Why an operator cannot run again."""
+
+
+_FEW: Final = 4.0
+"""Units of the last place by which kernels of one arithmetic may differ, at the tensor's own scale."""
+
+
+@dataclass(frozen=True, slots=True)
+class RerunOutput:
+    """An output of the examined side beside that of the operator that ran again.
+
+    Attributes:
+        slot: Number of the output.
+        dumped: The elements of the examined side, in the model's type.
+        dtype: Their type on the device.
+        io: Whether it is shown as an output or as the input that the operator writes.
+        place: Number of the output or input in the dump.
+    """
+
+    slot: int
+    dumped: np.ndarray
+    dtype: dtypes.DType
+    io: IO
+    place: int
+
+    def near(self, error: TensorError, arithmetic: Arithmetic) -> OwnError:
+        """Return an error that is explained where it is a few units of the last place."""
+        return OwnError(self.place, error, 0.0, is_near(error), str(arithmetic), io=self.io)
+
+    def error(self, again: np.ndarray) -> TensorError:
+        """Return how far it is from what came out again, held in the type of its file."""
+        held = in_type(again, self.dtype)
+        dumped = in_type(self.dumped, self.dtype)
+        if held.dtype != dumped.dtype:
+            held, dumped = again, self.dumped
+        return errors.measure(dumped, held, self.dtype.name)
+
+
+def is_near(error: TensorError) -> bool:
+    """Tell whether an output differs by no more than a few units of the last place."""
+    if error.is_same:
+        return True
+    return not error.misplaced and not error.changed and error.ulps <= _FEW
+
+
+_NEAR: Final = 2.0**-8
+"""Difference of elements that agree, relative to the largest one: what overflowed was held in float16."""
+
+_SAME_SIZE: Final = 1 - 2.0**-8
+"""By how much sizes on both sides of the edge may be mistaken."""
+
+_FULL: Final = 65504.0
+"""The largest number of float16."""
+
+Run = Callable[[Change], tuple[Array, ...]]
+"""Runs a kernel in float64 on what it read, and lets a function change the results of its parts."""
+
+
+def overflowed_part(node: Node, run: Run, slot: int, dumped: np.ndarray) -> str:
+    """Return the name of the part of a kernel whose infinities explain its output; "" where none does.
+
+    Every element that is off must be what the parts behind it make of an infinity, and must have been made of
+    a larger number than those that are right; of several such parts one is told whose numbers go beyond
+    float16. Only parts are told behind which elements keep their places.
+
+    Args:
+        node: The kernel.
+        run: Runs it.
+        slot: Number of the output.
+        dumped: The output, all of it finite.
+    """
+    output = doubled(dumped).reshape(-1)
+    edges = {part.name: _edge(part.name, run, slot, output) for part in node.parts[:-1]}
+    told = [part for part in node.parts[:-1] if edges[part.name]]
+    part = next((part for part in told if edges[part.name] >= _FULL), next(iter(told), None))
+    return "" if part is None else part.operator.full_name.rpartition("/")[2]
+
+
+@dataclass(slots=True)
+class _Infinite:
+    """Replaces the results of one part by infinities of their signs.
+
+    Attributes:
+        part: Name of the part.
+        sizes: How large its first result was, none before it ran.
+    """
+
+    part: str
+    sizes: np.ndarray = field(default_factory=lambda: np.empty(0))
+
+    def sizes_at(self, output: np.ndarray) -> np.ndarray | None:
+        """Return how large the number was that each element of an output was made of; None if unknown."""
+        if self.sizes.size == output.size:
+            return self.sizes.reshape(-1)
+        try:
+            return np.broadcast_to(self.sizes, output.shape).reshape(-1)
+        except ValueError:
+            return None
+
+    def __call__(self, part: Node, results: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        if part.name != self.part:
+            return results
+        array = results[part.outputs[0]]
+        self.sizes = np.abs(array)
+        return {name: np.copysign(np.inf, array) for name, array in results.items()}
+
+
+def _edge(part: str, run: Run, slot: int, output: np.ndarray) -> float:
+    """Return the smallest size of a part's infinities, if they explain all elements that are off; else 0."""
+    overflow = _Infinite(part)
+    exact, infinite = run(lambda _, results: results)[slot], run(overflow)[slot]
+    if exact is None or infinite is None or not output.size == exact.size == infinite.size:
+        return 0.0
+    sizes = overflow.sizes_at(exact)
+    if sizes is None:
+        return 0.0
+    allowed = _NEAR * float(np.max(np.abs(exact), initial=0.0))
+    is_off = np.abs(output - exact.reshape(-1)) > allowed
+    is_infinite = np.abs(output - infinite.reshape(-1)) <= allowed
+    if not is_off.any() or not is_infinite[is_off].all():
+        return 0.0
+    smallest = float(sizes[is_off].min())
+    return smallest if smallest >= _SAME_SIZE * np.max(sizes[~is_infinite], initial=0.0) else 0.0

@@ -1,0 +1,440 @@
+"""The algorithms of CANN's msaccucmp: a table of their formulas, the choice among them, and the user's own.
+
+x is the tensor that is examined, y the golden one, both as float32; sums over their elements are float64. An
+element of y counts as zero from the float64 machine epsilon downwards. The user's own algorithms are files
+``{folder}/algorithm/alg_{name}.py`` with a function ``compare(mine, golden, args)``, which gets two float32
+vectors and the arguments of ``-a`` as attributes of ``args``; it returns a text for the report and a note.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final
+
+import numpy as np
+
+from msdump.analysis import errors
+from msdump.analysis.errors import ALMOST_ZERO, PairSums, Part, Side, TensorError
+from msdump.convert import load_function
+from msdump.errors import FormatError, ToolError
+from msdump.return_codes import ReturnCode
+
+NAN: Final = "NaN"
+"""The text of a number that does not exist."""
+
+_LEAST_SHOWN: Final = 0.001  # means and deviations below are shown as zero
+_SINGLE: Final = np.dtype(np.float32)
+_HELD: Final = frozenset({"float32", "float16", "bfloat16"})  # types whose elements float32 holds
+_EVERY: Final = "all"
+_FOLDER: Final = "algorithm"
+_FILE: Final = re.compile(r"alg_([A-Za-z0-9_]+)\.py")
+_FUNCTION: Final = "compare"
+_log = logging.getLogger("msdump.analysis")
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """The result of one algorithm for two tensors.
+
+    Attributes:
+        text: The number as reports hold it, or "NaN".
+        note: The reason why there is no number, or a remark on it; "" for none.
+    """
+
+    text: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """One algorithm, a row of ``ALGORITHMS``.
+
+    Attributes:
+        name: Title of its column.
+        definition: The formula, with x for the tensor that is examined and y for the golden one.
+        score: Computes the result from sums over the elements.
+        parts: Sums that the formula takes, beside those that are always there.
+        takes_truths: Whether it is defined for two tensors of truth values.
+    """
+
+    name: str
+    definition: str
+    score: Callable[[PairSums], Score]
+    parts: Part = Part.NONE
+    takes_truths: bool = False
+
+
+def _number(value: float) -> Score:
+    # vendor: results are float32 before they are printed, which shows in the sixth decimal of large ones.
+    return Score(f"{np.float32(value):.6f}")
+
+
+def _cosine(sums: PairSums) -> Score:
+    dumped, golden = sums.x.norm, sums.y.norm
+    if dumped <= ALMOST_ZERO and golden <= ALMOST_ZERO:
+        return Score("1.0")  # vendor: one decimal here, six in all other cases
+    for side, norm in (("mine", dumped), ("golden", golden)):
+        # vendor: not the norm as above but its root; one side alone counts as zero below epsilon squared.
+        if math.sqrt(norm) <= ALMOST_ZERO:
+            return Score(NAN, f"CosineSimilarity: all elements of {side} are zero")
+    return _number(sums.cosine)
+
+
+def _deviation(sums: PairSums) -> Score:
+    def shown(side: Side) -> str:
+        numbers = side.total / sums.count, math.sqrt(side.deviations / sums.count)
+        # vendor: three decimals; numbers below a thousandth print as 0.000, without a sign.
+        mean, deviation = (0.0 if abs(number) < _LEAST_SHOWN else number for number in numbers)
+        return f"({mean:.3f};{deviation:.3f})"
+
+    return Score(f"{shown(sums.x)},{shown(sums.y)}")
+
+
+# The order is the vendor's: users choose algorithms by these numbers (-alg 0,3), and columns follow it.
+ALGORITHMS: Final = (
+    Algorithm(
+        "CosineSimilarity",
+        "sum(x * y) / (|x| * |y|), at most 1; 1.0 where both are zero",
+        _cosine,
+        takes_truths=True,
+    ),
+    Algorithm("MaxAbsoluteError", "max(abs(x - y))", lambda sums: _number(sums.largest)),
+    Algorithm(
+        "AccumulatedRelativeError",
+        "sum of abs(x / y - 1) where y is not zero",
+        lambda sums: _number(sums.ratios),
+        Part.RATIOS,
+    ),
+    Algorithm(
+        "RelativeEuclideanDistance",
+        "sqrt(sum((x - y)^2) / sum(y^2)); 0 where y is zero",
+        lambda sums: _number(0 if sums.y.norm <= ALMOST_ZERO else sums.distance),
+        takes_truths=True,
+    ),
+    Algorithm(
+        "KullbackLeiblerDivergence",
+        "sum(p * log(p / q)) of the densities: moved to 0..1, at least 2^-23, divided by their sum",
+        lambda sums: _number(sums.divergence),
+        Part.DIVERGENCE,
+    ),
+    Algorithm(
+        "StandardDeviation",
+        "(mean of x;deviation of x),(mean of y;deviation of y)",
+        _deviation,
+        Part.MOMENTS,
+    ),
+    Algorithm(
+        "MeanAbsoluteError",
+        "mean(abs(x - y))",
+        lambda sums: _number(sums.distances / sums.count),
+        Part.MOMENTS,
+    ),
+    Algorithm(
+        "RootMeanSquareError",
+        "sqrt(mean((x - y)^2))",
+        lambda sums: _number(math.sqrt(sums.differences / sums.count)),
+    ),
+    Algorithm(
+        "MaxRelativeError",
+        "max of abs(x / y - 1) where y is not zero, else 0",
+        lambda sums: _number(sums.largest_ratio),
+        Part.RATIOS,
+    ),
+    Algorithm(
+        "MeanRelativeError",
+        "mean over all elements of abs(x / y - 1), 0 where y is zero",
+        lambda sums: _number(sums.ratios / sums.count),
+        Part.RATIOS,
+    ),
+)
+"""Every algorithm; its place is its number in ``-alg``."""
+
+BY_NAME: Final = {algorithm.name: algorithm for algorithm in ALGORITHMS}
+
+ALL: Final = tuple(BY_NAME)
+"""The names of all algorithms."""
+
+
+def compare(
+    dumped: np.ndarray, golden: np.ndarray, names: Sequence[str] = ALL, *, limit: int = 0
+) -> tuple[Score, ...]:
+    """Return the scores of algorithms for two tensors, in the order of the names.
+
+    >>> x, y = np.array([[1, 2], [3, 4]]), np.array([[1, 2], [3, 5]])
+    >>> for name, score in zip(ALL, compare(x, y)):
+    ...     print(f"{name:26}{score.text}")
+    CosineSimilarity          0.993999
+    MaxAbsoluteError          1.000000
+    AccumulatedRelativeError  0.200000
+    RelativeEuclideanDistance 0.160128
+    KullbackLeiblerDivergence 0.010310
+    StandardDeviation         (2.500;1.118),(2.750;1.479)
+    MeanAbsoluteError         0.250000
+    RootMeanSquareError       0.500000
+    MaxRelativeError          0.200000
+    MeanRelativeError         0.050000
+
+    Args:
+        dumped: The tensor that is examined; any numeric or truth type.
+        golden: The tensor that it is compared with; as many elements, in the same order.
+        names: Algorithms by name.
+        limit: Only so many elements from the first count, 0: all.
+
+    Raises:
+        FormatError: The tensors differ in their number of elements, or hold text.
+    """
+    _check(dumped, golden)
+    if not dumped.size:
+        return tuple(Score(NAN, f"{name}: there are no elements") for name in names)
+    chosen = [BY_NAME[name] for name in names]
+    if dumped.dtype == golden.dtype == np.bool_:
+        chosen = [each if each.takes_truths else _refusing(each) for each in chosen]
+    if "c" in {dumped.dtype.kind, golden.dtype.kind}:  # of complex numbers both parts are compared
+        x, y = dumped.astype(np.complex64, copy=False), golden.astype(np.complex64, copy=False)
+    else:
+        x, y = (side if side.dtype.name in _HELD else _in_single(side) for side in (dumped, golden))
+    if limit:
+        x, y = x.reshape(-1)[:limit], y.reshape(-1)[:limit]
+    # vendor: a scalar is recognised by the shape before -max cuts elements off.
+    return _scores(chosen, errors.sums(x, y, _parts(chosen)), dumped.shape)
+
+
+def compare_and_measure(
+    dumped: np.ndarray, golden: np.ndarray, dtype: str = ""
+) -> tuple[tuple[Score, ...], TensorError]:
+    """Return all scores of two tensors, and how far they are apart; faster than one after the other.
+
+    Scores alone are no ground for verdicts: they hide what differs beyond float32 or the sixth decimal.
+
+    >>> scores, error = compare_and_measure(np.float32([3, 4]), np.float32([3, 5]))
+    >>> scores[1].text, error.largest
+    ('1.000000', 1.0)
+
+    Args:
+        dumped: The tensor that is examined; any numeric or truth type.
+        golden: The tensor that it is compared with; as many elements, in the same order.
+        dtype: The coarser element type of the two, as of ``errors.measure``.
+
+    Raises:
+        FormatError: The tensors differ in their number of elements, or hold text.
+    """
+    _check(dumped, golden)
+    if dumped.size and {dumped.dtype.name, golden.dtype.name} <= _HELD:
+        sums = errors.sums(dumped, golden, _parts(ALGORITHMS), dtype)
+        if sums.is_same or sums.are_plain:
+            return _scores(ALGORITHMS, sums, dumped.shape), sums.error
+    return compare(dumped, golden), errors.measure(dumped, golden, dtype)
+
+
+def _in_single(side: np.ndarray) -> np.ndarray:
+    with np.errstate(all="ignore"):  # float64 beyond float32 becomes infinite
+        return side.astype(_SINGLE)
+
+
+def _parts(algorithms: Sequence[Algorithm]) -> Part:
+    return reduce(or_, (each.parts for each in algorithms), Part.NONE)
+
+
+def _scores(algorithms: Sequence[Algorithm], sums: PairSums, shape: tuple[int, ...]) -> tuple[Score, ...]:
+    is_scalar = all(size == 1 for size in shape)
+    scalar = Score("1.000000", "This tensor is scalar.")
+    with np.errstate(all="ignore"):
+        return tuple(
+            scalar if is_scalar and each.score is _cosine else each.score(sums) for each in algorithms
+        )
+
+
+def _refusing(algorithm: Algorithm) -> Algorithm:
+    """Return the algorithm with a score that only notes that it is not defined for truth values."""
+    refusal = Score(NAN, f"Algorithm {algorithm.name} does not support Boolean types.")
+    return replace(algorithm, parts=Part.NONE, score=lambda _: refusal)
+
+
+def _check(dumped: np.ndarray, golden: np.ndarray) -> None:
+    for side, array in (("mine", dumped), ("golden", golden)):
+        if array.dtype.kind in "OSUM":
+            raise FormatError(f"{side} holds {array.dtype}; only numbers and truth values can be compared")
+    if dumped.size != golden.size:
+        raise FormatError(
+            f"mine has {dumped.size} elements, shape {dumped.shape},"
+            f" golden {golden.size}, shape {golden.shape}; only tensors of equal size can be compared"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CustomAlgorithm:
+    """An algorithm of the user's own, in a Python file.
+
+    Attributes:
+        name: Its name, title of its column.
+        path: The file.
+        arguments: Names and values that ``-a`` gives it.
+    """
+
+    name: str
+    path: str
+    arguments: tuple[tuple[str, str], ...] = ()
+
+    def score(self, dumped: np.ndarray, golden: np.ndarray, **context: Any) -> Score:
+        """Return the algorithm's score for two tensors; "NaN" and a note where it raises an exception.
+
+        Args:
+            dumped: The tensor that is examined, as a float32 vector.
+            golden: The tensor that it is compared with, likewise.
+            context: More attributes of ``args``.
+        """
+        try:
+            # Loaded here, not in find: this may run in another process, to which functions do not travel.
+            function = load_function(Path(self.path), _FUNCTION, ReturnCode.ALGORITHM)
+            result = function(dumped, golden, SimpleNamespace(**dict(self.arguments), **context))
+            text, note = result
+        except Exception as error:  # noqa: BLE001 - somebody else's code
+            return Score(NAN, f"{self.name}: {type(error).__name__}: {error}")
+        if not (isinstance(text, str) and isinstance(note, str)):
+            return Score(NAN, f"{self.name}: compare() must return two texts, got {result!r:.80}")
+        return Score(text, note)
+
+
+def find_custom(folder: str) -> tuple[CustomAlgorithm, ...]:
+    """Return the algorithms in a folder of the user's, by name; none where it has no ``algorithm``.
+
+    Raises:
+        ToolError: The folder is missing, or holds a file that others may write, that is larger than
+            a MiB, or that has no function ``compare`` of three arguments.
+    """
+    if not os.path.isdir(folder):
+        raise ToolError(ReturnCode.PATH, f"{folder}: no such directory of custom scripts (-c)")
+    own_algorithms = []
+    for path in sorted(Path(folder, _FOLDER).glob("*.py")):
+        match = _FILE.fullmatch(path.name)
+        if match is not None:
+            # Scripts that cannot be used are an error before anything is compared.
+            load_function(path, _FUNCTION, ReturnCode.ALGORITHM)
+            own_algorithms.append(CustomAlgorithm(match[1], str(path)))
+    return tuple(own_algorithms)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The algorithms that a comparison computes, in the order of their columns.
+
+    Attributes:
+        names: Their names, of the table ``ALGORITHMS`` and of the user.
+        custom: The user's algorithms among them.
+    """
+
+    names: tuple[str, ...] = ALL
+    custom: tuple[CustomAlgorithm, ...] = ()
+
+    def scores(
+        self, dumped: np.ndarray, golden: np.ndarray, *, limit: int = 0, paths: tuple[str, str] = ("", "")
+    ) -> tuple[Score, ...]:
+        """Return the score of each algorithm for two tensors.
+
+        Args:
+            dumped: The tensor that is examined.
+            golden: The tensor that it is compared with.
+            limit: Only so many elements from the first count, 0: all.
+            paths: The files of the two tensors, which the user's algorithms receive.
+
+        Raises:
+            FormatError: The tensors differ in their number of elements, or hold text.
+        """
+        own = {each.name for each in self.custom}
+        tabled = [name for name in self.names if name not in own]
+        score_of = dict(zip(tabled, compare(dumped, golden, tabled, limit=limit), strict=True))
+        if own:
+            # vendor: the names of these two attributes, which users' scripts read.
+            context = {"my_output_dump_file": paths[0], "ground_truth_dump_file": paths[1]}
+            x, y = (side.reshape(-1)[: limit or None].astype(np.float32) for side in (dumped, golden))
+            score_of |= {each.name: each.score(x, y, **context) for each in self.custom}
+        return tuple(score_of[name] for name in self.names)
+
+
+EVERY: Final = Choice()
+"""All algorithms of the table."""
+
+
+def choose(selection: str = _EVERY, arguments: str = "", folder: str = "") -> Choice:
+    """Return the algorithms that options choose.
+
+    >>> choose("MaxAbsoluteError,0").names
+    ('MaxAbsoluteError', 'CosineSimilarity')
+
+    Args:
+        selection: Names and numbers separated by commas, or "all" (``-alg``).
+        arguments: ``Name:key=value,key=value;Name:...`` for the user's algorithms (``-a``).
+        folder: Folder of the user's algorithms (``-c``), "" for none.
+
+    Raises:
+        ToolError: The selection chooses no algorithm, an argument is malformed, or a script cannot be used.
+    """
+    arguments_of = _arguments(arguments)
+    own = {
+        each.name: replace(each, arguments=tuple(arguments_of.pop(each.name, {}).items()))
+        for each in (find_custom(folder) if folder else ())
+    }
+    for name in arguments_of:
+        _log.warning("-a gives %s arguments, which none of the algorithms of msdump takes", name)
+    names = _names(selection, (*ALL, *own))
+    return Choice(names, tuple(own[name] for name in names if name in own))
+
+
+def _names(selection: str, all_names: Sequence[str]) -> tuple[str, ...]:
+    if selection.strip().lower() == _EVERY:
+        return tuple(all_names)
+    chosen = []
+    for item in filter(None, map(str.strip, selection.split(","))):
+        name = _named_by_number(item)
+        if name in all_names:
+            chosen.append(name)
+        else:
+            _log.warning("-alg: no algorithm %r; it is left out", item)
+    if not chosen:
+        numbers = ", ".join(f"{number}={name}" for number, name in enumerate(ALL))
+        raise ToolError(
+            ReturnCode.ALGORITHM, f"-alg {selection!r} chooses no algorithm; there are all, {numbers}"
+        )
+    return tuple(dict.fromkeys(chosen))
+
+
+def _named_by_number(item: str) -> str:
+    """Return the name of the algorithm with a number; a text that is no such number as it is.
+
+    >>> _named_by_number("1"), _named_by_number("99"), _named_by_number("mine")
+    ('MaxAbsoluteError', '99', 'mine')
+    """
+    # isdigit alone also takes digits of other scripts and superscripts.
+    if item.isascii() and item.isdigit() and int(item) < len(ALL):
+        return ALL[int(item)]
+    return item
+
+
+def _arguments(text: str) -> dict[str, dict[str, str]]:
+    """Return the arguments of each algorithm that a text names; what comes later wins.
+
+    >>> _arguments("near:low=1,high=2;0:step=3")
+    {'near': {'low': '1', 'high': '2'}, 'CosineSimilarity': {'step': '3'}}
+    """
+    arguments_of: dict[str, dict[str, str]] = {}
+    for part in filter(None, text.split(";")):
+        name, colon, pairs = part.partition(":")
+        malformed = ToolError(ReturnCode.PARAMETER, f"-a {part!r} is not Name:key=value,key=value")
+        if not (name.strip() and colon):
+            raise malformed
+        own_arguments = arguments_of.setdefault(_named_by_number(name.strip()), {})
+        for pair in filter(None, map(str.strip, pairs.split(","))):
+            key, equals, value = (piece.strip() for piece in pair.partition("="))
+            if not (key and equals and value):
+                raise malformed
+            own_arguments[key] = value
+    return arguments_of

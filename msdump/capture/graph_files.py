@@ -1,0 +1,600 @@
+"""Graph files of a dump: .ir, .pb, pictures, and the graphs that GE shows."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from msdump import dtypes, env
+from msdump.capture.capture import Capture
+from msdump.capture.process import Process
+from msdump.capture.selection import select
+from msdump.capture.steps import host_format, reader
+from msdump.capture.triggers import OverflowTrigger
+from msdump.communication import current
+from msdump.counters import Counters
+from msdump.device import Ascend, DeviceTensor, Task, host_tensor
+from msdump.dtypes import DType
+from msdump.encode import Message, Symbol, dump_message, elements, ge
+from msdump.graph import BEGUN, BUILT, Graph, Node, reads
+from msdump.graph.files import ir_proto, ir_text
+from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel, Trigger
+from msdump.record import DEFAULT_FORMAT, IO, Artifact
+from msdump.store import CLOCK, ORDER_HEADER, GraphFileKind, GraphFileName, Key, Layout, PathKind
+from msdump.store.write import WriteStream, probe, write_stream
+
+_CONST: Final = "Const"
+_OUTPUT: Final = ("Node_Output", ge.NET_OUTPUT)
+
+
+@dataclass(frozen=True, slots=True)
+class HostView:
+    """A graph before formats and element types of the device are chosen.
+
+    Attributes:
+        graph: The graph.
+    """
+
+    graph: Graph
+
+    @property
+    def tasks(self) -> Sequence[Task | None]:
+        """An empty sequence: tasks are assigned by the last stage."""
+        return ()
+
+    @property
+    def bodies(self) -> Mapping[int, HostView]:
+        """The graphs directly inside it, by their index."""
+        return {body.index: HostView(body) for body in self.graph.bodies}
+
+    def tensor(self, position: int, io: IO, slot: int) -> DeviceTensor | None:
+        """Return an input or output as on the host, None for an absent one."""
+        name = _sides(self.graph.nodes[position])[io][slot]
+        return host_tensor(self.graph, name) if name else None
+
+
+View = HostView | Ascend
+"""A graph at some stage of its compilation; the emulated device is its last one."""
+
+
+def model(view: View, *, with_data: bool = False) -> Message:
+    """Return a model; its name is that of the main graph.
+
+    Each graph lists its inputs (``Data``), the constants that are read (``Const``), the operators in
+    execution order and the ``NetOutput``. An operator names its producers, ``conv1:0``, and its formats,
+    element types and original operators. Branches and bodies of loops are graphs of their own, which the
+    control flow operator names.
+
+    Args:
+        view: The main graph.
+        with_data: Constants have their elements.
+    """
+    return [
+        ("name", view.graph.name),
+        *(("graph", _Builder(inner, with_data=with_data).graph()) for inner in _walk(view)),
+    ]
+
+
+def _walk(view: View) -> Iterator[View]:
+    yield view
+    for inner in view.bodies.values():
+        yield from _walk(inner)
+
+
+def _sides(node: Node) -> dict[IO, tuple[str, ...]]:
+    return {IO.INPUT: node.inputs, IO.OUTPUT: node.declared_outputs}
+
+
+class _Builder:
+    """Describes one graph."""
+
+    def __init__(self, view: View, *, with_data: bool) -> None:
+        self._view = view
+        self._graph = view.graph
+        self._with_data = with_data
+        self._producers: dict[str, str] = {"": ""}  # an absent input keeps its place among the inputs
+        self._forms = dict(self._constants())
+        self._ops: list[Message] = []
+
+    def graph(self) -> Message:
+        graph = self._graph
+        for index, value in enumerate(graph.inputs):
+            self._add_data(value.name, index)
+        for name in self._forms:
+            self._add_constant(name)
+        for position, node in enumerate(graph.nodes):
+            self._add_node(node, position)
+        output_names = [value.name for value in graph.results]
+        no_originals = [_attribute(ge.ORIGINAL_NAMES, [])]
+        described = [("input_desc", self._described(name)) for name in output_names]
+        self._add(*_OUTPUT, output_names, no_originals, described)
+        return [
+            ("name", _name(graph)),
+            *(("input", self._producers[value.name]) for value in graph.inputs),
+            *(("output", self._producers[name]) for name in output_names),
+            *(("op", op) for op in self._ops),
+        ]
+
+    def _constants(self) -> Iterator[tuple[str, DeviceTensor]]:
+        """Yield the constants that are read, in the form in which the first reader has them."""
+        forms: dict[str, DeviceTensor] = {}
+        for position, node in enumerate(self._graph.nodes):
+            for slot, name in enumerate(node.inputs):
+                tensor = self._view.tensor(position, IO.INPUT, slot)
+                if tensor is not None:
+                    forms.setdefault(name, tensor)
+        read_names = {name for node in self._graph.nodes for name in reads(node)}
+        read_names |= {value.name for value in self._graph.results}
+        for name in self._graph.weights:
+            if name in read_names:
+                yield name, forms.get(name) or host_tensor(self._graph, name)
+
+    def _add_data(self, name: str, index: int) -> None:
+        attributes = [_attribute("index", index), _attribute(ge.ORIGINAL_NAMES, [name])]
+        described = self._described(name, origin=_origin(name, 0, self._graph.type_of(name).dtype))
+        self._add_source(name, ge.DATA, [""], attributes, described)
+
+    def _add_constant(self, name: str) -> None:
+        attributes = [_attribute(ge.ORIGINAL_NAMES, [])]
+        array = self._graph.weights[name]
+        if self._with_data and array.dtype != dtypes.STRING.numpy:
+            dtype = dtypes.from_numpy(array.dtype)
+            data = elements.pack(array, dtype) if dtype.per_byte > 1 else array
+            contents = [("t", [("desc", self._described(name)), ("data", data)])]
+            attributes.append([("key", "value"), ("value", contents)])
+        self._add_source(name, _CONST, [], attributes, self._described(name, self._forms[name]))
+
+    def _add_source(
+        self, name: str, op_type: str, inputs: Sequence[str], attributes: list[Message], described: Message
+    ) -> None:
+        """Add an operator that nobody runs, with one output: a graph input or a constant."""
+        self._producers[name] = f"{name}:0"
+        attributes.append(_attribute("OUTPUT_IS_VAR", [False]))
+        self._add(name, op_type, inputs, attributes, [("output_desc", described)])
+
+    def _add_node(self, node: Node, position: int) -> None:
+        full_name = node.operator.full_name
+        described = [*self._slots(node, position, IO.INPUT), *self._slots(node, position, IO.OUTPUT)]
+        bodies = [("subgraph_name", _name(body)) for body in node.bodies.values()]
+        task = self._view.tasks[position] if self._view.tasks else None
+        stream = [("stream_id", task.stream_id)] if task is not None and task.stream_id else []
+        attributes = list(self._attributes(node, has_task=task is not None or not self._view.tasks))
+        self._add(full_name, node.operator.op_type, node.inputs, attributes, [*stream, *described, *bodies])
+        outputs = node.declared_outputs
+        self._producers |= {name: f"{full_name}:{slot}" for slot, name in enumerate(outputs) if name}
+        # readers of a new value that is no declared output read the input that it was written to
+        self._producers |= {
+            name: self._producers[written] for name, written in node.undeclared_outputs.items()
+        }
+
+    def _slots(self, node: Node, position: int, io: IO) -> Iterator[tuple[str, Message]]:
+        for slot, name in enumerate(_sides(node)[io]):
+            tensor = self._view.tensor(position, io, slot)
+            if tensor is None:
+                continue
+            origin: Sequence[Message] = ()
+            if io is IO.OUTPUT and not node.is_added:
+                # of fused operators the last one had this output in the model
+                origin = _origin(node.members[-1].name, slot, self._graph.type_of(name).dtype)
+            yield f"{io}_desc", self._described(name, tensor, origin)
+
+    def _attributes(self, node: Node, *, has_task: bool) -> Iterator[Message]:
+        for name, value in node.attributes.items():
+            if isinstance(value, (bool, int, float, str, tuple)):
+                yield _attribute(name, list(value) if isinstance(value, tuple) else value)
+        yield _attribute(ge.ORIGINAL_NAMES, [] if node.is_added else [part.name for part in node.members])
+        if not has_task:
+            yield _attribute("_no_task", value=True)
+
+    def _described(
+        self, name: str, tensor: DeviceTensor | None = None, origin: Sequence[Message] = ()
+    ) -> Message:
+        """Describe a tensor as the device has it, and as the model has it."""
+        host = host_tensor(self._graph, name)
+        shown = tensor or host
+        # the model's own shape and format stand beside the device's, so that tools can convert back
+        layout = host_format(host.shape)
+        attributes = [
+            _attribute(ge.HOST_FORMAT, layout),
+            _attribute(ge.HOST_SHAPE, list(host.shape)),
+            *origin,
+        ]
+        if origin:
+            attributes.append(_attribute(ge.ORIGIN_FORMAT, layout))
+        return [
+            ("dtype", Symbol(_type_name(shown.dtype))),
+            ("shape", [("dim", size) for size in shown.shape]),
+            ("layout", layout if shown.format == DEFAULT_FORMAT else shown.format),
+            *(("attr", attribute) for attribute in attributes),
+            *([] if shown.nbytes is None else [("size", shown.nbytes)]),
+            ("device_type", "NPU"),
+        ]
+
+    def _add(
+        self, name: str, op_type: str, inputs: Sequence[str], attributes: Sequence[Message], trailing: Message
+    ) -> None:
+        """Add an operator, given the values that it reads and the fields that stand behind its number."""
+        self._ops.append(
+            [
+                ("name", name),
+                ("type", op_type),
+                *(("input", self._producers[value]) for value in inputs),
+                *(("attr", attribute) for attribute in attributes),
+                ("id", len(self._ops)),
+                *trailing,
+            ]
+        )
+
+
+def _name(graph: Graph) -> str:
+    """Return the name of a graph; branches of several operators may share theirs in the model."""
+    return f"{graph.name}_{graph.index}" if graph.index else graph.name
+
+
+def _origin(name: str, index: int, dtype: DType | None) -> list[Message]:
+    """Return the attributes that tell which output of the original network an output is."""
+    return [
+        _attribute(ge.ORIGIN_NAME, name),
+        _attribute(ge.ORIGIN_INDEX, index),
+        _attribute(ge.ORIGIN_DTYPE, _type_name(dtype)),
+    ]
+
+
+def _type_name(dtype: DType | None) -> str:
+    number = None if dtype is None else dtype.dump
+    return dump_message.data_type_name(dump_message.UNDEFINED if number is None else number)
+
+
+_FIELDS: Final[Mapping[type, tuple[str, str]]] = {
+    str: ("s", "VT_LIST_STRING"),
+    bool: ("b", "VT_LIST_BOOL"),
+    int: ("i", "VT_LIST_INT"),
+    float: ("f", "VT_LIST_FLOAT"),
+}
+"""By type: the field of a value, and the name of a list of them."""
+
+
+def _attribute(key: str, value: Any) -> Message:
+    """Return an attribute; the type of an empty list is not known, GE takes texts.
+
+    >>> _attribute("index", 3)
+    [('key', 'index'), ('value', [('i', 3)])]
+    """
+    if not isinstance(value, list):
+        return [("key", key), ("value", [(_FIELDS[type(value)][0], value)])]
+    field, list_type = _FIELDS[type(value[0]) if value else str]
+    items = [(field, item) for item in value]
+    return [("key", key), ("value", [("list", [*items, ("val_type", Symbol(list_type))])])]
+
+
+_log = logging.getLogger("msdump.capture")
+
+_ALL, _WITHOUT_DATA, _RELATIONS = "1", "2", "3"
+_ONE_STAGE: Final = {"3": BUILT, "4": BEGUN}
+_EVERY_STAGE: Final = ("1", "2")
+_USUAL_LEVEL: Final = "2"
+_PROTO, _ONNX, _READABLE = "ge_proto", "onnx", "readable"
+
+Stages = Callable[[str, Graph | Ascend], None]
+"""Takes the name of a stage of a compilation and what it made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The graph files that the environment asks for.
+
+    Attributes:
+        content: 1, 2 or 3; "" for nothing.
+        level: 1 or 2: every stage; 3: the last one; 4: the first one; else parts of their names, a|b.
+        formats: Kinds of files.
+        directory: Where they go.
+    """
+
+    content: str
+    level: str
+    formats: frozenset[str]
+    directory: str
+
+    def wants(self, stage: str) -> bool:
+        """Tell whether a stage has files."""
+        if not self.content:
+            return False
+        if self.level in _ONE_STAGE:
+            return stage == _ONE_STAGE[self.level]
+        return self.level in _EVERY_STAGE or any(part in stage for part in self.level.split("|") if part)
+
+
+class GraphFiles:
+    """Writes the files of one graph's stages of compilation.
+
+    ``DUMP_GE_GRAPH`` turns them on, ``DUMP_GRAPH_LEVEL`` chooses the stages of the compilation,
+    ``DUMP_GRAPH_FORMAT`` the kinds of files, ``DUMP_GRAPH_PATH`` the place. A dump that GE options turn on
+    (``ENABLE_MS_GE_DUMP``, torchair) has the last stage's ``ge_proto_*_Build.txt`` in any case, as CANN
+    promises; other dumps leave no such file.
+    """
+
+    def __init__(
+        self, request: Request, counters: Counters, *, is_dumped: bool, write: WriteStream = write_stream
+    ) -> None:
+        """Give the graph its number; nothing is written yet.
+
+        Args:
+            request: What the environment asks for.
+            counters: Number the graph and its files.
+            is_dumped: Whether GE dumps the graph, and so must show its last stage.
+            write: Writes a file; what it raises is raised.
+        """
+        self._write = write
+        self._request = request
+        self._is_dumped = is_dumped
+        self._numbers = counters.stage_files
+        self._graph = next(counters.ge_graphs)
+
+    def write(self, stage: str, view: View) -> None:
+        """Write the files of a stage, where they are wanted.
+
+        Raises:
+            DumpWriteError: A file cannot be written.
+        """
+        formats = self._formats(stage)
+        if not formats:
+            return
+        number = next(self._numbers)  # one for both files of a stage
+
+        def name(kind: GraphFileKind) -> str:
+            return str(GraphFileName(kind, number, self._graph, stage))
+
+        directory = str(Path(self._request.directory).absolute())
+        message = model(view, with_data=self._request.content == _ALL)
+        if _PROTO in formats:
+            pieces = ge.text([field for field in message if field[0] == "graph"])
+            self._write(directory, name(GraphFileKind.GE_PROTO), pieces)
+        if _ONNX in formats:
+            shown = ge.onnx_model(message, only_relations=self._request.content == _RELATIONS)
+            self._write(directory, name(GraphFileKind.GE_ONNX), ge.text(shown))
+
+    def _formats(self, stage: str) -> frozenset[str]:
+        """Return the kinds of files that a stage has."""
+        wanted = self._request.formats if self._request.wants(stage) else frozenset()
+        # vendor: a dump leaves ge_proto_*_Build.txt behind whether DUMP_GE_GRAPH is set or not
+        return wanted | {_PROTO} if self._is_dumped and stage == BUILT else wanted
+
+
+def open_graph_files(
+    device_id: int, counters: Counters, *, is_dumped: bool, write: WriteStream = write_stream
+) -> GraphFiles | None:
+    """Return the writer of a graph's files, None where none are asked for.
+
+    Args:
+        device_id: Number of the device.
+        counters: Number the graph and its files.
+        is_dumped: Whether GE dumps the graph.
+        write: Writes a file.
+    """
+    request = requested(device_id)
+    if not request.content and not is_dumped:
+        return None
+    return GraphFiles(request, counters, is_dumped=is_dumped, write=write)
+
+
+def stages(plan: DumpPlan | None, context: Context, process: Process) -> Stages | None:
+    """Return a function that writes the stages of a network's compilation, None where none are asked for.
+
+    Args:
+        plan: What is dumped, None: nothing.
+        context: Where the network runs; only O2 compiles a graph as a whole.
+        process: What all networks share.
+    """
+    if context.device_target is not DeviceTarget.ASCEND or context.jit_level is not JitLevel.O2:
+        return None
+    is_dumped = plan is not None and plan.is_enabled and plan.compiled.shows_graph
+    write = process.stream(plan)
+    files = open_graph_files(context.device_id, process.counters, is_dumped=is_dumped, write=write)
+    if files is None:
+        return None
+    if plan is not None and plan.is_enabled:
+        probe(plan.files.path)  # the files may lie below it, and nothing makes it anew once it has gone
+    return lambda stage, view: files.write(stage, HostView(view) if isinstance(view, Graph) else view)
+
+
+def requested(device_id: int) -> Request:
+    """Read the request for graph files from the environment; wrong values are logged once."""
+    content = env.read(env.GE_GRAPH) or ""
+    if content not in {"", "0", _ALL, _WITHOUT_DATA, _RELATIONS}:
+        _warn(f"{env.GE_GRAPH} = {content!r}: 1, 2 or 3 is expected; no graph files are written")
+    root = env.read(env.GE_GRAPH_PATH)
+    if root is None and current().identity.size > 1:
+        root = "."  # other ranks write there, too: each has the directory of its process and device
+    return Request(
+        content if content in {_ALL, _WITHOUT_DATA, _RELATIONS} else "",
+        env.read(env.GE_GRAPH_LEVEL) or _USUAL_LEVEL,
+        frozenset(_formats(env.read(env.GE_GRAPH_FORMAT) or f"{_PROTO}|{_ONNX}")),
+        f"{root}/{_directory(device_id)}" if root else ".",
+    )
+
+
+def _directory(device_id: int) -> GraphFileName:
+    return GraphFileName(GraphFileKind.GE_DIRECTORY, pid=os.getpid(), device=device_id)
+
+
+def _formats(text: str) -> Iterator[str]:
+    """Yield the kinds of files that ``DUMP_GRAPH_FORMAT`` names.
+
+    >>> list(_formats("ge_proto|onnx"))
+    ['ge_proto', 'onnx']
+    """
+    for name in filter(None, text.split("|")):
+        if name in {_PROTO, _ONNX}:
+            yield name
+        elif name == _READABLE:
+            _warn(f"{env.GE_GRAPH_FORMAT} = {text!r}: ge_readable files are not written")
+        else:
+            _warn(f"{env.GE_GRAPH_FORMAT} = {text!r}: {name!r} is unknown; ge_proto and onnx are allowed")
+
+
+@functools.cache  # once for each text: the environment is read again for every graph
+def _warn(message: str) -> None:
+    _log.warning("%s", message)
+
+
+class GraphDump:
+    """Everything that one graph writes below the dump path.
+
+    Level 1 writes the graph that is handed to the backend, 2 the graph as it was built too, 3 also a picture
+    of each in Graphviz's language. Under O2 the backend compiles the graph once more: the names in these
+    files are those before fusion.
+
+    Attributes:
+        graph: The graph.
+        capture: Observes its operators.
+    """
+
+    def __init__(
+        self, graph: Graph, plan: DumpPlan, process: Process, layout: Layout, device: Ascend | None
+    ) -> None:
+        """Give the graph its number; nothing is written yet.
+
+        Args:
+            graph: The graph, fused where the level fuses.
+            plan: What is dumped.
+            process: What all networks share.
+            layout: Where the files stand.
+            device: The emulated device, None on CPU and GPU.
+        """
+        self.graph = graph
+        self._plan = plan
+        self._sink = process.sink(plan)
+        self._graph_id = next(process.counters.graph_ids)
+        self._layout = layout
+        self._device = device
+        self._trigger = None
+        if plan.when.trigger is Trigger.OVERFLOW:
+            read = None if device is None else reader(device)
+            self._trigger = OverflowTrigger(process.overflow_limit(plan), read)
+        self._watch = process.flight(plan).graph_watch((graph,))
+        self._wrote_constants = False
+        self.mark(frozenset())
+
+    def mark(self, marked: frozenset[str]) -> None:
+        """Select anew: the full names of the operators that ``set_dump`` marked have changed."""
+        self._selection = select(self.graph, self._plan, marked)
+        self.capture = Capture(
+            self.graph,
+            self._plan,
+            self._selection,
+            self._sink,
+            CLOCK,
+            device=self._device,
+            trigger=self._trigger,
+            watch=self._watch,
+        )
+
+    def write_graph_files(self) -> None:
+        """Write what exists from compilation on: .ir, .pb, execution order."""
+        graph, number = self.graph, self._graph_id
+        names = [ORDER_HEADER, *(node.operator.full_name for node in graph.operators)]
+        view = None if self._device is None else self._device.view()
+        self._replace(self._layout.path(PathKind.IR, number), ir_text.text(graph, number, view).encode())
+        self._replace(self._layout.path(PathKind.PB, number), ir_proto.encode(graph, number))
+        self._replace(
+            self._layout.path(PathKind.EXECUTION_ORDER, number), "".join(f"{n}\n" for n in names).encode()
+        )
+
+    def begin(self, iteration: int) -> None:
+        """Direct the files of its operators into an iteration's directory."""
+        self.capture.begin(self._layout.path(PathKind.ITERATION, self._graph_id, iteration), iteration)
+
+    def note(self, iteration: int) -> None:
+        """Add an iteration to the csv file of those in which the graph ran."""
+        self._sink.append(
+            self._layout.path(PathKind.ITERATIONS_RUN, self._graph_id), f"{iteration}\n".encode()
+        )
+
+    def write_parameters(self, inputs: Mapping[str, Any]) -> None:
+        """Write weights and graph inputs as they are at the end of an iteration."""
+        for name in self._selection.parameters:
+            array = inputs.get(name, self.graph.weights.get(name))
+            if isinstance(array, np.ndarray):  # sequences and optionals have no file
+                self.capture.write_parameter(name, array)
+
+    def write_constants(self) -> None:
+        """Write the constants, once for the graph: they do not change."""
+        if self._wrote_constants:
+            return
+        self._wrote_constants = True  # also where one cannot be written: it would fail in each iteration
+        directory = self._layout.path(PathKind.CONSTANTS, self._graph_id)
+        for number in self._selection.constants:
+            array = self.graph.weights[self.graph.constants[number]]
+            self.capture.write_constant(number, array, directory)
+
+    def _replace(self, path: str, data: bytes) -> None:
+        self._sink.replace(Artifact(*os.path.split(path), (data,)))
+
+
+_LEVELS: Final = ("1", "2", "3")
+_OFF: Final = "0"
+_TEXT, _PICTURE = "ir", "dot"
+_WITH_BUILT, _WITH_PICTURES = 2, 3
+
+
+def save(
+    graph: Graph, counters: Counters, device: Ascend | None = None, write: WriteStream = write_stream
+) -> None:
+    """Save a graph and those of its branches and loops, where the environment asks for it.
+
+    Args:
+        graph: The model as it was loaded.
+        counters: Number the files.
+        device: The emulated device whose graph the backend gets; None: it gets the model itself.
+        write: Writes a file.
+
+    Raises:
+        DumpWriteError: A file cannot be written.
+    """
+    level = _level()
+    if level == 0:
+        return
+    numbers = counters.saved_graphs
+    if level >= _WITH_BUILT:
+        for inner in graph.walk():
+            # vendor: one counter for all kinds of files, so that their order is that of the compilation
+            built = GraphFileName(GraphFileKind.BUILT, next(numbers), inner.index, suffix=_TEXT)
+            _write(built, inner, None, level=level, write=write)
+    devices = {} if device is None else {inner.graph.index: inner for inner in device.walk()}
+    for inner in (graph if device is None else device.graph).walk():
+        traced = GraphFileName(GraphFileKind.TRACE, next(numbers))
+        _write(traced, inner, devices.get(inner.index), level=level, write=write)
+
+
+def _level() -> int:
+    """Return how much is saved, 0 for nothing."""
+    text = env.read(env.SAVE_GRAPHS) or _OFF
+    if text in _LEVELS:
+        return int(text)
+    if text != _OFF:
+        _log.warning("%s = %r: 0, 1, 2 or 3 is expected; no graphs are saved", env.SAVE_GRAPHS, text)
+    return 0
+
+
+def _graph_directory() -> Path:
+    """Return where the files go; ranks that a launcher distributes have a directory each, as in MindSpore."""
+    directory, identity = Path(env.read(env.SAVE_GRAPHS_PATH) or ".").absolute(), current().identity
+    return directory if identity.size == 1 else directory / Key(PathKind.RANK, identity.rank).path
+
+
+def _write(
+    name: GraphFileName, graph: Graph, device: Ascend | None, *, level: int, write: WriteStream
+) -> None:
+    directory = str(_graph_directory())
+    view = None if device is None else device.view()
+    write(directory, str(name), [ir_text.text(graph, graph.index, view).encode()])
+    if level >= _WITH_PICTURES:
+        picture = str(replace(name, suffix=_PICTURE))
+        write(directory, picture, [ir_text.dot_text(graph, Path(picture).stem).encode()])

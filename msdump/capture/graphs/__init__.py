@@ -1,1 +1,0 @@
-"""Files that show graphs: MindSpore's, and those of the graph engine."""

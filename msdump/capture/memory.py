@@ -1,0 +1,387 @@
+"""The memory of the emulated device over a run: who holds it, and faults of too little of it."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from msdump.capture.compiled import watcher
+from msdump.capture.compiled.watcher import DeviceImage, GraphImage
+from msdump.capture.steps import Memory, memory_of
+from msdump.device import Ascend, MemoryMeter, MemoryUse, Meter, Residence, residence
+from msdump.graph import Graph, content_sized
+from msdump.graph.kernel import stomped_bytes
+from msdump.observer import Array, Arrays, Observer, RanNode, TensorSlot, places_of, tensors_of
+from msdump.plan import DumpPlan, Scene
+from msdump.record import IO
+from msdump.statistics import TotalsArray
+
+if TYPE_CHECKING:
+    from msdump.store import SessionFiles
+
+
+class Recognition(Observer):
+    """Compares a run with earlier ones, and measures it from where it is like none of them.
+
+    It watches the operators whose results vary, and every operator once the run is a new one. The
+    graph has no branches and loops.
+
+    Attributes:
+        meter: An earlier run that this one is like so far, or else the meter of this one.
+        watched: By node position: whether it wants to see the operator.
+        completes_before_next: The same at first: what it sees there decides what it wants to see later.
+    """
+
+    wants_outputs = True
+
+    def __init__(
+        self, earlier: Sequence[MemoryMeter], varying: Sequence[bool], new_meter: Callable[[], MemoryMeter]
+    ) -> None:
+        """Begin a run.
+
+        Args:
+            earlier: Earlier runs with inputs of the same shapes, at least one.
+            varying: By node position: whether the sizes of the operator's results depend on contents.
+            new_meter: Returns a meter in whose memory weights and inputs lie.
+        """
+        self.meter = earlier[-1]
+        self.watched = self.completes_before_next = varying
+        self._candidates = earlier
+        self._new_meter = new_meter
+
+    @property
+    def use(self) -> MemoryUse:
+        """Device memory of the run so far."""
+        return self.meter.use
+
+    def ran(
+        self,
+        position: int,
+        inputs: Arrays,  # noqa: ARG002 - the signature of an observer
+        outputs: Arrays,
+        *,
+        saturated: bool = False,  # noqa: ARG002
+    ) -> None:
+        """Compare or measure the results of an operator.
+
+        Raises:
+            DeviceMemoryError: A tensor does not fit; it is named.
+        """
+        if self._candidates:
+            self._candidates = [run for run in self._candidates if run.agrees(position, outputs)]
+            if self._candidates:
+                self.meter = self._candidates[-1]  # any of them: they agree up to here
+                return
+            self._measure_from(position)
+        self.meter.ran(position, outputs)
+
+    def _measure_from(self, position: int) -> None:
+        """Measure from an operator on; up to it the run lies in memory as the last candidate did."""
+        last_candidate, self.meter = self.meter, self._new_meter()
+        self.meter.follow(last_candidate, position)
+        self.watched = (True,) * len(self.watched)
+
+
+class FaultyMemory:
+    """The memory that the faulty kernels of a model write to, whatever graph they stand in."""
+
+    def __init__(self, device: Ascend, memory: Memory) -> None:
+        """Prepare the memory of a device.
+
+        Args:
+            device: The emulated device with the main graph.
+            memory: Gives the addresses of the run that goes on.
+        """
+        self._image = DeviceImage()
+        self._main = device.graph.index
+        self._graphs = {
+            inner.graph.index: GraphImage(inner, memory_of(inner, device, memory), self._image)
+            for inner in device.walk()
+        }
+
+    def begin(self, capture: Observer | None) -> FaultyRun:
+        """Return the observer of a run, which begins with empty memory; it passes on what a capture sees."""
+        self._image.clear()
+        return FaultyRun(self._graphs, self._main, capture)
+
+
+def faulty_memory(device: Ascend, memory: Memory) -> FaultyMemory | None:
+    """Return the memory that a model's faulty kernels write to, None where every kernel is sound."""
+    nodes = (node for inner in device.graph.walk() for node in inner.nodes)
+    return FaultyMemory(device, memory) if any(map(stomped_bytes, nodes)) else None
+
+
+class Relay(Observer):
+    """Watches every operator of a graph, and passes on to a capture what that wants to see of them."""
+
+    wants_outputs = True
+
+    def __init__(self, capture: Observer | None, count: int) -> None:
+        """Pass the operators of a graph, which are so many, on to a capture; None: to nobody."""
+        self._capture = capture
+        self.watched = (True,) * count
+        if capture is not None:
+            self.wants_inputs = capture.wants_inputs
+            self.completes_before_next = capture.completes_before_next
+
+    def starting(self, position: int, inputs: Arrays) -> None:
+        """Pass on a collective that is about to run, where the capture watches it."""
+        if self._capture is not None and self._capture.watched[position]:
+            self._capture.starting(position, inputs)
+
+    def ran(
+        self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False
+    ) -> Mapping[str, np.ndarray] | None:
+        """Pass on an operator that the capture watches; return what its ``ran`` returns."""
+        capture = self._capture
+        if capture is None or not capture.watched[position]:
+            return None
+        shown = outputs if capture.wants_outputs else ()  # as the loop would do for the capture alone
+        return capture.ran(position, inputs, shown, saturated=saturated)
+
+    def failed(self, position: int, inputs: Arrays) -> None:
+        """Pass on a failed operator."""
+        if self._capture is not None:
+            self._capture.failed(position, inputs)
+
+    def looks_into(self, body: Graph) -> bool:  # noqa: ARG002 - the signature of an observer
+        """Return True: every operator is watched."""
+        return True
+
+    def _inside(self, body: Graph) -> Observer | None:
+        """Return the capture's observer of a branch or the body of a loop."""
+        return None if self._capture is None else self._capture.enter(body)
+
+
+class FaultyRun(Relay):
+    """Lets the faulty kernels of one graph overwrite memory, and passes on what a capture wants to see."""
+
+    def __init__(self, graphs: Mapping[int, GraphImage], index: int, capture: Observer | None) -> None:
+        """Join memory and a capture for the graph of an index."""
+        self._graphs = graphs
+        self._image = graphs[index]
+        super().__init__(capture, self._image.count)
+        self.completes_before_next = self.watched  # it changes values
+
+    def ran(
+        self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False
+    ) -> Mapping[str, np.ndarray] | None:
+        """Let the capture see an operator, then write its results into memory and beyond."""
+        # the operator's own files show what it computed; the harm shows in operators that read later
+        super().ran(position, inputs, outputs, saturated=saturated)
+        return self._image.stomp(position, self._image.put(position, outputs))
+
+    def enter(self, body: Graph) -> FaultyRun:
+        """Let faulty kernels and the capture see a branch or the body of a loop."""
+        return FaultyRun(self._graphs, body.index, self._inside(body))
+
+
+class Metered(Relay):
+    """Watches every operator of one run for the meter, and those of a capture for the capture."""
+
+    def __init__(
+        self,
+        meter: Meter,
+        capture: Observer | None,
+        graph: Graph,
+        residence_of: Callable[[Graph], Residence],
+    ) -> None:
+        """Join a meter and a capture of one graph.
+
+        Args:
+            meter: Follows the run in device memory.
+            capture: Sees what it wants of the graph, None: there is none.
+            graph: The graph.
+            residence_of: Returns what lies in memory when, for a branch or a loop body.
+        """
+        super().__init__(capture, len(graph.nodes))
+        self._meter = meter
+        self._graph = graph
+        self._residence_of = residence_of
+        if capture is None:
+            return
+        self.need = capture.need
+        # what does not fit ends the run: nothing behind it may have been written before this is known
+        if not meter.has_limit and any(capture.saves):
+            # what the capture does not watch, a session only sees
+            self.saves = tuple(map(operator.or_, capture.saves, map(operator.not_, capture.watched)))
+
+    def ran(
+        self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False
+    ) -> Mapping[str, np.ndarray] | None:
+        """Measure the results of an operator, then let the capture see it."""
+        # in this order: files tell the addresses of results, which the meter gives them
+        self._meter.ran(position, outputs)
+        return super().ran(position, inputs, outputs, saturated=saturated)
+
+    def measured(self, ran: Sequence[RanNode], found: TotalsArray) -> bool:
+        """Let the capture see operators that have run together, then measure their results."""
+        capture = self._capture
+        assert capture is not None, "it needs no elements"
+        shown = [
+            (position, inputs, outputs if capture.wants_outputs else ())
+            for position, inputs, outputs in ran
+            if capture.watched[position]
+        ]
+        is_enough = capture.measured(shown, found.at(places_of(tensors_of(shown), tensors_of(ran))))
+        if is_enough:  # else they are shown once more
+            for position, _, outputs in ran:
+                self._meter.ran(position, outputs)
+        return is_enough
+
+    def begin_saving(self, tensors: Sequence[TensorSlot]) -> SessionFiles | None:
+        """Return the capture's files of what a session makes."""
+        assert self._capture is not None, "else nothing is saved"
+        return self._capture.begin_saving(tensors)
+
+    def saved(self, tensors: Sequence[TensorSlot], files: SessionFiles) -> None:
+        """Measure what a session has seen, and let the capture know."""
+        results: dict[int, list[Array]] = {}
+        for tensor, array in zip(tensors, files.stand_ins(), strict=True):
+            if array is not None and tensor.io is IO.OUTPUT:
+                unused: list[Array] = [None] * len(self._graph.nodes[tensor.position].outputs)
+                results.setdefault(tensor.position, unused)[tensor.slot] = array
+        for position, arrays in results.items():
+            self._meter.ran(position, arrays)
+        assert self._capture is not None, "else nothing is saved"
+        self._capture.saved(tensors, files)
+
+    def enter(self, body: Graph) -> Metered:
+        """Measure a branch or the body of a loop as well, and let the capture see it."""
+        meter = self._meter.enter(body, self._residence_of(body))
+        return Metered(meter, self._inside(body), body, self._residence_of)
+
+
+_MOST_RUNS: Final = 64  # whose addresses are kept, of all sets of input shapes together
+
+
+class RunMemory:
+    """Keeps the addresses of each run's tensors, and holds runs to the device's limit.
+
+    A run is measured operator by operator. The layout is remembered by the shapes of what was fed.
+    Where the sizes of tensors depend on its contents, a later run is recognised by the results
+    that vary; control flow in such a network is measured in every run.
+    """
+
+    def __init__(self, device: Ascend, plan: DumpPlan | None, limit: int | None) -> None:
+        """Follow the runs of a network from its first one on.
+
+        Args:
+            device: The emulated device with the graph.
+            plan: What is dumped: outputs that the watcher reads again stay in memory.
+            limit: Bytes of the device, None: as many as needed.
+        """
+        self._device = device
+        self._plan = plan
+        self._limit = limit
+        self._remembered: dict[Hashable, _SimilarRuns] = {}
+        self._run: MemoryMeter | Recognition | None = None
+        self._new_key: Hashable = None  # of a run that may have to be remembered
+        self._inner_residences: dict[int, Residence] = {}
+
+    @property
+    def now(self) -> MemoryUse | None:
+        """Memory of the run that goes on, or else of the last one; None before the first."""
+        return None if self._run is None else self._run.use
+
+    def begin(self, inputs: Mapping[str, Any], capture: Observer | None) -> Observer | None:
+        """Begin a run; return its observer, which passes operators on to the capture.
+
+        Args:
+            inputs: What the network is fed.
+            capture: What wants to see operators, None: nothing.
+
+        Raises:
+            DeviceMemoryError: Weights and inputs do not fit.
+        """
+        key = tuple((name, _sizes(item)) for name, item in inputs.items())
+        similar = self._remembered.get(key)
+        self._new_key = None
+        if similar is not None and not similar.varying:
+            self._run = similar.runs[0]  # the same addresses: nobody needs to look at operators for them
+            return capture
+        self._new_key = key
+        # A capture asks for addresses while the run goes on, when it may still be like several earlier ones.
+        if similar is not None and capture is None:
+            self._run = Recognition(similar.runs, similar.watched, lambda: self._meter(inputs))
+            return self._run
+        self._run = self._meter(inputs)
+        return Metered(self._run, capture, self._device.graph, self._residence_inside)
+
+    def end(self, inputs: Mapping[str, Any]) -> None:
+        """Remember the run that has ended, where a later one with such inputs can be recognised."""
+        if self._new_key is None or self._run is None:
+            return
+        varying = self._varying(frozenset(inputs) | self._device.graph.variables)
+        # recognition compares results of the main graph alone, not those inside branches and loops
+        if varying and any(node.bodies for node in self._device.graph.nodes):
+            return
+        run = self._run.meter if isinstance(self._run, Recognition) else self._run
+        similar = self._remembered.get(self._new_key)
+        if similar is None or not any(run is earlier or run.is_like(earlier) for earlier in similar.runs):
+            self._remember(self._new_key, varying, run)
+
+    def _remember(self, key: Hashable, varying: tuple[int, ...], run: MemoryMeter) -> None:
+        """Remember a run; the oldest one of the oldest shapes makes place for it."""
+        if sum(len(similar.runs) for similar in self._remembered.values()) >= _MOST_RUNS:
+            oldest_key, oldest = next(iter(self._remembered.items()))
+            del oldest.runs[0]
+            if not oldest.runs:
+                del self._remembered[oldest_key]
+        watched = tuple(position in varying for position in range(len(self._device.graph.nodes)))
+        self._remembered.setdefault(key, _SimilarRuns(any(watched), watched)).runs.append(run)
+
+    def _meter(self, inputs: Mapping[str, Any]) -> MemoryMeter:
+        return MemoryMeter(self._main_residence, self._limit, {**self._device.graph.weights, **inputs})
+
+    @functools.cached_property
+    def _varying(self) -> Any:
+        """A function: names of the inputs that are fed -> operators whose results have sizes of their own."""
+        return functools.cache(functools.partial(content_sized, self._device.graph))
+
+    @functools.cached_property
+    def _main_residence(self) -> Residence:
+        return self._residence(self._device)
+
+    def _residence_inside(self, body: Graph) -> Residence:
+        """Return what lies in device memory when, inside a branch or a loop body."""
+        if body.index not in self._inner_residences:
+            device = next(inner for inner in self._device.walk() if inner.graph.index == body.index)
+            self._inner_residences[body.index] = self._residence(device)
+        return self._inner_residences[body.index]
+
+    def _residence(self, device: Ascend) -> Residence:
+        plan = self._plan
+        is_watched = plan is not None and plan.compiled.scene is Scene.WATCHER
+        stays = watcher.resident(device.graph, plan) if plan is not None and is_watched else ()
+        return residence(device.graph, device.placement, stays, prepares=device.is_compiled)
+
+
+@dataclass(frozen=True, slots=True)
+class _SimilarRuns:
+    """Runs with inputs of the same shapes.
+
+    Attributes:
+        varying: Whether the sizes of results depend on contents.
+        watched: By position, whether the sizes of an operator's results depend on contents.
+        runs: Runs in which they differ; a single one where there are no such operators.
+    """
+
+    varying: bool
+    watched: tuple[bool, ...]
+    runs: list[MemoryMeter] = field(default_factory=list)
+
+
+def _sizes(item: Any) -> Hashable:
+    """Return the shape of a tensor, the shapes of a sequence; anything else has no place in memory."""
+    if isinstance(item, np.ndarray):
+        shape: tuple[int, ...] = item.shape
+        return shape
+    if isinstance(item, (list, tuple)):
+        return tuple(("item", np.shape(part)) for part in item)
+    return type(item).__name__  # tells an optional that is absent from one that is there

@@ -1,0 +1,491 @@
+"""The steps that every dumped tensor walks through: drops, the device's form, sampling."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Protocol, Self
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.device import Ascend, Block, DeviceTensor, held_type, precision, rounded
+from msdump.dtypes import STRING, DType
+from msdump.encode import dump_message
+from msdump.errors import FormatError
+from msdump.graph import Graph, Node, ValueType
+from msdump.observer import Array, Arrays
+from msdump.reasons import Reason
+from msdump.record import DEFAULT_FORMAT, IO, OperatorRef, TensorRecord
+from msdump.threads import SignalSafeWeakSet
+
+Step = Callable[[TensorRecord], TensorRecord | Reason]
+
+_IN_SESSIONS: Final = SignalSafeWeakSet[Step]()
+
+
+def in_sessions(step: Step) -> Step:
+    """Declare of a step that a session which writes a tensor itself does the same (``session_writer``)."""
+    _IN_SESSIONS.add(step)
+    return step
+
+
+def are_in_sessions(steps: Iterable[Step]) -> bool:
+    """Tell whether a session does all that steps do."""
+    return all(step in _IN_SESSIONS for step in steps)
+
+
+def walk(record: TensorRecord, steps: Sequence[Step]) -> TensorRecord | Reason:
+    """Return a record after all steps, or the reason for which one of them dropped it."""
+    for step in steps:
+        kept = step(record)
+        if kept is record:  # as most steps leave it
+            continue
+        if isinstance(kept, Reason):
+            return kept
+        record = kept
+    return record
+
+
+class Addresses(Protocol):
+    """The addresses of one run's tensors in device memory."""
+
+    @property
+    def blocks(self) -> Mapping[str, Block]:
+        """Where each value lay as it was made, by its name in the graph."""
+
+    def block(self, position: int, io: IO, slot: int) -> Block | None:
+        """Return where an operator's input or output lies; None for what has no memory."""
+
+    def inside(self, index: int, /) -> Addresses | None:
+        """Return the same of the branch or loop body of an index; None before it runs."""
+
+
+Memory = Callable[[], Addresses | None]
+"""Gives the device memory of the run that goes on, None where there is none."""
+
+FindBlock = Callable[[], Block | None]
+"""Gives the block of one tensor in the run that goes on, None where it has none."""
+
+
+def memory_of(device: Ascend, main: Ascend, memory: Memory) -> Memory:
+    """Return a function that gives the addresses of a device's graph.
+
+    Args:
+        device: The device with the main graph, or with a branch or loop body of it.
+        main: The device with the main graph.
+        memory: Gives the addresses of the main graph.
+    """
+
+    def inside() -> Addresses | None:
+        addresses = memory()
+        return None if addresses is None else addresses.inside(device.graph.index)
+
+    return memory if device is main else inside
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSlot:
+    """One input or output of an operator of a graph on the emulated device, the same in every run.
+
+    Attributes:
+        device: The device with the graph.
+        placed: How the operator holds it, None: as on the host.
+        slot: Index among the operator's inputs or outputs.
+        origin: Full name of the operator that gave an output before the graph was compiled.
+        block: Gives its block in the run that goes on.
+    """
+
+    device: Ascend
+    placed: DeviceTensor | None
+    slot: int
+    origin: str
+    block: FindBlock
+
+    @property
+    def format(self) -> str:
+        """Name of the format in which it lies in device memory."""
+        return DEFAULT_FORMAT if self.placed is None else self.placed.format
+
+    @property
+    def groups(self) -> int:
+        """Groups that the format is laid out for."""
+        return 1 if self.placed is None else self.placed.groups
+
+    @property
+    def address(self) -> int:
+        """Where it lies, 0 where that is not known."""
+        block = self.block()
+        return 0 if block is None else block.address
+
+    def element_type(self, host: DType) -> DType:
+        """Return the device's element type of a tensor that has this one on the host."""
+        placed = self.placed
+        return host if placed is None or placed.dtype is host else held_type(placed.dtype, host)
+
+    def held(self, array: np.ndarray, dtype: DType) -> np.ndarray:
+        """Return an array in the device's element type."""
+        return self.device.held(array, dtype)
+
+    def saturates(self, dtype: DType) -> bool:
+        """Tell whether values are kept within the range of the device's element type."""
+        return self.device.saturates(dtype)
+
+    def laid_out(self, array: np.ndarray) -> np.ndarray:
+        """Return an array in the device's layout.
+
+        Raises:
+            FormatError: The format cannot hold it.
+        """
+        return array if self.placed is None else self.device.laid_out(array, self.placed)
+
+    def pinned(self) -> Self:
+        """Return the same with the block that it has now: a loop's next iteration may have another."""
+        block = self.block()
+        return replace(self, block=lambda: block)
+
+
+class OperatorRecords:
+    """Makes records of the tensors of one graph's operators; their device parts are shared by all runs."""
+
+    def __init__(
+        self, device: Ascend | None, memory: Memory = lambda: None, *, counts_present: bool = False
+    ) -> None:
+        """Prepare the records of a graph.
+
+        Args:
+            device: The emulated device with the graph, None on CPU and GPU.
+            memory: Gives the addresses of the run that goes on.
+            counts_present: Number the tensors that are there in place of their slots, as a dump file
+                does, which knows of no absent optional ones; text is passed over.
+        """
+        self._device = device
+        self._memory = memory
+        self._counts_present = counts_present
+        self._inputs: dict[int, Sequence[DeviceSlot]] = {}
+        self._outputs: dict[int, Sequence[DeviceSlot]] = {}
+
+    def of(
+        self, operator: OperatorRef, position: int, io: IO, arrays: Arrays, now: Callable[[], int]
+    ) -> Iterator[TensorRecord]:
+        """Yield the inputs or outputs of an operator that are tensors, as the host holds them.
+
+        Args:
+            operator: The operator, as files name it.
+            position: Its place in the graph's execution order.
+            io: What the arrays are.
+            arrays: One for each slot, None for what is no tensor.
+            now: Gives each record its timestamp.
+        """
+        if not arrays:  # the side is not dumped
+            return
+        parts = None if self._device is None else self._parts(self._device, position, io)
+        present = 0
+        for slot, array in enumerate(arrays):
+            if array is None:
+                continue
+            dtype = dtypes.from_numpy(array.dtype)
+            number = present if self._counts_present else slot
+            part = None if parts is None else parts[slot]
+            # made when it is taken, after the one before it was written: timestamps tell the order of files
+            yield TensorRecord(operator, io, number, dtype, array, now(), DEFAULT_FORMAT, part)
+            present += dtype is not STRING
+
+    def of_both(
+        self, operator: OperatorRef, position: int, inputs: Arrays, outputs: Arrays, now: Callable[[], int]
+    ) -> Iterator[TensorRecord]:
+        """Return the inputs of an operator, then its outputs; see ``of``."""
+        written = self.of(operator, position, IO.OUTPUT, outputs, now)
+        if not inputs:  # as in most dumps
+            return written
+        return itertools.chain(self.of(operator, position, IO.INPUT, inputs, now), written)
+
+    def at_once(
+        self, operator: OperatorRef, position: int, inputs: Arrays, outputs: Arrays, timestamp: int
+    ) -> Iterator[TensorRecord]:
+        """Return the inputs of an operator, then its outputs, all of one moment; see ``of``."""
+        return self.of_both(operator, position, inputs, outputs, lambda: timestamp)
+
+    def of_graph_input(
+        self, operator: OperatorRef, name: str, array: np.ndarray, timestamp: int
+    ) -> TensorRecord:
+        """Return a graph input as the output of the operator that stands for it."""
+        part = None
+        if self._device is not None:
+            part = DeviceSlot(self._device, None, 0, name, _of_value(self._memory, name))
+        return TensorRecord(
+            operator, IO.OUTPUT, 0, dtypes.from_numpy(array.dtype), array, timestamp, device=part
+        )
+
+    def has_host_types(self, positions: Iterable[int]) -> bool:
+        """Tell whether the device holds the outputs of operators in the types that they have on the host.
+
+        Those of which only a run tells the type are not looked at.
+        """
+        device = self._device
+        if device is None:
+            return True
+        graph = device.graph
+        for position in positions:
+            for slot, name in enumerate(graph.nodes[position].outputs):
+                host = graph.types[name].dtype if name in graph.types else None
+                placed = None if host is None else device.tensor(position, IO.OUTPUT, slot)
+                if placed is not None and host is not None and held_type(placed.dtype, host) is not host:
+                    return False
+        return True
+
+    def _parts(self, device: Ascend, position: int, io: IO) -> Sequence[DeviceSlot]:
+        """Return how the device holds the inputs or outputs of an operator, one for each slot."""
+        by_position = self._inputs if io is IO.INPUT else self._outputs
+        parts = by_position.get(position)
+        if parts is None:
+            parts = by_position[position] = self._slots(device, position, io)
+        return parts
+
+    def _slots(self, device: Ascend, position: int, io: IO) -> Sequence[DeviceSlot]:
+        node = device.graph.nodes[position]
+        values, origin = (node.inputs, "") if io is IO.INPUT else (node.outputs, _origin(node))
+        return tuple(
+            DeviceSlot(
+                device,
+                device.tensor(position, io, slot),
+                slot,
+                origin,
+                _of_slot(self._memory, position, io, slot),
+            )
+            for slot in range(len(values))
+        )
+
+
+def _of_slot(memory: Memory, position: int, io: IO, slot: int) -> FindBlock:
+    """Return a function that finds the block of an operator's input or output in the run that goes on."""
+
+    def find() -> Block | None:
+        addresses = memory()
+        return None if addresses is None else addresses.block(position, io, slot)
+
+    return find
+
+
+def _of_value(memory: Memory, name: str) -> FindBlock:
+    """Return a function that finds the block of a value as it was made, in the run that goes on."""
+
+    def find() -> Block | None:
+        addresses = memory()
+        return None if addresses is None else addresses.blocks.get(name)
+
+    return find
+
+
+def unwritten(device: Ascend, position: int) -> list[Array]:
+    """Return the outputs of an operator that failed before it wrote them; such memory reads as zero.
+
+    None stands for those whose type or shape only a run tells.
+    """
+    graph = device.graph
+    types = [graph.types.get(name) for name in graph.nodes[position].declared_outputs]
+    return [None if value_type is None else _zeros(value_type) for value_type in types]
+
+
+def _zeros(value_type: ValueType) -> Array:
+    if value_type.dtype is None or value_type.shape is None or value_type.kind != "tensor":
+        return None
+    dims = [dim for dim in value_type.shape if isinstance(dim, int)]
+    return None if len(dims) < len(value_type.shape) else np.zeros(dims, value_type.dtype.numpy)
+
+
+def _origin(node: Node) -> str:
+    """Return the full name of the operator that gave a node's outputs: the last one of those fused in it."""
+    return node.members[-1].operator.full_name
+
+
+_log = logging.getLogger("msdump.capture")
+
+_NO_TENSORS: Final = frozenset({"sequence", "map"})
+
+
+def count_no_tensors(graph: Graph, node: Node, *, inputs: bool, outputs: bool) -> int:
+    """Return how many of an operator's values are no tensors, so that no file can hold them.
+
+    Args:
+        graph: The graph of the operator.
+        node: The operator.
+        inputs: Its inputs count.
+        outputs: Its outputs count.
+    """
+    names = node.inputs * inputs + node.declared_outputs * outputs  # of a side that does not count: no names
+    return sum(is_no_tensor(graph, name) for name in names if name)
+
+
+def is_no_tensor(graph: Graph, name: str) -> bool:
+    """Tell whether a value of a graph is a sequence or a map."""
+    return graph.type_of(name).kind in _NO_TENSORS
+
+
+@in_sessions
+def drop_empty(record: TensorRecord) -> TensorRecord | Reason:
+    """Drop tensors without elements."""
+    return record if record.array.size else Reason.NO_ELEMENTS
+
+
+def drop_text() -> Step:
+    """Return the step that drops string tensors, which no file can hold; it names each operator once."""
+    warned: set[str] = set()
+
+    @in_sessions  # it takes no text
+    def step(record: TensorRecord) -> TensorRecord | Reason:
+        if record.dtype is not STRING:
+            return record
+        name = record.operator.full_name
+        if name not in warned:
+            warned.add(name)
+            _log.warning("%s: %s.%d is text, which a dump cannot hold; skipped", name, record.io, record.slot)
+        return Reason.TEXT
+
+    return step
+
+
+def sample(count: int) -> Step:
+    """Return the step that keeps the first elements in memory order, as a vector, of tensors that have more.
+
+    Smaller tensors stay whole, with their shape. Of types that share bytes,
+    whole bytes are kept: an odd count of int4 becomes the next even one.
+
+    >>> import numpy as np
+    >>> from msdump import dtypes
+    >>> from msdump.record import IO, OperatorRef
+    >>> array = np.array([[1, 2], [3, 4]], np.float32)
+    >>> operator = OperatorRef("Add", "Default/Add-op0")
+    >>> record = TensorRecord(operator, IO.OUTPUT, 0, dtypes.from_name("float32"), array, 0)
+    >>> sample(3)(record).array.tolist(), sample(4)(record).array.tolist()
+    ([1.0, 2.0, 3.0], [[1.0, 2.0], [3.0, 4.0]])
+
+    Args:
+        count: Number of elements to keep, at least 1.
+    """
+    warned: set[str] = set()  # names of types
+
+    def step(record: TensorRecord) -> TensorRecord:
+        length = count + -count % record.dtype.per_byte  # of whole bytes
+        if record.array.size <= length:
+            return record
+        if length != count and record.dtype.name not in warned:
+            warned.add(record.dtype.name)
+            _log.warning(
+                "sample_num %d: %d elements of %s share a byte; %d are kept",
+                *(count, record.dtype.per_byte, record.dtype.name, length),
+            )
+        # vendor: the first elements, though MindSpore calls the mode "head and tail". A view: large tensors
+        # are sampled so that they need not be copied.
+        return record._replace(array=record.array.reshape(-1)[:length])
+
+    return step
+
+
+_IMAGE: Final = 4
+
+
+@in_sessions
+def to_host(record: TensorRecord) -> TensorRecord:
+    """Show values as the device rounded them, in host shape and type (``trans_flag`` true)."""
+    part = record.device
+    if part is None:
+        return record
+    dtype = part.element_type(record.dtype)
+    if dtype is record.dtype:
+        return record
+    # vendor: the file has the host's type, but its values have been through the device's and are rounded
+    return record._replace(array=precision.cast(part.held(record.array, dtype), record.dtype))
+
+
+def to_device() -> Step:
+    """Return the step that shows tensors in device type, format and shape (``trans_flag`` false).
+
+    A tensor that its format cannot hold is shown as on the host, and its operator named once.
+    """
+    warned: set[str] = set()
+
+    @in_sessions
+    def step(record: TensorRecord) -> TensorRecord:
+        array, dtype = held_elements(record)
+        part = record.device
+        if part is None or part.format == DEFAULT_FORMAT:
+            return record.shown(array, dtype, record.format)
+        try:
+            return record.shown(part.laid_out(array), dtype, part.format)
+        except FormatError:  # a format of which only the shape is known, or a shape that it cannot hold
+            _warn_once(record, part.format, warned)
+            return record.shown(array, dtype, record.format)
+
+    return step
+
+
+def to_device_type(record: TensorRecord) -> TensorRecord:
+    """Show tensors in the device's type and the host's layout, whose format has CANN's name."""
+    array, dtype = held_elements(record)
+    return record.shown(array, dtype, host_format(array.shape))
+
+
+def to_device_memory(record: TensorRecord) -> TensorRecord:
+    """Show tensors as they lie in device memory; formats that CANN has no number for, as on the host."""
+    array, dtype = held_elements(record)
+    part, format_name = record.device, host_format(array.shape)
+    if part is not None and part.format in dump_message.FORMATS:
+        # A shape that only the run told may be one that the format cannot hold.
+        with contextlib.suppress(FormatError):
+            array, format_name = part.laid_out(array), part.format
+    return record.shown(array, dtype, format_name)
+
+
+def host_format(shape: Sequence[int]) -> str:
+    """Return the format of a tensor that lies in memory as on the host (MindSpore's O2 dump).
+
+    >>> host_format((1, 2, 3, 4)), host_format((3, 4))
+    ('NCHW', 'ND')
+    """
+    return "NCHW" if len(shape) == _IMAGE else "ND"
+
+
+def reader(device: Ascend) -> Callable[[OperatorRef, int, np.ndarray], np.ndarray]:
+    """Return a function that gives an operator's input in the type that the device reads, never saturated.
+
+    An infinite input stays infinite, so that an overflow can be told from one that was there before.
+    """
+    tensors = {
+        (node.operator, slot): tensor
+        for position, node in enumerate(device.graph.nodes)
+        for slot in range(len(node.inputs))
+        if (tensor := device.tensor(position, IO.INPUT, slot)) is not None
+    }
+
+    def read(operator: OperatorRef, slot: int, array: np.ndarray) -> np.ndarray:
+        tensor = tensors.get((operator, slot))
+        if tensor is None:
+            return array
+        return rounded(array, held_type(tensor.dtype, dtypes.from_numpy(array.dtype)))
+
+    return read
+
+
+def held_elements(record: TensorRecord) -> tuple[np.ndarray, DType]:
+    """Return the elements in the type that the device holds, in the host's layout, and the type."""
+    part, dtype = record.device, held_in(record)
+    if part is None or dtype is record.dtype:
+        return record.array, dtype
+    return part.held(record.array, dtype), dtype
+
+
+def held_in(record: TensorRecord) -> DType:
+    """Return the type in which the device holds a tensor."""
+    return record.dtype if record.device is None else record.device.element_type(record.dtype)
+
+
+def _warn_once(record: TensorRecord, format_name: str, warned: set[str]) -> None:
+    name = record.operator.full_name
+    if name not in warned:
+        warned.add(name)
+        message = "%s: %s.%d is saved as on the host: trans_flag false cannot show it in %s"
+        _log.warning(message, name, record.io, record.slot, format_name)

@@ -1,1 +1,0 @@
-"""What every tensor walks through, whichever mode dumps it: records, the steps over them, and their lists."""

@@ -1,0 +1,463 @@
+"""Writers of a dump: a tensor, an operator, a table of operators, a failure."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.capture.statistics import HashingSink
+from msdump.capture.steps import host_format
+from msdump.device import Task
+from msdump.dtypes import DType, widen
+from msdump.encode import (
+    DumpData,
+    OriginalOp,
+    TensorInfo,
+    dump_data,
+    dump_message,
+    element_bytes,
+    elements,
+    npy,
+    operator_csv,
+)
+from msdump.graph import Graph
+from msdump.graph.files import arguments
+from msdump.plan import OperatorStatistic, Scene
+from msdump.record import IO, Artifact, Buffer, DevicePart, OperatorRef, TensorRecord
+from msdump.statistics import StatisticNeed, Totals, measure
+from msdump.store import CLOCK, NameTensor, OperatorFileKind, Style, layouts, operator_names
+from msdump.store.write import LONGEST_NAME, Sink
+
+if TYPE_CHECKING:
+    from msdump.capture.statistics import Cells, RowSheet, Statistics
+    from msdump.store import NameParts
+
+
+class ArtifactWriter:
+    """Writes the files and rows of an operator, from the tensors that the steps keep.
+
+    Attributes:
+        gathers: Whether rows of operators that have run together are written together.
+        has_sheets: Whether rows are all that is written, of the elements as they are.
+        need: What rows tell of elements, where rows are all that is written and a pass over them finds it.
+    """
+
+    gathers = False
+    has_sheets = False
+    need: StatisticNeed | None = None
+
+    def write(
+        self, directory: str, operator: OperatorRef, task: Task, tensors: Iterable[TensorRecord]
+    ) -> None:
+        """Write the files and rows of an operator.
+
+        Args:
+            directory: Absolute directory.
+            operator: The operator.
+            task: The task that runs it; 0 on stream 0 where no graph is compiled.
+            tensors: Its tensors, inputs first; each walks through the steps when it is taken.
+        """
+        raise NotImplementedError
+
+    def together(self) -> AbstractContextManager[None]:
+        """Return a context at whose end the rows of operators that are written in it are there."""
+        return nullcontext()
+
+    def name_parts(self, record: TensorRecord) -> NameParts | None:  # noqa: ARG002
+        """Return the name of a tensor's file around its timestamp, where the file is all that is written.
+
+        None elsewhere, and where a name is too long for a file.
+        """
+        return None
+
+    def sheet(self, records: Sequence[TensorRecord]) -> RowSheet | None:  # noqa: ARG002
+        """Return what is the same in every step of the rows of tensors, None where there are no such rows."""
+        return None
+
+    def add_rows(self, directory: str, rows: bytes) -> None:
+        """Add rows that a sheet has given."""
+
+
+_FLOAT32: Final = dtypes.from_name("float32")
+_SOME_TIME: Final = 9999999999999999  # has as many digits as the next 250 years
+_SOME_DIGITS: Final = str(_SOME_TIME).encode()
+_MOST_GATHERED: Final = 16 << 20
+"""Bytes of tensors that wait to be measured together: they, and what steps made of them, stay in memory."""
+
+
+class TensorWriter(ArtifactWriter):
+    """Writes tensors as .npy files and rows of ``statistic.csv``."""
+
+    def __init__(
+        self,
+        sink: Sink,
+        name: NameTensor,
+        statistics: Statistics | None,
+        *,
+        keeps_tensors: bool = True,
+        measures_saved: bool = False,
+    ) -> None:
+        """Write into a sink.
+
+        Args:
+            sink: Where files and rows go.
+            name: Names the files.
+            statistics: What is measured, None: nothing.
+            keeps_tensors: Whether .npy files are written.
+            measures_saved: Measure tensors as the files hold them: bfloat16 as float32 (Ascend O2).
+        """
+        self._sink = sink
+        has_hashes = statistics is not None and statistics.has_hashes
+        self._hashing = sink if has_hashes and isinstance(sink, HashingSink) else None
+        self._name = name
+        self._statistics = statistics
+        self._keeps_tensors = keeps_tensors
+        self._measures_saved = measures_saved
+        # rows alone may be put off: what is saved and what is hashed has an order of its own
+        self.gathers = statistics is not None and not keeps_tensors and self._hashing is None
+        self.has_sheets = self.gathers and not measures_saved
+        self.need = statistics.need if statistics is not None and self.has_sheets else None
+        self._gathered: list[tuple[str, Task, TensorRecord]] | None = None
+        self._gathered_bytes = 0
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Measure the tensors that are written in this context together, and add their rows at once."""
+        if not self.gathers:
+            yield
+            return
+        self._gathered, self._gathered_bytes = [], 0
+        try:
+            yield
+        finally:  # also where an operator raises: the rows of those before it are there
+            gathered, self._gathered = self._gathered, None
+            self._write_gathered(gathered)
+
+    def write(
+        self,
+        directory: str,
+        operator: OperatorRef,  # noqa: ARG002 - every record names it
+        task: Task,
+        tensors: Iterable[TensorRecord],
+    ) -> None:
+        """Write the files and rows of an operator, one tensor after the other."""
+        rows = f"{directory}/{layouts.STATISTICS}"
+        for record in tensors:
+            saved = widened(record) if self._keeps_tensors or self._measures_saved else record
+            # vendor: the file first, then its row
+            if self._keeps_tensors:
+                name = self._name(record, task.task_id, task.stream_id)
+                self._sink.write(Artifact(directory, name, npy.encode(saved.array), saved.array.nbytes))
+            if self._statistics is not None:
+                # but for O2, hashes and sizes are those of bfloat16, whatever type the file holds
+                measured = saved if self._measures_saved else record
+                self._write_row(self._statistics, rows, task, measured)
+
+    def name_parts(self, record: TensorRecord) -> NameParts | None:
+        """Return the name of a tensor's file around its timestamp."""
+        if self._statistics is not None or not self._keeps_tensors:
+            return None
+        from msdump.store import NameParts
+
+        head, *tails = os.fsencode(self._name(record._replace(timestamp=_SOME_TIME))).split(_SOME_DIGITS)
+        longest = len(head) + len(_SOME_DIGITS) + sum(map(len, tails))
+        return NameParts(head, *tails) if len(tails) == 1 and longest <= LONGEST_NAME else None
+
+    def sheet(self, records: Sequence[TensorRecord]) -> RowSheet | None:
+        """Return what is the same in every step of the rows of tensors."""
+        return self._statistics.sheet(records) if self._statistics is not None and self.has_sheets else None
+
+    def add_rows(self, directory: str, rows: bytes) -> None:
+        """Add rows that a sheet has given."""
+        assert self._statistics is not None, "it has given the sheet"
+        self._sink.append(f"{directory}/{layouts.STATISTICS}", rows, self._statistics.header)
+
+    def _write_row(self, statistics: Statistics, path: str, task: Task, record: TensorRecord) -> None:
+        if self._gathered is not None:
+            self._gathered.append((path, task, record))
+            self._gathered_bytes += record.array.nbytes
+            if self._gathered_bytes >= _MOST_GATHERED:
+                gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
+                self._write_gathered(gathered)
+            return
+        finish = statistics.begin(self._measured(record))
+        if finish is None:
+            return
+
+        def make() -> bytes:
+            return statistics.row(record, finish(), task.task_id, task.stream_id)
+
+        if self._hashing is None:
+            self._sink.append(path, make(), statistics.header)
+        else:
+            self._hashing.append_later(path, make, statistics.header, record.array.nbytes)
+
+    def _write_gathered(self, gathered: Sequence[tuple[str, Task, TensorRecord]]) -> None:
+        """Measure tensors together, and add the rows of one file at once."""
+        statistics = self._statistics
+        assert statistics is not None, "who gathers rows measures"
+        records = [record for _, _, record in gathered]
+        if self._measures_saved:
+            records = [*map(self._measured, records)]
+        cells = statistics.measure_all(records)
+        files: dict[str, list[tuple[TensorRecord, Cells, Task]]] = {}
+        for (path, task, record), measured in zip(gathered, cells, strict=True):
+            if measured is not None:
+                files.setdefault(path, []).append((record, measured, task))
+        for path, rows in files.items():
+            self._sink.append(path, statistics.rows(rows), statistics.header)
+
+    def _measured(self, record: TensorRecord) -> TensorRecord:
+        # vendor: under O2 a bfloat16 tensor is measured, sized and hashed as the float32 that is saved.
+        if self._measures_saved and record.dtype is dtypes.BFLOAT16:
+            return record._replace(dtype=_FLOAT32)
+        return record
+
+
+def widened(record: TensorRecord) -> TensorRecord:
+    """Store types that numpy lacks in the next larger one: bfloat16 as float32, int4 as int8."""
+    if record.dtype.saved == record.array.dtype:
+        return record
+    return record._replace(array=widen(record.array, record.dtype))
+
+
+_REGISTERED: Final = 2  # dtype.isbuiltin of a type that another package gave numpy
+
+
+def info(record: TensorRecord) -> TensorInfo:
+    """Return the header's fields for a tensor that is shown as it lies in device memory."""
+    part, dtype, array, host = record.device, record.dtype, record.array, record.on_host
+    groups = part.groups if part is not None and part.format == record.format else 1
+    return TensorInfo(
+        dump_message.UNDEFINED if dtype.dump is None else dtype.dump,
+        dump_message.FORMATS[record.format],
+        array.shape,
+        host.shape,
+        -(-array.size // dtype.per_byte) * array.itemsize,  # two int4 share a byte, the last may be alone
+        sub_format=groups if groups > 1 else 0,  # vendor: tools take it for groups from 2 on
+        address=0 if part is None else part.address,
+        original_op=_original(record, host, part) if record.io is IO.OUTPUT else None,
+    )
+
+
+def contents(record: TensorRecord) -> Buffer:
+    """Return the bytes of a tensor that is shown as it lies in device memory, packed where its type is.
+
+    The array's own memory where nothing is packed, so that large tensors are not copied.
+    """
+    array = record.array
+    return element_bytes(_plain(elements.pack(array, record.dtype) if record.dtype.per_byte > 1 else array))
+
+
+def _original(record: TensorRecord, host: np.ndarray, part: DevicePart | None) -> OriginalOp:
+    """Return the operator of the model, before compilation, whose output a tensor is."""
+    dtype = dtypes.from_numpy(host.dtype)
+    return OriginalOp(
+        "" if part is None else part.origin,
+        record.slot if part is None else part.slot,
+        dump_message.UNDEFINED if dtype.dump is None else dtype.dump,
+        dump_message.FORMATS[host_format(host.shape)],
+    )
+
+
+def _plain(array: np.ndarray) -> np.ndarray:
+    """Return an array of a type that hands out a buffer, as ml_dtypes' types do not; its bytes stay."""
+    is_foreign = array.dtype.isbuiltin == _REGISTERED
+    return array.view(f"u{array.dtype.itemsize}") if is_foreign else array
+
+
+class OperatorWriter(ArtifactWriter):
+    """Writes an operator's tensors into one of CANN's dump files, as they lie in device memory."""
+
+    def __init__(self, sink: Sink, style: Style) -> None:
+        """Write into a sink.
+
+        Args:
+            sink: Where files go.
+            style: How names are spelled.
+        """
+        self._sink = sink
+        self._style = style
+
+    def write(
+        self, directory: str, operator: OperatorRef, task: Task, tensors: Iterable[TensorRecord]
+    ) -> None:
+        """Write the file of an operator; nothing where it has no tensors."""
+        records = list(tensors)
+        if not records:
+            return
+        # All tensors of the file were captured at one moment.
+        timestamp = records[0].timestamp
+        described = [(record, info(record)) for record in records]
+        header = dump_data.header(
+            DumpData(
+                operator.full_name,
+                timestamp,
+                inputs=tuple(info for record, info in described if record.io is IO.INPUT),
+                outputs=tuple(info for record, info in described if record.io is IO.OUTPUT),
+            )
+        )
+        buffers = [contents(record) for record, info in described if info.size]
+        size = sum(info.size for _, info in described)
+        name = operator_names.of(operator, self._style, task.task_id, task.stream_id, timestamp)
+        self._sink.write(Artifact(directory, str(name), (header, *buffers), size))
+
+
+_NEED: Final = StatisticNeed(extremes=True, counts=True, total=True, squares=True)
+_MEASURED: Final = frozenset(
+    {
+        *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+        *("float16", "float32", "float64", "bfloat16"),
+    }
+)
+"""Element types that have statistics; the cells of others stay empty, as CANN leaves them."""
+
+
+class OperatorTableWriter(ArtifactWriter):
+    """Writes the csv file of an operator instead of its tensors; padding of the device's format counts."""
+
+    def __init__(self, sink: Sink, style: Style, statistics: Sequence[str]) -> None:
+        """Write into a sink.
+
+        Args:
+            sink: Where files go.
+            style: How names are spelled.
+            statistics: Names of ``dump_stats``.
+        """
+        self._sink = sink
+        self._style = style
+        self._statistics = tuple(statistics)
+
+    def write(
+        self, directory: str, operator: OperatorRef, task: Task, tensors: Iterable[TensorRecord]
+    ) -> None:
+        """Write the file of an operator; nothing where it has no tensors."""
+        records = list(tensors)
+        if not records:
+            return
+        lines = [operator_csv.header(self._statistics)]
+        counts: Counter[IO] = Counter()
+        for record in records:
+            lines.append(self._row(record, counts[record.io]))
+            counts[record.io] += 1
+        stem = operator_names.of(operator, self._style, task.task_id, task.stream_id, records[0].timestamp)
+        self._sink.write(Artifact(directory, stem.file_name(OperatorFileKind.STATISTICS), (b"".join(lines),)))
+
+    def _row(self, record: TensorRecord, index: int) -> bytes:
+        is_measured = record.dtype.name in _MEASURED and record.array.size
+        cells = _cells(record.array, record.dtype) if is_measured else None
+        return operator_csv.row(record.io, index, info(record), cells, self._statistics)
+
+
+def _cells(array: np.ndarray, dtype: DType) -> operator_csv.Cells:
+    """Return the statistics of a tensor by their names in ``dump_stats``.
+
+    >>> from msdump import dtypes
+    >>> cells = _cells(np.array([[3, 4], [0, -np.inf]], np.float32), dtypes.from_name("float32"))
+    >>> [cells[name] for name in ("Max", "Min", "Avg", "Negative Inf", "L2norm", operator_csv.COUNT)]
+    [4.0, -inf, -inf, 1, inf, 4]
+    """
+    totals = measure(array, dtype, _NEED)
+    high, low = _extremes(array, dtype, totals)
+    return {
+        operator_csv.COUNT: totals.count,
+        OperatorStatistic.MAX: high,
+        OperatorStatistic.MIN: low,
+        OperatorStatistic.AVG: totals.mean,
+        OperatorStatistic.NAN: totals.nan,
+        OperatorStatistic.NEGATIVE_INF: totals.negative_inf,
+        OperatorStatistic.POSITIVE_INF: totals.positive_inf,
+        OperatorStatistic.L2NORM: math.sqrt(totals.squares),
+    }
+
+
+def _extremes(array: np.ndarray, dtype: DType, totals: Totals) -> tuple[float, float]:
+    """Return the largest and the smallest element as comparisons from the first element on find them.
+
+    >>> from msdump import dtypes
+    >>> float32, need = dtypes.from_name("float32"), StatisticNeed(extremes=True, counts=True)
+    >>> array = np.array([[3, np.nan], [0, 4]], np.float32)
+    >>> _extremes(array, float32, measure(array, float32, need))
+    (4.0, 0.0)
+    >>> _extremes(array[:, ::-1], float32, measure(array, float32, need))  # now NaN comes first
+    (nan, nan)
+    """
+    if not totals.nan:
+        return totals.high, totals.low
+    # vendor: no comparison with NaN holds, so that a first NaN stays, and a later one is passed over
+    values = array.reshape(-1).astype(dtype.saved)
+    if np.isnan(values[0]):
+        return math.nan, math.nan
+    return float(np.fmax.reduce(values)), float(np.fmin.reduce(values))
+
+
+class FailureWriter(ArtifactWriter):
+    """Writes a dump file for each operator that fails.
+
+    Those are the operator's inputs, and under acl its outputs too. Kernels of the emulated device need no
+    workspace, so that there is none to dump.
+
+    ``aic_err_norm_dump`` keeps types, shapes and formats; the other scenes keep the bytes and their
+    number alone.
+    """
+
+    def __init__(self, sink: Sink, directory: str, scene: Scene, graph: Graph) -> None:
+        """Write into a directory.
+
+        Args:
+            sink: Where files go.
+            directory: Absolute directory, ``extra-info/data-dump/{device_id}`` of the dump.
+            scene: What is written.
+            graph: The compiled graph.
+        """
+        self._sink = sink
+        self._directory = directory
+        self._is_norm = scene is Scene.NORM_EXCEPTION
+        self._graph = graph
+        self._nodes = {node.operator.full_name: node for node in graph.nodes}
+
+    def write(
+        self,
+        directory: str,  # noqa: ARG002 - failures of all models stand in one of their own
+        operator: OperatorRef,
+        task: Task,
+        tensors: Iterable[TensorRecord],
+    ) -> None:
+        """Write the tensors of an operator that has just failed, if any; the file is read-only at once."""
+        records = list(tensors)
+        described = [(record, info(record)) for record in records]
+        header = dump_data.header(
+            DumpData(
+                operator.full_name,
+                records[0].timestamp if records else CLOCK.now(),
+                inputs=tuple(self._info(info) for record, info in described if record.io is IO.INPUT),
+                outputs=tuple(self._info(info) for record, info in described if record.io is IO.OUTPUT),
+                dfx_message=self._text(operator, task),
+            )
+        )
+        buffers = [contents(record) for record, info in described if info.size]
+        self._sink.replace(Artifact(self._directory, self._name(operator, task), (header, *buffers)))
+
+    def _text(self, operator: OperatorRef, task: Task) -> str:
+        """Return the header's text for people: which operator failed, where, and with which arguments."""
+        where = f"{operator.op_type} {operator.full_name}, task {task.task_id}, stream {task.stream_id}"
+        if not self._is_norm:
+            return where
+        return f"{where}, {arguments.kernel_args_json(self._nodes[operator.full_name], self._graph).decode()}"
+
+    def _name(self, operator: OperatorRef, task: Task) -> str:
+        time = CLOCK.milliseconds()
+        if self._is_norm:
+            return operator_names.norm_exception(operator, task.task_id, time)
+        return operator_names.brief_exception(task.task_id, task.stream_id, time)
+
+    def _info(self, info: TensorInfo) -> TensorInfo:
+        # vendor: brief files say of a tensor how many bytes it has, and neither type nor shape
+        return info if self._is_norm else TensorInfo(dump_message.UNDEFINED, 0, (), (), info.size)

@@ -1,1 +1,0 @@
-"""Writers at the end of the steps; they differ in what one artifact holds: a tensor, an operator, a row."""

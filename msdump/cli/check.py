@@ -1,0 +1,322 @@
+"""``msdump check``: describes a configuration, and previews what it does to a model."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import click
+
+from msdump.analysis import (
+    Amount,
+    Forecast,
+    Matches,
+    Unmatched,
+    check_sizes,
+    describe,
+    forecast,
+    left_out,
+    matches,
+    subjects,
+    unrunnable,
+)
+from msdump.capture import operators, suggest
+from msdump.cli import messages, options, output, streams
+from msdump.cli.messages import plural
+from msdump.cli.output import Document, Shape
+from msdump.config import mindspore as config_reader
+from msdump.config import source
+from msdump.device import Ascend
+from msdump.execute import emulated
+from msdump.frontends import settings
+from msdump.graph import Graph, Node, loader
+from msdump.plan import DumpPlan
+from msdump.record import OperatorRef
+from msdump.selector import DumpMode
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Operators, inputs or outputs that get no file, for one reason.
+
+    Attributes:
+        what: "operator", "input" or "output".
+        reason: Why.
+        count: Number of them in the model.
+    """
+
+    what: str
+    reason: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unrunnable:
+    """An operator without a kernel.
+
+    Attributes:
+        node: The operator.
+        is_certain: Whether every run reaches it; false inside branches and loops.
+        reason: Why it cannot run.
+    """
+
+    node: Node
+    is_certain: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class ModelCheck:
+    """The effects of a configuration on a model, each computed when it is read.
+
+    Attributes:
+        plan: The configuration.
+        graph: The model, or its training step.
+        settled: The same with the sizes of its dynamic dimensions.
+        device: The emulated device with the model, None on CPU and GPU.
+    """
+
+    plan: DumpPlan
+    graph: Graph
+    settled: Graph
+    device: Ascend | None
+
+    @cached_property
+    def selected(self) -> Matches:
+        """The operators that are dumped."""
+        return matches(self.graph, self.plan, self.device)
+
+    @cached_property
+    def amounts(self) -> Forecast | None:
+        """The files that a dump writes; None where it writes none."""
+        is_dumped = self.plan.is_enabled and self.graph.nodes
+        return forecast(self.graph, self.plan, self.settled) if is_dumped else None
+
+    @cached_property
+    def left_out(self) -> list[LeftOut]:
+        """Operators, inputs and outputs that get no file, by reason."""
+        counts = left_out(self.graph, self.plan, self.device)
+        return [LeftOut(noun, reason, count) for (noun, reason), count in counts.items()]
+
+    @cached_property
+    def cannot_run(self) -> list[Unrunnable]:
+        """Operators that no kernel of this machine can run."""
+        # The operators of the main graph run in every step; those inside branches and loops perhaps never.
+        always = {node.operator.full_name for node in self.settled.operators}
+        return [
+            Unrunnable(node, node.operator.full_name in always, reason)
+            for node, reason in unrunnable(self.settled)
+        ]
+
+    @property
+    def operators(self) -> int:
+        """Number of its operators, with those in branches and loops."""
+        return sum(len(inner.operators) for inner in self.graph.walk())
+
+    @property
+    def compiled(self) -> int | None:
+        """Number of kernels that the device compiles them into; null where it does not."""
+        return self.selected.count if self.selected.is_compiled else None
+
+    @property
+    def may_succeed(self) -> bool:
+        """Whether a run may succeed: a branch or a loop with an operator that has no kernel may not run."""
+        return not any(each.is_certain for each in self.cannot_run)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundOperators:
+    """The operators that a text may mean.
+
+    Attributes:
+        text: The text of --find.
+        suggestion: The item of "kernels" to write, "" where no operator is called like that.
+        operators: Operators whose names contain the text.
+    """
+
+    text: str
+    suggestion: str
+    operators: list[OperatorRef]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedPlan:
+    """The effects of a dump configuration.
+
+    Attributes:
+        plan: The effects in words by subject: device, files, iterations, operators, tensors, ...
+        model: The effects on a model; None without --model, and with --find.
+        found: The operators that --find is about; None without it.
+    """
+
+    plan: dict[str, str]
+    model: ModelCheck | None = None
+    found: FoundOperators | None = None
+
+
+DOCUMENT: Final = Document(
+    Shape(CheckedPlan, "plan model found", name="CheckDocument"),
+    Shape(
+        ModelCheck,
+        "source=graph.source operators compiled dumped=selected.kernels parameters=selected.parameters"
+        " unmatched=selected.unmatched forecast=amounts left_out cannot_run",
+    ),
+    Shape(Unmatched, "item hint?"),
+    Shape(Forecast, "once per_iteration iterations total unknown unfit branches skipped"),
+    Shape(Unrunnable, "name=node.operator.full_name is_certain reason"),
+    Shape(FoundOperators, "text suggestion? operators"),
+    Shape(OperatorRef, "name=full_name op_type"),
+)
+
+
+_SHOWN: Final = 20  # kernels that are listed; -v lists all
+_WIDE: Final = 4096  # columns: a narrow terminal breaks long names itself, a table would cut them
+_OTHER_DEVICE: Final = "support_device does not hold this device"
+
+
+def _print_model(checked: ModelCheck) -> None:
+    """Print what a configuration does to a model."""
+    graph, plan = checked.graph, checked.plan
+    print(f"\nmodel:      {graph.source}, {_counts(checked)}")
+    _print_matches(checked.selected, plan)
+    print("\n".join(_forecast_lines(checked.amounts, plan)))
+    _print_left_out(checked.left_out)
+    for each in checked.cannot_run:
+        remark = "" if each.is_certain else " (only where its branch or loop runs)"
+        print(f"cannot run: {each.node.operator.full_name}{remark}: {each.reason}")
+
+
+def _print_found(found: FoundOperators) -> None:
+    """Print the ``kernels`` item that a text suggests, and the operators whose names contain the text."""
+    print(f"\n{found.text!r}: {found.suggestion or 'no operator is called like that'}")
+    for operator in found.operators:
+        print(f"  {operator.op_type:<20} {operator.full_name}")
+
+
+def _counts(checked: ModelCheck) -> str:
+    compiled = "" if checked.compiled is None else f", compiled into {plural(checked.compiled, 'kernel')}"
+    return f"{plural(checked.operators, 'operator')}{compiled}, {len(checked.selected.kernels)} dumped"
+
+
+def _print_matches(selected: Matches, plan: DumpPlan) -> None:
+    shown = selected.kernels if messages.verbosity() else selected.kernels[:_SHOWN]
+    if sys.stdout.isatty():  # a pipe gets plain lines, which grep and cut understand
+        _print_table(shown)
+    else:
+        print("\n".join(f"  {operator.op_type:<20} {operator.full_name}" for operator in shown))
+    if len(shown) < len(selected.kernels):
+        print(f"  ... and {len(selected.kernels) - len(shown)} more; -v lists all")
+    if selected.parameters:
+        print(f"parameters: {len(selected.parameters)}, at the end of each dumped iteration")
+    if plan.what.selector.mode is DumpMode.MARKED:
+        print("set_dump marks operators while the program runs; the forecast is without them")
+    for item in selected.unmatched:
+        print(f"matches nothing: {item.item!r}" + (f" ({item.hint})" if item.hint else ""))
+
+
+def _print_table(operators: Sequence[OperatorRef]) -> None:
+    from rich.table import Table
+
+    table = Table("  operator type", "full name", box=None, pad_edge=False)
+    for operator in operators:
+        table.add_row(f"  {operator.op_type}", operator.full_name)
+    streams.print_table(table, _WIDE)
+
+
+def _print_left_out(left_out: Sequence[LeftOut]) -> None:
+    """Print how many operators, inputs and outputs get no file, by reason."""
+    title = "left out:"
+    for each in left_out:
+        print(f"{title:<12}{plural(each.count, each.what)}: {each.reason}")
+        title = ""
+
+
+def _forecast_lines(amounts: Forecast | None, plan: DumpPlan) -> Iterator[str]:
+    if amounts is None:
+        empty = "the model has no operators"
+        yield f"forecast:   nothing, because {empty if plan.is_enabled else _OTHER_DEVICE}"
+        return
+    unknown = f", and {plural(amounts.unknown, 'tensor')} of unknown shape" if amounts.unknown else ""
+    if amounts.unfit.files:
+        unknown += f", and {plural(amounts.unfit.files, 'tensor')} of {amounts.unfit.bytes:,} bytes that "
+        unknown += "no array of this machine holds"
+    yield f"forecast:   {_amount(amounts.per_iteration)} for each iteration{unknown}"
+    if amounts.branches:
+        yield f"            {plural(amounts.branches, 'tensor')} more each time that branches and loops run"
+    yield f"            {_amount(amounts.once)} once: graph files, metadata, constants"
+    if amounts.total is not None:
+        number = plural(amounts.iterations or 0, "iteration")
+        yield f"            {_amount(amounts.total)} for {number} in all{unknown and ', and those'}"
+    for reason, count in amounts.skipped.items():
+        yield f"            no file for {plural(count, 'tensor')} of each iteration: {reason}"
+    if amounts.total is not None and 0 < plan.files.max_bytes < amounts.total.bytes:
+        yield f"            more than max_bytes {plan.files.max_bytes:,}: what does not fit is skipped"
+
+
+def _amount(amount: Amount) -> str:
+    return f"{plural(amount.files, 'file')}, {amount.bytes:,} bytes"
+
+
+@click.command(name="check")
+@click.argument("config", type=click.Path())
+@click.option("--model", type=click.Path(), metavar="MODEL.onnx", help="Say what is dumped of this model.")
+@click.option("--find", metavar="TEXT", help="List operators that TEXT may mean, and the item.")
+@click.option("--train", is_flag=True, help="Say it of the model's training step.")
+@options.dimensions
+@output.option
+@options.context
+def command(
+    *,
+    config: str,
+    model: str | None,
+    find: str | None,
+    train: bool,
+    dimensions: dict[str, int],
+    **context: Any,
+) -> None:
+    """Say in words what CONFIG, a MINDSPORE_DUMP_CONFIG file, does.
+
+    With --model: which of its kernels match, how many files and bytes a
+    dump writes, what is left out and why, and which operators nothing here
+    can run. Nothing runs and nothing is written. Exit codes: 0 the
+    configuration is good, 1 the model has an operator outside of branches
+    and loops that nothing here can run, 2 the configuration has faults,
+    which are all named.
+    """
+    if find is not None and model is None:
+        raise click.UsageError("--find needs --model")
+    where = settings.context_of(context)
+    plan = config_reader.parse(source.read(config, "CONFIG"), config, where)
+    _tell(CheckedPlan(subjects(plan)), lambda: print(describe(plan)))
+    if model is None:
+        return
+    graph = loader.load(model, keeps_classes=where.reserves_class_names)
+    graph = graph.training_step() if train else graph
+    check_sizes(graph, dimensions)
+    device = emulated(graph, plan, plan.context)
+    if find is not None:
+        nodes = operators(graph if device is None else device.graph)
+        named = [
+            each.operator
+            for each in nodes
+            if find.lower() in f"{each.operator.full_name} {each.name}".lower()
+        ]
+        found = FoundOperators(find, suggest(find, nodes), named)
+        _tell(CheckedPlan(subjects(plan), found=found), lambda: _print_found(found))
+        return
+    # Loaded again with sizes: without them it is the graph whose names of sizes graph files show.
+    settled = loader.load(model, sizes=dimensions) if dimensions else graph
+    checked = ModelCheck(plan, graph, settled.step if train else settled, device)
+    _tell(CheckedPlan(subjects(plan), checked), lambda: _print_model(checked))
+    if not checked.may_succeed:
+        raise SystemExit(1)
+
+
+def _tell(checked: CheckedPlan, print_it: Callable[[], None]) -> None:
+    if output.wanted():
+        output.put(DOCUMENT, checked)
+    else:
+        print_it()

@@ -1,0 +1,354 @@
+"""``msdump compare``: two dumps of a network, tensor by tensor, and the first operator where they part."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from msdump.analysis import ALL, reports
+from msdump.analysis.compare import (
+    ComparedFolder,
+    DumpComparison,
+    RowSide,
+    compare_statistics,
+    contradictions,
+    findings_table,
+    measure_files,
+    missing_operators,
+    origin_lines,
+)
+from msdump.analysis.compare.pairing import (
+    Executions,
+    FolderPair,
+    FolderPairs,
+    is_measured_alone,
+    pair_folders,
+)
+from msdump.analysis.judge import Finding, Limits, OperatorPlace, Report, TensorVerdict, Verdict
+from msdump.cli import messages, verdicts
+from msdump.cli import options as command_options
+from msdump.cli import output as documents
+from msdump.cli.messages import plural
+from msdump.cli.output import Document, Shape
+from msdump.cli.program import FAILED, INTERRUPTED, REFUSED, leave
+from msdump.cli.verdicts import COMPARED, SHAPES, ComparedDumps, ComparisonView
+from msdump.errors import InputError
+from msdump.executors import ExecutorChoice
+from msdump.read import FolderKind, read_folder
+from msdump.store import STATISTICS as TABLE
+
+if TYPE_CHECKING:
+    from msdump.analysis.compare import Rerunning
+
+_OF_FILES: Final = {TensorVerdict.DIFFERS: Verdict.OWN}  # other verdicts on two files are called alike
+
+DOCUMENT: Final = Document(Shape(ComparedDumps, COMPARED, name="CompareDocument"), *SHAPES)
+
+
+def tell_verdicts(
+    report: Report,
+    folder: str,
+    origins: Callable[[], Iterable[str]] = tuple,
+    *,
+    alone: Sequence[str],
+    view: ComparisonView,
+    code: int | None = None,
+) -> None:
+    """Tell the verdicts of a comparison, and exit with 1 where something differs.
+
+    Args:
+        report: The verdicts.
+        folder: Directory of the table.
+        origins: Gives lines on where the inputs that differ come from.
+        alone: Directories without a counterpart.
+        view: What is listed.
+        code: Exit code of a comparison that did not come to its end, None where it did.
+
+    Raises:
+        ToolError: The table cannot be written.
+    """
+    if not documents.wanted():
+        for line in verdicts.summary_lines(report):
+            print(line)
+        shown = verdicts.print_listing(report, view)
+        for line in verdicts.lines_below(report, shown, tuple(origins())):
+            print(line)
+    # Behind the table, where a long one does not scroll them away.
+    for path in alone:
+        messages.say(f"warning: {path} has no counterpart")
+    messages.say_each("warning", report.unreadable)
+    text = "".join(reports.csv_lines(findings_table(report), "\r\n"))
+    path = reports.write(folder, reports.stamped("compare", ".csv"), [text])
+    if documents.wanted():
+        documents.put(DOCUMENT, ComparedDumps(report, alone, path))
+    else:
+        print(f"written   {path}")
+    if code is not None:
+        leave(code)
+    if not report.agrees:
+        leave(FAILED)
+
+
+def tell_contradictions(path: str, execution: int) -> None:
+    """Warn of rows of a directory that do not measure the tensors beside them; the tensors decide."""
+    if not os.path.isfile(f"{path}/{TABLE}"):
+        return
+    told = list(contradictions(path, execution))
+    if told:
+        more = f", and so for {len(told) - 1} more" if len(told) > 1 else ""
+        messages.say(
+            f"warning: {path}/{TABLE} contradicts the tensors beside it, which are compared: {told[0]}{more}"
+        )
+
+
+def _compare_statistics(
+    dumped: str, golden: str, output: str, limits: Limits, executions: Executions, *, view: ComparisonView
+) -> None:
+    """Compare by statistics and tell; exit with 1 where something differs, with 2 without a counterpart."""
+
+    def tell(path: str, side: RowSide) -> None:
+        # Where several runs dumped into one path, the user is told which one is read.
+        messages.tell_execution(path, side.execution, side.executions)
+
+    report, alone = compare_statistics(dumped, golden, limits, executions, tell)
+    if not (report.compared or report.unreadable):
+        messages.say(f"error: nothing was compared: no row of {dumped} has a counterpart in {golden}")
+        leave(REFUSED)
+    tell_verdicts(report, output, alone=alone, view=view)
+
+
+rerun_options: Final = command_options.applied(
+    click.option(
+        "--model",
+        type=click.Path(dir_okay=False),
+        metavar="FILE.onnx",
+        help="Run the operators of MINE again by the model: whose error is its own?",
+    ),
+    click.option(
+        "--arithmetic",
+        default="float32",
+        show_default=True,
+        metavar="VARIANT",
+        help="What GOLDEN computed in, such as Ascend:force_fp16; with --model.",
+    ),
+    click.option(
+        "--patch",
+        "patches",
+        multiple=True,
+        metavar="OPERATOR",
+        help="Put GOLDEN's output in its place and run on; with --model. May be given several times.",
+    ),
+)
+"""The options of re-execution."""
+
+
+def rerun(comparison: DumpComparison, model: str, arithmetic: str) -> Rerunning:
+    """Run the operators of the examined side again, and let the comparison know.
+
+    Args:
+        comparison: The comparison, its directories measured.
+        model: The model's file.
+        arithmetic: What the golden side computed in.
+
+    Raises:
+        InputError: The arithmetic is none in which operators can run again.
+        GraphError: The file is no model.
+        ToolError: The model is not that of the dump.
+    """
+    # Not above: what runs operators takes longer to load than a comparison of few files takes.
+    from msdump.analysis.compare import Rerunning
+    from msdump.analysis.diff import Engine, models
+    from msdump.analysis.rerun import Arithmetic
+
+    variant = models.parse(arithmetic)
+    if variant.engine is not Engine.DEVICE:
+        raise InputError(f"--arithmetic {arithmetic!r}: operators run again on CPU, GPU or Ascend")
+    rerunning = Rerunning(model, Arithmetic.of(variant.context))
+    comparison.explain = rerunning.explain
+    for folders in comparison.runs():
+        count = sum(len(folder.matched.executions) for folder in folders)
+        with messages.bar("operators again", count) as advance:
+            rerunning.run(folders, advance)
+    for folder in [each for each in comparison.folders if missing_operators(each)]:
+        comparison.find_again(folder, rerunning.found_again(folder))
+    _print_reruns(rerunning)
+    return rerunning
+
+
+def cure(rerunning: Rerunning, patches: Sequence[str]) -> None:
+    """Print what the network's outputs become when golden's outputs stand for those of some operators.
+
+    Args:
+        rerunning: What ran again.
+        patches: The operators.
+
+    Raises:
+        InputError: An operator is not there.
+        ToolError: It cannot be patched.
+    """
+    from msdump.analysis.rerun import patch  # not above, as before
+
+    tell = messages.say if documents.wanted() else print
+    for run in rerunning.runs:
+        iteration = run.values.operators[0].iteration
+        place = f", iteration {iteration}" if len(rerunning.runs) > 1 else ""
+        for each in patch.cures(run, patches):
+            tell(
+                f"patch     output {each.output}{place}: error {each.without:.3g} without,"
+                f" {each.patched:.3g} with golden's {', '.join(patches)}"
+            )
+
+
+def _print_reruns(rerunning: Rerunning) -> None:
+    again = sum(bool(rerun.own) for run in rerunning.runs for rerun in run.reruns)
+    mine = f", as MINE did in {rerunning.mine}" if rerunning.mine not in {None, rerunning.golden} else ""
+    messages.say(f"{plural(again, 'operator')} ran again in {rerunning.golden}{mine}")
+    left_out = rerunning.left_out()
+    if left_out:
+        operator, note = left_out[0]
+        messages.say(f"warning: {plural(len(left_out), 'operator')} did not: {operator.name}: {note}")
+
+
+@click.command(name="compare")
+@click.argument("dumped", type=click.Path(), metavar="MINE")
+@click.argument("golden", type=click.Path())
+@click.option(
+    "--graph",
+    type=click.Path(),
+    metavar="FILE",
+    help="The model (.onnx), or a graph file of GE (.json): for dumps whose operators have other names.",
+)
+@click.option(
+    "-out", "--output", default=".", show_default=True, type=click.Path(), help="Directory of the table."
+)
+@verdicts.statistic_limits
+@verdicts.limits
+@verdicts.view
+@command_options.execution
+@command_options.golden_execution
+@command_options.executor
+@rerun_options
+@documents.option
+@messages.verbose
+def command(
+    *,
+    dumped: str,
+    golden: str,
+    output: str,
+    execution: int | None,
+    golden_execution: int | None,
+    model: str | None,
+    arithmetic: str,
+    patches: tuple[str, ...],
+    graph: str | None,
+    executor: ExecutorChoice,
+    limits: Limits,
+    view: ComparisonView,
+) -> None:
+    """Compare the dump MINE with the dump GOLDEN, and name the first operator that differs.
+
+    Either is a dump, a part of it, or a directory of golden tensors (name.output.time.npy);
+    or both are .npy files. A dump without tensors is compared by its statistic.csv, with that
+    of the other or with its tensors, which are measured; --statistic sets the limits. Two
+    tensors agree if their cosine similarity is at least --cosine and their relative Euclidean
+    distance at most --distance; without it, at most what the coarsest element type allows that
+    they were computed in (float32 0.00012, float16 0.0039, bfloat16 0.016; integers and truth
+    values must be the same). All numbers of all tensors, inputs too, go to compare_{time}.csv,
+    in the order of execution. Exit codes: 0 everything that has a counterpart agrees, 1
+    something differs or cannot be compared, 2 nothing has a counterpart, 130 interrupted.
+    """
+    if patches and not model:
+        raise click.UsageError("--patch runs the network on: give its --model")
+    if os.path.isfile(dumped) and os.path.isfile(golden):
+        _print_scores(dumped, golden, limits)
+        return
+    if is_measured_alone(dumped, golden):
+        _compare_statistics(dumped, golden, output, limits, (execution, golden_execution), view=view)
+        return
+    # One pair of directories for each iteration, rank and graph that both dumps have.
+    pairs = pair_folders(dumped, golden, (execution, golden_execution))
+    comparison = DumpComparison(dumped, golden, limits, graph, *pairs.executions, executor)
+    is_interrupted = False
+    try:
+        with messages.bar("operators", 0) as bar:
+            comparison.measure(_matched(comparison, pairs.pairs, bar), bar)
+        if model:
+            rerunning = rerun(comparison, model, arithmetic)
+            if patches:
+                cure(rerunning, patches)
+    except KeyboardInterrupt:
+        is_interrupted = True
+        messages.say("interrupted: this is what is known so far")
+    _tell(comparison, pairs, output, view, is_interrupted=is_interrupted)
+
+
+def _tell(
+    comparison: DumpComparison, pairs: FolderPairs, output: str, view: ComparisonView, *, is_interrupted: bool
+) -> None:
+    """Tell what was compared, and exit with its code."""
+    report = comparison.report()
+    if is_interrupted and not report.compared:
+        leave(INTERRUPTED)
+    if not (report.compared or report.unreadable):
+        messages.say(f"error: nothing was compared: {_why_nothing(pairs.pairs[0], comparison.graph)}")
+        leave(REFUSED)
+    folders = {folder.label: folder for folder in comparison.folders}
+    tell_verdicts(
+        report,
+        output,
+        lambda: origin_lines(report, folders),
+        alone=[path for path in pairs.alone if path not in comparison.joined],
+        view=view,
+        code=INTERRUPTED if is_interrupted else None,
+    )
+
+
+def _matched(
+    comparison: DumpComparison, pairs: Sequence[FolderPair], bar: messages.Bar
+) -> Iterator[ComparedFolder]:
+    """Yield the directories of each pair with their operators matched, and tell what is odd about them."""
+    operators = 0
+    for number, pair in enumerate(pairs, start=1):
+        folder = comparison.add(pair)
+        for side in (folder.dumped, folder.golden):
+            messages.tell_execution(side.path, side.execution, side.executions)
+            tell_contradictions(side.path, side.execution)
+        if pair.label and not comparison.is_paired(folder):
+            messages.say(f"warning: no tensor of {pair.dumped} has a counterpart in {pair.golden}")
+        operators += len(folder.matched.executions)
+        bar.expect(operators * len(pairs) // number)  # as many in each of those that are not matched yet
+        yield folder
+
+
+def _print_scores(dumped: str, golden: str, limits: Limits) -> None:
+    """Print the scores of two files and the verdict; exit with 1 where they differ."""
+    result = measure_files(dumped, golden, limits)
+    if documents.wanted():
+        # An operator without inputs, named by the file: readers need not know two forms.
+        report = Report()
+        place = OperatorPlace(dumped, order=1)
+        report.add(
+            Finding(place, _OF_FILES.get(result.verdict) or Verdict(result.verdict), (result,), result.note)
+        )
+        documents.put(DOCUMENT, ComparedDumps(report))
+        leave(FAILED if result.is_bad else 0)
+    scores = result.evidence.scores  # none where nothing was compared
+    for name, score in zip(ALL[: len(scores)], scores, strict=True):
+        print(f"{name}: {score}")
+    print(f"Verdict: {result.verdict}{f' ({result.note})' if result.note else ''}")
+    if result.is_bad:
+        leave(FAILED)
+
+
+def _why_nothing(pair: FolderPair, graph: str | None) -> str:
+    if graph:
+        return f"no tensor of {pair.dumped} and {pair.golden} belongs to the same value of {graph}"
+    if read_folder(pair.golden).kind is FolderKind.GOLDEN:
+        return f"no operator of {pair.dumped} is called as one of {pair.golden}; give --graph model.onnx"
+    return (
+        f"no operator has the same name in {pair.dumped} and {pair.golden};"
+        " give --graph model.onnx where they were compiled in different ways"
+    )

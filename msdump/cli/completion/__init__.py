@@ -1,5 +1,0 @@
-"""``msdump completion``: lets a shell complete commands and options."""
-
-from msdump.cli.completion.command import command
-
-__all__ = ["command"]

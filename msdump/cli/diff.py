@@ -1,0 +1,391 @@
+"""``msdump diff``: two variants of a model, or two models, run in lockstep; no tensor goes to a file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import click
+
+from msdump.analysis import Bisection, ExchangedPart, inputs, of_side, write_exchange
+from msdump.analysis.diff import (
+    LockstepComparison,
+    OutputDifference,
+    Side,
+    Variant,
+    is_quantised,
+    make_side,
+    models,
+    pair_compiled,
+    pair_models,
+    pair_variants,
+    sharing_weights,
+)
+from msdump.analysis.judge import QUANTISED, Limits
+from msdump.cli import advise as advise_options
+from msdump.cli import messages, options, verdicts
+from msdump.cli import output as documents
+from msdump.cli.advise import Question
+from msdump.cli.advise import answer as advise
+from msdump.cli.messages import plural
+from msdump.cli.output import Document, Shape
+from msdump.cli.program import FAILED, INTERRUPTED, REFUSED, leave, mark_started
+from msdump.cli.verdicts import COMPARED, SHAPES, ComparedDumps, ComparisonView
+from msdump.errors import InputError
+from msdump.execute import WeightCopies, bind_inputs
+from msdump.frontends import mindspore
+from msdump.graph import Graph
+from msdump.plan import DeviceTarget
+
+
+def head(comparison: LockstepComparison, seconds: float) -> str:
+    """Return what ran beside what."""
+    mine, golden = comparison.mine, comparison.golden
+    source = mine.model.source
+    other = "" if golden.model.source == source else f"{golden.model.source} on "
+    runs = plural(comparison.runs, "step" if comparison.trains else "run")
+    return (
+        f"ran       {runs} of {source} on {mine.variant.text} beside {other}{golden.variant.text}"
+        f" in {seconds:.2f} s"
+    )
+
+
+def outputs(comparison: LockstepComparison) -> Iterator[str]:
+    """Yield a line for each output of the network: its worst run."""
+    worst: dict[str, OutputDifference] = {}
+    for output in comparison.outputs:
+        before = worst.setdefault(output.evidence.name, output)
+        if _badness(output) > _badness(before):
+            worst[output.evidence.name] = output
+    for name, output in worst.items():
+        where = f" in run {output.iteration}" if comparison.runs > 1 else ""
+        yield f"output    {name}: {_apart(output)}{where}"
+
+
+def _badness(output: OutputDifference) -> float:
+    error = output.evidence.error
+    return -1.0 if error is None else error.distance
+
+
+def _apart(output: OutputDifference) -> str:
+    error = output.evidence.error
+    if error is None:
+        return output.evidence.note or output.evidence.fault or "not compared"
+    if error.is_same:
+        return "equal"
+    if error.misplaced:
+        return f"NaN or infinities differ at {plural(error.misplaced, 'element')}"
+    return f"distance {error.distance:.2g}, largest difference {error.largest:.2g}"
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenPart:
+    """The smallest part of a model whose exchange explains the difference (--bisect).
+
+    Attributes:
+        part: The part.
+        files: Files that were written of it.
+    """
+
+    part: ExchangedPart
+    files: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedModels(ComparedDumps):
+    """The verdicts of two networks in lockstep.
+
+    Attributes:
+        comparison: The networks.
+        part: The part that explains the difference; None where none was looked for, or found.
+    """
+
+    comparison: LockstepComparison
+    part: WrittenPart | None
+
+
+DOCUMENT: Final = Document(
+    Shape(
+        ComparedModels,
+        f"{COMPARED} mine=comparison.mine golden=comparison.golden runs=comparison.runs"
+        " outputs=comparison.outputs failures=comparison.failures part",
+        name="DiffDocument",
+    ),
+    *SHAPES,
+    Shape(Side, "model=model.source variant=variant.text"),
+    Shape(OutputDifference, "iteration name=evidence.name error=evidence.error"),
+    Shape(
+        WrittenPart,
+        "mine=part.names golden=part.golden_names difference=part.difference whole=part.whole files",
+    ),
+)
+
+
+def bisect(
+    comparison: LockstepComparison, fed: Sequence[Mapping[str, Any]], output: str | None
+) -> WrittenPart | None:
+    """Look for the part, print it, and write it where a folder is given; return it and its files.
+
+    Args:
+        comparison: The two models, compared.
+        fed: The inputs of all runs.
+        output: The folder, None: nothing is written.
+
+    Raises:
+        MsdumpError: A model cannot run, or a file cannot be written.
+    """
+    (mine, arithmetic), (golden, golden_arithmetic) = of_side(comparison.mine), of_side(comparison.golden)
+    with messages.bar("networks", 0) as advance:
+        search = Bisection(
+            mine,
+            golden,
+            pair_models(comparison.mine.model, comparison.golden.model),
+            _worst(comparison, fed),
+            advance,
+            computed_in=(arithmetic, golden_arithmetic),
+        )
+        try:
+            part = search.find()
+        except InputError as error:  # there is nothing to look for, or it cannot be exchanged
+            messages.say(f"bisect: {error}")
+            return None
+    print(f"part      {', '.join(part.names)} of {mine.source}")
+    print(f"          in place of {', '.join(part.golden_names) or 'nothing'} of {golden.source}")
+    print(
+        f"explains  {part.difference:.2g} of the relative distance {part.whole:.2g} of the outputs"
+        f" ({plural(search.probes, 'network')} run)"
+    )
+    paths = write_exchange(part, mine, golden, output) if output else []
+    for path in paths:
+        print(f"written   {path}")
+    return WrittenPart(part, paths)
+
+
+def _worst(comparison: LockstepComparison, fed: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return the inputs of the run whose outputs are farthest apart."""
+    distances = [0.0] * len(fed)
+    for each in comparison.outputs:
+        error = each.evidence.error
+        if error is not None:
+            distances[each.iteration] = max(distances[each.iteration], error.distance)
+    return fed[distances.index(max(distances))]
+
+
+_ADVISED: Final = "--advise is about one model's inference: no OTHER, --train or --steps"
+_UNASKED: Final = "--to belongs to --advise, --output to --advise and --bisect"
+_BISECTED: Final = (
+    "--bisect exchanges operators of inference on the host: no --train, which changes variables,"
+    " and no variant GPU"
+)
+
+
+@click.command(name="diff")
+@click.argument("model", type=click.Path())
+@click.argument("other", type=click.Path(), required=False)
+@click.option(
+    "--mine",
+    metavar="VARIANT",
+    show_default="Ascend, of two models float32",
+    help="What is examined.",
+)
+@click.option(
+    "--golden", default="float32", show_default=True, metavar="VARIANT", help="What it is compared with."
+)
+@click.option(
+    "--inputs",
+    "files",
+    type=click.Path(),
+    multiple=True,
+    metavar="FILE.npz",
+    help="Inputs by name; may be given several times, one run for each.",
+)
+@click.option("--seed", type=click.IntRange(min=0), help="Seed of made-up inputs (default: 0).")
+@options.dimensions
+@click.option("--steps", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each side.")
+@click.option("--train", is_flag=True, help="Run steps of training, all on one batch.")
+@verdicts.limits
+@verdicts.view
+@click.option(
+    "--bisect",
+    "bisects",
+    is_flag=True,
+    help="Find the smallest part of the model whose exchange explains the difference.",
+)
+@advise_options.advice
+@documents.option
+@messages.verbose
+def command(
+    *,
+    model: str,
+    other: str | None,
+    mine: str | None,
+    golden: str,
+    files: tuple[str, ...],
+    seed: int | None,
+    dimensions: dict[str, int],
+    steps: int,
+    train: bool,
+    limits: Limits,
+    view: ComparisonView,
+    bisects: bool,
+    bound: float | None,
+    to: str | None,
+    output: str | None,
+) -> None:
+    """Run MODEL, an .onnx file, as two variants side by side, and name the operators whose fault it is.
+
+    With OTHER, a second model, MODEL is compared with that one, as it was before it was
+    quantised, optimised or exported in another way: their graphs are matched, and what has
+    no counterpart is listed. Both sides run operator by operator in lockstep; no tensor is
+    written, and memory holds what each side itself keeps. A variant is CPU, GPU, float32,
+    float64, Ascend[:PRECISION_MODE][:OVERFLOW_MODE][:LEVEL] or onnxruntime[:LEVEL]; the
+    words behind Ascend (force_fp16, SATURATION_MODE, O2, ...) may stand in any order, the
+    levels of onnxruntime are none, basic, extended and all. Without --inputs the inputs
+    are made up: the same for the same seed and step. Exit codes: 0 both sides agree,
+    1 they differ or one of them failed, 2 something given is wrong and nothing was
+    compared, 130 interrupted; what was found until then is printed.
+    """
+    if files and (seed is not None or dimensions):
+        raise click.UsageError("--inputs excludes --seed and --dim, which are for made-up inputs")
+    sides = models.parse(mine or ("Ascend" if other is None else "float32")), models.parse(golden)
+    if bound is not None:
+        _refuse(train or steps > 1 or other is not None, _ADVISED)
+        graph, kept = mindspore.load_graph(model), to or "float32"
+        advise(Question(graph, *sides, bound, kept, output or "", files, dimensions, seed or 0))
+        return
+    _refuse(to is not None or (output is not None and not bisects), _UNASKED)
+    runs_on_gpu = any(side.context.device_target is DeviceTarget.GPU for side in sides)
+    _refuse(bisects and (train or runs_on_gpu), _BISECTED)
+    is_limited = limits.distance is not None or bool(limits.precision)
+    limits = replace(limits, precision=limits.precision or models.precision(*sides))
+    comparison = _comparison(model, other, sides, limits, trains=train)
+    if other is not None and not is_limited:
+        comparison.limits = _quantised(comparison)
+    fed = list(_Feeds(comparison.mine.model, files, dimensions, seed or 0, steps, train))
+    mark_started(lambda: bool(comparison.report.findings))
+    seconds, is_whole = _run(comparison, fed)
+    _print_all(comparison, seconds, view)
+    searches = bisects and is_whole and not comparison.failures
+    part = bisect(comparison, fed, output) if searches else None
+    if documents.wanted():
+        documents.put(DOCUMENT, ComparedModels(comparison.report, comparison=comparison, part=part))
+    _end(comparison, is_whole=is_whole)
+
+
+def _quantised(comparison: LockstepComparison) -> Limits:
+    """Return the limits of two models, of which one alone may be quantised."""
+    if is_quantised(comparison.mine.model) == is_quantised(comparison.golden.model):
+        return comparison.limits
+    messages.say(
+        "note: one of the models is quantised: tensors agree up to a relative distance of"
+        f" {QUANTISED:g}, as 8 bits allow (--distance)"
+    )
+    return replace(comparison.limits, distance=QUANTISED, explanation="8 bits")
+
+
+def _refuse(is_refused: bool, reason: str) -> None:  # noqa: FBT001 - reads as a sentence
+    """Refuse options that contradict each other."""
+    if is_refused:
+        raise click.UsageError(reason)
+
+
+def _comparison(
+    model: str, other: str | None, sides: tuple[Variant, Variant], limits: Limits, *, trains: bool
+) -> LockstepComparison:
+    """Load what is compared, and pair its operators.
+
+    Raises:
+        MsdumpError: A model or a variant is faulty.
+    """
+    graph, copies = mindspore.load_graph(model), WeightCopies()
+    mine = make_side(graph, sides[0], copies, trains=trains)
+    if other is None:
+        golden = make_side(graph, sides[1], copies, trains=trains)
+        return LockstepComparison(
+            mine, golden, pair_variants(mine.graph, golden.graph), limits, trains=trains
+        )
+    second = sharing_weights(mindspore.load_graph(other), graph)
+    golden = make_side(second, sides[1], copies, trains=trains)
+    models = pair_models(mine.model, golden.model)
+    pairing = pair_compiled(models, mine.graph, golden.graph)
+    if any(node.parts for graph in mine.graph.walk() for node in graph.nodes):
+        alike = make_side(second, sides[0], copies, trains=trains).graph
+        pairing = replace(pairing, alike=(alike, pair_compiled(models, mine.graph, alike)))
+    return LockstepComparison(mine, golden, pairing, limits, trains=trains)
+
+
+@dataclass(frozen=True, slots=True)
+class _Feeds:
+    """The inputs of all runs.
+
+    Attributes:
+        graph: The network.
+        files: Files of inputs; none: they are made up.
+        sizes: Sizes of dynamic dimensions, for inputs that are made up.
+        seed: The seed of these.
+        steps: How often each file, or the network without one, is run.
+        trains: Whether all runs take one batch.
+    """
+
+    graph: Graph
+    files: tuple[str, ...]
+    sizes: dict[str, int]
+    seed: int
+    steps: int
+    trains: bool
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        read = [inputs.from_file(self.graph, path) for path in self.files]
+        for step in range(self.steps):
+            drawn = 0 if self.trains else step
+            for arrays in read or [inputs.made_up(self.graph, self.sizes, self.seed, drawn)]:
+                yield bind_inputs(self.graph, (), arrays)
+
+
+def _run(comparison: LockstepComparison, fed: list[dict[str, Any]]) -> tuple[float, bool]:
+    """Run both sides on all inputs; return the seconds, and whether nobody interrupted."""
+    started, is_whole = time.perf_counter(), True
+    operators = sum(not node.is_added for node in comparison.mine.graph.operators)
+    try:
+        with messages.bar("operators", operators * len(fed)) as advance:
+            for number, feeds in enumerate(fed, 1):
+                came_to_end = comparison.run(feeds, advance, is_last=number == len(fed))
+                # a step of training begins with what the one before it left
+                if not came_to_end and comparison.trains:
+                    break
+    except KeyboardInterrupt:
+        is_whole = False
+    return time.perf_counter() - started, is_whole
+
+
+def _print_all(comparison: LockstepComparison, seconds: float, view: ComparisonView) -> None:
+    """Print what was found, and what failed."""
+    if comparison.report.findings and not documents.wanted():
+        _print(comparison, seconds, view)
+    for failure in comparison.failures:
+        messages.say(f"error: {failure}")
+
+
+def _end(comparison: LockstepComparison, *, is_whole: bool) -> None:
+    """Exit with the code of what was found."""
+    report = comparison.report
+    if not is_whole:
+        messages.say(f"interrupted in run {comparison.runs - 1}; what was compared until then is told")
+        leave(INTERRUPTED)
+    if not report.compared:
+        messages.say("error: nothing was compared")
+        leave(FAILED if comparison.failures else REFUSED)
+    if comparison.failures or not report.agrees:
+        leave(FAILED)
+
+
+def _print(comparison: LockstepComparison, seconds: float, view: ComparisonView) -> None:
+    report = comparison.report
+    for line in verdicts.summary_lines(report):
+        print(line)
+    shown = verdicts.print_listing(report, view)
+    print(head(comparison, seconds))
+    for line in (*outputs(comparison), *verdicts.lines_below(report, shown, ())):
+        print(line)

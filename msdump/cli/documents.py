@@ -1,0 +1,296 @@
+"""JSON and JSON Schemas of the documents that commands print with ``--json``.
+
+python -m msdump.cli.documents docs/schema
+
+A document shows objects of the tools as their shapes say (``output.Shape``): pydantic models are made of the
+shapes, with the types of the attributes, and with their docstrings as descriptions. JSON has no NaN and no
+infinities: they are the texts ``"NaN"``, ``"Infinity"`` and ``"-Infinity"``, which Python's ``float`` and
+JavaScript's ``Number`` read. A number that was not computed is null.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import dataclasses
+import functools
+import importlib
+import inspect
+import json
+import math
+import re
+import sys
+import types
+import typing
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Union
+
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, TypeAdapter, WithJsonSchema, create_model
+
+from msdump.cli.output import Document, Shape
+
+DOCUMENTS: Final = {
+    "baseline": "baseline",
+    "check": "check",
+    "compare": "compare",
+    "convert": "convert",
+    "diff": "diff",
+    "diff --advise": "advise",
+    "overflow": "overflow",
+    "pack": "pack",
+    "query": "query",
+    "report": "report",
+    "run": "run",
+    "show": "show",
+    "trend": "trend",
+    "watch": "watch",
+}
+"""Module of each command that takes ``--json``, and of options that give another document."""
+
+_NOT_ASCII: Final = re.compile(r"[^\x00-\x7e]")
+_UNDECODED: Final = re.compile(r"[\ud800-\udfff]")
+_NONFINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+_ATTRIBUTE: Final = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
+_LISTS: Final = (list, tuple, collections.abc.Sequence)
+_MAPPINGS: Final = (dict, collections.abc.Mapping)
+
+
+def _as_json(number: float) -> float | str:
+    return number if math.isfinite(number) else _NONFINITE[str(float(number))]
+
+
+Number = Annotated[
+    float,
+    PlainSerializer(_as_json, when_used="json"),
+    WithJsonSchema({"anyOf": [{"type": "number"}, {"enum": list(_NONFINITE.values())}]}),
+]
+"""A number that may be NaN or infinite."""
+
+
+class ErrorDocument(BaseModel):
+    """What any command prints with ``--json`` that was stopped before it had anything to show."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    error: str = Field(description="Why it was stopped, as on standard error; several faults are lines.")
+
+
+_ERROR: Final = (
+    "What the command said of its errors on standard error, a line each; null where it said nothing."
+)
+
+
+def error_text(error: str) -> str:
+    r"""Return the document of a command that was stopped by an error.
+
+    Bytes of a file's name that are no UTF-8 have no form in JSON: they stand as ``\xff``.
+
+    >>> error_text("\u00e9 and \udcff")
+    '{\n  "error": "\\u00e9 and \\\\xff"\n}\n'
+    """
+    return _printed(ErrorDocument(error=error))
+
+
+def text(document: Document, shown: object, error: str | None = None) -> str:
+    """Return a document as it is printed: ASCII, one line for each value.
+
+    Args:
+        document: The document.
+        shown: The object that it shows.
+        error: What the command said of its errors, None where it said nothing.
+    """
+    fields = _plain(shown, document.shapes)
+    return _printed(model(document).model_validate({"error": error, **fields}))
+
+
+def _printed(document: BaseModel) -> str:
+    printed = json.dumps(document.model_dump(mode="json"), indent=2, allow_nan=False, ensure_ascii=False)
+    return _NOT_ASCII.sub(_escaped, printed) + "\n"
+
+
+def _escaped(match: re.Match[str]) -> str:
+    character = match.group()
+    if _UNDECODED.fullmatch(character):  # as Python's surrogateescape reads such a byte
+        return f"\\\\x{ord(character) & 0xFF:02x}"
+    return json.dumps(character)[1:-1]
+
+
+def _plain(value: Any, shapes: Mapping[type, Shape]) -> Any:
+    """Return a value with the objects in it as dicts of their fields."""
+    if type(value) in _LISTS:  # a named tuple is an object
+        return [_plain(each, shapes) for each in value]
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each, shapes) for key, each in value.items()}
+    shape = _shape(type(value), shapes)
+    if shape is None:
+        return value
+    return {
+        name: _plain(shape.computed[name](value) if name in shape.computed else _read(value, *path), shapes)
+        for name, path in shape.paths.items()
+    }
+
+
+def _read(value: Any, path: str, has_null: bool) -> Any:  # noqa: FBT001 - as shapes have it
+    for number, name in enumerate(names := path.split(".")):
+        if value is None:
+            return None
+        if type(value) in _LISTS:
+            return [_read(each, ".".join(names[number:]), has_null) for each in value]
+        value = getattr(value, name)
+    return None if has_null and _is_empty(value) else value
+
+
+def _is_empty(value: Any) -> bool:
+    is_number = isinstance(value, int | float)
+    return value == "" or (is_number and (math.isnan(value) or value < 0))
+
+
+def _shape(kind: type, shapes: Mapping[type, Shape]) -> Shape | None:
+    """Return the shape of a class: the declared one, all fields of another dataclass, None of others."""
+    if kind in shapes or not dataclasses.is_dataclass(kind):
+        return shapes.get(kind)
+    return Shape(kind, " ".join(field.name for field in dataclasses.fields(kind)))
+
+
+@functools.cache
+def model(document: Document) -> type[BaseModel]:
+    """Return the pydantic model of a document."""
+    return _Models(document.shapes).of_root(document.shape)
+
+
+class _Models:
+    """The pydantic models of shapes."""
+
+    def __init__(self, shapes: Mapping[type, Shape]) -> None:
+        self._shapes = shapes
+        self._models: dict[type, type[BaseModel]] = {}
+
+    def of_root(self, shape: Shape) -> type[BaseModel]:
+        return self._model(shape, error=(str | None, Field(None, description=_ERROR)))
+
+    def _model(self, shape: Shape, **more: Any) -> type[BaseModel]:
+        fields: dict[str, Any] = {name: self._field(shape, name) for name in shape.paths}
+        return create_model(
+            shape.name,
+            __doc__=_in_json(_first(shape.kind)),
+            __config__=ConfigDict(extra="forbid"),
+            **more,
+            **fields,
+        )
+
+    def _field(self, shape: Shape, name: str) -> tuple[Any, Any]:
+        function = shape.computed.get(name)
+        if function is not None:
+            hint, said = _returned(function), _first(function)
+        else:
+            path, has_null = shape.paths[name]
+            hint, said = _followed(shape.kind, path.split("."), name)
+            hint = hint | None if has_null else hint
+        return self._shown(hint), Field(description=_in_json(said, hint))
+
+    def _shown(self, hint: Any) -> Any:
+        """Return the type of the JSON value that shows a value of a type."""
+        origin, inner = typing.get_origin(hint), [*map(self._shown, typing.get_args(hint))]
+        if origin in {Union, types.UnionType}:
+            return Union[tuple(inner)]  # noqa: UP007 - as many as there are
+        if origin in _LISTS:
+            return list[inner[0]]  # type: ignore[valid-type]
+        if origin in _MAPPINGS:
+            return dict[inner[0], inner[1]]  # type: ignore[valid-type]
+        if origin is collections.Counter:
+            return dict[inner[0], int]  # type: ignore[valid-type]
+        shape = _shape(hint, self._shapes) if isinstance(hint, type) else None
+        if shape is not None:
+            return self._models.get(hint) or self._models.setdefault(hint, self._model(shape))
+        return Number if isinstance(hint, type) and issubclass(hint, float) else hint
+
+
+def _followed(hint: Any, names: list[str], field: str) -> tuple[Any, str]:
+    """Return type and description of the attribute at the end of a path that begins at a type.
+
+    Where an attribute on the way has the field's name, the description is that of this attribute.
+    """
+    options = set(typing.get_args(hint)) if typing.get_origin(hint) in {Union, types.UnionType} else {hint}
+    (kind,) = options - {types.NoneType}
+    if typing.get_origin(kind) in _LISTS:
+        found, said = _followed(typing.get_args(kind)[0], names, field)
+        return list[found], said  # type: ignore[valid-type]
+    found, said = _attribute(kind, names[0])
+    if names[1:]:
+        found, last = _followed(found, names[1:], field)
+        said = said if names[0] == field else last
+    return (found | None if types.NoneType in options else found), said
+
+
+def _attribute(kind: type, name: str) -> tuple[Any, str]:
+    """Return type and description of an attribute of a class."""
+    for base in kind.__mro__:
+        member = vars(base).get(name)
+        function = getattr(member, "fget", None) or getattr(member, "func", None)
+        if function is not None:
+            return _returned(function), _first(function)
+        annotation = inspect.get_annotations(base).get(name)
+        if annotation is not None:
+            said = dict(_ATTRIBUTE.findall(inspect.getdoc(base) or ""))
+            return _evaluated(annotation, vars(sys.modules[base.__module__])), said.get(name, "")
+    raise AttributeError(f"{kind.__name__} has no attribute {name}")
+
+
+def _returned(function: Callable[..., Any]) -> Any:
+    return _evaluated(inspect.get_annotations(function)["return"], getattr(function, "__globals__", {}))
+
+
+def _evaluated(annotation: Any, names: dict[str, Any]) -> Any:
+    annotation = getattr(annotation, "__forward_arg__", annotation)  # named tuples have theirs wrapped
+    return eval(annotation, names) if isinstance(annotation, str) else annotation  # noqa: S307 - of our modules
+
+
+def _first(documented: Any) -> str:
+    """Return the first paragraph of a docstring."""
+    return " ".join((inspect.getdoc(documented) or "").partition("\n\n")[0].split())
+
+
+def _in_json(said: str, hint: Any = None) -> str:
+    """Return a description of an attribute in the words of JSON."""
+    said = re.sub(r"\bNone\b", "null", " ".join(said.split())).replace("``", "")
+    return re.sub('""|-1', "null", said) if types.NoneType in typing.get_args(hint) else said
+
+
+def document_of(command: str) -> Document:
+    """Return the document of a command."""
+    found: Document = importlib.import_module(f"msdump.cli.{DOCUMENTS[command]}").DOCUMENT
+    return found
+
+
+def adapter(command: str) -> TypeAdapter[Any]:
+    """Return pydantic's adapter of what a command prints: its document, or that of an error."""
+    printed: Any = model(document_of(command)) | ErrorDocument
+    return TypeAdapter(printed)
+
+
+def file_name(command: str) -> str:
+    """Return the name of the file that holds a command's schema.
+
+    >>> file_name("diff --advise")
+    'diff_advise.schema.json'
+    """
+    return f"{command.replace(' --', '_')}.schema.json"
+
+
+def schema_text(command: str) -> str:
+    """Return the schema of the document that a command prints as the text of its file."""
+    schema = adapter(command).json_schema(mode="serialization")
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"msdump {command} --json"}
+    return json.dumps({**head, **schema}, indent=2) + "\n"
+
+
+def main(arguments: list[str]) -> None:
+    """Write the schemas into the folder that the only argument names."""
+    if len(arguments) != 1:
+        sys.exit("usage: python -m msdump.cli.documents FOLDER")
+    for command in DOCUMENTS:
+        Path(arguments[0], file_name(command)).write_text(schema_text(command), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

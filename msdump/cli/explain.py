@@ -1,0 +1,261 @@
+"""``msdump explain``: the files that a dump holds of an operator, and why there are no others."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import click
+
+from msdump import env
+from msdump.analysis.explain import DumpedTensor, Explainer, Explanation, Situation, SlotAccount
+from msdump.cli import messages, options
+from msdump.cli.program import FAILED, leave
+from msdump.config import mindspore as config_reader
+from msdump.config import source
+from msdump.config.acl import plan as acl_reader
+from msdump.errors import DumpReadError
+from msdump.frontends import mindspore
+from msdump.graph import loader
+from msdump.plan import Context, DeviceTarget, DumpPlan, FilePlan, JitLevel, Tree
+from msdump.read import Dump, open_dump
+from msdump.reasons import Reason
+from msdump.selector import IterationSet
+
+_ANYWHERE: Final = "/dump"  # a path that MindSpore takes
+
+
+def context_of(dump: Dump, options_given: dict[str, Any]) -> Context:
+    """Return the context in which the dump was made: from the options, the dump, or the environment."""
+    implied: dict[str, Any] = {}
+    rank = next(iter(dump.ranks.values()), None)
+    if dump.all_models:
+        implied = {"device_target": DeviceTarget.ASCEND, "jit_level": JitLevel.O2}
+    elif rank is not None and isinstance(rank.device, dict):
+        implied = {"device_target": rank.device.get("device_target")}
+    elif rank is not None and rank.is_known:  # the metadata of CPU and GPU names the device
+        implied = {"device_target": DeviceTarget.ASCEND}
+    explicit = {name: value for name, value in options_given.items() if value is not None}
+    mindspore.set_options(**(implied | explicit))
+    return mindspore.current_context()
+
+
+def kept(dump: Dump) -> str | None:
+    """Return the path of the copy of the configuration in a dump, None where there is none."""
+    return next((path for rank in dump.ranks.values() if (path := rank.config_file)), None)
+
+
+def plan_of(path: str, context: Context, dump: Dump) -> DumpPlan | None:
+    """Return the plan of a configuration, None (and a warning) where it makes no dump of this kind."""
+    data = source.read(path, "--config")
+    value = _json_object(data)
+    if "dump" in value:
+        context = replace(
+            context, device_target=DeviceTarget.ASCEND, jit_level=JitLevel.O2, keeps_node_names=True
+        )
+        plan = acl_reader.parse(
+            _placed(data, value, ("dump", "dump_path"), os.path.isdir, dump.path), path, context
+        )
+    else:
+        placed = _placed(data, value, ("common_dump_settings", "path"), bool, _ANYWHERE)
+        plan = config_reader.parse(placed, path, context, has_lines=placed is data)
+    is_empty = not (dump.ranks or dump.all_models)
+    if plan is not None and (is_empty or (plan.files.tree is Tree.RANKS) == bool(dump.ranks)):
+        return plan
+    messages.say(f"warning: {path}: makes no dump like {dump.path}; not used (--device-target, --jit-level)")
+    return None
+
+
+def _json_object(data: bytes) -> dict[str, Any]:
+    """Return the value of a configuration, nothing where its reader will tell a fault."""
+    try:
+        value = json.loads(data)
+    except ValueError:  # the reader of configurations reports the fault, with its place
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _placed(
+    data: bytes, value: dict[str, Any], key: tuple[str, str], is_usable: Callable[[str], bool], place: str
+) -> bytes:
+    """Return a configuration with a usable path: a dump may be read elsewhere than where it was made.
+
+    Args:
+        data: The configuration.
+        value: The same, parsed.
+        key: The block of the path, and its key there.
+        is_usable: Tells whether a path can stay.
+        place: The path that stands in for one that cannot.
+    """
+    block, name = key
+    settings = value.get(block)
+    if not isinstance(settings, dict) or is_usable(str(settings.get(name, ""))):
+        return data
+    return json.dumps(value | {block: settings | {name: place}}).encode()
+
+
+_WIDTH: Final = 12
+_SHOWN: Final = 3  # files of one input or output; -v lists all
+_MOST_NEAR: Final = 5
+
+
+def explanation_lines(
+    explanation: Explanation, situation: Situation, dump: Dump, *, is_full: bool
+) -> Iterator[str]:
+    """Yield the lines of an explanation.
+
+    Args:
+        explanation: The files of the operator, and the reasons why there are no more.
+        situation: The model and the configuration that were given.
+        dump: The dump.
+        is_full: Whether every file is named.
+    """
+    subject = explanation.subject
+    node = f", ONNX node {subject.node_name!r}" if subject.node_name else ""
+    yield _line("operator:", f"{subject.operator.op_type} {subject.operator.full_name}".strip() + node)
+    if subject.reason is Reason.FUSED and subject.node is not None:
+        yield _line("fused:", f"into {subject.node.operator.full_name}, of which the rest is told")
+    yield _line("told by:", _sources(situation))
+    yield _line("iterations:", _iterations(situation, dump))
+    limit = None if is_full else _SHOWN
+    for slot in explanation.slots:
+        yield from _titled(
+            f"{slot.io} {slot.slot}:" if slot.slot is not None else f"{slot.io}s:", _slot(slot, dump, limit)
+        )
+    yield from _titled("constants:", _files(explanation.constants, dump, limit))
+    if any(_is_open(slot) for slot in explanation.slots):
+        yield from _hints(situation)
+
+
+def question(near: Sequence[str], model: str | None) -> str:
+    """Return the end of a message about an unknown name: near names, or the option that would help."""
+    if not near:
+        return "" if model else "; --model MODEL.onnx tells of operators that no file names"
+    more = f" or {len(near) - _MOST_NEAR} more" if len(near) > _MOST_NEAR else ""
+    return f" (did you mean {', '.join(map(repr, near[:_MOST_NEAR]))}{more}?)"
+
+
+def _titled(title: str, texts: Iterable[str]) -> Iterator[str]:
+    """Yield texts as lines, the first one behind the title."""
+    for text in texts:
+        yield _line(title, text)
+        title = ""
+
+
+def _line(title: str, text: str) -> str:
+    return f"{title:<{_WIDTH}}{text}".rstrip()
+
+
+def _sources(situation: Situation) -> str:
+    configuration = [situation.plan.source] if situation.is_configured else []
+    model = [] if situation.model is None else [situation.model.source]
+    return " and ".join([*configuration, *model]) or "the dump alone"
+
+
+def _iterations(situation: Situation, dump: Dump) -> str:
+    steps = (each.key.iteration if each.key.step is None else each.key.step for each in dump.iterations)
+    numbers = {number for number in steps if number is not None}
+    held = str(IterationSet.of_numbers(numbers)) if numbers else "none"
+    asked = f", asked for are {situation.plan.when.iterations}" if situation.is_configured else ""
+    return f"the dump holds {held}{asked}"
+
+
+def _slot(slot: SlotAccount, dump: Dump, limit: int | None) -> Iterator[str]:
+    """Yield the lines of an input or output."""
+    if slot.value:
+        yield slot.value
+    yield from _files(slot.tensors, dump, limit)
+    if slot.reason is not None:
+        yield f"no file: {slot.reason.sentence}"
+    for reason, numbers in slot.missing.items():
+        iterations = [number for number in numbers if number is not None]
+        ranges = IterationSet.of_numbers(iterations) if iterations else "some"
+        yield f"no file in iteration {ranges}: {reason.sentence}"
+    if _is_open(slot):
+        yield "no file, and nothing tells why"
+
+
+def _files(tensors: Sequence[DumpedTensor], dump: Dump, limit: int | None) -> Iterator[str]:
+    for tensor in tensors[:limit]:
+        path = os.path.relpath(tensor.path, dump.path)
+        yield f"a row of {path}" if tensor.is_measured else path
+    if limit is not None and len(tensors) > limit:
+        yield f"... and {len(tensors) - limit} more; -v lists all"
+
+
+def _is_open(slot: SlotAccount) -> bool:
+    return not (slot.tensors or slot.reason or slot.missing)
+
+
+def _hints(situation: Situation) -> Iterator[str]:
+    is_given = {
+        "--config FILE.json": situation.is_configured,
+        "--model MODEL.onnx": situation.model is not None,
+    }
+    unsaid = [option for option in is_given if not is_given[option]]
+    if unsaid:
+        yield f"{' and '.join(unsaid)} would tell more"
+
+
+@click.command(name="explain")
+@click.argument("dump", type=click.Path())
+@click.argument("operator")
+@click.option("--model", type=click.Path(), metavar="MODEL.onnx", help="The model that was dumped.")
+@click.option(
+    "--config",
+    type=click.Path(),
+    metavar="FILE.json",
+    help="What the dump was made with (default: the copy in DUMP, else $MINDSPORE_DUMP_CONFIG).",
+)
+@click.option("--iteration", type=click.IntRange(min=0), help="Only this iteration (default: all).")
+@options.context
+def command(
+    *, dump: str, operator: str, model: str | None, config: str | None, iteration: int | None, **context: Any
+) -> None:
+    """Tell which files the dump DUMP holds of OPERATOR, and why there are no others.
+
+    OPERATOR is a full name, the name of an ONNX node, the name of a file or
+    the operator's part of it, or the end of a full name. The more is known,
+    the more is told: --model gives the operators that no file names, the
+    configuration what it leaves out. Nothing runs. Exit codes: 0 it is told,
+    1 nothing is known of the operator, 2 something given is wrong.
+    """
+    config_path = config or env.read(env.DUMP_CONFIG)
+    opened = _opened(dump, is_explained_without=bool(config_path and model))
+    dump_context = context_of(opened, context)
+    path = config or kept(opened) or config_path
+    plan = None if path is None else plan_of(path, dump_context, opened)
+    situation = Situation(
+        None if model is None else loader.load(model, keeps_classes=dump_context.reserves_class_names),
+        plan or _everything(opened, dump_context),
+        is_configured=plan is not None,
+    )
+    explainer = Explainer(opened, situation, iteration)
+    subject = explainer.find(operator)
+    if isinstance(subject, tuple):
+        messages.say(f"error: {dump}: nothing is known of {operator!r}{question(subject, model)}")
+        leave(FAILED)
+    lines = explanation_lines(explainer.explain(subject), situation, opened, is_full=messages.verbosity() > 0)
+    print("\n".join(lines))
+
+
+def _opened(path: str, *, is_explained_without: bool) -> Dump:
+    """Open a dump, or return an empty one where model and configuration suffice for an explanation."""
+    try:
+        return open_dump(path)
+    except DumpReadError as error:
+        if not is_explained_without:
+            raise
+        messages.say(f"warning: {error}")
+        return Dump(os.path.abspath(path), {}, (), (), ())  # noqa: PTH100 - as open_dump has it
+
+
+def _everything(dump: Dump, context: Context) -> DumpPlan:
+    """Return the plan that dumps everything, as far as a dump shows how it was made."""
+    tree = Tree.RANKS if dump.ranks else Tree.MODELS
+    if context.device_target is DeviceTarget.ASCEND and context.jit_level is None:
+        context = replace(context, jit_level=JitLevel.O0 if dump.ranks else JitLevel.O2)
+    return DumpPlan("", b"", context, FilePlan(dump.path, tree=tree))

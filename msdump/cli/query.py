@@ -1,0 +1,327 @@
+"""``msdump query``: answers questions in SQL about dumps, packs and results of comparisons."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import math
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from msdump.analysis.query import VIEWS, Answer, Session, sources
+from msdump.cli import messages, options, streams
+from msdump.cli import output as documents
+from msdump.cli.output import Document, Shape
+from msdump.errors import MsdumpError, ToolError
+from msdump.executors import ExecutorChoice
+from msdump.return_codes import ReturnCode
+
+_SHOWN: Final = 50  # rows; -v shows all
+_BATCH: Final = 10_000
+_NONFINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+
+
+def print_table(answer: Answer) -> None:
+    """Print the first rows of an answer as a table, and whether there are more."""
+    rows = answer.fetch(_SHOWN + 1) if not messages.verbosity() else _all(answer)
+    is_cut = len(rows) > _SHOWN and not messages.verbosity()
+    if not rows:
+        print("no rows" if answer.columns else "done")
+        return
+    _print(answer, rows[:_SHOWN] if is_cut else rows)
+    if is_cut:
+        print(f"the first {_SHOWN} rows; -v shows all, --csv, --json and --parquet hold all")
+
+
+def _all(answer: Answer) -> list[tuple[object, ...]]:
+    rows: list[tuple[object, ...]] = []
+    while batch := answer.fetch(_BATCH):
+        rows += batch
+    return rows
+
+
+def _print(answer: Answer, rows: Sequence[Sequence[object]]) -> None:
+    from rich.table import Table
+
+    table = Table()
+    for title, kind in answer.columns:
+        is_number = kind in {"BIGINT", "DOUBLE", "INTEGER", "HUGEINT"} or kind.startswith("DECIMAL")
+        table.add_column(title, overflow="fold", justify="right" if is_number else "left")
+    for row in rows:
+        table.add_row(*(_short(cell) for cell in row))
+    streams.print_table(table)
+
+
+def _short(cell: object) -> str:
+    """Return a cell with six digits, as statistics have."""
+    return f"{cell:.6g}" if isinstance(cell, float) else _text(cell)
+
+
+def _text(cell: object) -> str:
+    """Return a cell in full."""
+    if cell is None:
+        return ""
+    if isinstance(cell, bool):
+        return str(cell).lower()
+    if isinstance(cell, list | tuple):
+        return "[{}]".format(", ".join(map(_text, cell)))
+    return str(cell)
+
+
+def print_csv(answer: Answer) -> None:
+    """Print an answer as csv: a line of titles, then all rows; NULL is an empty cell."""
+    writer = csv.writer(streams.data(), lineterminator="\n")
+    writer.writerow(title for title, _ in answer.columns)
+    while rows := answer.fetch(_BATCH):
+        writer.writerows([_text(cell) for cell in row] for row in rows)
+
+
+_HISTORY: Final = "~/.msdump_query_history"
+_MOST: Final = 1000  # questions that are remembered
+_ENDS: Final = frozenset({"exit", "quit", ".exit", ".quit", ".q"})
+_HELP: Final = frozenset({"help", ".help", "?", ".tables", ".schema"})
+_KEYWORDS: Final = (
+    *("select", "distinct", "from", "where", "group by", "having", "order by", "limit", "desc", "asc"),
+    *("join", "left join", "using", "on", "and", "or", "not", "in", "like", "is null", "between", "union"),
+    *("count", "sum", "avg", "min", "max", "isnan", "isinf", "list_contains", "regexp_matches"),
+    *("with", "as", "describe", "summarize", "pivot", "unnest", "case", "when", "then", "else", "end"),
+)
+
+
+def ask(session: Session, *, is_csv: bool) -> None:
+    """Answer questions until the user ends the input.
+
+    A question ends with a semicolon or an empty line. What is wrong with one is told, and the next asked.
+    """
+    print("Questions end with a semicolon. Views: " + ", ".join(VIEWS) + ". help, exit; Tab completes.")
+    with _editing():
+        for question in _questions():
+            try:
+                answer = session.ask(question)
+                if is_csv:
+                    print_csv(answer)
+                else:
+                    print_table(answer)
+            except MsdumpError as error:
+                messages.say(f"error: {error}")
+            except KeyboardInterrupt:
+                messages.show("interrupted")
+
+
+def _questions() -> Iterator[str]:
+    lines: list[str] = []
+    while True:
+        try:
+            line = input("   ...> " if lines else "msdump> ")
+        except EOFError:
+            print()
+            return
+        except KeyboardInterrupt:  # a question that was begun is dropped
+            print()
+            lines.clear()
+            continue
+        word = line.strip().rstrip(";").lower()
+        if not lines and word in _ENDS:
+            return
+        if not lines and word in _HELP:
+            _help()
+            continue
+        lines.append(line)
+        if line.rstrip().endswith(";") or not line.strip():
+            question = "\n".join(lines).strip()
+            lines.clear()
+            if question:
+                yield question
+
+
+def _help() -> None:
+    for view, columns in VIEWS.items():
+        print(f"{view}: {', '.join(column.name for column in columns)}")
+
+
+@contextlib.contextmanager
+def _editing() -> Iterator[None]:
+    """Let lines be edited, completed and remembered, where Python has readline."""
+    try:
+        import readline
+    except ModuleNotFoundError:
+        yield
+        return
+    path = Path(_HISTORY).expanduser()
+    with contextlib.suppress(OSError):
+        readline.read_history_file(path)
+    readline.set_history_length(_MOST)
+    readline.set_completer_delims(" \t\n\"'(),;=<>")
+    readline.set_completer(_Completer())
+    readline.parse_and_bind("tab: complete")
+    try:
+        yield
+    finally:
+        readline.set_completer(None)
+        with contextlib.suppress(OSError):
+            readline.write_history_file(path)
+
+
+class _Completer:
+    """Completes views, columns and words of SQL."""
+
+    def __init__(self) -> None:
+        columns = (column.name for view in VIEWS.values() for column in view)
+        self._words = tuple(dict.fromkeys((*VIEWS, *columns, *_KEYWORDS)))
+
+    def __call__(self, begun: str, number: int) -> str | None:
+        """Return a word that begins so, by its number among these; None behind the last."""
+        before, dot, last = begun.rpartition(".")
+        words = (word for word in self._words if word.startswith(last.lower()))
+        fitting = [f"{before}{dot}{word}" for word in words]
+        return fitting[number] if number < len(fitting) else None
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerColumn:
+    """A column of an answer.
+
+    Attributes:
+        name: Its name; no two columns of an answer have the same one.
+        type: Its type, as DuckDB calls it.
+    """
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class WholeAnswer:
+    """The answer to a question.
+
+    Attributes:
+        question: The question.
+        columns: The columns of the answer.
+        rows: All rows: cells by the names of their columns; NaN and infinities are texts, times ISO 8601 in
+            UTC.
+        warnings: Parts of the sources that could not be read.
+    """
+
+    question: str
+    columns: list[AnswerColumn]
+    rows: list[dict[str, Any]]
+    warnings: list[str]
+
+
+DOCUMENT: Final = Document(Shape(WholeAnswer, "question columns rows warnings", name="QueryDocument"))
+
+
+def _whole_answer(question: str, answer: Answer, faults: Iterable[str]) -> WholeAnswer:
+    names = [name for name, _ in answer.columns]
+    rows = [dict(zip(names, map(_json_value, row), strict=True)) for row in _all(answer)]
+    columns = [AnswerColumn(name, kind) for name, kind in answer.columns]
+    return WholeAnswer(question, columns, rows, [*faults])
+
+
+def _json_value(cell: object) -> object:
+    """Return a cell of an answer as JSON has it."""
+    value: object
+    match cell:
+        case None | bool() | int() | str():
+            value = cell
+        case float():
+            value = cell if math.isfinite(cell) else _NONFINITE[str(cell)]
+        case Decimal():
+            value = float(cell)
+        case date() | time():
+            value = cell.isoformat()
+        case list() | tuple():
+            value = [_json_value(each) for each in cell]
+        case dict():
+            value = {str(key): _json_value(each) for key, each in cell.items()}
+        case _:
+            value = str(cell)
+    return value
+
+
+@click.command(name="query")
+@click.argument("arguments", nargs=-1, required=True, metavar="DUMP... [QUESTION]")
+@click.option("--csv", "is_csv", is_flag=True, help="Print the answer as csv.")
+@click.option("--parquet", metavar="FILE", help="Write the answer to a Parquet file.")
+@click.option(
+    "--measure", "measures", is_flag=True, help="Measure tensors without statistics; reads their files."
+)
+@click.option("--read-only", "is_read_only", is_flag=True, help="Let questions see the DUMPs, no other file.")
+@options.executor
+@documents.option
+@messages.verbose
+def command(
+    *,
+    arguments: tuple[str, ...],
+    is_csv: bool,
+    parquet: str | None,
+    measures: bool,
+    is_read_only: bool,
+    executor: ExecutorChoice,
+) -> None:
+    """Answer QUESTION, in SQL, about each DUMP: tensors, statistics, operators, files, comparisons, runs.
+
+    DUMP is a dump, what msdump pack made of some, or a result of msdump compare (.json, .csv);
+    NAME=DUMP gives it a name. Without QUESTION they are read from standard input; on a terminal
+    there is a prompt. Columns: docs/reference/views.md. Exit codes: 0 done, 2 something given is
+    wrong, 130 interrupted.
+    """
+    if documents.wanted() + is_csv + (parquet is not None) > 1:
+        raise click.UsageError("--csv, --json and --parquet exclude each other")
+    if is_read_only and parquet is not None:
+        raise click.UsageError("--parquet writes a file; --read-only lets no question write one")
+    names, question = split(arguments)
+    given = sources.parse_sources(names)
+    with Session(given, measures=measures, executor=executor, is_read_only=is_read_only) as session:
+        try:
+            if question is None and sys.stdin.isatty() and not documents.wanted():
+                ask(session, is_csv=is_csv)
+            else:
+                answer(session, sys.stdin.read() if question is None else question, parquet, is_csv=is_csv)
+        finally:
+            messages.say_each("warning", [*session.faults])
+
+
+def split(arguments: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:
+    """Return the sources and the question, None without one: a last argument of several words, and no file.
+
+    Raises:
+        ToolError: There is a question alone.
+    """
+    *others, last = arguments
+    if (" " not in last.strip() and "\n" not in last.strip()) or os.path.lexists(last):
+        return arguments, None
+    if sources.is_named(last):
+        return arguments, None
+    if not others:
+        raise ToolError(
+            ReturnCode.PARAMETER, "a question alone; name a dump before it: msdump query DUMP ..."
+        )
+    return tuple(others), last
+
+
+def answer(session: Session, question: str, parquet: str | None, *, is_csv: bool) -> None:
+    """Print or write the answer to a question.
+
+    Raises:
+        ToolError: The question cannot be answered, or the file not be written.
+    """
+    if parquet is not None:
+        count = session.save(question, parquet)
+        print(f"written   {parquet} ({count:,} rows)")
+        return
+    rows = session.ask(question)
+    if documents.wanted():
+        documents.put(DOCUMENT, _whole_answer(question, rows, session.faults))
+    elif is_csv:
+        print_csv(rows)
+    else:
+        print_table(rows)

@@ -1,5 +1,0 @@
-"""``msdump report``."""
-
-from msdump.cli.report.command import command
-
-__all__ = ["command"]

@@ -1,0 +1,514 @@
+"""``msdump run``: a model runs as one rank, as several in this process, or as the one of a launcher."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import numpy as np
+
+from msdump import dtypes, env, tracing
+from msdump.analysis import inputs
+from msdump.cli import messages, options, output
+from msdump.cli.output import Document, Shape
+from msdump.cli.program import FAILED, INTERRUPTED, leave, mark_started, message_of
+from msdump.communication import MOST_RANKS, Outcome, RankThreads, current
+from msdump.execute import TrainingState, bind_inputs
+from msdump.frontends import mindspore
+from msdump.graph import Graph
+from msdump.plan import Tree
+from msdump.selector import DumpMode, IterationSet
+from msdump.session import Network
+from msdump.store import Key, PathKind
+from msdump.store.write import write_stream
+
+Feed = Callable[[int], dict[str, Any]]
+"""Returns the inputs of a step by name."""
+
+_RANK: Final = "{rank}"
+_UNMARKED: Final = "dump_mode 2 dumps what a program marks by msdump.set_dump, and a run marks nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """What the command line asks for; of all paths each rank takes its own (``of_rank``).
+
+    Attributes:
+        model: Path of the model.
+        inputs: An .npz file of all inputs, None: they are made up.
+        sizes: Sizes of dynamic dimensions by name, for inputs that are made up.
+        seed: The seed of these.
+        steps: How often the model runs.
+        trains: Whether each run is a step of training.
+        load_state: An .npz file of the state to begin with, None: the model's.
+        save_state: Where the state goes at the end, None: nowhere.
+        save_outputs: Where the outputs of the last step go, None: nowhere.
+        has_config: Whether a configuration was given.
+    """
+
+    model: str
+    inputs: str | None
+    sizes: dict[str, int]
+    seed: int
+    steps: int
+    trains: bool
+    load_state: str | None
+    save_state: str | None
+    save_outputs: str | None
+    has_config: bool
+
+    def feed(self, graph: Graph) -> Feed:
+        """Return the function that gives the inputs of a step; every step of training takes the same."""
+        if self.inputs is None and not self.trains:
+            return lambda step: inputs.made_up(graph, self.sizes, self.seed, step)
+        arrays = (
+            inputs.made_up(graph, self.sizes, self.seed, 0)
+            if self.inputs is None
+            else inputs.from_file(graph, of_rank(self.inputs))
+        )
+        return lambda _step: arrays
+
+
+@dataclass(frozen=True, slots=True)
+class DumpedFiles:
+    """The files of a rank's dump.
+
+    Attributes:
+        path: Directory of the files.
+        iterations: Numbers of the dumped iterations that are complete and on disk.
+        dropped: Numbers of the others: no watch rule hit, or the history had no reason to write them.
+        files: Number of files.
+        bytes: Bytes in all of them.
+        no_tensors: Why none of the files can hold an operator's tensor; None where they can.
+        skipped: Number of tensors without a file, by reason.
+        lost: Number of files that could not be written, by reason.
+    """
+
+    path: str
+    iterations: list[int]
+    dropped: list[int]
+    files: int
+    bytes: int
+    no_tensors: str | None
+    skipped: Mapping[str, int]
+    lost: Mapping[str, int]
+
+
+@dataclass(slots=True)
+class ModelRun:
+    """A run of a model as one rank, and its progress.
+
+    Attributes:
+        network: The network, or that of its training step.
+        feed: Returns the inputs of a step.
+        request: What is asked for.
+        rank: Number of its rank, 0 where it runs alone.
+        completed: Numbers of the iterations that are complete.
+        losses: The loss of each step of training; none where the steps return none.
+        outputs: What the last of them returned, by name.
+    """
+
+    network: Network
+    feed: Feed
+    request: RunRequest
+    rank: int = 0
+    completed: list[int] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)
+    outputs: dict[str, Any] = field(default_factory=dict)
+
+    def step(self) -> None:
+        """Run the model once."""
+        iteration = self.network.iteration
+        if len(self.completed) + 1 == self.request.steps:
+            self.network.forget_sessions()
+        tracing.timed(self._run, "iteration", f"iteration {iteration}")()
+        self.completed.append(iteration)
+
+    def _run(self) -> None:
+        fed = self.feed(len(self.completed))
+        if self.request.trains:
+            outputs = self.network.train_step(**fed)
+            self.losses += _losses(outputs)
+            self.outputs = _named(self.network.graph, outputs)
+        else:
+            self.outputs = self.network.run(fed)
+
+    def save(self) -> None:
+        """Save the state and the outputs where that is asked for; also where a later step failed."""
+        if self.request.save_state is not None and self.completed:
+            inputs.write_arrays(of_rank(self.request.save_state), self.network.state())
+        if self.request.save_outputs is not None and self.completed:
+            inputs.write_arrays(of_rank(self.request.save_outputs), dict(_savable(self.outputs)))
+
+    @property
+    def model(self) -> str:
+        """File of the model that it ran."""
+        return self.network.graph.source
+
+    @property
+    def dump(self) -> DumpedFiles | None:
+        """The files that it dumped; null where nothing is dumped."""
+        plan, summary = self.network.plan, self.network.summary
+        if plan is None or summary is None:
+            return None
+        path = plan.files.path.rstrip("/")
+        if plan.files.tree is Tree.RANKS:
+            path = f"{path}/{Key(PathKind.NETWORK, self.rank, plan.files.net_name).path}"
+        wanted = [number for number in self.completed if number in plan.when.iterations]
+        written = self.network.written_iterations
+        return DumpedFiles(
+            path,
+            [each for each in wanted if each in written],
+            [each for each in wanted if each not in written],
+            summary.files,
+            summary.bytes,
+            _UNMARKED if plan.what.selector.mode is DumpMode.MARKED else None,
+            summary.skipped,
+            summary.lost,
+        )
+
+    @property
+    def no_dump(self) -> str | None:
+        """Why nothing is dumped; null where something is."""
+        if self.dump is not None:
+            return None
+        if not self.request.has_config:
+            return f"neither --config nor {env.DUMP_CONFIG} is given"
+        if not self.network.graph.nodes:
+            return "the model has no operators"
+        return "support_device does not hold this device"
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedRuns:
+    """The runs of a process; iterations before an error count.
+
+    Attributes:
+        seconds: How long they took.
+        ranks: The run of each rank of this process, by number.
+    """
+
+    seconds: float
+    ranks: Sequence[ModelRun]
+
+
+DOCUMENT: Final = Document(
+    Shape(FinishedRuns, "seconds ranks", name="RunDocument"),
+    Shape(
+        *(ModelRun, "rank model iterations=completed losses dump no_dump"),
+        name="RankRun",
+    ),
+)
+
+
+def load(request: RunRequest) -> ModelRun:
+    """Load the model of the thread's rank; wrong inputs are told before anything is written.
+
+    Raises:
+        MsdumpError: The model, its configuration or an input is wrong.
+    """
+    feed: Feed | None = None
+    state: Mapping[str, np.ndarray] | None = None
+
+    def check(graph: Graph) -> None:
+        nonlocal feed, state
+        if request.load_state is not None:
+            remedy = "--load-state takes what --save-state wrote, or numpy.savez(path, **network.state())"
+            fits = TrainingState(graph).checked
+            state = inputs.read_arrays(of_rank(request.load_state), graph.step.type_of, remedy, fits)
+        step = graph.training_step() if request.trains else graph
+        feed = request.feed(step)
+        bind_inputs(step, (), feed(0))
+
+    network = mindspore.load_checked(of_rank(request.model), check)
+    assert feed is not None, "the graph was checked"
+    if state is not None:
+        network.load_state(state)
+    return ModelRun(network.training if request.trains else network, feed, request, current().identity.rank)
+
+
+def of_rank(path: str) -> str:
+    """Return the path of a rank's own file: ``{rank}`` stands for its number, unless a file is called so."""
+    return path if Path(path).exists() else path.replace(_RANK, str(current().identity.rank))
+
+
+def _named(graph: Graph, outputs: Any) -> dict[str, Any]:
+    """Return what a step of training returned by name: the outputs that are not bound to variables."""
+    bound = {*graph.bindings.values()}
+    names = [value.name for value in graph.outputs if value.name not in bound]
+    return dict(zip(names, outputs if isinstance(outputs, tuple) else (outputs,), strict=True))
+
+
+def _savable(outputs: dict[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the outputs that an .npz file can hold, types that numpy lacks as dump files have them."""
+    for name, value in outputs.items():
+        if not isinstance(value, np.ndarray):
+            kind = "absent" if value is None else "a sequence, which an .npz file cannot hold"
+            messages.say_once(f"warning: output {name!r} is not saved: it is {kind}")
+        elif value.dtype.hasobject:
+            yield name, value.astype(np.str_)
+        else:
+            yield name, dtypes.widen(value, dtypes.from_numpy(value.dtype))
+
+
+def _losses(outputs: Any) -> list[float]:
+    """Return the first output of a step that is one number, in a list; nothing where none is."""
+    each = outputs if isinstance(outputs, tuple) else (outputs,)
+    numbers = (float(item.item()) for item in each if isinstance(item, np.ndarray) and item.size == 1)
+    return list(itertools.islice(numbers, 1))
+
+
+_MOST_LOSSES: Final = 10
+_WHY_DROPPED: Final = "no watch rule hit, and nothing failed"
+
+
+def tell(runs: Sequence[ModelRun], seconds: float, *, has_speakers: bool) -> None:
+    """Print what runs did, or put the document of it.
+
+    Args:
+        runs: The runs of this process, one for each of its ranks; their files are written.
+        seconds: How long they took.
+        has_speakers: Whether each line names its rank.
+    """
+    if output.wanted():
+        output.put(DOCUMENT, FinishedRuns(seconds, runs))
+        return
+    for run in runs:
+        speaker = f"rank {run.rank}: " if has_speakers else ""
+        told = lines(run, seconds)
+        print("\n".join(f"{speaker}{line}" for line in told))  # at once: other processes print, too
+
+
+def lines(run: ModelRun, seconds: float) -> Iterator[str]:
+    """Yield what a run did.
+
+    Args:
+        run: The run; its files are written.
+        seconds: How long it took.
+    """
+    yield f"ran      {_iterations(run.completed)} of {run.model} in {seconds:.2f} s"
+    yield from _loss_lines(run.losses)
+    yield from _dump_lines(run)
+
+
+def _loss_lines(losses: list[float]) -> Iterator[str]:
+    """Yield the line of losses; of many the first and last ones, unless -v asks for all."""
+    shown = [f"{loss:.7g}" for loss in losses]
+    if len(shown) > _MOST_LOSSES and not messages.verbosity():
+        shown = [*shown[: _MOST_LOSSES // 2], "...", *shown[-_MOST_LOSSES // 2 :]]
+    if shown:
+        yield f"loss     {' '.join(shown)}"
+
+
+def _dump_lines(run: ModelRun) -> Iterator[str]:
+    """Yield lines on the files that the dump wrote, skipped and lost."""
+    dump = run.dump
+    if dump is None:
+        yield f"no dump: {run.no_dump}"
+        return
+    yield f"dumped   {_iterations(dump.iterations)}: {dump.files} files, {dump.bytes:,} bytes"
+    yield f"into     {dump.path}"
+    if dump.no_tensors:
+        yield f"no tensors: {dump.no_tensors}"
+    if dump.dropped:
+        yield f"dropped  {_iterations(dump.dropped)}: {_WHY_DROPPED}"
+    if dump.skipped:
+        yield f"skipped  {_counts(dump.skipped, 'tensor')}"
+    if dump.lost:
+        yield f"lost     {_counts(dump.lost, 'file')}"
+
+
+def _iterations(numbers: list[int]) -> str:
+    if not numbers:
+        return "0 iterations"
+    return f"{len(numbers)} iteration{'s' * (len(numbers) != 1)} ({IterationSet.of_numbers(numbers)})"
+
+
+def _counts(counts: Any, noun: str) -> str:
+    """Return ``3 tensors (no elements), 1 tensor (text)``."""
+    return ", ".join(f"{count} {noun}{'s' * (count != 1)} ({reason})" for reason, count in counts.items())
+
+
+def run_ranks(request: RunRequest, ranks: int) -> None:
+    """Run a model, or one for each rank, as several ranks; print what each of them did.
+
+    Args:
+        request: What is asked for.
+        ranks: Number of ranks.
+
+    Raises:
+        MsdumpError: A model, its configuration or an input is wrong; nothing has run then.
+    """
+    threads = RankThreads(ranks)
+    runs = threads.in_turn(lambda: load(request))
+    mark_started(lambda: any(run.network.has_run for run in runs))
+    started, outcomes = time.perf_counter(), [Outcome() for _ in runs]
+    try:
+        with messages.bar("iterations", request.steps * ranks) as advance:
+
+            def work() -> None:
+                run = runs[current().identity.rank]
+                try:
+                    while len(run.completed) < request.steps and not threads.is_stopped:
+                        run.step()
+                        advance()
+                finally:
+                    mindspore.finish()
+                    run.save()
+
+            outcomes = threads.at_once(work)
+    except KeyboardInterrupt:
+        messages.say("interrupted; files that were written are complete")
+        leave(INTERRUPTED)
+    finally:
+        tell(runs, time.perf_counter() - started, has_speakers=True)
+    _end(outcomes, threads.first_failure(outcomes))
+
+
+def _end(outcomes: list[Outcome], first: int | None) -> None:
+    """Print the errors of all ranks, that of the one that failed first before the others; exit with 1."""
+    if first is None:
+        return
+    for rank in sorted(range(len(outcomes)), key=lambda rank: (rank != first, rank)):
+        error = outcomes[rank].error
+        if error is not None:
+            messages.say(f"rank {rank}: {message_of(error)}")
+    leave(FAILED)
+
+
+@click.command(name="run")
+@click.argument("model", type=click.Path())
+@click.option(
+    "--inputs", "feeds", type=click.Path(), metavar="FILE.npz", help="Inputs by name, for every step."
+)
+@click.option("--seed", type=click.IntRange(min=0), help="Seed of made-up inputs (default: 0).")
+@options.dimensions
+@click.option("--steps", type=click.IntRange(min=1), default=1, show_default=True, help="Iterations to run.")
+@click.option("--train", is_flag=True, help="Run steps of training, all on one batch, and print the loss.")
+@click.option("--save-state", type=click.Path(), metavar="FILE.npz", help="Save what training changed.")
+@click.option("--load-state", type=click.Path(), metavar="FILE.npz", help="Begin with a saved state.")
+@click.option(
+    "--save-outputs", type=click.Path(), metavar="FILE.npz", help="Save what the last step returned."
+)
+@click.option(
+    "--ranks",
+    type=click.IntRange(min=1, max=MOST_RANKS),
+    metavar="N",
+    help="Run N ranks in this process; {rank} in paths stands for the number of each.",
+)
+@click.option(
+    "--trace",
+    type=click.Path(),
+    metavar="FILE.json",
+    help="Write when operators ran and files were written, for Perfetto and chrome://tracing.",
+)
+@click.option("--config", type=click.Path(), metavar="FILE.json", help="In place of $MINDSPORE_DUMP_CONFIG.")
+@output.option
+@options.context
+def command(
+    *,
+    model: str,
+    feeds: str | None,
+    seed: int | None,
+    dimensions: dict[str, int],
+    steps: int,
+    train: bool,
+    save_state: str | None,
+    load_state: str | None,
+    save_outputs: str | None,
+    ranks: int | None,
+    trace: str | None,
+    config: str | None,
+    **context: Any,
+) -> None:
+    """Run MODEL, an .onnx file, operator by operator and dump what the configuration says.
+
+    Without --inputs the inputs are made up: the same for the same seed and step;
+    all steps of --train take those of the first one.
+    Options beat environment variables. Exit codes: 0 done, 1 the run failed,
+    2 something given is wrong and nothing ran, 130 interrupted.
+    """
+    if feeds is not None and (seed is not None or dimensions):
+        raise click.UsageError("--inputs excludes --seed and --dim, which are for made-up inputs")
+    if save_state is not None and not train:
+        raise click.UsageError("--save-state needs --train: only training changes a state")
+    _check_ranks(ranks, context["device_id"])
+    mindspore.set_options(**context)
+    if config is not None:
+        mindspore.set_config(config, "--config")
+    request = RunRequest(
+        *(model, feeds, dimensions, seed or 0, steps, train, load_state, save_state, save_outputs),
+        has_config=bool(config or env.read(env.DUMP_CONFIG)),
+    )
+    with contextlib.nullcontext() if trace is None else _traced(trace):
+        if ranks is not None:
+            run_ranks(request, ranks)
+        else:
+            _run_rank(request)
+
+
+def _run_rank(request: RunRequest) -> None:
+    """Run a model as the only rank of this process; print what it did."""
+    run = load(request)
+    mark_started(lambda: run.network.has_run)  # until an operator has run, an error is one of the inputs
+    with _reported(run):
+        try:
+            with messages.bar("iterations", request.steps) as advance:
+                for _ in range(request.steps):
+                    run.step()
+                    advance()
+        except KeyboardInterrupt:
+            messages.say(
+                f"interrupted in iteration {run.network.iteration}; files that were written are complete"
+            )
+            leave(INTERRUPTED)
+        finally:
+            run.save()
+
+
+@contextmanager
+def _traced(path: str) -> Iterator[None]:
+    """Trace what runs in the block, and write the trace, also where it fails or is interrupted."""
+    trace = tracing.begin()
+    try:
+        yield
+    finally:
+        tracing.end()
+        folder, name = os.path.split(of_rank(path))
+        write_stream(
+            folder or ".", name, tracing.chrome_pieces(trace, f"msdump, rank {current().identity.rank}")
+        )
+
+
+def _check_ranks(ranks: int | None, device_id: int | None) -> None:
+    """Refuse --ranks where something else says which rank or device this is; name the rank in messages."""
+    identity = current().identity
+    if ranks is not None and identity.size > 1:
+        raise click.UsageError(
+            f"--ranks excludes a launcher: {identity.launcher} says that this is rank {identity.rank} of"
+            f" {identity.size}"
+        )
+    if ranks is not None and device_id is not None:
+        raise click.UsageError("--ranks excludes --device-id: each rank has the device of its number")
+    if identity.size > 1:
+        messages.speak_as(f"rank {identity.rank}")
+
+
+@contextmanager
+def _reported(run: ModelRun) -> Iterator[None]:
+    """Print what a run did, also where it fails or is interrupted."""
+    started = time.perf_counter()
+    try:
+        yield
+    finally:
+        seconds = time.perf_counter() - started
+        mindspore.finish()  # files may still wait in a queue: the numbers below hold when they are written
+        tell([run], seconds, has_speakers=current().identity.size > 1)

@@ -1,0 +1,495 @@
+"""The verdicts of a comparison as text, and the options that set its limits and choose rows of the table."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
+
+import click
+
+from msdump.analysis import ALL, TensorError
+from msdump.analysis.compare import shape_text, tensor_reason
+from msdump.analysis.judge import (
+    ACCUSING,
+    BY_GRAVITY,
+    COSINE,
+    TYPES,
+    Arrangement,
+    Finding,
+    FindingGroup,
+    Limits,
+    OwnError,
+    Report,
+    TensorResult,
+    TensorVerdict,
+    Uneven,
+    Verdict,
+    by_own,
+    fault_text,
+    grouped_findings,
+    read_limits,
+    top_findings,
+)
+from msdump.cli import messages, streams
+from msdump.cli.messages import plural
+from msdump.cli.options import applied
+from msdump.cli.output import Shape
+from msdump.errors import ToolError
+from msdump.record import IO
+from msdump.return_codes import ReturnCode
+from msdump.statistics import STATISTICS
+
+_COLUMNS: Final = ("#", "operator", "type", "shape", "source", "distance", "max error", "ulps", "verdict")
+_FOLDED: Final = frozenset({"operator", "source", "verdict"})
+_HEIRS: Final = frozenset({Verdict.INHERITED, Verdict.AMPLIFIED, Verdict.ACCUMULATED, Verdict.HEALED})
+
+
+def print_table(shown: Sequence[Finding], *, has_labels: bool) -> None:
+    """Print operators, each with the tensor that agrees least.
+
+    Args:
+        shown: The operators.
+        has_labels: Whether they lie in several directories.
+    """
+    from rich.table import Table
+
+    rows = [*map(_cells, shown)]
+    columns = _columns(rows, has_labels=has_labels)
+    table = Table()
+    for title in columns:
+        is_folded = title in _FOLDED or title == "directory"
+        table.add_column(title, overflow="fold", no_wrap=not is_folded)
+    for finding, row in zip(shown, rows, strict=True):
+        table.add_row(*map(row.__getitem__, columns), style=_style(finding))
+    streams.print_table(table)
+
+
+def print_groups(groups: Sequence[FindingGroup], arrangement: Arrangement) -> None:
+    """Print a row for each scope or type.
+
+    Args:
+        groups: The groups.
+        arrangement: What the operators of a group have in common.
+    """
+    from rich.table import Table
+
+    table = Table()
+    for title in (str(arrangement), "operators", "at fault", "own error", "worst operator", "verdicts"):
+        table.add_column(title, overflow="fold")
+    for group in groups:
+        worst = group.worst
+        verdicts = ", ".join(f"{count:,} {verdict}" for verdict, count in group.verdicts.items())
+        table.add_row(
+            *(group.name or "(none)", f"{len(group.findings):,}", f"{group.accused:,}"),
+            *(f"{worst.own_error:.3g}", worst.place.shown_name, verdicts),
+            style=_style(worst),
+        )
+    streams.print_table(table)
+
+
+def _columns(rows: Sequence[Mapping[str, str]], *, has_labels: bool) -> tuple[str, ...]:
+    """Return the titles of the columns; those that tell the same of all operators are left out."""
+    told = tuple(title for title in ("rank", "iteration") if len({row[title] for row in rows}) > 1)
+    labels = ("directory",) if has_labels and not told else ()
+    has_source = any(row["source"] for row in rows)
+    return (*labels, *told, *(title for title in _COLUMNS if title != "source" or has_source))
+
+
+def _style(finding: Finding) -> str:
+    if finding.is_accused or finding.verdict is Verdict.UNREADABLE:
+        return "red"
+    if finding.verdict in _HEIRS:
+        return "yellow"
+    return "dim" if finding.verdict is Verdict.UNCHECKED else ""
+
+
+def _cells(finding: Finding) -> dict[str, str]:
+    place, worst = finding.place, finding.worst
+    distance, largest, ulps = ("", "", "") if worst is None else _numbers(worst)
+    return {
+        "directory": place.label,
+        "rank": "" if place.rank is None else str(place.rank),
+        "iteration": "" if place.iteration is None else str(place.iteration),
+        "#": str(place.order),
+        "operator": f"{place.shown_name}{_pass(finding)}",
+        "type": place.op_type,
+        "shape": "" if worst is None else shape_text(worst),
+        "source": place.source.partition(": ")[0],
+        "distance": distance,
+        "max error": largest,
+        "ulps": ulps,
+        "verdict": _verdict(finding),
+    }
+
+
+def _verdict(finding: Finding) -> str:
+    """Return the verdict on an operator, and that on the tensor that agrees least."""
+    worst = finding.worst
+    if worst is None:
+        return ": ".join(filter(None, (finding.verdict, finding.note)))
+    reason = tensor_reason(finding, worst)
+    if not _whose(worst):
+        return ": ".join(filter(None, (finding.verdict, reason)))
+    return f"{finding.verdict}: {_whose(worst)}{worst.verdict}{f': {reason}' if reason else ''}"
+
+
+def _numbers(tensor: TensorResult) -> tuple[str, str, str]:
+    error = tensor.evidence.error
+    if error is None:
+        return "", "", ""
+    ulps = "" if math.isnan(error.ulps) else f"{error.ulps:.3g}"  # statistics tell none
+    return f"{error.distance:.3g}", f"{error.largest:.3g}", ulps
+
+
+def _whose(tensor: TensorResult) -> str:
+    """Return which tensor is shown, "" for the first output."""
+    return "" if (tensor.io, tensor.slot) == (IO.OUTPUT, 0) else f"{tensor.io} {tensor.slot} "
+
+
+def _pass(finding: Finding) -> str:
+    return "" if finding.place.pass_number is None else f", pass {finding.place.pass_number}"
+
+
+def lines_below(report: Report, shown: int, origins: Sequence[str]) -> Iterator[str]:
+    """Yield the lines below the table.
+
+    Args:
+        report: The verdicts.
+        shown: Number of operators in the table.
+        origins: Lines on the origin of the inputs of the first operator that differs.
+    """
+    yield from _first(report, origins)
+    counts = report.tensors
+    yield (
+        f"compared  {plural(report.compared, 'tensor')} of {plural(len(report.findings), 'operator')}:"
+        f" {report.agreeing:,} agree ({counts[TensorVerdict.EQUAL]:,} exactly),"
+        f" {counts[TensorVerdict.DIFFERS]:,} differ, {report.failed:,} failed"
+    )
+    if counts[TensorVerdict.UNCHECKED]:
+        yield f"alone     {plural(counts[TensorVerdict.UNCHECKED], 'tensor')} without a counterpart"
+    for uneven in report.uneven[:1]:  # mostly a whole loop ran more often: one of its operators is enough
+        more = f", and so for {len(report.uneven) - 1} more" if len(report.uneven) > 1 else ""
+        yield f"passes    {uneven.name} ran {_times(uneven.dumped)}, in golden {_times(uneven.golden)}{more}"
+    if report.missing:
+        operators = plural(len(report.missing), "operator")
+        yield f"missing   {operators} of golden, such as {report.missing[0].name}"
+    if report.unasked:
+        operators, example = plural(len(report.unasked), "operator"), report.unasked[0].name
+        yield f"left out  {operators} of golden by mine's configuration, such as {example}"
+    if precision := report.precision():
+        yield f"hint      --precision {precision}, if the device computed in it: that far its limits reach"
+    hidden = len(report.findings) - shown
+    if hidden:
+        yield f"          {plural(hidden, 'more operator')} in the table (-v shows all)"
+
+
+def _first(report: Report, origins: Sequence[str]) -> Iterator[str]:
+    first = report.first
+    if first is None:
+        yield f"first     {'no tensor' if report.uneven else 'nothing'} differs"
+        return
+    place = first.place
+    directory = f" in {place.label}" if place.label else ""
+    count = sum(each.place.label == place.label for each in report.findings)
+    yield (
+        f"first     {place.name} ({place.op_type}){_pass(first)}, operator {place.order} of"
+        f" {count}{directory}: {fault_text(first)}"
+    )
+    reason = tensor_reason(first, first.worst)
+    for line in (*([reason] if reason else ()), *origins):
+        yield f"          {line}"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"
+
+
+_MOST: Final = 10  # accused operators, and iterations; the table has them all
+
+_Run = tuple[int | None, int | None]
+"""Rank and iteration."""
+
+
+def summary_lines(report: Report) -> Iterator[str]:
+    """Yield who is at fault in the order of execution, what the others are, and where runs part."""
+    yield f"verdict   {report.verdict}"
+    accused: dict[str, list[Finding]] = {}  # one that is at fault in several iterations is told once
+    for finding in report.accused:
+        accused.setdefault(finding.place.shown_name, []).append(finding)
+    for findings in list(accused.values())[:_MOST]:
+        yield from _fault(findings)
+    if len(accused) > _MOST:
+        yield f"          and {plural(len(accused) - _MOST, 'more operator')}"
+    others = Counter(finding.verdict for finding in report.findings if finding.verdict not in ACCUSING)
+    if accused and others:
+        yield f"others    {_counted(others)}"
+    yield from _runs(report)
+
+
+def _fault(findings: Sequence[Finding]) -> Iterator[str]:
+    first, place = findings[0], findings[0].place
+    op_type = f" ({place.op_type})" if place.op_type else ""
+    outputs = {True: ", reaches an output", False: ", reaches no output", None: ""}[first.reaches_output]
+    reason = f", {first.note}" if first.note else ""
+    yield f"fault     {place.shown_name}{op_type}: {first.verdict}{reason}{outputs}"
+    where = [f"rank {place.rank}"] if place.rank else []
+    if place.iteration is not None and len(findings) > 1:
+        where.append(f"iteration {place.iteration}, and {plural(len(findings) - 1, 'more time')}")
+    for line in filter(None, (place.source, ", ".join(where))):
+        yield f"          {line}"
+
+
+def _counted(verdicts: Counter[Verdict]) -> str:
+    return ", ".join(f"{verdicts[verdict]:,} {verdict}" for verdict in BY_GRAVITY if verdicts[verdict])
+
+
+def _runs(report: Report) -> Iterator[str]:
+    """Yield where each rank parts, and a line for each iteration, where there are several."""
+    runs: dict[_Run, list[Finding]] = {}
+    for finding in report.findings:
+        runs.setdefault((finding.place.rank, finding.place.iteration), []).append(finding)
+    if len(runs) < 2:  # noqa: PLR2004 - a single run is told by the table
+        return
+    for rank in dict.fromkeys(rank for rank, _ in runs):
+        yield _part(rank, {iteration: each for (other, iteration), each in runs.items() if other == rank})
+    told = [(run, findings) for run, findings in runs.items() if any(each.is_bad for each in findings)]
+    for (rank, iteration), findings in told[:_MOST]:
+        place = f"{'' if rank is None else f'rank {rank}, '}iteration {iteration}"
+        yield f"          {place}: {_counted(Counter(each.verdict for each in findings))}"
+    rest = len(runs) - len(told[:_MOST])
+    if rest and len(told) <= _MOST:
+        yield f"          {plural(rest, 'more run')} without a difference"
+    elif rest:
+        yield f"          and {plural(rest, 'more run')}"
+
+
+def _part(rank: int | None, runs: dict[int | None, list[Finding]]) -> str:
+    """Return the first iteration and operator that part on one rank."""
+    prefix = "" if rank is None else f"rank {rank}: "
+    for iteration, findings in runs.items():
+        accused = [each for each in findings if each.is_accused]
+        bad = accused or [each for each in findings if each.is_bad]
+        if bad:
+            first = min(bad, key=lambda each: each.place.time)
+            name = first.place.shown_name
+            return f"parts     {prefix}in iteration {iteration}, at {name}: {first.verdict}"
+    return f"parts     {prefix}nowhere in {plural(len(runs), 'iteration')}"
+
+
+_SHOWN: Final = 30  # operators; of more only those that differ are listed
+_EXAMPLES: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonView:
+    """What of a comparison is listed.
+
+    Attributes:
+        by: How operators are arranged, None: in the order of execution.
+        scope: The scope or module path to which the list is limited, "" for none.
+        top: Largest number of rows, those of the largest own errors; None: all that differ.
+    """
+
+    by: Arrangement | None = None
+    scope: str = ""
+    top: int | None = None
+
+
+def print_listing(report: Report, view: ComparisonView) -> int:
+    """Print a table of operators or of their groups; return the number of operators in it.
+
+    Raises:
+        ToolError: No operator lies in the scope.
+    """
+    findings = report.below(view.scope) if view.scope else report.findings
+    if view.scope and not findings:
+        raise ToolError(
+            ReturnCode.PARAMETER, f"no operator lies in the scope {view.scope}; there are {_scopes(report)}"
+        )
+    if view.by in {Arrangement.SCOPE, Arrangement.TYPE}:
+        print_groups(grouped_findings(findings, view.by)[: view.top], view.by)
+        return len(findings)
+    shown = _chosen(findings, view)
+    if shown:
+        print_table(shown, has_labels=any(finding.place.label for finding in report.findings))
+    return len(shown)
+
+
+def _chosen(findings: Sequence[Finding], view: ComparisonView) -> list[Finding]:
+    if view.by is Arrangement.OWN:
+        return by_own(findings)[: view.top]
+    if view.top is not None:
+        return top_findings(findings, view.top)
+    if len(findings) > _SHOWN and not messages.verbosity():
+        bad = (finding for finding in findings if finding.is_bad)
+        return sorted(bad, key=lambda finding: finding.place.time)[:_SHOWN]
+    return list(findings)
+
+
+def _scopes(report: Report) -> str:
+    scopes = sorted({finding.place.scope for finding in report.findings if finding.place.scope})
+    more = " and more" if len(scopes) > _EXAMPLES else ""
+    return f"{', '.join(scopes[:_EXAMPLES])}{more}" if scopes else "none, as no graph file tells them"
+
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def limits(command: _Command) -> Callable[..., Any]:
+    """Give a command the options of the limits; it gets them as ``limits``."""
+
+    @functools.wraps(command)
+    def limited(
+        *,
+        cosine: float | None,
+        distance: float | None,
+        precision: str | None,
+        limits_file: str | None,
+        by_category: Mapping[str, float] = MappingProxyType({}),
+        **others: Any,
+    ) -> Any:
+        written = read_limits(limits_file) if limits_file else Limits()
+        chosen = replace(
+            written,
+            cosine=written.cosine if cosine is None else cosine,
+            distance=written.distance if distance is None else distance,
+            precision=precision or written.precision,
+            statistics={**written.statistics, **by_category},
+        )
+        return command(limits=chosen, **others)
+
+    return applied(*_LIMITS)(limited)
+
+
+def view(command: _Command) -> Callable[..., Any]:
+    """Give a command the options of what is listed; it gets them as ``view``."""
+
+    @functools.wraps(command)
+    def viewed(*, by: str | None, scope: str, top: int | None, **others: Any) -> Any:
+        arrangement = None if by is None else Arrangement(by)
+        return command(view=ComparisonView(arrangement, scope, top), **others)
+
+    return applied(*_VIEW)(viewed)
+
+
+def _parse(_ctx: click.Context, _option: click.Parameter, texts: tuple[str, ...]) -> dict[str, float]:
+    by_category = {}
+    known = [statistic.category for statistic in STATISTICS]
+    for text in texts:
+        category, _, number = text.rpartition("=")
+        try:
+            limit = float(number)
+        except ValueError:
+            limit = -1.0
+        if category not in known or not limit >= 0:
+            names = ", ".join(known)
+            raise click.BadParameter(f"{text!r} is not CATEGORY=LIMIT, max=0.001; categories are {names}")
+        by_category[category] = limit
+    return by_category
+
+
+_LIMITS: Final = (
+    click.option(
+        "--cosine",
+        type=click.FloatRange(0, 1),
+        show_default=str(COSINE),
+        help="Least similarity.",
+    ),
+    click.option(
+        "--distance",
+        type=click.FloatRange(0),
+        show_default="by element type",
+        help="Largest relative distance.",
+    ),
+    click.option(
+        "--precision",
+        type=click.Choice(tuple(TYPES)),
+        show_default="what the tensors, graphs or variants tell",
+        help="Coarsest type that either side computed in.",
+    ),
+    click.option(
+        "--limits",
+        "limits_file",
+        type=click.Path(),
+        metavar="FILE",
+        help="All limits, as a .json file (docs/reference/verdicts.md).",
+    ),
+)
+_VIEW: Final = (
+    click.option(
+        "--by",
+        type=click.Choice([each.value for each in Arrangement]),
+        help="List operators by their own error, or in groups.",
+    ),
+    click.option("--scope", default="", help="List the operators of a scope or module only, such as h.3."),
+    click.option("--top", type=click.IntRange(min=1), metavar="N", help="List the N largest errors."),
+)
+
+statistic_limits: Final = click.option(
+    "--statistic",
+    "by_category",
+    multiple=True,
+    metavar="CATEGORY=LIMIT",
+    callback=_parse,
+    help="Largest relative difference of a statistic, max=0.001; of a count the share of elements, md5=0.",
+)
+"""The option of the limits of statistics, for a command that compares some; it stands above ``limits``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedDumps:
+    """The verdicts of a comparison.
+
+    Attributes:
+        report: The verdicts.
+        alone: Directories without a counterpart.
+        table: File of the table of all tensors; None where none was written.
+    """
+
+    report: Report
+    alone: Sequence[str] = ()
+    table: str | None = None
+
+
+def _tensor(tensor: TensorResult) -> str:
+    """Which input or output, "output:0"."""
+    return f"{tensor.io}:{tensor.slot}"
+
+
+def _scores(tensor: TensorResult) -> dict[str, str]:
+    """Scores as CANN's comparison prints them, by algorithm; none where they were not computed."""
+    return dict(zip(ALL, tensor.evidence.scores, strict=False))
+
+
+COMPARED: Final = (
+    "verdict=report.verdict first=report.first.place.shown_name accused=report.accused.place.shown_name"
+    " tensors=report.tensors operators=report.operators uneven=report.uneven unreadable=report.unreadable"
+    " alone table"
+)
+"""The fields of the document of a comparison."""
+
+SHAPES: Final = (
+    Shape(
+        Finding,
+        "operator=place.shown_name op_type=place.op_type? verdict note? onnx_name=place.onnx_name?"
+        " scope=place.scope? source=place.source? iteration=place.iteration rank=place.rank"
+        " pass_number=place.pass_number execution=place.execution directory=place.label? order=place.order"
+        " replaces? reaches_output own inputs outputs",
+    ),
+    Shape(
+        TensorResult,
+        "tensor name=evidence.name? verdict dtype=evidence.dtype? golden_dtype=evidence.golden_dtype?"
+        " shape=evidence.shape limit error=evidence.error scores note?",
+        tensor=_tensor,
+        scores=_scores,
+    ),
+    Shape(TensorError, "is_same distance cosine largest scaled ulps? misplaced masked changed"),
+    Shape(OwnError, "output=slot error allowed is_explained arithmetic note?"),
+    Shape(Uneven, "operator=name mine=dumped golden"),
+)
+"""How documents show verdicts."""

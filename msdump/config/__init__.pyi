@@ -1,0 +1,17 @@
+from . import grammar as grammar
+from . import launchers as launchers
+from . import mindspore as mindspore
+from . import source as source
+from . import torchair as torchair
+from . import watch as watch
+from .dtypes import CUSTOMIZE_DTYPES as CUSTOMIZE_DTYPES
+from .dtypes import KEEP_DTYPE as KEEP_DTYPE
+from .dtypes import KEYS as KEYS
+from .dtypes import MODIFY_MIXLIST as MODIFY_MIXLIST
+from .dtypes import operator_dtypes as operator_dtypes
+from .launchers import Identity as Identity
+from .reference import table as table
+from .settings import MAPPING_SOURCE as MAPPING_SOURCE
+from .settings import mapping_bytes as mapping_bytes
+from .source import GrammarError as GrammarError
+from .source import read as read

@@ -1,1 +1,0 @@
-"""Readers of the files that give single operators another precision: keep_dtype and its like."""

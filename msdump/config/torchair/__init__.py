@@ -1,1 +1,0 @@
-"""Options of GE behind torch.compile: their names, and the plan that follows."""

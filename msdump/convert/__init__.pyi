@@ -1,0 +1,12 @@
+from .conversion import Conversion as Conversion
+from .conversion import convert_files as convert_files
+from .conversion import find_sources as find_sources
+from .file import ConvertFailure as ConvertFailure
+from .file import FileResult as FileResult
+from .file import OutputKind as OutputKind
+from .file import Source as Source
+from .file import Target as Target
+from .file import convert_file as convert_file
+from .file import shorten_name as shorten_name
+from .format import LAYOUTS as LAYOUTS
+from .scripts import load_function as load_function

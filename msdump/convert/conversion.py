@@ -1,0 +1,273 @@
+"""Converts dump files to arrays that numpy loads, in the device's memory format or in another."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from msdump import reading
+from msdump.convert.file import VERSION, FileResult, OutputKind, Source, Target, convert_file
+from msdump.encode import dump_message
+from msdump.errors import ToolError
+from msdump.executors import ExecutorChoice, file_size, map_items
+from msdump.return_codes import ReturnCode
+from msdump.store import FAILED_LIST
+from msdump.store.write import DUMP_MODE, DiskFiles, make_directories
+
+
+@dataclass(slots=True)
+class Conversion:
+    """The result of converting dump files.
+
+    Attributes:
+        output: Directory of the results.
+        skipped: Number of files that are no dump files, by suffix.
+        results: Result of each dump file, in their order.
+    """
+
+    output: str
+    skipped: Counter[str] = field(default_factory=Counter)
+    results: list[FileResult] = field(default_factory=list)
+
+    @property
+    def failed(self) -> list[FileResult]:
+        """Results of the files of which a tensor was not converted."""
+        return [result for result in self.results if result.failures]
+
+    @property
+    def code(self) -> int:
+        """Return code of msaccucmp: that of the first file with a failure."""
+        return next((result.code for result in self.failed), ReturnCode.DONE)
+
+    @property
+    def files(self) -> int:
+        """Number of files that were written."""
+        return sum(result.files for result in self.results)
+
+    @property
+    def size(self) -> int:
+        """Number of bytes that were written."""
+        return sum(result.size for result in self.results)
+
+    @property
+    def kept(self) -> int:
+        """Number of tensors that were written in their own format, as nothing converts it."""
+        return sum(result.kept for result in self.results)
+
+
+def convert_files(
+    dump_files: SourceFiles,
+    output: str,
+    target: Target,
+    *,
+    executor: ExecutorChoice = ExecutorChoice(),  # noqa: B008 - frozen
+    progress: Callable[[int], object] = lambda _: None,
+) -> Conversion:
+    """Convert dump files. A tensor that fails is listed in the results, and the others are converted.
+
+    Args:
+        dump_files: The files (``sources.find``).
+        output: Directory of the results, made where it is missing.
+        target: What tensors are converted to.
+        executor: Who converts.
+        progress: Called with the bytes of each file that was converted.
+
+    Raises:
+        ToolError: There are no files, or options that exclude each other; nothing is written then.
+    """
+    check_target(target, len(dump_files.sources))
+    if not dump_files.sources:
+        skipped = (
+            f"; {sum(dump_files.skipped.values())} other files were skipped" if dump_files.skipped else ""
+        )
+        raise ToolError(ReturnCode.PARAMETER, f"no dump file to convert{skipped}")
+    _make_directory(output)
+    if target.format:  # loaded before threads ask for it all at once; without -f nothing needs it, nor numpy
+        importlib.import_module("msdump.convert.format")
+    conversion = Conversion(output, dump_files.skipped)
+    work = partial(convert_file, target)
+    try:
+        results = map_items(
+            work,
+            dump_files.sources,
+            size=lambda source: file_size(source.path),
+            executor=executor,
+            name=lambda source: source.path,
+            paths=(output, *filter(None, (target.scripts,))),
+            progress=progress,
+            # scripts of the user's own and torch.save would hold the interpreter
+            in_threads=not target.scripts and target.kind is not OutputKind.PT,
+        )
+        for result in results:
+            conversion.results.append(result)
+            _write_mappings(result)
+    finally:  # the list is written for the files that were done before an error or Ctrl-C, too
+        _write_failed(conversion)
+    return conversion
+
+
+def check_target(target: Target, count: int) -> None:
+    """Check options against each other.
+
+    Args:
+        target: The options.
+        count: Number of dump files.
+
+    Raises:
+        ToolError: Options that exclude each other, or a value that is not allowed.
+    """
+    if target.format and target.format not in dump_message.FORMATS:
+        raise ToolError(ReturnCode.PARAMETER, _unknown_format(target.format))
+    for option, is_given in (("-s", target.shape), ("-o and -i", target.only), ("-c", target.scripts)):
+        if is_given and not target.format:
+            raise ToolError(ReturnCode.PARAMETER, f"{option} takes effect only with -f")
+        if is_given and option != "-c" and count > 1:
+            raise ToolError(ReturnCode.PARAMETER, f"{option} is for a single dump file, there are {count}")
+    if target.shape and (len(target.shape) < 2 or min(target.shape) < 1):  # noqa: PLR2004 - see the message
+        fault = f"-s {target.shape} must have two or more dimensions, each greater than 0"
+        raise ToolError(ReturnCode.SHAPE, fault)
+    if target.version not in {1, VERSION}:
+        raise ToolError(ReturnCode.PARAMETER, f"-v {target.version} must be 1 or {VERSION}")
+    if target.scripts:
+        from msdump.convert.scripts import check_scripts  # not above: loads numpy
+
+        check_scripts(target.scripts)
+    # Found, not imported: torch takes seconds to import, and only the processes that convert need it.
+    if target.kind is OutputKind.PT and importlib.util.find_spec("torch") is None:
+        fault = "-t pt needs PyTorch, which is not installed; install torch or use -t npy"
+        raise ToolError(ReturnCode.UNSUPPORTED, fault)
+
+
+def _unknown_format(name: str) -> str:
+    import difflib  # not above: few give a wrong name
+
+    close = difflib.get_close_matches(name, dump_message.FORMATS, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(dump_message.FORMATS)}"
+    return f"unknown format {name!r}{hint}"
+
+
+def _make_directory(output: str) -> None:
+    try:
+        make_directories(output)
+        # The list of a former conversion would be taken for this one's.
+        Path(output, FAILED_LIST).unlink(missing_ok=True)
+    except OSError as error:
+        fault = f"{output}: no directory to write to: {error.strerror or error}"
+        raise ToolError(ReturnCode.PATH, fault) from error
+
+
+def _write_mappings(result: FileResult) -> None:
+    """Add a line to ``mapping.csv`` for each name that was too long, unless a former conversion added it."""
+    if not result.renamed:
+        return
+    from msdump.store import MAPPING  # not above: few names are too long
+    from msdump.store.write import parse_mapping
+
+    # Here, not where files are converted: several processes must not append to one file at once.
+    with _writing() as files:
+        for directory, stand_in, name in result.renamed:
+            if stand_in not in parse_mapping(files.read(directory, MAPPING)):
+                files.append(directory, MAPPING, f"{stand_in},{name}\n".encode(errors="surrogateescape"), b"")
+
+
+def _write_failed(conversion: Conversion) -> None:
+    lines = [
+        ",".join((result.path, *(failure.tensor for failure in result.failures if failure.tensor)))
+        for result in conversion.failed
+    ]
+    if lines:
+        # Names of files are bytes, which need not be UTF-8.
+        text = "\n".join((*lines, "")).encode(errors="surrogateescape")
+        with _writing() as files:
+            files.stream(conversion.output, FAILED_LIST, (text,), DUMP_MODE)
+
+
+@contextlib.contextmanager
+def _writing() -> Iterator[DiskFiles]:
+    files = DiskFiles(DUMP_MODE)
+    try:
+        yield files
+    except OSError as error:
+        reason = f"{error.strerror or error}: {error.filename or 'a list of the converted files'}"
+        raise ToolError(ReturnCode.WRITE, f"cannot write: {reason}") from error
+    finally:
+        files.close()
+
+
+FOREIGN: Final = frozenset(
+    {
+        *(".csv", ".json", ".npy", ".npz", ".bin", ".pt", ".txt", ".log", ".tmp", ".md"),
+        *(".ir", ".pb", ".pbtxt", ".dot", ".onnx", ".o", ".py", ".sh"),
+    }
+)
+"""Suffixes of other files that lie beside dump files; names of dump files end in a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFiles:
+    """The dump files to convert.
+
+    Attributes:
+        sources: The files and the directories of their results.
+        skipped: Number of other files in the directories, by suffix.
+    """
+
+    sources: tuple[Source, ...]
+    skipped: Counter[str]
+
+
+def find_sources(dumps: Sequence[str], output: str, *, is_recursive: bool = True) -> SourceFiles:
+    """Return the dump files among files and in directories, those of a directory sorted by path.
+
+    Args:
+        dumps: Files, which are all taken for dump files, and directories.
+        output: Directory of the results; results of a directory's files keep their place below it.
+        is_recursive: Whether to look into the directories' directories too.
+
+    Raises:
+        ToolError: A path does not exist, or two files would have results of the same names.
+    """
+    skipped: Counter[str] = Counter()
+    sources: list[Source] = []
+    for path in map(Path, dumps):
+        if os.path.isdir(path):
+            sources += _in_directory(path.absolute(), Path(output), skipped, is_recursive=is_recursive)
+        elif os.path.exists(path):
+            sources.append(Source(str(path.absolute()), output))
+        else:
+            raise ToolError(ReturnCode.PATH, f"{path}: no such file or directory")
+    _check_names(sources)
+    return SourceFiles(tuple(sources), skipped)
+
+
+def _in_directory(root: Path, output: Path, skipped: Counter[str], *, is_recursive: bool) -> Iterator[Source]:
+    for directory, folders, names in reading.walk(str(root), _refuse):
+        folders[:] = (name for name in folders if name[0] != ".") if is_recursive else ()
+        destination = output / Path(directory).relative_to(root)
+        for name in names:
+            suffix = Path(name).suffix
+            if name.startswith(".") or suffix in FOREIGN:
+                skipped[suffix] += 1
+            else:
+                yield Source(f"{directory}/{name}", str(destination))
+
+
+def _refuse(error: OSError) -> None:
+    raise ToolError(ReturnCode.PATH, f"{error.filename}: {error.strerror}") from error
+
+
+def _check_names(sources: Iterable[Source]) -> None:
+    """Refuse files that would overwrite each other's results; ToolError names two of them."""
+    source_of: dict[tuple[str, str], str] = {}
+    for source in sources:
+        first_path = source_of.setdefault((source.directory, Path(source.path).name), source.path)
+        if first_path != source.path:
+            fault = f"{source.path} and {first_path} would have results of the same names"
+            raise ToolError(ReturnCode.PARAMETER, f"{fault}; convert them one by one")

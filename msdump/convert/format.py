@@ -1,0 +1,290 @@
+"""The conversion of a tensor to another memory format.
+
+A blocked format (NC1HWC0, FRACTAL_Z, ...) is decoded to the host's order of axes;
+from there axes are permuted to a layout that its letters name (NHWC, HWCN, ...), or
+encoded in another blocked format. A tensor of ND has the host's layout already.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from msdump.device import formats
+from msdump.dtypes import DType
+from msdump.encode import TensorInfo, dump_message
+from msdump.errors import FormatError, ToolError
+from msdump.return_codes import ReturnCode
+
+Dims = tuple[int, ...]
+
+LAYOUTS: Final = {4: ("NCHW", "NHWC", "HWCN", "CHWN"), 5: ("NCDHW", "NDHWC", "DHWCN", "DHWNC")}
+"""Formats that are an order of named axes, by rank; the first is the host's."""
+
+ND: Final = "ND"
+_RANKS: Final = {layout: rank for rank, layouts in LAYOUTS.items() for layout in layouts}
+# Bytes that are converted at once where samples are independent: few enough that the next ones find the
+# processor's cache, and memory that the process has already.
+_CHUNK: Final = 2 << 20
+
+_BLOCKED: Final = {row.name: row for row in formats.FORMATS if row.stages and row.name not in _RANKS}
+# Formats that keep N as their first axis and C0 as their last, so that samples can be converted one by one.
+_BY_SAMPLE: Final = frozenset({formats.NC1HWC0, "NC1HWC0_C04", formats.NDC1HWC0})
+
+Parts = Callable[[np.ndarray], Iterator[np.ndarray]]
+"""Converts the device array; yields parts of the result that follow each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetFormat:
+    """How a tensor is converted.
+
+    Attributes:
+        shape: Shape of the result.
+        format: Format of the result.
+        parts: The conversion.
+        is_kept: Whether the tensor stays in its format ND, which needs no conversion.
+    """
+
+    shape: Dims
+    format: str
+    parts: Parts
+    is_kept: bool = False
+
+
+def source_of(info: TensorInfo) -> str:
+    """Return the name of a tensor's format; a layout of another rank than the tensor's is ND.
+
+    >>> nhwc = dump_message.FORMATS["NHWC"]
+    >>> source_of(TensorInfo(1, nhwc, (1, 2, 2, 3), (), 48)), source_of(TensorInfo(1, nhwc, (2, 3), (), 24))
+    ('NHWC', 'ND')
+    """
+    # vendor: a tensor of a format with four axes that has not four axes counts as ND.
+    name = dump_message.format_name(info.format)
+    return ND if _RANKS.get(name, len(info.shape)) != len(info.shape) else name
+
+
+def plan(info: TensorInfo, dtype: DType, target: str, wanted_shape: Dims = ()) -> TargetFormat:
+    """Return how to convert a tensor.
+
+    Args:
+        info: The tensor as the header describes it; its shape is the device shape.
+        dtype: Its element type.
+        target: Name of the format of the result.
+        wanted_shape: Shape of the result, in place of the one that the header implies (``-s``).
+
+    Raises:
+        ToolError: There is no such conversion, or the shapes do not allow it.
+    """
+    # vendor: the sub-format is the number of groups; 0 and 1 both stand for a weight without groups.
+    tensor = _Tensor(source_of(info), info.shape, dtype, max(1, info.sub_format))
+    if tensor.format == target:
+        return _reshaped(tensor, wanted_shape)
+    # vendor: the tool refuses every tensor of ND that is to be converted. Here it is kept, as its layout is
+    # the host's already; a wanted shape cannot be had, though.
+    if tensor.format == ND:
+        if wanted_shape:
+            raise ToolError(
+                ReturnCode.FORMAT, f"no conversion from {ND} to {target} is known, as -s needs it"
+            )
+        return TargetFormat(tensor.shape, ND, _as_it_is, is_kept=True)
+    if tensor.format in _RANKS:
+        return _from_layout(tensor, target, wanted_shape)
+    if tensor.format == formats.FRACTAL_NZ:
+        return _from_matrix(tensor, target, wanted_shape or info.original_shape)
+    return _from_blocks(tensor, target, _host_shape(tensor, info.original_shape, target, wanted_shape))
+
+
+@dataclass(frozen=True, slots=True)
+class _Tensor:
+    """A tensor on the device.
+
+    Attributes:
+        format: Name of its format.
+        shape: Device shape.
+        dtype: Element type.
+        groups: Groups of the convolution that reads it.
+    """
+
+    format: str
+    shape: Dims
+    dtype: DType
+    groups: int
+
+    @property
+    def rank(self) -> int:
+        """Rank on the host; ToolError where the format is not blocked."""
+        row = _BLOCKED.get(self.format)
+        if row is None or row.most is None:
+            raise ToolError(ReturnCode.FORMAT, f"no conversion from {self.format} is known")
+        return row.most
+
+    def groups_in(self, name: str) -> int:
+        """Return the number of groups as a format sees it; only FRACTAL_Z lays weights out by group."""
+        return self.groups if name == formats.FRACTAL_Z else 1
+
+    def is_form_of(self, host: Dims) -> bool:
+        """Tell whether a tensor of this host shape would have the tensor's device shape."""
+        return formats.is_form(self.format, self.shape, host, self.groups_in(self.format))
+
+
+def _reshaped(tensor: _Tensor, wanted_shape: Dims) -> TargetFormat:
+    # vendor: a tensor that has the target's format keeps its padding; it is reshaped, but not cut.
+    if not wanted_shape:
+        return TargetFormat(tensor.shape, tensor.format, _as_it_is)
+    if math.prod(wanted_shape) != math.prod(tensor.shape):
+        raise ToolError(
+            ReturnCode.SHAPE, f"-s {wanted_shape} has not as many elements as the shape {tensor.shape}"
+        )
+    return TargetFormat(wanted_shape, tensor.format, lambda array: iter((array.reshape(wanted_shape),)))
+
+
+def _from_layout(tensor: _Tensor, target: str, wanted_shape: Dims) -> TargetFormat:
+    source, rank = tensor.format, len(tensor.shape)
+    if target == ND:
+        return TargetFormat(tensor.shape, ND, _as_it_is)
+    if _RANKS.get(target) == rank:
+        result = _part(_permuted(tensor.shape, source, target), wanted_shape)
+        # vendor: a smaller shape is cut out at the beginning of every axis.
+        corner = tuple(slice(size) for size in result)
+        return TargetFormat(result, target, lambda array: iter((_transposed(array, source, target)[corner],)))
+    layout = LAYOUTS[rank][0]
+    host = _permuted(tensor.shape, source, layout)
+    return _encoded(tensor, host, target, lambda array: iter((_transposed(array, source, layout),)))
+
+
+def _from_matrix(tensor: _Tensor, target: str, host: Dims) -> TargetFormat:
+    # vendor: NCHW and NHWC of a matrix have its original shape, whatever its rank.
+    if target not in {"NCHW", "NHWC", ND}:
+        raise ToolError(ReturnCode.FORMAT, f"no conversion from {tensor.format} to {target} is known")
+    if not host:
+        raise ToolError(ReturnCode.PARAMETER, f"{tensor.format} without an original shape needs -s")
+    if not tensor.is_form_of(host):
+        raise ToolError(ReturnCode.FRACTAL_NZ, f"{tensor.shape} is not the {tensor.format} form of {host}")
+    return TargetFormat(host, target, partial(_decoded, tensor, host))
+
+
+def _from_blocks(tensor: _Tensor, target: str, host: Dims) -> TargetFormat:
+    layout = LAYOUTS[tensor.rank][0]
+    decoded = partial(_decoded, tensor, host)
+    if target in {ND, layout}:
+        return TargetFormat(host, target, decoded)
+    if len(host) != tensor.rank:
+        raise ToolError(ReturnCode.SHAPE, f"a tensor of shape {host} has no {target} form")
+    if _RANKS.get(target) != tensor.rank:
+        return _encoded(tensor, host, target, decoded)
+
+    def parts(array: np.ndarray) -> Iterator[np.ndarray]:
+        # Parts are samples; they follow each other in the result only where N is its first axis.
+        host_parts = decoded(array) if target.startswith("N") else iter((_joined(decoded(array)),))
+        return (_transposed(part, layout, target) for part in host_parts)
+
+    return TargetFormat(_permuted(host, layout, target), target, parts)
+
+
+def _encoded(tensor: _Tensor, host: Dims, target: str, to_host: Parts) -> TargetFormat:
+    """Return the conversion of a tensor to a blocked format, by way of the host's layout."""
+    row = _BLOCKED.get(target)
+    if row is None or row.most != len(host):
+        raise ToolError(ReturnCode.FORMAT, f"no conversion from {tensor.format} to {target} is known")
+    groups = tensor.groups_in(target)
+    try:
+        shape = formats.shape(target, host, tensor.dtype, groups)
+    except FormatError as error:
+        raise ToolError(ReturnCode.SHAPE, str(error)) from error
+    return TargetFormat(
+        shape, target, lambda array: iter((formats.encode(target, _joined(to_host(array)), groups),))
+    )
+
+
+def _host_shape(tensor: _Tensor, original: Dims, target: str, wanted_shape: Dims) -> Dims:
+    """Return a blocked tensor's shape in the host's layout.
+
+    The header may give the original shape in another order of axes and does not name that order, so all
+    orders are tried until one has the tensor's device shape.
+    """
+    rank = tensor.rank
+    layout = LAYOUTS[rank][0]
+    if wanted_shape:
+        # vendor: -s names the axes in the order of the target.
+        order = target if _RANKS.get(target) == len(wanted_shape) else layout
+        host = _permuted(wanted_shape, order, layout) if len(wanted_shape) == rank else wanted_shape
+        if not tensor.is_form_of(host):
+            raise ToolError(
+                ReturnCode.SHAPE, f"{tensor.shape} is no {tensor.format} form of -s {wanted_shape}"
+            )
+        return host
+    if not original:
+        return _unsliced(tensor)
+    # vendor: the tool cuts by the original shape as it stands, also where the target has another order of
+    # axes; NCHW (2, 3, 5, 4) as NHWC thus becomes 2x3x4x3. Such results are not reproduced.
+    orders = LAYOUTS[rank] if len(original) == rank else ()
+    for host in (*(_permuted(original, order, layout) for order in orders), original):
+        if tensor.is_form_of(host):
+            return host
+    fault = f"{tensor.shape} is no {tensor.format} form of the original shape {original}; give -s"
+    raise ToolError(ReturnCode.SHAPE_MISMATCH, fault)
+
+
+def _unsliced(tensor: _Tensor) -> Dims:
+    """Return the host shape with the padding of the channels, for a tensor without an original shape."""
+    # vendor: NC1HWC0 of unknown shape is converted with its padding; other formats need the shape.
+    match tensor.format, tensor.shape:
+        case ((formats.NC1HWC0 | "NC1HWC0_C04"), (n, c1, h, w, c0)):
+            return (n, c1 * c0, h, w)
+        case formats.NDC1HWC0, (n, d, c1, h, w, c0):
+            return (n, c1 * c0, d, h, w)
+    raise ToolError(ReturnCode.CONVERT_FUNCTION, f"{tensor.format} without an original shape needs -s")
+
+
+def _decoded(tensor: _Tensor, host: Dims, array: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield the array in the host's layout, some samples at a time where both layouts begin with N.
+
+    A large tensor thus needs no second copy in memory as a whole.
+    """
+    groups = tensor.groups_in(tensor.format)
+    is_by_sample = tensor.format in _BY_SAMPLE and len(host) == tensor.rank
+    count = max(1, host[0] * _CHUNK // max(1, array.nbytes)) if is_by_sample else 0
+    if not count or count >= host[0]:
+        yield formats.decode(tensor.format, array, host, groups)
+        return
+    for start in range(0, host[0], count):
+        part = array[start : start + count]
+        yield formats.decode(tensor.format, part, (len(part), *host[1:]), groups)
+
+
+def _as_it_is(array: np.ndarray) -> Iterator[np.ndarray]:
+    yield array
+
+
+def _joined(parts: Iterator[np.ndarray]) -> np.ndarray:
+    arrays = list(parts)
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def _permuted(shape: Dims, source: str, target: str) -> Dims:
+    return tuple(shape[source.index(axis)] for axis in target)
+
+
+def _transposed(array: np.ndarray, source: str, target: str) -> np.ndarray:
+    return array.transpose([source.index(axis) for axis in target])
+
+
+def _part(shape: Dims, wanted_shape: Dims) -> Dims:
+    """Return the shape of the result: the array's, or a smaller shape that is cut out of it.
+
+    >>> _part((1, 32, 5, 4), (1, 20, 5, 4)), _part((1, 32, 5, 4), ())
+    ((1, 20, 5, 4), (1, 32, 5, 4))
+    """
+    if not wanted_shape:
+        return shape
+    if len(wanted_shape) != len(shape) or any(
+        wanted > available for wanted, available in zip(wanted_shape, shape, strict=True)
+    ):
+        raise ToolError(ReturnCode.SHAPE, f"-s {wanted_shape} is no part of the shape {shape}")
+    return wanted_shape

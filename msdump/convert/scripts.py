@@ -1,0 +1,132 @@
+"""Format conversions of the user's own, in msaccucmp's form, and other functions in scripts of theirs.
+
+``DIR/format_convert/convert_<SOURCE>_to_<TARGET>.py`` holds a function
+``convert(shape_from, shape_to, array)`` that returns an array. The array that it
+gets is flat; for the weight of a grouped convolution it also gets the number of
+groups, as a fourth argument.
+Nobody else may change such a script.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import stat
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from msdump import reading
+from msdump.errors import ToolError
+from msdump.return_codes import ReturnCode
+
+_FOLDER: Final = "format_convert"
+
+
+def check_scripts(directory: str) -> None:
+    """Check the folder ``format_convert`` of a directory and the scripts in it.
+
+    Raises:
+        ToolError: It is missing, or others than its owner may change a script.
+    """
+    folder = Path(directory, _FOLDER)
+    if not os.path.isdir(folder):
+        raise ToolError(ReturnCode.PATH, f"{directory}: has no folder {_FOLDER} with scripts")
+    for path in sorted(folder.glob("convert_*_to_*.py")):
+        _checked_text(path)
+
+
+def find_script(directory: str, source: str, target: str) -> Callable[..., Any] | None:
+    """Return the function that converts a format to another, None where no script does.
+
+    Raises:
+        ToolError: The script cannot be used.
+    """
+    path = Path(directory, _FOLDER, f"convert_{source}_to_{target}.py")
+    return load_function(path, "convert", ReturnCode.CONVERT_FUNCTION) if os.path.isfile(path) else None
+
+
+def call_script(
+    function: Callable[..., Any],
+    array: np.ndarray,
+    shape_to: tuple[int, ...],
+    groups: int,
+) -> np.ndarray:
+    """Return an array that a script has converted, cut to the wanted shape.
+
+    Args:
+        function: The script's function ``convert``.
+        array: The elements, in the device's shape.
+        shape_to: The wanted shape, empty where the file does not tell it.
+        groups: Groups of the convolution, 1 for none.
+
+    Raises:
+        ToolError: The script fails, or returns no array.
+    """
+    # vendor: functions for ungrouped weights take three arguments only.
+    extra = (groups,) if groups > 1 else ()
+    try:
+        converted = function(list(array.shape), list(shape_to), array.reshape(-1), *extra)
+    except Exception as error:
+        kind = type(error).__name__
+        raise ToolError(ReturnCode.CONVERT_FUNCTION, f"the script failed: {kind}: {error}") from error
+    if not isinstance(converted, np.ndarray):
+        kind = type(converted).__name__
+        raise ToolError(ReturnCode.CONVERT_FUNCTION, f"the script returned a {kind}, not an array")
+    return converted[tuple(map(slice, shape_to))] if converted.ndim == len(shape_to) else converted
+
+
+_MOST_BYTES: Final = 1 << 20
+_FOREIGN_WRITERS: Final = stat.S_IWGRP | stat.S_IWOTH
+
+
+# Cached: the function is asked for once for each tensor.
+@functools.lru_cache(maxsize=64)
+def load_function(path: Path, name: str, code: ReturnCode) -> Callable[..., Any]:
+    """Return a function of a script.
+
+    Args:
+        path: The script.
+        name: Name of the function.
+        code: Return code of the error where the script fails or lacks the function.
+
+    Raises:
+        ToolError: The script cannot be used.
+    """
+    module = types.ModuleType(path.stem)
+    module.__file__ = str(path)
+    try:
+        # Not imported: that would read the file a second time, unchecked, and write a cache beside it.
+        exec(compile(_checked_text(path), path, "exec"), module.__dict__)  # noqa: S102 - the user's own, and checked
+    except ToolError:
+        raise
+    except Exception as error:
+        kind = type(error).__name__
+        raise ToolError(code, f"{path}: {kind}: {error}") from error
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise ToolError(code, f"{path}: has no function {name}")
+    return function  # type: ignore[no-any-return]  # whatever it is, it can be called
+
+
+def _checked_text(path: Path) -> bytes:
+    """Return a script that nobody but its owner may write, and that has at most one MiB.
+
+    Raises:
+        ToolError: Others may write it, it is larger, or it cannot be read.
+    """
+    try:
+        with reading.open_file(path) as file:
+            # The status of the open file, not of the path, which may be another file by now.
+            status = os.fstat(file.fileno())
+            if status.st_mode & _FOREIGN_WRITERS:
+                raise ToolError(ReturnCode.UNSAFE_FILE, f"{path}: others may change it; run chmod go-w on it")
+            if status.st_size > _MOST_BYTES:
+                fault = f"{path}: {status.st_size} bytes are over the {_MOST_BYTES} allowed"
+                raise ToolError(ReturnCode.UNSAFE_FILE, fault)
+            return file.readall()
+    except OSError as error:
+        raise ToolError(ReturnCode.UNSAFE_FILE, f"{path}: cannot be read: {error.strerror}") from error

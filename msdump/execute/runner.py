@@ -1,0 +1,213 @@
+"""Sessions of operators that ran a short while ago, for those that come next and are equal to them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.errors import ExecutionError
+from msdump.execute import values
+from msdump.execute.kernels import Kernel, KernelFactory, RoundingsOf, as_the_model_says
+from msdump.execute.runtime import ONE_OPERATOR, OrtValue, Runtime, SessionUse, cpu_runtime, failure
+from msdump.execute.weights import WeightCopies, WeightStore
+from msdump.graph import WITH_MEMORY, Graph, Node, call_of, reads, uses_float_status
+from msdump.graph.kernel import EqualModels, Rounding, has_foreign_domain, onenode
+from msdump.observer import Array
+from msdump.threads import new_lock, thread_count
+
+_KEPT: Final = 32  # as many as the layers of a network have different operators; each has threads of its own
+
+
+class RecentSessions(Runtime):
+    """A runtime on the CPU that keeps its latest sessions, but those that hold weights or have a memory.
+
+    Who runs the operators of a network one after the other, and drops the kernel of each, then does not make
+    a session for every layer anew. Any thread may use it.
+    """
+
+    def __init__(self) -> None:
+        """Keep nothing yet."""
+        super().__init__(thread_count())
+        self._kept: OrderedDict[tuple[bytes, SessionUse], Any] = OrderedDict()
+        self._lock = new_lock()
+        self._models = EqualModels(_KEPT)
+
+    @property
+    def limits(self) -> onenode.RuntimeLimits:
+        """Those of the process's runtime, which have been asked for."""
+        return cpu_runtime().limits
+
+    def model(
+        self, graph: Graph, node: Node, bindings: onenode.Bindings, roundings: Sequence[Rounding] | None
+    ) -> onenode.NodeModel:
+        """Return the model of one operator, as ``Runtime.model`` does."""
+        if roundings is not None:
+            return super().model(graph, node, bindings, roundings)
+        return self._models.build(graph, node, bindings, self.limits)
+
+    def forget(self) -> None:
+        """Keep none of the sessions that were made so far."""
+        super().forget()
+        self._kept.clear()
+
+    def session(
+        self,
+        model: bytes,
+        shared: Mapping[str, Any] | None = None,
+        *,
+        has_memory: bool = False,
+        use: SessionUse = ONE_OPERATOR,
+    ) -> Any:
+        """Return a session of a model, as ``Runtime.session`` does."""
+        session = super().session(model, shared, has_memory=has_memory, use=use)
+        if not (shared or has_memory):
+            with self._lock:
+                self._kept[model, use] = session
+                self._kept.move_to_end((model, use))
+                if len(self._kept) > _KEPT:
+                    self._kept.popitem(last=False)
+        return session
+
+
+class OperatorRunner:
+    """Runs single operators of one graph; the same inputs give the bits that a run of the network gives.
+
+    Weights that are not given are the graph's, packed as in a run. Kernels are kept, by the types of what is
+    given; ``forget`` drops those of an operator that will not run again. Control flow runs as one operator.
+
+    Attributes:
+        graph: The graph.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        roundings: RoundingsOf = as_the_model_says,
+        copies: WeightCopies | None = None,
+        *,
+        on: Runtime | None = None,
+        around: Graph | None = None,
+        is_quiet: bool = False,
+    ) -> None:
+        """Compile nothing yet: a kernel is made when its operator first runs.
+
+        Args:
+            graph: The graph, or a body in it.
+            roundings: The emulated device's arithmetic, ``Ascend.roundings``; by default as the model says.
+            copies: Values and copies that runners of the same model share of its weights.
+            on: The runtime of the operators; None: the CPU's.
+            around: The graph around a body.
+            is_quiet: Do not warn where ONNX's reference computes an operator.
+        """
+        self._is_quiet = is_quiet
+        self.graph = graph
+        self._copies = copies or WeightCopies()
+        self._roundings = roundings
+        self._runtime = on or cpu_runtime()
+        self._distant = graph.outer & around.outer if around is not None else frozenset[str]()
+        self._factories: dict[frozenset[str], tuple[KernelFactory, WeightStore]] = {}
+        self._kernels: dict[str, dict[tuple[tuple[str, str], ...], Kernel]] = {}
+
+    def needed(self, node: Node) -> tuple[str, ...]:
+        """Return the names of the values that must be given: all that the operator reads but weights."""
+        return tuple(name for name in reads(node) if name not in self.graph.weights)
+
+    def run(self, node: Node, given: Mapping[str, Any]) -> tuple[Array, ...]:
+        """Run an operator once.
+
+        Args:
+            node: An operator of the graph, fused ones included; see ``is_repeatable``.
+            given: What it reads, by the names of values: arrays, lists of arrays (sequences), None (absent
+                optionals). A weight that stands here is fed with this value, and rounded as the graph's is.
+
+        Returns:
+            An array for each output of the node; None for an unused one, and for what is no tensor.
+
+        Raises:
+            ExecutionError: The operator refuses these inputs, or one that it needs is not given.
+            UnsupportedOpError: Nothing can run it.
+        """
+        read, weights = reads(node), self.graph.weights
+        missing = next((name for name in read if name not in given and name not in weights), None)
+        if missing is not None:
+            raise ExecutionError(node.operator.full_name, f"its input {missing!r} is not given")
+        try:
+            fed = {name: self._value(name, given[name]) for name in read if name in given}
+            return self._outputs(node, *self._applied(node, fed))
+        except Exception as error:
+            shown = [item if isinstance(item, np.ndarray) else None for item in map(given.get, node.inputs)]
+            raise failure(node.operator.full_name, shown, error) from error
+
+    def forget(self, node: Node) -> None:
+        """Drop the kernels of an operator, and the weights that they packed."""
+        self._kernels.pop(node.name, None)
+        for factory, _ in self._factories.values():
+            factory.forget(node)
+
+    def _replaced(self, given: Mapping[str, Any]) -> frozenset[str]:
+        """Return the names of weights that this run overrides, without those that change anyway."""
+        return frozenset(given) & self.graph.weights.keys() - self.graph.changeable
+
+    def _factory(self, replaced: frozenset[str]) -> tuple[KernelFactory, WeightStore]:
+        """Return what compiles operators that are fed some weights, and the weights that are the graph's."""
+        if replaced not in self._factories:
+            # the session would prefer an initializer to what is given
+            arrays = {name: array for name, array in self.graph.weights.items() if name not in replaced}
+            self._factories[replaced] = self._made(WeightStore(arrays, self._copies))
+        return self._factories[replaced]
+
+    def _made(self, store: WeightStore) -> tuple[KernelFactory, WeightStore]:
+        factory = KernelFactory(
+            self.graph, store, self._runtime, self._roundings, self._distant, is_quiet=self._is_quiet
+        )
+        return factory, store
+
+    def _value(self, name: str, item: Any) -> OrtValue | None:
+        if isinstance(item, np.ndarray) and not item.flags.aligned:
+            return values.owned(item)  # tensors lie anywhere in a dump file, which kernels do not expect
+        return values.from_python(item, self.graph.type_of(name).dtype or dtypes.DTYPES[0])
+
+    def _applied(self, node: Node, fed: Mapping[str, OrtValue | None]) -> tuple[Kernel, Any]:
+        replaced = self._replaced(fed)
+        kernels = self._kernels.setdefault(node.name, {})
+        if replaced and has_foreign_domain(node):  # its kernel may want constants: what is given becomes one
+            arrays = {name: values.to_array(fed[name]) for name in replaced}
+            factory, weights = self._made(WeightStore({**self.graph.weights, **arrays}))
+            kernels = {}
+        else:
+            factory, weights = self._factory(replaced)
+        # optionals without a value, and maps, have no type to ask for
+        kinds = tuple((name, "" if value is None else values.kind_of(value)) for name, value in fed.items())
+        if kinds not in kernels:
+            kernels[kinds] = factory.make(node, fed)
+        kernel = kernels[kinds]
+        feeds = {inner: fed[name] if name in fed else weights.value(name) for inner, name in kernel.feeds}
+        try:
+            return kernel, kernel.run(feeds, kernel.results, None)
+        except Exception as error:  # noqa: BLE001 - the runtime's classes vary
+            return kernel, factory.rescue(node, fed, error)
+
+    @staticmethod
+    def _outputs(node: Node, kernel: Kernel, results: Any) -> tuple[Array, ...]:
+        outputs: list[Array] = [None] * len(node.outputs)
+        # not strict: beyond its outputs a kernel may give the overflow status
+        for (_, position), value in zip(kernel.outputs, results):  # noqa: B905 - see execute.program
+            array = values.to_python(value)
+            outputs[position] = array if isinstance(array, np.ndarray) else None
+        return tuple(outputs)
+
+
+def is_repeatable(node: Node) -> bool:
+    """Tell whether an operator gives the same outputs whenever it gets the same inputs.
+
+    Random numbers, collectives, and what lowers or reads the device's overflow status do not.
+    """
+    return not (
+        call_of(node) is not None
+        or uses_float_status(node.domain, node.op_type)
+        or any(part.op_type in WITH_MEMORY for part in node.members)
+    )

@@ -1,0 +1,493 @@
+"""Sessions of several operators, each with the initializers and casts of its own one-operator session."""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from msdump.dtypes import STRING
+from msdump.errors import is_final
+from msdump.execute import fallback, values
+from msdump.execute.fallback import is_guarded
+from msdump.execute.kernels import RoundingsOf
+from msdump.execute.runtime import OrtValue, Run, Runtime, SessionUse
+from msdump.execute.variants import LEVELS
+from msdump.execute.weights import Bound, Initializers, WeightStore, binds_weights, packed, tells_overflow
+from msdump.graph import (
+    WITH_MEMORY,
+    Graph,
+    Node,
+    Shape,
+    ValueType,
+    call_of,
+    canonical_domain,
+    forget_pages,
+    reads,
+    uses_float_status,
+)
+from msdump.graph.kernel import (
+    FLOAT32,
+    HALVES,
+    NO_HOOKS,
+    Bindings,
+    LinkedModel,
+    LinkedOperator,
+    Rounding,
+    SegmentEdges,
+    SessionHooks,
+    UnlinkableError,
+    keeps_types,
+    link,
+    type_text,
+)
+from msdump.plan import Optimization
+from msdump.statistics import insession
+from msdump.store import session_files
+
+MOST_BYTES: Final = 24 << 20
+"""Bytes of tensors that a segment holds for an observer; an operator whose tensors reach it ends it.
+
+They all live until the last operator of the segment has run.
+"""
+
+MOST_SHOWN: Final = 256
+"""Operators of one segment that an observer looks at: their results wait for the last of them."""
+
+MOST_WEIGHTS: Final = 128 << 20
+"""Bytes of weights that the sessions of a segment pack; an operator with more of them begins one.
+
+While a session is made, each weight is there three times: in the file's pages, as the copy that the runtime
+takes of it, and packed. Only the last one stays.
+"""
+
+MOST: Final = 2048
+"""Operators of one segment: the time to make a session grows faster than the number of its operators."""
+
+
+def cut(
+    operators: range,
+    joins: Callable[[int], bool],
+    shown: Callable[[int], int | None],
+    waits: Callable[[int], bool],
+    weights: Callable[[int], int] = lambda _: 0,
+) -> list[range]:
+    """Return the segments of consecutive operators.
+
+    >>> cut(range(5), lambda position: position != 2, lambda _: None, lambda _: False)
+    [range(0, 2), range(2, 3), range(3, 5)]
+    >>> cut(range(4), lambda _: True, {1: 8}.get, lambda _: True)
+    [range(0, 2), range(2, 4)]
+
+    Args:
+        operators: Positions of the operators.
+        joins: Tells whether the operator at a position may run with others; else it stands alone.
+        shown: Returns how many bytes of tensors an observer is shown at a position, None where it looks away.
+        waits: Tells whether nothing may run on before the observer has seen a position that it is shown.
+        weights: Returns how many bytes of weights the operator at a position packs.
+    """
+    segments: list[range] = []
+    start, held, count, packed = operators.start, 0, 0, 0
+
+    def close(end: int) -> None:
+        nonlocal start, held, count, packed
+        if end > start:
+            segments.append(range(start, end))
+        start, held, count, packed = end, 0, 0, 0
+
+    for position in operators:
+        size, weight = shown(position), weights(position)
+        if packed and weight and packed + weight > MOST_WEIGHTS:
+            close(position)
+        packed += weight
+        if not joins(position):
+            close(position)
+            close(position + 1)
+        elif size is not None:
+            held, count = held + size, count + 1
+            if waits(position) or held >= MOST_BYTES or count >= MOST_SHOWN:
+                close(position + 1)
+        if position + 1 - start >= MOST:
+            close(position + 1)
+    close(operators.stop)
+    return segments
+
+
+_UNKNOWN: Final = MOST_BYTES // 4
+"""Bytes that a tensor of unknown shape counts for: a few of them fill a segment."""
+
+
+def dimensions(graph: Graph, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+    """Return the sizes that the names of dimensions have where inputs have some shapes."""
+    sizes: dict[str, int] = {}
+    for value in graph.inputs:
+        declared = value.type.shape or ()
+        sizes |= {
+            name: size
+            for name, size in zip(declared, shapes.get(value.name, ()), strict=False)
+            if isinstance(name, str)
+        }
+    return sizes
+
+
+def nbytes(graph: Graph, name: str, sizes: Mapping[str, int]) -> int:
+    """Return the bytes of a value, a guess where its shape or type is unknown.
+
+    Args:
+        graph: The graph.
+        name: The value.
+        sizes: What the names of dimensions stand for.
+    """
+    kind = graph.type_of(name)
+    if kind.shape is None or kind.dtype is None:
+        return _UNKNOWN
+    shape = [sizes.get(size, size) if isinstance(size, str) else size for size in kind.shape]
+    known = [size for size in shape if isinstance(size, int)]
+    return math.prod(known) * kind.dtype.numpy.itemsize if len(known) == len(shape) else _UNKNOWN
+
+
+def packed_nbytes(graph: Graph, node: Node) -> int:
+    """Return the bytes of the weights of which an operator's session keeps packed copies."""
+    names = (name for name in packed(node) if name in graph.weights and name not in graph.changeable)
+    return sum(graph.weights[name].nbytes for name in names)
+
+
+_EXACT: Final = frozenset(
+    {
+        *("Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Expand", "Tile"),
+        *("Concat", "Split", "Slice", "Gather", "GatherElements", "GatherND", "Shape", "Size", "Cast"),
+        *("SpaceToDepth", "DepthToSpace", "Compress", "Where"),
+    }
+)
+"""Operators that give the same elements of a half type whether the runtime widens them or not."""
+
+_MAY_BE_TENSORS: Final = frozenset({"tensor", ""})
+
+
+class Joining:
+    """Tells of the operators of one graph which may run in a session with others."""
+
+    def __init__(self, graph: Graph, roundings: RoundingsOf, *, has_halves: bool = False) -> None:
+        """Set the graph.
+
+        Args:
+            graph: The graph, or a body.
+            roundings: The emulated device's arithmetic.
+            has_halves: Whether graphs around a body have values of half types.
+        """
+        self._graph = graph
+        self._roundings = roundings
+        self._has_halves = has_halves or any(each.dtype in HALVES for each in graph.types.values())
+        self._remembering = frozenset(_remembering(graph))
+
+    def joins(self, node: Node) -> bool:
+        """Tell whether an operator gives the bits in a session with others that it gives in one of its own.
+
+        It may not where the runtime lacks kernels for half types: it widens operators, and leaves out the
+        rounding between two of them. Operators stay alone, too, that remember their runs, that need not have
+        a value, that tell the device's overflow status, and that are guarded. Control flow joins with its
+        bodies, where all that is in them might.
+        """
+        return (
+            call_of(node) is None
+            and not uses_float_status(node.domain, node.op_type)
+            and all(map(self._is_plain, node.members))
+            and any(node.outputs)
+            and self._has_plain_types(node)
+            # the runtime reads what stands in the model, also for operators that were folded since
+            and (not node.bodies or self._values.issuperset(reads(node)))
+            and all(map(self._is_plain_body, node.bodies.values()))
+        )
+
+    @functools.cached_property
+    def _values(self) -> frozenset[str]:
+        made = (name for node in self._graph.nodes for name in node.outputs)
+        return frozenset((*(value.name for value in self._graph.inputs), *self._graph.weights, *made))
+
+    def _is_plain_body(self, body: Graph) -> bool:
+        """Tell whether a branch or loop body gives the bits within the runtime that it gives as a program."""
+        joining = Joining(body, self._roundings, has_halves=self._has_halves)
+        outer_weights = body.outer & body.weights.keys()
+        return all(
+            joining.joins(node)
+            # the runtime is handed the body as the model has it, without the device's casts
+            and not joining.has_casts(node)
+            # of outer weights it packs other ones than a session of the operator alone does
+            and not any(
+                binds_weights(part) and not outer_weights.isdisjoint(part.inputs) for part in node.members
+            )
+            for node in body.nodes
+        )
+
+    def has_casts(self, node: Node) -> bool:
+        """Tell whether the device may cast what an operator reads or writes."""
+        roundings = self._roundings(node)
+        return roundings is not None and (
+            self._has_halves
+            or any(each.reads is not FLOAT32 or each.writes is not FLOAT32 for each in roundings)
+        )
+
+    def _is_plain(self, part: Node) -> bool:
+        key = (canonical_domain(part.domain), part.op_type)
+        return (
+            part.op_type not in WITH_MEMORY
+            and key not in self._remembering
+            and (
+                bool(part.bodies)
+                or not any(attribute.HasField("g") or attribute.graphs for attribute in part.proto.attribute)
+            )
+        )
+
+    def _has_plain_types(self, node: Node) -> bool:
+        types = [self._graph.type_of(name) for name in (*reads(node), *filter(None, node.outputs))]
+        if any(each.kind not in _MAY_BE_TENSORS for each in types):
+            return False
+        roundings = self._roundings(node)
+        if roundings is None:
+            return not self._may_be_widened(node, types)
+        if (
+            tells_overflow(roundings)
+            or is_guarded(node, roundings)
+            or fallback.bfloat16_inputs(self._graph, node, roundings)
+        ):
+            return False
+        # casts are written by type: what is not known before the run cannot be cast
+        if any(each.dtype is None for each in types):
+            return False
+        return all(self._keeps_halves(part) for part in node.members)
+
+    def _keeps_halves(self, part: Node) -> bool:
+        """Tell whether the device's casts stand around what an operator computes in half types."""
+        if not self._has_halves or not keeps_types(part):
+            return True
+        return _is_exact(part) or not any(
+            self._graph.type_of(name).dtype in {*HALVES, None}
+            for name in (*part.inputs, *part.outputs)
+            if name
+        )
+
+    def _may_be_widened(self, node: Node, types: list[ValueType]) -> bool:
+        if not self._has_halves or all(map(_is_exact, node.members)):
+            return False
+        return any(each.dtype is None or each.dtype in HALVES for each in types)
+
+
+def _is_exact(part: Node) -> bool:
+    return not part.domain and part.op_type in _EXACT
+
+
+def _remembering(graph: Graph) -> Iterator[tuple[str, str]]:
+    """Yield domain and name of the functions that call an operator with a memory, directly or not."""
+    functions = list(graph.proto.functions)
+    found: set[tuple[str, str]] = set()
+    while True:
+        new = {
+            key
+            for function in functions
+            if (key := (canonical_domain(function.domain), function.name)) not in found
+            and any(
+                node.op_type in WITH_MEMORY or (canonical_domain(node.domain), node.op_type) in found
+                for node in function.node
+            )
+        }
+        if not new:
+            return (yield from found)
+        found |= new
+
+
+_IN_MODEL: Final = 1 << 14
+"""Bytes up to which a weight that no kernel packs is copied into the model: feeding it costs every run."""
+
+_CULPRIT: Final = re.compile(r"""(?:name '|Node \(|Node,? \(["']|Name:'|node:)(\d+)\.\d""")
+"""The number of an operator in the runtime's messages: the name of its node begins with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSession:
+    """The session of several operators.
+
+    Attributes:
+        run: Called with (values by feed name, output names, None); returns the outputs in order.
+        feeds: (feed name, value of the graph) for everything that must be fed.
+        names: The name in the model of each value of the graph that it can give.
+        looks: What it does about values of the graph where it makes them.
+    """
+
+    run: Run
+    feeds: tuple[tuple[str, str], ...]
+    names: Mapping[str, str]
+    looks: SessionHooks = NO_HOOKS
+
+
+class SegmentCompiler:
+    """Makes the sessions of a graph's segments.
+
+    Attributes:
+        optimizes: Whether the runtime may fuse operators of a segment.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        weights: WeightStore,
+        runtime: Runtime,
+        roundings: RoundingsOf,
+        distant: Container[str],
+        *,
+        optimization: Optimization = Optimization.NONE,
+    ) -> None:
+        """Set the parts that all segments share; see ``KernelFactory``.
+
+        Args:
+            graph: The graph.
+            weights: Its weights.
+            runtime: What runs the sessions.
+            roundings: The emulated device's arithmetic.
+            distant: Weights of a body that the graph around it takes from outside as well.
+            optimization: How far the runtime optimises a segment.
+        """
+        self._graph = graph
+        self._weights = weights
+        self._runtime = runtime
+        self._roundings = roundings
+        self._changeable = graph.changeable
+        self._checked = frozenset() if graph.index else frozenset(value.name for value in graph.inputs)
+        self.optimizes = optimization is not Optimization.NONE
+        self._use = SessionUse(LEVELS[optimization], spins=True)
+        self._initializers = Initializers(weights, self._changeable, distant)
+
+    def compile(
+        self,
+        nodes: Sequence[Node],
+        fed: Mapping[str, OrtValue | None],
+        outputs: Sequence[str],
+        looks: SessionHooks = NO_HOOKS,
+    ) -> SegmentSession:
+        """Compile operators to one session.
+
+        Args:
+            nodes: Operators that follow one another.
+            fed: What they read from before; weights that no run changes need not be there.
+            outputs: Values that the session gives.
+            looks: What it does about values where it makes them.
+
+        Raises:
+            UnlinkableError: An operator cannot stand among others.
+            Exception: Memory or threads ran out, or the runtime does not say which operator it cannot run.
+        """
+        model = self._linked(nodes, fed, outputs, looks)
+        shared = {
+            inner: self._initializers.shared_value(nodes[number], name, array)
+            for inner, (array, name, number) in model.shared.items()
+        }
+        try:
+            is_settled = all(self._graph.type_of(name).is_settled for _, name in model.feeds)
+            use = replace(
+                self._use_of(nodes), plans=is_settled, looks=bool(looks), in_order=bool(looks.saved)
+            )
+            session = self._runtime.session(model.data, shared, use=use)
+        except Exception as error:
+            culprit = None if is_final(error) else _CULPRIT.search(str(error))
+            if culprit is None or int(culprit[1]) >= len(nodes):
+                raise
+            raise UnlinkableError(int(culprit[1]), error) from error
+        for array, name, number in model.shared.values():
+            if name in packed(nodes[number]):  # the session has its packed copy: the file's pages may go
+                forget_pages(array)
+        names = {name: inner for inner, name in model.outputs}
+        return SegmentSession(session.run_with_ort_values, model.feeds, names, looks)
+
+    def can_measure(self, name: str) -> bool:
+        """Tell whether a session can measure a value of the graph."""
+        return insession.takes(self._graph.type_of(name).dtype) and self._runtime.can_measure
+
+    def can_save(self, name: str) -> bool:
+        """Tell whether a session can write a value of the graph to a file."""
+        return session_files.takes(self._graph.type_of(name).dtype) and self._runtime.can_measure
+
+    def can_save_input(self, name: str) -> bool:
+        """Tell whether a session can write a value of the graph as the operators that it runs are given it.
+
+        What is given of small types is widened where a kernel has a copy of its own.
+        """
+        is_widened = name in self._weights and self._graph.type_of(name).dtype in HALVES
+        return self.can_save(name) and not is_widened
+
+    def _use_of(self, nodes: Sequence[Node]) -> SessionUse:
+        """Return how the session of a segment runs: like the runtime's own where it is a whole network."""
+        is_whole = not self._graph.index and len(nodes) == len(self._graph.nodes)
+        return replace(self._use, spins_on=is_whole)
+
+    def _linked(
+        self,
+        nodes: Sequence[Node],
+        fed: Mapping[str, OrtValue | None],
+        outputs: Sequence[str],
+        looks: SessionHooks,
+    ) -> LinkedModel:
+        made = {name for node in nodes for name in node.outputs}
+        feeds: dict[str, str] = {}
+        defaults: dict[str, np.ndarray] = {}
+        parts = []
+        for number, node in enumerate(nodes):
+            roundings = None if node.bodies else self._roundings(node)
+            bound = self._bound(node, roundings)
+            for name in reads(node):
+                if name in bound.arrays or name in made or name in feeds or name in defaults:
+                    continue
+                if self._is_default(name):
+                    defaults[name] = self._weights.array(name)
+                else:
+                    feeds[name] = self._kind(number, name, fed)
+            types = {} if roundings is None else self._types(node, feeds)
+            bindings = Bindings(types, {}, bound.embedded, bound.shared, rounded=bound.rounded)
+            parts.append(LinkedOperator(node, bindings, roundings))
+        around = SegmentEdges(feeds, defaults, outputs, self._shapes(feeds), looks)
+        return link(self._graph, parts, around, self._runtime.limits)
+
+    def _shapes(self, names: Iterable[str]) -> dict[str, Shape]:
+        """Return the shapes of values as far as they hold in every run.
+
+        By them the runtime lets operators write over what nobody else reads. Those of inputs are checked
+        before a run; others only a session that is optimised needs.
+        """
+        return {name: shape for name in names if (shape := self._shape(name)) is not None}
+
+    def _shape(self, name: str) -> Shape | None:
+        declared = self._graph.type_of(name)
+        is_checked = name in self._checked or name in self._weights
+        return declared.shape if is_checked or (self.optimizes and declared.is_settled) else None
+
+    def _bound(self, node: Node, roundings: Sequence[Rounding] | None) -> Bound:
+        """Return the initializers of an operator; all of its weights where the runtime may fold them."""
+        bound = self._initializers.of(node, roundings)
+        if not self.optimizes:
+            return bound
+        fixed = (name for name in reads(node) if name in self._weights and name not in self._changeable)
+        return replace(bound, arrays={name: self._weights.array(name) for name in fixed} | {**bound.arrays})
+
+    def _is_default(self, name: str) -> bool:
+        """Tell whether a weight that no kernel packs stands in the model."""
+        if name not in self._weights or name in self._changeable:
+            return False
+        array = self._weights.array(name)
+        return array.nbytes <= _IN_MODEL or array.dtype == STRING.numpy or array.dtype.isbuiltin != 1
+
+    def _kind(self, number: int, name: str, fed: Mapping[str, OrtValue | None]) -> str:
+        """Return the type text of a value that is fed."""
+        value = fed.get(name)
+        if value is None and name in self._weights:
+            value = self._weights.value(name)
+        if not isinstance(value, values.Native) or not value.is_tensor():
+            raise UnlinkableError(number, f"{name!r} is no tensor of the runtime's")
+        return values.kind_of(value)
+
+    def _types(self, node: Node, feeds: Mapping[str, str]) -> dict[str, str]:
+        """Return the types that the device's casts must know: real ones, else those that are declared."""
+        declared = {name: self._graph.type_of(name).dtype for name in reads(node)}
+        return {name: feeds.get(name) or type_text(dtype) for name, dtype in declared.items() if dtype}

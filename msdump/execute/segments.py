@@ -1,0 +1,711 @@
+"""A program as a tuple of segments, for each way in which observers look at it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
+
+import numpy as np
+
+from msdump import dtypes, tracing
+from msdump.errors import is_foreign, shortage
+from msdump.execute import segment_compiler, values
+from msdump.execute.control import Control, Frame, Frames
+from msdump.execute.runtime import OrtValue, Run, short
+from msdump.execute.segment_compiler import (
+    MOST_BYTES,
+    SegmentCompiler,
+    SegmentSession,
+    cut,
+    dimensions,
+    nbytes,
+    packed_nbytes,
+)
+from msdump.execute.values import Native
+from msdump.graph import Graph, Node, reads
+from msdump.graph.kernel import ADDRESSES, NO_HOOKS, SavedValue, SessionHooks, UnlinkableError
+from msdump.observer import Observer, RanNode, TensorSlot, places_of, tensors_of
+from msdump.record import IO
+from msdump.statistics import (
+    MEASURE,
+    NOTHING,
+    SAVE,
+    SessionMeasures,
+    StatisticNeed,
+    Totals,
+    TotalsArray,
+    finds,
+    passes,
+    stand_ins,
+)
+from msdump.store import SessionFiles
+
+
+@dataclass(slots=True)
+class ProgramOperator:
+    """One operator of the program; the runtime's part is made when it first runs.
+
+    Attributes:
+        position: Its place in the graph's execution order.
+        node: The node.
+        dead: Slots that nobody reads after this operator.
+        feeds: (feed name, slot) of everything that is fed.
+        names: Output names of the kernel.
+        results: Slot of each output.
+        run: The kernel's function, None before the first run.
+        control: Runs control flow in its place; None for every other operator.
+        inputs: Values that observers see as its inputs.
+        outputs: Values that observers see as its outputs.
+    """
+
+    position: int
+    node: Node
+    dead: tuple[int, ...]
+    feeds: tuple[tuple[str, int], ...] = ()
+    names: list[str] = field(default_factory=list)
+    results: tuple[int, ...] = ()
+    run: Run | None = None
+    control: Control | None = None
+    inputs: tuple[str, ...] = field(init=False)
+    outputs: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Find what observers see, once for all runs."""
+        self.inputs, self.outputs = self.node.inputs_after_run, self.node.declared_outputs
+
+
+_MOST_WAITING: Final = 32
+"""Values that wait for one another: their files are open at once."""
+
+_PAIR: Final = 2
+
+
+def saved_values(
+    graph: Graph, plan: SegmentPlan, operators: Iterable[ProgramOperator], first: int
+) -> dict[TensorSlot, SavedValue]:
+    """Return the tensors of operators that their session writes, in the order of their files.
+
+    Where an operator holds nothing up, its files wait for those of operators behind it, so that threads can
+    write several at once; they all hold about as many bytes as a segment does for an observer.
+
+    Args:
+        graph: The graph.
+        plan: The plan.
+        operators: Those whose tensors are written, in order.
+        first: Position of the segment's first operator.
+    """
+    saved: dict[TensorSlot, SavedValue] = {}
+    held = count = 0
+    for operator in operators:
+        completes = plan.interest.completes_before_next
+        is_last = bool(completes) and completes[operator.position]
+        for tensor, name in _tensors(operator, plan):
+            held, count = held + segment_compiler.nbytes(graph, name, plan.dimensions), count + 1
+            is_full = count >= _MOST_WAITING or (held >= MOST_BYTES and count >= _PAIR)
+            if is_last or is_full:
+                held = count = 0
+            reader = operator.position - first if tensor.io is IO.INPUT else None
+            saved[tensor] = SavedValue(name, reader, waits=not (is_last or is_full))
+    return saved
+
+
+def _tensors(operator: ProgramOperator, plan: SegmentPlan) -> Iterator[tuple[TensorSlot, str]]:
+    """Yield the tensors of an operator and their values: inputs, where they are wanted, then outputs."""
+    for io, names in (
+        (IO.INPUT, operator.inputs if plan.interest.wants_inputs else ()),
+        (IO.OUTPUT, operator.node.outputs),
+    ):
+        yield from (
+            (TensorSlot(operator.position, io, slot), name) for slot, name in enumerate(names) if name
+        )
+
+
+def measuring(looks: SessionHooks) -> Measuring | None:
+    """Return where a session writes what it measures, None where it measures nothing."""
+    if not looks.measured:
+        return None
+    found = SessionMeasures(len(looks.measured))
+    return Measuring(found, values.owned(found.addresses))
+
+
+def segment_feeds(segment: Segment, frame: Frame, files: SessionFiles | None) -> dict[str, OrtValue]:
+    """Return what the session of a segment is fed.
+
+    Args:
+        segment: The segment.
+        frame: The values.
+        files: Its files, None: it writes none.
+    """
+    feeds = {name: frame[slot] for name, slot in segment.feeds}
+    if segment.measuring is not None:
+        feeds[ADDRESSES[MEASURE]] = segment.measuring.addresses
+    if files is not None:
+        if segment.fed_addresses is None or segment.fed_addresses[0] is not files.addresses:
+            segment.fed_addresses = files.addresses, values.owned(files.addresses)
+        feeds[ADDRESSES[SAVE]] = segment.fed_addresses[1]
+    return feeds
+
+
+def writing_files(
+    segment: Segment, files: SessionFiles | None, observer: Observer | None
+) -> AbstractContextManager[Container[int]]:
+    """Tell an observer what a session writes in a context, also where it fails.
+
+    Args:
+        segment: The segment.
+        files: Its files, None: it writes none.
+        observer: The observer.
+
+    Returns:
+        The context, which gives the positions of operators whose files are there once the session has failed.
+    """
+    return _NOTHING if files is None or observer is None else _writing(segment, files, observer)
+
+
+@contextmanager
+def _writing(segment: Segment, files: SessionFiles, observer: Observer) -> Iterator[set[int]]:
+    complete: set[int] = set()
+    try:
+        yield complete
+    except Exception:
+        complete.update(_completed(segment, files))
+        raise
+    finally:
+        files.close()
+        observer.saved(segment.saved, files)
+
+
+_NOTHING: Final[AbstractContextManager[Container[int]]] = nullcontext(())
+
+
+def _completed(segment: Segment, files: SessionFiles) -> set[int]:
+    """Return the operators all of whose files are there, and remove those of others: they run once more."""
+    seen = files.seen.tolist()
+    incomplete = {tensor.position for tensor, is_seen in zip(segment.saved, seen, strict=True) if not is_seen}
+    for slot, tensor in enumerate(segment.saved):
+        if tensor.position in incomplete:
+            files.remove(slot)
+    return {tensor.position for tensor in segment.saved} - incomplete
+
+
+def show_measured(
+    segment: Segment, measuring: Measuring, frame: Frame, frames: Frames, observer: Observer
+) -> bool:
+    """Show the operators of a segment to an observer that needs no elements; return whether that was enough.
+
+    Args:
+        segment: The segment, which has run.
+        measuring: What its session has measured.
+        frame: The values that it was given and gives.
+        frames: Where values stand.
+        observer: The observer.
+    """
+    kinds, last = measuring.found.kinds, measuring.last
+    if last is None or last.kinds != kinds or last.watched is not observer.watched:
+        arrays = stand_ins(kinds)
+        if arrays is None:
+            return False
+        ran = _ran(segment, arrays, frame, frames, observer)
+        tensors = tensors_of(ran)
+        if not {*map(id, tensors)} <= {*map(id, arrays)}:
+            return observer.measured(ran, _found(measuring.found, arrays, tensors, segment.looks.need))
+        last = _operators(kinds, observer.watched, ran, arrays)
+        measuring.last = last if isinstance(observer.watched, tuple) else None  # another may change in place
+    return observer.measured(last.ran, measuring.found.together(last.places, last.counts))
+
+
+def _ran(
+    segment: Segment, arrays: Sequence[np.ndarray], frame: Frame, frames: Frames, observer: Observer
+) -> list[RanNode]:
+    """Return the operators that an observer looks at, with what stands for the values that were measured."""
+    tensor = frames.shared_tensors(dict(zip(segment.looks.measured, arrays, strict=True)))
+    return [
+        (
+            operator.position,
+            [tensor(name, frame) for name in operator.inputs] if observer.wants_inputs else (),
+            [tensor(name, frame) for name in operator.outputs] if observer.wants_outputs else (),
+        )
+        for operator in segment.shown
+        if observer.watched[operator.position]
+    ]
+
+
+def _operators(
+    kinds: bytes, watched: Sequence[bool], ran: Sequence[RanNode], arrays: Sequence[np.ndarray]
+) -> MeasuredOperators:
+    """Return operators all of whose tensors were measured."""
+    tensors = tensors_of(ran)
+    places: slice | list[int] = places_of(tensors, arrays)
+    if places == [*range(len(arrays))]:
+        places = slice(None)
+    return MeasuredOperators(kinds, watched, ran, places, np.array([array.size for array in tensors]))
+
+
+def _found(
+    session: SessionMeasures,
+    arrays: Sequence[np.ndarray],
+    tensors: Sequence[np.ndarray],
+    need: StatisticNeed,
+) -> TotalsArray:
+    """Return what is known of tensors; those that the session could not measure are measured here."""
+    found = dict(zip(map(id, arrays), session.totals(arrays), strict=True))
+    others = [(each, dtypes.from_numpy(each.dtype)) for each in tensors if id(each) not in found]
+    others = [(each, dtype) for each, dtype in others if each.size and passes.is_measurable(dtype)]
+    measured = passes.measure_all(others, need)
+    found |= {id(each): totals for (each, _), totals in zip(others, measured, strict=True)}
+    return TotalsArray.of([found.get(id(each)) or Totals(each.size) for each in tensors])
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredOperators:
+    """Operators as an observer is shown them while their tensors have the same types and shapes.
+
+    Attributes:
+        kinds: Types and shapes of the values that the session measures.
+        watched: What the observer watches.
+        ran: The operators.
+        places: Which of the measured values their tensors are.
+        counts: The number of elements of each.
+    """
+
+    kinds: bytes
+    watched: Sequence[bool]
+    ran: Sequence[RanNode]
+    places: slice | Sequence[int]
+    counts: np.ndarray
+
+
+@dataclass(slots=True, eq=False)
+class Measuring:
+    """What the session of a segment finds of values, run after run.
+
+    Attributes:
+        found: Where it writes that.
+        addresses: What it is fed.
+        last: What an observer was shown in the last run.
+    """
+
+    found: SessionMeasures
+    addresses: OrtValue
+    last: MeasuredOperators | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Segment:
+    """Operators that run one after the other, as one session where there are several.
+
+    Attributes:
+        operators: The operators.
+        single: The operator, where it is one; it runs by itself.
+        shown: Those that an observer looks at.
+        outputs: Values that are read after the segment, or looked at.
+        feeds: (feed name, slot) of everything that is fed.
+        names: Names of the outputs in the session.
+        results: Slot of each output.
+        dead: Slots that nobody reads after the segment.
+        looks: What its session does about values where it makes them, in place of giving them to be shown.
+        saved: The tensors that it writes to files, in its order.
+        run: The session's function, None before the first run.
+        measuring: What its session measures, None where it measures nothing, and before the first run.
+        fed_addresses: What it was told of files in the last run, and the value that it was fed for it.
+    """
+
+    operators: tuple[ProgramOperator, ...]
+    single: ProgramOperator | None
+    shown: tuple[ProgramOperator, ...] = ()
+    outputs: tuple[str, ...] = ()
+    feeds: tuple[tuple[str, int], ...] = ()
+    names: list[str] = field(default_factory=list)
+    results: tuple[int, ...] = ()
+    dead: tuple[int, ...] = ()
+    looks: SessionHooks = NO_HOOKS
+    saved: tuple[TensorSlot, ...] = ()
+    run: Run | None = None
+    measuring: Measuring | None = None
+    fed_addresses: tuple[np.ndarray, OrtValue] | None = None
+
+    @property
+    def positions(self) -> range:
+        """Places of its operators in the graph's execution order."""
+        return range(self.operators[0].position, self.operators[-1].position + 1)
+
+
+class Interest(NamedTuple):
+    """What an observer wants to see of a program; by itself nothing.
+
+    Attributes:
+        watched: By position, whether it looks at an operator; None: at none.
+        completes_before_next: By position, whether nothing runs on before it has seen an operator; empty:
+            nowhere.
+        wants_inputs: Whether it looks at inputs.
+        wants_outputs: Whether it looks at outputs.
+        entered: Positions of control flow whose bodies are looked into.
+        need: What it wants to know of tensors in place of their elements, None: elements.
+        saves: By position, whether a session may write the tensors, which are not shown then; empty: nowhere.
+    """
+
+    watched: Sequence[bool] | None = None
+    completes_before_next: Sequence[bool] = ()
+    wants_inputs: bool = False
+    wants_outputs: bool = False
+    entered: tuple[int, ...] = ()
+    need: StatisticNeed | None = None
+    saves: Sequence[bool] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentPlan:
+    """The segments of a program for one way to look at it.
+
+    Attributes:
+        interest: What is looked at.
+        dimensions: Sizes of named dimensions in the first run.
+        given: Positions of operators of which elements were wanted after all.
+        segments: The segments in order; those that the runtime refuses are cut into smaller ones.
+    """
+
+    interest: Interest
+    dimensions: dict[str, int]
+    given: set[int] = field(default_factory=set)
+    segments: list[Segment] = field(default_factory=list)
+
+    def shows(self, operator: ProgramOperator) -> bool:
+        """Tell whether an operator is looked at, its tensors or that it ran."""
+        watched = self.interest.watched
+        return watched is not None and watched[operator.position]
+
+    def names(self, operator: ProgramOperator) -> tuple[str, ...]:
+        """Return the values of an operator that are looked at, "" for absent ones."""
+        if not self.shows(operator):
+            return ()
+        inputs = operator.inputs if self.interest.wants_inputs else ()
+        return (*inputs, *operator.outputs) if self.interest.wants_outputs else inputs
+
+
+_Timed = TypeVar("_Timed", bound=Callable[..., Any])
+
+_log = logging.getLogger("msdump.execute")
+
+_FEW: Final = 2
+"""Values more than are asked for that a session may give: it then need not be made once more without them."""
+
+
+class SegmentPlanner:
+    """Cuts one program into segments, for each way to look at it."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        operators: Sequence[ProgramOperator],
+        frames: Frames,
+        compiler: SegmentCompiler,
+        joins: list[bool],
+    ) -> None:
+        """Set the program.
+
+        Args:
+            graph: The graph.
+            operators: Its operators.
+            frames: Where its values stand.
+            compiler: Makes the sessions of segments.
+            joins: By position, whether an operator may run in a session with others.
+        """
+        self._graph = graph
+        self._operators = operators
+        self._frames = frames
+        self._compiler = compiler
+        self._joins = joins
+        self._last = _last_uses(graph)
+        self._made = frozenset(name for node in graph.nodes for name in node.outputs if name)
+        self._packed = [packed_nbytes(graph, operator.node) for operator in operators]
+        self._by_interest: dict[Interest, SegmentPlan] = {}
+        self._recent: tuple[Interest, SegmentPlan] | None = None
+        self._branching = tuple(
+            operator for operator in operators if operator.node.bodies and joins[operator.position]
+        )
+        self._sessions: dict[range, list[SegmentSession]] = {}
+
+    @property
+    def has_run(self) -> bool:
+        """Whether a segment of several operators has run, or tried to."""
+        return bool(self._sessions)
+
+    def plan_for(self, observer: Observer | None, frame: Frame) -> SegmentPlan:
+        """Return the segments for an observer, None: for nobody.
+
+        Args:
+            observer: The observer.
+            frame: The values before the run.
+        """
+        interest = Interest()
+        if observer is not None:
+            need = observer.need
+            interest = Interest(
+                observer.watched,
+                observer.completes_before_next,
+                observer.wants_inputs,
+                observer.wants_outputs,
+                self._entered(observer),
+                need if need is not None and finds(need) else None,
+                observer.saves,
+            )
+        recent = self._recent
+        # the same objects say the same: what may change in place is no tuple
+        if recent is not None:
+            last, plan = recent
+            if last[0] is interest[0] and last[1] is interest[1] and last[2:] == interest[2:]:
+                return plan
+        plan = self._found(interest, frame)
+        is_settled = isinstance(interest[0], tuple | None) and isinstance(interest[1], tuple)
+        self._recent = (interest, plan) if is_settled else None
+        return plan
+
+    def _entered(self, observer: Observer) -> tuple[int, ...]:
+        """Return the positions of control flow that could join segments, but for the observer."""
+        return tuple(
+            operator.position
+            for operator in self._branching
+            if any(map(observer.looks_into, operator.node.bodies.values()))
+        )
+
+    def _found(self, interest: Interest, frame: Frame) -> SegmentPlan:
+        watched = interest.watched
+        if watched is not None and any(watched):
+            completes = tuple(interest.completes_before_next)
+            interest = interest._replace(watched=tuple(watched), completes_before_next=completes)
+        else:
+            interest = Interest(entered=interest.entered)
+        plan = self._by_interest.get(interest)
+        if plan is None:
+            plan = SegmentPlan(interest, self._dimensions(frame))
+            plan.segments.extend(self._segments(plan, range(len(self._operators))))
+            # last: what a signal handler raises above leaves no plan without segments
+            self._by_interest[interest] = plan
+        return plan
+
+    def _dimensions(self, frame: Frame) -> dict[str, int]:
+        fed = ((value.name, frame[self._frames.slots[value.name]]) for value in self._graph.inputs)
+        tensors = {
+            name: tuple(value.shape())
+            for name, value in fed
+            if isinstance(value, Native) and value.is_tensor()
+        }
+        return dimensions(self._graph, tensors)
+
+    def _segments(self, plan: SegmentPlan, positions: range) -> list[Segment]:
+        counted: set[str] = set()
+
+        def shown(position: int) -> int | None:
+            operator = self._operators[position]
+            if not plan.shows(operator) or self._saves(plan, operator):
+                return None
+            given = {
+                name for name in plan.names(operator) if name and not self._measures(plan, operator, name)
+            }
+            if plan.interest.need is not None and not given:
+                return None
+            new = given - counted
+            counted.update(new)
+            return sum(nbytes(self._graph, name, plan.dimensions) for name in new)
+
+        def waits(position: int) -> bool:
+            # where sessions write files, others end a segment: timestamps stay in the order of operators
+            is_held = bool(plan.interest.saves) or (
+                bool(plan.interest.completes_before_next) and plan.interest.completes_before_next[position]
+            )
+            return is_held and not self._saves(plan, self._operators[position])
+
+        ranges = cut(positions, partial(self._may_join, plan), shown, waits, self._packed.__getitem__)
+        return [self._segment(plan, each) for each in ranges]
+
+    def _segment(self, plan: SegmentPlan, positions: range) -> Segment:
+        operators = tuple(self._operators[positions.start : positions.stop])
+        # control flow that nobody looks into runs as the runtime's own, also where it stands alone
+        is_whole = bool(operators[0].node.bodies) and self._may_join(plan, positions.start)
+        if len(operators) == 1 and not is_whole:
+            return Segment(operators, operators[0])
+        writing = [operator for operator in operators if self._saves(plan, operator)]
+        written = {operator.position for operator in writing}
+        showing = tuple(
+            operator for operator in operators if plan.shows(operator) and operator.position not in written
+        )
+        seen = {name for operator in showing for name in plan.names(operator)}
+        saved = saved_values(self._graph, plan, writing, positions.start)
+        made = [name for operator in operators for name in operator.node.outputs if name]
+        measured = dict.fromkeys(
+            name
+            for operator in operators
+            for name in operator.node.outputs
+            if name in seen and self._measures(plan, operator, name)
+        )
+        outputs = [
+            name
+            for name in made
+            if (name in seen and name not in measured) or self._last[name] >= positions.stop
+        ]
+        slots = self._frames.slots
+        read = (name for operator in operators for name in reads(operator.node))
+        # values inside the session have no slot to empty
+        held = {slots[name] for name in (*read, *outputs)} - {
+            slots[name] for name in set(made) - set(outputs)
+        }
+        return Segment(
+            operators,
+            None,
+            shown=showing,
+            outputs=tuple(outputs or made[-1:]),
+            dead=tuple(slot for operator in operators for slot in operator.dead if slot in held),
+            looks=SessionHooks(tuple(measured), plan.interest.need or NOTHING, tuple(saved.values())),
+            saved=tuple(saved),
+        )
+
+    def _measures(self, plan: SegmentPlan, operator: ProgramOperator, name: str) -> bool:
+        """Tell whether a value is measured where it is made, for an operator that is looked at."""
+        return (
+            plan.interest.need is not None
+            and operator.position not in plan.given
+            and name in self._made
+            and self._compiler.can_measure(name)
+        )
+
+    def _saves(self, plan: SegmentPlan, operator: ProgramOperator) -> bool:
+        """Tell whether the tensors of an operator that is looked at are written where it runs."""
+        return (
+            bool(plan.interest.saves)
+            and plan.interest.saves[operator.position]
+            and plan.shows(operator)
+            and self._may_join(plan, operator.position)
+            and all(map(self._compiler.can_save, filter(None, operator.node.outputs)))
+            and not (plan.interest.wants_inputs and self._has_own_inputs(operator))
+        )
+
+    def _has_own_inputs(self, operator: ProgramOperator) -> bool:
+        """Tell whether an operator reads what no session can write as it is dumped."""
+        return not all(map(self._compiler.can_save_input, filter(None, operator.inputs)))
+
+    def _may_join(self, plan: SegmentPlan, position: int) -> bool:
+        return self._joins[position] and position not in plan.interest.entered
+
+    def compile(self, plan: SegmentPlan, index: int, frame: Frame) -> bool:
+        """Make the session of a segment; return whether it is there.
+
+        Where the runtime does not run the operators as one, smaller segments take the place of this one.
+        """
+        segment = plan.segments[index]
+        positions = segment.positions
+        try:
+            session = self._session(segment, frame)
+        except UnlinkableError as error:
+            self._joins[positions[error.number]] = False
+            self._replace(plan, index, self._segments(plan, positions), short(error))
+        except Exception as error:
+            if is_foreign(error):
+                raise
+            self._replace(plan, index, self._smaller(plan, segment, error), short(error))
+        else:
+            slots = self._frames.slots
+            self._frames.place((name for _, name in session.feeds), frame)
+            segment.feeds = tuple((inner, slots[name]) for inner, name in session.feeds)
+            segment.names = [session.names[name] for name in segment.outputs]
+            segment.results = tuple(slots[name] for name in segment.outputs)
+            segment.measuring = measuring(segment.looks)
+            segment.run = _timed(session.run, "segment", segment)
+            return True
+        return False
+
+    def forget(self, segment: Segment) -> None:
+        """Let the sessions of a segment end, and the weights go that they have packed."""
+        self._sessions[segment.positions] = []  # has run
+        segment.run = None
+        for operator in segment.operators:
+            operator.run = None
+
+    def _session(self, segment: Segment, frame: Frame) -> SegmentSession:
+        sessions = self._sessions.setdefault(segment.positions, [])
+        wanted = set(segment.outputs)
+        spare = 0 if self._compiler.optimizes else _FEW  # an operator whose value is given is not fused
+        for session in sessions:
+            if (
+                session.looks == segment.looks
+                and wanted <= session.names.keys()
+                and len(session.names) <= len(wanted) + spare
+            ):
+                return session
+        nodes = [operator.node for operator in segment.operators]
+        make = _timed(self._compiler.compile, "compile", segment, "compile ")
+        fed = self._frames.fed(nodes, frame)
+        session = make(nodes, fed, segment.outputs, segment.looks)
+        sessions.append(session)
+        return session
+
+    def _smaller(self, plan: SegmentPlan, segment: Segment, error: Exception) -> list[Segment]:
+        """Return the halves of a segment; its operators where something ran out, or two are left."""
+        positions = segment.positions
+        middle = positions.start + len(positions) // 2
+        if shortage(error):
+            return self._singles(segment)
+        if len(positions) <= _PAIR:
+            self.leave_alone(positions)
+            return self._singles(segment)
+        halves = range(positions.start, middle), range(middle, positions.stop)
+        return [self._segment(plan, half) for half in halves]
+
+    def part(self, plan: SegmentPlan, segment: Segment, error: Exception) -> int:
+        """Take a segment apart that failed where its operators, one by one, did not; return their number."""
+        positions = segment.positions
+        # some control flow finds out late that it lacks a case, as a Scan without static shapes
+        self.leave_alone(operator.position for operator in segment.operators if operator.node.bodies)
+        knows = not all(self._joins[position] for position in positions)
+        smaller = self._segments(plan, positions) if knows else self._singles(segment)
+        self._replace(plan, plan.segments.index(segment), smaller, short(error))
+        return len(smaller)
+
+    def give(self, plan: SegmentPlan, segment: Segment) -> None:
+        """Take the values out of a segment whose observer needs their elements, from now on."""
+        plan.given.update(segment.positions)
+        sessions = self._sessions[segment.positions]
+        sessions[:] = [session for session in sessions if session.looks != segment.looks]
+        smaller = self._segments(plan, segment.positions)
+        self._replace(plan, plan.segments.index(segment), smaller, "elements are looked at")
+
+    def leave_alone(self, positions: Iterable[int]) -> None:
+        """Keep operators out of sessions with others, in plans to come."""
+        for position in positions:
+            self._joins[position] = False
+
+    @staticmethod
+    def _singles(segment: Segment) -> list[Segment]:
+        return [Segment((operator,), operator) for operator in segment.operators]
+
+    def _replace(self, plan: SegmentPlan, index: int, smaller: list[Segment], reason: str) -> None:
+        first, last = plan.segments[index].operators[0], plan.segments[index].operators[-1]
+        _log.debug(
+            "%s: %s to %s do not run as one session: %s",
+            self._graph.source,
+            first.node.operator.full_name,
+            last.node.operator.full_name,
+            reason,
+        )
+        plan.segments[index : index + 1] = smaller
+
+
+def _timed(function: _Timed, category: str, segment: Segment, prefix: str = "") -> _Timed:
+    """Return a function on a segment whose calls are in the trace, where one is made."""
+    if tracing.active() is None:
+        return function
+    names = [operator.node.operator.full_name for operator in segment.operators]
+    title = names[0] if len(names) == 1 else f"{len(names)} operators from {names[0]} to {names[-1]}"
+    return tracing.timed(function, category, prefix + title, operators=names)
+
+
+def _last_uses(graph: Graph) -> dict[str, int]:
+    """Return the position of the last operator that reads each value; the number of operators for results."""
+    last = {name: position for position, node in enumerate(graph.nodes) for name in reads(node)}
+    for node in graph.nodes:
+        for name in node.outputs:
+            last.setdefault(name, -1)
+    return last | {value.name: len(graph.nodes) for value in graph.outputs}

@@ -1,1 +1,0 @@
-"""Segments: operators that follow one another as one session, where nobody needs to stand between them."""

@@ -1,0 +1,292 @@
+"""Runs of training graphs: variables, their state over steps, numbers that are not finite."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.errors import FormatError, GraphError, InputError, MsdumpError, name_hint
+from msdump.execute import values
+from msdump.execute.program import Program
+from msdump.execute.runtime import OrtValue
+from msdump.execute.weights import WeightStore
+from msdump.graph import Graph, Training
+from msdump.observer import Array, Arrays, Observer
+
+_FLOATS: Final = "fcV"  # kinds of numpy's types that have infinities; V: those that numpy lacks
+
+
+def is_finite(array: Array) -> bool:
+    """Tell whether a tensor has neither NaN nor infinities; what has no such values is finite."""
+    if array is None or array.dtype.kind not in _FLOATS:
+        return True
+    return bool(np.isfinite(array).all())
+
+
+def is_faulty_loss(output: Any) -> bool:
+    """Tell whether an output of a step is one number that is NaN or an infinity."""
+    return isinstance(output, np.ndarray) and output.size == 1 and not is_finite(output)
+
+
+def first_fault(program: Program, feeds: Mapping[str, OrtValue | None]) -> str:
+    """Return what made the first value that is not finite, in words.
+
+    Args:
+        program: The network; it is run once more, seen by nobody else.
+        feeds: Everything that it was fed, variables included.
+    """
+    fed = {name: values.to_python(value) for name, value in feeds.items()}
+    faulty = {
+        name: item for name, item in fed.items() if isinstance(item, np.ndarray) and not is_finite(item)
+    }
+    told = f"{', '.join(map(repr, faulty))} held such values before the step"
+    # infinities that the caller feeds may be meant, as those of a mask: then an operator is looked for first
+    if any(name in program.graph.variables or np.isnan(item).any() for name, item in faulty.items()):
+        return told
+    search = _Search(program.graph)
+    with contextlib.suppress(MsdumpError):  # what was found before the fault is told
+        program.completed(feeds, search)
+    if search.found:
+        return search.found[0]
+    return told if faulty else "a second run of the step made no such value"
+
+
+@dataclass(slots=True)
+class _Search(Observer):
+    """Observes a run for the first operator whose output is not finite while all of its inputs are.
+
+    Attributes:
+        graph: The graph that runs.
+        found: What the search has found, in words; the searches inside branches and loops share it.
+    """
+
+    graph: Graph
+    found: list[str] = field(default_factory=list)
+    watched: tuple[bool, ...] = field(init=False)
+    wants_inputs = wants_outputs = True
+
+    def __post_init__(self) -> None:
+        """Watch every operator, unless one is found."""
+        self.watched = (not self.found,) * len(self.graph.nodes)
+
+    def ran(self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False) -> Any:
+        """Look at an operator that has just run."""
+        del saturated
+        node = self.graph.nodes[position]
+        if self.found or node.bodies:
+            return
+        # an input that the operator wrote in place shows its new value
+        read = [array for slot, array in enumerate(inputs) if slot not in node.update.new_values]
+        written = (inputs[slot] for slot in node.update.new_values)
+        if all(map(is_finite, read)) and not all(map(is_finite, (*outputs, *written))):
+            self.found.append(f"{node.operator.full_name} made the first one of finite inputs")
+
+    def looks_into(self, body: Graph) -> bool:
+        """Look into every branch and loop until something is found."""
+        del body
+        return not self.found
+
+    def enter(self, body: Graph) -> _Search:
+        """Return the search inside a branch or loop body."""
+        return _Search(body, self.found)
+
+
+class Runs:
+    """A program with the variables that it reads, and writes after a step of training."""
+
+    def __init__(self, program: Program, state: TrainingState) -> None:
+        """Join a program and a state.
+
+        Args:
+            program: The network.
+            state: The variables; the programs of a model share them.
+        """
+        self._program = program
+        self._state = state
+        self._bound = frozenset(program.graph.bindings.values())
+
+    def forget_sessions(self) -> None:
+        """Let each session end once it has run: no run comes after the next one."""
+        self._program.keeps_sessions = False
+
+    def infer(self, inputs: Mapping[str, Any], observer: Observer | None) -> list[Any]:
+        """Run the network; return its outputs.
+
+        Args:
+            inputs: What the caller feeds, by name.
+            observer: Sees the operators.
+
+        Raises:
+            MsdumpError: As for ``Program.run``.
+        """
+        return self._program.run(self._feeds(inputs, self._state.values), observer)
+
+    def train(self, inputs: Mapping[str, Any], observer: Observer | None) -> list[Any]:
+        """Run a step; return the outputs that are not bound, the others are what the variables hold then.
+
+        Args:
+            inputs: What the caller feeds, by name.
+            observer: Sees the operators.
+
+        Raises:
+            InputError: A variable would get a value of another shape; none has changed.
+            MsdumpError: As for ``Program.run``.
+        """
+        fed = self._feeds(inputs, self._state.values)
+        frame = self._program.completed(fed, observer)
+        outputs = self._program.outputs(frame, fed, dropped=self._bound)
+        self._state.take(self._program.bound(frame, inputs))
+        return outputs
+
+    def fault(self, inputs: Mapping[str, Any], before: Values) -> str:
+        """Return what made a value that is not finite, in words; a step runs once more to find it.
+
+        Args:
+            inputs: What the caller fed to the step.
+            before: What the variables held before it.
+        """
+        return first_fault(self._program, self._feeds(inputs, before))
+
+    def _feeds(self, inputs: Mapping[str, Any], variables: Values) -> dict[str, OrtValue | None]:
+        """Return everything that a run is fed: the variables that the graph has, and the caller's inputs."""
+        graph = self._program.graph
+        fed = {name: variables[name] for name in graph.variables}
+        for name, item in inputs.items():
+            fed[name] = values.from_python(item, graph.type_of(name).dtype)
+        return fed
+
+
+Values = Mapping[str, OrtValue]
+"""The value of each variable by name; never changed in place, so that an older one can be restored."""
+
+
+class TrainingState:
+    """The variables that a model's graphs share: of inference, and of the training step.
+
+    Attributes:
+        values: What they hold now.
+    """
+
+    def __init__(self, graph: Graph, held: Callable[[np.ndarray], np.ndarray] = np.asarray) -> None:
+        """Let every variable hold what the model's file says.
+
+        Args:
+            graph: The model's graph, with its training.
+            held: Gives an array in the element type in which a variable holds it, as a run in float64 does.
+        """
+        self._held = held
+        self._training = graph.training or Training()
+        self._has_begun = self._training.initialization is None
+        whole = graph.step
+        self._arrays = {name: held(array) for name, array in whole.weights.items() if name in whole.variables}
+        store = WeightStore(self._arrays)
+        self.values: Values = {name: store.value(name) for name in self._arrays}
+        # the arrays that the first values read must live as long as these
+        self._first = {name: store.copies.values[id(array)] for name, array in self._arrays.items()}
+        self._kinds = {name: values.kind_of(value) for name, value in self.values.items()}
+        self._shapes = {name: list(array.shape) for name, array in self._arrays.items()}
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return what they hold, as views that are valid while ``values`` stays."""
+        return {name: values.to_array(value) for name, value in self.values.items()}
+
+    def copies(self) -> dict[str, np.ndarray]:
+        """Return what they hold, as arrays of the caller's own."""
+        return {name: array.copy() for name, array in self.arrays().items()}
+
+    def take(self, new: Values) -> None:
+        """Let variables hold new values; nothing is copied.
+
+        Raises:
+            InputError: A value has another type or shape, which only the run told; each one is named.
+        """
+        faults = [
+            f"variable {name!r} is {_described(self._arrays[name])}, its new value"
+            f" {_described(values.to_array(value))}"
+            for name, value in new.items()
+            if value.data_type() != self._kinds[name] or value.shape() != self._shapes[name]
+        ]
+        if faults:
+            raise InputError(f"update_binding: {'; '.join(faults)}")
+        # those of now may come back, where the step fails after all; older ones cannot
+        self._first = {name: pair for name, pair in self._first.items() if self.values[name] is pair[0]}
+        self.values = {**self.values, **new}
+
+    def begin(self) -> None:
+        """Let the variables hold the values with which the model begins its training, once.
+
+        Raises:
+            GraphError: The model gives a variable a value of another type or shape.
+            ExecutionError: The graph of these values fails.
+        """
+        if self._has_begun:
+            return
+        graph = self._training.initialization
+        assert graph is not None
+        results = zip((value.name for value in graph.outputs), Program(graph).run({}), strict=True)
+        by_output = dict(results)
+        initial = {
+            name: self._held(by_output[output]) for name, output in self._training.initial_values.items()
+        }
+        faults = list(self._faults({**self._arrays, **initial}))
+        if faults:
+            raise GraphError(f"{graph.source}: initialization_binding: {'; '.join(faults)}")
+        self.values = {**self.values, **{name: values.owned(array) for name, array in initial.items()}}
+        self._has_begun = True
+
+    def checked(self, state: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """Return arrays for the variables as these hold them.
+
+        Raises:
+            InputError: A variable is missing or unknown, or an array has another type or shape; every
+                fault is told.
+        """
+        arrays = {name: self._held(np.asarray(item)) for name, item in state.items()}
+        faults = list(self._faults(arrays))
+        if faults:
+            raise InputError(f"load_state: {'; '.join(faults)}")
+        return arrays
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Let every variable hold a copy of an array.
+
+        Raises:
+            InputError: As for ``checked``; nothing is changed.
+        """
+        arrays = self.checked(state)
+        self.values = {name: values.owned(arrays[name]) for name in self._arrays}
+        self._has_begun = True
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Their names."""
+        return frozenset(self._arrays)
+
+    def differences(self, arrays: Mapping[str, np.ndarray]) -> list[str]:
+        """Return in words which of some variables have another type or shape than given arrays."""
+        return [
+            f"variable {name!r} is {_described(own)}, {_described(arrays[name])} is given"
+            for name, own in self._arrays.items()
+            if name in arrays and (arrays[name].dtype, arrays[name].shape) != (own.dtype, own.shape)
+        ]
+
+    def _faults(self, arrays: Mapping[str, np.ndarray]) -> Iterator[str]:
+        for name in sorted(arrays.keys() - self._arrays.keys()):
+            yield f"there is no variable {name!r}{name_hint(name, self._arrays)}"
+        for name in sorted(self._arrays.keys() - arrays.keys()):
+            yield f"variable {name!r} is missing"
+        yield from self.differences(arrays)
+
+
+def _described(array: np.ndarray) -> str:
+    """Return type and shape of an array, for messages."""
+    try:
+        title = dtypes.from_numpy(array.dtype).name
+    except FormatError:  # a type that no tensor has
+        title = str(array.dtype)
+    return f"{title}{list(array.shape)}"

@@ -1,0 +1,508 @@
+"""Map a function over many items with threads, processes, a Dask cluster or the ranks of MPI.
+
+Results, errors and messages are the same, in the order of the items, with every executor.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures as pools  # imports its executors when they are used
+import contextlib
+import functools
+import importlib
+import itertools
+import logging
+import os
+import pickle
+import re
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
+
+from msdump import reading
+from msdump.errors import NotAvailableError, ToolError
+from msdump.return_codes import ReturnCode
+from msdump.threads import cores
+
+__all__ = ["ExecutorChoice", "directory_size", "file_size", "map_items"]
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+_Messages = list[tuple[str, int, str]]  # logger, level and text of each
+
+WORTH_IT: Final = 32 << 20  # cost of work from which on processes take less time to start than they save
+ITEM_COST: Final = 1 << 17  # cost of an item itself, in bytes read in the same time
+LARGE: Final = 4 << 20  # mean bytes of items from which on threads lose little to the interpreter's lock
+UNIT_SECONDS: Final = 0.25  # time for a unit: some items that a worker gets and returns together
+CONNECTING: Final = 10  # seconds that a Dask scheduler may take to answer
+WAITING: Final = 60  # seconds that it may have no worker: one that starts, or died and is started again
+
+_FIRST_RATE: Final = 300e6  # bytes a second, until a unit was measured
+_MOST_RATE: Final = 4 * _FIRST_RATE  # a first unit that was done in no time says little of the next ones
+_AHEAD: Final = 3  # units for each worker that are given out at a time
+_KEPT: Final = 16  # units for each worker whose results may wait for earlier ones
+_DEATHS: Final = 3  # of processes that work on a unit alone, until it is given up, as Dask does
+_PATIENCE: Final = 1.0  # seconds without a result after which the workers are checked
+_ADDRESS: Final = re.compile(r"((tcp|tls|ucx|ws|wss)://)?[^/\s]+:[0-9]{1,5}")
+_ALONE: Final = "it has had no worker for {:g} s; start dask worker"
+_GONE: Final = "the scheduler has gone, or dropped the work"
+_LOG: Final = logging.getLogger("msdump")
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorChoice:
+    """Executor that does the work of a command; the ranks of MPI where ``mpi4py.futures`` started them.
+
+    Attributes:
+        jobs: Number of processes, 0: one for each core.
+        scheduler: Address of a Dask scheduler, "": none.
+    """
+
+    jobs: int = 0
+    scheduler: str = ""
+
+    def check(self) -> None:
+        """Raise ToolError if the choices exclude each other."""
+        choices = {"--jobs": self.jobs, "--scheduler": self.scheduler, "mpi4py.futures": _is_mpi_started()}
+        given = [name for name, is_given in choices.items() if is_given]
+        if len(given) > 1:
+            raise ToolError(ReturnCode.PARAMETER, f"{' and '.join(given)} exclude each other")
+
+
+def map_items(
+    work: Callable[[_Item], _Result],
+    items: Iterable[_Item],
+    *,
+    size: Callable[[_Item], int],
+    executor: ExecutorChoice = ExecutorChoice(),
+    name: Callable[[_Item], str] = str,
+    paths: Iterable[str] = (),
+    progress: Callable[[int], object] = lambda _: None,
+    in_threads: bool = False,
+) -> Iterator[_Result]:
+    """Yield the result of a function for each item, in the order of the items.
+
+    Args:
+        work: A function of a module, or a ``functools.partial`` of one; its arguments and results travel
+            between processes. An exception that it raises is raised here.
+        items: The arguments of the calls, which may be found while others are worked on.
+        size: Returns the bytes that the work on an item reads; with few in all, this process does the work.
+        executor: Executor that is used if the work is worth it.
+        name: Returns the name of an item in messages.
+        paths: Files and directories that workers on other machines must see.
+        progress: Called with the size of each item when its result is taken.
+        in_threads: Whether the work on a large item is mostly that of numpy and the system, so that threads
+            do it as fast as processes, without their start and their imports; it must log nothing, whose
+            order threads would not keep.
+
+    Raises:
+        ToolError: Workers died of an item, have another version, or there are none.
+    """
+    units = _Units(items, size)
+    if not units.has(1):
+        return
+    workers = _open_workers(executor, units, tuple(paths), in_threads=in_threads)
+    if workers is None:
+        for item, bytes_read in units.take_all():
+            result = work(item)
+            progress(bytes_read)
+            yield result
+        return
+    try:
+        for unit, outcome in _outcomes(work, units, workers, name):
+            for (result, messages), bytes_read in zip(outcome.results, unit.sizes, strict=False):
+                _log_again(messages)
+                progress(bytes_read)
+                yield result
+            _log_again(outcome.messages)
+            if outcome.error is not None:
+                raise outcome.error
+    finally:
+        workers.close()
+
+
+def _open_workers(
+    choice: ExecutorChoice, units: _Units[Any], paths: tuple[str, ...], *, in_threads: bool
+) -> _Workers | None:
+    """Open the chosen executor, None if this process does the work itself."""
+    level = _LOG.getEffectiveLevel()
+    if choice.scheduler or _is_mpi_started():
+        origin = _Origin(installed_versions(), str(Path.cwd()), paths, level)
+        if choice.scheduler:
+            return _DaskWorkers(choice.scheduler, origin)
+        ranks = importlib.import_module("mpi4py.futures").MPIPoolExecutor()  # if one dies, MPI ends all
+        return _Workers(lambda: ranks, ranks.num_workers, origin)
+    count = choice.jobs or cores()
+    if count == 1 or not units.has(WORTH_IT):
+        return None
+    if in_threads and units.are_large():
+        units.most_items = 1
+        return _Workers(lambda: pools.ThreadPoolExecutor(count), count, are_processes=False)
+    begin = functools.partial(_leave_messages, level)
+    return _Workers(lambda: pools.ProcessPoolExecutor(count, initializer=begin), count)
+
+
+def file_size(path: str) -> int:
+    """Return the bytes of a file, 0 on an error, which the reader of the file will meet and report."""
+    with contextlib.suppress(OSError):
+        return os.stat(path).st_size  # noqa: PTH116 - of many files
+    return 0
+
+
+def directory_size(path: str) -> int:
+    """Return the bytes of the files in a directory, without subdirectories; 0 where it cannot be listed."""
+    with contextlib.suppress(OSError), os.scandir(path) as entries:
+        return sum(file_size(entry.path) for entry in entries)
+    return 0
+
+
+@dataclass
+class _Unit(Generic[_Item]):
+    """Items that one worker gets together."""
+
+    items: tuple[_Item, ...]
+    sizes: tuple[int, ...]
+    future: pools.Future[_Outcome]
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """Results of a unit with the messages logged for each, up to the item that failed."""
+
+    results: list[tuple[Any, _Messages]]
+    messages: _Messages
+    error: Exception | None
+    seconds: float
+
+
+class _Units(Generic[_Item]):
+    """Cuts items into units, by the rate at which earlier units were done."""
+
+    def __init__(self, items: Iterable[_Item], size: Callable[[_Item], int]) -> None:
+        self._sized = ((item, size(item)) for item in items)
+        self._ahead: deque[tuple[_Item, int]] = deque()
+        self._ahead_cost = 0
+        self._cost, self._seconds = 0, 0.0
+        self.most_items = 4096
+
+    def has(self, cost: float) -> bool:
+        """Return whether items of a cost are left; looks ahead so far."""
+        while self._ahead_cost < cost:
+            if (ahead := next(self._sized, None)) is None:
+                return False
+            self._ahead.append(ahead)
+            self._ahead_cost += ahead[1] + ITEM_COST
+        return True
+
+    def are_large(self) -> bool:
+        """Return whether the items that ``has`` looked at are large, in the mean."""
+        return sum(size for _, size in self._ahead) >= LARGE * len(self._ahead)
+
+    def take(self, workers: int) -> list[tuple[_Item, int]]:
+        """Return the items of the next unit with their sizes, none at the end."""
+        rate = self._cost / self._seconds if self._seconds else _FIRST_RATE
+        enough = min(rate, _MOST_RATE) * UNIT_SECONDS
+        if not self.has(2 * workers * enough):  # near the end units shrink: workers should reach it together
+            enough = max(self._ahead_cost / (2 * workers), enough / 10)
+        unit: list[tuple[_Item, int]] = []
+        cost = 0
+        while self.has(1) and (not unit or (cost < enough and len(unit) < self.most_items)):
+            unit.append(self._ahead.popleft())
+            cost += unit[-1][1] + ITEM_COST
+            self._ahead_cost -= unit[-1][1] + ITEM_COST
+        return unit
+
+    def take_all(self) -> Iterator[tuple[_Item, int]]:
+        return itertools.chain(self._ahead, self._sized)
+
+    def measure(self, sizes: tuple[int, ...], seconds: float) -> None:
+        self._cost += sum(sizes) + len(sizes) * ITEM_COST
+        self._seconds += seconds
+
+
+def _outcomes(
+    work: Callable[[_Item], Any], units: _Units[_Item], workers: _Workers, name: Callable[[_Item], str]
+) -> Iterator[tuple[_Unit[_Item], _Outcome]]:
+    """Yield units with their outcomes, in order, while workers have the next ones."""
+    given: deque[_Unit[_Item]] = deque()
+    while True:
+        running = [unit.future for unit in given if not unit.future.done()]
+        while len(running) < workers.count * _AHEAD and len(given) < workers.count * _KEPT:
+            # units that a dead process lost run again alone, when they are the first
+            if any(_has_died(unit.future) for unit in given) or not (taken := units.take(workers.count)):
+                break
+            items, sizes = zip(*taken, strict=True)
+            given.append(_Unit(items, sizes, workers.submit(work, items)))
+            running.append(given[-1].future)
+        if not given:
+            return
+        if not given[0].future.done():
+            if not pools.wait(running, _PATIENCE, pools.FIRST_COMPLETED).done:
+                workers.check()
+            continue
+        unit = given.popleft()
+        for _ in range(_DEATHS):
+            if _has_died(unit.future):
+                unit.future = workers.submit(work, unit.items)
+                pools.wait([unit.future])
+        try:
+            outcome = unit.future.result()
+        except Exception as error:
+            first, last = name(unit.items[0]), name(unit.items[-1])
+            some = f"one of {len(unit.items)} from {first} to {last}"
+            raise workers.explain(error, first if len(unit.items) == 1 else some) from error
+        units.measure(unit.sizes, outcome.seconds)
+        yield unit, outcome
+
+
+def _has_died(future: pools.Future[_Outcome]) -> bool:
+    is_done = future.done() and not future.cancelled()
+    return is_done and isinstance(future.exception(), pools.BrokenExecutor)
+
+
+def _log_again(messages: _Messages) -> None:
+    for logger, level, text in messages:
+        logging.getLogger(logger).log(level, "%s", text)
+
+
+@dataclass
+class _Workers:
+    """An executor that is open.
+
+    Attributes:
+        start: Returns the executor; called again when one of its processes has died.
+        count: Number of units that are worked on at the same time.
+        origin: Requirements on workers that are not children of this process.
+        are_processes: Whether messages of workers are logged again here.
+    """
+
+    start: Callable[[], pools.Executor]
+    count: int
+    origin: _Origin | None = None
+    are_processes: bool = True
+
+    def __post_init__(self) -> None:
+        self.executor = self.start()
+
+    def submit(self, work: Callable[[Any], Any], items: tuple[Any, ...]) -> pools.Future[_Outcome]:
+        """Give a unit to a worker."""
+        run = functools.partial(_run, work, items, self.are_processes)
+        if self.origin is not None:
+            run = functools.partial(_run_remote, pickle.dumps(run, pickle.HIGHEST_PROTOCOL), self.origin)
+        try:
+            return self.executor.submit(run)
+        except pools.BrokenExecutor:
+            self.close()
+            self.executor = self.start()
+            return self.executor.submit(run)
+
+    def check(self) -> None:
+        """Raise ToolError if no worker is left that could finish a unit."""
+
+    def explain(self, error: Exception, unit: str) -> Exception:
+        """Return the error to raise for a unit that failed outside of its own work."""
+        if isinstance(error, pools.BrokenExecutor):  # mostly killed by the kernel when memory ran out
+            fault = f"a process was killed while it worked, again and again on {unit}"
+            return ToolError(ReturnCode.UNKNOWN, f"{fault}, perhaps for want of memory; try --jobs 1")
+        if self.origin is not None and isinstance(error, (ImportError, AttributeError)):
+            fault = f"a worker cannot load msdump: {error}; install the same version there"
+            return ToolError(ReturnCode.UNSUPPORTED, fault)
+        return error
+
+    def close(self) -> None:
+        """Give the executor back: an error or Ctrl-C must not wait for units that are no longer needed."""
+        self.executor.shutdown(cancel_futures=True)
+
+
+class _DaskWorkers(_Workers):
+    """The workers of a Dask scheduler, which starts a unit again where a worker died."""
+
+    def __init__(self, address: str, origin: _Origin) -> None:
+        self._prefix = f"--scheduler {address}: "
+        try:
+            distributed: Any = importlib.import_module("distributed")
+        except ModuleNotFoundError as error:
+            if error.name != "distributed":
+                raise
+            fault = "--scheduler: distributed is not installed; install it, or msdump with its extra"
+            raise NotAvailableError(f"{fault}: pip install 'msdump[cluster]'") from error
+        if not _ADDRESS.fullmatch(address):  # Dask's client raises an error, too, and then hangs for 20 s
+            raise self._fault("no address of a Dask scheduler; tcp://node7:8786 is one", ReturnCode.PARAMETER)
+        for logger in ("distributed", "distributed.client"):  # errors are raised here in one line
+            logging.getLogger(logger).setLevel(logging.CRITICAL)
+        try:
+            self._client = distributed.Client(address, timeout=CONNECTING, set_as_default=False)
+        except (OSError, ValueError) as error:
+            raise self._fault(f"no Dask scheduler answers: {error}", ReturnCode.PARAMETER) from error
+        try:
+            self._client.wait_for_workers(1, timeout=WAITING)
+        except TimeoutError as error:
+            self._client.close()
+            raise self._fault(_ALONE.format(WAITING), ReturnCode.PARAMETER) from error
+        threads = sum(self._client.ncores().values())
+        super().__init__(lambda: self._client.get_executor(pure=False), max(1, threads), origin)
+        self._checks_without_workers = 0
+
+    def _fault(self, fault: str, code: ReturnCode = ReturnCode.UNKNOWN) -> ToolError:
+        return ToolError(code, self._prefix + fault)
+
+    def check(self) -> None:
+        """Raise ToolError if the scheduler or all workers have gone for good."""
+        try:
+            workers = self._client.ncores() if self._client.status == "running" else None
+        except OSError as error:
+            raise self._fault(_GONE) from error
+        if workers is None:
+            raise self._fault(_GONE)
+        self._checks_without_workers = 0 if workers else self._checks_without_workers + 1
+        if self._checks_without_workers * _PATIENCE > WAITING:
+            raise self._fault(_ALONE.format(WAITING))
+
+    def explain(self, error: Exception, unit: str) -> Exception:
+        """Return the error of a unit of which workers died, or which the scheduler dropped."""
+        if type(error).__name__ == "KilledWorker":
+            reason = str(error).partition(". ")[0]
+            hint = "perhaps for want of memory; distributed.scheduler.allowed-failures of Dask is the limit"
+            return ToolError(ReturnCode.UNKNOWN, f"Dask gave up {unit}: {reason}; {hint}")
+        if isinstance(error, pools.CancelledError):
+            return self._fault(_GONE)
+        return super().explain(error, unit)
+
+    def close(self) -> None:
+        """Leave the scheduler, which cancels the units that are still running."""
+        self.executor.shutdown(wait=False)
+        self._client.close()
+
+
+def _is_mpi_started() -> bool:
+    """Return whether ``mpirun -n 16 python -m mpi4py.futures`` started this program in one of the ranks."""
+    return getattr(sys.modules.get("mpi4py.futures._core"), "SharedPool", None) is not None
+
+
+def _leave_messages(level: int) -> None:
+    """Print no message in a new process: they are logged where its results are taken."""
+    _LOG.handlers.clear()
+    _LOG.setLevel(level)
+
+
+def _run(work: Callable[[Any], Any], items: tuple[Any, ...], is_process: bool) -> _Outcome:  # noqa: FBT001 - pickled
+    """Work on a unit; runs in the worker."""
+    began = time.perf_counter()
+    results: list[tuple[Any, _Messages]] = []
+    failed: Exception | None = None
+    listener = _Listener()
+    if is_process:
+        _LOG.addHandler(listener)
+    try:
+        for item in items:
+            results.append((work(item), listener.take()))  # noqa: PERF401 - kept on an error
+    except Exception as error:  # noqa: BLE001 - raised where the results are taken
+        failed = error
+    finally:
+        _LOG.removeHandler(listener)
+    return _Outcome(results, listener.take(), failed, time.perf_counter() - began)
+
+
+class _Listener(logging.Handler):
+    """Keeps the messages of one thread: several threads of a worker may work on units."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._thread = threading.get_ident()
+        self._messages: _Messages = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.thread == self._thread:
+            self._messages.append((record.name, record.levelno, record.getMessage()))
+
+    def take(self) -> _Messages:
+        """Return the messages since the last call."""
+        taken, self._messages = self._messages, []
+        return taken
+
+
+@dataclass(frozen=True, slots=True)
+class _Origin:
+    """Versions, working directory, paths to be seen and level of messages of the process that gives work."""
+
+    versions: str
+    directory: str
+    paths: tuple[str, ...]
+    level: int
+
+
+def _run_remote(unit: bytes, origin: _Origin) -> _Outcome:
+    """Work on a pickled unit in a worker that is no child of the process that gives it.
+
+    Raises:
+        ToolError: This process has other versions, or does not see a path.
+    """
+    import socket  # not above: processes of this machine do not need it
+
+    place = f"{socket.gethostname()}, process {os.getpid()}"
+    if origin.versions != installed_versions():
+        fault = f"a worker has another version: {installed_versions()} ({place}), not {origin.versions}"
+        raise ToolError(ReturnCode.UNSUPPORTED, f"{fault}; install the same on both sides")
+    for path in (origin.directory, *origin.paths):
+        if not os.path.lexists(os.path.join(origin.directory, path)):  # noqa: PTH118 - as it was given
+            fault = f"a worker ({place}) does not see {path}"
+            raise ToolError(ReturnCode.PATH, f"{fault}; workers need the file system that it is on")
+    _LOG.setLevel(min(origin.level, _LOG.level or origin.level))
+    with _WORKING_DIRECTORY.at(origin.directory):
+        outcome: _Outcome = pickle.loads(unit)()  # noqa: S301 - from the process that gives the work
+        return outcome
+
+
+class _WorkingDirectory:
+    """The working directory of this process, which threads share."""
+
+    def __init__(self) -> None:
+        self._users = 0
+        self._changed = threading.Condition()
+
+    @contextlib.contextmanager
+    def at(self, path: str) -> Iterator[None]:
+        """Be in a directory; a thread that needs another one waits until this one is free."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._users or Path(path).resolve() == Path.cwd())
+            if not self._users:
+                self._own = Path.cwd()
+                os.chdir(path)
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._users -= 1
+                if not self._users:
+                    os.chdir(self._own)
+                    self._changed.notify_all()
+
+
+_WORKING_DIRECTORY: Final = _WorkingDirectory()
+
+
+@functools.cache
+def installed_versions() -> str:
+    """Return the versions of msdump, with a digest of its source files, Python and numpy.
+
+    The number of a release alone is the same for two installations from a repository.
+    """
+    # not above: processes of this machine do not need them
+    import hashlib
+    import platform
+    from importlib import metadata
+
+    digest = hashlib.sha1(usedforsecurity=False)
+    package = Path(__file__).parent
+    for path in sorted(package.rglob("*.py")):
+        digest.update(path.relative_to(package).as_posix().encode())
+        with reading.open_file(path) as file:
+            digest.update(file.read())
+    python = ".".join(platform.python_version_tuple()[:2])
+    release, numpy = metadata.version("msdump"), metadata.version("numpy")
+    return f"msdump {release} ({digest.hexdigest()[:8]}), Python {python}, numpy {numpy}"

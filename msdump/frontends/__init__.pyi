@@ -1,0 +1,14 @@
+from . import acl as acl
+from . import mindspore as mindspore
+from . import settings as settings
+from . import torchair as torchair
+from .mindspore import dump_start as dump_start
+from .mindspore import dump_step as dump_step
+from .mindspore import dump_stop as dump_stop
+from .mindspore import load as load
+from .mindspore import set_context as set_context
+from .mindspore import set_dump as set_dump
+from .mindspore import set_init_iter as set_init_iter
+from .model import Model as Model
+from .model import data_sink as data_sink
+from .settings import MOST_DEVICES as MOST_DEVICES

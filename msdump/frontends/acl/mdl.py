@@ -1,0 +1,568 @@
+"""``acl.mdl``: loads models, describes them, runs them and configures their dump.
+
+As all of pyACL, the functions return codes, 0 for success, and never raise.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from msdump import dtypes, reading
+from msdump.capture import PROCESS
+from msdump.config.acl import AclCode, null_pointer, out_of_turn
+from msdump.counters import ModelIdentity, RunCounter
+from msdump.dtypes import STRING, DType
+from msdump.encode import pack, unpack
+from msdump.errors import AclError, GraphError
+from msdump.frontends.acl import state
+from msdump.frontends.acl.state import (
+    AclState,
+    DataBuffer,
+    Dataset,
+    ModelDesc,
+    TensorDesc,
+    Usage,
+    context,
+    device_view,
+    item_at,
+    text,
+    write_result,
+)
+from msdump.graph import UNKNOWN_RANK, Graph, Value, loader
+from msdump.session import Network
+
+__all__ = [
+    "add_dataset_buffer",
+    "create_dataset",
+    "create_desc",
+    "destroy_dataset",
+    "destroy_desc",
+    "execute",
+    "execute_async",
+    "finalize_dump",
+    "get_cur_output_dims",
+    "get_dataset_buffer",
+    "get_dataset_num_buffers",
+    "get_desc",
+    "get_input_data_type",
+    "get_input_dims",
+    "get_input_format",
+    "get_input_index_by_name",
+    "get_input_name_by_index",
+    "get_input_size_by_index",
+    "get_num_inputs",
+    "get_num_outputs",
+    "get_output_data_type",
+    "get_output_dims",
+    "get_output_format",
+    "get_output_index_by_name",
+    "get_output_name_by_index",
+    "get_output_size_by_index",
+    "init_dump",
+    "load_from_file",
+    "load_from_mem",
+    "set_dataset_tensor_desc",
+    "set_dump",
+    "unload",
+]
+
+
+_IMAGE: Final = 4
+_NCHW: Final = 0
+_ND: Final = 2
+_UNDEFINED_TYPE: Final = -1
+
+
+@dataclass(slots=True)
+class LoadedModel:
+    """One loaded model.
+
+    Attributes:
+        model_id: Its number, from 1.
+        network: The network that runs it.
+        usage: Counts models and runs under its configuration.
+        shapes: Shapes of its outputs in the last run.
+    """
+
+    model_id: int
+    network: Network
+    usage: Usage = field(default_factory=Usage)
+    shapes: list[tuple[int, ...]] = field(default_factory=list)
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        """Inputs of the model, in order."""
+        return self.network.graph.inputs
+
+    @property
+    def outputs(self) -> tuple[Value, ...]:
+        """Outputs of the model, in order."""
+        return self.network.graph.outputs
+
+    def execute(
+        self, inputs: Sequence[memoryview], shapes: Mapping[int, tuple[int, ...]]
+    ) -> list[np.ndarray]:
+        """Run once; return the outputs, packed where their type shares bytes.
+
+        Args:
+            inputs: Bytes of each input.
+            shapes: Shapes of inputs that the model leaves open, by index.
+
+        Raises:
+            AclError: Inputs that are too many, too few, or too small.
+            MsdumpError: As for ``Network.run``.
+        """
+        if len(inputs) != len(self.inputs):
+            raise AclError(
+                AclCode.MODEL_INPUT_NOT_MATCH,
+                f"model {self.model_id} has {len(self.inputs)} inputs, the dataset has {len(inputs)}",
+            )
+        arrays_by_name = {
+            value.name: _from_bytes(value, view, shapes.get(index))
+            for index, (value, view) in enumerate(zip(self.inputs, inputs, strict=True))
+        }
+        if self.network.plan is not None:
+            self.usage.ran(self.network.runs, self.network.plan)
+        results = self.network.run(arrays_by_name)
+        arrays = [_tensor(name, item) for name, item in results.items()]
+        self.shapes = [array.shape for array in arrays]
+        types = [dtypes.from_numpy(array.dtype) for array in arrays]
+        pairs = zip(arrays, types, strict=True)
+        return [pack(array, dtype) if dtype.per_byte > 1 else array for array, dtype in pairs]
+
+    def output_shape(self, index: int) -> tuple[int, ...]:
+        """Return the shape of an output: of the last run, else the model's own."""
+        return self.shapes[index] if self.shapes else self.outputs[index].type.shown_shape
+
+
+def nbytes(dtype: DType | None, shape: Sequence[int]) -> int:
+    """Return the bytes of a tensor, 0 where the type or a dimension is not known.
+
+    >>> nbytes(dtypes.from_name("float16"), (2, 2)), nbytes(dtypes.from_name("int4"), (3,))
+    (8, 2)
+    """
+    if dtype is None or dtype is STRING or any(dim < 0 for dim in shape):
+        return 0
+    return -(-math.prod(shape) // dtype.per_byte) * dtype.numpy.itemsize
+
+
+def acl_type(dtype: DType | None) -> int:
+    """Return the number of an element type in aclDataType, -1 where there is none.
+
+    >>> acl_type(dtypes.from_name("float32")), acl_type(dtypes.from_name("bfloat16")), acl_type(None)
+    (0, 27, -1)
+    """
+    return _UNDEFINED_TYPE if dtype is None or dtype.acl is None else dtype.acl
+
+
+def acl_format(shape: Sequence[int]) -> int:
+    """Return the number in aclFormat of a tensor as the host has it."""
+    return _NCHW if len(shape) == _IMAGE else _ND
+
+
+def to_array(view: memoryview, dtype: DType, shape: tuple[int, ...]) -> np.ndarray:
+    """Return bytes as a tensor: a view, or an array of its own where elements share bytes."""
+    if dtype.per_byte > 1:
+        return unpack(np.frombuffer(view, np.uint8), dtype, shape)
+    if not math.prod(shape):
+        return np.empty(shape, dtype.numpy)
+    return np.frombuffer(view, dtype.numpy, math.prod(shape)).reshape(shape)
+
+
+def _from_bytes(value: Value, view: memoryview, set_shape: tuple[int, ...] | None) -> np.ndarray:
+    """Return the tensor of an input; of the shape that the dataset sets, else of the model's."""
+    dtype = value.type.dtype
+    if dtype is None or dtype is STRING or value.type.kind != "tensor":
+        raise AclError(
+            AclCode.UNSUPPORTED_DATA_TYPE,
+            f"input {value.name!r} is no tensor of numbers; memory cannot hold it",
+        )
+    shape = _shape_of(value, dtype, len(view)) if set_shape is None else set_shape
+    if len(view) < nbytes(dtype, shape):  # a larger buffer is none of the model's business
+        raise AclError(
+            AclCode.MODEL_INPUT_NOT_MATCH,
+            f"input {value.name!r} of shape {shape} needs {nbytes(dtype, shape)} bytes,"
+            f" its buffer has {len(view)}",
+        )
+    return to_array(view, dtype, shape)
+
+
+def _shape_of(value: Value, dtype: DType, size: int) -> tuple[int, ...]:
+    """Return the shape of an input; one open dimension follows from the size of its buffer."""
+    shape = value.type.shown_shape
+    fixed = math.prod(dim for dim in shape if dim >= 0) * dtype.numpy.itemsize
+    elements = size * dtype.per_byte
+    if shape == UNKNOWN_RANK or shape.count(-1) > 1 or (-1 in shape and (not fixed or elements % fixed)):
+        raise AclError(
+            AclCode.MODEL_INPUT_NOT_MATCH,
+            f"input {value.name!r}: shape {value.type.shape} is open, and a buffer of {size} bytes does not"
+            " tell it; describe it with acl.mdl.set_dataset_tensor_desc",
+        )
+    return tuple(elements // fixed if dim < 0 else dim for dim in shape)
+
+
+def _tensor(name: str, item: Any) -> np.ndarray:
+    if not isinstance(item, np.ndarray) or item.dtype.kind == "O":
+        raise AclError(
+            AclCode.UNSUPPORTED_DATA_TYPE, f"output {name!r} is no tensor of numbers; memory cannot hold it"
+        )
+    return item
+
+
+@state.value(0)
+def create_dataset() -> int:
+    """Return the handle of a new, empty dataset."""
+    return state.current().handles.add(Dataset())
+
+
+@state.code
+def destroy_dataset(dataset: int) -> None:
+    """Destroy a dataset; its buffers stay."""
+    state.current().handles.remove(dataset, Dataset)
+
+
+def add_dataset_buffer(dataset: int, buffer: int) -> tuple[int, int]:
+    """Add a data buffer to a dataset; return the dataset and a code."""
+    return dataset, _add_dataset_buffer(dataset, buffer)
+
+
+@state.code
+def _add_dataset_buffer(dataset: int, buffer: int) -> None:
+    handles = state.current().handles
+    handles.get(buffer, DataBuffer)
+    handles.get(dataset, Dataset).buffers.append(buffer)
+
+
+@state.value(0)
+def get_dataset_num_buffers(dataset: int) -> int:
+    """Return how many buffers a dataset has."""
+    return len(state.current().handles.get(dataset, Dataset).buffers)
+
+
+@state.value(0)
+def get_dataset_buffer(dataset: int, index: int) -> int:
+    """Return the handle of a dataset's buffer, 0 for an index that it does not have."""
+    return item_at(state.current().handles.get(dataset, Dataset).buffers, index)
+
+
+def set_dataset_tensor_desc(dataset: int, tensor_desc: int, index: int) -> tuple[int, int]:
+    """Set the shape of an input whose shape the model leaves open; return the dataset and a code."""
+    return dataset, _set_dataset_tensor_desc(dataset, tensor_desc, index)
+
+
+@state.code
+def _set_dataset_tensor_desc(dataset: int, tensor_desc: int, index: int) -> None:
+    handles = state.current().handles
+    shape = handles.get(tensor_desc, TensorDesc).shape
+    target = handles.get(dataset, Dataset)
+    item_at(target.buffers, index)  # an index without a buffer is an error
+    target.shapes[index] = shape
+
+
+@state.value(0)
+def create_desc() -> int:
+    """Return the handle of a new description."""
+    return state.current().handles.add(ModelDesc())
+
+
+@state.code
+def get_desc(model_desc: int, model_id: int) -> None:
+    """Make a description that of a loaded model; 145003 for a number that no loaded model has."""
+    acl = state.current()
+    desc = acl.handles.get(model_desc, ModelDesc)
+    desc.model_id = acl.model(model_id).model_id
+
+
+@state.code
+def destroy_desc(model_desc: int) -> None:
+    """Destroy a description."""
+    state.current().handles.remove(model_desc, ModelDesc)
+
+
+@state.value(0)
+def get_num_inputs(model_desc: int) -> int:
+    """Return how many inputs a model has."""
+    return len(_described(model_desc).inputs)
+
+
+@state.value(0)
+def get_num_outputs(model_desc: int) -> int:
+    """Return how many outputs a model has."""
+    return len(_described(model_desc).outputs)
+
+
+@state.value(0)
+def get_input_size_by_index(model_desc: int, index: int) -> int:
+    """Return the bytes of an input, 0 where the model leaves its shape open."""
+    value = item_at(_described(model_desc).inputs, index)
+    return nbytes(value.type.dtype, value.type.shown_shape)
+
+
+@state.value(0)
+def get_output_size_by_index(model_desc: int, index: int) -> int:
+    """Return the bytes of an output, 0 where the model leaves its shape open and has not run yet."""
+    model = _described(model_desc)
+    value = item_at(model.outputs, index)
+    return nbytes(value.type.dtype, model.output_shape(index))
+
+
+@state.value("")
+def get_input_name_by_index(model_desc: int, index: int) -> str:
+    """Return the name of an input."""
+    return item_at(_described(model_desc).inputs, index).name
+
+
+@state.value("")
+def get_output_name_by_index(model_desc: int, index: int) -> str:
+    """Return the name of an output."""
+    return item_at(_described(model_desc).outputs, index).name
+
+
+@state.value_and_code(0)
+def get_input_index_by_name(model_desc: int, name: str) -> int:
+    """Return the index of an input by its name."""
+    return _index(_described(model_desc).inputs, name)
+
+
+@state.value_and_code(0)
+def get_output_index_by_name(model_desc: int, name: str) -> int:
+    """Return the index of an output by its name."""
+    return _index(_described(model_desc).outputs, name)
+
+
+@state.value_and_code(None)
+def get_input_dims(model_desc: int, index: int) -> dict[str, Any]:
+    """Return name and dimensions of an input, -1 for one that is open, -2 alone where all are."""
+    value = item_at(_described(model_desc).inputs, index)
+    return _dims(value.name, value.type.shown_shape)
+
+
+@state.value_and_code(None)
+def get_output_dims(model_desc: int, index: int) -> dict[str, Any]:
+    """Return name and dimensions of an output, -1 for one that is open, -2 alone where all are."""
+    value = item_at(_described(model_desc).outputs, index)
+    return _dims(value.name, value.type.shown_shape)
+
+
+@state.value_and_code(None)
+def get_cur_output_dims(model_desc: int, index: int) -> dict[str, Any]:
+    """Return name and dimensions of an output as the last run gave it."""
+    model = _described(model_desc)
+    return _dims(item_at(model.outputs, index).name, model.output_shape(index))
+
+
+@state.value(-1)
+def get_input_data_type(model_desc: int, index: int) -> int:
+    """Return the aclDataType of an input."""
+    return acl_type(item_at(_described(model_desc).inputs, index).type.dtype)
+
+
+@state.value(-1)
+def get_output_data_type(model_desc: int, index: int) -> int:
+    """Return the aclDataType of an output."""
+    return acl_type(item_at(_described(model_desc).outputs, index).type.dtype)
+
+
+@state.value(-1)
+def get_input_format(model_desc: int, index: int) -> int:
+    """Return the aclFormat of an input."""
+    return acl_format(item_at(_described(model_desc).inputs, index).type.shown_shape)
+
+
+@state.value(-1)
+def get_output_format(model_desc: int, index: int) -> int:
+    """Return the aclFormat of an output."""
+    model = _described(model_desc)
+    item_at(model.outputs, index)
+    return acl_format(model.output_shape(index))
+
+
+def _described(model_desc: int) -> LoadedModel:
+    acl = state.current()
+    return acl.model(acl.handles.get(model_desc, ModelDesc).model_id)
+
+
+def _index(values: Sequence[Value], name: str) -> int:
+    """Return the index of the input or output of a name.
+
+    Raises:
+        AclError: None has it; the message names them all.
+    """
+    for index, value in enumerate(values):
+        if value.name == name:
+            return index
+    names = ", ".join(value.name for value in values)
+    raise AclError(AclCode.INVALID_PARAM, f"no input or output is named {name!r}; there are {names}")
+
+
+def _dims(name: str, shape: tuple[int, ...]) -> dict[str, Any]:
+    return {"name": name, "dims": list(shape), "dimCount": len(shape)}
+
+
+_REPEATED: Final = "This API cannot be called repeatedly"
+
+
+@state.code
+def init_dump() -> None:
+    """Allow dumps to be configured (``aclmdlInitDump``).
+
+    Codes: 100001 before ``acl.init``, 100002 where it was called already.
+    """
+    acl = state.current()
+    state.require_init(acl, "aclmdlInitDump")
+    if acl.dumps.is_initialised:
+        raise out_of_turn("aclmdlInitDump", _REPEATED, AclCode.REPEAT_INITIALIZE)
+    acl.dumps.is_initialised = True
+
+
+@state.code
+def set_dump(dump_cfg_path: str | None) -> None:
+    """Configure the dump of models that are loaded from now on (``aclmdlSetDump``).
+
+    Args:
+        dump_cfg_path: Path of an acl.json.
+
+    Codes: 100001 before ``acl.init``, 100045 before ``init_dump``, 100000 for None, 100003, 100006
+    and 100009 for a file that cannot be used, 500000 where it goes with no exception dump that the
+    environment has turned on.
+    """
+    acl = state.current()
+    _require_dump(acl, "aclmdlSetDump")
+    if dump_cfg_path is None:
+        raise null_pointer("aclmdlSetDump", "dumpCfgPath")
+    acl.dumps.configure(text(dump_cfg_path, "dumpCfgPath", "a path"))
+
+
+@state.code
+def finalize_dump() -> None:
+    """End every dump (``aclmdlFinalizeDump``): loaded models stop dumping at once.
+
+    Codes: 100001 before ``acl.init``, 100045 before ``init_dump``.
+    """
+    acl = state.current()
+    _require_dump(acl, "aclmdlFinalizeDump")
+    acl.dumps.is_initialised = False
+    acl.dumps.stop()
+
+
+def _require_dump(acl: AclState, function: str) -> None:
+    state.require_init(acl, function)
+    if not acl.dumps.is_initialised:
+        reason = f"aclmdlInitDump must be executed before {function} is called"
+        raise out_of_turn(function, reason, AclCode.DUMP_NOT_RUN)
+
+
+@state.value_and_code(0)
+def load_from_file(model_path: str | None) -> int:
+    """Load an .onnx file; return the model's number, from 1.
+
+    Codes: 145001 before ``acl.init``, 145002 for a file that is missing, empty or unreadable,
+    100013 for one that is no model, 100000 for None.
+    """
+    if model_path is None:
+        raise null_pointer("aclmdlLoadFromFile", "modelPath")
+    path = Path(text(model_path, "modelPath", "a path"))
+    try:
+        with reading.open_file(path) as file:
+            is_empty = os.fstat(file.fileno()).st_size == 0
+    except OSError as error:
+        raise AclError(AclCode.GE_EXEC_MODEL_PATH_INVALID, f"model {model_path}: {error.strerror}") from error
+    # vendor: an empty file counts as a wrong path, one that cannot be parsed as a wrong model
+    if is_empty:
+        raise AclError(AclCode.GE_EXEC_MODEL_PATH_INVALID, f"model {model_path}: the file is empty")
+    return _load(lambda: loader.load(path), path.stem)
+
+
+@state.value_and_code(0)
+def load_from_mem(model: int, model_size: int) -> int:
+    """Load a model from its bytes in memory; return its number, from 1.
+
+    Codes: 145001 before ``acl.init``, 100000 for memory that is not there, 100013 for bytes that
+    are no model.
+    """
+    data = bytes(state.current().memory.view(model, model_size))
+    return _load(lambda: loader.load(data), "")
+
+
+@state.code
+def unload(model_id: int) -> None:
+    """Unload a model; 145003 for a number that no loaded model has."""
+    acl = state.current()
+    model = acl.model(model_id)
+    with acl.lock:
+        del acl.models[model.model_id]
+
+
+def _load(read: Callable[[], Graph], file_name: str) -> int:
+    acl = state.current()
+    acl.require_initialised("load")
+    try:
+        graph = read()
+    except GraphError as error:
+        raise AclError(AclCode.PARSE_MODEL, str(error)) from error
+    with acl.lock:
+        model_id = next(acl.counters.model_ids)
+        acl.models[model_id] = _loaded(acl, graph, file_name, model_id)
+    return model_id
+
+
+def _loaded(acl: AclState, graph: Graph, file_name: str, model_id: int) -> LoadedModel:
+    device_id = acl.current_device
+    # here, not at the run: a model keeps the configuration that it was loaded under
+    dump = acl.dumps.current(device_id)
+    if dump is None:
+        return LoadedModel(model_id, Network(graph, None, PROCESS.beside(), context(device_id)))
+    identity = ModelIdentity(file_name, model_id, dump.time, RunCounter())
+    network = Network(graph, dump.plan, dump.process, model=identity)
+    dump.usage.loaded(file_name, graph.name)
+    return LoadedModel(model_id, network, dump.usage)
+
+
+@state.code
+def execute(model_id: int, input_dataset: int, output_dataset: int) -> None:
+    """Run a model; its outputs are in their buffers afterwards, its dump on disk.
+
+    Codes: 145003 for a number that no loaded model has, 100000 for handles and memory that are not
+    there, 100017 and 100018 for inputs and outputs that do not fit, 100004 for a dump that could not
+    be written, 500002 for an operator that failed.
+    """
+    _execute(model_id, input_dataset, output_dataset)
+
+
+@state.code
+def execute_async(model_id: int, input_dataset: int, output_dataset: int, stream: int) -> None:
+    """Run a model on a stream; ``synchronize_stream`` tells whether it failed.
+
+    Arguments are checked at once, as for ``execute``.
+    """
+    acl = state.current()
+    acl.model(model_id)
+    for dataset in (input_dataset, output_dataset):
+        acl.handles.get(dataset, Dataset)
+    state.on_stream(acl.stream(stream), lambda: _execute(model_id, input_dataset, output_dataset))
+
+
+def _execute(model_id: int, input_dataset: int, output_dataset: int) -> None:
+    acl = state.current()
+    model = acl.model(model_id)
+    inputs = acl.handles.get(input_dataset, Dataset)
+    outputs = acl.handles.get(output_dataset, Dataset)
+    if len(outputs.buffers) != len(model.outputs):
+        raise AclError(
+            AclCode.MODEL_OUTPUT_NOT_MATCH,
+            f"model {model_id} has {len(model.outputs)} outputs, the dataset has {len(outputs.buffers)}",
+        )
+    with acl.lock:  # one call at a time: another one may write the buffers that this one reads
+        views = [device_view(acl, handle) for handle in inputs.buffers]
+        for handle in outputs.buffers:  # refused before the model runs and dumps
+            device_view(acl, handle, writes=True)
+        results = model.execute(views, inputs.shapes)
+        for handle, array in zip(outputs.buffers, results, strict=True):
+            write_result(acl, handle, array)

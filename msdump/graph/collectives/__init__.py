@@ -1,1 +1,0 @@
-"""Operators that exchange tensors between ranks: their names and attributes, and the types they give."""

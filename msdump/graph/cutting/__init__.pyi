@@ -1,0 +1,12 @@
+from .primitives import primitive_model as primitive_model
+from .splice import CAST as CAST
+from .splice import EmulatingRuntime as EmulatingRuntime
+from .splice import RegionModel as RegionModel
+from .splice import Spliced as Spliced
+from .splice import ValueShape as ValueShape
+from .splice import emulated_model as emulated_model
+from .splice import exchangeable as exchangeable
+from .splice import forms as forms
+from .splice import is_taken as is_taken
+from .splice import region_model as region_model
+from .splice import splice as splice

@@ -1,0 +1,368 @@
+"""Inlines functions, so that the operators inside them are run and dumped one by one.
+
+They are those of the model, and ONNX's SequenceMap, which becomes a Loop. Functions of the domain
+``mindspore.ops`` stay: each is one operator of MindSpore. onnx's inliner forgets which call a node came from.
+Each call of a function of the model therefore gets a copy of it first, whose nodes are named after the call.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import onnx
+from onnx import inliner
+
+from msdump.errors import GraphError, passing_over
+from msdump.graph.operator_types import MINDSPORE_DOMAIN, canonical_domain
+from msdump.graph.order import subgraphs, walk_graphs, walk_nodes
+from msdump.wire import LENGTH, Span, WireError, WireFault, fields, length_delimited, tag_of
+
+_SEQUENCE_MAP: Final = ("", "SequenceMap")
+_MOST_CALLS: Final = 10_000  # recursion is forbidden by ONNX; a cycle must not hang the loader
+
+
+def inline(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return the model with its functions inlined, node names ``{call}/{node}__{number}``.
+
+    What MindSpore's own functions call stays as it is. Functions whose opset imports differ from the model's
+    stay calls; onnxruntime runs them as one kernel.
+
+    Raises:
+        GraphError: A call that does not fit its function.
+    """
+    return _without_sequence_maps(_without_functions(model))
+
+
+def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
+    kept = [function for function in model.functions if function.domain == MINDSPORE_DOMAIN]
+    if len(kept) == len(model.functions):
+        return model
+    copies = _CallCopies(model)
+    try:
+        for node in walk_nodes(model.graph.node):
+            copies.copy_call(node, node.name)
+    except RecursionError as error:
+        raise GraphError("functions are nested too deeply in each other to be inlined") from error
+    # the inliner takes an unknown call for an operator, and so leaves it
+    others = [function for function in model.functions if function.domain != MINDSPORE_DOMAIN]
+    del model.functions[:]
+    model.functions.extend((*others, *copies.functions))
+    try:
+        inlined = inliner.inline_local_functions(model)
+    except Exception as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise GraphError(f"the model's functions cannot be inlined: {reason}") from error
+    left = {function_key(function) for function in inlined.functions}
+    called = callees([node for function in kept for node in function.node], others)
+    inlined.functions.extend(kept)
+    inlined.functions.extend(function for function in called if function_key(function) not in left)
+    return inlined
+
+
+def function_key(function: onnx.FunctionProto) -> tuple[str, str, str]:
+    """Return the identity of a model's function: domain, name, overload."""
+    return function.domain, function.name, function.overload
+
+
+def _without_sequence_maps(model: onnx.ModelProto) -> onnx.ModelProto:
+    calls = [node for node in walk_nodes(model.graph.node) if node.op_type == _SEQUENCE_MAP[1]]
+    if not calls:
+        return model
+    for call in calls:
+        for body in subgraphs(call):
+            # before it is inlined: onnx's names would not tell which call they come from
+            for position, node in enumerate(body.node):
+                node.name = _inner_name(call.name, node, position)
+    with passing_over(Exception):  # unknown types: it stays an operator that the runtime expands itself
+        return inliner.inline_selected_functions(model, [_SEQUENCE_MAP], inline_schema_functions=True)
+    return model
+
+
+def _inner_name(path: str, node: onnx.NodeProto, position: int) -> str:
+    return f"{path}/{node.name or f'{node.op_type}_{position}'}"
+
+
+class _CallCopies:
+    """Copies of a model's functions, one for each call.
+
+    Attributes:
+        functions: The copies so far.
+    """
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        versions = {opset.domain: opset.version for opset in model.opset_import}
+        # onnx's inliner does not convert operators of other versions
+        self._inlinable = {
+            function_key(function): function
+            for function in model.functions
+            if function.domain != MINDSPORE_DOMAIN
+            and all(
+                versions.get(opset.domain, opset.version) == opset.version for opset in function.opset_import
+            )
+        }
+        self.functions: list[onnx.FunctionProto] = []
+
+    def copy_call(self, call: onnx.NodeProto, path: str, callers: tuple[str, ...] = ()) -> None:
+        """Point a call at a copy of its function whose nodes carry the call's name.
+
+        Raises:
+            GraphError: The function calls itself, by way of others or not.
+        """
+        function = self._inlinable.get((call.domain, call.op_type, call.overload))
+        # beyond the limit calls stay calls, which the runtime expands
+        if function is None or len(self.functions) >= _MOST_CALLS:
+            return
+        # by the names of the originals, since every call is renamed after its copy
+        title = "::".join(filter(None, (function.domain, function.name, function.overload)))
+        if title in callers:
+            raise GraphError(f"functions call each other: {' calls '.join((*callers, title))}")
+        callers = (*callers, title)
+        copy = onnx.FunctionProto()
+        copy.CopyFrom(function)
+        copy.name = f"{function.name}__call{len(self.functions)}"
+        call.op_type = copy.name
+        self.functions.append(copy)
+        for position, node in enumerate(copy.node):
+            self._place(node, path, position, callers)
+
+    def _place(self, node: onnx.NodeProto, path: str, position: int, callers: tuple[str, ...]) -> None:
+        """Name a node of a copy, and those in its subgraphs, and copy what they call."""
+        node.name = _inner_name(path, node, position)
+        self.copy_call(node, node.name, callers)
+        for inner in subgraphs(node):
+            for number, item in enumerate(inner.node):
+                self._place(item, path, number, callers)
+
+
+_PREFIX: Final = "MS_"
+"""Begins the names of MindSpore's functions in such a model: onnxruntime takes a function for ONNX's operator
+of the same name, and crashes where that has more inputs."""
+
+
+def callees(
+    nodes: Sequence[onnx.NodeProto], functions: Iterable[onnx.FunctionProto]
+) -> list[onnx.FunctionProto]:
+    """Return the functions that operators call, and those that these call, each once, callers first.
+
+    Args:
+        nodes: The operators, with their subgraphs.
+        functions: All functions of the model.
+    """
+    by_key = {(canonical_domain(each.domain), each.name, each.overload): each for each in functions}
+    needed: dict[tuple[str, str, str], onnx.FunctionProto] = {}
+    waiting = list(nodes)
+    while waiting and by_key:
+        for node in walk_nodes([waiting.pop()]):
+            key = canonical_domain(node.domain), node.op_type, node.overload
+            if key in by_key and key not in needed:
+                needed[key] = by_key[key]
+                waiting.extend(by_key[key].node)
+    return list(needed.values())
+
+
+def renamed_calls(
+    nodes: Sequence[onnx.NodeProto], functions: Iterable[onnx.FunctionProto]
+) -> list[onnx.FunctionProto]:
+    """Return copies of functions, MindSpore's under names that no operator of ONNX has.
+
+    Args:
+        nodes: The operators that call them; they are renamed in place.
+        functions: The functions.
+    """
+    copies = []
+    for function in functions:
+        copy = onnx.FunctionProto()
+        copy.CopyFrom(function)
+        _rename_calls(copy.node)
+        if copy.domain == MINDSPORE_DOMAIN:
+            copy.name = f"{_PREFIX}{copy.name}"
+        copies.append(copy)
+    _rename_calls(nodes)
+    return copies
+
+
+def _rename_calls(nodes: Iterable[onnx.NodeProto]) -> None:
+    for node in walk_nodes(nodes):
+        if node.domain == MINDSPORE_DOMAIN:
+            node.op_type = f"{_PREFIX}{node.op_type}"
+
+
+def take_out(graph: onnx.GraphProto, variables: Collection[str] = ()) -> None:
+    """Remove the Identity operators of a graph, and of its branches and loops, in place.
+
+    Exporters write them for weights with two names; MindSpore has no kernel for them. An Identity that makes
+    an output of its graph stays, since the output is a value of its own, unless a branch of a training step
+    keeps a variable by it.
+
+    Args:
+        graph: The graph.
+        variables: Initializers that training changes.
+    """
+    removable = _removable(graph)
+    for position in reversed(range(len(graph.node))):
+        if removable.keys() & graph.node[position].output:
+            del graph.node[position]
+    sources = {}
+    for name, source in removable.items():
+        while source in removable:  # an Identity of an Identity
+            source = removable[source]  # noqa: PLW2901 - follows the chain
+        sources[name] = source
+    _rename(graph, sources)
+    for node in graph.node:
+        for inner in subgraphs(node):
+            _hand_on(inner, variables)
+            take_out(inner, variables)
+
+
+def _hand_on(body: onnx.GraphProto, variables: Collection[str]) -> None:
+    """Let a body give variables of the graph around it themselves, in place of copies, in place."""
+    own = {value.name for value in body.input} | {name for node in body.node for name in node.output}
+    kept = {
+        node.output[0]: node.input[0]
+        for node in body.node
+        if _is_identity(node) and node.input[0] in variables and node.input[0] not in own
+    }
+    for value in body.output:
+        value.name = kept.get(value.name, value.name)
+
+
+def _is_identity(node: onnx.NodeProto) -> bool:
+    return (
+        node.op_type == "Identity"
+        and not canonical_domain(node.domain)
+        and (len(node.input), len(node.output)) == (1, 1)
+    )
+
+
+def _removable(graph: onnx.GraphProto) -> dict[str, str]:
+    """Return the input of each Identity operator that can be removed, by its output."""
+    producer_counts = Counter(name for node in graph.node for name in node.output)
+    producer_counts.update(value.name for value in graph.input)
+    producer_counts.update(tensor.name for tensor in graph.initializer)
+    producer_counts.update(sparse.values.name for sparse in graph.sparse_initializer)
+    # outputs of bodies may be values of the graph around them
+    outputs = {value.name for inner in walk_graphs(graph) for value in inner.output}
+    sources = {
+        node.output[0]: node.input[0]
+        for node in graph.node
+        if _is_identity(node)
+        and all((*node.input, *node.output))
+        and producer_counts[node.output[0]] == 1
+        and node.output[0] not in outputs
+    }
+    return {name: source for name, source in sources.items() if not _is_cyclic(name, sources)}
+
+
+def _is_cyclic(name: str, sources: Mapping[str, str]) -> bool:
+    seen = set()
+    while name in sources and name not in seen:
+        seen.add(name)
+        name = sources[name]
+    return name in seen
+
+
+def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
+    """Rename the inputs of operators, in branches and loops as well, in place."""
+    for node in graph.node:
+        for position, name in enumerate(node.input):
+            if name in names:
+                node.input[position] = names[name]
+        for inner in subgraphs(node):
+            # a body may have a value of the same name, which hides the outer one
+            own = {value.name for value in inner.input} | {
+                name for inner_node in inner.node for name in inner_node.output
+            }
+            _rename(inner, {name: source for name, source in names.items() if name not in own})
+
+
+_MODEL_GRAPH: Final = tag_of(7, LENGTH)
+_GRAPH_INITIALIZER: Final = tag_of(5, LENGTH)
+_TENSOR_RAW_DATA: Final = tag_of(9, LENGTH)
+
+SMALL_BYTES: Final = 1024
+"""Raw data up to this size stay in the message: shape inference reads their values."""
+
+_FAULTS: Final[Mapping[WireFault, str]] = {
+    WireFault.LONG_NUMBER: "no protobuf message: a number of more than ten bytes at byte {0.end}",
+    WireFault.TORN_NUMBER: "truncated: the file ends inside a number at byte {0.end}",
+    WireFault.FIELD_NUMBER: "no protobuf message: field number {0.value} at byte {0.start}",
+    WireFault.WIRE_TYPE: "no protobuf message: wire type {0.value} at byte {0.start}",
+    WireFault.TORN_FIELD: "truncated: the field at byte {0.start} lacks {0.missing} bytes at its end",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SplitModel:
+    """A model without the raw data of its large initializers.
+
+    Attributes:
+        message: Serialised ModelProto.
+        raw_data: Start and end in the original buffer, by the initializer's position.
+    """
+
+    message: bytes
+    raw_data: dict[int, Span]
+
+
+def split(data: memoryview) -> SplitModel:
+    """Split a serialised model.
+
+    protobuf would copy every weight while parsing. The scan walks the fields that lead to weights
+    (ModelProto.graph, GraphProto.initializer, TensorProto.raw_data), keeps all others byte for byte, and
+    leaves the raw data of large initializers in the mapped file.
+
+    Raises:
+        GraphError: The buffer ends inside a field or is no protobuf message.
+    """
+    try:
+        return _split(data)
+    except WireError as error:
+        raise GraphError(_FAULTS[error.fault].format(error)) from None
+
+
+def _split(data: memoryview) -> SplitModel:
+    pieces: list[bytes] = []
+    raw_data: dict[int, Span] = {}
+    count = 0
+    for tag, _, start, body, end in fields(data, 0, len(data)):
+        if tag == _MODEL_GRAPH:
+            graph, count = _strip_graph(data, body, end, raw_data, count)
+            pieces.append(length_delimited(_MODEL_GRAPH, graph))
+        else:
+            pieces.append(bytes(data[start:end]))
+    return SplitModel(b"".join(pieces), raw_data)
+
+
+def _strip_graph(
+    data: memoryview, start: int, end: int, raw_data: dict[int, Span], position: int
+) -> tuple[bytes, int]:
+    """Return the graph without large raw data, and the position that its next initializer would have."""
+    pieces: list[bytes] = []
+    kept_from = start
+    for tag, _, field, body, stop in fields(data, start, end):
+        if tag != _GRAPH_INITIALIZER:
+            continue
+        if stop - body > SMALL_BYTES:
+            tensor, span = _strip_tensor(data, body, stop)
+            if span is not None:
+                raw_data[position] = span
+                pieces.append(bytes(data[kept_from:field]))
+                pieces.append(length_delimited(_GRAPH_INITIALIZER, tensor))
+                kept_from = stop
+        position += 1
+    pieces.append(bytes(data[kept_from:end]))
+    return b"".join(pieces), position
+
+
+def _strip_tensor(data: memoryview, start: int, end: int) -> tuple[bytes, Span | None]:
+    pieces: list[bytes] = []
+    span: Span | None = None
+    for tag, _, field, body, stop in fields(data, start, end):
+        if tag == _TENSOR_RAW_DATA:
+            span = (body, stop) if stop - body > SMALL_BYTES else None  # the last one counts
+        if tag != _TENSOR_RAW_DATA or span is None:
+            pieces.append(bytes(data[field:stop]))
+    return b"".join(pieces), span

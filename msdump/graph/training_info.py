@@ -1,0 +1,161 @@
+"""The training that a model describes: its ``training_info``, and the bindings of initializers to outputs.
+
+A training step is the model's graph followed by the algorithm, one graph as ONNX defines it, after which each
+bound initializer takes the value of an output. Where the algorithm is empty, the model's graph is the step.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import onnx
+
+from msdump.errors import GraphError, name_hint
+from msdump.graph.graph import Graph, ValueType
+
+Pairs = Iterable[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingMessage:
+    """The training of a model as messages, apart from the model.
+
+    Attributes:
+        step: The model with the algorithm behind its graph; None where the model's graph is the step.
+        bindings: Initializers and the outputs that they take, in the model's order, possibly faulty.
+        initialization: A model of the graph that gives variables their initial values, None without one.
+        initial_values: Initializers and the outputs of ``initialization`` that they take, possibly faulty.
+        obstacle: Why the step cannot run, though the model may be run for inference; "" where it can.
+        gradient: Name of a node that asks for gradients, which are to be derived before the step can run.
+    """
+
+    bindings: tuple[tuple[str, str], ...]
+    step: onnx.ModelProto | None = None
+    initialization: onnx.ModelProto | None = None
+    initial_values: tuple[tuple[str, str], ...] = ()
+    obstacle: str = ""
+    gradient: str = ""
+
+    @property
+    def variables(self) -> frozenset[str]:
+        """Names of the initializers that training changes."""
+        return frozenset(name for name, _ in (*self.bindings, *self.initial_values))
+
+
+def take(model: onnx.ModelProto, update_binding: Mapping[str, str] | None) -> TrainingMessage | None:
+    """Take the training out of a model; None for one without.
+
+    Args:
+        model: The model; its ``training_info`` is removed.
+        update_binding: The output that each initializer takes, for a model that has no training_info.
+
+    Raises:
+        GraphError: Both are given.
+    """
+    infos = [info for info in model.training_info if info.ByteSize()]
+    model.ClearField("training_info")
+    if update_binding is not None and infos:
+        raise GraphError("update_binding is given, but the model has bindings of its own (training_info)")
+    if update_binding is not None:
+        return TrainingMessage(tuple(update_binding.items()))
+    if not infos:
+        return None
+    info = infos[0]
+    asking = {node.op_type: node for node in reversed(info.algorithm.node)}  # the first of each type
+    if len(infos) > 1:
+        text = f"training_info describes {len(infos)} steps, one is supported; keep one entry in the model"
+        return TrainingMessage((), obstacle=text)
+    if "GraphCall" in asking:
+        text = (
+            f"training_info: node {asking['GraphCall'].name!r}: GraphCall asks the runtime to run the model's"
+            " graph again, which is not supported"
+        )
+        return TrainingMessage((), obstacle=text)
+    if "Gradient" in asking:
+        return TrainingMessage((), gradient=asking["Gradient"].name or "Gradient")
+    has_algorithm = bool(info.algorithm.node or info.algorithm.initializer or info.algorithm.input)
+    return TrainingMessage(
+        bindings=tuple((entry.key, entry.value) for entry in info.update_binding),
+        step=followed(model, info.algorithm) if has_algorithm else None,
+        initialization=_beside(model, info.initialization) if info.initialization_binding else None,
+        initial_values=tuple((entry.key, entry.value) for entry in info.initialization_binding),
+    )
+
+
+def _beside(model: onnx.ModelProto, graph: onnx.GraphProto) -> onnx.ModelProto:
+    """Return a model of another graph, with the same opsets and functions."""
+    other = onnx.ModelProto(ir_version=model.ir_version)
+    other.opset_import.extend(model.opset_import)
+    other.functions.extend(model.functions)
+    other.graph.CopyFrom(graph)
+    return other
+
+
+def followed(model: onnx.ModelProto, algorithm: onnx.GraphProto) -> onnx.ModelProto:
+    """Return a model of the step: the model's graph, followed by the algorithm, part by part."""
+    step = _beside(model, model.graph)
+    for name in ("node", "initializer", "sparse_initializer", "input", "output", "value_info"):
+        getattr(step.graph, name).extend(getattr(algorithm, name))
+    return step
+
+
+def checked(pairs: Pairs, graph: Graph, outputs: Graph, title: str) -> dict[str, str]:
+    """Return bindings as a mapping from initializer to output.
+
+    Args:
+        pairs: Initializers and outputs.
+        graph: The graph that has the initializers.
+        outputs: The graph whose outputs they take.
+        title: What the model calls the bindings, for messages.
+
+    Raises:
+        GraphError: An initializer or output that is not there, an initializer that is bound twice, another
+            element type or shape; the message holds every fault.
+    """
+    pairs = tuple(pairs)
+    faults = [
+        f"initializer {name!r} is bound {count} times"
+        for name, count in Counter(name for name, _ in pairs).items()
+        if count > 1
+    ]
+    faults += [fault for pair in pairs for fault in _faults(*pair, graph, outputs)]
+    if faults:
+        raise GraphError(f"{title}: {'; '.join(faults)}")
+    return dict(pairs)
+
+
+def _faults(name: str, value: str, graph: Graph, outputs: Graph) -> Iterator[str]:
+    """Yield the faults of the binding of an initializer to an output."""
+    initializers = graph.weights.keys() - set(graph.constants)
+    results = [output.name for output in outputs.outputs]
+    if name not in initializers:
+        yield f"there is no initializer {name!r}{name_hint(name, initializers)}"
+    if value not in results:
+        yield f"there is no output {value!r} for {name!r}{name_hint(value, results)}"
+    if name in initializers and value in results:
+        fault = misfit(graph.type_of(name), outputs.type_of(value))
+        if fault:
+            yield f"initializer {name!r} cannot take output {value!r}: {fault}"
+
+
+def misfit(variable: ValueType, value: ValueType) -> str:
+    """Return why a variable cannot take a value of a type, "" where it can as far as is known."""
+    if value.kind not in {"tensor", ""}:
+        return f"it is no tensor but a {value.kind}"
+    if value.dtype is not None and value.dtype is not variable.dtype:
+        return f"the one is {_title(variable)}, the other {_title(value)}"
+    wanted = variable.shape or ()
+    if value.shape is None:
+        return ""
+    pairs = zip(wanted, value.shape, strict=False)
+    if len(wanted) == len(value.shape) and all(
+        not isinstance(size, int) or size == old for old, size in pairs
+    ):
+        return ""
+    return f"the one has shape {list(wanted)}, the other {list(value.shape)}"
+
+
+def _title(value_type: ValueType) -> str:
+    return value_type.dtype.name if value_type.dtype else "of an unknown type"

@@ -1,1 +1,0 @@
-"""How single operators compute, where users say it: values between the configuration and the device."""

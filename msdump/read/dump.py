@@ -1,0 +1,361 @@
+"""Reading dumps back: ranks, networks, graphs or models, then iterations and tensors.
+
+    dump = open_dump("/path")
+    for record in dump.ranks[0].networks["LeNet"].graphs[0].iterations[3].records:
+        print(record, record.shape, record.array.max())
+    for record in dump.models[0].iterations[3].records:
+        print(record, record.host.shape)
+
+Trees of msdump and of MindSpore itself are read alike. Opening lists
+directories down to the iterations; files are listed when an iteration is
+touched and read when a tensor is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property, partial
+from html import escape
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from msdump.errors import DumpReadError
+from msdump.read import files, ge
+from msdump.read.iteration import DumpProblem, Iteration
+from msdump.read.operator_graph import OperatorGraph
+from msdump.read.ranks import Rank, RankGraph
+from msdump.read.records import OperatorFile, Record
+from msdump.read.selection import SelectableTensors, TensorSelection
+from msdump.read.tree import (
+    DumpedRun,
+    TreeListing,
+    choose_run,
+    locate,
+    locate_below,
+    scan,
+    separate_runs,
+    warn_of_several,
+)
+from msdump.store import CAPTURED_GRAPH, Key, PathKind
+
+_Model = tuple[int, str, int | None]
+"""Device, name and number of a model."""
+
+
+@dataclass(frozen=True)
+class DumpedModel:
+    """The executions of one compiled model, or of a graph that torch.compile captured.
+
+    Attributes:
+        device: Number of the device; of a captured graph that of the rank.
+        name: Its directory; "" for operators that were called alone.
+        model_id: Its number in its process, None for operators that were called alone.
+        iterations: Its executions by run, step, time and number.
+    """
+
+    device: int
+    name: str
+    model_id: int | None
+    iterations: tuple[Iteration, ...] = field(repr=False)
+
+    @property
+    def operator_graph(self) -> OperatorGraph | None:
+        """Its operators, where GE's files of its compilation lie in the dump, else None."""
+        return next((each.operator_graph for each in self.iterations), None)
+
+
+def models(tree: TreeListing, run_of: Mapping[Key, int]) -> tuple[DumpedModel, ...]:
+    """Return the models of a dump by device, name and number; operators called alone come first.
+
+    Args:
+        tree: The dump.
+        run_of: Number of the run of each directory.
+    """
+    iterations: dict[_Model, list[Iteration]] = {}
+
+    @cache
+    def graph_of(model: str) -> OperatorGraph | None:
+        return ge.compiled_graph(model, tree.ignored)
+
+    for key in executions(tree):
+        model = (key.device or 0, key.model or "", key.model_id)
+        graph = partial(graph_of, model[1])
+        iteration = Iteration(key, tree.paths[key], _graph=graph, run=run_of.get(key, 0))
+        iterations.setdefault(model, []).append(iteration)
+    return _in_order(iterations)
+
+
+def executions(tree: TreeListing) -> Iterator[Key]:
+    """Yield the directories of executions, and those of operators that were called alone."""
+    for key in tree.paths:
+        is_single = key.kind is PathKind.SINGLE and bool(tree.of(key, PathKind.SINGLE_OPERATOR))
+        if (key.kind is PathKind.EXECUTION or is_single) and key.device is not None:
+            yield key
+
+
+def captured_graphs(tree: TreeListing) -> tuple[DumpedModel, ...]:
+    """Return the graphs that torch.compile captured and torch itself ran, by rank and number."""
+    iterations: dict[_Model, list[Iteration]] = {}
+    for key, path in tree.paths.items():
+        if key.kind is PathKind.CAPTURED_STEP:
+            model = (key.rank or 0, CAPTURED_GRAPH.format(graph=key.graph), key.graph)
+            iterations.setdefault(model, []).append(Iteration(key, path))
+    return _in_order(iterations)
+
+
+def _in_order(iterations: Mapping[_Model, list[Iteration]]) -> tuple[DumpedModel, ...]:
+    return tuple(
+        DumpedModel(*model, tuple(sorted(iterations[model], key=_order)))
+        for model in sorted(iterations, key=str)
+    )
+
+
+def _order(iteration: Iteration) -> tuple[int, int, str, int]:
+    key = iteration.key
+    return (iteration.run, -1 if key.step is None else key.step, key.time or "", key.iteration or 0)
+
+
+def failures(tree: TreeListing) -> tuple[OperatorFile, ...]:
+    """Return the files in the directories of exception dumps: the tensors of operators that failed."""
+    places = [path for key, path in tree.paths.items() if key.kind is PathKind.EXCEPTIONS]
+    key = Key(PathKind.EXCEPTIONS)
+    return tuple(file for path in sorted(places) for file in Iteration(key, path).files)
+
+
+def open_dump(path: str | os.PathLike[str], execution: int | None = None) -> Dump:
+    """Open a dump for reading.
+
+    Where several programs dumped into one path, what is read is of one of them: of compiled graphs, whose
+    directories tell the time, the newest run; in MindSpore's tree, whose directories they share, the last
+    execution that is whole in each. ``execution`` chooses another one.
+
+    Args:
+        path: The dump's root, or the directory of a rank, network, graph or iteration in it; the
+            directory above the only root; also a directory of tensor files that was copied out of a dump.
+        execution: Number of the run or execution, from 0; of a run also one of its times, 20240131120000.
+
+    Raises:
+        DumpReadError: There is no such directory or run, no dump in it, or several below it.
+    """
+    folder = os.path.abspath(path)  # noqa: PTH100 - pathlib's absolute() keeps ".." components
+    # the directory itself, one around it, one below it; else it may be a copy of tensor files alone
+    place = locate(folder) or locate_below(folder)
+    tree = _loose(folder, execution) if place is None else scan(*place, execution)
+    ranks = {key.rank: Rank(key.rank, tree) for key in tree.of(None, PathKind.RANK) if key.rank is not None}
+    captured = captured_graphs(tree)
+    ranks = dict(sorted(ranks.items()))
+    found, run_of = separate_runs(executions(tree))
+    dump = Dump(
+        *(folder, ranks, models(tree, run_of), failures(tree), tuple(tree.ignored), captured),
+        _acl_files(tree),
+        runs=found,
+        run=choose_run(folder, found, execution),
+        _is_chosen=execution is not None,
+    )
+    if place is None and not any(
+        each.records or each.statistics or each.operator_statistics for each in dump.iterations
+    ):
+        raise DumpReadError(
+            folder,
+            "no dump: it has neither rank_N nor time directories nor tensor files; "
+            "give the path of the dump configuration or a directory of a rank, network or iteration in it",
+        )
+    return dump
+
+
+def open_iteration(path: str, run: int = 0, chosen: int | None = None) -> Iteration | None:
+    """Open one directory of tensors: an iteration, the constants of a graph, or a copy of either.
+
+    Args:
+        path: The directory.
+        run: As ``Iteration`` has it, where its dump has several.
+        chosen: As ``Iteration`` has it.
+
+    Returns:
+        None where the directory holds something else.
+
+    Raises:
+        DumpReadError: It cannot be listed or holds no dump.
+    """
+    dump = open_dump(path)
+    folders = (*dump.iterations, *dump.constants)
+    found = (each for each in folders if each.path == dump.path)
+    return next((replace(each, run=run, chosen=chosen) for each in found), None)
+
+
+def reopened(path: str, run: int, chosen: int | None) -> Iteration:
+    """Return a directory that travelled to this process; listing one that has gone since raises."""
+    try:
+        found = open_iteration(path, run, chosen)
+    except DumpReadError:
+        found = None
+    return found or Iteration(Key(PathKind.ITERATION), path, run=run, chosen=chosen)
+
+
+@dataclass(frozen=True)
+class Dump(SelectableTensors):
+    """A dump, or the part of it that was opened.
+
+    Attributes:
+        path: The directory that was opened.
+        ranks: Its ranks by number (O0/O1, CPU, GPU).
+        all_models: Its models by device, name and number (Ascend O2, GE, acl, torchair), of all runs.
+        failures: Files with the tensors of operators that failed.
+        captured: Graphs that torch.compile captured and torch itself ran, by rank and number.
+        runs: The runs whose compiled graphs it holds, by time.
+        run: The one that is read, None where there is none.
+    """
+
+    path: str
+    ranks: Mapping[int, Rank]
+    all_models: tuple[DumpedModel, ...]
+    failures: tuple[OperatorFile, ...]
+    _ignored: tuple[str, ...] = field(repr=False)
+    captured: tuple[DumpedModel, ...] = ()
+    _acl_files: Mapping[int | None, str] = field(default_factory=dict, repr=False)
+    runs: tuple[DumpedRun, ...] = ()
+    run: DumpedRun | None = None
+    _is_chosen: bool = field(default=False, repr=False)
+
+    @cached_property
+    def models(self) -> tuple[DumpedModel, ...]:
+        """Its models with what one run left of them."""
+        if len(self.runs) > 1 and not self._is_chosen:
+            warn_of_several(self.path, self.runs)
+        return self._models_of_run
+
+    @cached_property
+    def _models_of_run(self) -> tuple[DumpedModel, ...]:
+        if self.run is None or len(self.runs) == 1:
+            return self.all_models
+        number = self.run.number
+        models = (
+            replace(model, iterations=tuple(each for each in model.iterations if each.run == number))
+            for model in self.all_models
+        )
+        return tuple(model for model in models if model.iterations)
+
+    @cached_property
+    def iterations(self) -> tuple[Iteration, ...]:
+        """Every iteration by rank, network, graph and number, or by model and time; of one run."""
+        return self._iterations(self.models)
+
+    @cached_property
+    def all_iterations(self) -> tuple[Iteration, ...]:
+        """Every iteration of every run."""
+        return self._iterations(self.all_models)
+
+    def _iterations(self, models: tuple[DumpedModel, ...]) -> tuple[Iteration, ...]:
+        of_graphs = (iteration for _, graph in self._by_rank for iteration in graph.iterations.values())
+        of_models = (iteration for model in (*models, *self.captured) for iteration in model.iterations)
+        return (*of_graphs, *of_models)
+
+    def acl_config(self, device: int) -> Any:
+        """Return the configuration of a device's compiled graphs, None where none was kept.
+
+        Raises:
+            DumpReadError: The file cannot be read.
+        """
+        path = self._acl_files.get(device)
+        return None if path is None else files.read_json(path)
+
+    @property
+    def constants(self) -> Iterator[Iteration]:
+        """The directories of constants, by rank, network and graph."""
+        return (graph.constants_folder for _, graph in self._by_rank if graph.constants_folder is not None)
+
+    @property
+    def records(self) -> Iterator[Record]:
+        """Every tensor of every iteration of one run, in execution order within each."""
+        for iteration in self.iterations:
+            yield from iteration.records
+
+    @property
+    def tensors(self) -> TensorSelection:
+        """Every tensor of every iteration, also those of which only statistics were saved."""
+        return TensorSelection(lambda: self.iterations)
+
+    def _repr_html_(self) -> str:
+        """Return the dump in a line and a table of its first tensors, as notebooks show it."""
+        return f"<p>{escape(repr(self))}</p>{self.tensors._repr_html_()}"
+
+    @property
+    def _by_rank(self) -> Iterator[tuple[int, RankGraph]]:
+        for number, rank in self.ranks.items():
+            for network in rank.networks.values():
+                yield from ((number, graph) for graph in network.graphs.values())
+
+    @cached_property
+    def ignored(self) -> tuple[str, ...]:
+        """Paths of files and directories that belong to no dump; lists every iteration."""
+        paths = [*self._ignored]
+        for _, graph in self._by_rank:
+            paths += graph.ignored
+        for model in (*self.all_models, *self.captured):
+            paths += [path for iteration in model.iterations for path in iteration.ignored]
+        return tuple(sorted(paths))
+
+    @property
+    def problems(self) -> tuple[DumpProblem, ...]:
+        """Faults of the dump: files that cannot be read, lost tensors, files that belong to no dump.
+
+        Every file of every run is opened; large ones are mapped, so that only headers and sizes are read.
+
+        Raises:
+            DumpReadError: A directory cannot be listed.
+        """
+        strangers = (DumpProblem(path, "belongs to no dump") for path in self._ignored)
+        inside = (folder.problems for folder in (*self.all_iterations, *self.constants))
+        return (*strangers, *chain.from_iterable(inside))
+
+    def graph(
+        self, network: str = "", *, number: int | None = None, rank: int | None = None
+    ) -> OperatorGraph:
+        """Return the operators of a graph and what each of them reads, from the graph file in the dump.
+
+        Args:
+            network: Name of the network or of the compiled model; "": any.
+            number: Number of the graph or of the model; None: the first one that has a graph file.
+            rank: Number of the rank or device; None: any.
+
+        Raises:
+            DumpReadError: No such graph has a file (``.ir``, ``.pb``, ``ge_proto_*``) in the dump.
+        """
+        of_ranks = ((each.network, each.number, owner, each) for owner, each in self._by_rank)
+        of_models = ((each.name, each.model_id, each.device, each) for each in self.all_models)
+        holders: Iterator[tuple[str, int | None, int, RankGraph | DumpedModel]] = chain(of_ranks, of_models)
+        for name, own, owner, holder in holders:
+            is_meant = network in {"", name} and number in {None, own} and rank in {None, owner}
+            if is_meant and (graph := holder.operator_graph) is not None:
+                return graph
+        raise DumpReadError(self.path, "no graph file of such a graph: set save_graphs or DUMP_GE_GRAPH")
+
+    def __repr__(self) -> str:
+        """Return path, ranks, networks and the number of iterations."""
+        networks = {name for rank in self.ranks.values() for name in rank.networks}
+        models = self._models_of_run
+        networks |= {model.name for model in (*models, *self.captured)}
+        count = len(self._iterations(models))
+        return f"<Dump {self.path!r}: ranks {[*self.ranks]}, networks {sorted(networks)}, {count} iterations>"
+
+
+def _acl_files(tree: TreeListing) -> dict[int | None, str]:
+    return {key.device: path for key, path in tree.paths.items() if key.kind is PathKind.ACL_CONFIG}
+
+
+def _loose(folder: str, execution: int | None) -> TreeListing:
+    """Return a tree for one directory of tensors alone: as if it stood in graph 0 of a nameless network."""
+    number = Path(folder).name
+    iteration = int(number) if number.isascii() and number.isdigit() else 0
+    rank = Key(PathKind.RANK, 0)
+    network = Key(PathKind.NETWORK, 0, "")
+    graph = Key(PathKind.GRAPH, 0, "", 0)
+    tree = TreeListing(execution=execution)
+    tree.add(None, rank, folder)
+    tree.add(rank, network, folder)
+    tree.add(network, graph, folder)
+    tree.add(graph, Key(PathKind.ITERATION, 0, "", 0, iteration), folder)
+    return tree

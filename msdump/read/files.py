@@ -1,0 +1,265 @@
+"""Files of a dump: large ones mapped into memory, small ones copied; JSON, lists and tables of text."""
+
+from __future__ import annotations
+
+import json
+import logging
+import mmap
+import os
+from collections import OrderedDict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from msdump import reading
+from msdump.errors import DAMAGED, DumpReadError, cause_of
+from msdump.store import ORDER_HEADER
+from msdump.threads import SignalSafeWeakSet, new_lock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+_log = logging.getLogger("msdump.store")
+
+_MOST_DIGITS: Final = 400  # a float64 has 309 before its point; int() takes time with the square of them
+_SHOWN: Final = 40  # characters of a text in a message
+
+
+def read_bytes(path: str) -> bytes:
+    """Return the contents of a file.
+
+    Raises:
+        DumpReadError: It cannot be read.
+    """
+    try:
+        return reading.read_bytes(path)
+    except OSError as error:
+        raise DumpReadError(path, cause_of(error)) from error
+
+
+def digest(path: str) -> bytes:
+    """Return a digest of the contents of a file.
+
+    Raises:
+        DumpReadError: It cannot be read.
+    """
+    import hashlib
+
+    return hashlib.sha1(read_bytes(path), usedforsecurity=False).digest()
+
+
+def modified(path: str) -> int:
+    """Return when a file was written, microseconds since the epoch.
+
+    Raises:
+        DumpReadError: It is gone.
+    """
+    try:
+        return Path(path).stat().st_mtime_ns // 1000
+    except OSError as error:
+        raise DumpReadError(path, cause_of(error)) from error
+
+
+def read_json(path: str) -> Any:
+    """Return the value of a JSON file.
+
+    Raises:
+        DumpReadError: It cannot be read or is not JSON; tells the byte.
+    """
+    text = _decode(path, read_bytes(path))
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        offset = len(text[: error.pos].encode())  # the library counts characters
+        raise DumpReadError(path, f"not JSON: {error.msg}", offset) from error
+    except RecursionError as error:
+        raise DumpReadError(path, "the JSON is nested too deeply") from error
+    except ValueError as error:  # of a number with more digits than Python reads
+        raise DumpReadError(path, f"not JSON that can be read: {error}") from error
+
+
+def read_execution_order(path: str) -> tuple[str, ...]:
+    """Return the full names of a graph's operators in execution order.
+
+    Raises:
+        DumpReadError: The file cannot be read or its first line is not the header.
+    """
+    lines = [line for _, line in _lines(path)]
+    if not lines or lines[0] != ORDER_HEADER:
+        first = lines[0][:_SHOWN] if lines else ""
+        raise DumpReadError(path, f"the first line is {first!r}, not {ORDER_HEADER!r}", 0)
+    return tuple(lines[1:])
+
+
+def read_iterations_run(path: str) -> tuple[int, ...]:
+    """Return the numbers of a graph's dumped iterations, oldest first, repeats of later runs included.
+
+    Raises:
+        DumpReadError: The file cannot be read or holds something else than numbers.
+    """
+    numbers = []
+    for offset, line in read_rows(path):
+        if not (line.isascii() and line.isdigit()):
+            raise DumpReadError(path, f"{line[:_SHOWN]!r} is not the number of an iteration", offset)
+        numbers.append(_number(path, offset, line))
+    return tuple(numbers)
+
+
+def integer(text: str) -> int:
+    """Return a decimal number.
+
+    Raises:
+        ValueError: It has more digits than any number of a dump.
+    """
+    if len(text) > _MOST_DIGITS:
+        raise ValueError(
+            f"a number of {len(text):,} digits ({text[:12]}...); at most {_MOST_DIGITS} are read"
+        )
+    return int(text)
+
+
+def _number(path: str, offset: int, digits: str) -> int:
+    try:
+        return integer(digits)
+    except ValueError as error:
+        raise DumpReadError(path, str(error), offset) from error
+
+
+def read_lines(path: str) -> Iterator[str]:
+    """Yield the lines of a text that are not empty.
+
+    Raises:
+        DumpReadError: The file cannot be read.
+    """
+    return (line for _, line in _lines(path))
+
+
+def _lines(path: str) -> Iterator[tuple[int, str]]:
+    """Yield the byte offset and text of every line that is not empty."""
+    return _split(path, read_bytes(path))
+
+
+def read_rows(path: str) -> Iterator[tuple[int, str]]:
+    """Yield the byte offset and text of every row of a file that grows by rows.
+
+    A row without a line feed is no row: a program that was killed while it wrote left half of it, whose
+    last number may lack digits.
+    """
+    data = read_bytes(path)
+    if ends_in_half_a_row(data):
+        _log.log(DAMAGED, "%s: %s", path, HALF_A_ROW)
+    return _split(path, data[: data.rfind(b"\n") + 1])
+
+
+HALF_A_ROW: Final = "the last row has no line feed and is left out: its program was killed"
+
+
+def ends_in_half_a_row(data: bytes) -> bool:
+    """Return whether the bytes of a file that grows by rows end without a line feed."""
+    return bool(data) and not data.endswith(b"\n")
+
+
+def _split(path: str, data: bytes) -> Iterator[tuple[int, str]]:
+    offset = 0
+    # bytes are split, not text: str.splitlines also breaks at characters that names may hold, such as U+2028
+    for line in data.splitlines(keepends=True):
+        text = _decode(path, line, offset).rstrip("\r\n")
+        if text:
+            yield offset, text
+        offset += len(line)
+
+
+def _decode(path: str, data: bytes, offset: int = 0) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise DumpReadError(path, "not UTF-8 text", offset + error.start) from error
+
+
+_MAPPED: Final = 1 << 20  # below, reading costs less than a map
+_MOST_MAPS: Final = 512  # each map holds a file descriptor; most systems allow 1024
+
+_MAPS: Final = SignalSafeWeakSet[mmap.mmap]()
+
+
+def load_file(path: str) -> memoryview:
+    """Return the bytes of a file, read-only; those of a large one as long as they are used.
+
+    Raises:
+        DumpReadError: It cannot be read.
+    """
+    try:
+        with reading.OpenDescriptor(path) as (fd, size):
+            # a map keeps a descriptor of its own, until the last view of it ends
+            if size < _MAPPED or len(_MAPS) >= _MOST_MAPS:
+                return memoryview(_whole(fd, size))
+            mapped = mmap.mmap(fd, 0, access=mmap.ACCESS_READ)
+    except OSError as error:
+        raise unreadable_error(path, error) from error
+    _MAPS.add(mapped)
+    return memoryview(mapped)
+
+
+def _whole(fd: int, size: int) -> bytes:
+    """Return the bytes of an open file: one more than its size is asked for, which tells whether it grows."""
+    data = os.read(fd, size + 1)
+    if len(data) == size:
+        return data
+    pieces = [data]
+    while pieces[-1]:
+        pieces.append(os.read(fd, size + 1))
+    return b"".join(pieces)
+
+
+def load_beginning(path: str, size: int) -> memoryview:
+    """Return the first bytes of a file, fewer than asked for where it has no more.
+
+    Raises:
+        DumpReadError: It cannot be read.
+    """
+    try:
+        with reading.OpenDescriptor(path) as (fd, _):
+            return memoryview(os.read(fd, size))
+    except OSError as error:
+        raise unreadable_error(path, error) from error
+
+
+def unreadable_error(path: str, error: OSError) -> DumpReadError:
+    """Return the error that says why a file cannot be read."""
+    return DumpReadError(path, cause_of(error))
+
+
+_MOST_BYTES: Final = 1 << 24  # outputs are read again by who reads them: a few operators later at most
+
+
+class RecentFiles:
+    """The bytes of the files that were read last, as many as a processor's cache holds; for any thread.
+
+    Memory that is used again and again costs a fraction of memory that is new for every file.
+    """
+
+    def __init__(self) -> None:
+        """Hold nothing yet."""
+        self._held: OrderedDict[str, memoryview] = OrderedDict()
+        self._bytes = 0
+        self._lock = new_lock()
+
+    def load(self, path: str) -> memoryview:
+        """Return the bytes of a file, read-only.
+
+        Raises:
+            DumpReadError: It cannot be read.
+        """
+        with self._lock:
+            if path in self._held:
+                self._held.move_to_end(path)
+                return self._held[path]
+        view = load_file(path)
+        with self._lock:
+            if path not in self._held:
+                self._held[path] = view
+                self._bytes += len(view)
+            while self._bytes > _MOST_BYTES and len(self._held) > 1:
+                _, oldest = self._held.popitem(last=False)
+                self._bytes -= len(oldest)
+        return view

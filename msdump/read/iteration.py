@@ -1,0 +1,503 @@
+"""One directory of tensors: its files, listed on first access."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from msdump.errors import DumpReadError, cause_of
+from msdump.read.executions import (
+    Execution,
+    GraphFacts,
+    SeparatedExecutions,
+    Timeline,
+    of_compiled,
+    of_graph,
+    ordinals,
+    warn_of_older,
+    warn_of_several,
+)
+from msdump.read.files import HALF_A_ROW, ends_in_half_a_row, read_bytes, read_json
+from msdump.read.operator_graph import OperatorGraph
+from msdump.read.records import (
+    MeasuredRecord,
+    OperatorFile,
+    Record,
+    as_tensor_row,
+    check_whole,
+    identity,
+    losses,
+    read_overflow,
+    without_file,
+)
+from msdump.read.statistic_table import Cell, Row, read_statistics
+from msdump.record import IO
+from msdump.store import (
+    MAPPING,
+    STATISTICS,
+    CapturedTensorName,
+    Key,
+    OperatorFileKind,
+    OperatorName,
+    PathKind,
+    TensorName,
+    graph_names,
+    names,
+    operator_names,
+)
+from msdump.store.write import parse_mapping
+
+_TIME: Final = "%Y%m%d%H%M%S%f"
+_MICROSECONDS: Final = 1_000_000
+
+
+def tensor_names(file_names: Iterable[str]) -> Mapping[str, TensorName]:
+    """Return the names of captured tensors' files as those of tensors; other files are left out.
+
+    The operator type is what the node calls, ``aten.mm.default``, the operator the node, ``mm``. Tensors of a
+    list count on: the slot is a tensor's number among all that the node reads or makes.
+
+    >>> files = ["cat-aten.cat.default.INPUT.0.0.20240112093000000041.npy"]
+    >>> files += ["cat-aten.cat.default.INPUT.0.1.20240112093000000042.npy"]
+    >>> [(name.op_name, name.slot, name.timestamp) for name in tensor_names(files).values()]
+    [('cat', 0, 1705051800000041), ('cat', 1, 1705051800000042)]
+    """
+    sides: defaultdict[tuple[str, IO], list[tuple[CapturedTensorName, str]]] = defaultdict(list)
+    for file_name in file_names:
+        captured = graph_names.parse_captured(file_name)
+        if captured is not None and captured.time is not None:
+            sides[captured.node, captured.io].append((captured, file_name))
+    return {
+        file_name: TensorName(
+            captured.target, captured.node, _timestamp(captured.time or ""), captured.io, slot
+        )
+        for side in sides.values()
+        for slot, (captured, file_name) in enumerate(sorted(side, key=lambda each: each[0].place))
+    }
+
+
+def _timestamp(time: str) -> int:
+    try:
+        moment = datetime.strptime(time, _TIME).replace(tzinfo=UTC)
+    except ValueError:  # a name of digits that are no time
+        return 0
+    return int(moment.replace(microsecond=0).timestamp()) * _MICROSECONDS + moment.microsecond
+
+
+FullName = Callable[[names.TensorName], str | None]
+"""Gives the full scoped name of a tensor's operator where it is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class DumpProblem:
+    """A fault of a dump on disk.
+
+    Attributes:
+        path: The file, or the directory in which tensors are missing.
+        reason: A sentence.
+    """
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Overflow:
+    """The record of an operator that overflowed.
+
+    Attributes:
+        name: The fields of the file's name.
+        path: The file.
+        told: The record's fields, nested as in its JSON form.
+    """
+
+    name: OperatorName
+    path: str
+    told: Any = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """The tensors of one iteration, or the constants of a graph.
+
+    In the trees of Ascend O2, GE and acl it is one execution of a model, or all operators that
+    were called alone. In MindSpore's tree several executions may lie in one directory, where a second
+    program dumped into the same path: ``records`` and ``statistics`` are those of one, ``executions`` has
+    them all.
+
+    Attributes:
+        key: What its path says: rank, network and graph, or step, time, device and model; its number.
+        path: Its directory.
+        run: In the trees of compiled graphs the number of the run that wrote it, which is that of its
+            execution.
+        chosen: Number of the execution that is read, None: the last one that is whole.
+    """
+
+    key: Key
+    path: str
+    # a compiled graph has no list of its operators beside its tensors
+    _full_name: FullName = field(default=lambda _: None, repr=False, compare=False)
+    _facts: Callable[[], GraphFacts] = field(default=GraphFacts, repr=False, compare=False)
+    _graph: Callable[[], OperatorGraph | None] = field(default=lambda: None, repr=False, compare=False)
+    run: int = field(default=0, repr=False, compare=False, kw_only=True)
+    chosen: int | None = field(default=None, repr=False, compare=False, kw_only=True)
+
+    def __reduce__(self) -> tuple[Callable[..., Iteration], tuple[object, ...]]:
+        """Travel to another process as a path, which is opened there."""
+        from msdump.read.dump import reopened  # not above: it imports this module
+
+        return reopened, (self.path, self.run, self.chosen)
+
+    @property
+    def number(self) -> int:
+        """Number of the iteration."""
+        return self.key.iteration or 0
+
+    @property
+    def step(self) -> int:
+        """Number of the step where directories count steps (compiled graphs), else that of the iteration."""
+        return self.number if self.key.step is None else self.key.step
+
+    @property
+    def network(self) -> str | None:
+        """Name of the network or model, "" or None for operators that were called alone."""
+        return self.key.net if self.key.model is None else self.key.model
+
+    @property
+    def rank(self) -> int:
+        """Number of the rank that dumped it; of the device, in trees of compiled graphs."""
+        key = self.key
+        return next((number for number in (key.rank, key.device) if number is not None), 0)
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """Its tensors by timestamp, that is, in execution order; of one execution.
+
+        Raises:
+            DumpReadError: The directory, its ``mapping.csv``, ``statistic.csv`` or an operator's file cannot
+                be read.
+        """
+        return self._taken.records
+
+    @cached_property
+    def tensors(self) -> tuple[Record, ...]:
+        """``records``, and those of which only a row of ``statistic.csv`` was saved, by timestamp."""
+        taken = self._taken
+        measured = self.measured(taken)
+        return tuple(sorted((*taken.records, *measured), key=_order)) if measured else taken.records
+
+    def measured(self, execution: Execution) -> tuple[MeasuredRecord, ...]:
+        """Return the tensors of an execution of which only a row of ``statistic.csv`` was saved."""
+        return tuple(without_file(execution.records, execution.statistics, self))
+
+    @property
+    def measured_operators(self) -> tuple[MeasuredRecord, ...]:
+        """Tensors of which csv files of their operators (acl) have the statistics; DumpReadError as there."""
+        tables = self.operator_statistics.items()
+        rows = [as_tensor_row(name, row) for name, table in tables for row in table]
+        return tuple(without_file((), rows, self))
+
+    @property
+    def statistics(self) -> tuple[Row, ...]:
+        """Rows of ``statistic.csv``, cells by the titles of their columns; of one execution.
+
+        Numbers are ``int`` or ``float``, digests and names text, what was not computed is None.
+
+        Raises:
+            DumpReadError: As in ``records``; a row does not fit the header.
+        """
+        return self._taken.statistics
+
+    @cached_property
+    def executions(self) -> tuple[Execution, ...]:
+        """What each execution left here, by time; DumpReadError as in ``records``."""
+        return self._separated.executions
+
+    def execution(self, number: int | None = None) -> Execution:
+        """Return the tensors and rows of an execution by its number; None: of the one that is read.
+
+        A branch that an execution did not enter left none.
+
+        Raises:
+            DumpReadError: There was no such execution; or as in ``records``.
+        """
+        if number is None:
+            return self._taken
+        count = max(len(self._separated.timeline.spans), 1)
+        if not 0 <= number - self.run < count:
+            raise DumpReadError(
+                self.path, f"no execution {number}: there are {count}, numbers from {self.run}"
+            )
+        return self._execution(number)
+
+    @property
+    def timeline(self) -> Timeline:
+        """When the executions took place that left something here; DumpReadError as in ``records``."""
+        return self._separated.timeline
+
+    @cached_property
+    def _taken(self) -> Execution:
+        if self.is_compiled:
+            return self._separated.executions[0]
+        if self.chosen is not None:
+            return self._execution(self.chosen)
+        number = self._separated.timeline.last_whole
+        warn_of_several(self.path, len(self._separated.timeline.spans), number, self._facts())
+        warn_of_older(self.path, self._facts())
+        return self._execution(number)
+
+    def _execution(self, number: int) -> Execution:
+        candidates = (each for each in self._separated.executions if each.number == number)
+        return next(candidates, Execution(number, is_whole=False, records=(), statistics=()))
+
+    @cached_property
+    def file_executions(self) -> tuple[Execution, ...]:
+        """What each execution left in files, by time, without ``statistic.csv``; DumpReadError as above."""
+        return self._separate(()).executions
+
+    @cached_property
+    def _separated(self) -> SeparatedExecutions:
+        return self._separate(self.rows)
+
+    def _separate(self, rows: Sequence[Row]) -> SeparatedExecutions:
+        records = [*self._files.records]
+        for file in self.files:
+            records += file.records
+        records.sort(key=_order)
+        if self.is_compiled:
+            return of_compiled(records, rows, self.run)
+        return of_graph(records, rows, self._facts())
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether a compiled graph wrote it, which has a directory for each execution."""
+        has_tasks = any(record.name.task_id for record in self._files.records)
+        is_model = self.key.time is not None or self.key.kind is PathKind.CAPTURED_STEP
+        return is_model or bool(self._files.operators) or has_tasks
+
+    @property
+    def tensor_files(self) -> tuple[Record, ...]:
+        """Its files of one tensor each, of all executions, in no order; DumpReadError as above."""
+        return self._files.records
+
+    @property
+    def named_files(self) -> Iterator[tuple[names.TensorName | OperatorName, str]]:
+        """Names and paths of its files of tensors and of operators; DumpReadError as above."""
+        yield from ((record.name, record.path) for record in self.tensor_files)
+        yield from ((file.name, file.path) for file in self.files)
+
+    @cached_property
+    def rows(self) -> tuple[Row, ...]:
+        """Its rows of ``statistic.csv``, of all executions; DumpReadError as for ``statistics``."""
+        path = self._files.statistics
+        rows = () if path is None else read_statistics(path)
+        check_whole(self._files.records, {*map(identity, rows)}, self.path)
+        return rows
+
+    @property
+    def statistic_files(self) -> Mapping[OperatorName | None, str]:
+        """Paths of ``statistic.csv``, under None, and of acl's files by operator; DumpReadError as above."""
+        path = f"{self.path}/{STATISTICS}"
+        if self.key.time is None and os.path.isfile(path):  # beside it, no operator has one of its own
+            return {None: path}
+        table = [] if self._files.statistics is None else [(None, self._files.statistics)]
+        return dict((*table, *self._files.statistic_files.items()))
+
+    @property
+    def files(self) -> tuple[OperatorFile, ...]:
+        """Operators with a file that holds all their tensors, by timestamp; DumpReadError as above."""
+        return tuple(file for file in self._files.operators if not file.name.is_op_debug)
+
+    @cached_property
+    def overflows(self) -> tuple[Overflow, ...]:
+        """The records of operators that overflowed, by timestamp.
+
+        Raises:
+            DumpReadError: The file of one cannot be read.
+        """
+        # an ``Opdebug`` file stands as a dump file or, where npy files are written, as JSON
+        named = [(file.name, file.path) for file in self._files.operators if file.name.is_op_debug]
+        named += self._files.overflows.items()
+        named.sort(key=lambda item: item[0].timestamp)
+        return tuple(Overflow(name, path, read_overflow(path)) for name, path in named)
+
+    @cached_property
+    def operator_statistics(self) -> Mapping[OperatorName, tuple[Row, ...]]:
+        """Rows of the csv files that stand in for operators' tensors (acl); DumpReadError as there."""
+        return {name: read_statistics(path) for name, path in self._files.statistic_files.items()}
+
+    @cached_property
+    def parameters(self) -> tuple[Record, ...]:
+        """Weights and graph inputs among its tensors; DumpReadError as in ``records``."""
+        return tuple(record for record in self.records if record.is_parameter)
+
+    @cached_property
+    def kernel_args(self) -> Mapping[tuple[str, str], Any]:
+        """Arguments of operators by op_type and op_name.
+
+        Raises:
+            DumpReadError: One of the files is not JSON.
+        """
+        return {key: read_json(path) for key, path in self._files.kernel_args.items()}
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        """Paths in its directory that belong to no dump."""
+        if self.key.kind is PathKind.SINGLE:  # models have directories there
+            return tuple(path for path in self._files.ignored if not Path(path).is_dir())
+        return tuple(self._files.ignored)
+
+    @property
+    def problems(self) -> Iterator[DumpProblem]:
+        """Its files that cannot be read, its tensors without a file or a row, what belongs to no dump.
+
+        Every file is opened; large ones are mapped, so that only their headers and sizes are read.
+        """
+        yield from (DumpProblem(path, "belongs to no dump") for path in self.ignored)
+        path = self._files.statistics
+        rows: Sequence[Row] = ()
+        try:
+            if path is not None:
+                rows = read_statistics(path)
+                if ends_in_half_a_row(read_bytes(path)):
+                    yield DumpProblem(path, HALF_A_ROW)
+        except DumpReadError as error:
+            yield DumpProblem(error.path, str(error))
+        lost = losses(self.tensor_files, {*map(identity, rows)})
+        yield from (DumpProblem(self.path, loss) for loss in lost)
+        holders: tuple[Record | OperatorFile, ...] = (*self.tensor_files, *self.files)
+        for each in holders:
+            try:
+                _ = each.raw if isinstance(each, Record) else each.records
+            except DumpReadError as error:
+                yield DumpProblem(error.path, str(error))
+
+    @property
+    def operator_graph(self) -> OperatorGraph | None:
+        """The operators of its graph, None where the dump does not tell them."""
+        return self._graph()
+
+    def tensors_of(self, full_name: str) -> Sequence[Record]:
+        """Return the tensors of an operator or parameter; ``classic`` files have the last component alone."""
+        by_name = self._tensors_by_name
+        names_in_files = map(names.sanitize, (full_name, full_name.rpartition("/")[2]))
+        return next((by_name[name] for name in names_in_files if name in by_name), ())
+
+    @cached_property
+    def _tensors_by_name(self) -> Mapping[str, list[Record]]:
+        tensors: dict[str, list[Record]] = {}
+        for record in self.tensors:
+            tensors.setdefault(record.op_name, []).append(record)
+        return tensors
+
+    def full_name(self, name: names.TensorName) -> str | None:
+        """Return the full scoped name of a tensor's operator, None where the dump does not tell it."""
+        return self._full_name(name)
+
+    def row_of(self, record: Record) -> Row | None:
+        """Return the row of ``statistic.csv`` that measures one of its tensors, None where there is none."""
+        rows = self._rows_by_tensor.get((record.op_type, record.op_name, record.io, record.slot), ())
+        # writers other than msdump may measure a tensor at another moment than they save it
+        same = (row for row in rows if row.get("Timestamp") == record.timestamp or len(rows) == 1)
+        return next(same, None)
+
+    @cached_property
+    def _rows_by_tensor(self) -> Mapping[tuple[Cell, ...], list[Row]]:
+        rows: dict[tuple[Cell, ...], list[Row]] = {}
+        for row in self.rows:
+            tensor = tuple(row.get(title) for title in ("Op Type", "Op Name", "IO", "Slot"))
+            rows.setdefault(tensor, []).append(row)
+        return rows
+
+    @cached_property
+    def _files(self) -> _Files:
+        return _list(self)
+
+    def __repr__(self) -> str:
+        """Return where it stands."""
+        key = self.key
+        place = f"{key.net!r} graph {key.graph}" if key.time is None else f"{key.model!r} {key.model_id}"
+        return f"<Iteration {self.number} of {place}: {self.path!r}>"
+
+
+def _order(record: Record) -> tuple[int, str, int, str]:
+    """Order tensors by time; those of one moment are of one operator, inputs first."""
+    return (record.timestamp, record.io, record.slot, record.path)
+
+
+@dataclass(slots=True)
+class _Files:
+    """The files of one directory by what they hold; ``ignored`` are paths that belong to no dump."""
+
+    records: tuple[Record, ...] = ()
+    operators: list[OperatorFile] = field(default_factory=list)
+    overflows: dict[OperatorName, str] = field(default_factory=dict)
+    statistic_files: dict[OperatorName, str] = field(default_factory=dict)
+    statistics: str | None = None
+    kernel_args: dict[tuple[str, str], str] = field(default_factory=dict)
+    ignored: list[str] = field(default_factory=list)
+
+
+def _list(directory: Iteration) -> _Files:
+    folder = directory.path
+    try:
+        with os.scandir(folder) as entries:  # its entries know their type, without a call for each file
+            listed = [(entry.name, entry.path, entry.is_file()) for entry in entries]
+    except OSError as error:
+        raise DumpReadError(folder, cause_of(error)) from error
+    files = _Files(ignored=[path for _, path, is_file in listed if not is_file])
+    others: list[str] = []
+    records: list[Record] = []
+    for name, path, is_file in listed:
+        parsed = names.parse(name) if is_file else None
+        if parsed is not None:
+            records.append(Record(parsed, path, directory))
+        elif is_file:
+            others.append(name)
+    if directory.key.kind is PathKind.CAPTURED_STEP:
+        captured = tensor_names(others)
+        records += [Record(name, f"{folder}/{file}", directory) for file, name in captured.items()]
+        others = [name for name in others if name not in captured]
+    # before the other names: any of them may be a stand-in
+    mapping = parse_mapping(read_bytes(f"{folder}/{MAPPING}")) if MAPPING in others else {}
+    for name in others:
+        path, parsed = f"{folder}/{name}", names.parse(mapping.get(name, ""))
+        if parsed is not None:
+            records.append(Record(parsed, path, directory))
+        elif name == STATISTICS:
+            files.statistics = path
+        elif name != MAPPING and not _is_of_operator(mapping.get(name, name), path, files, directory):
+            files.ignored.append(path)
+    files.records = tuple(records)
+    files.operators.sort(key=lambda file: (file.name.timestamp, file.path))
+    numbers = ordinals((replace(file.name, timestamp=0), file.side) for file in files.operators)
+    files.operators = [
+        replace(file, pass_number=number) if number else file
+        for file, number in zip(files.operators, numbers, strict=True)
+    ]
+    return files
+
+
+def _is_of_operator(name: str, path: str, files: _Files, directory: Iteration) -> bool:
+    """Add a file of one operator (arguments, tensors, ...) to ``files``; False for any other file."""
+    args = operator_names.parse(name, OperatorFileKind.ARGUMENTS)
+    operator = operator_names.parse(name) or operator_names.parse_exception(name)
+    overflow = operator_names.parse(name, OperatorFileKind.OVERFLOW_JSON)
+    measured = operator_names.parse(name, OperatorFileKind.STATISTICS)
+    if args is not None:
+        files.kernel_args[args.op_type, args.op_name] = path
+    elif operator is not None:
+        files.operators.append(OperatorFile(operator, path, directory))
+    elif overflow is not None:
+        files.overflows[overflow] = path
+    elif measured is not None:
+        files.statistic_files[measured] = path
+    else:
+        return False
+    return True

@@ -1,0 +1,426 @@
+"""A graph of operators as files of a dump tell it: names, types, source lines, who reads whose outputs."""
+
+from __future__ import annotations
+
+import enum
+import itertools
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from msdump.store import names
+
+if TYPE_CHECKING:
+    from msdump.graph import SourceLine
+
+
+_LIBRARIES: Final = re.compile(
+    r"/(?:site|dist)-packages/|(?:^|/)torch/(?:nn|fx|_\w+)/|(?:^|/)mindspore/(?:nn|ops)/"
+)
+"""Files of installed packages; exporters of PyTorch shorten their paths to ``torch/nn/modules/conv.py``."""
+_DEFINITION: Final = re.compile(r"\s*(?:async def|def|class) .*:\s*$")
+
+
+class SourceKind(enum.StrEnum):
+    """What gives an operator one of its inputs."""
+
+    OPERATOR = "operator"
+    WEIGHT = "weight"
+    INPUT = "input"
+    CONSTANT = "constant"
+    ABSENT = "absent"
+
+
+FIXED: Final = frozenset({SourceKind.WEIGHT, SourceKind.CONSTANT})
+"""What gives values that no step changes, but for training."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValueSource:
+    """Where an input of an operator, or an output of a graph, comes from.
+
+    Attributes:
+        kind: What gives it.
+        name: Full name of the operator; plain name of the weight or graph input; a constant as the file
+            shows it; "" for an optional input that is not there.
+        slot: Number of the operator's output, 0 for everything else.
+        varies: Whether another pass of a loop reads another value: this one is that of the first pass, or
+            that of the last pass, which what follows reads.
+    """
+
+    kind: SourceKind
+    name: str = ""
+    slot: int = 0
+    varies: bool = field(default=False, compare=False, repr=False)
+
+
+ABSENT: Final = ValueSource(SourceKind.ABSENT)
+
+
+@dataclass(frozen=True, slots=True)
+class ValueForm:
+    """Element type and shape of a value.
+
+    Attributes:
+        dtype: MindSpore's lower-case name of the element type, "" where it is not known.
+        shape: Its dimensions; -1 where only the run tells one, None where not even their number is known.
+    """
+
+    dtype: str = ""
+    shape: tuple[int, ...] | None = None
+
+
+UNKNOWN_FORM: Final = ValueForm()
+
+
+@dataclass(frozen=True, slots=True)
+class GraphOperator:
+    """An operator of a graph.
+
+    Attributes:
+        full_name: Scoped name, ``Default/conv1-Conv2d/Conv2D-op0``.
+        op_type: Primitive name.
+        inputs: What it reads, by the number of the input.
+        outputs: Element types and shapes of its outputs.
+        onnx_names: Names of the ONNX nodes that it was made of, in order; none where the file does not
+            tell. One name for an operator that is not fused.
+        label: Name of its first output in the program of the file.
+        attributes: Its arguments as the file shows them.
+        device_inputs: Element types and shapes in which a device holds its inputs; none where the file does
+            not tell. In a memory format other than the host's the shape is None.
+        device_outputs: The same of its outputs.
+        source: The lines of the program that made it, outermost call first; of a gradient operator those
+            of its forward operator.
+        bodies: Numbers of the graphs that it runs, by attribute: of control flow, which has no files itself.
+    """
+
+    full_name: str
+    op_type: str
+    inputs: tuple[ValueSource, ...] = ()
+    outputs: tuple[ValueForm, ...] = ()
+    onnx_names: tuple[str, ...] = ()
+    label: str = field(default="", repr=False)
+    attributes: str = field(default="", repr=False)
+    device_inputs: tuple[ValueForm, ...] = field(default=(), repr=False)
+    device_outputs: tuple[ValueForm, ...] = field(default=(), repr=False)
+    source: tuple[SourceLine, ...] = field(default=(), repr=False)
+    bodies: Mapping[str, int] = field(default_factory=dict, repr=False)
+
+    @property
+    def held(self) -> frozenset[str]:
+        """Element types in which a device holds its inputs and outputs; none where the file does not tell."""
+        return frozenset(form.dtype for form in (*self.device_inputs, *self.device_outputs) if form.dtype)
+
+    @property
+    def scope(self) -> str:
+        """Full name without its last component."""
+        return self.full_name.rpartition("/")[0]
+
+    @property
+    def file_name(self) -> str:
+        """The full name as the names of files hold it."""
+        return names.sanitize(self.full_name)
+
+    @property
+    def onnx_name(self) -> str:
+        """Name of the ONNX node, those of a fused operator joined by ``+``, "" where it is not known."""
+        return "+".join(self.onnx_names)
+
+    @property
+    def own_line(self) -> SourceLine | None:
+        """The user's own line that made it, None where it is not known.
+
+        That is the innermost call outside of installed packages, or else the innermost one.
+        """
+        calls = [line for line in self.source if not _DEFINITION.match(line.code)] or self.source
+        own = [line for line in calls if not _LIBRARIES.search(line.file)]
+        return next(reversed(own or calls), None)
+
+    @property
+    def source_line(self) -> str:
+        """The user's own line in one text, ``net.py:12: x = self.fc(x)``, "" where it is not known."""
+        line = self.own_line
+        if line is None:
+            return ""
+        file = line.file.rpartition("/")[2] or line.file
+        return f"{file}:{line.line}: {line.code.strip()}".removesuffix(": ")
+
+
+@dataclass(frozen=True)
+class OperatorGraph:
+    """The operators of one graph, and the values between them.
+
+    Attributes:
+        operators: Operators and control flow by full name, in the order of execution where it is known.
+        inputs: The graph inputs by name; of a branch or a body also the values of outer graphs that it reads.
+        weights: The weights by name.
+        outputs: What the graph returns.
+        number: Number of the graph in its dump.
+        caller: Full name of the control flow operator whose branch or body it is, "" for a main graph.
+        branch: Attribute of the caller that holds it, ``then_branch``; "" for a main graph.
+        name: Its name, "" where the file has none of its own for it.
+        is_whole: Whether its file goes to its end; else it has the operators in front of the break alone.
+        is_restored: Whether its first file breaks off, and another one tells it.
+        tells_weights: Whether its file tells weights from inputs of the graph; else all of them are inputs.
+        is_inferred: Whether files of tensors tell it: nothing tells where an absent input comes from.
+    """
+
+    operators: Mapping[str, GraphOperator] = field(repr=False)
+    inputs: Mapping[str, ValueForm] = field(default_factory=dict, repr=False)
+    weights: Mapping[str, ValueForm] = field(default_factory=dict, repr=False)
+    outputs: tuple[ValueSource, ...] = field(default=(), repr=False)
+    number: int = 0
+    caller: str = ""
+    branch: str = ""
+    name: str = ""
+    is_whole: bool = True
+    is_restored: bool = False
+    tells_weights: bool = True
+    is_inferred: bool = False
+
+    def in_order(self, order: Iterable[str] | None) -> OperatorGraph:
+        """Return the graph with its operators in the order of execution; those that it lacks come last.
+
+        Args:
+            order: Full names in the order of execution, None where it is not known.
+        """
+        if order is None:
+            return self
+        listed = {name: self.operators[name] for name in order if name in self.operators}
+        return replace(self, operators={**listed, **self.operators})
+
+    def with_sources(self, change: Callable[[ValueSource], ValueSource]) -> OperatorGraph:
+        """Return the graph with other sources of what operators read and the graph returns."""
+        operators = {
+            name: replace(each, inputs=tuple(map(change, each.inputs)))
+            for name, each in self.operators.items()
+        }
+        return replace(self, operators=operators, outputs=tuple(map(change, self.outputs)))
+
+    def find(self, name: str) -> GraphOperator | None:
+        """Return an operator by its full name, or by its name as files spell it; None where there is none.
+
+        Files of the ``classic`` generation hold the last component of the full name alone: it finds the
+        operator where no other operator of the graph has the same.
+        """
+        return self.operators.get(name) or self._by_file_name.get(name)
+
+    def is_fixed(self, name: str) -> bool:
+        """Tell whether an operator gives the same in every run, as all that it reads does.
+
+        Args:
+            name: Its full name, or its name as files spell it.
+        """
+        ahead, seen = [name], {name}
+        while ahead:
+            operator = self.find(ahead.pop())
+            if operator is None:
+                return False
+            for source in operator.inputs:
+                if source.kind is SourceKind.OPERATOR:
+                    ahead += [source.name] * (source.name not in seen)
+                    seen.add(source.name)
+                elif source.kind not in {*FIXED, SourceKind.ABSENT}:
+                    return False
+        return True
+
+    def inputs_from(self, full_name: str) -> tuple[GraphOperator, ...]:
+        """Return the operators whose outputs an operator reads, in the order of its inputs."""
+        operator = self.operators.get(full_name)
+        sources = () if operator is None else operator.inputs
+        producers = (each.name for each in sources if each.kind is SourceKind.OPERATOR)
+        return tuple(self.operators[name] for name in dict.fromkeys(producers) if name in self.operators)
+
+    def used_by(self, full_name: str, slot: int | None = None) -> tuple[GraphOperator, ...]:
+        """Return the operators that read an operator's outputs, in the graph's order.
+
+        Args:
+            full_name: Full name of the operator.
+            slot: Number of the output that they read, None: any.
+        """
+        readers = self._readers.get(full_name, ())
+        chosen = dict.fromkeys(name for name, output in readers if slot in {None, output})
+        return tuple(self.operators[name] for name in chosen)
+
+    def readers_of(self, name: str) -> tuple[GraphOperator, ...]:
+        """Return the operators that read a weight or a graph input, by its plain name."""
+        return tuple(
+            operator
+            for operator in self.operators.values()
+            if any(
+                each.name == name and each.kind in {SourceKind.WEIGHT, SourceKind.INPUT}
+                for each in operator.inputs
+            )
+        )
+
+    def form_of(self, source: ValueSource) -> ValueForm:
+        """Return element type and shape of what an operator reads."""
+        if source.kind is SourceKind.OPERATOR:
+            operator = self.operators.get(source.name)
+            outputs = () if operator is None else operator.outputs
+            return outputs[source.slot] if source.slot < len(outputs) else ValueForm()
+        return self.weights.get(source.name) or self.inputs.get(source.name) or ValueForm()
+
+    def is_output(self, full_name: str) -> bool:
+        """Tell whether the graph returns an output of an operator."""
+        return any(each.kind is SourceKind.OPERATOR and each.name == full_name for each in self.outputs)
+
+    def is_read(self, full_name: str, slot: int) -> bool:
+        """Tell whether an operator reads an output of an operator, or the graph returns it."""
+        read = any(output == slot for _, output in self._readers.get(full_name, ()))
+        return read or ValueSource(SourceKind.OPERATOR, full_name, slot) in self.outputs
+
+    @cached_property
+    def _readers(self) -> Mapping[str, tuple[tuple[str, int], ...]]:
+        """Full name of the reader and number of the output, by full name of the operator that is read."""
+        readers: dict[str, list[tuple[str, int]]] = {}
+        for operator in self.operators.values():
+            for source in operator.inputs:
+                if source.kind is SourceKind.OPERATOR:
+                    readers.setdefault(source.name, []).append((operator.full_name, source.slot))
+        return {name: tuple(each) for name, each in readers.items()}
+
+    @cached_property
+    def _by_file_name(self) -> Mapping[str, GraphOperator]:
+        pairs = [*self._file_names()]
+        counts = Counter(name for name, _ in pairs)
+        return {name: operator for name, operator in pairs if counts[name] == 1}
+
+    def _file_names(self) -> Iterator[tuple[str, GraphOperator]]:
+        for operator in self.operators.values():
+            last_component = names.sanitize(operator.full_name.rpartition("/")[2])
+            for name in {operator.file_name, last_component}:
+                yield name, operator
+
+
+def connected(graphs: Iterable[OperatorGraph]) -> dict[int, OperatorGraph]:
+    """Return graphs by number, branches and bodies with the operator that runs them."""
+    by_number = {graph.number: graph for graph in graphs}
+    callers = {
+        number: (operator.full_name, attribute)
+        for graph in by_number.values()
+        for operator in graph.operators.values()
+        for attribute, number in operator.bodies.items()
+    }
+    for number, (caller, branch) in callers.items():
+        if number in by_number:
+            by_number[number] = replace(by_number[number], caller=caller, branch=branch)
+    return by_number
+
+
+_TYPED: Final = re.compile(r"(?P<type>Bool|U?I\d+|UInt\d+|Int\d+|F\d+|BF16|Float\d+)\((?P<text>[^()]*)\)")
+_NUMBER: Final = re.compile(r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|inf|nan)")
+_TENSOR: Final = re.compile(r"Tensor\(.*value=\s*(?P<elements>.*)\)", re.DOTALL)
+_WORDS: Final = {"true": True, "false": False, "none": "none"}
+_MARKS: Final = re.compile(r'[()\[\]{}<>",]')
+_OPENING: Final = frozenset("([{<")
+
+
+def top_level_places(text: str, start: int) -> Iterator[int]:
+    """Yield the places of the commas outside of brackets and quotes, and of a bracket that closes none."""
+    depth, is_quoted = 0, False
+    for match in _MARKS.finditer(text, start):
+        mark = match[0]
+        if mark == '"':
+            is_quoted = not is_quoted
+        elif is_quoted or text[match.start() - 1 : match.end() + 1].startswith("->"):
+            continue
+        elif mark in _OPENING:
+            depth += 1
+        elif mark == ",":
+            if not depth:
+                yield match.start()
+        elif depth:
+            depth -= 1
+        else:
+            yield match.start()
+            return
+
+
+def split(text: str) -> tuple[str, ...]:
+    """Return the parts of a text between commas that stand in no brackets.
+
+    >>> split("(1, 2), (), NoShape")
+    ('(1, 2)', '()', 'NoShape')
+    """
+    places = [-1, *top_level_places(text, 0), len(text)]
+    parts = (text[before + 1 : after].strip() for before, after in itertools.pairwise(places))
+    return tuple(part for part in parts if part)
+
+
+def parse_attributes(text: str) -> dict[str, Any]:
+    """Return attributes by name.
+
+    >>> parse_attributes('pad: (0, 1), group: I64(2), pad_mode: "valid", keep: Bool(0), axis: (-1)')
+    {'pad': [0, 1], 'group': 2, 'pad_mode': 'valid', 'keep': False, 'axis': [-1]}
+    """
+    pairs = (part.partition(":") for part in split(text))
+    return {name.strip(): parse_value(rest) for name, _, rest in pairs if rest.strip()}
+
+
+def parse_value(text: str) -> Any:
+    """Return the value of one argument: a number, a truth value, a text, or a list of these.
+
+    >>> parse_value("(I64(4), I64(5))"), parse_value("Tensor(shape=[2], dtype=Int64, value=[5 4])")
+    ([4, 5], [5, 4])
+    """
+    text = text.strip()
+    tensor = _TENSOR.fullmatch(text)
+    if tensor is not None:
+        return _elements(tensor["elements"])
+    typed = _TYPED.fullmatch(text)
+    if typed is not None:
+        number = parse_value(typed["text"])
+        return bool(number) if typed["type"] == "Bool" else number
+    if text[:1] in {"(", "["} and text[-1:] in {")", "]"}:
+        return [parse_value(part) for part in split(text[1:-1])]
+    if _NUMBER.fullmatch(text):
+        return float(text) if re.search(r"[.einfa]", text) else int(text)
+    return _WORDS.get(text.lower(), text.strip('"'))
+
+
+def _elements(text: str) -> Any:
+    numbers = [parse_value(part) for part in re.findall(r"[^\s\[\],]+", text)]
+    return numbers if text.strip().startswith("[") else np.asarray(numbers).reshape(()).item()
+
+
+_NAMES: Final = ("groups", "group")
+"""What the attribute is called: ``group`` by the user's operators, ``groups`` by the device's kernels."""
+
+_WEIGHT: Final = slice(1, 2)
+
+
+def convolution_groups(graph: OperatorGraph) -> Mapping[str, int]:
+    """Return the number of groups of the operators whose weights are laid out by several, by full name.
+
+    The name of a file tells the memory format of a weight, FRACTAL_Z, but not the groups that it was laid out
+    by.
+
+    A convolution tells it itself. What else reads the weight, as an optimizer does, holds it, and the tensors
+    beside it, as the convolution does.
+    """
+    own = {name: groups for name, each in graph.operators.items() if (groups := _told(each)) is not None}
+    weights: dict[ValueSource, int] = {}
+    for name, groups in own.items():
+        if groups > 1:
+            weights |= dict.fromkeys(graph.operators[name].inputs[_WEIGHT], groups)
+    others = {
+        name: max((weights.get(source, 1) for source in each.inputs), default=1)
+        for name, each in graph.operators.items()
+        if weights and name not in own
+    }
+    return {name: groups for name, groups in {**own, **others}.items() if groups > 1}
+
+
+def _told(operator: GraphOperator) -> int | None:
+    """Return the groups that an operator's own attribute tells; None without one."""
+    if not any(name in operator.attributes for name in _NAMES):  # most operators: nothing is parsed
+        return None
+    attributes = parse_attributes(operator.attributes)
+    told = (attributes.get(name) for name in _NAMES)
+    return next((groups for groups in told if isinstance(groups, int) and groups > 0), None)

@@ -1,0 +1,645 @@
+"""One dumped tensor and its operator: fields of a name, a row or a file of CANN; elements on access."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from msdump import dtypes, reading
+from msdump.device import formats
+from msdump.encode import DataSpan, DumpData, TensorInfo, dump_data, dump_message, npy, op_debug
+from msdump.errors import DAMAGED, DumpReadError, FormatError
+from msdump.read import files
+from msdump.read.operator_graph import GraphOperator, SourceKind, ValueSource
+from msdump.read.statistic_table import Cell, Measurements, Row
+from msdump.record import IO
+from msdump.statistics import BY_CATEGORY
+from msdump.store import OVERFLOW_JSON, PARAMETER, STATISTICS, OperatorName, TensorName, is_collective, names
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from msdump.read.iteration import Iteration
+
+
+_PARAMETERS: Final = frozenset({SourceKind.WEIGHT, SourceKind.INPUT})
+
+
+@dataclass(frozen=True, slots=True)
+class DumpedOperator:
+    """An operator, a weight or a graph input, in one run of its graph.
+
+    Attributes:
+        full_name: Full scoped name; the plain name of a weight or a graph input.
+        op_type: Operator type; "Parameter" for a weight or a graph input.
+        node: What the graph file tells of an operator, None for a parameter.
+        execution: Number of the execution of the network.
+        pass_number: Number of the run within it, from 0: the pass of a loop.
+    """
+
+    full_name: str
+    op_type: str
+    node: GraphOperator | None = field(repr=False, compare=False)
+    execution: int = field(repr=False)
+    pass_number: int
+    _directory: Iteration = field(repr=False, compare=False)
+
+    @property
+    def source(self) -> str:
+        """The user's own line that made it, ``net.py:12: x = self.fc(x)``, "" where it is not known."""
+        return "" if self.node is None else self.node.source_line
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """Its tensors that were dumped, inputs first; of a parameter without files what operators read."""
+        tensors = self._directory.tensors_of(self.full_name)
+        own = tuple(sorted(filter(self._is_of_run, tensors), key=lambda each: (each.io, each.slot)))
+        return own if own or self.node is not None else tuple(self._read_by_others())
+
+    def _is_of_run(self, record: Record) -> bool:
+        if record.execution != self.execution or (self.node is None) is not record.is_parameter:
+            return False
+        return record.is_parameter or record.pass_number == self.pass_number
+
+    def _read_by_others(self) -> Iterator[Record]:
+        for reader in self.used_by:
+            sources = () if reader.node is None else reader.node.inputs
+            slots = {number for number, source in enumerate(sources) if source.name == self.full_name}
+            yield from (record for record in reader.inputs if record.slot in slots)
+
+    @property
+    def inputs(self) -> tuple[Record, ...]:
+        """Its inputs that were dumped."""
+        return tuple(record for record in self.records if record.io is IO.INPUT)
+
+    @property
+    def outputs(self) -> tuple[Record, ...]:
+        """Its outputs that were dumped."""
+        return tuple(record for record in self.records if record.io is IO.OUTPUT)
+
+    @property
+    def inputs_from(self) -> tuple[DumpedOperator, ...]:
+        """What it reads, in the order of its inputs: operators, weights and graph inputs, no constants."""
+        sources = () if self.node is None else self.node.inputs
+        return tuple(dict.fromkeys(each for source in sources for each in self.giver(source)))
+
+    @property
+    def used_by(self) -> tuple[DumpedOperator, ...]:
+        """The operators that read an output of it, in the graph's order."""
+        return self.readers(None)
+
+    def giver(self, source: ValueSource) -> Iterator[DumpedOperator]:
+        """Yield what gives an input, nothing for a constant and for an input that is not there."""
+        graph = self._directory.operator_graph
+        if source.kind in _PARAMETERS:
+            yield self._beside(source.name, names.PARAMETER, None)
+        elif source.kind is SourceKind.OPERATOR and graph is not None and source.name in graph.operators:
+            node = graph.operators[source.name]
+            yield self._beside(node.full_name, node.op_type, node)
+
+    def readers(self, slot: int | None) -> tuple[DumpedOperator, ...]:
+        """Return the operators that read one of its outputs, None: any."""
+        graph = self._directory.operator_graph
+        if graph is None:
+            return ()
+        name = self.full_name
+        nodes = graph.readers_of(name) if self.node is None else graph.used_by(name, slot)
+        return tuple(self._beside(node.full_name, node.op_type, node) for node in nodes)
+
+    def _beside(self, full_name: str, op_type: str, node: GraphOperator | None) -> DumpedOperator:
+        return DumpedOperator(full_name, op_type, node, self.execution, self.pass_number, self._directory)
+
+    def __str__(self) -> str:
+        """Return ``Conv2D Default/conv1-Conv2d/Conv2D-op0``."""
+        return f"{self.op_type} {self.full_name}"
+
+
+_PREFIX: Final = 4096  # bytes in which the header of nearly every .npy file ends
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A tensor file.
+
+    Nothing is read before ``shape``, ``dtype`` or ``array`` is asked for, and
+    nothing is kept: each access reads or maps the file again.
+
+    Attributes:
+        name: The fields of its name; of the original name where the file has a stand-in.
+        path: The file; "" of a tensor of which only a row of ``statistic.csv`` was saved.
+        directory: The directory that it stands in.
+        execution: Which execution of the network it is of, from 0: two programs may have written into
+            one directory.
+        pass_number: Which run of its operator within that execution, from 0: the pass of a loop, or the
+            call of an operator that is called alone; where several operators share the name (``classic``
+            names have no scope), they count on in the order of their times.
+    """
+
+    name: TensorName
+    path: str
+    directory: Iteration = field(repr=False, compare=False)
+    execution: int = field(default=0, kw_only=True)
+    pass_number: int = field(default=0, kw_only=True)
+
+    @property
+    def op_type(self) -> str:
+        """Operator type, ``Parameter`` for weights, graph inputs and constants."""
+        return self.name.op_type
+
+    @property
+    def op_name(self) -> str:
+        """Operator name as files spell it."""
+        return self.name.op_name
+
+    @property
+    def full_name(self) -> str | None:
+        """Full scoped name of the operator, a parameter's plain name; None where the dump tells neither."""
+        return self.directory.full_name(self.name)
+
+    @property
+    def scope(self) -> str:
+        """Scope of its operator, ``Default/conv1-Conv2d``; "" where the dump does not tell it."""
+        return (self.full_name or "").rpartition("/")[0]
+
+    @property
+    def operator(self) -> DumpedOperator:
+        """The operator that read or wrote it, or the parameter that it is, with neighbours in the graph."""
+        graph = self.directory.operator_graph
+        node = None if graph is None or self.is_parameter else graph.find(self.full_name or self.op_name)
+        full_name = self.full_name or (self.op_name if node is None else node.full_name)
+        place = self.execution, self.pass_number, self.directory
+        return DumpedOperator(full_name, self.op_type, node, *place)
+
+    @property
+    def source(self) -> str:
+        """The user's own line that made its operator, ``net.py:12: x = self.fc(x)``, "" where it is unknown.
+
+        ``operator.node.source`` has all lines, from the outermost call to the innermost one.
+        """
+        return self.operator.source
+
+    @property
+    def inputs_from(self) -> tuple[DumpedOperator, ...]:
+        """What gives an input; for an output what gives the inputs of its operator.
+
+        Operators, weights and graph inputs, also those of which nothing was dumped; empty where the dump has
+        no graph file.
+        """
+        operator = self.operator
+        if self.io is IO.OUTPUT or operator.node is None:
+            return operator.inputs_from
+        return tuple(
+            each
+            for source in operator.node.inputs[self.slot : self.slot + 1]
+            for each in operator.giver(source)
+        )
+
+    @property
+    def used_by(self) -> tuple[DumpedOperator, ...]:
+        """The operators that read it; for an input the operator that it is an input of."""
+        operator = self.operator
+        if self.is_parameter or self.io is IO.OUTPUT:
+            return operator.readers(self.slot)
+        return (operator,)
+
+    @property
+    def rank(self) -> int:
+        """Number of the rank that dumped it; of the device, in trees of compiled graphs."""
+        return self.directory.rank
+
+    @property
+    def iteration(self) -> int:
+        """Number of its iteration, of which ``dump_step`` and ``iteration`` of a configuration speak."""
+        return self.directory.key.iteration or 0
+
+    @property
+    def io(self) -> IO:
+        """Input or output."""
+        return self.name.io
+
+    @property
+    def slot(self) -> int:
+        """Index among the operator's inputs or outputs."""
+        return self.name.slot
+
+    @property
+    def format(self) -> str:
+        """Memory format."""
+        return self.name.format
+
+    @property
+    def timestamp(self) -> int:
+        """Microseconds since the epoch; increases in execution order."""
+        return self.name.timestamp
+
+    @property
+    def is_parameter(self) -> bool:
+        """Whether it is a weight, a graph input or a constant."""
+        return self.name.op_type == PARAMETER
+
+    @property
+    def dtype(self) -> str:
+        """MindSpore's lower-case name of the original element type, ``bfloat16``.
+
+        From the file name, else from the file: a bfloat16 tensor without the
+        field in its name reads as ``float32``, as it was saved.
+
+        Raises:
+            DumpReadError: The file must be read and cannot be.
+        """
+        if self.name.dtype is None:
+            return dtypes.from_numpy(self._header().dtype).name
+        try:
+            return dtypes.from_name(self.name.dtype).name
+        except FormatError:  # a type that msdump lacks, in a dump of MindSpore's own
+            return self.name.dtype.lower()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Dimensions in elements.
+
+        Raises:
+            DumpReadError: The file is missing or its header is corrupt.
+        """
+        return self._header().shape
+
+    @property
+    def array(self) -> np.ndarray:
+        """The elements; large files are mapped, read-only; raw bfloat16 is widened to float32.
+
+        Raises:
+            DumpReadError: The file is missing, truncated or corrupt.
+        """
+        return npy.decode(files.load_file(self.path), self.path)
+
+    @property
+    def host(self) -> np.ndarray:
+        """The elements in the host's layout, which a .npy file keeps unless its format says otherwise."""
+        return self.array
+
+    @property
+    def raw(self) -> np.ndarray:
+        """The elements as stored, raw bfloat16 in ml_dtypes' type; DumpReadError as in ``array``."""
+        return npy.decode_raw(files.load_file(self.path), self.path)
+
+    @property
+    def stats(self) -> Measurements:
+        """What is known of all its elements: what was saved in ``statistic.csv``, the rest from the elements.
+
+        Raises:
+            DumpReadError: A file must be read and cannot be.
+        """
+        return Measurements(self.directory.row_of(self), lambda: self.raw if self.path else None)
+
+    def _header(self) -> npy.Header:
+        return npy.read_header(_load_header(self.path), self.path)
+
+    def __str__(self) -> str:
+        """Return ``Conv2D Default_conv1_Conv2D-op0 output 0``."""
+        return f"{self.op_type} {self.full_name or self.op_name} {self.io} {self.slot}"
+
+
+def _load_header(path: str) -> bytes:
+    try:
+        with reading.open_file(path) as file:
+            start = file.read(_PREFIX)
+            missing = npy.header_size(start, path) - len(start)
+            return start + file.read(missing) if missing > 0 else start
+    except DumpReadError:
+        raise
+    except OSError as error:
+        raise files.unreadable_error(path, error) from error
+
+
+_log = logging.getLogger("msdump.store")
+
+_IDENTITY: Final = ("Op Type", "Op Name", "IO", "Slot")
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredRecord(Record):
+    """A tensor of which only a row of ``statistic.csv`` was saved.
+
+    Attributes:
+        row: The row.
+    """
+
+    row: Row
+
+    @property
+    def dtype(self) -> str:
+        """MindSpore's lower-case name of the element type, as the row has it."""
+        name = str(self.row.get("Data Type"))
+        try:
+            return dtypes.from_name(name).name
+        except FormatError:
+            return name.lower()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Dimensions in elements, as the row has them."""
+        text = str(self.row.get("Shape")).strip("()")
+        return tuple(int(size) for size in text.split(",") if size.strip().isdecimal())
+
+    @property
+    def array(self) -> np.ndarray:
+        """No elements: DumpReadError."""
+        return self.raw
+
+    @property
+    def raw(self) -> np.ndarray:
+        """No elements: DumpReadError."""
+        raise DumpReadError(
+            f"{self.path}/{STATISTICS}",
+            f"{self}: only its statistics were saved (saved_data), not its elements",
+        )
+
+    @property
+    def stats(self) -> Measurements:
+        """The statistics that were saved."""
+        return Measurements(self.row, lambda: None)
+
+
+def identity(row: Row) -> tuple[Cell, ...]:
+    """Return type and name of the operator, input or output, and slot of a row's tensor."""
+    return tuple(row.get(title) for title in _IDENTITY)
+
+
+def check_whole(records: Iterable[Record], measured: AbstractSet[tuple[Cell, ...]], path: str) -> None:
+    """Log how many tensors of a directory lost their file or their row in ``statistic.csv``.
+
+    Args:
+        records: The tensors that have files, of all executions.
+        measured: The ``identity`` of each row, of all executions.
+        path: The directory.
+    """
+    for loss in losses(records, measured):
+        _log.log(DAMAGED, "%s: %s", path, loss)
+
+
+def losses(records: Iterable[Record], measured: AbstractSet[tuple[Cell, ...]]) -> Iterator[str]:
+    """Yield how many tensors lost their file, and how many their row, as sentences.
+
+    Where no tensor has both, only files or only statistics were saved, and nothing is missing.
+
+    Args:
+        records: The tensors that have files, of all executions.
+        measured: The ``identity`` of each row, of all executions.
+    """
+    filed = {(record.op_type, record.op_name, str(record.io), record.slot): record for record in records}
+    if not filed.keys() & measured:  # nothing was saved in both ways
+        return
+    if gone := len(measured - filed.keys()):
+        yield f"{gone:,} of {len(measured):,} tensors with a row in {STATISTICS} have no file"
+    unmeasured = [record for tensor, record in filed.items() if tensor not in measured]
+    if gone := sum(not _has_no_row(record) for record in unmeasured):
+        yield f"{gone:,} of {len(filed):,} tensors have no row in {STATISTICS}"
+
+
+def _has_no_row(record: Record) -> bool:
+    """Return whether a tensor is of a type of which no statistics are saved: complex numbers."""
+    try:
+        return record.dtype.startswith("complex")
+    except DumpReadError:
+        return False
+
+
+_TITLES: Final = {
+    "Input/Output": "IO",
+    "Index": "Slot",
+    "Nan Count": "NaN Count",
+    "l2norm": BY_CATEGORY["l2norm"].title,
+}
+"""Titles that ``statistic.csv`` has, by those of the csv files of operators (acl)."""
+
+
+def as_tensor_row(operator: OperatorName, row: Row) -> Row:
+    """Return a row of an operator's csv file (acl) as ``statistic.csv`` has it."""
+    named: Row = {_TITLES.get(title, title): cell for title, cell in row.items()}
+    own: Row = {"Op Type": operator.op_type, "Op Name": operator.op_name, "Timestamp": operator.timestamp}
+    return named | own | {"IO": str(named.get("IO")).lower()}
+
+
+def without_file(
+    records: Sequence[Record], rows: Sequence[Row], directory: Iteration
+) -> Iterator[MeasuredRecord]:
+    """Yield a record for each row whose tensor has no file.
+
+    Args:
+        records: The tensors of an execution that have files.
+        rows: The rows of the same execution.
+        directory: Their directory.
+    """
+    if not rows:
+        return
+    filed = {(record.op_type, record.op_name, record.io, record.slot) for record in records}
+    passes: defaultdict[tuple[Cell, ...], int] = defaultdict(int)
+    for row in rows:
+        tensor = identity(row)
+        if tensor in filed:
+            continue
+        number = passes[tensor]
+        passes[tensor] += 1
+        execution = records[0].execution if records else 0
+        yield MeasuredRecord(
+            _name(row), directory.path, directory, execution=execution, pass_number=number, row=row
+        )
+
+
+def _name(row: Row) -> TensorName:
+    return TensorName(
+        op_type=str(row.get("Op Type")),
+        op_name=str(row.get("Op Name")),
+        timestamp=_number(row.get("Timestamp")),
+        io=IO.INPUT if row.get("IO") == IO.INPUT else IO.OUTPUT,
+        slot=_number(row.get("Slot")),
+        dtype=str(row.get("Data Type")),
+        task_id=_number(row.get("Task ID")),
+        stream_id=_number(row.get("Stream ID")),
+    )
+
+
+def _number(cell: Cell) -> int:
+    return cell if isinstance(cell, int) else 0
+
+
+def side_of(name: OperatorName, path: str) -> IO | None:
+    """Return whether the file of a collective holds inputs or outputs.
+
+    None for a file of another operator, and for one that holds both or cannot be read.
+    """
+    if not is_collective(name.op_type):
+        return None
+    try:
+        blocks = dump_data.blocks(*dump_data.read_header(files.load_file(path), path))
+        sides = {IO(block.section) for block in blocks if isinstance(block.info, TensorInfo)}
+    except DumpReadError:
+        return None
+    return sides.pop() if len(sides) == 1 else None
+
+
+@dataclass(frozen=True)
+class OperatorFile:
+    """The file of an operator, or of an overflow.
+
+    Attributes:
+        name: The fields of its name; of the original name where the file has a stand-in.
+        path: The file.
+        directory: The directory that it stands in.
+        pass_number: Which run of the operator within the execution, from 0: the pass of a loop, or the
+            call of an operator that is called alone.
+    """
+
+    name: OperatorName
+    path: str
+    directory: Iteration = field(repr=False, compare=False)
+    pass_number: int = 0
+
+    @property
+    def side(self) -> IO | None:
+        """Whether it holds the inputs or the outputs of a collective, whose two files are of one run.
+
+        None for a file of another operator, and for one that holds both or cannot be read.
+        """
+        return side_of(self.name, self.path)
+
+    @cached_property
+    def header(self) -> DumpData:
+        """The DumpData header that stands before the tensors' bytes.
+
+        Raises:
+            DumpReadError: The file is missing, truncated or corrupt.
+        """
+        return dump_data.read_header(files.load_file(self.path), self.path)[0]
+
+    @cached_property
+    def records(self) -> tuple[OperatorRecord, ...]:
+        """Its inputs, then its outputs; DumpReadError as in ``header``."""
+        data, offset = dump_data.read_header(files.load_file(self.path), self.path)
+        return tuple(
+            self._record(block, block.info, data)
+            for block in dump_data.blocks(data, offset)
+            if isinstance(block.info, TensorInfo)
+        )
+
+    def _record(self, block: DataSpan, info: TensorInfo, data: DumpData) -> OperatorRecord:
+        name = TensorName(
+            self.name.op_type,
+            self.name.op_name,
+            self.name.timestamp,
+            IO(block.section),
+            block.index,
+            dump_message.format_name(info.format),
+            _dtype_name(info),
+            self.name.task_id,
+            self.name.stream_id,
+        )
+        return OperatorRecord(
+            name,
+            self.path,
+            self.directory,
+            info,
+            block.offset,
+            told_name=data.op_name,
+            pass_number=self.pass_number,
+        )
+
+
+def read_overflow(path: str) -> dict[str, Any]:
+    """Return the record of an operator that overflowed: ``magic``, ``version``, ``acc_list``, or units.
+
+    Args:
+        path: CANN's file of the record, or its JSON form, which dumps of .npy files hold.
+
+    Raises:
+        DumpReadError: The file cannot be read, or holds no record.
+    """
+    if path.endswith(OVERFLOW_JSON):
+        record = files.read_json(path)
+        if not isinstance(record, dict):
+            raise DumpReadError(path, f"no overflow record: {type(record).__name__}, not an object")
+        return record
+    view = files.load_file(path)
+    for block in dump_data.blocks(*dump_data.read_header(view, path)):
+        if block.section == IO.OUTPUT:
+            return op_debug.decode(view[block.offset : block.end], path, block.offset).as_dict()
+    raise DumpReadError(path, "no overflow record: the file has no output")
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorRecord(Record):
+    """A tensor in an operator's dump file; its bytes are laid out as in device memory.
+
+    Attributes:
+        info: Its message in the header: element type, format, shapes, size.
+        offset: Offset of its first byte in the file.
+        told_name: Full name of its operator in the header, "" where it has none.
+    """
+
+    info: TensorInfo
+    offset: int
+    told_name: str = ""
+
+    @property
+    def full_name(self) -> str | None:
+        """Full name of the operator as the file's header tells it, None where it does not."""
+        return self.told_name or None
+
+    @property
+    def dtype(self) -> str:
+        """MindSpore's lower-case name of the device's element type, ``float16``."""
+        return self.name.dtype or ""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Dimensions on the device, in elements."""
+        return self.info.shape
+
+    @property
+    def original_shape(self) -> tuple[int, ...]:
+        """Dimensions on the host, in elements."""
+        return self.info.original_shape
+
+    @property
+    def data(self) -> memoryview:
+        """The bytes of the tensor; DumpReadError where the file cannot be read."""
+        return files.load_file(self.path)[self.offset : self.offset + self.info.size]
+
+    @property
+    def array(self) -> np.ndarray:
+        """The elements as they lie on the device; types that numpy lacks are widened.
+
+        Raises:
+            DumpReadError: The file is missing, or too short for the shape.
+            FormatError: An element type that cannot be read.
+        """
+        return dtypes.widen(self.raw, dump_data.dtype_of(self.info))
+
+    @property
+    def raw(self) -> np.ndarray:
+        """The elements as they lie on the device, bfloat16 and others in ml_dtypes' types; as ``array``."""
+        return dump_data.tensor(self.info, self.data, self.path, self.offset)
+
+    @property
+    def host(self) -> np.ndarray:
+        """The elements in the host's layout; DumpReadError and FormatError as for ``array``.
+
+        Raises:
+            FormatError: A format whose bytes are not known, or a shape that it cannot hold.
+        """
+        raw, info = self.raw, self.info
+        if info.original_shape and info.shape != info.original_shape:
+            raw = formats.decode(self.format, raw, info.original_shape, max(1, info.sub_format))
+        return dtypes.widen(raw, dump_data.dtype_of(info))
+
+
+def _dtype_name(info: TensorInfo) -> str:
+    try:
+        return dump_data.dtype_of(info).name
+    except FormatError:
+        return dump_message.data_type_name(info.data_type).removeprefix("DT_").lower()

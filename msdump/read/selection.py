@@ -1,0 +1,369 @@
+"""Tensors of a dump chosen by place and operator: a lazy sequence, data frames, HTML tables."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from fnmatch import translate
+from functools import cached_property
+from html import escape
+from itertools import groupby, islice
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, overload
+
+from msdump.errors import DumpReadError, MsdumpError
+from msdump.read.records import Record
+from msdump.record import IO, lies_in
+from msdump.statistics import STATISTICS
+
+if TYPE_CHECKING:
+    from msdump.read.iteration import Iteration
+
+Numbers: TypeAlias = int | slice | Container[int] | None
+"""Numbers that are wanted: one, several (a list, a range), a slice such as ``slice(3, 10)``, None: all."""
+
+Texts: TypeAlias = str | Iterable[str] | None
+"""Texts that are wanted, in which ``*`` and ``?`` stand for other characters; None: all."""
+
+Predicate: TypeAlias = Callable[[Record], object]
+"""Tells of a tensor whether it is wanted."""
+
+
+def is_wanted(number: int, wanted: Numbers) -> bool:
+    """Tell whether a number is among those that are wanted.
+
+    >>> is_wanted(3, None), is_wanted(3, 3), is_wanted(3, slice(4)), is_wanted(3, slice(4, None))
+    (True, True, True, False)
+    >>> is_wanted(3, [1, 2]), is_wanted(3, range(10))
+    (False, True)
+    """
+    match wanted:
+        case None:
+            return True
+        case slice():
+            # a slice of all numbers from 0 on; negative bounds would need to know the last one
+            stop = number + 1 if wanted.stop is None else wanted.stop
+            return number in range(wanted.start or 0, stop, wanted.step or 1)
+        case int():
+            return number == wanted
+        case _:
+            return number in wanted
+
+
+def _expressions(texts: str | Iterable[str], flags: int = 0) -> tuple[re.Pattern[str], ...]:
+    each = (texts,) if isinstance(texts, str) else texts
+    return tuple(re.compile(translate(text), flags) for text in each)
+
+
+def has_name(texts: str | Iterable[str]) -> Predicate:
+    """Return whether an operator has a name: full, its last component, or as files spell it.
+
+    Args:
+        texts: The name, or several, in which ``*`` and ``?`` stand for other characters.
+    """
+    expressions = _expressions(texts)
+
+    def matches(record: Record) -> bool:
+        full_name = record.full_name or ""
+        names = (record.op_name, full_name, full_name.rpartition("/")[2])
+        return any(expression.match(name) for expression in expressions for name in names)
+
+    return matches
+
+
+_PLACE: Final = (
+    *("rank", "network", "graph", "iteration", "execution", "pass"),
+    *("op_type", "op_name", "full_name", "scope", "io", "slot", "dtype", "format", "timestamp", "path"),
+)
+_CATEGORIES: Final = tuple(statistic.category for statistic in STATISTICS)
+
+
+def columns(records: Iterable[Record], *, measures: bool) -> dict[str, list[Any]]:
+    """Return the columns of a table with a row for each tensor.
+
+    Statistics are columns by their categories ("max", "l2norm", "nan count"), None where there is none.
+
+    Args:
+        records: The tensors.
+        measures: Measure what ``statistic.csv`` does not hold, which reads every file.
+
+    Raises:
+        DumpReadError: A file cannot be read.
+    """
+    table: dict[str, list[Any]] = {title: [] for title in (*_PLACE, *_CATEGORIES)}
+    for record in records:
+        for title, cell in (_place(record) | _statistics(record, measures=measures)).items():
+            table[title].append(cell)
+    # a digest, or any statistic, that no tensor has is no column
+    return {title: cells for title, cells in table.items() if title in _PLACE or set(cells) != {None}}
+
+
+def _place(record: Record) -> dict[str, Any]:
+    key = record.directory.key
+    name = record.name
+    cells = (
+        *(record.rank, key.net if key.model is None else key.model),
+        *(key.graph if key.model_id is None else key.model_id, record.iteration),
+        *(record.execution, record.pass_number, record.op_type, record.op_name, record.full_name),
+        *(record.scope, str(record.io), record.slot, _dtype(record), name.format, name.timestamp),
+        record.path,
+    )
+    return dict(zip(_PLACE, cells, strict=True))
+
+
+def _dtype(record: Record) -> str | None:
+    try:
+        return record.dtype
+    except DumpReadError:  # a torn file has a row all the same
+        return None
+
+
+def _statistics(record: Record, *, measures: bool) -> dict[str, Any]:
+    stats = record.stats
+    known = stats if measures else stats.saved
+    return {category: known.get(category) for category in _CATEGORIES}
+
+
+def _library(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        remedy = "install it, or msdump with its extra: pip install 'msdump[frames]'"
+        raise ModuleNotFoundError(f"{name} is not installed; {remedy}", name=name) from error
+
+
+_TITLES: Final = ("rank", "iteration", "operator", "type", "tensor", "dtype", "shape", "saved statistics")
+
+
+def table(records: Sequence[Record], *, has_more: bool) -> str:
+    """Return a table with a row for each tensor; no elements are read.
+
+    Args:
+        records: The tensors.
+        has_more: Whether there are more than these.
+    """
+    head = "".join(f"<th>{title}</th>" for title in _TITLES)
+    rows = "".join(map(_row, records))
+    more = f"<p>and more; the first {len(records)} are shown</p>" if has_more else ""
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{more}"
+
+
+def _row(record: Record) -> str:
+    return f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in _cells(record))}</tr>"
+
+
+def _cells(record: Record) -> tuple[str, ...]:
+    number = f", pass {record.pass_number}" if record.pass_number else ""
+    saved = record.stats.saved
+    return (
+        str(record.rank),
+        str(record.iteration),
+        f"{record.full_name or record.op_name}{number}",
+        record.op_type,
+        f"{record.io}:{record.slot}",
+        *_form(record),
+        ", ".join(f"{name} {cell}" for name, cell in saved.items()),
+    )
+
+
+def _form(record: Record) -> tuple[str, str]:
+    try:
+        return record.dtype, "x".join(map(str, record.shape)) or "scalar"
+    except MsdumpError as error:  # a torn file must not hide the others
+        return "", f"unreadable: {error}"
+
+
+_SHOWN: Final = 20  # tensors that a notebook shows of a selection
+
+
+class SelectableTensors(ABC):
+    """What has tensors that can be selected, searched and shown as tables: a dump, and a selection of one."""
+
+    @property
+    @abstractmethod
+    def tensors(self) -> TensorSelection:
+        """Its tensors, also those of which only statistics were saved."""
+
+    def select(
+        self,
+        *,
+        scope: str | None = None,
+        type: Texts = None,  # noqa: A002 - the word that its users know
+        name: Texts = None,
+        iteration: Numbers = None,
+        rank: Numbers = None,
+        io: str | None = None,
+        slot: Numbers = None,
+        where: Predicate | None = None,
+    ) -> TensorSelection:
+        """Return those of its tensors of which all of this is true; None asks nothing.
+
+        Args:
+            scope: Scope, ``Default/conv1-Conv2d``, or module path, ``layers.0``, that holds the operator.
+            type: Operator type or types, ``Conv2D``; ``*`` and ``?`` stand for other characters.
+            name: Name or names of the operator: full, its last component, or as files spell it, likewise.
+            iteration: Number of the iteration, several (a list, a range), or a slice.
+            rank: Number of the rank, or of the device, likewise.
+            io: "input" or "output".
+            slot: Number of the input or output, likewise.
+            where: A function that takes a record and tells whether it is wanted.
+
+        Raises:
+            ValueError: ``io`` is neither.
+        """
+        tests: list[Predicate] = []  # the cheap ones first
+        if io is not None:
+            side = IO(io)
+            tests.append(lambda record: record.io == side)
+        if slot is not None:
+            tests.append(lambda record: is_wanted(record.slot, slot))
+        if type is not None:
+            types = _expressions(type, re.IGNORECASE)
+            tests.append(lambda record: any(each.match(record.op_type) for each in types))
+        if name is not None:
+            tests.append(has_name(name))
+        if scope is not None:
+            tests.append(lambda record: lies_in(record.full_name or record.op_name, scope))
+        if where is not None:
+            tests.append(where)
+        return self.tensors.narrowed(iteration, rank, tests)
+
+    def first_nonfinite(self, *, masks: bool = False) -> Record | None:
+        """Return the first tensor with a NaN or an infinity in the order of execution, None without one.
+
+        Statistics tell where they were saved; else elements are read, tensor after tensor, up to the first.
+
+        Args:
+            masks: Count -inf alone as well, which attention is masked with.
+
+        Raises:
+            DumpReadError: A file cannot be read.
+        """
+        return next((record for record in self.tensors.by_time() if _is_nonfinite(record, masks=masks)), None)
+
+    def to_pandas(self, *, stats: bool = False) -> Any:
+        """Return a pandas.DataFrame with a row for each tensor: its place, its file and its statistics.
+
+        Args:
+            stats: Measure what ``statistic.csv`` does not hold, which reads every file.
+
+        Raises:
+            ModuleNotFoundError: pandas is not installed.
+        """
+        return _library("pandas").DataFrame(columns(self.tensors, measures=stats))
+
+    def to_arrow(self, *, stats: bool = False) -> Any:
+        """Return a pyarrow.Table of the same rows as ``to_pandas``.
+
+        Args:
+            stats: Measure what ``statistic.csv`` does not hold, which reads every file.
+
+        Raises:
+            ModuleNotFoundError: pyarrow is not installed.
+        """
+        return _library("pyarrow").table(columns(self.tensors, measures=stats))
+
+
+class TensorSelection(SelectableTensors, Sequence[Record]):
+    """Tensors of a dump, iteration by iteration, in the order of execution within each.
+
+    A selection is lazy: directories are listed when it is iterated, files are read when a tensor's elements
+    are asked for. ``len``, indices and ``in`` list all of its directories. Tensors of which only a row of
+    ``statistic.csv`` was saved belong to it, too; their ``array`` cannot be read.
+
+        dump.select(type="Conv2D", io="output", where=lambda record: record.stats.has_nan)
+    """
+
+    def __init__(self, iterations: Callable[[], Iterable[Iteration]], *tests: Predicate) -> None:
+        """Choose tensors.
+
+        Args:
+            iterations: Gives the directories of all iterations.
+            tests: What is asked of a tensor; all of them hold.
+        """
+        self._iterations = iterations
+        self._tests = tests
+
+    def __iter__(self) -> Iterator[Record]:
+        """Yield the tensors.
+
+        Raises:
+            DumpReadError: A directory or its ``statistic.csv`` cannot be read.
+        """
+        for iteration in self._iterations():
+            yield from filter(self._is_wanted, iteration.tensors)
+
+    def _is_wanted(self, record: Record) -> bool:
+        return all(test(record) for test in self._tests)
+
+    @cached_property
+    def _listed(self) -> tuple[Record, ...]:
+        return tuple(iter(self))
+
+    def __len__(self) -> int:
+        """Return the number of tensors."""
+        return len(self._listed)
+
+    def __bool__(self) -> bool:
+        """Tell whether there is a tensor; only as many directories are listed as that takes."""
+        return next(iter(self), None) is not None
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Record, ...]: ...
+    def __getitem__(self, index: int | slice) -> Record | tuple[Record, ...]:
+        """Return a tensor, or several."""
+        return self._listed[index]
+
+    @property
+    def first(self) -> Record | None:
+        """The first tensor, None where there is none; lists only what that takes."""
+        return next(iter(self), None)
+
+    def narrowed(self, iteration: Numbers, rank: Numbers, tests: Iterable[Predicate]) -> TensorSelection:
+        """Return those of its tensors of some iterations and ranks that meet further conditions."""
+
+        def iterations() -> Iterator[Iteration]:
+            for each in self._iterations():
+                if is_wanted(each.number, iteration) and is_wanted(each.rank, rank):
+                    yield each
+
+        return TensorSelection(iterations, *self._tests, *tests)
+
+    @property
+    def tensors(self) -> TensorSelection:
+        """Itself."""
+        return self
+
+    def by_time(self) -> Iterator[Record]:
+        """Yield the tensors as they came into being: in each iteration those of all ranks, graphs, bodies."""
+        held = sorted(self._iterations(), key=_moment)
+        for _, group in groupby(held, key=_moment):
+            records = (record for iteration in group for record in iteration.tensors)
+            # parameters are saved at the end of a step: an operator that reads one shows it first
+            in_order = sorted(records, key=lambda record: (record.is_parameter, record.timestamp))
+            yield from filter(self._is_wanted, in_order)
+
+    def __repr__(self) -> str:
+        """Return the first tensors, a line each."""
+        records = list(islice(self, _SHOWN + 1))
+        count = str(len(records)) if len(records) <= _SHOWN else f"more than {_SHOWN}"
+        return "\n  ".join((f"<TensorSelection of {count} tensors>", *map(str, records[:_SHOWN])))
+
+    def _repr_html_(self) -> str:
+        """Return a table of the first tensors, as notebooks show it."""
+        records = list(islice(self, _SHOWN + 1))
+        return table(records[:_SHOWN], has_more=len(records) > _SHOWN)
+
+
+def _moment(iteration: Iteration) -> tuple[int, int]:
+    return iteration.key.step or 0, iteration.number
+
+
+def _is_nonfinite(record: Record, *, masks: bool) -> bool:
+    stats = record.stats
+    return bool(stats.has_nan or stats.has_infinity or (masks and stats.has_negative_infinity))

@@ -1,0 +1,237 @@
+"""The table of statistics (statistic.csv, acl's csv files) and the statistics of one tensor."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from msdump import dtypes
+from msdump.errors import DumpReadError, FormatError
+from msdump.read import files
+from msdump.statistics import BY_CATEGORY, STATISTICS, Nature, Statistic, StatisticNeed
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from msdump.statistics import Totals
+
+
+Cell = int | float | bool | str | None
+"""A count, a number, a device's truth value, a text; None where the table says nothing."""
+
+Row = dict[str, Cell]
+"""The cells of a line by the titles of their columns."""
+
+_TEXTS: Final = frozenset(
+    {
+        *("Op Type", "Op Name", "IO", "Input/Output", "Data Type", "Format", "Shape"),
+        *(statistic.title for statistic in STATISTICS if statistic.nature is Nature.DIGEST),
+        "Hash",
+    }
+)
+"""Titles of the columns that hold text, whatever it looks like."""
+
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_FIRST_TITLES: Final = frozenset({"Op Type", "Input/Output"})
+_NOTHING: Final = frozenset({"", "null", "-", "NA"})
+_TRUTHS: Final = {"True": True, "False": False}
+
+
+def read_cell(title: str, text: str) -> Cell:
+    """Return the value of a cell; a text that is no number stays a text.
+
+    >>> read_cell("Max Value", "1.5"), read_cell("Count", "6"), read_cell("Min Value", "null")
+    (1.5, 6, None)
+
+    Args:
+        title: Title of its column.
+        text: The cell.
+
+    Raises:
+        ValueError: A number of more digits than any statistic has.
+    """
+    if title in _TEXTS:
+        return text
+    if text in _NOTHING:
+        return None
+    if text in _TRUTHS:
+        return _TRUTHS[text]
+    if _INTEGER.fullmatch(text):
+        return files.integer(text)
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def read_statistics(path: str) -> tuple[Row, ...]:
+    """Return the rows of a ``statistic.csv``, cells by the titles of their columns.
+
+    Numbers are numbers, digests and names are texts, a statistic that was not computed is None. A second
+    line of titles, of a run that asked for other statistics, holds for the rows below it.
+
+    Raises:
+        DumpReadError: The file cannot be read, a row does not fit its titles or holds a number of too
+            many digits.
+    """
+    titles: list[str] | None = None
+    rows = []
+    for offset, line in files.read_rows(path):
+        line_cells = _cells(path, offset, line)
+        if titles is None or (line_cells and line_cells[0] in _FIRST_TITLES):
+            titles = line_cells
+        else:
+            rows.append(_row(path, offset, titles, line_cells))
+    return tuple(rows)
+
+
+def _row(path: str, offset: int, titles: list[str], line_cells: list[str]) -> Row:
+    if len(line_cells) == len(titles) + 1 and not line_cells[-1]:
+        # vendor: the reference ends every row, but not the header, with a comma. An empty cell at the
+        # end of a row as wide as the header is a statistic that was not computed.
+        line_cells = line_cells[:-1]
+    if len(line_cells) != len(titles):
+        raise DumpReadError(path, f"a row has {len(line_cells)} cells, the header has {len(titles)}", offset)
+    try:
+        return {title: read_cell(title, text) for title, text in zip(titles, line_cells, strict=True)}
+    except ValueError as error:
+        raise DumpReadError(path, str(error), offset) from error
+
+
+def _cells(path: str, offset: int, line: str) -> list[str]:
+    try:  # one line at a time: a quote that is never closed would swallow all the rows behind it
+        return next(csv.reader([line]), [])
+    except csv.Error as error:
+        raise DumpReadError(path, f"not a row of comma-separated cells: {error}", offset) from error
+
+
+Load = Callable[[], "np.ndarray | None"]
+"""Returns the elements of a tensor, None where they were not saved."""
+
+_EVERYTHING: Final = StatisticNeed(extremes=True, counts=True, total=True, squares=True)
+
+
+class Measurements(Mapping[str, Cell]):
+    """The statistics of one tensor by the categories of ``statistic_category``: "max", "l2norm", "nan count".
+
+    What ``statistic.csv`` holds is taken from there, with its six digits. The rest is measured in one pass
+    over the elements when it is first asked for; it is None where the elements were not saved, where there
+    are none, and for text and complex numbers. Digests are those that were saved.
+    """
+
+    def __init__(self, row: Row | None, load: Load) -> None:
+        """Take what was saved.
+
+        Args:
+            row: The tensor's row of ``statistic.csv``, None without one.
+            load: Loads its elements.
+        """
+        saved = row or {}
+        self._saved = {each.category: saved[each.title] for each in STATISTICS if each.title in saved}
+        self._load = load
+
+    def __getitem__(self, category: str) -> Cell:
+        """Return a statistic.
+
+        Raises:
+            KeyError: No such category, or a digest that was not saved.
+            DumpReadError: The elements cannot be read.
+        """
+        if category in self._saved:
+            return self._saved[category]
+        statistic = BY_CATEGORY[category]
+        if statistic.nature is Nature.DIGEST:
+            raise KeyError(category)
+        return self._measured(statistic)
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the categories: all numbers, and the digests that were saved."""
+        for statistic in STATISTICS:
+            if statistic.nature is not Nature.DIGEST or statistic.category in self._saved:
+                yield statistic.category
+
+    def __len__(self) -> int:
+        """Return the number of categories."""
+        return sum(1 for _ in self)
+
+    @property
+    def saved(self) -> Mapping[str, Cell]:
+        """The statistics that ``statistic.csv`` holds."""
+        return self._saved
+
+    @property
+    def max(self) -> Cell:
+        """The largest element, NaN where one is NaN."""
+        return self["max"]
+
+    @property
+    def min(self) -> Cell:
+        """The smallest element, NaN where one is NaN."""
+        return self["min"]
+
+    @property
+    def mean(self) -> Cell:
+        """The mean of the elements."""
+        return self["avg"]
+
+    @property
+    def l2norm(self) -> Cell:
+        """The square root of the sum of squares."""
+        return self["l2norm"]
+
+    @property
+    def has_nan(self) -> bool | None:
+        """Whether an element is NaN; None where neither statistics nor elements tell."""
+        count = self._saved.get("nan count")
+        if count is None:
+            extremes = [self._saved.get(name) for name in ("max", "min", "avg", "l2norm")]
+            numbers = [cell for cell in extremes if isinstance(cell, int | float)]
+            if numbers:
+                return any(map(math.isnan, numbers))
+            count = self["nan count"]
+        return None if count is None else bool(count)
+
+    @property
+    def has_infinity(self) -> bool | None:
+        """Whether an element is inf; -inf alone, with which attention is masked, does not count."""
+        return self._reaches("positive inf count", "max", math.inf)
+
+    @property
+    def has_negative_infinity(self) -> bool | None:
+        """Whether an element is -inf."""
+        return self._reaches("negative inf count", "min", -math.inf)
+
+    def _reaches(self, count_of: str, extreme: str, infinity: float) -> bool | None:
+        count = self._saved.get(count_of)
+        bound = self._saved.get(extreme)
+        # NaN hides the other elements of an extreme
+        if count is None and isinstance(bound, int | float) and not math.isnan(bound):
+            return bound == infinity
+        count = self[count_of] if count is None else count
+        return None if count is None else bool(count)
+
+    def _measured(self, statistic: Statistic) -> Cell:
+        if self._totals is None:
+            return None
+        return statistic.value(self._totals, lambda: memoryview(b""))  # numbers do not read the bytes
+
+    @cached_property
+    def _totals(self) -> Totals | None:
+        from msdump.statistics import passes
+
+        array = self._load()
+        if array is None or not array.size:
+            return None
+        try:
+            dtype = dtypes.from_numpy(array.dtype)
+        except FormatError:
+            return None
+        return passes.measure(array, dtype, _EVERYTHING) if passes.is_measurable(dtype) else None
+
+    def __repr__(self) -> str:
+        """Return the numbers in a line; what was not saved is measured."""
+        return f"<Measurements {', '.join(f'{name} {value}' for name, value in self.items())}>"

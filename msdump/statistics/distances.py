@@ -1,0 +1,95 @@
+"""A first look at pairs of float32 vectors: how far the two of each are apart, many in one compiled call.
+
+Without the compiled pass (``compiled``) numpy takes the pairs one by one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from array import array
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from msdump.statistics import compiled
+from msdump.statistics.compiled import address
+from msdump.threads import map_threads, thread_count
+
+_SHARED: Final = 1 << 18  # elements that threads share: fewer take no longer than a thread to wake
+_BLOCK: Final = 1 << 13  # elements of numpy's way; few, as BLAS wakes no threads for them
+
+
+class Distance(NamedTuple):
+    """How far two vectors x and y are apart, their distances taken in float32.
+
+    An element that is NaN or infinite shows in the two sums.
+
+    Attributes:
+        differences: Sum of ``(x - y)^2``.
+        squares: Sum of ``y^2``.
+        largest: Largest ``|x - y|``.
+        most: Largest ``|y|``.
+    """
+
+    differences: float
+    squares: float
+    largest: float
+    most: float
+
+
+def takes(x: np.ndarray, y: np.ndarray) -> bool:
+    """Return whether both hold as many float32 elements one after the other, at any address."""
+    return x.shape == y.shape and all(side.dtype == np.float32 and side.flags.c_contiguous for side in (x, y))
+
+
+def distances(pairs: Sequence[tuple[np.ndarray, np.ndarray]], *, is_shared: bool = True) -> list[Distance]:
+    """Return how far the two of each pair are apart; other threads run meanwhile.
+
+    Args:
+        pairs: The pairs, of which ``takes`` holds.
+        is_shared: Whether threads share the elements evenly; else this one takes them all.
+    """
+    if _FIND is None:
+        return list(itertools.starmap(_distance, pairs))
+    table = array("q", itertools.chain.from_iterable((address(x), address(y), x.size) for x, y in pairs))
+    count = sum(x.size for x, _ in pairs)
+    parts = thread_count() if is_shared and count >= _SHARED else 1
+    bounds = [count * part // parts for part in range(parts + 1)]
+    found = np.zeros((parts, len(pairs), len(Distance._fields)))
+
+    def find(part: int) -> None:
+        begin, end = bounds[part : part + 2]
+        _FIND(table.buffer_info()[0], begin, end, found[part].ctypes.data)
+
+    map_threads(find, range(parts))
+    sums, largest = found[..., :2].sum(axis=0), found[..., 2:].max(axis=0)
+    return list(itertools.starmap(Distance, np.concatenate((sums, largest), axis=1).tolist()))
+
+
+def _compiled() -> ctypes._NamedFuncPointer | None:
+    library = compiled.open_library(compiled.LIBRARY)
+    if library is None:
+        return None
+    function: ctypes._NamedFuncPointer = library.msdump_find_distances
+    function.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_void_p)
+    function.restype = None
+    return function
+
+
+_FIND: Final = _compiled()
+
+
+@np.errstate(all="ignore")
+def _distance(x: np.ndarray, y: np.ndarray) -> Distance:
+    x, y = x.reshape(-1), y.reshape(-1)
+    differences = squares = largest = most = 0.0
+    for start in range(0, len(x), _BLOCK):
+        golden = y[start : start + _BLOCK]
+        apart = x[start : start + _BLOCK] - golden
+        differences += float(np.dot(apart, apart))
+        squares += float(np.dot(golden, golden))
+        largest = max(largest, float(np.abs(apart).max()))
+        most = max(most, float(np.abs(golden).max()))
+    return Distance(differences, squares, largest, most)

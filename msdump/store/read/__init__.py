@@ -1,1 +1,0 @@
-"""Dumps read back: trees, executions, records, tables."""

@@ -1,1 +1,0 @@
-"""Tensors of a dump chosen by what they are, and shown as tables."""

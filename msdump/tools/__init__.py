@@ -1,1 +1,0 @@
-"""Programs over finished dumps and plans."""

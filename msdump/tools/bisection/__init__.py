@@ -1,1 +1,0 @@
-"""The smallest part of a model whose exchange explains why its results are not those of another one."""

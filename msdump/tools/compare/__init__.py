@@ -1,1 +1,0 @@
-"""Two dumps, or a dump and golden tensors, tensor by tensor."""

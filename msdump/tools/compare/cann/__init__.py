@@ -1,1 +1,0 @@
-"""The output of CANN's comparison tool: tables, details, advice."""

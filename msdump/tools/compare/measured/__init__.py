@@ -1,1 +1,0 @@
-"""The comparison of dumps by their statistics: of rows with rows, and with tensors that are measured."""

@@ -1,1 +1,0 @@
-"""Which tensors belong together: directories, names, fusion rules, layouts."""

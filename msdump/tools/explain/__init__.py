@@ -1,1 +1,0 @@
-"""Explanations why inputs and outputs of an operator have their files in a dump, or none."""

@@ -1,1 +1,0 @@
-"""What a report tells, in the forms that other programs show: Model Explorer, Netron, TensorBoard."""

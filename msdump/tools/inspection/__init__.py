@@ -1,1 +1,0 @@
-"""One tensor looked at closely: its numbers, where what stands out lies, a picture of it."""

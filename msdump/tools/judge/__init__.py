@@ -1,1 +1,0 @@
-"""Whose error it is: how far tensors are apart, limits, verdicts on tensors and operators, the report."""

@@ -1,1 +1,0 @@
-"""The records of overflows, joined to the files of their operators."""

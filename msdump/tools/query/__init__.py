@@ -1,1 +1,0 @@
-"""Questions in SQL about dumps, packs of dumps and results of comparisons."""

@@ -1,0 +1,156 @@
+"""Traces: when operators ran and were compiled and files were written, and Chrome's format.
+
+Nothing is traced before ``begin``, at no cost: functions are wrapped when they are compiled or opened, only
+while a trace is made. Chrome's format, which Perfetto reads, is a JSON object with an event for each span
+of time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from threading import Thread
+from typing import Any, Final, NamedTuple, TypeVar
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class Span(NamedTuple):
+    """A time that something took.
+
+    Attributes:
+        category: What it is: ``operator``, ``segment``, ``compile``, ``write``, ``iteration``.
+        name: What is shown of it.
+        thread: The thread; its number may be that of a later one, too.
+        started: When it began, in nanoseconds of ``time.perf_counter_ns``.
+        ended: When it ended.
+        arguments: What is told of it besides.
+    """
+
+    category: str
+    name: str
+    thread: threading.Thread
+    started: int
+    ended: int
+    arguments: dict[str, Any]
+
+
+class Trace:
+    """Spans of time, each of one thread; any thread may add some.
+
+    Attributes:
+        began: When the trace began, as spans have it.
+        spans: The spans, in the order in which they ended.
+        threads: Names of the threads that have spans.
+    """
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self.began = time.perf_counter_ns()
+        self.spans: list[Span] = []
+        self.threads: dict[threading.Thread, str] = {}
+
+    @contextmanager
+    def span(self, category: str, name: str, **arguments: Any) -> Iterator[None]:
+        """Add a span of the calling thread, from here to the end of the block.
+
+        Args:
+            category: As ``Span`` has it.
+            name: The same.
+            arguments: The same.
+        """
+        started = time.perf_counter_ns()
+        try:
+            yield
+        finally:
+            ended, thread = time.perf_counter_ns(), threading.current_thread()
+            if thread not in self.threads:
+                self.threads[thread] = thread.name
+            self.spans.append(Span(category, name, thread, started, ended, arguments))
+
+
+_active: Trace | None = None
+
+
+def begin() -> Trace:
+    """Trace everything that is compiled or opened from now on, in all threads; return the trace."""
+    global _active  # noqa: PLW0603 - one trace of a process, as there is one of its counters
+    _active = Trace()
+    return _active
+
+
+def end() -> None:
+    """Trace nothing any more of what is compiled or opened from now on."""
+    global _active  # noqa: PLW0603 - the same
+    _active = None
+
+
+def active() -> Trace | None:
+    """Return the trace that is being made, None for none."""
+    return _active
+
+
+def timed(function: _Function, category: str, name: str, **arguments: Any) -> _Function:
+    """Return a function whose calls are spans of the trace; the same function where none is made.
+
+    Nothing is traced, and nothing costs anything, before ``begin``: a function asks once, when it is compiled
+    or opened, whether a trace is made, and stays as it is where none is.
+
+    Args:
+        function: The function.
+        category: As ``Span`` has it.
+        name: The same.
+        arguments: The same.
+    """
+    trace = _active
+    if trace is None:
+        return function
+
+    def call(*positional: Any, **named: Any) -> Any:
+        with trace.span(category, name, **arguments):
+            return function(*positional, **named)
+
+    return call  # type: ignore[return-value]  # of the same signature
+
+
+_NANOSECONDS: Final = 1000  # of a microsecond, the format's unit
+_BATCH: Final = 1000  # events of a piece
+
+
+def chrome_pieces(trace: Trace, process_name: str) -> Iterator[bytes]:
+    """Yield the file: complete events (``ph`` "X"), in microseconds from the beginning of the trace.
+
+    Args:
+        trace: The trace.
+        process_name: What is shown of the process.
+    """
+    pid = os.getpid()
+    numbers = {thread: number for number, thread in enumerate(trace.threads)}
+    named = [_name_of("process_name", pid, 0, process_name)]
+    named += [_name_of("thread_name", pid, numbers[thread], name) for thread, name in trace.threads.items()]
+    yield b'{"displayTimeUnit": "ns", "traceEvents": [\n' + ",\n".join(map(json.dumps, named)).encode()
+    for start in range(0, len(trace.spans), _BATCH):
+        events = (_event(span, trace.began, pid, numbers) for span in trace.spans[start : start + _BATCH])
+        yield "".join(f",\n{json.dumps(event)}" for event in events).encode()
+    yield b"\n]}\n"
+
+
+def _event(span: Span, began: int, pid: int, numbers: Mapping[Thread, int]) -> dict[str, Any]:
+    return {
+        "name": span.name,
+        "cat": span.category,
+        "ph": "X",
+        "ts": (span.started - began) / _NANOSECONDS,
+        "dur": (span.ended - span.started) / _NANOSECONDS,
+        "pid": pid,
+        "tid": numbers[span.thread],
+        "args": span.arguments,
+    }
+
+
+def _name_of(kind: str, pid: int, thread: int, name: str) -> dict[str, Any]:
+    return {"name": kind, "ph": "M", "pid": pid, "tid": thread, "args": {"name": name}}

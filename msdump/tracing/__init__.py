@@ -1,1 +1,0 @@
-"""Traces: when operators ran and files were written, and Chrome's format for it."""

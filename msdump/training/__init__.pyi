@@ -1,0 +1,6 @@
+from .files import write_step as write_step
+from .gradient_operator import expanded as expanded
+from .losses import LOSSES as LOSSES
+from .optimizers import OPTIMIZERS as OPTIMIZERS
+from .step_graph import eval_graph as eval_graph
+from .step_graph import step_graph as step_graph

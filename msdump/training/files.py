@@ -1,0 +1,163 @@
+"""Models as files: what a training step is made of, and what is written of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import onnx
+from onnx import external_data_helper, version_converter
+
+from msdump import reading
+from msdump.errors import GraphError, InputError
+from msdump.graph import IN_MEMORY, Graph, functions, loader, names, validity
+from msdump.store.write import write_stream
+
+Model = str | os.PathLike[str] | onnx.ModelProto | bytes
+
+OLDEST_OPSET: Final = 18
+"""Axes of reductions are inputs from here on."""
+
+OPSET: Final = 20
+"""What older models are converted to."""
+
+
+def loaded(model: Model, sizes: Mapping[str, int]) -> Graph:
+    """Return the graph of a model whose operators are of an opset that bodies and rules are written in.
+
+    Messages call it by the file that was given, also where it had to be converted.
+
+    Args:
+        model: The model.
+        sizes: Sizes of dynamic dimensions by name.
+
+    Raises:
+        GraphError: ONNX cannot convert the model, or it is faulty.
+    """
+    return loader.load(converted(model), sizes=sizes, source=_source_name(model))
+
+
+def _source_name(model: Model) -> str:
+    return IN_MEMORY if isinstance(model, (onnx.ModelProto, bytes)) else str(Path(model))
+
+
+def converted(model: Model) -> Model:
+    """Return a model whose operators are of an opset that bodies and rules are written in.
+
+    One that cannot be read is returned as it is: the loader tells what is wrong with it.
+
+    Raises:
+        GraphError: ONNX cannot convert the model.
+    """
+    try:
+        version = validity.opsets(message_of(model)).get("", 1)
+        if version >= OLDEST_OPSET:
+            return model
+        message = _inlined(whole_message(model))
+    except (OSError, GraphError, onnx.checker.ValidationError):  # the last one: external data
+        return model
+    try:
+        return _newer(message)
+    except RuntimeError as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise GraphError(
+            f"{_source_name(model)}: the model has opset {version} and cannot be converted to opset {OPSET},"
+            f" which training needs: {reason}; export it with opset {OLDEST_OPSET} or newer"
+        ) from error
+
+
+def _inlined(message: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model without functions of its own, which the converter drops."""
+    if not message.functions:
+        return message
+    copy = onnx.ModelProto()
+    copy.CopyFrom(message)
+    names.name_nodes(copy.graph)  # inner nodes are named after calls
+    return functions.inline(copy)
+
+
+def _newer(message: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model in ``OPSET``."""
+    metadata = {node.name: node.metadata_props for node in message.graph.node if node.name}
+    newer = version_converter.convert_version(message, OPSET)
+    for node in newer.graph.node:  # the converter forgets where nodes come from
+        if node.name in metadata and not node.metadata_props:
+            node.metadata_props.extend(metadata[node.name])
+    return newer
+
+
+def message_of(model: Model) -> onnx.ModelProto:
+    """Return a model as a message, without its large weights."""
+    if isinstance(model, onnx.ModelProto):
+        return model
+    data = memoryview(model if isinstance(model, bytes) else reading.map_file(Path(model)))
+    return validity.parsed(functions.split(data).message)
+
+
+def whole_message(model: Model) -> onnx.ModelProto:
+    """Return a model as a message with all weights."""
+    if isinstance(model, onnx.ModelProto):
+        return model
+    if isinstance(model, bytes):
+        return onnx.load_from_string(model)
+    message = onnx.load_from_string(bytes(reading.map_file(Path(model))))
+    external_data_helper.load_external_data_for_model(message, str(Path(model).parent))
+    return message
+
+
+_MOST_BYTES: Final = 2**31 - 1
+"""Of a protobuf message."""
+
+_SMALL: Final = 1024  # bytes; smaller weights stay in the model
+
+_ALIGNMENT: Final = 4096  # of weights in their file, for readers that map it
+
+
+def write_step(model: onnx.ModelProto, path: str, most_bytes: int = _MOST_BYTES) -> tuple[str, ...]:
+    """Write a step graph; return the paths of its files.
+
+    Args:
+        model: The graph. Weights that go to a file of their own are taken out of it.
+        path: The file, which must end in .onnx; weights of a model above the size go to ``{path}.data``.
+        most_bytes: Largest size of the one file.
+
+    Raises:
+        InputError: The name has another ending.
+        DumpWriteError: A file cannot be written.
+    """
+    file = Path(path)
+    if file.suffix != ".onnx":
+        raise InputError(f"step graph {path!r}: its name must end in .onnx")
+    paths: tuple[str, ...] = (path,)
+    if _size(model) > most_bytes:
+        data = f"{file.name}.data"
+        write_stream(str(file.parent), data, _taken_out(model, data))
+        paths = (path, f"{path}.data")
+    write_stream(str(file.parent), file.name, [model.SerializeToString()])
+    return paths
+
+
+def _size(model: onnx.ModelProto) -> int:
+    """Return the bytes of a model, at least; protobuf tells no size above its limit."""
+    graph = model.graph
+    parts = (model.functions, graph.node, graph.value_info, graph.input, graph.output)
+    weights = sum(len(tensor.raw_data) + _SMALL for tensor in graph.initializer)
+    return weights + sum(part.ByteSize() for repeated in parts for part in repeated)
+
+
+def _taken_out(model: onnx.ModelProto, location: str) -> Iterator[bytes]:
+    """Yield the bytes of a file of weights, and note in the model where each one stands in it."""
+    offset = 0
+    for tensor in model.graph.initializer:
+        data = tensor.raw_data
+        if len(data) < _SMALL:
+            continue
+        padding = -offset % _ALIGNMENT
+        yield bytes(padding)
+        offset += padding
+        external_data_helper.set_external_data(tensor, location, offset=offset, length=len(data))
+        tensor.ClearField("raw_data")
+        offset += len(data)
+        yield data

@@ -1,0 +1,284 @@
+"""Loss scales: small gradients in half types are scaled into their range, and back before the update.
+
+A step with a dynamic scale finds that its gradients overflow by the means of each device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final, Protocol
+
+import numpy as np
+
+from msdump.graph import CLEAR_FLOAT_STATUS, GET_FLOAT_STATUS
+from msdump.graph.kernel import FLOAT32
+from msdump.plan import DeviceTarget, OverflowMode
+from msdump.training import options
+from msdump.training.body import Body, Value, operator
+from msdump.training.data_parallel import DataParallel
+from msdump.training.optimizers import Trained, Variables, assign
+from msdump.training.options import Options, Rules
+from msdump.training.symbols import ROOT, Place, StepTensor
+from msdump.training.writer import StepWriter
+
+
+@operator("IsFinite")
+def is_finite(op: Body, x: Value) -> Value:
+    """Tell of each element whether it is neither infinite nor NaN."""
+    return op.Not(op.Or(op.IsInf(x), op.IsNaN(x)))
+
+
+@operator("ReduceAll")
+def reduce_all(op: Body, x: Value, _axis: Value, _keep_dims: Value) -> Value:
+    """Tell whether all elements are true."""
+    return op.Cast(op.ReduceMin(op.Cast(x, to=6), keepdims=0), to=9)
+
+
+@operator("AllFinite")
+def all_finite(op: Body, *gradients: Value, count: int) -> Value:  # noqa: ARG001 - tells functions apart
+    """Tell whether any element of any gradient is infinite or NaN.
+
+    The name says the opposite; MindSpore negates the result, too.
+    """
+    # x * 0 is NaN for those alone, and a sum with a NaN is one
+    sums = [op.Cast(op.ReduceSum(x * op.CastLike(0.0, x), keepdims=0), to=1) for x in gradients]
+    return op.IsNaN(op.Sum(*sums))
+
+
+class OverflowCheck:
+    """Finds whether gradients overflow: looks for infinities and NaNs in each, as on CPU and GPU."""
+
+    def start(self, op: StepWriter) -> None:
+        """Write what comes between the loss and the first gradient: nothing."""
+
+    def overflow(self, op: StepWriter, gradients: Sequence[StepTensor]) -> StepTensor:
+        """Write a flag of each gradient, and their sum; return whether any is raised, a bool scalar."""
+        flags = []
+        for gradient in gradients:
+            finite = op.call("ReduceAll", op.call("IsFinite", gradient), None, False)
+            flag = op.Sub(1.0, op.Cast(finite, to=FLOAT32.onnx))
+            flags.append(op.call("Reshape", flag, shape=(1,)))
+        total = op.Sum(*flags) if len(flags) > 1 else flags[0]
+        return op.LessOrEqual(1.0, op.call("Reshape", total, shape=()))
+
+
+class AllFiniteCheck(OverflowCheck):
+    """Looks for them by one operator of newer Ascend devices."""
+
+    def overflow(self, op: StepWriter, gradients: Sequence[StepTensor]) -> StepTensor:
+        """Write the operator, of all gradients."""
+        return op.call("AllFinite", *gradients, count=len(gradients))
+
+
+@dataclass(frozen=True, slots=True)
+class FloatStatusCheck(OverflowCheck):
+    """Asks the overflow status of an Ascend in SATURATION_MODE, whose results are never infinite.
+
+    The operators and their order are those of TrainOneStepWithLossScaleCell: the status is lowered after the
+    loss, so that it tells of the gradients alone, whose overflow a smaller scale can cure; it is read after
+    the last gradient, and lowered for what comes after the step. MindSpore holds them in their places by
+    Depend, which is no operator of the compiled graph; here the order of the nodes does.
+
+    Attributes:
+        parallel: How gradients are averaged over ranks, whose statuses are added; None: one rank.
+    """
+
+    parallel: DataParallel | None = None
+
+    def start(self, op: StepWriter) -> None:
+        """Write the operator that lowers the status."""
+        op.without_body(CLEAR_FLOAT_STATUS, _zeros(op))
+
+    def overflow(self, op: StepWriter, gradients: Sequence[StepTensor]) -> StepTensor:  # noqa: ARG002 - protocol
+        """Write the operators that read the status, of all ranks, and lower it."""
+        status = op.without_body(GET_FLOAT_STATUS, _zeros(op))
+        if self.parallel is None:
+            op.without_body(CLEAR_FLOAT_STATUS, _zeros(op))
+            lowered = op.Equal(np.array(0, np.int32), status)
+        else:
+            lowered = op.Equal(np.array(0, np.int32), self.parallel.total(op, status))
+            op.without_body(CLEAR_FLOAT_STATUS, _zeros(op))
+        return op.Not(op.call("ReduceAll", lowered, None, False))
+
+
+def _zeros(op: StepWriter) -> StepTensor:
+    """Return what MindSpore feeds to the operators of the status; they do not look at it."""
+    return op.constant(np.zeros(8, np.int32))
+
+
+def overflow_check(device: DeviceTarget, mode: OverflowMode, parallel: DataParallel | None) -> OverflowCheck:
+    """Return how a step finds overflows.
+
+    Args:
+        device: The device.
+        mode: What float16 results beyond the range become, on Ascend.
+        parallel: How gradients are averaged over ranks; None: one rank.
+    """
+    if device is not DeviceTarget.ASCEND:
+        return OverflowCheck()
+    return FloatStatusCheck(parallel) if mode is OverflowMode.SATURATION else AllFiniteCheck()
+
+
+MANAGER: Final = ROOT.inside(("loss_scaling_manager", "DynamicLossScaleUpdateCell"))
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What a training step has beside loss and gradients, for a loss scale to put itself around it.
+
+    Attributes:
+        reduce: Writes the mean of the gradients over all ranks; returns the parameters with it.
+        update: Writes the optimizer's operators.
+        place: The optimizer's place.
+        state: Adds variables.
+        check: Finds whether gradients overflow.
+        seed: The gradient of the loss itself, once it is known.
+    """
+
+    reduce: Callable[[Trained], Trained]
+    update: Callable[[Trained], None]
+    place: Place
+    state: Variables
+    check: OverflowCheck
+    seed: StepTensor | None = None
+
+
+class LossScale(Protocol):
+    """Scales the loss, which is to say the first gradient, and writes the update with what goes around it."""
+
+    def seed(self, op: StepWriter, loss: StepTensor, rest: Rest) -> StepTensor:
+        """Return the gradient of the loss itself."""
+
+    def write(self, op: StepWriter, trained: Trained, rest: Rest) -> Sequence[StepTensor]:
+        """Write everything behind the gradients; return what the step gives besides the loss."""
+
+
+@dataclass(frozen=True, slots=True)
+class StaticLossScale(Options):
+    """One scale for all steps, as the optimizer's ``loss_scale``: it divides the gradients itself.
+
+    Attributes:
+        value: The scale; 1 changes nothing.
+    """
+
+    value: float = 1.0
+    rules: ClassVar[Rules] = {"value": options.above(0)}
+
+    def seed(self, op: StepWriter, loss: StepTensor, rest: Rest) -> StepTensor:  # noqa: ARG002 - protocol
+        """Return the scale, a constant."""
+        return op.constant(np.array(self.value, loss.dtype.numpy))
+
+    def write(self, op: StepWriter, trained: Trained, rest: Rest) -> Sequence[StepTensor]:
+        """Write a Mul with 1 / scale for every gradient, in the optimizer's scope, and the update."""
+        trained = rest.reduce(trained)
+        if self.value != 1:
+            with op.at(rest.place):
+                trained = [(variable, op.Mul(gradient, 1 / self.value)) for variable, gradient in trained]
+        rest.update(trained)
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicLossScale(Options):
+    """A scale that shrinks when gradients overflow, whose update is left out, and else grows.
+
+    The operators are those of TrainOneStepWithLossScaleCell and DynamicLossScaleUpdateCell. The scale is
+    the variable ``scale_sense``.
+
+    Attributes:
+        value: The first scale.
+        factor: What it is multiplied with, or divided by.
+        window: Number of steps without overflow after which it grows.
+    """
+
+    value: float = 2.0**24
+    factor: float = 2.0
+    window: float = 2000.0
+    rules: ClassVar[Rules] = {
+        "value": options.above(0),
+        "factor": options.above(1),
+        "window": options.at_least(1),
+    }
+
+    def seed(self, op: StepWriter, loss: StepTensor, rest: Rest) -> StepTensor:  # noqa: ARG002 - protocol
+        """Begin the check for overflows; return the scale, a variable."""
+        with op.at(ROOT):
+            rest.check.start(op)
+        return rest.state("scale_sense", np.array(self.value, np.float32))
+
+    def write(self, op: StepWriter, trained: Trained, rest: Rest) -> Sequence[StepTensor]:
+        """Write the finite gradients' update and the scale's; return whether they overflowed."""
+        scale = rest.seed
+        assert scale is not None, "the scale is the gradient of the loss"
+        with op.at(ROOT):
+            inverse = op.Reciprocal(scale)
+            trained = [(variable, op.Mul(gradient, inverse)) for variable, gradient in trained]
+        trained = rest.reduce(trained)
+        with op.at(ROOT):
+            overflow = rest.check.overflow(op, [gradient for _, gradient in trained])
+            is_finite = op.Not(overflow)
+        with op.at(MANAGER):
+            self._change(op, scale, overflow, is_finite, rest.state)
+        with op.at(ROOT):
+            _update_unless(op, overflow, lambda: rest.update(trained))
+        return (overflow,)
+
+    def _change(
+        self, op: StepWriter, scale: StepTensor, overflow: StepTensor, is_finite: StepTensor, state: Variables
+    ) -> None:
+        """Write the operators of DynamicLossScaleUpdateCell."""
+        step = state("current_iterator_step", np.array(1, np.int32))
+        last = state("last_overflow_iterator_step", np.array(0, np.int32))
+        shrunk = op.Max(op.Mul(scale, 1 / self.factor), 1.0)
+        after_overflow = op.Where(overflow, shrunk, scale)
+        grows = op.LessOrEqual(np.array(self.window, np.int32), op.Sub(step, last))
+        moved = op.Where(op.Or(overflow, grows), step, last)
+        assign(op, last, moved)
+        grown = op.Mul(after_overflow, float(self.factor))
+        new = op.Where(op.And(grows, is_finite), grown, after_overflow)
+        assign(op, scale, new)
+        assign(op, step, op.Add(step, np.array(1, np.int32)))
+
+
+def _update_unless(op: StepWriter, overflow: StepTensor, update: Callable[[], None]) -> None:
+    """Write an If: variables keep their values after an overflow, else the optimizer updates them."""
+    before = dict(op.bindings)
+    with op.body() as updating:
+        update()
+    changed = {name: value for name, value in op.bindings.items() if before.get(name) is not value}
+    with op.body() as keeping:
+        kept = [op.Identity(op.types[name]) for name in changed]
+    results = op.branch(overflow, (keeping, kept), (updating, list(changed.values())))
+    op.bindings.update(zip(changed, results, strict=True))
+
+
+LOSS_SCALES: Final[Mapping[str, Callable[..., LossScale]]] = {
+    "static": StaticLossScale,
+    "dynamic": DynamicLossScale,
+}
+"""By the name that ``--loss-scale`` takes."""
+
+
+def loss_scale_of(choice: float | str | LossScale | None) -> LossScale:
+    """Return a loss scale.
+
+    Args:
+        choice: A number, ``dynamic:65536,factor=2,window=2000``, or a scale; None: none.
+
+    Raises:
+        InputError: An unknown name or option, or a number that is no scale.
+    """
+    if choice is None:
+        return StaticLossScale()
+    if isinstance(choice, str) and not _is_number(choice):
+        return options.parsed(choice, LOSS_SCALES, "loss scale")
+    return StaticLossScale(float(choice)) if isinstance(choice, (int, float, str)) else choice
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

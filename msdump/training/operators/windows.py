@@ -1,0 +1,338 @@
+"""Convolutions, and their gradients in the form that is fastest for their structure.
+
+A bias is an operator of its own. Matrix products are what a runtime does best. A weight's gradient is one
+product for each element of the window, or a convolution with batch and channels swapped; an input's is a
+convolution where channels are many and windows are one step apart, else a transposed convolution. Shapes may
+be free but for the window's.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from msdump.graph import Use, primitive_name
+from msdump.training.body import Body, Ints, Value, operator
+from msdump.training.rules import Backward, Gradients, gradient, keep, lowering
+from msdump.training.symbols import StepOperator, StepTensor
+from msdump.training.writer import StepWriter
+
+PRODUCTS: Final = "products"
+"""One group of many channels, or windows of one element: products of matrices."""
+
+SUMS: Final = "sums"
+"""Each channel has a filter of its own, and windows are one step apart: products of elements, summed."""
+
+CONVOLUTION: Final = "convolution"
+"""Anything else."""
+
+_END: Final = 2**62
+"""Behind the end of any axis."""
+
+
+def filter_gradient(
+    op: Body,
+    dy: Value,
+    x: Value,
+    *,
+    strides: Ints,
+    pads: Ints,
+    dilations: Ints,
+    group: int,
+    window: Ints,
+    form: str,
+) -> Value:
+    """Return the gradient of a convolution's weight (out, in / group, *window).
+
+    Args:
+        op: Collects the operators.
+        dy: Gradient of the output.
+        x: The input.
+        strides: Steps between windows.
+        pads: Padding of the input, all begins, then all ends.
+        dilations: Steps between the elements of a window.
+        group: Number of groups of channels.
+        window: Sizes of the weight behind its channels.
+        form: ``PRODUCTS``, ``SUMS`` or ``CONVOLUTION``.
+    """
+    if form == CONVOLUTION:
+        return _by_convolution(op, dy, x, strides, pads, dilations, group, window)
+    if any(pads):
+        zeros = (0, 0)
+        x = op.Pad(x, (*zeros, *pads[: len(window)], *zeros, *pads[len(window) :]))
+    if form == SUMS:
+        return _by_sums(op, dy, _window_parts(op, x, dy, strides, dilations, window), window)
+    swapped = _swapped(len(window))
+    columns = op.Reshape(op.Transpose(dy, perm=swapped), (0, -1))
+    lines = op.Transpose(x, perm=swapped)
+    products = [
+        op.Gemm(columns, op.Reshape(part, (0, -1)), transB=1)
+        for part in _window_parts(op, lines, dy, strides, dilations, window)
+    ]
+    if len(products) == 1:
+        return op.Reshape(products[0], (0, -1, *window))
+    joined = op.Reshape(op.Concat(*products, axis=1), (0, len(products), -1))
+    return op.Reshape(op.Transpose(joined, perm=[0, 2, 1]), (0, 0, *window))
+
+
+def _by_sums(op: Body, dy: Value, parts: Iterable[Value], window: Ints) -> Value:
+    """Sum over the batch, for each channel, what an element of the window meets times the gradient."""
+    axes = list(range(2, len(window) + 2))
+    images = [op.ReduceSum(part * dy, axes, keepdims=0) for part in parts]
+    joined = op.Concat(*(op.Unsqueeze(image, (2,)) for image in images), axis=2)
+    return op.Reshape(op.ReduceSum(joined, [0], keepdims=0), (0, 1, *window))
+
+
+def _swapped(rank: int) -> list[int]:
+    return [1, 0, *range(2, rank + 2)]
+
+
+def _window_parts(
+    op: Body, x: Value, dy: Value, strides: Ints, dilations: Ints, window: Ints
+) -> Iterator[Value]:
+    """Yield what each element of the window meets in the padded input, in the shape of the output.
+
+    Each is written when it is asked for, so that it can go before the next one comes.
+    """
+    rank = len(window)
+    axes = tuple(range(2, rank + 2))
+    is_dense = all(step == 1 for step in strides)
+    if not is_dense:  # the last window may leave rows at the end, as many as shapes alone tell
+        reach = (op.Shape(dy, start=2) - 1) * strides + 1
+    for place in itertools.product(*(range(size) for size in window)):
+        starts = tuple(index * step for index, step in zip(place, dilations, strict=True))
+        behind = [
+            (size - 1 - index) * step for index, size, step in zip(place, window, dilations, strict=True)
+        ]
+        ends = tuple(-count if count else _END for count in behind) if is_dense else reach + starts
+        is_whole = is_dense and not any(starts) and not any(behind)
+        yield x if is_whole else op.Slice(x, starts, ends, axes, strides)
+
+
+def _by_convolution(
+    op: Body, dy: Value, x: Value, strides: Ints, pads: Ints, dilations: Ints, group: int, window: Ints
+) -> Value:
+    """Convolve input with output gradient: batch and channels, strides and dilations change places."""
+    rank = len(window)
+    swapped = _swapped(rank)
+    if group > 1:  # (batch, group, channels, ...) -> (channels, group * batch, ...)
+        sizes = op.Shape(x, start=2)
+        grouped = op.Reshape(x, op.Concat((0, group, -1), sizes, axis=0))
+        turned = op.Transpose(grouped, perm=[2, 1, 0, *range(3, rank + 3)])
+        data = op.Reshape(turned, op.Concat((0, -1), sizes, axis=0))
+    else:
+        data = op.Transpose(x, perm=swapped)
+    whole = op.Conv(
+        data, op.Transpose(dy, perm=swapped), strides=dilations, dilations=strides, pads=pads, group=group
+    )
+    # rows at the end that no window reached are cut off, or the result would be larger than the window
+    cut = op.Slice(whole, (0,) * rank, window, tuple(range(2, rank + 2)))
+    return op.Transpose(cut, perm=swapped)
+
+
+def input_gradient(
+    op: Body,
+    dy: Value,
+    w: Value,
+    *,
+    strides: Ints,
+    pads: Ints,
+    dilations: Ints,
+    group: int,
+    window: Ints,
+    missing: Ints,
+    form: str,
+) -> Value:
+    """Return the gradient of a convolution's input.
+
+    The structure is that of ``filter_gradient``; ``missing``: rows and columns at the end of the padded input
+    that no window reached.
+    """
+    around = _around(window, pads, dilations)
+    if form == PRODUCTS and all(step == 1 for step in strides) and min(around) >= 0:
+        return op.Conv(dy, _turned(op, w, window), pads=around, dilations=dilations)
+    return op.ConvTranspose(
+        dy, w, strides=strides, pads=pads, dilations=dilations, group=group, output_padding=missing
+    )
+
+
+def _around(window: Ints, pads: Ints, dilations: Ints) -> Sequence[int]:
+    """Return the padding of an output's gradient whose convolution has the size of the input."""
+    reaches = [(size - 1) * step for size, step in zip(window, dilations, strict=True)]
+    return [reach - pad for reach, pad in zip((*reaches, *reaches), pads, strict=True)]
+
+
+def _turned(op: Body, w: Value, window: Ints) -> Value:
+    """Swap the channels of a weight and turn its windows back to front."""
+    rank = len(window)
+    turned = op.Transpose(w, perm=_swapped(rank))
+    if all(size == 1 for size in window):
+        return turned
+    axes = tuple(range(2, rank + 2))
+    return op.Slice(turned, (-1,) * rank, (-_END,) * rank, axes, (-1,) * rank)
+
+
+@operator("Conv1DBackpropInput")
+@operator("Conv2DBackpropInput")
+def conv2d_backprop_input(op: Body, dy: Value, w: Value, **structure: Any) -> Value:
+    """Return the gradient of a convolution's input."""
+    return input_gradient(op, dy, w, **structure)
+
+
+@operator("Conv1DBackpropFilter")
+@operator("Conv2DBackpropFilter")
+def conv2d_backprop_filter(op: Body, dy: Value, x: Value, **structure: Any) -> Value:
+    """Return the gradient of a convolution's weight."""
+    return filter_gradient(op, dy, x, **structure)
+
+
+@operator("Conv3DBackpropInput")
+def conv3d_backprop_input(op: Body, w: Value, dy: Value, **structure: Any) -> Value:
+    """Return the gradient of the input of a convolution of volumes."""
+    return conv2d_backprop_input(op, dy, w, **structure)
+
+
+@operator("Conv3DBackpropFilter")
+def conv3d_backprop_filter(op: Body, x: Value, dy: Value, **structure: Any) -> Value:
+    """Return the gradient of the weight of a convolution of volumes."""
+    return conv2d_backprop_filter(op, dy, x, **structure)
+
+
+@lowering("Conv", "ConvTranspose")
+def _lower_conv(op: StepWriter, node: StepOperator) -> None:
+    out = node.y
+    if node.optional(2) is None:
+        keep(op, node)
+        return
+    (product,) = op.emit(node.op_type, node.inputs[:2], node.attributes)
+    op.call("BiasAdd", product, node.input(2), 0, outputs=[out], rank=out.rank)
+
+
+_WIDE: Final = 16
+"""Input channels from which on products of matrices with them are faster than a convolution."""
+
+VOLUMES: Final = 5
+"""Rank of the data of Conv3D, whose gradients take their inputs in another order than Conv2D's."""
+
+
+def primitive(op_type: str, x: StepTensor) -> str:
+    """Return MindSpore's name of an operator with windows over data of a rank."""
+    return primitive_name(op_type, "", Use(input_ranks=(x.rank,)))
+
+
+def window_steps(node: StepOperator, window: Ints) -> tuple[Ints, Ints, Ints]:
+    """Return strides, dilations and padding of windows: all begins, then all ends, as ``auto_pad`` says."""
+    rank = len(window)
+    strides, dilations = (tuple(node.attribute(name, (1,) * rank)) for name in ("strides", "dilations"))
+    mode = node.attribute("auto_pad", "NOTSET")
+    if mode == "NOTSET":
+        return strides, dilations, tuple(node.attribute("pads", (0,) * 2 * rank))
+    if mode == "VALID":
+        return strides, dilations, (0,) * 2 * rank
+    totals = []
+    for size, length, stride, dilation in zip(node.x.sizes_from(2), window, strides, dilations, strict=True):
+        reach = (length - 1) * dilation + 1
+        totals.append(max((-(-size // stride) - 1) * stride + reach - size, 0))
+    return strides, dilations, _halved(totals, is_larger_last=mode == "SAME_UPPER")
+
+
+def _halved(totals: Sequence[int], *, is_larger_last: bool) -> Ints:
+    """Return the paddings of axes as begins and ends, of which one is larger where they are odd."""
+    small, large = [total // 2 for total in totals], [total - total // 2 for total in totals]
+    return (*small, *large) if is_larger_last else (*large, *small)
+
+
+@gradient("Conv")
+def _conv(op: StepWriter, back: Backward) -> Gradients:
+    node = back.node
+    x, w = node.x, node.input(1)
+    strides, dilations, pads = window_steps(node, w.sizes()[2:])
+    structure = {
+        "strides": strides,
+        "pads": pads,
+        "dilations": dilations,
+        "group": node.attribute("group", 1),
+    }
+    dw = _filter_gradient(op, w, back.dy, x, structure) if back.wants[1] else None
+    dx = None
+    if back.wants[0]:
+        slots = (w, back.dy) if x.rank == VOLUMES else (back.dy, w)
+        missing = unreached(node, w.sizes()[2:], structure)
+        dx = op.call(
+            f"{primitive('Conv', x)}BackpropInput",
+            *slots,
+            like=x,
+            **structure,
+            **_form(w, structure),
+            missing=missing,
+        )
+    return dx, dw
+
+
+def _filter_gradient(
+    op: StepWriter, w: StepTensor, dy: StepTensor, x: StepTensor, structure: Mapping[str, Any]
+) -> StepTensor:
+    """Write the gradient of a weight that makes ``dy``'s forward value of ``x``."""
+    name, slots = primitive("Conv", x), (x, dy) if x.rank == VOLUMES else (dy, x)
+    return op.call(f"{name}BackpropFilter", *slots, like=w, **structure, **_form(w, structure))
+
+
+def _form(w: StepTensor, structure: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what bodies have to know of a weight: the window's sizes, and the form that is fastest."""
+    filters, channels, *window = w.sizes()
+    if structure["group"] == 1 and (channels >= _WIDE or math.prod(window) == 1):
+        form = PRODUCTS
+    elif structure["group"] == filters and channels == 1 and set(structure["strides"]) == {1}:
+        form = SUMS
+    else:
+        form = CONVOLUTION
+    return {"window": tuple(window), "form": form}
+
+
+def unreached(node: StepOperator, window: Ints, structure: Mapping[str, Any]) -> Ints:
+    """Return how many rows and columns at the end of the padded input no window reaches.
+
+    A negative number tells how far the last window reaches beyond the padding (``ceil_mode``).
+    """
+    if all(step == 1 for step in structure["strides"]):  # none, whatever the sizes are
+        return (0,) * len(structure["strides"])
+    sizes, counts = node.x.sizes_from(2), node.y.sizes_from(2)
+    pads, rank = structure["pads"], len(window)
+    steps = zip(sizes, window, counts, structure["strides"], structure["dilations"], strict=True)
+    return tuple(
+        size + pads[axis] + pads[axis + rank] - ((count - 1) * stride + (length - 1) * dilation + 1)
+        for axis, (size, length, count, stride, dilation) in enumerate(steps)
+    )
+
+
+@gradient("ConvTranspose")
+def _conv_transpose(op: StepWriter, back: Backward) -> Gradients:
+    node, dy = back.node, back.dy
+    x, w = node.x, node.input(1)
+    structure = _transposed_convolution(node)
+    # the weight belongs to the convolution that leads from the result to the input
+    dw = _filter_gradient(op, w, x, dy, structure) if back.wants[1] else None
+    dx = op.Conv(dy, w, **structure) if back.wants[0] else None
+    return dx, dw
+
+
+def _transposed_convolution(node: StepOperator) -> dict[str, Any]:
+    """Return strides, padding, dilations and groups of a transposed convolution."""
+    window = node.input(1).sizes()[2:]
+    ones, zeros = (1,) * len(window), (0,) * len(window)
+    strides, dilations = tuple(node.attribute("strides", ones)), tuple(node.attribute("dilations", ones))
+    mode = node.attribute("auto_pad", "NOTSET")
+    pads = tuple(node.attribute("pads", (*zeros, *zeros)))
+    if mode in {"SAME_UPPER", "SAME_LOWER"} or node.attribute("output_shape", None) is not None:
+        totals = []
+        added = node.attribute("output_padding", zeros)
+        wholes = zip(node.x.sizes_from(2), node.y.sizes_from(2), strict=True)
+        for axis, (size, result) in enumerate(wholes):
+            reach = (window[axis] - 1) * dilations[axis] + 1
+            totals.append(max(strides[axis] * (size - 1) + added[axis] + reach - result, 0))
+        pads = _halved(totals, is_larger_last=mode == "SAME_UPPER")
+    elif mode == "VALID":
+        pads = (*zeros, *zeros)
+    return {"strides": strides, "pads": pads, "dilations": dilations, "group": node.attribute("group", 1)}

@@ -1,1 +1,0 @@
-"""Half types in training: which operators compute in them, casts around others, scales of the loss."""

@@ -1,1 +1,0 @@
-"""Types of values: what ONNX infers of one operator, and what it does not reach."""

@@ -1,0 +1,98 @@
+"""Single roundings: who causes them, and that their errors, added as squares, are those of the device."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import parser
+
+from msdump.analysis.advise import Variants
+from msdump.analysis.advise.advice import BROKEN, Roundings
+from msdump.analysis.advise.atoms import RoundingMeter, atoms_of
+from msdump.analysis.advise.variants import DeviceRuns, golden
+from msdump.graph import loader
+from msdump.plan import OverflowMode, PrecisionMode
+from sample_nets.build import build
+from tests.analysis.advise import nets
+
+HEAD = '<ir_version: 8, opset_import: ["" : 17]>'
+
+
+def variants_of(graph, mode="force_fp16"):
+    """Return the operators of a graph in two precisions."""
+    return Variants(graph, PrecisionMode(mode), OverflowMode.INFNAN)
+
+
+def test_guards():
+    """Each use of a tensor is a rounding of all that it passes; weights belong to their reader."""
+    text = f"""{HEAD} net (float[2, 3] x) => (float[3, 2] y, float[2, 2] z)
+    <float[3, 2] w = {{1, 2, 3, 4, 5, 6}}> {{ a = Exp(x) m = MatMul(a, w) y = Transpose(a) z = Relu(m) }}"""
+
+    found = atoms_of(variants_of(loader.load(parser.parse_model(text))))
+
+    assert [
+        ("", [1]),
+        ("a", [0, 1]),  # the Exp writes it, the MatMul reads it
+        ("m", [1, 3]),
+        ("x", [0]),  # the Exp reads it
+        ("y", [0, 2]),  # the Transpose moves it
+        ("z", [3]),
+    ] == sorted((atom.name, sorted(atom.guards)) for atom in found)
+
+
+def test_guards_of_matrices_alone():
+    """Where only matrix operators are narrow, each is to blame for what it reads."""
+    text = f"""{HEAD} net (float[2, 2] x) => (float[2, 2] y) <float[2, 2] w = {{1, 2, 3, 4}}>
+    {{ a = Exp(x) m = MatMul(a, w) y = Relu(m) }}"""
+
+    found = atoms_of(variants_of(loader.load(parser.parse_model(text)), "allow_fp32_to_fp16"))
+
+    assert [({1}, "a"), ({1}, "")] == [(set(atom.guards), atom.name) for atom in found]
+
+
+@pytest.mark.parametrize("stretches", [1, 4])
+@pytest.mark.parametrize("name", ["lenet", "graphs/transformer.onnx"])
+def test_errors_add_up(name, stretches, tmp_path):
+    """The predicted error of several sets is the device's own within a half."""
+    graph = loader.load(name if name.endswith(".onnx") else build(name, tmp_path))
+    variants = variants_of(graph)
+    example = golden("0", nets.examples(graph, 0)[0][1], nets.truth_of(graph))
+    atoms = atoms_of(variants)
+    energies = RoundingMeter(variants, example, stretches).energies(atoms)
+    sizes = {position: len(nodes) for position, nodes in variants.candidates.items()}
+    roundings = Roundings(atoms, energies, np.zeros_like(energies), sizes)
+    runs, positions = DeviceRuns(variants, [example]), sorted(variants.candidates)
+
+    for kept in ((), positions[::2], positions[: len(positions) // 2], positions[len(positions) // 2 :]):
+        measured = runs.worst(frozenset(kept))
+        assert roundings.square(frozenset(kept)) ** 0.5 == pytest.approx(measured, rel=0.5)
+    assert roundings.square(frozenset(positions)) == runs.worst(frozenset(positions)) == 0
+
+
+@pytest.mark.parametrize("stretches", [1, 2])
+def test_an_overflow_breaks_the_outputs(stretches):
+    """A tensor that leaves the range is told from one that is merely rounded."""
+    text = f"""{HEAD} net (float[4] x) => (float[4] y) <float k = {{2000.0}}>
+    {{ a = Mul(x, k) b = Mul(a, a) c = Sqrt(b) y = Div(c, k) }}"""
+    graph = loader.load(parser.parse_model(text))
+    variants = variants_of(graph)
+    feeds = {"x": np.array([1, 2, 3, 4], np.float32)}
+    atoms = atoms_of(variants)
+
+    energies = RoundingMeter(variants, golden("0", feeds, nets.truth_of(graph)), stretches).energies(atoms)
+
+    broken = {atom.name for atom, energy in zip(atoms, energies, strict=True) if not energy.max() < BROKEN}
+    assert {"b"} == broken
+
+
+def test_runs_that_begin_later():
+    """A run that is taken up behind its first change gives what a whole one gives."""
+    graph = loader.load(nets.random_net(5, 12))
+    variants = variants_of(graph)
+    example = golden("0", nets.examples(graph, 0)[0][1], nets.truth_of(graph))
+    runs, rng = DeviceRuns(variants, [example], cuts=(2, 5, 9)), np.random.default_rng(0)
+
+    for _ in range(20):
+        kept = frozenset(int(each) for each in rng.choice(12, rng.integers(0, 12), replace=False))
+        kept &= variants.candidates.keys()
+        assert DeviceRuns(variants, [example]).errors(0, kept) == runs.errors(0, kept)

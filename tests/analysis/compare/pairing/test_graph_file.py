@@ -1,0 +1,145 @@
+"""The compiled graph as a file, and a comparison that needs it."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from click.testing import CliRunner
+
+import msdump
+from msdump import env
+from msdump.analysis.compare.pairing.graph_rules import read_rules
+from msdump.capture import Process
+from msdump.cli import main
+from msdump.frontends import mindspore
+from msdump.graph import compile_graph, loader
+from tests.dump import settings
+
+MODEL = "graphs/lenet.onnx"
+
+
+def compiled(path, *options):
+    """Run msdump compile; return its result."""
+    return CliRunner().invoke(main, ["compile", MODEL, "-o", str(path), *options])
+
+
+def test_json(tmp_path):
+    """The JSON has what a comparison needs of every operator, by the names that MindSpore dumps."""
+    result = compiled(tmp_path / "graph.json")
+
+    assert (0, "") == (result.exit_code, result.output)
+    rules = read_rules(str(tmp_path / "graph.json"))
+    graph = loader.load(MODEL)
+    originals = [name for operator in rules.operators for name in operator.originals]
+    assert sorted(node.name for node in graph.nodes) == sorted(set(originals) - {"x"})
+    assert len(set(originals)) == len(originals)
+    assert "lenet" == json.loads((tmp_path / "graph.json").read_bytes())["name"]
+    assert {node.operator.full_name for node in graph.nodes} & rules.by_name.keys()
+
+
+def test_choices(tmp_path):
+    """Names and fusion are those of the run that dumped."""
+    compiled(tmp_path / "a.json", "--node-names", "--fusion-switch", "off", "--precision-mode", "force_fp32")
+
+    names = read_rules(str(tmp_path / "a.json")).by_name
+
+    assert {node.name for node in loader.load(MODEL).nodes} <= names.keys()
+    assert not any(operator.op_type == "Cast" for operator in names.values())
+
+
+def casts(path):
+    """Return the number of conversions that the device adds to a compiled graph."""
+    operators = read_rules(str(path)).operators
+    return sum(operator.op_type == "Cast" for operator in operators)
+
+
+def test_operators_of_other_types(tmp_path):
+    """An operator that keeps its type among narrow ones gets conversions around it."""
+    (tmp_path / "keep.cfg").write_text("OpType::MaxPool\n")
+    narrow = ("--precision-mode", "force_fp16")
+
+    compiled(tmp_path / "all.json", *narrow)
+    compiled(tmp_path / "kept.json", *narrow, "--keep-dtype", str(tmp_path / "keep.cfg"))
+    missing = compiled(tmp_path / "none.json", "--keep-dtype", str(tmp_path / "none.cfg"))
+
+    assert casts(tmp_path / "all.json") < casts(tmp_path / "kept.json")
+    assert 2 == missing.exit_code
+    assert "no such file; keep_dtype must be the path of a readable file" in missing.stderr
+
+
+@pytest.mark.parametrize(
+    ("suffix", "start"),
+    [(".txt", 'graph {\n  name: "lenet"'), (".pbtxt", "ir_version: 6\n")],
+    ids=["txt", "pbtxt"],
+)
+def test_other_forms(tmp_path, suffix, start):
+    """The suffix chooses GE's text or ONNX's words."""
+    compiled(tmp_path / f"graph{suffix}")
+
+    assert (tmp_path / f"graph{suffix}").read_text().startswith(start)
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "message"),
+    [("graph.png", 2, "its name must end in .json, .txt, .pbtxt"), ("file/graph.json", 1, "Not a directory")],
+    ids=["suffix", "place"],
+)
+def test_refusals(tmp_path, path, code, message):
+    """A wrong suffix is a wrong argument; a place that cannot be written is a failure."""
+    (tmp_path / "file").touch()
+
+    result = compiled(tmp_path / path)
+
+    assert code == result.exit_code
+    assert message in result.stderr
+
+
+def test_a_dump_is_compared_with_the_model(tmp_path, monkeypatch):
+    """Dump files of fused operators find what onnxruntime computes for the original ones."""
+    feeds = {"x": np.random.default_rng(0).random((1, 1, 32, 32), np.float32)}
+    _golden(tmp_path / "golden", feeds)
+    folder = _dumped(tmp_path, feeds, monkeypatch)
+    compiled(tmp_path / "graph.json")
+    arguments = [folder, tmp_path / "golden", "--graph", tmp_path / "graph.json", "-out", tmp_path]
+
+    result = CliRunner().invoke(main, ["compare", *map(str, arguments)])
+
+    assert 0 == result.exit_code, result.output
+    with next(tmp_path.glob("*.csv")).open(newline="") as table:
+        rows = {row["Operator"]: row for row in csv.DictReader(table) if row["GoldenDataType"]}
+    kernels = {node.operator.full_name.replace("/", "_") for node in compile_graph(loader.load(MODEL)).nodes}
+    settled = {name for name in kernels if "Flatten" in name}  # the device runs nothing for it
+    assert kernels - settled <= rows.keys()
+    assert 0.999 < min(float(row["CosineSimilarity"]) for row in rows.values())
+
+
+def _golden(folder, feeds):
+    """Write every tensor of the model as the golden side of a comparison."""
+    model = onnx.load(MODEL)
+    made = {name: (node.name, slot) for node in model.graph.node for slot, name in enumerate(node.output)}
+    del model.graph.output[:]
+    model.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in made)
+    folder.mkdir()
+    session = ort.InferenceSession(model.SerializeToString())
+    for name, array in zip(made, session.run(list(made), feeds), strict=True):
+        node, slot = made[name]
+        np.save(folder / f"{node.replace('/', '_').replace('.', '_')}.{slot}.1600000000000000.npy", array)
+
+
+def _dumped(root, feeds, monkeypatch):
+    """Dump the model under O2; return the directory of the files."""
+    blocks = {"common_dump_settings": settings.common(root / "dump", input_output=2)}
+    (root / "dump.json").write_text(json.dumps(blocks))
+    monkeypatch.setenv(env.DUMP_CONFIG, str(root / "dump.json"))
+    process = Process()
+    monkeypatch.setattr(mindspore, "_state", mindspore.ProcessState(process))
+    msdump.set_context(device_target="Ascend", jit_level="O2")
+    msdump.load(MODEL).run(feeds)
+    process.close()
+    (folder,) = {path.parent for path in (root / "dump").rglob("Conv2D.*")}
+    return folder

@@ -1,0 +1,413 @@
+"""``msdump compare``: which directories and tensors meet, what agrees, and what is said."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from msdump.device import formats
+from tests.analysis import dumped
+from tests.analysis.compare.cann import compared
+from tests.analysis.compare.cann.compared import MATRIX, RESULT, SHORT, both, table, tensor, verdicts
+
+
+class TestVerdicts:
+    """What agrees."""
+
+    @pytest.mark.parametrize(
+        ("dumped", "golden", "verdict"),
+        [
+            (SHORT, SHORT, "equal"),
+            (SHORT, SHORT * np.float32(1.00001), "agrees"),
+            (SHORT, SHORT * np.float32(1.001), "differs"),
+            (SHORT * np.float32(1e-8), SHORT * np.float32(1.02e-8), "differs"),
+            (SHORT * np.float32(1e-9), SHORT * np.float32(1.00001e-9), "agrees"),
+            (SHORT.astype("f8"), SHORT.astype("f8") * 1.000001, "differs"),
+            (SHORT.astype("f2"), (SHORT * 1.002).astype("f2"), "agrees"),
+            (SHORT.astype("f2"), (SHORT * 1.02).astype("f2"), "differs"),
+            (SHORT.astype("i4"), SHORT.astype("i4") + 1, "differs"),
+            (np.int64([10**12]), np.int64([10**12 + 1]), "differs"),
+            (SHORT.astype("i4"), SHORT.astype("i8"), "agrees"),
+            (np.float32([0.0, 1]), np.float32([-0.0, 1]), "agrees"),
+            (SHORT, SHORT * 1.1, "differs"),
+            (SHORT, -SHORT, "differs"),
+            (SHORT, SHORT[::-1].copy(), "differs"),
+            (SHORT * 0, SHORT * 0, "equal"),
+            (SHORT * 0, SHORT * 0 + np.float32(1e-4), "differs"),
+            (SHORT * 0 + np.float32(1e-9), SHORT * 0, "differs"),
+            (SHORT * 0, SHORT, "differs"),
+            (np.float32([1, np.nan]), np.float32([1, np.nan]), "equal"),
+            (np.float32([1, np.nan]), np.float32([1.00001, np.nan]), "agrees"),
+            (np.float32([1, np.nan]), np.float32([1.1, np.nan]), "differs"),
+            (np.float32([1, np.inf]), np.float32([1, -np.inf]), "differs"),
+            (np.float32([1, 2]), np.float32([1, np.nan]), "differs"),
+            (np.array([True, False]), np.array([True, False]), "equal"),
+            (np.array([True, False]), np.array([True, True]), "differs"),
+            (np.float32(3), np.float32(3.0001), "agrees"),
+            (np.complex64([1 + 2j]), np.complex64([1 - 2j]), "differs"),
+            (np.float32(3), np.float32(-3), "differs"),
+            (np.empty((0, 3), "f4"), np.empty((0, 3), "f4"), "equal"),
+            (SHORT, SHORT[:3], "shape"),
+            (SHORT, SHORT.reshape(2, 3), "shape"),
+            (SHORT.reshape(1, 6), SHORT, "equal"),
+            (SHORT.astype("f2"), SHORT, "agrees"),
+        ],
+        ids=[
+            "same",
+            "rounded",
+            "thousandth",
+            "tiny",
+            "tiny_rounded",
+            "doubles",
+            "halves_rounded",
+            "halves",
+            "integers",
+            "large_integers",
+            "types_of_integers",
+            "negative_zero",
+            "tenth",
+            "sign",
+            "order",
+            "zeros",
+            "nearly_zero",
+            "golden_zero",
+            "one_zero",
+            "nan",
+            "nan_rounded",
+            "nan_beside_a_difference",
+            "infinities",
+            "one_nan",
+            "truths",
+            "other_truths",
+            "scalar",
+            "complex",
+            "other_scalar",
+            "empty",
+            "size",
+            "shape",
+            "ones",
+            "types",
+        ],
+    )
+    def test_verdict(self, tmp_path, run, dumped, golden, verdict):
+        """The distance relative to the scale decides, NaN must be at the same places, shapes must fit."""
+        run(*both(tmp_path, dumped, golden))
+
+        assert {("a", "output:0"): verdict} == verdicts(tmp_path)
+
+    @pytest.mark.parametrize(
+        ("options", "verdict"),
+        [
+            (("--distance", 0.2), "agrees"),
+            (("--distance", 0.2, "--cosine", 0.99999), "differs"),
+            (("--precision", "float8_e4m3fn"), "agrees"),
+            (("--precision", "float16"), "differs"),
+            ((), "differs"),
+        ],
+        ids=["distance", "cosine", "coarse", "finer", "default"],
+    )
+    def test_limits(self, tmp_path, run, options, verdict):
+        """--cosine, --distance and --precision say what agrees."""
+        run(*both(tmp_path, SHORT, SHORT * 1.1 + np.float32(0.05)), *options)
+
+        assert {("a", "output:0"): verdict} == verdicts(tmp_path)
+
+
+class TestTensors:
+    """Which tensors meet."""
+
+    def test_every_kind_of_dump(self, tmp_path, run):
+        """Dump files and .npy files of the same operators meet, device formats on the host."""
+        compared.put(tmp_path / "mine", "Conv2D.a.1.0", 1, compared.device(RESULT, "NC1HWC0"))
+        compared.put(tmp_path / "mine", "MatMul.b.1.0", 2, compared.device(MATRIX, "FRACTAL_NZ"))
+        tensor(tmp_path / "golden", "a", RESULT)
+        tensor(tmp_path / "golden", "b", MATRIX)
+
+        assert 0 == run().exit_code
+        assert {"equal"} == set(verdicts(tmp_path).values())
+
+    def test_npy_files_in_a_device_format(self, tmp_path, run):
+        """An .npy file in a device format takes the host shape of its counterpart."""
+        tensor(tmp_path / "mine", "a", formats.encode("NC1HWC0", RESULT), form="NC1HWC0")
+        tensor(tmp_path / "golden", "a", RESULT)
+
+        assert 0 == run().exit_code
+
+    @pytest.mark.parametrize(
+        ("forms", "verdict", "note"),
+        [
+            (("NC1HWC0", "NC1HWC0"), "equal", ""),
+            (("NC1HWC0", "FRACTAL_Z"), "shape", "shape"),
+        ],
+        ids=["same", "other"],
+    )
+    def test_npy_files_without_a_host_shape(self, tmp_path, run, forms, verdict, note):
+        """Where no side tells the host shape, files of the same format are compared as they are."""
+        for side, form in zip(("mine", "golden"), forms, strict=True):
+            tensor(tmp_path / side, "a", formats.encode(form, RESULT), form=form)
+
+        run()
+
+        (row,) = table(tmp_path)
+        assert verdict == row["Verdict"]
+        assert note in row["Note"]
+
+    def test_format_without_a_conversion(self, tmp_path, run):
+        """Tensors of the same format that nothing converts are compared as the device holds them."""
+        for side, factor in (("mine", 2), ("golden", 1)):
+            described = dumped.tensor(RESULT * factor, "C1HWNCoC0", (1, 2, 3))
+            compared.put(tmp_path / side, "Conv2D.a.1.0", 1, described)
+
+        run()
+
+        assert {("a", "output:0"): "differs"} == verdicts(tmp_path)
+
+    def test_reshape_that_was_optimised_away(self, tmp_path, run):
+        """A golden tensor of as many elements is compared in their order, and its shape is told."""
+        compared.put(tmp_path / "mine", "MatMul.fc.1.0", 1, compared.device(MATRIX))
+        compared.golden(tmp_path / "golden", "fc", MATRIX.reshape(33, 17))
+
+        run()
+
+        (row,) = table(tmp_path)
+        assert ("equal", "shape (17, 33) beside (33, 17), compared in the order of the elements") == (
+            row["Verdict"],
+            row["Note"],
+        )
+
+    def test_operators_that_ran_several_times(self, tmp_path, run):
+        """The first execution of an operator meets the first, the second the second."""
+        for number in range(3):
+            tensor(tmp_path / "mine", "a", SHORT + number, number)
+            tensor(tmp_path / "golden", "a", SHORT + number, number)
+        tensor(tmp_path / "mine", "a", SHORT, 9)
+
+        run()
+
+        assert ["equal", "equal", "equal", "unchecked"] == [row["Verdict"] for row in table(tmp_path)]
+
+    def test_golden_tensors_by_name(self, tmp_path, run):
+        """Golden tensors meet operators of the same name, whatever their layout."""
+        compared.put(tmp_path / "mine", "Conv2D.conv.1.0", 1, compared.device(RESULT, "NC1HWC0"))
+        compared.golden(tmp_path / "golden", "conv", np.transpose(RESULT, (0, 2, 3, 1)))
+
+        assert 0 == run().exit_code
+
+    def test_golden_tensors_by_graph_file(self, tmp_path, run):
+        """A graph file of GE tells which golden tensor an operator is compared with."""
+        dumped, golden, rules = compared.fused(tmp_path)
+
+        done = run(dumped, golden, "--graph", rules, "--distance", 0.05)
+
+        found = verdicts(tmp_path)
+        assert 0 == done.exit_code
+        assert (
+            "agrees"
+            == found["conv1relu1", "output:0"]
+            == found["trans", "input:0"]
+            == found["part_1", "output:0"]
+        )
+        assert "unchecked" == found["conv1relu1", "input:1"]
+
+    def test_records_of_overflows_are_no_operators(self, tmp_path, run):
+        """Opdebug files take no part."""
+        for side in ("mine", "golden"):
+            compared.put(tmp_path / side, "Add.a.1.0", 1, compared.device(SHORT))
+            compared.put(tmp_path / side, "Opdebug.Node_OpDebug.7.3", 2, compared.device(SHORT))
+
+        run()
+
+        assert {("a", "output:0"): "equal"} == verdicts(tmp_path)
+
+    @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(at=st.integers(0, 400), bits=st.integers(1, 255))
+    def test_damaged_files_never_crash(self, tmp_path, run, at, bits):
+        """Whatever a bit flip makes of a dump file, the program ends with one of its codes."""
+        path = compared.put(tmp_path / "mine", "Add.a.1.0", 1, compared.device(RESULT, "NC1HWC0"))
+        compared.put(tmp_path / "golden", "Add.a.1.0", 1, compared.device(RESULT, "NC1HWC0"))
+        data = bytearray(path.read_bytes())
+        data[at % len(data)] ^= bits
+        path.write_bytes(data)
+
+        done = run()
+
+        assert done.exit_code in {0, 1, 2}
+        assert "internal error" not in done.stderr
+
+
+class TestDirectories:
+    """Which directories meet."""
+
+    def test_same_places_meet_whenever_they_were_dumped(self, tmp_path, run):
+        """Directories with the same path belong together, the time of the dump aside."""
+        for side, time in (("mine", "20240101000000"), ("golden", "20250101000000")):
+            for iteration in (2, 10):
+                folder = tmp_path / side / str(iteration) / time / "0" / "Net" / "1" / "0"
+                tensor(folder, "a", SHORT * iteration)
+
+        done = run()
+
+        assert 0 == done.exit_code
+        assert ["2/0/Net/1/0", "10/0/Net/1/0"] == [row["Directory"] for row in table(tmp_path)]
+
+    def test_iterations_of_other_layouts_meet(self, tmp_path, run):
+        """Where no path is the same, directories of the same iteration belong together."""
+        for iteration in (0, 1):
+            tensor(tmp_path / "mine" / "rank_0" / "Net" / "0" / str(iteration), "a", SHORT)
+            tensor(tmp_path / "golden" / "0" / "Net" / "1" / str(iteration), "a", SHORT)
+
+        assert 0 == run().exit_code
+        assert ["0", "1"] == [row["Directory"] for row in table(tmp_path)]
+
+    def test_graph_compiled_as_a_whole_meets_the_first_of_several(self, tmp_path, run):
+        """A directory meets that of the main graph; those of branches and loops are told."""
+        tensor(tmp_path / "mine" / "0" / "Net" / "1" / "0", "a", SHORT)
+        for graph in (0, 1, 2):
+            tensor(tmp_path / "golden" / "rank_0" / "Net" / str(graph) / "0", "abc"[graph], SHORT)
+
+        done = run()
+
+        assert 0 == done.exit_code
+        assert {("a", "output:0"): "equal"} == verdicts(tmp_path)
+        assert f"warning: {tmp_path}/golden/rank_0/Net/2/0 has no counterpart" in done.stderr
+
+    def test_only_directories_meet(self, tmp_path, run):
+        """The only directory of each side belong together, wherever they stand."""
+        tensor(tmp_path / "mine" / "deep" / "down", "a", SHORT)
+        tensor(tmp_path / "golden", "a", SHORT)
+
+        assert 0 == run().exit_code
+
+    def test_directories_without_a_counterpart_are_told(self, tmp_path, run):
+        """A directory that one side has not is a warning."""
+        for side, iterations in (("mine", (0, 1, 2)), ("golden", (0, 1))):
+            for iteration in iterations:
+                tensor(tmp_path / side / "Net" / str(iteration), "a", SHORT)
+
+        done = run()
+
+        assert 0 == done.exit_code
+        assert f"warning: {tmp_path}/mine/Net/2 has no counterpart" in done.stderr
+
+    def test_directory_in_which_nothing_meets_is_told(self, tmp_path, run):
+        """A pair of directories without anything in common is a warning though another pair agrees."""
+        for side in ("mine", "golden"):
+            tensor(tmp_path / side / "Net" / "0", "a", SHORT)
+            tensor(tmp_path / side / "Net" / "1", f"only_{side}", SHORT)
+
+        done = run()
+
+        assert 0 == done.exit_code
+        fault = f"warning: no tensor of {tmp_path}/mine/Net/1 has a counterpart in {tmp_path}/golden/Net/1"
+        assert fault in done.stderr
+
+    @pytest.mark.parametrize(
+        ("dumped", "golden", "message"),
+        [
+            ("missing", "one", "missing: no such directory"),
+            ("one", "empty", "empty: no dump files in it, nor below it"),
+            ("statistics", "empty", "only statistic.csv, which needs a dump on the other side"),
+            ("one", "statistics", "statistic.csv: no rows"),
+            ("two", "other", "give the directory of one iteration on each side"),
+        ],
+    )
+    def test_directories_that_do_not_meet(self, tmp_path, run, dumped, golden, message):
+        """Directories that are missing, empty or have nothing in common are errors of code 2."""
+        (tmp_path / "empty").mkdir()
+        (tmp_path / "statistics").mkdir()
+        (tmp_path / "statistics" / "statistic.csv").write_text("Op Type\n", encoding="utf-8")
+        tensor(tmp_path / "one", "a", SHORT)
+        for iteration in ("1", "2"):
+            tensor(tmp_path / "two" / iteration, "a", SHORT)
+            tensor(tmp_path / "other" / f"{iteration}0", "a", SHORT)
+
+        done = run(tmp_path / dumped, tmp_path / golden)
+
+        assert 2 == done.exit_code
+        assert message in done.stderr
+
+
+class TestRefused:
+    """What cannot be compared."""
+
+    @pytest.mark.parametrize(
+        ("kind", "options", "message"),
+        [
+            ("npy", (), "no operator has the same name"),
+            ("golden", (), "give --graph model.onnx"),
+            ("golden", ("--graph", "rules.json"), "belongs to the same value of"),
+        ],
+        ids=["names", "golden", "graph"],
+    )
+    def test_nothing_in_common(self, tmp_path, run, kind, options, message):
+        """Where no tensor has a counterpart the code is 2, and the program says what would help."""
+        compared.graph(tmp_path / "rules.json", compared.operator("x", "Data", 1))
+        tensor(tmp_path / "mine", "a", SHORT)
+        if kind == "npy":
+            tensor(tmp_path / "golden", "b", SHORT)
+        else:
+            compared.golden(tmp_path / "golden", "b", SHORT)
+
+        done = run(
+            *(option.replace("rules", f"{tmp_path}/rules") for option in options),
+        )
+
+        assert 2 == done.exit_code
+        assert "error: nothing was compared" in done.stderr
+        assert message in done.stderr
+
+    @pytest.mark.parametrize(("name", "text"), [("bad.onnx", "x"), ("bad.json", "{"), ("missing.onnx", None)])
+    def test_graph_that_cannot_be_read(self, tmp_path, run, name, text):
+        """A model or graph file that cannot be read is an error of code 2 that names it."""
+        if text is not None:
+            (tmp_path / name).write_text(text, encoding="utf-8")
+
+        done = run(*both(tmp_path, SHORT, SHORT), "--graph", tmp_path / name)
+
+        assert 2 == done.exit_code
+        assert name in done.stderr
+
+
+class TestFiles:
+    """Two .npy files."""
+
+    def test_all_numbers_are_printed(self, tmp_path, run):
+        """Two .npy files give the numbers of all algorithms and the verdict, which is the exit code too."""
+        np.save(tmp_path / "a.npy", SHORT)
+        np.save(tmp_path / "b.npy", np.float32([1, 2.5, 3, 4, 0, 5]))
+
+        done = run(tmp_path / "a.npy", tmp_path / "b.npy")
+
+        assert 1 == done.exit_code
+        assert "CosineSimilarity: 0.992362\n" in done.stdout
+        assert done.stdout.endswith("Verdict: differs\n")
+        assert 11 == len(done.stdout.splitlines())
+
+    @pytest.mark.parametrize(
+        ("golden", "options", "code", "verdict"),
+        [
+            (SHORT, (), 0, "equal"),
+            (SHORT * np.float32(1.00001), (), 0, "agrees"),
+            (SHORT * np.float32(1.1), ("--distance", 0.2), 0, "agrees"),
+            (SHORT.reshape(2, 3), (), 1, "shape (shape (6,) beside (2, 3))"),
+            (SHORT > 2, (), 1, "dtype (float32 beside bool)"),
+        ],
+        ids=["same", "rounded", "distance", "shape", "types"],
+    )
+    def test_verdict_of_two_files(self, tmp_path, run, golden, options, code, verdict):
+        """Two .npy files that agree give code 0, others code 1 with the reason."""
+        np.save(tmp_path / "a.npy", SHORT)
+        np.save(tmp_path / "b.npy", golden)
+
+        done = run(tmp_path / "a.npy", tmp_path / "b.npy", *options)
+
+        assert (code, f"Verdict: {verdict}") == (done.exit_code, done.stdout.splitlines()[-1])
+
+    def test_files_that_cannot_be_compared(self, tmp_path, run):
+        """A file that is no .npy file is an error of code 2."""
+        (tmp_path / "a.npy").write_bytes(b"")
+        dumped.file(tmp_path / "b.npy", dumped.tensor(SHORT))
+
+        assert 2 == run(tmp_path / "a.npy", tmp_path / "b.npy").exit_code

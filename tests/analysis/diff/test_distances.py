@@ -1,0 +1,134 @@
+"""The first look at two tensors: what it decides, and what it leaves to the full measure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import astuple
+
+import numpy as np
+import pytest
+
+from msdump.analysis import errors
+from msdump.analysis.diff import measure_pair
+from msdump.analysis.diff.evidence import first_looks
+from msdump.statistics import distances as first_look
+
+LIMIT = 1e-3
+GOLDEN = np.random.default_rng(0).standard_normal((7, 20_001)).astype("f4")
+
+
+@pytest.fixture(params=["compiled", "numpy"], autouse=True)
+def way(request, monkeypatch):
+    """Look by the compiled pass, where there is one, or by numpy."""
+    if request.param == "numpy":
+        monkeypatch.setattr(first_look, "_FIND", None)
+
+
+def test_clear_agreement_has_the_numbers_of_the_full_measure():
+    """Tensors that clearly agree are as far apart as the full measure says."""
+    mine = GOLDEN * np.float32(1 + LIMIT / 10)
+
+    found, full = measure_pair(mine, GOLDEN, LIMIT), errors.measure(mine, GOLDEN)
+
+    for name in ("distance", "largest", "norm", "scaled"):
+        assert getattr(full, name) == pytest.approx(getattr(found, name), rel=1e-5), name
+    assert not found.is_same
+    assert full.cosine == pytest.approx(found.cosine, abs=1e-6)
+
+
+def assert_full(found, full):
+    """Check that an error is that of the full measure, in all numbers and units of the last place."""
+    assert not math.isnan(found.ulps)
+    assert astuple(full) == pytest.approx(astuple(found), nan_ok=True)
+
+
+def changed(value):
+    """Return a tensor that agrees but for its last element."""
+    mine = GOLDEN * np.float32(1.00001)
+    mine[-1, -1] = value
+    return mine
+
+
+@pytest.mark.parametrize(
+    ("mine", "golden"),
+    [
+        (GOLDEN.copy(), GOLDEN),
+        (GOLDEN * np.float32(1 + LIMIT), GOLDEN),
+        (changed(math.nan), GOLDEN),
+        (GOLDEN, changed(math.nan)),
+        (changed(math.inf), changed(math.inf)),
+        (changed(1), changed(-math.inf)),
+        (changed(-10_000), changed(-10_001)),
+        (GOLDEN * np.float32(1e-20), GOLDEN * np.float32(1.0001e-20)),
+        (GOLDEN.astype("f8"), GOLDEN.astype("f8") * 1.0001),
+    ],
+    ids=[
+        "equal",
+        "near the limit",
+        "NaN",
+        "golden NaN",
+        "infinite",
+        "golden infinite",
+        "masks",
+        "tiny",
+        "doubles",
+    ],
+)
+def test_what_is_left_to_the_full_measure(mine, golden):
+    """Equal tensors, those near the limit, NaN, infinities, masks, tiny or other numbers are not decided."""
+    assert_full(measure_pair(mine, golden, LIMIT), errors.measure(mine, golden))
+
+
+def masked(mine, golden):
+    """Return two tensors that agree but for a masked lane in each row."""
+    pair = GOLDEN * np.float32(1 + LIMIT / 10), GOLDEN.copy()
+    for tensor, value in zip(pair, (mine, golden), strict=True):
+        tensor[:, 0] = value
+    return pair
+
+
+@pytest.mark.parametrize(
+    ("mine", "golden"), [(-10_000, -10_001), (-65_504, -math.inf), (-3.4e38, -65_504)], ids=str
+)
+def test_masked_lanes_are_left_out(mine, golden):
+    """Beside mask constants, tensors that clearly agree are as far apart as the full measure says."""
+    mine, golden = masked(mine, golden)
+
+    found, full = measure_pair(mine, golden, LIMIT), errors.measure(mine, golden)
+
+    for name in ("distance", "largest", "norm", "scaled"):
+        assert getattr(full, name) == pytest.approx(getattr(found, name), rel=1e-5), name
+    assert 7 == found.masked == full.masked
+
+
+@pytest.mark.parametrize(
+    ("mine", "golden"),
+    [
+        masked(-10_000, -20_000),
+        masked(-10_000, 1),
+        masked(-10_000, math.nan),
+        masked(math.inf, math.inf),
+        [tensor * np.float32(1e4) for tensor in masked(-1, -1)],
+        masked(-10_000, -10_001)[1:] * 2,
+    ],
+    ids=["far apart", "one side", "NaN", "infinite", "large numbers", "equal"],
+)
+def test_what_masks_do_not_explain_is_left_to_the_full_measure(mine, golden):
+    """Large elements that are no masks on both sides, and tensors that are equal outside, are not decided."""
+    assert_full(measure_pair(mine, golden, LIMIT), errors.measure(mine, golden))
+
+
+def test_many_tensors_at_once():
+    """A look at many tensors tells of each what a look at it alone does; others than float32 have none."""
+    sizes = (1, 300_001, 5, 70_000, 0, 1_000_003)
+    golden = [np.arange(size, dtype="f4") % 97 for size in sizes]
+    mine = [tensor * np.float32(1 + LIMIT / 10) for tensor in golden]
+    tensors = [*zip(mine, golden, strict=True), (GOLDEN.astype("f8"),) * 2, (GOLDEN[:2], GOLDEN[:1])]
+
+    found = first_looks(tensors)
+
+    assert [(id(x), id(y)) for x, y in tensors[: len(sizes)]] == list(found)
+    for (x, y), look in zip(tensors, found.values(), strict=False):
+        apart, wide = np.abs(x - y).astype("f8"), y.astype("f8")
+        expected = (apart @ apart, wide @ wide, apart.max(initial=0), np.abs(wide).max(initial=0))
+        assert expected == pytest.approx(look, rel=1e-6)

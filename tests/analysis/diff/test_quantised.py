@@ -1,0 +1,144 @@
+"""``msdump diff`` of a quantised model beside its original: sound ones agree, wrong layers are named."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import onnx
+import pytest
+from click.testing import CliRunner
+from onnx import numpy_helper
+from onnxruntime import quantization
+
+from msdump.cli import main
+from tests.texts import parsed
+
+FORMS = {"qdq": quantization.QuantFormat.QDQ, "operators": quantization.QuantFormat.QOperator}
+LAYERS = ("first", "second", "third")
+NAMES = {
+    "qdq": [f"Default/Conv2D-op{number}" for number in range(3)],
+    "operators": [f"Default/QLinearConv-op{number}" for number in range(3)],
+    "dynamic": ["Default/first/Add-op0", "Default/second/Add-op0", "Default/Add-op0"],
+}
+"""The operators that give the result of each layer."""
+
+
+class Samples(quantization.CalibrationDataReader):
+    """The inputs that ranges are measured by."""
+
+    def __init__(self):
+        """Make up four inputs."""
+        rng = np.random.default_rng(1)
+        self.left = [{"x": rng.standard_normal((1, 4, 12, 12)).astype(np.float32)} for _ in range(4)]
+
+    def get_next(self):
+        """Return the next input, None behind the last one."""
+        return self.left.pop() if self.left else None
+
+
+def original():
+    """Return a network of three convolutions with a residual connection."""
+    rng = np.random.default_rng(2)
+    weights = {f"{name}.w": (rng.standard_normal((4, 4, 3, 3)) / 6).astype(np.float32) for name in LAYERS} | {
+        f"{name}.b": (rng.standard_normal(4) / 8).astype(np.float32) for name in LAYERS
+    }
+    pads = "<pads = [1, 1, 1, 1]>"
+    text = f"""g (float[1,4,12,12] x) => (y) {{
+        [first] a = Conv{pads}(x, "first.w", "first.b") ["first/relu"] b = Relu(a)
+        [second] c = Conv{pads}(b, "second.w", "second.b") ["second/relu"] d = Relu(c)
+        [third] e = Conv{pads}(d, "third.w", "third.b") [sum] y = Add(e, b)
+    }}"""
+    return parsed(text, **weights)
+
+
+@pytest.fixture(scope="module")
+def quantised(tmp_path_factory):
+    """Return the folder of the original, and of what onnxruntime makes of it: static twice, and dynamic."""
+    folder = tmp_path_factory.mktemp("quantised")
+    onnx.save(onnx.shape_inference.infer_shapes(original()), folder / "float.onnx")
+    for name, form in FORMS.items():
+        quantization.quantize_static(
+            folder / "float.onnx", folder / f"{name}.onnx", Samples(), quant_format=form
+        )
+    quantization.quantize_dynamic(folder / "float.onnx", folder / "dynamic.onnx")
+    return folder
+
+
+def scaled(model, layer, factor):
+    """Multiply the scale of a layer's weights."""
+    (tensor,) = [each for each in model.graph.initializer if each.name == f"{layer}.w_scale"]
+    tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor) * np.float32(factor), tensor.name))
+
+
+def diff(mine, golden):
+    """Return the exit code, the document and what was said."""
+    done = CliRunner().invoke(main, ["diff", str(mine), str(golden), "--json", "--seed", "3"])
+    return done.exit_code, json.loads(done.stdout), done.stderr
+
+
+@pytest.mark.parametrize("form", ["qdq", "operators", "dynamic"])
+def test_sound_quantisation_agrees(form, quantised):
+    """What 8 bits explain is no fault, the limit is told, and results of quantised operators are compared."""
+    code, document, said = diff(quantised / f"{form}.onnx", quantised / "float.onnx")
+
+    verdicts = {each["operator"]: each["verdict"] for each in document["operators"]}
+    assert (0, "agrees", []) == (code, document["verdict"], document["accused"])
+    assert "one of the models is quantised: tensors agree up to a relative distance of 0.0625" in said
+    assert 4 <= sum(verdict == "agrees" for verdict in verdicts.values())
+
+
+@pytest.mark.parametrize("form", ["qdq", "operators", "dynamic"])
+@pytest.mark.parametrize("layer", LAYERS)
+def test_wrong_scale_is_named(form, layer, quantised, tmp_path):
+    """A layer whose scale is off by four is the first one accused, however the model is quantised."""
+    model = onnx.load(quantised / f"{form}.onnx")
+    scaled(model, layer, 4)
+    onnx.save(model, tmp_path / "wrong.onnx")
+
+    code, document, _ = diff(tmp_path / "wrong.onnx", quantised / "float.onnx")
+
+    assert (1, NAMES[form][LAYERS.index(layer)]) == (code, document["accused"][0])
+
+
+EXPLANATIONS = {
+    "8 bits": ((), "own error 3.1 in float32, 8 bits explain 0.062"),
+    "distance": (("--distance", "0.1"), "own error 3.1 in float32, the limit given is 0.1"),
+    "precision": (("--precision", "bfloat16"), "own error 3.1 in float32, rounding explains 0.016"),
+}
+
+
+@pytest.mark.parametrize(("options", "words"), EXPLANATIONS.values(), ids=EXPLANATIONS)
+def test_what_explains_a_distance_is_told(options, words, quantised, tmp_path):
+    """The fault's note says whether 8 bits, the user's limit or rounding would explain its error."""
+    model = onnx.load(quantised / "qdq.onnx")
+    scaled(model, "second", 4)
+    onnx.save(model, tmp_path / "wrong.onnx")
+
+    arguments = ["diff", f"{tmp_path}/wrong.onnx", f"{quantised}/float.onnx", "--seed", "3", *options]
+    done = CliRunner().invoke(main, arguments)
+
+    assert f"fault     Default/Conv2D-op1 (Conv2D): own, {words}" in done.stdout.splitlines()
+
+
+def test_result_is_read_with_another_zero_point(quantised, tmp_path):
+    """An operator that decodes what it reads by another zero point than it was written by is named."""
+    model = onnx.load(quantised / "operators.onnx")
+    (reader,) = [node for node in model.graph.node if node.op_type == "QLinearConv" and "third" in node.name]
+    (zero,) = [each for each in model.graph.initializer if each.name == reader.input[2]]
+    moved = numpy_helper.to_array(zero).astype(np.int32) + 40
+    off = numpy_helper.from_array(moved.astype(numpy_helper.to_array(zero).dtype), "off")
+    model.graph.initializer.append(off)
+    reader.input[2] = "off"
+    onnx.save(model, tmp_path / "wrong.onnx")
+
+    code, document, _ = diff(tmp_path / "wrong.onnx", quantised / "float.onnx")
+
+    assert (1, "Default/QLinearConv-op2") == (code, document["first"])
+
+
+def test_two_quantised_models_are_compared_bit_by_bit(quantised, tmp_path):
+    """Beside another quantised model no limit is widened: the same one is equal."""
+    code, document, said = diff(quantised / "operators.onnx", quantised / "operators.onnx")
+
+    assert (0, "equal", "") == (code, document["verdict"], said)

@@ -1,0 +1,306 @@
+"""Operators of dumps as folders that run: from the model, from the graph file alone, on every level."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import parser
+
+from msdump.analysis import Wanted, find_run, inputs, reproduce, write_folder
+from msdump.capture import Process
+from msdump.cli import main
+from msdump.errors import InputError, UnsupportedOpError
+from msdump.frontends import mindspore
+from msdump.graph import loader
+from msdump.read import open_dump, parse_attributes
+from msdump.record import IO
+
+GRAPHS = Path(__file__).resolve().parents[3] / "graphs"
+HEAD = '<ir_version: 10, opset_import: ["" : 20]>'
+MODES = {
+    "CPU": ({"device_target": "CPU"}, {}),
+    "O0": ({"device_target": "Ascend", "jit_level": "O0"}, {}),
+    "O1": ({"device_target": "Ascend", "jit_level": "O1"}, {}),
+    "O2": ({"device_target": "Ascend", "jit_level": "O2"}, {"file_format": "npy"}),
+    "O2 bin": ({"device_target": "Ascend", "jit_level": "O2"}, {"file_format": "bin"}),
+}
+
+
+@pytest.fixture
+def dumped(monkeypatch, tmp_path):
+    """Return a function that dumps runs of a model and opens the dump."""
+    monkeypatch.setattr(mindspore, "_state", mindspore.ProcessState(Process()))
+
+    def dump(model, mode="CPU", *, runs=1, trains=False, training=None, **common):
+        context, more = MODES[mode]
+        settings = {
+            "common_dump_settings": {
+                "op_debug_mode": 0,
+                "dump_mode": 0,
+                "path": str(tmp_path / "dump"),
+                "net_name": "Net",
+                "iteration": "all",
+                "saved_data": "tensor",
+                "input_output": 0,
+                "kernels": [],
+                "support_device": [0, 1, 2, 3, 4, 5, 6, 7],
+                **more,
+                **common,
+            }
+        }
+        if mode in {"CPU", "O0", "O1"}:
+            settings["e2e_dump_settings"] = {"enable": True, "trans_flag": True}
+        network = mindspore.load(model, settings, context=context, **(training or {}))
+        for number in range(runs):
+            fed = inputs.made_up(network.training.graph if trains else network.graph, {}, 0, number)
+            network.train_step(**fed) if trains else network.run(fed)
+        mindspore.finish()
+        return open_dump(tmp_path / "dump")
+
+    return dump
+
+
+def names(dump):
+    """Return the operators of a dump, those that compilation or the runtime added left out."""
+    listed = dict.fromkeys(record.full_name or record.op_name for record in dump.records)
+    return [name for name in listed if "-op" in name]
+
+
+def error(repro):
+    """Return the largest relative distance between what was dumped and what the model gives."""
+    session = onnxruntime.InferenceSession(repro.model)
+    results = session.run(list(repro.outputs), dict(repro.inputs))
+    pairs = zip(repro.outputs.values(), results, strict=True)
+    return max(
+        float(np.linalg.norm(a.astype(float) - b.astype(float)) / (np.linalg.norm(b.astype(float)) or 1))
+        for a, b in pairs
+    )
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("model", ["lenet", "transformer", "loop", "bfloat16", "int4", "functions"])
+def test_every_operator_of_a_dump_runs_again(dumped, model, mode):
+    """Cut out of the model, each operator gives what was dumped, fused ones and those of bodies too."""
+    path = GRAPHS / f"{model}.onnx"
+    dump, graph = dumped(path, mode), loader.load(path)
+
+    assert names(dump)
+    for name in names(dump):
+        # the default mode of Ascend rounds results of cube operators; the dumped inputs are rounded already
+        assert error(reproduce(find_run(dump, Wanted(name)), dump, graph)) < 1e-3, name
+
+
+@pytest.mark.parametrize("mode", ["CPU", "O0"])
+@pytest.mark.parametrize("model", ["lenet", "transformer", "torch_export"])
+def test_the_graph_file_alone_is_enough_for_known_primitives(dumped, model, mode):
+    """Type and arguments of the .ir make the same operator."""
+    dump = dumped(GRAPHS / f"{model}.onnx", mode)
+
+    for name in names(dump):
+        assert error(reproduce(find_run(dump, Wanted(name)), dump, None)) < 1e-5, name
+
+
+def test_inputs_that_were_not_dumped_are_outputs_of_others(dumped):
+    """With outputs alone, an operator reads what the ones before it wrote; weights are the model's."""
+    path = GRAPHS / "lenet.onnx"
+    dump, graph = dumped(path, input_output=2), loader.load(path)
+
+    repro = reproduce(find_run(dump, Wanted("fc1-Dense_MatMul-op0")), dump, graph)
+
+    assert error(repro) < 1e-5
+
+
+STEP = """
+net (float[4,3] x) => (float[] loss, float[3,2] new) <float[3,2] w = {1.0, 2.0, 3.0, 4.0, 5.0, 6.0}>
+{
+  out = MatMul(x, w)
+  square = Mul(out, out)
+  loss = ReduceMean <keepdims = 0> (square)
+  half = Constant <value_float = 0.5> ()
+  new = Mul(w, half)
+}
+"""
+
+
+def test_each_iteration_has_its_own_tensors(dumped):
+    """The last iteration is taken unless another one is asked for."""
+    model = parser.parse_model(f"{HEAD} {STEP}")
+    dump = dumped(model, runs=3, trains=True, training={"update_binding": {"w": "new"}})
+    graph = loader.load(model, update_binding={"w": "new"})
+
+    last, first = (find_run(dump, Wanted("Mul-op1", iteration=number)) for number in (None, 0))
+
+    assert [2, 0] == [last.first.iteration, first.first.iteration]
+    np.testing.assert_array_equal(
+        reproduce(first, dump, graph).outputs["new"] / 4, reproduce(last, dump, graph).outputs["new"]
+    )
+
+
+REFUSALS = {
+    "a name that is none": (Wanted("Default/conv9-Conv2d/Conv2D-op0"), "did you mean"),
+    "a name of nobody": (Wanted("Relu"), "no tensors of an operator"),
+    "an iteration that was not dumped": (Wanted("Conv2D-op0", iteration=7), "no iteration 7, but 0"),
+    "a rank that is none": (Wanted("Conv2D-op0", rank=3), "no rank 3, but 0"),
+    "a pass that did not run": (Wanted("Default/conv1-Conv2d/Conv2D-op0", pass_number=2), "no pass 2"),
+    "a component of several": (Wanted("Conv2D-op0"), "give its full name"),
+}
+
+
+@pytest.mark.parametrize(("wanted", "expected"), REFUSALS.values(), ids=REFUSALS)
+def test_what_the_dump_lacks_is_told(dumped, wanted, expected):
+    """The message says what the dump has."""
+    dump = dumped(GRAPHS / "lenet.onnx")
+
+    with pytest.raises(InputError, match=expected):
+        find_run(dump, wanted)
+
+
+def test_another_model_is_told(dumped):
+    """An operator that the model lacks is no operator of its dump."""
+    dump = dumped(GRAPHS / "lenet.onnx")
+    run = find_run(dump, Wanted("conv1/Conv_node_0"))
+
+    with pytest.raises(InputError, match="has no operator Default/conv1-Conv2d/Conv2D-op0"):
+        reproduce(run, dump, loader.load(GRAPHS / "transformer.onnx"))
+
+
+def test_a_primitive_that_is_not_known_needs_the_model(dumped):
+    """What the graph file cannot tell is refused, not guessed."""
+    dump = dumped(GRAPHS / "quantized.onnx")
+
+    with pytest.raises(UnsupportedOpError, match="--model"):
+        reproduce(find_run(dump, Wanted("Default/QLinearConv-op0")), dump, None)
+
+
+@pytest.mark.parametrize("mode", ["O2", "O2 bin"])
+def test_a_kernel_of_several_operators_needs_the_model(dumped, mode, monkeypatch, tmp_path):
+    """GE's graph file tells the first part of a fused kernel alone, which would give something else."""
+    monkeypatch.setenv("DUMP_GE_GRAPH", "1")
+    monkeypatch.setenv("DUMP_GRAPH_PATH", f"{tmp_path}/dump")
+    dump = dumped(GRAPHS / "lenet.onnx", mode)
+
+    with pytest.raises(
+        InputError, match="is one kernel of Conv2D, ReLU, and the graph file tells Conv2D alone"
+    ):
+        reproduce(find_run(dump, Wanted("conv1-Conv2d_Conv2D-op0ReLU-op0")), dump, None)
+
+
+def test_a_compiled_dump_without_graph_file_needs_the_model(dumped):
+    """Where no graph file lies in the dump, the message says that it is what is missing."""
+    dump = dumped(GRAPHS / "lenet.onnx", "O2")
+
+    with pytest.raises(
+        InputError, match=r"no graph file of the dump tells how .*; give the model with --model"
+    ):
+        reproduce(find_run(dump, Wanted("conv1-Conv2d_Conv2D-op0ReLU-op0")), dump, None)
+
+
+WITHOUT_MODEL = {
+    "fused": ("lenet", "O2", "conv1-Conv2d_Conv2D-op0ReLU-op0", "no graph file of the dump tells", "float16"),
+    "fused, bin": (
+        "lenet",
+        "O2 bin",
+        "conv1-Conv2d_Conv2D-op0ReLU-op0",
+        "no graph file of the dump",
+        "float16",
+    ),
+    "unknown type": (
+        "quantized",
+        "CPU",
+        "Default/QLinearConv-op0",
+        "alone does not tell how to comp",
+        "uint8",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("model", "mode", "operator", "reason", "dtype"), WITHOUT_MODEL.values(), ids=WITHOUT_MODEL
+)
+def test_tensors_where_no_model_can_be_had(dumped, tmp_path, model, mode, operator, reason, dtype):
+    """The folder has what the operator read and wrote, and says why it has no model."""
+    dump = dumped(GRAPHS / f"{model}.onnx", mode)
+
+    done = CliRunner().invoke(main, ["extract", dump.path, operator, "-o", f"{tmp_path}/repro"])
+
+    assert (0, True) == (done.exit_code, "warning: no model.onnx" in done.stderr)
+    assert ["inputs.npz", "operator.json", "outputs.npz"] == sorted(
+        path.name for path in (tmp_path / "repro").iterdir()
+    )
+    told = json.loads((tmp_path / "repro/operator.json").read_text())
+    assert (None, True) == (told["model"], reason in told["reason"])
+    assert dtype == told["tensors"]["input_0"]["dtype"]
+    run = find_run(dump, Wanted(operator))
+    for name, io in (("inputs", IO.INPUT), ("outputs", IO.OUTPUT)):
+        arrays = np.load(tmp_path / f"repro/{name}.npz")
+        assert {f"{io}_{slot}" for slot in run.of(io)} == {*arrays}
+        for slot, record in run.of(io).items():
+            np.testing.assert_array_equal(record.host, arrays[f"{io}_{slot}"])
+
+
+def test_what_was_not_dumped_is_told_without_a_model(dumped, tmp_path):
+    """Outputs alone are no repro: an error says what is missing, and nothing is written."""
+    dump = dumped(GRAPHS / "lenet.onnx", "O2", input_output=2)
+
+    done = CliRunner().invoke(
+        main, ["extract", dump.path, "conv1-Conv2d_Conv2D-op0ReLU-op0", "-o", f"{tmp_path}/repro"]
+    )
+
+    assert (2, False) == (done.exit_code, (tmp_path / "repro").exists())
+    assert "no input of " in done.stderr
+
+
+def test_statistics_alone_are_no_tensors(dumped):
+    """A dump without tensors has no operator to run."""
+    dump = dumped(GRAPHS / "lenet.onnx", "O0", saved_data="statistic")
+
+    with pytest.raises(InputError, match="no tensors of an operator"):
+        find_run(dump, Wanted("Default/conv1-Conv2d/Conv2D-op0"))
+
+
+def test_the_script_of_the_folder_runs(dumped, tmp_path):
+    """It prints how far the dumped output is off, also where somebody has changed it."""
+    dump = dumped(GRAPHS / "lenet.onnx")
+    repro = reproduce(find_run(dump, Wanted("Default/conv1-Conv2d/Conv2D-op0")), dump, None)
+    paths = write_folder(repro, str(tmp_path / "repro"))
+
+    assert ["model.onnx", "inputs.npz", "outputs.npz", "run.py"] == [Path(path).name for path in paths]
+    done = subprocess.run([sys.executable, paths[-1]], capture_output=True, text=True, check=True)
+    assert "output_0: largest difference " in done.stdout
+
+    np.savez(paths[2], output_0=repro.outputs["output_0"] * 2)
+    done = subprocess.run([sys.executable, paths[-1]], capture_output=True, text=True, check=True)
+    assert "relative distance 1" in done.stdout
+
+
+VALUES = st.recursive(
+    st.integers(-(10**9), 10**9) | st.booleans() | st.sampled_from(["valid", "NCHW", "none"]),
+    lambda inner: st.lists(inner, max_size=4),
+    max_leaves=8,
+)
+
+
+def text_of(value):
+    """Return a value as graph files write it."""
+    if isinstance(value, bool):
+        return f"Bool({int(value)})"
+    if isinstance(value, list):
+        return f"({', '.join(map(text_of, value))})"
+    return f"I64({value})" if isinstance(value, int) else f'"{value}"'
+
+
+@given(st.dictionaries(st.from_regex(r"[a-z_]{1,8}", fullmatch=True), VALUES, max_size=5))
+def test_arguments_are_read_as_they_are_written(attributes):
+    """Numbers, truth values, texts and lists of them come back."""
+    text = ", ".join(f"{name}: {text_of(value)}" for name, value in attributes.items())
+
+    assert attributes == parse_attributes(text)

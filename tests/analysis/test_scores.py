@@ -1,0 +1,320 @@
+"""The ten algorithms, against their formulas written out in numpy."""
+
+from __future__ import annotations
+
+import math
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from msdump.analysis import ALL, Score
+from msdump.analysis.scores import compare
+from msdump.errors import FormatError
+
+EPSILON = np.finfo(float).eps
+EXAMPLE = ([1, 2, 3, 4, 0, 6], [1, 2.5, 3, 4, 0, 5])
+SEVERAL_BLOCKS = 3 * 65536 + 7
+
+
+def scores(dumped, golden, names=ALL, **options):
+    """Return texts by algorithm."""
+    actual = compare(np.asarray(dumped), np.asarray(golden), names, **options)
+    return {name: score.text for name, score in zip(names, actual, strict=True)}
+
+
+def densities(x):
+    """Return the densities of a Kullback-Leibler divergence."""
+    extent = x.max() - x.min()
+    moved = np.maximum((x - x.min()) / extent if extent else x, np.finfo(np.float32).eps)
+    return moved / moved.sum()
+
+
+@np.errstate(all="ignore")
+def ratios(x, y):
+    """Return the relative errors, 0 where golden is almost zero."""
+    return np.where(np.abs(y) > EPSILON, np.abs(x / y - 1), np.float32(0))
+
+
+def divergence(x, y):
+    """Return sum(p * log(p / q))."""
+    p, q = densities(x), densities(y)
+    actual = (p * np.log(p / q)).sum()
+    return 0.0 if abs(actual) < EPSILON else actual
+
+
+PLAIN = {
+    "MaxAbsoluteError": lambda x, y: np.abs(x - y).max(),
+    "AccumulatedRelativeError": lambda x, y: ratios(x, y).sum(),
+    "RelativeEuclideanDistance": lambda x, y: np.sqrt(((x - y) ** 2).sum() / (y**2).sum()),
+    "KullbackLeiblerDivergence": divergence,
+    "MeanAbsoluteError": lambda x, y: np.abs(x - y).mean(),
+    "RootMeanSquareError": lambda x, y: np.sqrt(((x - y) ** 2).mean()),
+    "MaxRelativeError": lambda x, y: ratios(x, y).max(),
+    "MeanRelativeError": lambda x, y: ratios(x, y).mean(),
+    "CosineSimilarity": lambda x, y: min(
+        (x / np.sqrt((x * x).sum()) * (y / np.sqrt((y * y).sum()))).sum(), 1
+    ),
+}
+"""The formulas for tensors whose golden side is not zero."""
+
+
+def test_worked_example():
+    """The documented example gives the documented numbers."""
+    actual = scores(*EXAMPLE)
+
+    assert {
+        "CosineSimilarity": "0.992362",
+        "MaxAbsoluteError": "1.000000",
+        "AccumulatedRelativeError": "0.400000",
+        "RelativeEuclideanDistance": "0.147764",
+        "KullbackLeiblerDivergence": "0.008729",
+        "StandardDeviation": "(2.667;1.972),(2.583;1.694)",
+        "MeanAbsoluteError": "0.250000",
+        "RootMeanSquareError": "0.456435",
+        "MaxRelativeError": "0.200000",
+        "MeanRelativeError": "0.066667",
+    } == actual
+
+
+@pytest.mark.parametrize(
+    ("dumped", "golden", "text", "note"),
+    [
+        ([3.0], [4.0], "1.000000", "This tensor is scalar."),
+        (np.float32(3), np.float32(4), "1.000000", "This tensor is scalar."),
+        ([[[2.0]]], [[[-2.0]]], "1.000000", "This tensor is scalar."),
+        ([0.0, 0], [0.0, 0], "1.0", ""),
+        ([0.0, 0], [1.0, 0], "NaN", "CosineSimilarity: all elements of mine are zero"),
+        ([1.0, 0], [0.0, 0], "NaN", "CosineSimilarity: all elements of golden are zero"),
+        ([1.0, 2], [-1.0, -2], "-1.000000", ""),
+        ([3.0, 3, 3], [3.0, 3, 3], "1.000000", ""),
+    ],
+    ids=["scalar", "no dimension", "ones", "both zero", "mine zero", "golden zero", "opposite", "equal"],
+)
+def test_cosine_similarity_of_special_tensors(dumped, golden, text, note):
+    """Scalars are alike by definition, zeros have no direction."""
+    actual = compare(np.asarray(dumped), np.asarray(golden), ["CosineSimilarity"])
+
+    assert (Score(text, note),) == actual
+
+
+@pytest.mark.parametrize(
+    ("golden", "expected"),
+    [
+        ([0.0, 0, 0], ("0.000000", "0.000000", "0.000000", "0.000000")),
+        ([1e-17, -1e-17, 0], ("0.000000", "0.000000", "0.000000", "0.000000")),
+        ([0.0, 2, 4], ("0.500000", "1.000000", "0.500000", "0.333333")),
+    ],
+    ids=["zero", "below the epsilon", "one zero"],
+)
+def test_golden_zeros_add_no_relative_error(golden, expected):
+    """Where golden is almost zero the relative algorithms give 0 or leave the element out."""
+    names = (
+        "RelativeEuclideanDistance",
+        "AccumulatedRelativeError",
+        "MaxRelativeError",
+        "MeanRelativeError",
+    )
+
+    assert dict(zip(names, expected, strict=True)) == scores([0.0, 1, 2], golden, names)
+
+
+def test_divergence_of_constant_tensors():
+    """A tensor of equal elements is not moved, only raised to the floor and divided by its sum."""
+    assert {"KullbackLeiblerDivergence": "0.000000"} == scores(
+        [5.0, 5, 5], [2.0, 2, 2], ["KullbackLeiblerDivergence"]
+    )
+    assert {"KullbackLeiblerDivergence": "0.000000"} == scores(
+        [-5.0, -5, -5], [0.0, 0, 0], ["KullbackLeiblerDivergence"]
+    )
+
+
+def test_small_means_and_deviations_are_shown_as_zero():
+    """Means and deviations below a thousandth are shown as zero, without a sign."""
+    actual = scores([-0.0004, -0.0005], [1000.0, 1000.0016], ["StandardDeviation"])
+
+    assert {"StandardDeviation": "(0.000;0.000),(1000.001;0.000)"} == actual
+
+
+def test_truth_values_have_two_algorithms():
+    """Two tensors of truth values have a similarity and a distance, the other algorithms say why not."""
+    actual = compare(np.array([True, True, False]), np.array([True, False, False]))
+
+    assert {"CosineSimilarity": "0.707107", "RelativeEuclideanDistance": "1.000000"} == {
+        name: score.text for name, score in zip(ALL, actual, strict=True) if score.text != "NaN"
+    }
+    assert "Algorithm MaxAbsoluteError does not support Boolean types." == actual[1].note
+
+
+def test_truth_values_beside_numbers_are_numbers():
+    """A tensor of truth values counts as 0 and 1 beside one of numbers."""
+    assert {"MaxAbsoluteError": "2.000000"} == scores(
+        np.array([True, False]), np.array([3, 0], np.int8), ["MaxAbsoluteError"]
+    )
+
+
+def test_tensors_without_elements_have_no_numbers():
+    """No algorithm has a number for tensors without elements; each says so."""
+    actual = compare(np.empty((0, 3)), np.empty((0, 3)))
+
+    assert {"NaN"} == {score.text for score in actual}
+    assert all("there are no elements" in score.note for score in actual)
+
+
+def test_complex_numbers_count_with_both_parts():
+    """The imaginary parts of complex numbers take part in the comparison."""
+    actual = scores(np.array([1 + 2j, 3]), np.array([1 + 1j, 3]), ["MaxAbsoluteError", "MeanAbsoluteError"])
+
+    assert {"MaxAbsoluteError": "1.000000", "MeanAbsoluteError": "0.250000"} == actual
+    assert {"MaxAbsoluteError": "2.000000"} == scores(
+        np.array([1 + 2j, 3]), np.array([1, 3]), ["MaxAbsoluteError"]
+    )
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    ["f2", "f4", ">f4", "f8", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", ml_dtypes.bfloat16],
+    ids=str,
+)
+def test_every_type_is_cast_to_float32(dtype):
+    """Tensors of every numeric type compare as their float32 values do."""
+    dumped, golden = (np.array(side, dtype) for side in EXAMPLE)
+
+    actual = scores(dumped, golden)
+
+    assert scores(dumped.astype("f4"), golden.astype("f4")) == actual
+
+
+@pytest.mark.parametrize("shift", [0, 1], ids=["finite", "with an infinity"])
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16], ids=["float16", "bfloat16"])
+def test_halves_of_several_blocks(dtype, shift):
+    """Long tensors of two-byte types have the numbers of their float32 values."""
+    dumped = np.linspace(-1, 1, SEVERAL_BLOCKS).astype(dtype)
+    dumped[-1] = [1, np.inf][shift]
+    golden = np.linspace(-1, 1.1, SEVERAL_BLOCKS).astype(dtype)
+
+    actual = scores(dumped, golden)
+
+    assert scores(dumped.astype("f4"), golden.astype("f4")) == actual
+
+
+def test_order_of_elements_is_that_of_the_indices():
+    """A tensor that lies transposed in memory is compared element by element."""
+    golden = np.arange(12.0).reshape(3, 4)
+
+    assert {"MaxAbsoluteError": "0.000000"} == scores(np.asfortranarray(golden), golden, ["MaxAbsoluteError"])
+
+
+def test_limit_looks_at_the_first_elements():
+    """Under a limit only so many elements from the first count."""
+    actual = scores([1.0, 2, 9, 9], [1.0, 2, 3, 4], ["MaxAbsoluteError"], limit=2)
+
+    assert {"MaxAbsoluteError": "0.000000"} == actual
+
+
+def test_names_choose_and_order():
+    """Only the named algorithms run, in the order of the names."""
+    actual = scores(*EXAMPLE, names=["MeanAbsoluteError", "CosineSimilarity"])
+
+    assert ["MeanAbsoluteError", "CosineSimilarity"] == list(actual)
+
+
+@pytest.mark.parametrize(
+    ("dumped", "golden", "message"),
+    [
+        (np.zeros((2, 3)), np.zeros(5), r"mine has 6 elements, shape \(2, 3\), golden 5, shape \(5,\)"),
+        (np.array(["a"]), np.zeros(1), "mine holds <U1; only numbers"),
+        (np.zeros(1), np.array([b"a"], object), "golden holds object; only numbers"),
+    ],
+    ids=["sizes", "text", "objects"],
+)
+def test_what_cannot_be_compared_is_an_error(dumped, golden, message):
+    """Tensors of different sizes and text are refused with a message that names the side."""
+    with pytest.raises(FormatError, match=message):
+        compare(dumped, golden)
+
+
+FLOATS = st.floats(-1e6, 1e6, width=32, allow_subnormal=False)
+
+
+@settings(max_examples=200, deadline=None)
+@example((np.float32([0, *[-1] * 7]), np.float32([-1, *[0] * 7])))  # all products are -0
+@given(
+    arrays.arrays(np.float32, st.integers(2, 40), elements=FLOATS).flatmap(
+        lambda dumped: st.tuples(st.just(dumped), arrays.arrays(np.float32, dumped.shape, elements=FLOATS))
+    )
+)
+def test_numbers_are_those_of_the_formulas(pair):
+    """Each number is that of its formula in float64, to the digits of float32."""
+    x, y = (side.astype("f8") for side in pair)
+    expected = {}
+    if min(np.linalg.norm(x), np.linalg.norm(y)) > math.sqrt(EPSILON):
+        expected = {name: formula(x, y) for name, formula in PLAIN.items()}
+
+    actual = scores(*pair)
+
+    assert expected == pytest.approx({name: float(actual[name]) for name in expected}, rel=1e-6, abs=2e-5)
+
+
+@pytest.mark.parametrize("size", [65535, 65536, 65537, SEVERAL_BLOCKS])
+def test_numbers_of_several_blocks(size):
+    """The numbers of tensors of one or more blocks are those of the formulas, digit for digit."""
+    rng = np.random.default_rng(size)
+    golden = (rng.standard_normal(size) * 3).astype(np.float32)
+    golden[rng.random(size) < 0.3] = 0
+    dumped = (golden + rng.standard_normal(size) * 0.01).astype(np.float32)
+
+    actual = scores(dumped, golden)
+
+    expected = {name: f"{formula(dumped, golden):.6f}" for name, formula in PLAIN.items()}
+    assert expected == {name: actual[name] for name in expected}
+    deviations = [(side.mean(dtype="f8"), side.std(dtype="f8")) for side in (dumped, golden)]
+    shown = [[0.0 if abs(number) < 0.001 else number for number in pair] for pair in deviations]
+    assert ",".join(f"({mean:.3f};{std:.3f})" for mean, std in shown) == actual["StandardDeviation"]
+
+
+@pytest.mark.parametrize("step", [1, 2], ids=["contiguous", "strided"])
+def test_scores_do_not_depend_on_where_elements_lie(step):
+    """Elements that are not aligned, as in dump files, give the scores of aligned ones."""
+    golden = np.random.default_rng(0).standard_normal(100_000).astype("f4")
+    unaligned = np.zeros(1 + golden.nbytes * step, np.uint8)[1:].view(np.float32)[::step]
+    unaligned[:] = golden * np.float32(1.01)
+
+    assert not unaligned.flags.aligned
+    assert compare(unaligned.copy(), golden) == compare(unaligned, golden)
+
+
+@pytest.mark.parametrize(
+    ("golden", "dumped", "text"),
+    [
+        (np.full(SEVERAL_BLOCKS, 2.0), np.full(SEVERAL_BLOCKS, 4.0), "0.000000"),
+        (np.linspace(0, 1, SEVERAL_BLOCKS), np.full(SEVERAL_BLOCKS, 3.0), "0.306"),
+        (np.linspace(-3e38, 3e38, SEVERAL_BLOCKS), np.linspace(-1e38, 1e38, SEVERAL_BLOCKS), "nan"),
+    ],
+    ids=["both constant", "one constant", "a range that float32 does not hold"],
+)
+def test_divergence_of_long_tensors_without_a_range(golden, dumped, text):
+    """Long tensors whose elements cannot be moved to 0..1 have the divergence of the formula."""
+    golden, dumped = golden.astype("f4"), dumped.astype("f4")
+
+    actual = scores(dumped, golden, ["KullbackLeiblerDivergence"])["KullbackLeiblerDivergence"]
+
+    assert actual.lstrip("-").startswith(text)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf], ids=str)
+@pytest.mark.parametrize("side", [0, 1], ids=["mine", "golden"])
+def test_what_is_not_finite_in_a_late_block(bad, side):
+    """One element of a late block that is NaN or infinite shows in all numbers that it has part in."""
+    pair = np.random.default_rng(0).standard_normal((2, SEVERAL_BLOCKS)).astype("f4")
+    pair[side, -9] = bad
+
+    actual = scores(*pair)
+
+    nan = {"CosineSimilarity", "KullbackLeiblerDivergence"}
+    assert {"nan"} == {actual[name] for name in nan}
+    assert all(actual[name] in {"nan", "inf"} for name in ("MaxAbsoluteError", "RootMeanSquareError"))
+    assert "nan" in actual["StandardDeviation"]

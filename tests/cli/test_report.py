@@ -1,0 +1,719 @@
+"""``msdump report``: its document, its page, the problems that it names, and runs that go on."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import json
+import re
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+import msdump
+from msdump.analysis.report import series
+from msdump.analysis.report.page import rendering
+from msdump.analysis.report.page.rendering import NumberTable
+from msdump.cli import main, report
+from msdump.encode import npy
+from msdump.errors import visible
+from tests.analysis import dumped
+from tests.dump import settings
+from tests.texts import parsed
+
+HEAD = (
+    "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape,"
+    "Max Value,Min Value,L2Norm Value"
+)
+
+
+@pytest.fixture(autouse=True)
+def _fresh(fresh):
+    """Let each test begin as a new process."""
+
+
+@pytest.fixture
+def put(tmp_path):
+    """Return a function that writes the statistics of an iteration: names of operators and extremes."""
+
+    def write(iteration, rows, *, root="dump", rank=0, network="Net"):
+        path = tmp_path / root / f"rank_{rank}/{network}/0/{iteration}/statistic.csv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = [HEAD]
+        for place, (name, side, slot, high) in enumerate(rows):
+            op_type = name.rpartition("_")[2].partition("-")[0]
+            time = 1_795_217_009_000_000 + iteration * 1000 + place
+            cells = f'{op_type},{name},0,0,{time},{side},{slot},24,float32,"(2,3)",{high},-1,{high}'
+            lines.append(cells)
+        path.write_text("\n".join((*lines, "")), encoding="utf-8")
+        return tmp_path / root
+
+    return write
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path):
+    """Return a function that runs ``msdump report`` in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments):
+        return CliRunner().invoke(main, ["report", *map(str, arguments)], catch_exceptions=False)
+
+    return call
+
+
+@pytest.fixture
+def document(run):
+    """Return a function that makes a report and returns its document; its faults are in the exit code."""
+
+    def call(*arguments):
+        done = run(*arguments, "--json")
+        report = json.loads(done.stdout)
+        assert int(bool(report["faults"])) == done.exit_code, done.stderr
+        return report
+
+    return call
+
+
+@pytest.fixture
+def page(run, tmp_path):
+    """Return a function that makes a report which succeeds, and returns its page."""
+
+    def call(*arguments):
+        done = run(*arguments, "-o", tmp_path / "page.html")
+        assert done.exit_code in (0, 1), done.stderr  # 1: a file cannot be read, the page tells which
+        return (tmp_path / "page.html").read_text(encoding="utf-8")
+
+    return call
+
+
+@pytest.fixture
+def plain():
+    """Return a function that gives a page as it is read without JavaScript and without style sheets."""
+
+    def strip(text):
+        text = re.sub(r"<(script|style)\b.*?</\1>", "", text, flags=re.DOTALL)
+        return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", text))
+
+    return strip
+
+
+NAMES = ("Default_a_Add-op0", "Default_b_Mul-op0")
+
+
+def rows(*highs):
+    """Return rows of two operators."""
+    return [(name, "output", 0, high) for name, high in zip(NAMES, highs, strict=True)]
+
+
+def test_series(put, document):
+    """Statistics stand by iteration; what was not dumped or computed is null."""
+    put(3, rows(1, "null"))
+    root = put(5, rows(2.5, 4)[1:])
+
+    report = document(root)
+
+    (first,), (second,) = (each["tensors"] for each in report["operators"])
+    assert [3, 5] == report["iterations"]
+    assert ([1.0, None], ["", None]) == (first["statistics"]["max"], first["holds"])
+    assert ([None, 4.0], ["", ""]) == (second["statistics"]["max"], second["holds"])
+    assert ("float32", "2x3", "output:0") == (first["dtype"], first["shape"], first["tensor"])
+
+
+def test_last_execution(put, document):
+    """Where two programs dumped into one directory, the numbers are those of the last one."""
+    root = put(0, [*rows(1, 5), *rows(7, 2)])
+
+    tensors = [each["tensors"][0]["statistics"]["max"] for each in document(root)["operators"]]
+
+    assert [[7.0], [2.0]] == tensors
+
+
+def test_csv_holds_the_same(put, run, document):
+    """The csv has a row for each tensor and iteration, with the numbers of the document."""
+    for number in range(2):
+        root = put(number, rows(number + 1, "inf"))
+
+    table = [*csv.DictReader(io.StringIO(run(root, "--csv").stdout))]
+    report = document(root)
+
+    assert [("0", "1"), ("1", "2")] == [(row["Iteration"], row["max"]) for row in table[:2]]
+    assert ["", "", "inf", "inf"] == [row["Holds"] for row in table]
+    assert report["problems"][0]["text"] == table[2]["Problem"]
+    assert [each["operator"] for each in report["operators"]] == [
+        *dict.fromkeys(row["Operator"] for row in table)
+    ]
+
+
+def test_csv_has_one_width(tmp_path, run):
+    """A row of the csv has as many cells as the titles, also of an operator without tensors."""
+    model = parsed("g (float[2,2] x) => (y) { [Relu] a = Relu(x) [Neg] y = Neg(a) }")
+    common = settings.common(tmp_path / "dump") | {"dump_mode": 1, "kernels": ["ReLU"]}
+    blocks = {"common_dump_settings": common, "e2e_dump_settings": {"enable": True}}
+    network = msdump.load(model, config=blocks, context={"device_target": "Ascend"})
+    network.run({"x": np.ones((2, 2), np.float32)})
+
+    titles, *table = csv.reader(io.StringIO(run(tmp_path / "dump", "--csv").stdout))
+
+    assert ["ReLU", "ReLU", "Neg"] == [row[titles.index("Type")] for row in table]
+    assert {len(titles)} == set(map(len, table))
+
+
+DAMAGES = {
+    "a torn last row": (lambda text: text[:-2], "the last row has no line feed yet", 1),
+    "a row with too many cells": (
+        lambda text: text.replace("\nMul", "\nx,y,z\nMul"),
+        "1 row with another number",
+        2,
+    ),
+    "an open quote": (lambda text: text.replace("\nMul", '\n"x,y\nMul'), "1 row with another number", 2),
+    "no titles": (lambda _: "nonsense\n", "no titles of statistics", 0),
+    "nothing": (lambda _: "", None, 0),
+    "a second line of titles": (lambda text: text + text.partition("\n")[0] + "\n", None, 2),
+}
+
+
+@pytest.mark.parametrize(("damage", "fault", "count"), DAMAGES.values(), ids=DAMAGES)
+def test_damaged_statistics(put, document, damage, fault, count):
+    """What can be read of a file is there, the rest is told."""
+    root = put(0, rows(1, 2))
+    path = next(root.rglob("statistic.csv"))
+    path.write_text(damage(path.read_text()))
+
+    report = document(root)
+
+    assert count == len(report["operators"])
+    assert ([] if fault is None else [True]) == [fault in each for each in report["faults"]]
+
+
+def test_no_dump(run, tmp_path):
+    """A directory without a dump is refused in one line, without a page."""
+    (tmp_path / "empty").mkdir()
+
+    done = run(tmp_path / "empty")
+
+    assert (2, True, False) == (
+        done.exit_code,
+        "no dump" in done.stderr,
+        (tmp_path / "report.html").exists(),
+    )
+
+
+def test_nothing_to_compare(put, run):
+    """Dumps of other networks cannot be compared, which is told."""
+    golden = put(0, [("Default_z_Sub-op0", "output", 0, 1)], root="golden")
+
+    done = run(put(0, rows(1, 2)), golden)
+
+    assert (2, True) == (done.exit_code, "nothing was compared" in done.stderr)
+
+
+def test_trace(put, document, tmp_path):
+    """A trace in Chrome's format tells the mean time of operators, by events with a duration and by pairs."""
+    events = [
+        {"ph": "X", "name": NAMES[0], "ts": 5, "dur": 10},
+        {"ph": "X", "name": NAMES[0], "ts": 25, "dur": 20},
+        {"ph": "B", "name": "run", "args": {"full_name": NAMES[1]}, "ts": 50, "tid": 1},
+        {"ph": "E", "ts": 54, "tid": 1},
+        {"ph": "M", "name": "process_name"},
+    ]
+    (tmp_path / "trace.json").write_text(json.dumps({"traceEvents": events}))
+
+    report = document(put(0, rows(1, 2)), "--trace", tmp_path / "trace.json")
+
+    assert [15.0, 4.0] == [each["microseconds"] for each in report["operators"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("{", "not JSON"), ("3", "no trace"), ("[]", "names no operator")],
+    ids=["no JSON", "no events", "other operators"],
+)
+def test_faulty_trace(put, run, tmp_path, text, message):
+    """A trace that tells nothing is refused."""
+    (tmp_path / "trace.json").write_text(text)
+
+    done = run(put(0, rows(1, 2)), "--trace", tmp_path / "trace.json")
+
+    assert (2, True) == (done.exit_code, message in done.stderr)
+
+
+def test_left_out_and_configured(put, document, tmp_path):
+    """A configuration is told as it was compiled, and why operators of the graph have no files."""
+    root = put(0, rows(1, 2))
+    (root / "rank_0/.dump_metadata").mkdir()
+    settings = {
+        "op_debug_mode": 0,
+        "dump_mode": 1,
+        "path": "/dump",
+        "net_name": "Net",
+        "iteration": "0|5-8",
+        "saved_data": "statistic",
+        "input_output": 2,
+        "kernels": ["Add"],
+        "support_device": [0],
+    }
+    config = {"common_dump_settings": settings, "e2e_dump_settings": {"enable": True, "trans_flag": True}}
+    (root / "rank_0/.dump_metadata/data_dump.json").write_text(json.dumps(config))
+    (root / "rank_0/.dump_metadata/config.json").write_text('{"device_target": "GPU", "ms_version": "2.7.0"}')
+
+    facts = {each["subject"]: each["words"] for each in document(root)["facts"]}
+
+    assert "0, 5-8" in facts["configured iterations"] or "0|5-8" in facts["configured iterations"]
+    assert '"ms_version": "2.7.0"' in facts["device"]
+    assert "1: 0" == facts["ranks"]
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def unpacked(chunk):
+    """Return the bytes of a chunk."""
+    return zlib.decompress(base64.b64decode(chunk), -zlib.MAX_WBITS)
+
+
+def chunks_of(page):
+    """Return the chunks of data of a page."""
+    return json.loads(
+        re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1]
+    )
+
+
+def test_first_line_names_the_fault(put, page, plain):
+    """The title, and the first line of what a person reads, is the fault that comes first."""
+    text = page(put(0, rows(1, "inf")))
+
+    headline = f"{NAMES[1]} (Mul) in iteration 0: infinity begins here"
+    assert f"<title>{headline}</title>" in text
+    assert plain(text).strip().removeprefix("To what is wrong ").startswith(headline)
+
+
+def test_readable_without_program_and_style(put, page, plain):
+    """What is wrong, the run and the files stand in the page itself."""
+    golden = put(0, rows(1, 2), root="golden")
+
+    text = plain(page(put(0, rows(1, 3)), golden))
+
+    assert "Operators that differ from golden" in text
+    assert f"{NAMES[1]} Mul 0 0 own: output 0 differs" in text
+    assert "rank_0/Net/0/0/statistic.csv" in text
+    assert "iterations 1: 0" in text
+
+
+def test_nothing_is_fetched(put, page):
+    """The page names no address to load anything from, and forbids it."""
+    text = page(put(0, rows(1, 2)))
+
+    assert "default-src 'none'" in text
+    assert [] == re.findall(r"(?:src|href)=[\"']?(?:https?:)?//", text)
+    assert ["http://www.w3.org/2000/svg"] == re.findall(r"https?://[^\s\"']+", text)
+
+
+def test_links_are_relative(put, page, tmp_path):
+    """Files are linked from where the page lies."""
+    root = put(0, rows(1, "nan"))
+
+    links = re.findall(r'<li><a href="([^"#]+)">', page(root))
+
+    assert ["dump/rank_0/Net/0/0/statistic.csv"] == links
+    assert (tmp_path / links[0]).is_file()
+
+
+HOSTILE = {
+    "a script": "x</script><script>alert(1)</script>",
+    "an image": "<img src=x onerror=alert(1)>",
+    "quotes": "a\"onmouseover='alert(1)'",
+    "right to left": "a\u202eb\u2066c\u200f",
+    "a template": "{{ 7 * 7 }}{% raw %}",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_names(put, page, name):
+    """Names that hold HTML, templates or marks of direction change nothing but their own text."""
+    cell = '"' + name.replace('"', '""') + '"'
+    root = put(0, [("op_Add", "output", 0, "inf")])
+    path = next(root.rglob("statistic.csv"))
+    path.write_text(path.read_text().replace(",op_Add,", f",{cell},"), encoding="utf-8")
+
+    text = page(root)
+    content = unpacked(chunks_of(text)["report"]).decode()
+
+    assert 2 == len(re.findall(r"<script\b", text))
+    assert [] == re.findall(r"<img|<[^>]+onmouseover", text)
+    assert [] == re.findall(
+        "[\u200e\u200f\u202a-\u202e\u2066-\u2069]", text + json.loads(json.dumps(content))
+    )
+    assert [visible(name)] == json.loads(content)["operators"]["name"]
+
+
+def test_no_source(put, page, run, tmp_path):
+    """Without sources no absolute path and no code stands in the page, nor in its data."""
+    root = put(0, rows(1, "nan"))
+    path = next(root.rglob("statistic.csv"))
+    path.write_bytes(path.read_bytes() + b"torn")
+
+    text = page(root, "--no-source")
+
+    assert str(tmp_path) not in text
+    assert str(tmp_path).encode() not in unpacked(chunks_of(text)["report"])
+    assert str(tmp_path) not in run(root, "--no-source", "--json").stdout
+    assert "rank_0/Net/0/0/statistic.csv" in text
+
+
+def test_no_source_of_a_graph(run, tmp_path, monkeypatch):
+    """Without sources the lines of a graph's operators stand without their code, with their files' names."""
+    monkeypatch.setenv("MS_DIAGNOSTIC_DATA_PATH", str(tmp_path))
+    config = ROOT / "sample_nets/lenet/data_dump.json"
+    arguments = ["run", str(ROOT / "graphs/lenet.onnx"), "--config", str(config), "--device-target", "Ascend"]
+    assert 0 == CliRunner().invoke(main, arguments).exit_code
+
+    whole, without = (
+        json.loads(run(tmp_path / "debug_dump", *options, "--json").stdout)
+        for options in ((), ("--no-source",))
+    )
+
+    lines = [each["source"] for each in whole["operators"] if each["source"]]
+    assert lines
+    assert [line.partition(": ")[0] for line in lines] == [
+        each["source"] for each in without["operators"] if each["source"]
+    ]
+    assert str(tmp_path) not in json.dumps(without)
+
+
+def test_page_beside_document(put, run, tmp_path):
+    """With --json or --csv the page is written only where --output asks for it."""
+    root = put(0, rows(1, 2))
+
+    run(root, "--json")
+    assert not (tmp_path / "report.html").exists()
+
+    run(root, "--csv", "-o", tmp_path / "asked.html")
+    assert (tmp_path / "asked.html").is_file()
+
+
+def test_page_cannot_be_written(put, run, tmp_path):
+    """A page that cannot be written is an error of its own."""
+    (tmp_path / "file").write_text("")
+
+    done = run(put(0, rows(1, 2)), "-o", tmp_path / "file/report.html")
+
+    assert (2, True) == (done.exit_code, "cannot be written" in done.stderr)
+
+
+def test_browser_is_opened(put, run, monkeypatch, tmp_path):
+    """--open shows the page in a browser; where there is none, its path is told."""
+    shown = []
+    monkeypatch.setattr("webbrowser.open_new_tab", lambda address: shown.append(address) or False)
+
+    done = run(put(0, rows(1, 2)), "--open")
+
+    assert [(tmp_path / "report.html").as_uri()] == shown
+    assert "no browser could be started" in done.stderr
+
+
+def read_back(chunks, name, shape):
+    """Return a table as the page's program puts its planes together."""
+    planes = [np.frombuffer(unpacked(chunks[f"{name}/{plane}"]), np.uint8) for plane in ("sign", "high")]
+    fine = chunks.get(f"{name}/fine")
+    planes.append(np.frombuffer(unpacked(fine), np.uint8) if fine else np.zeros_like(planes[0]))
+    bits = sum(plane.astype(np.uint32) << shift for plane, shift in zip(planes, (24, 16, 8), strict=True))
+    return bits.astype(np.uint32).view(np.float32).reshape(shape)
+
+
+@examples(deadline=None)
+@given(st.lists(st.floats(width=32), min_size=1, max_size=20))
+def test_numbers_survive(values):
+    """A number of a page differs from the one of the dump by less than 0.002 %; NaN and infinities stay."""
+    table = np.array([values])
+    chunks, left_out = rendering.encode_tables([NumberTable("max", table, is_kept=True)], 10_000)
+
+    again = read_back(chunks, "max", table.shape)
+
+    assert [] == left_out
+    np.testing.assert_allclose(again, table, rtol=1.6e-5, atol=1e-38)
+
+
+def test_small_pages_leave_out_the_least(put):
+    """Where the budget is used up, digits go first, then tables; those that are kept stay."""
+    noise = np.random.default_rng(1).standard_normal((200, 20))
+    tables = [NumberTable(name, noise, is_kept=name == "max") for name in ("max", "min", "avg")]
+
+    chunks, left_out = rendering.encode_tables(tables, 14_000)
+
+    assert (["min", "avg"], {"max/sign", "max/high"}) == (left_out[-2:], {*chunks} & {"max/sign", "max/high"})
+    np.testing.assert_allclose(read_back(chunks, "max", noise.shape), noise, rtol=1e-2)
+
+
+CONV, RELU, FC = "Default_conv_Conv2D-op0", "Default_relu_ReLU-op0", "Default_fc_MatMul-op0"
+
+
+def outputs(*highs):
+    """Return rows of three operators with these largest elements."""
+    return [(name, "output", 0, high) for name, high in zip((CONV, RELU, FC), highs, strict=True)]
+
+
+def test_sound_dump(put, document):
+    """A dump without NaN and infinities has no problem."""
+    report = document(put(0, outputs(1, 2, 3)))
+
+    assert ("Nothing wrong was found", []) == (report["headline"], report["problems"])
+
+
+BEGINNINGS = {
+    "the first operator that is struck": ([outputs(1, "inf", "nan")], [(RELU, [0], [FC])]),
+    "an operator whose inputs are sound": (
+        [
+            [
+                (CONV, "output", 0, "inf"),
+                (RELU, "input", 0, 1),
+                (RELU, "output", 0, "nan"),
+                (FC, "input", 0, "nan"),
+                (FC, "output", 0, "nan"),
+            ]
+        ],
+        [(CONV, [0], []), (RELU, [0], [FC])],
+    ),
+    "the same operator in several iterations": (
+        [outputs(1, 1, 1), outputs(1, "inf", "inf"), outputs(1, "inf", 1)],
+        [(RELU, [1, 2], [FC])],
+    ),
+    "an input that nothing of the dump wrote": (
+        [[(CONV, "input", 0, "nan"), (CONV, "output", 0, "nan"), (RELU, "output", 0, 1)]],
+        [(CONV, [0], [])],
+    ),
+    "-inf alone masks": ([[(CONV, "output", 0, 1), (RELU, "output", 0, "-inf")]], []),
+}
+
+
+@pytest.mark.parametrize(("iterations", "expected"), BEGINNINGS.values(), ids=BEGINNINGS)
+def test_where_they_begin(put, document, iterations, expected):
+    """The operator in which NaN or infinities begin stands before those that they reach."""
+    for number, rows in enumerate(iterations):
+        root = put(number, rows)
+
+    report = document(root)
+
+    names = [each["operator"] for each in report["operators"]]
+    assert expected == [
+        (each["operator"], each["iterations"], [names[place] for place in each["victims"]])
+        for each in report["problems"]
+    ]
+
+
+def test_golden_names_the_operator_at_fault(put, document):
+    """The first operator that differs though its inputs agree is the headline; others stand behind it."""
+    golden = put(0, outputs(1, 2, 3), root="golden")
+    root = put(0, outputs(1, 2.5, 3.5))
+
+    report = document(root, golden)
+
+    assert report["headline"].startswith(f"{RELU} (ReLU) in iteration 0: own: output 0 differs")
+    assert [RELU] == [each["operator"] for each in report["problems"] if each["is_accused"]]
+
+
+def test_own_faults_are_ordered_by_error(put, document):
+    """Operators that are not accused stand by their own error, the largest first."""
+    golden = put(0, outputs(1, 2, 3), root="golden")
+    root = put(0, outputs(1.2, 4, 9))
+
+    errors = [each["own_error"] for each in document(root, golden)["problems"] if not each["is_accused"]]
+
+    assert sorted(errors, reverse=True) == errors
+
+
+def test_missing_operators_are_told(put, document):
+    """Golden operators that the dump lacks are told behind those at fault, and nobody is accused of them."""
+    for number in range(2):
+        golden = put(number, outputs(1, 2, 3), root="golden")
+        root = put(number, outputs(1, 2, 3)[:2])
+
+    (problem,) = document(root, golden)["problems"]
+
+    assert (FC, [0, 1], False, None) == tuple(
+        problem[key] for key in ("operator", "iterations", "is_accused", "index")
+    )
+    assert "missing: golden has it, this dump does not" == problem["text"]
+
+
+def test_tensors_are_measured(document, tmp_path, monkeypatch):
+    """Of a dump of tensors the statistics are measured, and what begins in them is found."""
+    folder = tmp_path / "dump/rank_0/Net/0/0"
+    folder.mkdir(parents=True)
+    for place, (name, array) in enumerate(((CONV, [1.0, 2.0]), (RELU, [np.nan, 2.0]))):
+        op_type = name.rpartition("_")[2].partition("-")[0]
+        file = f"{op_type}.{name}.0.0.{1795217009720246 + place}.output.0.DefaultFormat.float32.npy"
+        (folder / file).write_bytes(b"".join(npy.encode(np.array(array, np.float32))))
+
+    report = document(tmp_path / "dump")
+
+    (problem,) = report["problems"]
+    assert (RELU, "NaN begins here", 1) == (problem["operator"], problem["text"], len(problem["files"]))
+    assert [2.0, "NaN"] == [each["tensors"][0]["statistics"]["max"][0] for each in report["operators"]]
+    (histogram,) = report["histograms"]
+    assert (1, 1, 2) == (sum(histogram["counts"]), histogram["nonfinite"], histogram["size"])
+
+
+def test_ranks_disagree(put, document):
+    """A weight that ranks should share, and do not, is told with the rank that stands alone."""
+    for rank in range(3):
+        rows = [("fc_weight", "output", 0, 7 if rank == 1 else 3)]
+        root = put(0, [(name, io, slot, high) for name, io, slot, high in rows], rank=rank)
+    for path in root.rglob("statistic.csv"):
+        path.write_text(path.read_text().replace("weight,fc_weight", "Parameter,fc_weight"))
+
+    (problem,) = document(root)["problems"]
+
+    assert ("ranks", 1) == (problem["kind"], problem["rank"])
+    assert "rank 1 holds something else than rank 0, 2" in problem["text"]
+
+
+def test_watch_rules(put, document, tmp_path):
+    """Hits of rules are told by rule and tensor, with their iterations."""
+    for number in range(3):
+        root = put(number, outputs(1, 100 * number, 3))
+    (tmp_path / "rules.json").write_text('[{"condition": "tensor_too_large", "max_gt": 50, "name": "large"}]')
+
+    (problem,) = document(root, "--rules", tmp_path / "rules.json")["problems"]
+
+    assert ("watch", RELU, [1, 2]) == (problem["kind"], problem["operator"], problem["iterations"])
+    assert problem["text"].startswith("large: output 0: the largest element is 100")
+
+
+TIME = "20260112093000123"
+FAILURES = {
+    "types and shapes": (f"Gather.gather.1.{TIME}", "Gather", "int64 (4)"),
+    "in brief": (f"exception_info.0.1.{TIME}", None, "32 bytes"),
+}
+
+
+@pytest.mark.parametrize(("name", "op_type", "told"), FAILURES.values(), ids=FAILURES)
+def test_operator_that_failed(document, tmp_path, name, op_type, told):
+    """The file of an exception dump is the first thing that is wrong, with what the operator was given."""
+    path = tmp_path / "dump/extra-info/data-dump/0" / name
+    dumped.file(path, inputs=[dumped.tensor(np.arange(4, dtype="i8"))], op_name="gather")
+
+    report = document(tmp_path / "dump")
+
+    (problem,) = report["problems"]
+    assert ("failure", "gather", op_type) == (problem["kind"], problem["operator"], problem["op_type"])
+    assert f"it failed when it ran; its inputs: {told}" == problem["text"]
+    assert [str(path)] == problem["files"]
+    assert report["headline"].startswith("gather")
+
+
+def test_torn_file_of_a_failure(document, tmp_path):
+    """An operator whose file is torn is named by the file's name, and the damage is told."""
+    path = tmp_path / "dump/extra-info/data-dump/0" / f"Gather.gather.1.{TIME}"
+    dumped.file(path, inputs=[dumped.tensor(np.arange(4, dtype="i8"))], op_name="gather")
+    path.write_bytes(path.read_bytes()[:12])
+
+    report = document(tmp_path / "dump")
+
+    assert [("gather", "it failed when it ran")] == [
+        (each["operator"], each["text"]) for each in report["problems"]
+    ]
+    assert 1 == len(report["faults"])
+
+
+@pytest.mark.parametrize(("mode", "kind"), [(3, "overflow"), (4, "failure")])
+def test_what_is_there_because_it_went_wrong(put, document, tmp_path, monkeypatch, mode, kind):
+    """Where a configuration dumps only operators that fail or overflow, each one in the dump is told."""
+    monkeypatch.setenv("DEVICE_TARGET", "Ascend")
+    common = settings.common(tmp_path, op_debug_mode=mode)
+    config = {"common_dump_settings": common, "e2e_dump_settings": {"enable": True, "trans_flag": True}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    put(0, [(CONV, "input", 0, 1)])
+    root = put(2, [(CONV, "input", 0, 1), (RELU, "input", 0, 65504)])
+
+    problems = document(root, "--config", tmp_path / "config.json")["problems"]
+
+    assert [(kind, CONV, [0, 2]), (kind, RELU, [2])] == [
+        (each["kind"], each["operator"], each["iterations"]) for each in problems
+    ]
+    assert all(f"op_debug_mode {mode}" in each["text"] for each in problems)
+
+
+@pytest.fixture
+def moments(monkeypatch):
+    """Return a function that lets things happen while the command waits, then ends it as Ctrl-C does."""
+
+    def happen(*events):
+        pending = iter(events)
+
+        def wait(_):
+            event = next(pending, None)
+            if event is None:
+                raise KeyboardInterrupt
+            event()
+
+        monkeypatch.setattr(report.time, "sleep", wait)
+
+    return happen
+
+
+def rows_of_watched(high):
+    """Return rows of two operators."""
+    return [(NAMES[0], "output", 0, 1), (NAMES[1], "output", 0, high)]
+
+
+def test_page_follows(put, run, moments, tmp_path):
+    """The page is written when an iteration was dumped, and a headline that changes is told."""
+    path = tmp_path / "page.html"
+    seen = []
+    moments(
+        lambda: put(0, rows_of_watched(1)),
+        lambda: seen.append(path.exists()),
+        lambda: put(1, rows_of_watched(2)),
+        lambda: put(2, rows_of_watched("inf")),
+        lambda: seen.append(
+            f"<h1>{NAMES[1]} (Mul) in iteration 2: infinity begins here</h1>" in path.read_text()
+        ),
+    )
+
+    done = run(tmp_path / "dump", "--watch", "-o", path)
+
+    assert [True, True] == seen
+    assert 130 == done.exit_code
+    lines = [line.partition("  (")[0] for line in done.stdout.splitlines()]
+    assert ["Nothing wrong was found", f"{NAMES[1]} (Mul) in iteration 2: infinity begins here"] == lines
+    assert "waiting for" in done.stderr
+    assert 'data-reload="5.0"' in path.read_text()
+
+
+def test_only_what_changed_is_read(put, run, moments, tmp_path, monkeypatch):
+    """A directory that has not changed is not read again."""
+    read, paths = series.read_table, []
+    monkeypatch.setattr(series, "read_table", lambda path, fault: paths.append(path) or read(path, fault))
+    root = put(0, rows_of_watched(1))
+    moments(lambda: put(1, rows_of_watched(2)), lambda: None, lambda: put(2, rows_of_watched(2)))
+
+    run(root, "--watch", "-o", tmp_path / "page.html")
+
+    assert ["0", "1"] == [path.split("/")[-2] for path in paths[:2]]
+    assert len({*paths}) == len(paths)
+
+
+def test_damage_is_told_each_time(put, run, moments, tmp_path):
+    """What could not be read stands in every page, also where it is not read again."""
+    root = put(0, rows_of_watched(1))
+    path = next(root.rglob("statistic.csv"))
+    path.write_bytes(path.read_bytes() + b"torn")
+    moments(lambda: put(1, rows_of_watched(2)), lambda: None)
+
+    run(root, "--watch", "-o", tmp_path / "page.html")
+
+    assert "no line feed yet" in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.parametrize("option", ["--csv", "--json"])
+def test_a_page_alone_is_followed(put, run, option):
+    """Documents are printed once, and cannot be followed."""
+    assert 2 == run(put(0, rows_of_watched(1)), "--watch", option).exit_code

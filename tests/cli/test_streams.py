@@ -1,0 +1,181 @@
+"""Names that would steer a terminal: what people read spells them out, what programs read keeps them."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import io
+import json
+import logging
+import os
+import pty
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+from click.testing import CliRunner
+
+from msdump import errors
+from msdump.cli import main
+from tests.texts import parsed
+
+PACKAGE = Path(errors.__file__).parent
+STEERING = "\x1b[31m\x1b]0;title\x07\x00\u202e\u2028"
+SPELLED = r"\x1b[31m\x1b]0;title\x07\x00\u202e\u2028"
+OPERATOR = f"Default/sc{STEERING}/ReLU-op0"
+
+pytestmark = pytest.mark.usefixtures("fresh")
+
+
+def call(*arguments):
+    """Run the program in this process."""
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Return a folder with a model whose operators have such names, its dump, and one that differs."""
+    folder = tmp_path_factory.mktemp("steering")
+    text = "g (float[2,3] x) => (float[2,3] y) { a = Relu(x)\n y = Add(a, x) }"
+    model = parsed(text, opset=21)
+    for node in model.graph.node:
+        node.name = f"sc{STEERING}/{node.op_type}"
+    onnx.save(model, folder / "model.onnx")
+    common = {"dump_mode": 0, "path": f"{folder}/dump", "net_name": "Net", "iteration": "all"}
+    common |= {"saved_data": "full", "input_output": 0, "kernels": [], "support_device": [0]}
+    config = {"common_dump_settings": common, "e2e_dump_settings": {"enable": True}}
+    (folder / "dump.json").write_text(json.dumps(config))
+    made = ("--config", folder / "dump.json", "--device-target", "Ascend")
+    assert 0 == call("run", folder / "model.onnx", *made).exit_code
+    shutil.copytree(folder / "dump", folder / "other")
+    (path,) = (folder / "other").rglob("ReLU*.output.0.*.npy")
+    np.save(path, np.full((2, 3), 7, np.float32))
+    (folder / f"odd{STEERING[:-2].replace(chr(0), '')}").write_text("")
+    return folder
+
+
+COMMANDS = {
+    "check": "check {place}/dump.json --model {place}/model.onnx --device-target Ascend",
+    "compare": "compare {place}/dump {place}/other -out {out}",
+    "diff": "diff {place}/model.onnx",
+    "diff, a type": "diff {place}/model.onnx --mine Ascend:force_fp16 -v",
+    "explain": "explain {place}/dump ReLU-op0",
+    "query": "query {place}/dump 'select full_name from operators'",
+    "query, an error": "query {place}/dump 'select \"{name}\" from operators'",
+    "report": "report {place}/dump {place}/other --output {out}/page.html",
+    "run, an error": "run {place}/{name}",
+    "show": "show {place}/dump ReLU",
+    "show, a tree": "show {place}",
+    "trend": "trend {place}/dump nothing",
+    "usage": "{name}",
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_text_for_people(place, tmp_path, command):
+    """No name of an operator, a file, an option or a question reaches a terminal as it is."""
+    name = OPERATOR.replace("\x00", "")
+    done = call(*shlex.split(command.format(place=place, out=tmp_path, name=name)))
+
+    told = done.stdout + done.stderr
+    assert set() == {each for each in told if not each.isprintable()} - {"\n"}
+    assert r"\x1b[31m" in told
+
+
+def test_text_for_programs(place, tmp_path):
+    """Csv, JSON and files keep a name."""
+    question = "select full_name from operators where op_type = 'ReLU'"
+    rows = csv.reader(io.StringIO(call("query", place / "dump", question, "--csv").stdout, newline=""))
+    document = json.loads(call("query", place / "dump", question, "--json").stdout)
+    call("compare", place / "dump", place / "other", "-out", tmp_path)
+    (table,) = tmp_path.glob("*.csv")
+
+    assert [["full_name"], [OPERATOR]] == list(rows)
+    assert [{"full_name": OPERATOR}] == document["rows"]
+    assert OPERATOR in table.read_bytes().decode()
+
+
+def shown(*arguments):
+    """Return what a Python process writes to a terminal."""
+    terminal, side = pty.openpty()
+    with subprocess.Popen([sys.executable, *map(str, arguments)], stdout=side, stderr=side) as program:
+        os.close(side)
+        told = b""
+        while part := _read(terminal):
+            told += part
+    os.close(terminal)
+    return program.returncode, told.decode()
+
+
+def _read(terminal):
+    try:
+        return os.read(terminal, 1 << 16)
+    except OSError:  # Linux's end of a terminal that nobody writes to any more
+        return b""
+
+
+def test_our_own_colours(place, tmp_path):
+    """A terminal shows operators at fault in red, and their names spelled out."""
+    _, told = shown("-m", "msdump", "compare", place / "dump", place / "other", "-out", tmp_path)
+
+    assert "\x1b[31m" in told.replace(STEERING, "")
+    assert "\x1b]0;title" not in told
+    assert r"\x1b" in told
+
+
+def test_csv_on_a_terminal(place):
+    """Csv that goes to a terminal is text for people."""
+    _, told = shown("-m", "msdump", "query", place / "dump", "select full_name from operators", "--csv")
+
+    assert SPELLED in told
+    assert "\x1b" not in told
+
+
+def test_messages_below_a_bar():
+    """A message that is printed while a progress bar stands there is spelled out as any other."""
+    code = (
+        "from msdump.cli import messages, streams\n"
+        "with streams.standard(), messages.bar('operators', 2) as bar:\n"
+        "    messages.show('a\\x1b[35mb'); print('c\\x1b[35md'); bar()\n"
+    )
+
+    _, told = shown("-c", code)
+
+    assert r"a\x1b[35mb" in told
+    assert r"c\x1b[35md" in told
+    assert "\x1b[35mb" not in told
+    assert "\x1b[35md" not in told
+
+
+def loggers():
+    """Return the names of the loggers of the package's modules."""
+    trees = (ast.parse(path.read_text(encoding="utf-8")) for path in PACKAGE.rglob("*.py"))
+    calls = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args)
+    made = (each.args[0] for each in calls if ast.unparse(each.func) == "logging.getLogger")
+    return sorted({each.value for each in made if isinstance(each, ast.Constant)} - {"msdump"})
+
+
+@pytest.mark.parametrize("name", loggers())
+def test_log_of_the_library(name):
+    """What the library logs in a user's program is spelled out for the user's handlers, too."""
+    text = io.StringIO()
+    handler = logging.StreamHandler(text)
+    log = logging.getLogger("msdump")
+    log.addHandler(handler)
+    try:
+        logging.getLogger(name).error("no file of %s", OPERATOR)
+    finally:
+        log.removeHandler(handler)
+
+    assert f"no file of Default/sc{SPELLED}/ReLU-op0\n" == text.getvalue()
+
+
+def test_error_of_the_library():
+    """An error that ends a user's program shows a spelled name."""
+    assert f"sc{SPELLED}: torn" == str(errors.DumpReadError(f"sc{STEERING}", "torn"))

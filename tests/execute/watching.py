@@ -1,0 +1,45 @@
+"""An observer that keeps what it is shown."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from msdump.observer import Observer
+
+
+class Watch(Observer):
+    """Keeps copies of what it is shown: of every operator, of each one of some number, or of none (0).
+
+    Attributes:
+        shown: [inputs, outputs, overflow status] of each pass by (indices of bodies, position); "failed" has
+            position and inputs of the operator that failed.
+    """
+
+    wants_inputs = wants_outputs = True
+
+    def __init__(self, graph, every=1, *, looks_in=True, shown=None, path=()):
+        """Watch a graph, its bodies too where it looks into them."""
+        self.watched = tuple(every > 0 and position % every == 0 for position in range(len(graph.nodes)))
+        self.shown = {} if shown is None else shown
+        self._every, self._looks_in, self._path = every, looks_in, path
+
+    def ran(self, position, inputs, outputs, *, saturated=False):
+        """Keep the tensors of an operator."""
+        row = [_copies(inputs), _copies(outputs), np.array(saturated)]
+        self.shown.setdefault((self._path, position), []).append(row)
+
+    def failed(self, position, inputs):
+        """Keep what an operator that failed has read."""
+        self.shown["failed"] = (position, _copies(inputs))
+
+    def looks_into(self, body):  # noqa: ARG002 - the observer's signature
+        """Look into every body, or into none."""
+        return self._looks_in
+
+    def enter(self, body):
+        """Watch a body."""
+        return Watch(body, self._every, shown=self.shown, path=(*self._path, body.index))
+
+
+def _copies(arrays):
+    return [None if array is None else array.copy() for array in arrays]

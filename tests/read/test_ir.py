@@ -1,0 +1,227 @@
+"""Operator graphs read from .ir files: msdump's own, and those that MindSpore wrote."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from msdump.errors import DumpReadError
+from msdump.graph import SourceLine, loader
+from msdump.graph.files import ir_text
+from msdump.read import SourceKind, ValueForm, ValueSource, open_dump, read_ir
+from msdump.read.ir import parse_operands
+
+MINDSPORE = """\
+# IR entry: @kernel_graph3
+# Params:
+%para1_inputs0: <Tensor[Int32], (2, 5)> : [2, 5]  :  <Int32xDefaultFormat[const vector]{2, 5}>  :  IsWeight: false
+%para2_fc.weight: <Ref[Tensor[Float32]], (3, 8), ref_key=fc.weight, is_parameter>  :  has_default  :  <UnknownxDefaultFormat[const vector]{3, 8}>  :  IsWeight: true
+%para3_u: <UMonad, NoShape>  :  <UMonadxDefaultFormat[const vector]{}>  :  IsWeight: false
+%para4_: <Tensor[Float32], ()>  :  <Float32xDefaultFormat[const vector]{}>  :  IsWeight: false
+
+subgraph instance: kernel_graph3 : 0x55c36b835f60
+
+subgraph @kernel_graph3() {
+  %0(CNode_1) = Load(%para2_fc.weight, %para3_u) cnode_attrs: {is_dynamic_len: Bool(0)}
+      : (<Ref[Tensor[Float32]], (3, 8), ref_key=fc.weight, is_parameter>, <UMonad, NoShape>) -> (<Tensor[Float32], (3, 8)>)
+      # Fullname with scope: (Default/fc-Dense/Load-op0)
+  %1(res) = PrimFunc_Split(%0, I64(1), I64(2)) {instance name: split} primitive_attrs: {size_splits: (4, 4)} cnode_attrs: {checkpoint: Bool(1)} cnode_primal_attrs: {unique_id: "7"}
+      : (<Tensor[Float32], (3, 8)>, <Int64, NoShape>, <Int64, NoShape>) -> (<Tuple[Tensor[Float32]*2], TupleShape((3, 4), (3, 4))>)
+      : (<Float32xDefaultFormat[const vector]{3, 8}>) -> (<Float32xDefaultFormat[const vector]{3, 4}>)
+      : (Tensor, Scalar, Scalar) -> (TupleUnfold)
+      # Fullname with scope: (Default/Split-op0)
+      # Corresponding code candidate:
+      # In file /data/net.py:8~17, 4~16/    def construct(self, x, n):/
+      # In file /data/net.py:11, 16~23/            x = ops.split(self.w, (4, 4))/
+      # In file /opt/lib/python3.11/site-packages/mindspore/ops/gen.py:6735~6759/def split(input):/
+      # In file /opt/lib/python3.11/site-packages/mindspore/ops/gen.py:6759, 11~24/    return split_op(input)/
+  %2(CNode_2) = TupleGetItem(%1, I64(1))
+      # Fullname with scope: (Default/TupleGetItem-op0)
+  %3(CNode_3) = UpdateState(%para3_u, %0)
+      # Fullname with scope: (Default/UpdateState-op0)
+  %4(CNode_4) = Depend(%2, %3)
+      # Fullname with scope: (Default/Depend-op0)
+  %5(CNode_5) = MakeTuple(%4, %para4_фx, %1)
+      # Fullname with scope: (Default/MakeTuple-op0)
+  %6(y) = PrimFunc_Concat(%5, None, "a, b)", Tensor(shape=[2], dtype=Int64, value=[1 2]), UMonad[U])
+      : (<Tuple[Tensor[Float32]*4], TupleShape(...)>) -> (<Tensor[Float32], (3, 16)>)
+      # Fullname with scope: (Default/fc-Dense/Concat-op0)
+  Return(%6)
+      # Fullname with scope: (Default/Return-op0)
+}
+"""  # noqa: E501 - the lines of the real file
+
+TITLE = "NodeExecutionOrder-FullNameWithScope\n"
+BODY = "Default/Loop_0/body/"
+SPLIT, CONCAT = "Default/Split-op0", "Default/fc-Dense/Concat-op0"
+
+
+def put(path, text):
+    """Write a file and the directories above it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+@pytest.fixture
+def graph(tmp_path):
+    """Read the text of MindSpore's form."""
+    path = tmp_path / "graph.ir"
+    path.write_text(MINDSPORE, encoding="utf-8")
+    return read_ir(str(path))
+
+
+def test_operators_of_mindspore(graph):
+    """What runs is an operator; tuples, loaded parameters and states of an order are none."""
+    assert ["Default/Split-op0", "Default/fc-Dense/Concat-op0"] == [*graph.operators]
+    assert [3, {"inputs0", "para4"}, {"fc.weight"}] == [graph.number, {*graph.inputs}, {*graph.weights}]
+    assert (ValueSource(SourceKind.OPERATOR, CONCAT),) == graph.outputs
+
+
+def test_inputs_of_mindspore(graph):
+    """Inputs name the operators, weights, inputs and constants behind tuples, in the order of files."""
+    assert (
+        ValueSource(SourceKind.WEIGHT, "fc.weight"),
+        ValueSource(SourceKind.CONSTANT, "I64(1)"),
+        ValueSource(SourceKind.CONSTANT, "I64(2)"),
+    ) == graph.operators[SPLIT].inputs
+    assert (
+        ValueSource(SourceKind.OPERATOR, SPLIT, 1),
+        ValueSource(SourceKind.INPUT, "para4"),
+        ValueSource(SourceKind.OPERATOR, SPLIT, 0),
+        ValueSource(SourceKind.OPERATOR, SPLIT, 1),
+        ValueSource(SourceKind.ABSENT),
+        ValueSource(SourceKind.CONSTANT, '"a, b)"'),
+        ValueSource(SourceKind.CONSTANT, "Tensor(shape=[2], dtype=Int64, value=[1 2])"),
+    ) == graph.operators[CONCAT].inputs
+
+
+def test_forms_of_mindspore(graph):
+    """Outputs, weights and inputs have their host's element types and shapes."""
+    halves = ValueForm("float32", (3, 4))
+    assert (halves, halves) == graph.operators[SPLIT].outputs
+    assert [halves, ValueForm("float32", (3, 8))] == [
+        graph.form_of(ValueSource(SourceKind.OPERATOR, SPLIT, 1)),
+        graph.form_of(ValueSource(SourceKind.WEIGHT, "fc.weight")),
+    ]
+
+
+def test_source_line_is_the_users(graph):
+    """Of the lines that made an operator, the innermost call outside of installed packages is told."""
+    operator = graph.operators[SPLIT]
+
+    assert operator.source_line == "net.py:11: x = ops.split(self.w, (4, 4))"
+    assert SourceLine("/data/net.py", 8, "def construct(self, x, n):") == operator.source[0]
+    assert [4, ""] == [len(operator.source), graph.operators[CONCAT].source_line]
+
+
+def test_neighbours(graph):
+    """Neighbours are found in both directions, by full names and by names of files."""
+    assert [SPLIT] == [each.full_name for each in graph.inputs_from(CONCAT)]
+    assert [CONCAT] == [each.full_name for each in graph.used_by(SPLIT, 0)]
+    assert [SPLIT] == [each.full_name for each in graph.readers_of("fc.weight")]
+    assert [True, False] == [graph.is_output(CONCAT), graph.is_output(SPLIT)]
+    names = ("Default_fc-Dense_Concat-op0", "Concat-op0", CONCAT)
+    assert [CONCAT] * 3 == [graph.find(name).full_name for name in names]
+    assert graph.find("Add-op0") is None
+
+
+def test_instances_of_mindspore_are_no_nodes(graph):
+    """MindSpore's instance names are attributes of cells, not names of ONNX nodes."""
+    assert ["", "size_splits: (4, 4)"] == [
+        graph.operators[SPLIT].onnx_name,
+        graph.operators[SPLIT].attributes,
+    ]
+
+
+@pytest.mark.parametrize("size", [0, 200, 1500, 2200, 2700])
+def test_broken_off(tmp_path, size):
+    """A file that breaks off gives the operators before its end; one without a graph tells so."""
+    path = tmp_path / "graph.ir"
+    path.write_text(MINDSPORE[:size], encoding="utf-8")
+
+    if size < 200:
+        with pytest.raises(DumpReadError, match="no graph in it"):
+            read_ir(str(path))
+    else:
+        assert {*read_ir(str(path)).operators} <= {SPLIT, CONCAT, "res", "y"}
+
+
+@given(st.lists(st.text("abc%(){}[], \"'=<>ф-")))
+def test_any_operands(parts):
+    """Whatever stands in brackets, reading operands ends, and within the line."""
+    line = f"  %1(y) = Op({', '.join(parts)})"
+
+    _, end = parse_operands(line, 12, {})
+
+    assert end <= len(line)
+
+
+def test_own_dump(tmp_path):
+    """A dump of msdump tells ONNX nodes, the order of execution, and of a loop's body who calls it."""
+    rank_folder = tmp_path / "rank_0"
+    for number, each in enumerate(loader.load("graphs/loop.onnx").walk()):
+        put(rank_folder / f"graphs/ms_output_trace_code_graph_{number}.ir", ir_text.text(each, number))
+        (rank_folder / f"Net/{number}/0").mkdir(parents=True)
+    put(
+        rank_folder / "execution_order/ms_execution_order_graph_1.csv",
+        f"{TITLE}{BODY}Less-op0\n{BODY}Add-op0\n",
+    )
+    rank = open_dump(tmp_path).ranks[0]
+
+    main, body = rank.operator_graphs.values()
+
+    loop = main.operators["Default/Loop-op0"]
+    assert ["Loop_0", {"body": 1}] == [loop.onnx_name, loop.bodies]
+    assert ["body", "Default/Loop-op0"] == [body.branch, body.caller]
+    assert rank.networks["Net"].graphs[1].operator_graph == body
+    assert [main, body, main] == [
+        open_dump(tmp_path).graph(),
+        open_dump(tmp_path).graph(network="Net", number=1),
+        open_dump(tmp_path).graph(rank=0),
+    ]
+    with pytest.raises(DumpReadError, match="no graph file of such a graph"):
+        open_dump(tmp_path).graph(rank=1)
+    assert [f"{BODY}Less-op0", f"{BODY}Add-op0", f"{BODY}ReduceMax-op0"] == [*body.operators][:3]
+    assert body.operators[f"{BODY}Less-op0"].onnx_name == "Loop_0/body/Less_2"
+
+
+def test_dumps_without_graph_files(tmp_path):
+    """A dump whose graph files are missing has no operator graph."""
+    (tmp_path / "rank_0/Net/0/0").mkdir(parents=True)
+
+    assert open_dump(tmp_path).ranks[0].networks["Net"].graphs[0].operator_graph is None
+
+
+@pytest.mark.timeout(60)
+def test_large_graphs_are_read(tmp_path):
+    """A graph of 5,000 operators is read whole, in no time that grows with its square."""
+    head, _, rest = MINDSPORE.partition("  %0(")
+    block = rest.partition("  %1(")[2].partition("  %2(")[0]
+    chain = (
+        block.replace("%0", f"%{max(0, n - 1)}").replace("Split-op0", f"Split-op{n}") for n in range(5000)
+    )
+    blocks = (f"  %{number}({text}" for number, text in enumerate(chain))
+    path = tmp_path / "graph.ir"
+    path.write_text(f"{head}{''.join(blocks)}}}\n", encoding="utf-8")
+
+    graph = read_ir(str(path))
+
+    assert [f"Default/Split-op{n}" for n in range(5000)] == list(graph.operators)
+
+
+@pytest.mark.parametrize(
+    ("types", "held"),
+    [
+        ("(<Float16xFRACTAL_NZ[const vector]{3, 8}>) -> (<Int64xND>)", {"float16", "int64"}),
+        ("(<BFloat16xNCHW[const vector][4]>) -> (<BoolxNCHW>)", {"bfloat16", "bool"}),
+        ("(<Tensor[Float32], (3, 8)>) -> (<Tensor[Float32], (3, 4)>)", set()),
+    ],
+)
+def test_types_that_the_device_holds(tmp_path, types, held):
+    """Behind the host's types stand those of the device, which tell what an operator computes in."""
+    path = tmp_path / "graph.ir"
+    old = "(<Float32xDefaultFormat[const vector]{3, 8}>) -> (<Float32xDefaultFormat[const vector]{3, 4}>)"
+    path.write_text(MINDSPORE.replace(old, types), encoding="utf-8")
+
+    assert held == read_ir(str(path)).operators["Default/Split-op0"].held

@@ -1,0 +1,106 @@
+"""Runs of a graph told apart by the order of their timestamps."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from msdump.read import executions
+from msdump.read.executions import Moment
+
+ORDER = "ABC"
+
+
+def moments(text, *, has_order=True):
+    """Return a moment for each letter: an operator, a microsecond after the one before."""
+    return [Moment(time, what, ORDER.index(what) if has_order else None) for time, what in enumerate(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "has_order", "starts"),
+    [
+        ("", True, []),
+        ("ABC", True, [0]),
+        ("ABCABCABC", True, [0, 3, 6]),
+        ("AABC", True, [0, 1]),  # broken off after its first operator
+        ("BCABC", True, [0, 2]),  # the first one dumped fewer operators
+        ("BCABC", False, [0, 3]),
+        ("ABCBC", True, [0, 3]),
+        ("ABBC", True, [0, 2]),
+        ("ACBACB", True, [0, 3]),  # operators that run side by side: the list is not their order
+    ],
+)
+def test_runs(text, has_order, starts):
+    """A run begins where a tensor comes again, or earlier where the order is known and starts again."""
+    assert starts == executions.run_starts(moments(text, has_order=has_order))
+
+
+@pytest.mark.parametrize(("loaded", "starts"), [(None, [0]), (0, [0]), (2, [0, 2]), (9, [0])])
+def test_the_time_of_loading(loaded, starts):
+    """What is older than the loading of the graph is of an earlier run, though nothing comes again."""
+    assert starts == executions.run_starts(moments("ABC"), loaded)
+
+
+@pytest.mark.parametrize(
+    ("text", "has_order", "whole"),
+    [
+        ("ABCAB", True, [True, False]),
+        ("ABABC", True, [False, True]),
+        ("ABCC", True, [True, True]),  # the second one dumped the last operator only
+        ("ABCAB", False, [True, False]),
+        ("", True, []),
+    ],
+)
+def test_whole(text, has_order, whole):
+    """A run that did not reach the last operator was broken off."""
+    found = moments(text, has_order=has_order)
+
+    assert whole == executions.whole_runs(found, executions.run_starts(found))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sets(st.integers(0, 9), min_size=1).map(sorted), min_size=1, max_size=6))
+def test_no_run_holds_a_tensor_twice(selections):
+    """Whatever each run dumped, none that is found holds a tensor twice, and together they hold all."""
+    found = [
+        Moment(time, what, what) for time, what in enumerate(what for chosen in selections for what in chosen)
+    ]
+
+    starts = executions.run_starts(found)
+
+    assert sorted(set(starts)) == starts
+    assert 0 == starts[0]
+    ends = [*starts[1:], len(found)]
+    for start, end in zip(starts, ends, strict=True):
+        part = [moment.tensor for moment in found[start:end]]
+        assert len(set(part)) == len(part)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.integers(1, 10), min_size=1, max_size=6))
+def test_runs_that_were_broken_off(lengths):
+    """Runs of one graph are found again wherever each was broken off."""
+    found = [Moment(0, what, what) for length in lengths for what in range(length)]
+    borders = [sum(lengths[:number]) for number in range(len(lengths))]
+
+    assert borders == executions.run_starts(found)
+
+
+@pytest.mark.parametrize(
+    ("span", "loaded", "number"),
+    [
+        *(
+            ((5, 6), None, 0),
+            ((12, 18), None, 0),
+            ((21, 21), None, 0),
+            ((28, 29), None, 1),
+            ((99, 99), None, 1),
+        ),
+        *(((28, 29), 25, 1), ((28, 29), 30, 0), ((21, 22), 21, 1), ((21, 22), 22, 0)),
+        *(((12, 18), 5, 0), ((50, 60), 70, 1)),
+    ],
+)
+def test_nearest(span, loaded, number):
+    """A pass belongs to the nearest execution on the same side of the last loading of the graph."""
+    assert number == executions.nearest_span([(10, 20), (30, 40)], span, loaded)
