@@ -1,3 +1,4 @@
+from . import answer as answer
 from . import baseline as baseline
 from . import errors as errors
 from . import export as export

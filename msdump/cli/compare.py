@@ -55,6 +55,7 @@ def tell_verdicts(
     *,
     alone: Sequence[str],
     view: ComparisonView,
+    has_rerun: bool = False,
     code: int | None = None,
 ) -> None:
     """Tell the verdicts of a comparison, and exit with 1 where something differs.
@@ -65,13 +66,14 @@ def tell_verdicts(
         origins: Gives lines on where the inputs that differ come from.
         alone: Directories without a counterpart.
         view: What is listed.
+        has_rerun: Whether the operators ran again.
         code: Exit code of a comparison that did not come to its end, None where it did.
 
     Raises:
         ToolError: The table cannot be written.
     """
     if not documents.wanted():
-        for line in verdicts.summary_lines(report):
+        for line in verdicts.summary_lines(report, has_rerun=has_rerun):
             print(line)
         shown = verdicts.print_listing(report, view)
         for line in verdicts.lines_below(report, shown, tuple(origins())):
@@ -282,11 +284,17 @@ def command(
     except KeyboardInterrupt:
         is_interrupted = True
         messages.say("interrupted: this is what is known so far")
-    _tell(comparison, pairs, output, view, is_interrupted=is_interrupted)
+    _tell(comparison, pairs, output, view, is_interrupted=is_interrupted, has_rerun=bool(model))
 
 
 def _tell(
-    comparison: DumpComparison, pairs: FolderPairs, output: str, view: ComparisonView, *, is_interrupted: bool
+    comparison: DumpComparison,
+    pairs: FolderPairs,
+    output: str,
+    view: ComparisonView,
+    *,
+    is_interrupted: bool,
+    has_rerun: bool,
 ) -> None:
     """Tell what was compared, and exit with its code."""
     report = comparison.report()
@@ -302,6 +310,7 @@ def _tell(
         lambda: origin_lines(report, folders),
         alone=[path for path in pairs.alone if path not in comparison.joined],
         view=view,
+        has_rerun=has_rerun,
         code=INTERRUPTED if is_interrupted else None,
     )
 

@@ -383,7 +383,7 @@ def _end(comparison: LockstepComparison, *, is_whole: bool) -> None:
 
 def _print(comparison: LockstepComparison, seconds: float, view: ComparisonView) -> None:
     report = comparison.report
-    for line in verdicts.summary_lines(report):
+    for line in verdicts.summary_lines(report, has_rerun=True):
         print(line)
     shown = verdicts.print_listing(report, view)
     print(head(comparison, seconds))

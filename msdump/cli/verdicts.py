@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from msdump.analysis import ALL, TensorError
+from msdump.analysis import ALL, TensorError, answer
 from msdump.analysis.compare import shape_text, tensor_reason
 from msdump.analysis.judge import (
     ACCUSING,
@@ -32,6 +32,7 @@ from msdump.analysis.judge import (
     by_own,
     fault_text,
     grouped_findings,
+    joined,
     read_limits,
     top_findings,
 )
@@ -181,11 +182,14 @@ def lines_below(report: Report, shown: int, origins: Sequence[str]) -> Iterator[
     if report.unasked:
         operators, example = plural(len(report.unasked), "operator"), report.unasked[0].name
         yield f"left out  {operators} of golden by mine's configuration, such as {example}"
-    if precision := report.precision():
-        yield f"hint      --precision {precision}, if the device computed in it: that far its limits reach"
     hidden = len(report.findings) - shown
     if hidden:
-        yield f"          {plural(hidden, 'more operator')} in the table (-v shows all)"
+        yield f"          {plural(hidden, 'more operator')} in the table{_folded(report)} (-v shows all)"
+
+
+def _folded(report: Report) -> str:
+    inherited = sum(each.verdict is Verdict.INHERITED for each in report.findings)
+    return f", of which {inherited:,} inherit{'s' * (inherited == 1)}" if inherited else ""
 
 
 def _first(report: Report, origins: Sequence[str]) -> Iterator[str]:
@@ -200,8 +204,10 @@ def _first(report: Report, origins: Sequence[str]) -> Iterator[str]:
         f"first     {place.name} ({place.op_type}){_pass(first)}, operator {place.order} of"
         f" {count}{directory}: {fault_text(first)}"
     )
-    reason = tensor_reason(first, first.worst)
-    for line in (*([reason] if reason else ()), *origins):
+    fault = next(iter(report.accused), first).place.shown_name
+    # two names ask for a reason
+    why = "" if fault == place.shown_name else f"{joined(first.verdict, first.note)}; at fault is {fault}"
+    for line in filter(None, (why, tensor_reason(first, first.worst), *origins)):
         yield f"          {line}"
 
 
@@ -215,32 +221,47 @@ _Run = tuple[int | None, int | None]
 """Rank and iteration."""
 
 
-def summary_lines(report: Report) -> Iterator[str]:
-    """Yield who is at fault in the order of execution, what the others are, and where runs part."""
-    yield f"verdict   {report.verdict}"
-    accused: dict[str, list[Finding]] = {}  # one that is at fault in several iterations is told once
-    for finding in report.accused:
-        accused.setdefault(finding.place.shown_name, []).append(finding)
-    for findings in list(accused.values())[:_MOST]:
-        yield from _fault(findings)
-    if len(accused) > _MOST:
-        yield f"          and {plural(len(accused) - _MOST, 'more operator')}"
+def summary_lines(report: Report, *, has_rerun: bool = False) -> Iterator[str]:
+    """Yield what the outputs do, who is at fault and why, what the others are, and what to do next.
+
+    Args:
+        report: The verdicts.
+        has_rerun: Whether the operators ran again, or both sides ran in lockstep.
+    """
+    outputs = answer.tell_outputs(report.outputs)
+    yield f"verdict   {report.verdict}{f': {outputs}' if outputs else ''}"
+    groups = answer.group_alike(report.accused)
+    for group in groups[:_MOST]:
+        yield from _fault(group)
+    if len(groups) > _MOST:
+        yield f"          and {plural(len(groups) - _MOST, 'more operator')}"
+    if means := answer.meaning(report):
+        yield f"means     {means}"
     others = Counter(finding.verdict for finding in report.findings if finding.verdict not in ACCUSING)
-    if accused and others:
+    if groups and others:
         yield f"others    {_counted(others)}"
     yield from _runs(report)
+    if step := answer.next_step(report, has_rerun=has_rerun):
+        yield f"next      {step}"
 
 
 def _fault(findings: Sequence[Finding]) -> Iterator[str]:
+    """Yield the lines on one operator at fault, or on several that are at fault in the same way."""
     first, place = findings[0], findings[0].place
     op_type = f" ({place.op_type})" if place.op_type else ""
     outputs = {True: ", reaches an output", False: ", reaches no output", None: ""}[first.reaches_output]
     reason = f", {first.note}" if first.note else ""
     yield f"fault     {place.shown_name}{op_type}: {first.verdict}{reason}{outputs}"
+    same = [each for each in findings if each.place.shown_name == place.shown_name]
+    names = list(dict.fromkeys(each.place.shown_name for each in findings))[1:]
     where = [f"rank {place.rank}"] if place.rank else []
-    if place.iteration is not None and len(findings) > 1:
-        where.append(f"iteration {place.iteration}, and {plural(len(findings) - 1, 'more time')}")
-    for line in filter(None, (place.source, ", ".join(where))):
+    if place.iteration is not None and len(same) > 1:
+        where.append(f"iteration {place.iteration}, and {plural(len(same) - 1, 'more time')}")
+    alike = ""
+    if names:
+        kind = f"{place.op_type} of {answer.class_of(place.scope)}".strip()
+        alike = f"and {len(names):,} more {kind} in the same way, such as {names[0]}"
+    for line in filter(None, (place.source, ", ".join(where), alike)):
         yield f"          {line}"
 
 
@@ -281,7 +302,8 @@ def _part(rank: int | None, runs: dict[int | None, list[Finding]]) -> str:
     return f"parts     {prefix}nowhere in {plural(len(runs), 'iteration')}"
 
 
-_SHOWN: Final = 30  # operators; of more only those that differ are listed
+_SHOWN: Final = 30  # operators; the table in the file has them all
+_FOLLOWING: Final = frozenset({Verdict.INHERITED, Verdict.HEALED})
 _EXAMPLES: Final = 5
 
 
@@ -325,10 +347,13 @@ def _chosen(findings: Sequence[Finding], view: ComparisonView) -> list[Finding]:
         return by_own(findings)[: view.top]
     if view.top is not None:
         return top_findings(findings, view.top)
-    if len(findings) > _SHOWN and not messages.verbosity():
-        bad = (finding for finding in findings if finding.is_bad)
-        return sorted(bad, key=lambda finding: finding.place.time)[:_SHOWN]
-    return list(findings)
+    if messages.verbosity() or (view.scope and len(findings) <= _SHOWN):
+        return list(findings)
+    # What inherits is folded; where nobody is told apart, the first that differs stands for all.
+    bad = [each for each in findings if each.is_bad or each.replaces]
+    bad.sort(key=lambda each: each.place.time)
+    told = [each for each in bad if each.verdict not in _FOLLOWING]
+    return (told or bad[:1])[:_SHOWN]
 
 
 def _scopes(report: Report) -> str:

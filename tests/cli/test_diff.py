@@ -42,10 +42,11 @@ def diff(fresh, tmp_path, monkeypatch):
 
 
 def test_sides_that_agree(diff):
-    """The table shows every operator of a small network, and the exit code is 0."""
-    result = diff(str(GRAPHS / "lenet.onnx"))
+    """The first line says how far the outputs are apart, and the exit code is 0; -v lists every operator."""
+    result = diff(str(GRAPHS / "lenet.onnx"), "-v")
 
     assert 0 == result.exit_code, result.output
+    assert result.stdout.startswith("verdict   agrees: the outputs agree: ")
     assert "Default/conv1-Conv2d/Conv2D-op0" in result.stdout
     assert "on Ascend beside float32" in result.stdout
     assert "output    output: distance 0.000" in result.stdout
@@ -107,7 +108,7 @@ def test_ctrl_c_prints_what_is_known(diff, monkeypatch):
         return run(self, inputs, after_two, **options)
 
     monkeypatch.setattr(LockstepComparison, "run", interrupted)
-    result = diff(str(GRAPHS / "lenet.onnx"))
+    result = diff(str(GRAPHS / "lenet.onnx"), "-v")
 
     assert 130 == result.exit_code
     assert "Default/relu-ReLU/ReLU-op0" in result.stdout
@@ -119,7 +120,7 @@ def test_a_failing_operator_is_told(diff, tmp_path):
     """What ran before it is compared all the same; the exit code is 1."""
     wide = "net (float[N] x, float[M] z) => (float[K] y) { a = Abs(x) y = Mul(a, z) }"
     (tmp_path / "net.onnx").write_bytes(parser.parse_model(f"{HEAD} {wide}").SerializeToString())
-    result = diff("net.onnx", "--dim", "N=2", "--dim", "M=3")
+    result = diff("net.onnx", "--dim", "N=2", "--dim", "M=3", "-v")
 
     assert 1 == result.exit_code
     assert "Default/Abs-op0" in result.stdout

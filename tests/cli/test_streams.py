@@ -63,7 +63,7 @@ def place(tmp_path_factory):
 COMMANDS = {
     "check": "check {place}/dump.json --model {place}/model.onnx --device-target Ascend",
     "compare": "compare {place}/dump {place}/other -out {out}",
-    "diff": "diff {place}/model.onnx",
+    "diff": "diff {place}/model.onnx -v",
     "diff, a type": "diff {place}/model.onnx --mine Ascend:force_fp16 -v",
     "explain": "explain {place}/dump ReLU-op0",
     "query": "query {place}/dump 'select full_name from operators'",

@@ -190,7 +190,7 @@ def test_fixture(pytester, model):
     done = pytester.runpytest_subprocess("-p", "no:cacheprovider")
 
     done.assert_outcomes(passed=1, failed=1)
-    done.stdout.fnmatch_lines([f"*{bad} compared with {good}", "verdict   weight", "fault *Mul*"])
+    done.stdout.fnmatch_lines([f"*{bad} compared with {good}", "verdict   weight: *", "fault *Mul*"])
     done.stdout.no_fnmatch_line("*Traceback*")
 
 

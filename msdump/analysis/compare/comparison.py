@@ -58,7 +58,7 @@ from msdump.analysis.judge import (
 from msdump.device import INSERTED_PREFIX
 from msdump.executors import ExecutorChoice
 from msdump.graph import written_inputs
-from msdump.read import Folder, SourceKind, read_folder, with_forms
+from msdump.read import Folder, OperatorGraph, SourceKind, read_folder, with_forms
 from msdump.record import IO
 
 _Output = tuple[Finding, int, Folder, Place]
@@ -467,6 +467,7 @@ class _Run:
         self._folders = {folder.label: folder for folder in folders}
         rank = folders[0].mine.rank
         before = any(each.place.rank == rank and each.wrong(IO.OUTPUT) for each in report.findings)
+        self._report = report
         self._judge = Judge(comparison.limits, is_continued=before)
         self._missing: set[str] = set()
 
@@ -480,6 +481,7 @@ class _Run:
             judged[place.label, place.order] = [*self._culprits(each, finding), finding]
         graphs = {label: folder.mine.graph for label, folder in self._folders.items()}
         everything = [finding for group in judged.values() for finding in group]
+        self._report.outputs += _network_outputs(graphs, everything)
         for each in evidence:
             for finding in judged[each.operator.label, each.operator.order]:
                 yield with_reach(finding, everything, graphs.get(finding.place.label))
@@ -507,6 +509,27 @@ class _Run:
         sources = folder.inputs_of_missing(name)
         written = (self._judge.written(each.name, each.slot) for each in sources)
         return not any(each.is_bad for each in written if each is not None)
+
+
+def _network_outputs(
+    graphs: Mapping[str, OperatorGraph | None], findings: Iterable[Finding]
+) -> Iterator[TensorResult]:
+    """Yield the network's outputs, each by the operator that writes it; of a loop's passes the last one.
+
+    Args:
+        graphs: The graphs of one run by the labels of their directories.
+        findings: The verdicts on its operators, in the order of execution.
+    """
+    last = {(each.place.label, each.place.shown_name): each for each in findings}
+    for label, graph in graphs.items():
+        if graph is None or graph.caller:  # a branch or a body returns its values to the graph around it
+            continue
+        for source in graph.outputs:
+            finding = last.get((label, source.name))
+            for each in () if finding is None else finding.outputs:
+                if each.io is IO.OUTPUT and each.slot == source.slot:
+                    name = f"{source.name}{f' output {source.slot}' if source.slot else ''}"
+                    yield replace(each, evidence=replace(each.evidence, name=each.evidence.name or name))
 
 
 _TITLES: Final = (

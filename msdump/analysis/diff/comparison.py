@@ -141,7 +141,9 @@ class _Run:
         elif behind:
             both.failures.append(f"{behind} operators of golden ran behind it and were compared with nothing")
         both.report.uneven += self._uneven()
-        both.outputs += self._outputs()
+        outputs = [*self._outputs()]
+        both.outputs += outputs
+        both.report.outputs += self._judge.network_outputs(each.evidence for each in outputs)
 
     def _lead(self, inputs: Mapping[str, Any]) -> None:
         """Run the examined side; where it fails the other one still comes to its end."""

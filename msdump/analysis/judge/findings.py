@@ -204,6 +204,7 @@ class Report:
         unasked: Golden operators that the other side's configuration leaves out.
         unreadable: Messages about golden files that cannot be read.
         uneven: Operators of loops that did not run equally often.
+        outputs: The outputs of the network, of each run.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -212,6 +213,7 @@ class Report:
     unasked: list[OperatorPlace] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
     uneven: list[Uneven] = field(default_factory=list)
+    outputs: list[TensorResult] = field(default_factory=list)
 
     def add(self, finding: Finding) -> None:
         """Add an operator, and count its tensors."""

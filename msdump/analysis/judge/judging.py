@@ -343,6 +343,10 @@ class Judge:
         self._has_differed |= finding.is_accused or any(each.is_bad for each in outputs)
         return finding
 
+    def network_outputs(self, outputs: Iterable[TensorEvidence]) -> tuple[TensorResult, ...]:
+        """Return the verdicts on what the network returned, behind its last operator."""
+        return self._tensors.results(outputs)
+
     def written(self, name: str, slot: int) -> TensorResult | None:
         """Return the verdict on an output that was written before.
 

@@ -1,0 +1,130 @@
+"""The answer of a comparison in sentences: what the outputs do, what that means, and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from msdump.analysis.judge import AGREEING, TYPES, Finding, Report, TensorResult, Verdict
+
+_MOST_NAMED: Final = 3
+_LEAST_ALIKE: Final = 3  # operators at fault in one way that are told together
+
+_MEANINGS: Final = {
+    Verdict.ACCUMULATED: "no operator is at fault: rounding adds up beyond the limit",
+    Verdict.AMPLIFIED: "no operator is at fault: one enlarges the error of its inputs, as a difference of"
+    " nearly equal numbers does",
+    Verdict.INHERITED: "no operator is at fault: what is fed to the first one differs already",
+    Verdict.HEALED: "inner tensors differ, and what is computed from them agrees",
+    Verdict.UNREADABLE: "what could be read agrees",
+}
+"""What a verdict that accuses nobody means."""
+
+_RERUN: Final = "--model FILE.onnx runs each operator again and tells its own error from what it inherits"
+_KEEP: Final = "msdump diff FILE.onnx --advise 0.01 names the operators to keep in float32"
+_ALONE: Final = "msdump extract writes {name} as a model of its own"
+_NUMERIC: Final = frozenset({Verdict.OWN, Verdict.ACCUMULATED, Verdict.AMPLIFIED, Verdict.INHERITED})
+_STEPS: Final = {
+    Verdict.NONFINITE: _KEEP,
+    Verdict.WEIGHT: "give both sides the same weights; msdump diff of the two models lists those that differ",
+    Verdict.REPLACED: "compare how the two models were exported: their graphs differ",
+    Verdict.MISSING: "compare how the two models were exported: their graphs differ",
+    Verdict.SHAPE: "give both sides the same inputs and the same model",
+    Verdict.DTYPE: "compare the element types that the two graphs declare",
+    Verdict.INHERITED: "feed both sides the same inputs",
+    Verdict.UNREADABLE: "dump again: files are lost or torn",
+}
+"""What to do next, by the verdict of the whole."""
+
+
+def tell_outputs(outputs: Iterable[TensorResult]) -> str:
+    """Return in a sentence how far the network's outputs are apart; "" where none was compared.
+
+    >>> tell_outputs([])
+    ''
+    """
+    compared = [each for each in outputs if each.evidence.error is not None]
+    if not compared:
+        return ""
+    bad = [each for each in compared if each.verdict not in AGREEING]
+    if bad:
+        more = f" and {len(bad) - _MOST_NAMED} more" if len(bad) > _MOST_NAMED else ""
+        return f"{', '.join(map(_apart, bad[:_MOST_NAMED]))}{more}{_allowance(bad[0])}"
+    worst = max(compared, key=lambda each: each.distance)
+    if not worst.distance:
+        return "the outputs are equal"
+    of_limit = "" if worst.limit is None else f" of {worst.limit:.2g} allowed{_type(worst.limit)}"
+    return f"the outputs agree: {worst.distance:.2g}{of_limit}"
+
+
+def _apart(output: TensorResult) -> str:
+    name = output.evidence.name or f"output {output.slot}"
+    if output.misplaced:
+        return f"{name} has NaN or infinities at {output.misplaced:,} other elements"
+    return f"{name} differs by {output.distance:.2g}"
+
+
+def _allowance(output: TensorResult) -> str:
+    return "" if output.limit is None else f" ({output.limit:.2g} is allowed{_type(output.limit)})"
+
+
+def _type(limit: float) -> str:
+    """Return the element type whose limit a distance is, with "by" in front; "" for none."""
+    return next((f" by {name}" for name, limits in TYPES.items() if limits.distance == limit), "")
+
+
+def meaning(report: Report) -> str:
+    """Return what it means that nobody is accused; "" where somebody is, or where all agrees."""
+    return "" if report.accused else _MEANINGS.get(report.verdict, "")
+
+
+def next_step(report: Report, *, has_rerun: bool) -> str:
+    """Return what the user may do next; "" where nothing is left to do.
+
+    Args:
+        report: The verdicts.
+        has_rerun: Whether the operators ran again, or both sides ran in lockstep.
+    """
+    verdict = report.verdict
+    # what a model tells of an operator needs no guess at a precision
+    if not has_rerun and verdict in _NUMERIC and (precision := report.precision()):
+        return f"--precision {precision}, if the device computed in it: that far its limits reach"
+    if verdict is Verdict.OWN:
+        return _ALONE.format(name=report.accused[0].place.shown_name) if has_rerun else _RERUN
+    if verdict in {Verdict.ACCUMULATED, Verdict.AMPLIFIED}:
+        return _KEEP if has_rerun else _RERUN
+    return _STEPS.get(verdict, "")
+
+
+def group_alike(findings: Sequence[Finding]) -> list[list[Finding]]:
+    """Return operators at fault in groups: one operator in several runs, or several of one type and class.
+
+    "Pow of each of 9 RMSNorm overflows" is one group: the same verdict and type, in scopes of one class. Fewer
+    than three are not worth a group.
+
+    Args:
+        findings: The operators at fault, in the order of execution.
+    """
+    by_kind: dict[object, list[Finding]] = {}
+    for each in findings:
+        by_kind.setdefault(_kind(each), []).append(each)
+    groups: dict[object, list[Finding]] = {}
+    for each in findings:
+        name = each.place.shown_name
+        alike = {other.place.shown_name for other in by_kind[_kind(each)]}
+        groups.setdefault(_kind(each) if len(alike) >= _LEAST_ALIKE else name, []).append(each)
+    return list(groups.values())
+
+
+def _kind(finding: Finding) -> object:
+    place = finding.place
+    return finding.verdict, place.op_type, class_of(place.scope) or place.shown_name
+
+
+def class_of(scope: str) -> str:
+    """Return the class of the innermost module of a scope, "" where it tells none.
+
+    >>> class_of("Default/layers-CellList/0-Block/norm-RMSNorm"), class_of("Default")
+    ('RMSNorm', '')
+    """
+    return scope.rpartition("/")[2].partition("-")[2]

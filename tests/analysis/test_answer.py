@@ -1,0 +1,97 @@
+"""The sentences of a comparison's answer."""
+
+import pytest
+
+from msdump.analysis import TensorError, answer
+from msdump.analysis.judge import (
+    Finding,
+    OperatorPlace,
+    Report,
+    TensorEvidence,
+    TensorResult,
+    TensorVerdict,
+    Verdict,
+)
+from msdump.record import IO
+
+AGREES, DIFFERS = TensorVerdict.AGREES, TensorVerdict.DIFFERS
+
+
+def output(distance=0.0, verdict=AGREES, limit=2**-8, *, name="logits", misplaced=0):
+    """Return the verdict on an output of a network."""
+    error = TensorError(not distance, distance, misplaced=misplaced)
+    return TensorResult(TensorEvidence(IO.OUTPUT, 0, error=error, name=name), verdict, limit=limit)
+
+
+def finding(name, verdict=Verdict.NONFINITE, op_type="Pow", iteration=0):
+    """Return the verdict on an operator."""
+    scope = name.rpartition("/")[0]
+    return Finding(OperatorPlace(name, op_type, name, scope=scope, iteration=iteration), verdict)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "told"),
+    [
+        ([], ""),
+        ([TensorResult(TensorEvidence(IO.OUTPUT, 0), TensorVerdict.UNCHECKED)], ""),
+        ([output(verdict=TensorVerdict.EQUAL)], "the outputs are equal"),
+        ([output(8e-4), output()], "the outputs agree: 0.0008 of 0.0039 allowed by float16"),
+        ([output(8e-4, limit=0.01)], "the outputs agree: 0.0008 of 0.01 allowed"),
+        ([output(0.12, DIFFERS)], "logits differs by 0.12 (0.0039 is allowed by float16)"),
+        ([output(0.12, DIFFERS, None, name="")], "output 0 differs by 0.12"),
+        (
+            [output(), *(output(1.0, DIFFERS, None, name=name) for name in "abcde")],
+            "a differs by 1, b differs by 1, c differs by 1 and 2 more",
+        ),
+        (
+            [output(0.5, DIFFERS, None, misplaced=3)],
+            "logits has NaN or infinities at 3 other elements",
+        ),
+    ],
+)
+def test_what_the_outputs_do(outputs, told):
+    """A sentence says which outputs differ and by how much, or how much of the allowance they take."""
+    assert told == answer.tell_outputs(outputs)
+
+
+@pytest.mark.parametrize(
+    ("names", "groups"),
+    [
+        (["h.0-Block/norm-RMSNorm/Pow-op0"] * 2, [2]),
+        ([f"h.{number}-Block/norm-RMSNorm/Pow-op0" for number in range(2)], [1, 1]),
+        ([f"h.{number}-Block/norm-RMSNorm/Pow-op0" for number in range(3)], [3]),
+        ([f"h.{number}-Block/Pow-op0" for number in range(3)], [3]),
+        ([f"a{number}/Pow-op0" for number in range(3)], [1, 1, 1]),
+    ],
+)
+def test_operators_that_are_at_fault_alike(names, groups):
+    """One operator of several runs is one group, and so are three of one type in scopes of one class."""
+    assert groups == [len(group) for group in answer.group_alike([finding(name) for name in names])]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "has_rerun", "means", "step"),
+    [
+        (Verdict.EQUAL, False, "", ""),
+        (Verdict.AGREES, True, "", ""),
+        (Verdict.OWN, False, "", "--model FILE.onnx"),
+        (Verdict.OWN, True, "", "msdump extract"),
+        (Verdict.NONFINITE, True, "", "--advise"),
+        (Verdict.WEIGHT, False, "", "same weights"),
+        (Verdict.MISSING, False, "", "exported"),
+        (Verdict.ACCUMULATED, False, "rounding adds up", "--model FILE.onnx"),
+        (Verdict.ACCUMULATED, True, "rounding adds up", "--advise"),
+        (Verdict.INHERITED, True, "differs already", "same inputs"),
+        (Verdict.UNREADABLE, True, "could be read", "dump again"),
+    ],
+)
+def test_what_a_verdict_means_and_what_to_do(verdict, has_rerun, means, step):
+    """A verdict that accuses nobody is explained, and every finding has a next step that fits it."""
+    report = Report()
+    report.add(finding("Default/Pow-op0", verdict))
+
+    told = answer.meaning(report), answer.next_step(report, has_rerun=has_rerun)
+
+    assert (bool(means), bool(step)) == tuple(map(bool, told))
+    assert means in told[0]
+    assert step in told[1]
