@@ -447,7 +447,7 @@ def test_help_names_the_options(name):
 
 
 def test_unit_that_kills_workers_of_dask(cluster, scheduler, monkeypatch):
-    """Dask gives a unit up at its own limit, here none, as workers return late or never; the error names it."""
+    """Dask gives a unit up at its own limit, here none: workers may never return. The error names it."""
     monkeypatch.setattr(cluster.scheduler, "allowed_failures", 0)
 
     with pytest.raises(ToolError, match=r"Dask gave up item 1: .* 1 different workers.*allowed-failures"):

@@ -99,8 +99,8 @@ def next_step(report: Report, *, has_rerun: bool) -> str:
 def group_alike(findings: Sequence[Finding]) -> list[list[Finding]]:
     """Return operators at fault in groups: one operator in several runs, or several of one type and class.
 
-    "Pow of each of 9 RMSNorm overflows" is one group: the same verdict and type, in scopes of one class. Fewer
-    than three are not worth a group.
+    "Pow of each of 9 RMSNorm overflows" is one group: the same verdict and type, in scopes of one class.
+    Fewer than three are not worth a group.
 
     Args:
         findings: The operators at fault, in the order of execution.

@@ -298,9 +298,9 @@ class Report:
     def precision(self) -> str:
         """Return the type to suggest for ``--precision``, "" where none makes the first operator agree."""
         first = self.first
-        if first is None:
+        bad = [] if first is None else [each for each in first.tensors if each.is_bad]
+        if not bad:
             return ""
-        bad = [each for each in first.tensors if each.is_bad]
         return next(
             (
                 name

@@ -101,9 +101,8 @@ def test_weight_is_named_with_its_line(tmp_path, run):
     )
     assert "          net.py:7: x = self.dense(x)\n" in done.stdout
     assert "others    1 inherited\n" in done.stdout
-    assert done.stdout.startswith(
-        "verdict   weight: Default/h-CellList/1-Dense/Sub-op0 differs by 0.022 (0.00012 is allowed by float32)\n"
-    )
+    told = "verdict   weight: Default/h-CellList/1-Dense/Sub-op0 differs by 0.022 (0.00012 is allowed by "
+    assert done.stdout.startswith(f"{told}float32)\n")
     assert "next      give both sides the same weights; " in done.stdout
 
 
