@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Final, TypeVar
 
-from msdump.analysis.judge import AGREEING, TYPES, Finding, Report, TensorResult, Verdict
+from msdump.analysis.judge import AGREEING, TYPES, Report, TensorResult, Verdict
+
+_Fault = TypeVar("_Fault")
 
 _MOST_NAMED: Final = 3
 _LEAST_ALIKE: Final = 3  # operators at fault in one way that are told together
@@ -21,11 +23,11 @@ _MEANINGS: Final = {
 """What a verdict that accuses nobody means."""
 
 _RERUN: Final = "--model FILE.onnx runs each operator again and tells its own error from what it inherits"
-_KEEP: Final = "msdump diff FILE.onnx --advise 0.01 names the operators to keep in float32"
+KEEP: Final = "msdump diff FILE.onnx --advise 0.01 names the operators to keep in float32"
 _ALONE: Final = "msdump extract writes {name} as a model of its own"
 _NUMERIC: Final = frozenset({Verdict.OWN, Verdict.ACCUMULATED, Verdict.AMPLIFIED, Verdict.INHERITED})
 _STEPS: Final = {
-    Verdict.NONFINITE: _KEEP,
+    Verdict.NONFINITE: KEEP,
     Verdict.WEIGHT: "give both sides the same weights; msdump diff of the two models lists those that differ",
     Verdict.REPLACED: "compare how the two models were exported: their graphs differ",
     Verdict.MISSING: "compare how the two models were exported: their graphs differ",
@@ -92,33 +94,49 @@ def next_step(report: Report, *, has_rerun: bool) -> str:
     if verdict is Verdict.OWN:
         return _ALONE.format(name=report.accused[0].place.shown_name) if has_rerun else _RERUN
     if verdict in {Verdict.ACCUMULATED, Verdict.AMPLIFIED}:
-        return _KEEP if has_rerun else _RERUN
+        return KEEP if has_rerun else _RERUN
     return _STEPS.get(verdict, "")
 
 
-def group_alike(findings: Sequence[Finding]) -> list[list[Finding]]:
-    """Return operators at fault in groups: one operator in several runs, or several of one type and class.
-
-    "Pow of each of 9 RMSNorm overflows" is one group: the same verdict and type, in scopes of one class.
-    Fewer than three are not worth a group.
+def group_alike(
+    faults: Sequence[_Fault], name_of: Callable[[_Fault], str], kind_of: Callable[[_Fault], Hashable]
+) -> list[list[_Fault]]:
+    """Return faults in groups: those of one operator, and those of three operators or more of one kind.
 
     Args:
-        findings: The operators at fault, in the order of execution.
+        faults: The faults, in the order of execution.
+        name_of: Gives the name of the operator.
+        kind_of: Gives what faults that are told together have in common, as ``kind_of_fault`` does.
     """
-    by_kind: dict[object, list[Finding]] = {}
-    for each in findings:
-        by_kind.setdefault(_kind(each), []).append(each)
-    groups: dict[object, list[Finding]] = {}
-    for each in findings:
-        name = each.place.shown_name
-        alike = {other.place.shown_name for other in by_kind[_kind(each)]}
-        groups.setdefault(_kind(each) if len(alike) >= _LEAST_ALIKE else name, []).append(each)
+    names: dict[Hashable, set[str]] = {}
+    for each in faults:
+        names.setdefault(kind_of(each), set()).add(name_of(each))
+    groups: dict[Hashable, list[_Fault]] = {}
+    for each in faults:
+        is_many = len(names[kind_of(each)]) >= _LEAST_ALIKE
+        groups.setdefault(kind_of(each) if is_many else name_of(each), []).append(each)
     return list(groups.values())
 
 
-def _kind(finding: Finding) -> object:
-    place = finding.place
-    return finding.verdict, place.op_type, class_of(place.scope) or place.shown_name
+def kind_of_fault(name: str, op_type: str, what: str) -> Hashable:
+    """Return what "Pow of each of 9 RMSNorm overflows" has in common: type, class of the module, and fault.
+
+    Args:
+        name: Full name of the operator.
+        op_type: Its type.
+        what: Its fault.
+    """
+    scope = name.rpartition("/")[0]
+    return what, op_type, class_of(scope) or name
+
+
+def alike_text(name: str, op_type: str, others: int) -> str:
+    """Return in words of which kind further operators are that have the same fault.
+
+    >>> alike_text("Default/norm-RMSNorm/Pow-op0", "Pow", 8)
+    '8 more Pow of RMSNorm'
+    """
+    return f"{others:,} more {op_type} of {class_of(name.rpartition('/')[0])}"
 
 
 def class_of(scope: str) -> str:

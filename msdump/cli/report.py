@@ -472,8 +472,8 @@ def _cell(category: str, value: float, state: TensorState) -> float | None:
 DOCUMENT: Final = Document(
     Shape(
         DumpReport,
-        "headline dump golden? problems facts left_out iterations=series.iterations operators curves"
-        " histograms memory faults alone",
+        "headline outputs? advice? dump golden? problems facts left_out iterations=series.iterations"
+        " operators curves histograms memory faults alone",
         name="ReportDocument",
         operators=_operators,
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
@@ -230,7 +230,7 @@ def summary_lines(report: Report, *, has_rerun: bool = False) -> Iterator[str]:
     """
     outputs = answer.tell_outputs(report.outputs)
     yield f"verdict   {report.verdict}{f': {outputs}' if outputs else ''}"
-    groups = answer.group_alike(report.accused)
+    groups = answer.group_alike(report.accused, lambda each: each.place.shown_name, _kind)
     for group in groups[:_MOST]:
         yield from _fault(group)
     if len(groups) > _MOST:
@@ -243,6 +243,10 @@ def summary_lines(report: Report, *, has_rerun: bool = False) -> Iterator[str]:
     yield from _runs(report)
     if step := answer.next_step(report, has_rerun=has_rerun):
         yield f"next      {step}"
+
+
+def _kind(finding: Finding) -> Hashable:
+    return answer.kind_of_fault(finding.place.shown_name, finding.place.op_type, finding.verdict)
 
 
 def _fault(findings: Sequence[Finding]) -> Iterator[str]:
@@ -259,8 +263,8 @@ def _fault(findings: Sequence[Finding]) -> Iterator[str]:
         where.append(f"iteration {place.iteration}, and {plural(len(same) - 1, 'more time')}")
     alike = ""
     if names:
-        kind = f"{place.op_type} of {answer.class_of(place.scope)}".strip()
-        alike = f"and {len(names):,} more {kind} in the same way, such as {names[0]}"
+        more = answer.alike_text(place.shown_name, place.op_type, len(names))
+        alike = f"and {more} in the same way, such as {names[0]}"
     for line in filter(None, (place.source, ", ".join(where), alike)):
         yield f"          {line}"
 

@@ -295,6 +295,19 @@ def test_first_line_names_the_fault(put, page, plain):
     assert plain(text).strip().removeprefix("To what is wrong ").startswith(headline)
 
 
+def test_operators_alike_share_a_row(put, page, plain):
+    """Infinities that begin in three operators of one type and class of module are one row with a cure."""
+    names = [f"Default/{number}-Block/norm-RMSNorm/_Pow-op0" for number in range(3)]
+    text = page(
+        put(0, [each for name in names for each in ((name, "input", 0, 1), (name, "output", 0, "inf"))])
+    )
+
+    told = plain(text)
+    assert 1 == told.count("and 2 more Pow of RMSNorm")
+    assert f"Likewise {names[1]} , {names[2]}" in told
+    assert "Next: msdump diff FILE.onnx --advise 0.01 names the operators to keep in float32." in told
+
+
 def test_readable_without_program_and_style(put, page, plain):
     """What is wrong, the run and the files stand in the page itself."""
     golden = put(0, rows(1, 2), root="golden")
@@ -509,14 +522,18 @@ def test_where_they_begin(put, document, iterations, expected):
 
 
 def test_golden_names_the_operator_at_fault(put, document):
-    """The first operator that differs though its inputs agree is the headline; others stand behind it."""
+    """The first operator that differs though its inputs agree is the headline; what inherits is folded."""
     golden = put(0, outputs(1, 2, 3), root="golden")
     root = put(0, outputs(1, 2.5, 3.5))
 
     report = document(root, golden)
 
     assert report["headline"].startswith(f"{RELU} (ReLU) in iteration 0: own: output 0 differs")
-    assert [RELU] == [each["operator"] for each in report["problems"] if each["is_accused"]]
+    assert [(RELU, True)] == [(each["operator"], each["is_accused"]) for each in report["problems"]]
+    assert [[FC]] == [
+        [report["operators"][place]["operator"] for place in each["victims"]] for each in report["problems"]
+    ]
+    assert report["advice"].startswith("--model FILE.onnx runs each operator again")
 
 
 def test_own_faults_are_ordered_by_error(put, document):

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from msdump.analysis import DumpedFolder, watching
+from msdump.analysis import DumpedFolder, answer, watching
 from msdump.analysis.judge import Finding
 from msdump.analysis.report import problems
 from msdump.analysis.report.curves import (
@@ -225,6 +225,8 @@ class DumpReport:
         times: Mean time of a run in microseconds, by place of the operator.
         faults: What could not be read, in words.
         alone: Directories without a counterpart in the golden dump.
+        outputs: How far the network's outputs are from golden's, in a sentence; "" where none was compared.
+        advice: What to do next, in a sentence; "" for nothing.
     """
 
     dump: str
@@ -242,6 +244,8 @@ class DumpReport:
     times: Mapping[int, float] = field(default_factory=dict, repr=False)
     faults: tuple[str, ...] = ()
     alone: tuple[str, ...] = ()
+    outputs: str = ""
+    advice: str = ""
 
     @property
     def headline(self) -> str:
@@ -347,7 +351,17 @@ def collect(dump: Dump, question: ReportQuestion) -> DumpReport:
         {} if question.trace is None else traced_microseconds(question.trace, operators),
         (*reading.faults, *(() if compared is None else compared.report.unreadable)),
         () if compared is None else compared.alone,
+        "" if compared is None else answer.tell_outputs(compared.report.outputs),
+        _advice(compared, found),
     )
+
+
+def _advice(compared: ComparedDumps | None, found: Sequence[ReportedProblem]) -> str:
+    """Return what to do next: by the comparison, or where infinities begin without one."""
+    if compared is not None:
+        return answer.next_step(compared.report, has_rerun=any(each.own for each in compared.report.findings))
+    begins = {ProblemKind.NONFINITE, ProblemKind.OVERFLOW}
+    return answer.KEEP if any(each.kind in begins for each in found) else ""
 
 
 def _compared(

@@ -272,6 +272,9 @@ _HEIRS: Final = frozenset(
 )
 
 
+_FOLDED: Final = frozenset({Verdict.INHERITED, Verdict.HEALED})
+
+
 class ProblemKind(enum.StrEnum):
     """What tells of a problem, in the order in which problems are shown."""
 
@@ -481,7 +484,9 @@ def verdict_problems(
         # with several at fault nobody can tell whose heir an operator is: the first one's
         victims = () if place else tuple(sorted(each for each in heirs if each != problem.operator))
         yield replace(problem, victims=victims)
-    others = (each for each in problems if not each[1].is_accused)
+    # what inherits is told by the number of operators that the fault reaches
+    folded = {each for each in heirs if verdicts[each].worst.verdict in _FOLDED} if accused else set()
+    others = (each for each in problems if not each[1].is_accused and each[1].operator not in folded)
     yield from (each for _, each in sorted(others, key=lambda each: -(each[1].own_error or 0.0)))
 
 

@@ -7,7 +7,7 @@ import json
 import math
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import groupby
@@ -19,14 +19,16 @@ import markupsafe
 import numpy as np
 
 from msdump import reading
+from msdump.analysis import answer
 from msdump.analysis.report.collecting import DISTANCE, DumpReport
-from msdump.analysis.report.problems import ReportedProblem
+from msdump.analysis.report.problems import ProblemKind, ReportedProblem
 from msdump.errors import visible
 from msdump.record import IO
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
+_OF_OPERATORS: Final = frozenset({ProblemKind.NONFINITE, ProblemKind.OVERFLOW, ProblemKind.VERDICT})
 _BUDGET: Final = 1_500_000  # characters of tables; with them a page of 5,000 operators is below 2 MB
 _SHOWN_PROBLEMS: Final = 50  # of each kind, in full; the others stand in --json and --csv
 _SHOWN_NEIGHBOURS: Final = 12
@@ -93,10 +95,21 @@ def _kinds(report: DumpReport, folder: str) -> list[dict[str, Any]]:
     numbered = enumerate(report.problems)
     for kind, group in groupby(numbered, key=lambda each: each[1].kind):
         members = [*group]
-        shown = [_problem(report, number, each, folder) for number, each in members[:_SHOWN_PROBLEMS]]
-        kind_shown = {"title": kind.title_text, "problems": shown, "hidden": len(members) - len(shown)}
+        rows = answer.group_alike(members, lambda each: f"{each[1].name} {each[0]}", _alike)
+        shown = [_problem(report, row, folder) for row in rows[:_SHOWN_PROBLEMS]]
+        hidden = sum(map(len, rows[_SHOWN_PROBLEMS:]))
+        kind_shown = {"title": kind.title_text, "problems": shown, "hidden": hidden}
         kinds.append(kind_shown | _columns([each for _, each in members]))
     return kinds
+
+
+def _alike(numbered: tuple[int, ReportedProblem]) -> Hashable:
+    """Return what problems that share a row have in common: operators of one kind, one fault."""
+    number, problem = numbered
+    if problem.kind not in _OF_OPERATORS:
+        return number  # one operator may hit a watch rule with several tensors
+    fault = answer.kind_of_fault(problem.name, problem.op_type, problem.text.partition(":")[0])
+    return problem.is_accused, fault
 
 
 def _columns(problems: Sequence[ReportedProblem]) -> dict[str, bool]:
@@ -109,7 +122,9 @@ def _columns(problems: Sequence[ReportedProblem]) -> dict[str, bool]:
     }
 
 
-def _problem(report: DumpReport, number: int, problem: ReportedProblem, folder: str) -> dict[str, Any]:
+def _problem(report: DumpReport, row: Sequence[tuple[int, ReportedProblem]], folder: str) -> dict[str, Any]:
+    """Return what a row shows: its first problem, and the operators of the others."""
+    (number, problem), *others = row
     operators = report.operators
     place = problem.operator
     readers = [other for other, each in enumerate(operators) if place >= 0 and place in each.reads]
@@ -117,6 +132,8 @@ def _problem(report: DumpReport, number: int, problem: ReportedProblem, folder: 
     return {
         "number": number,
         "problem": problem,
+        "alike": answer.alike_text(problem.name, problem.op_type, len(others)) if others else "",
+        "others": [(each.operator, each.name) for _, each in others],
         "scope": operators[place].scope if place >= 0 else problem.name.rpartition("/")[0],
         "reads": _listed(report, reads),
         "parameters": operators[place].parameters[:_SHOWN_NEIGHBOURS] if place >= 0 else (),
