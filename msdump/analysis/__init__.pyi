@@ -23,6 +23,9 @@ from .extract import reproduce as reproduce
 from .extract import tensors_of as tensors_of
 from .extract import write_folder as write_folder
 from .extract import write_tensors as write_tensors
+from .facts import Fact as Fact
+from .facts import FactKind as FactKind
+from .facts import list_facts as list_facts
 from .inputs import check_sizes as check_sizes
 from .inputs import load_arrays as load_arrays
 from .inputs import write_arrays as write_arrays
