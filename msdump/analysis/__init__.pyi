@@ -25,6 +25,7 @@ from .extract import write_folder as write_folder
 from .extract import write_tensors as write_tensors
 from .facts import Fact as Fact
 from .facts import FactKind as FactKind
+from .facts import SameWeight as SameWeight
 from .facts import list_facts as list_facts
 from .inputs import check_sizes as check_sizes
 from .inputs import load_arrays as load_arrays

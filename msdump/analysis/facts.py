@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
@@ -24,14 +24,19 @@ from msdump.analysis.matching import (
     passes_on,
 )
 from msdump.device import INSERTED_PREFIX, is_view
-from msdump.read import ABSENT, GraphOperator, OperatorGraph, SourceKind, ValueSource, parse_attributes
+from msdump.read import FIXED, GraphOperator, OperatorGraph, SourceKind, ValueSource, parse_attributes
 
 _FLOATS: Final = frozenset({"float16", "bfloat16", "float32", "float64"})
 _SAME_NUMBER: Final = 2e-3
 """Relative difference of two arguments that rounding to float16 or bfloat16 makes."""
 
-_ARRANGING: Final = frozenset({"Transpose", "Flatten"})
+_PASSING: Final = frozenset({"Transpose"})
 """Operators, beside views, in whose place another exporter arranges a weight or a product otherwise."""
+
+_CLAMPS: Final = frozenset({"ReLU", "ReLU6", "Clip", "ClipByValue"})
+
+_Slot = tuple[int, tuple[ValueSource, ValueSource]]
+"""Number of an input, and what both sides read there."""
 
 
 class FactKind(enum.StrEnum):
@@ -53,7 +58,7 @@ class Fact:
     """One difference between two graphs.
 
     Attributes:
-        kind: What differs.
+        kind: In what the two differ.
         operator: Full name of the operator; golden's of one that is missing.
         text: What differs, in words.
         op_type: The operator's type.
@@ -74,9 +79,6 @@ class Fact:
 
 SameWeight = Callable[[str, str], bool | None]
 """Returns whether a weight and a golden one hold the same bits, but for rounding; None: not known."""
-
-_Key = Hashable
-"""What a value is known by on both sides: the examined operator and output that give it, or a label."""
 
 
 def list_facts(
@@ -101,12 +103,15 @@ def list_facts(
 
 
 class _Side:
-    """A graph, with what its values are known by."""
+    """A graph, and what both sides know its values by: the pair that gives one, or a label."""
 
-    def __init__(self, side: GraphSide, label_of: Callable[[ValueSource], Hashable], alone: frozenset[str]):
-        self.graph, self.alone = side.graph, alone
+    def __init__(
+        self, side: GraphSide, label_of: Callable[[ValueSource], Hashable], alone: Sequence[str]
+    ) -> None:
+        self.graph, self.alone = side.graph, {*alone}
+        self.passing = _PASSING
+        self.key_of: dict[tuple[str, int], Hashable] = {}
         self._label_of = label_of
-        self.key_of: dict[tuple[str, int], _Key] = {}
 
     def operator(self, source: ValueSource) -> GraphOperator | None:
         """Return the operator that gives a value, None for everything else."""
@@ -114,36 +119,35 @@ class _Side:
 
     def origin(self, source: ValueSource) -> ValueSource:
         """Return where a value comes from before operators that the other side may lack passed it on."""
-        seen = len(self.graph.operators)
-        while seen and (operator := self.operator(source)) is not None:
-            seen -= 1
-            is_alone = operator.full_name in self.alone and _passes(operator)
-            if not ((is_alone or _is_inserted(operator)) and operator.inputs):
+        for _ in self.graph.operators:  # a cycle, which no sound graph has, ends here
+            operator = self.operator(source)
+            if operator is None or not (operator.inputs and self._is_passed(operator)):
                 break
             source = operator.inputs[0]
         return source
 
-    def key(self, source: ValueSource) -> _Key:
+    def _is_passed(self, operator: GraphOperator) -> bool:
+        if _is_inserted(operator):
+            return True
+        is_passing = passes_on(operator.op_type) or is_view(operator.op_type)
+        return operator.full_name in self.alone and (is_passing or operator.op_type in self.passing)
+
+    def key(self, source: ValueSource) -> Hashable:
         """Return what a value is known by on both sides, None where nothing tells."""
         if self.operator(source) is not None:
             return self.key_of.get((source.name, source.slot))
         label = self._label_of(source)
         return None if label in (UNKNOWN, UNTOLD) else label
 
-    def with_alone(
-        self, operators: Sequence[GraphOperator], others: Sequence[GraphOperator]
-    ) -> list[GraphOperator]:
+    def with_alone(self, names: Sequence[str], others: Sequence[GraphOperator]) -> list[GraphOperator]:
         """Return the operators of a region, with those alone that are nodes of the other side's region."""
         nodes = {each.onnx_names for each in others if each.onnx_names}
-        members = {each.full_name for each in operators}
-        members |= {name for name in self.alone if self.graph.operators[name].onnx_names in nodes}
-        return [each for each in self.graph.operators.values() if each.full_name in members]
+        alone = {name for name in self.alone if self.graph.operators[name].onnx_names in nodes}
+        return [each for name, each in self.graph.operators.items() if name in alone or name in names]
 
     def is_fixed(self, source: ValueSource) -> bool:
         """Return whether a value is the same in each run, so that compilation may have folded it."""
-        return source.kind in {SourceKind.WEIGHT, SourceKind.CONSTANT} or (
-            source.kind is SourceKind.OPERATOR and self.graph.is_fixed(source.name)
-        )
+        return source.kind in FIXED or self.graph.is_fixed(source.name)
 
     @cached_property
     def fused(self) -> frozenset[str]:
@@ -151,16 +155,34 @@ class _Side:
         operators = self.graph.operators.values()
         return frozenset(name for each in operators if len(each.onnx_names) > 1 for name in each.onnx_names)
 
-    def called(self, source: ValueSource) -> str:
-        """Return a value's name in words."""
-        slot = f":{source.slot}" if source.slot else ""
-        kind = "" if source.kind is SourceKind.OPERATOR else f"{source.kind} "
-        return "absent" if source.kind is SourceKind.ABSENT else f"of {kind}{source.name}{slot}"
+    def lacks(self, beside: _Side, source: ValueSource) -> bool:
+        """Return whether a value is of another side's operator that this one has in no form."""
+        operator = beside.operator(source)
+        if operator is None or source.name not in beside.alone or beside.is_fixed(source):
+            return False
+        is_fused = bool(operator.onnx_names) and self.fused.issuperset(operator.onnx_names)
+        return not is_fused and _is_plain(operator)
 
+    def way(self, source: ValueSource, goal: Hashable) -> tuple[GraphOperator, ...]:
+        """Return the operators alone that lead to a value, the last one first.
 
-def _passes(operator: GraphOperator) -> bool:
-    """Return whether the other side may do without an operator that hands its first input on."""
-    return passes_on(operator.op_type) or is_view(operator.op_type) or operator.op_type in _ARRANGING
+        Args:
+            source: The value.
+            goal: What the other side reads in its place, to which the way leads where it can.
+        """
+        first = self.operator(source)
+        if first is None or source.name not in self.alone:
+            return ()
+        ways, seen = [(first,)], {first.full_name}
+        for way in ways:
+            for each in map(self.origin, way[-1].inputs):
+                if goal is not None and self.key(each) == goal:
+                    return way
+                operator = self.operator(each)
+                if operator is not None and each.name in self.alone - seen:
+                    seen.add(each.name)
+                    ways.append((*way, operator))
+        return (first,)
 
 
 def _is_inserted(operator: GraphOperator) -> bool:
@@ -168,12 +190,16 @@ def _is_inserted(operator: GraphOperator) -> bool:
     return operator.full_name.startswith(INSERTED_PREFIX)
 
 
+def _is_plain(operator: GraphOperator) -> bool:
+    """Return whether an operator is one of the model's, and not several that were fused."""
+    return len(part_types(operator)) == 1 and len(operator.onnx_names) <= 1
+
+
 @dataclass(frozen=True, slots=True)
 class _Edge:
-    """An input that is another one than golden's; without an operator an output of the graph."""
+    """An input that is another one than golden's; without a reader an output of the graph."""
 
     reader: GraphOperator | None
-    golden_reader: GraphOperator | None
     slot: int
     own: ValueSource
     other: ValueSource
@@ -182,247 +208,208 @@ class _Edge:
 class _Comparison:
     """Compares two graphs whose operators are paired."""
 
-    def __init__(self, mine: GraphSide, golden: GraphSide, matching: Matching, same_weight: SameWeight):
+    def __init__(
+        self, mine: GraphSide, golden: GraphSide, matching: Matching, same_weight: SameWeight
+    ) -> None:
         own, other = labels(mine, golden)
-        self._mine = _Side(mine, own, frozenset(matching.mine_alone))
-        self._golden = _Side(golden, other, frozenset(matching.golden_alone))
+        self._mine = _Side(mine, own, matching.mine_alone)
+        self._golden = _Side(golden, other, matching.golden_alone)
         self._same_weight = same_weight
         self._pairs: list[tuple[GraphOperator, GraphOperator]] = []
+        if _is_quantised(mine.graph) != _is_quantised(golden.graph):  # its range clamps, too
+            self._mine.passing = self._golden.passing = _PASSING | _CLAMPS
         for pair in matching.pairs:
             for number, (output, counterpart) in enumerate(pair.outputs):
-                key = (pair.mine, number)
-                self._mine.key_of[output] = self._golden.key_of[counterpart] = key
-            members = self._members(pair)
-            if pair.is_single and not any(map(_is_inserted, (members[0][0], members[1][0]))):
-                self._pairs.append((members[0][0], members[1][0]))
-            elif not pair.is_single:
-                self._pair_parts(*members)
+                self._mine.key_of[output] = self._golden.key_of[counterpart] = (pair.mine, number)
+            if pair.is_single:
+                self._add(mine.graph.operators[pair.mine[0]], golden.graph.operators[pair.golden[0]])
+            else:
+                self._add_parts(pair)
 
-    def _members(self, pair: OperatorPair) -> tuple[list[GraphOperator], list[GraphOperator]]:
-        sides = (self._mine, pair.mine), (self._golden, pair.golden)
-        mine, golden = ([side.graph.operators[name] for name in names] for side, names in sides)
-        return mine, golden
+    def _add(self, mine: GraphOperator, golden: GraphOperator) -> None:
+        if not (_is_inserted(mine) or _is_inserted(golden)):
+            self._pairs.append((mine, golden))
 
-    def _pair_parts(self, mine: list[GraphOperator], golden: list[GraphOperator]) -> None:
+    def _add_parts(self, pair: OperatorPair) -> None:
         """Pair the operators of two regions of which one has all types of the other in its order."""
-        mine, golden = self._mine.with_alone(mine, golden), self._golden.with_alone(golden, mine)
+        mine, golden = self._mine.with_alone(pair.mine, ()), self._golden.with_alone(pair.golden, ())
+        mine, golden = self._mine.with_alone(pair.mine, golden), self._golden.with_alone(pair.golden, mine)
         pairs = aligned(*([canonical_type(each.op_type) for each in side] for side in (mine, golden)))
         if not 1 < len(pairs) == min(len(mine), len(golden)):
             return
         for side, operators in ((self._mine, mine), (self._golden, golden)):
+            side.alone |= {each.full_name for each in operators}
             for each in operators:
                 side.key_of.pop((each.full_name, 0), None)
-            side.alone |= {each.full_name for each in operators}
         for own, other in ((mine[own], golden[other]) for own, other in pairs):
-            self._pairs.append((own, other))
+            self._add(own, other)
             self._mine.key_of[own.full_name, 0] = self._golden.key_of[other.full_name, 0] = own.full_name
-            self._mine.alone -= {own.full_name}
-            self._golden.alone -= {other.full_name}
+            self._mine.alone.discard(own.full_name)
+            self._golden.alone.discard(other.full_name)
 
-    def facts(self) -> Iterator[Fact]:
-        """Yield the facts of paired operators, then those of the graph's outputs."""
-        edges: list[_Edge] = []
-        own_facts: dict[str, list[Fact]] = {}
+    def facts(self) -> list[Fact]:
+        """Return all facts, in the order of the examined operators that show them."""
+        facts, edges = [*self._dtypes()], [*self._ends()]
         for mine, golden in self._pairs:
-            own_facts[mine.full_name] = [*self._replaced(mine, golden)] or [
-                *self._arguments(mine, golden),
-                *self._weights(mine, golden),
-            ]
-            edges += self._edges(mine, golden)
-        edges += self._ends()
-        dtypes = self._dtypes()
-        rewired: dict[str, list[Fact]] = {}
-        for fact in self._wiring(edges):
-            rewired.setdefault(fact.readers[0] if fact.readers else "", []).append(fact)
-        for name in self._mine.graph.operators:
-            yield from rewired.get(name, ())
-            yield from own_facts.get(name, ())
-            yield from dtypes.get(name, ())
-        yield from rewired.get("", ())
+            replaced = [*self._replaced(mine, golden)]
+            if not replaced:
+                edges += self._edges(mine, golden)
+                facts += self._weights(mine, golden)
+            facts += replaced or _arguments(mine, golden)
+        facts += self._wiring(edges)
+        places = {name: place for place, name in enumerate(self._mine.graph.operators)}
+        return sorted(
+            facts, key=lambda fact: min((places[name] for name in fact.readers), default=len(places))
+        )
 
     @staticmethod
     def _replaced(mine: GraphOperator, golden: GraphOperator) -> Iterator[Fact]:
-        types = [canonical_type(each.op_type) for each in (mine, golden)]
-        if types[0] != types[1] and not (len(part_types(mine)) > 1 or len(part_types(golden)) > 1):
+        is_alike = canonical_type(mine.op_type) == canonical_type(golden.op_type)
+        if not is_alike and _is_plain(mine) and _is_plain(golden):
             text = f"{mine.op_type} in the place of {golden.full_name} ({golden.op_type})"
             yield _fact(FactKind.REPLACED, mine, text, golden)
 
-    @staticmethod
-    def _arguments(mine: GraphOperator, golden: GraphOperator) -> Iterator[Fact]:
-        if mine.attributes != golden.attributes and mine.op_type == golden.op_type:
-            own, other = (parse_attributes(each.attributes) for each in (mine, golden))
-            texts = {
-                f"{_shown(own[name])}, in golden {_shown(other[name])}": name
-                for name in reversed(own)  # primitives have some under two names, as pad and pad_list
-                if name in other and not _is_same(own[name], other[name])
-            }
-            for text, name in reversed(texts.items()):
-                yield _fact(FactKind.ATTRIBUTE, mine, f"{name} {text}", golden)
-
     def _weights(self, mine: GraphOperator, golden: GraphOperator) -> Iterator[Fact]:
-        for slot, (own, other) in enumerate(zip(mine.inputs, golden.inputs, strict=False)):
-            own, other = self._mine.origin(own), self._golden.origin(other)
-            if own.kind is other.kind is SourceKind.WEIGHT and (
-                self._same_weight(own.name, other.name) is False
-            ):
+        for slot, (own, other) in enumerate(self._reads(mine, golden)):
+            is_weight = own.kind is other.kind is SourceKind.WEIGHT
+            if is_weight and self._same_weight(own.name, other.name) is False:
                 text = f"input {slot} {own.name} has not the bits of golden's"
                 yield _fact(FactKind.WEIGHT, mine, text, golden)
 
-    def _dtypes(self) -> dict[str, list[Fact]]:
-        """Return which operators write another type of floats than golden's, the first of several in a row.
+    def _reads(self, mine: GraphOperator, golden: GraphOperator) -> Iterator[tuple[ValueSource, ValueSource]]:
+        """Return what two operators read at each input, before what the other side may lack."""
+        own, other = (
+            map(side.origin, each.inputs) for side, each in ((self._mine, mine), (self._golden, golden))
+        )
+        return zip(own, other, strict=False)
 
-        None where most of them do: the network was converted as a whole.
+    def _dtypes(self) -> Iterator[Fact]:
+        """Yield which operators write another type of floats than golden's, the first of several in a row.
+
+        Nothing where most of them do: the network was converted as a whole.
         """
         facts: dict[str, Fact] = {}
         for mine, golden in self._pairs:
             types = [each.outputs[0].dtype if each.outputs else "" for each in (mine, golden)]
-            is_alike = canonical_type(mine.op_type) == canonical_type(golden.op_type)
             held = [each.device_outputs[0].dtype for each in (mine, golden) if each.device_outputs]
-            is_held_alike = len(held) > 1 and len(set(held)) == 1
-            if types[0] != types[1] and {*types} <= _FLOATS and is_alike and not is_held_alike:
+            is_alike = canonical_type(mine.op_type) == canonical_type(golden.op_type)
+            if types[0] != types[1] and {*types} <= _FLOATS and is_alike and len({*held}) + 1 != len(held):
                 text = f"writes {types[0]}, in golden {types[1]}"
                 facts[mine.full_name] = _fact(FactKind.DTYPE, mine, text, golden)
-        if len(facts) * 2 > len(self._pairs):
-            return {}
-        operators = self._mine.graph.operators
-        return {
-            name: [fact]
-            for name, fact in facts.items()
-            if not any(self._mine.origin(each).name in facts for each in operators[name].inputs)
-        }
+        if len(facts) * 2 <= len(self._pairs):
+            for name, fact in facts.items():
+                sources = map(self._mine.origin, self._mine.graph.operators[name].inputs)
+                if not any(each.name in facts for each in sources):
+                    yield fact
 
     def _edges(self, mine: GraphOperator, golden: GraphOperator) -> Iterator[_Edge]:
         """Yield the inputs of two operators that are known to be other ones."""
-        if asks(mine.op_type) or canonical_type(mine.op_type) != canonical_type(golden.op_type):
+        if asks(mine.op_type):
             return
-        own = [*map(self._mine.origin, _trimmed(mine.inputs))]
-        other = [*map(self._golden.origin, _trimmed(golden.inputs))]
-        pairs = [*zip(range(len(own)), own, other, strict=False)]
+        pairs = [*enumerate(self._reads(mine, golden))]
         if is_commutative(canonical_type(mine.op_type)):
-            pairs = self._unequal(own, other)
-        for slot, one, two in pairs:
-            if self._is_other(one, two):
-                yield _Edge(mine, golden, slot, one, two)
+            pairs = self._unequal(pairs)
+        for slot, (own, other) in pairs:
+            if self._is_other(own, other):
+                yield _Edge(mine, slot, own, other)
 
-    def _unequal(
-        self, own: Sequence[ValueSource], other: Sequence[ValueSource]
-    ) -> list[tuple[int, ValueSource, ValueSource]]:
+    def _unequal(self, pairs: Sequence[_Slot]) -> list[_Slot]:
         """Return inputs that may change places without those that are the same on both sides."""
-        rest = list(other)
+        rest = [other for _, (_, other) in pairs]
         left = []
-        for slot, source in enumerate(own):
-            key = self._mine.key(source)
+        for slot, (own, _) in pairs:
+            key = self._mine.key(own)
             same = next((each for each in rest if key is not None and self._golden.key(each) == key), None)
             if same is None:
-                left.append((slot, source))
+                left.append((slot, own))
             else:
                 rest.remove(same)
-        return [(slot, source, each) for (slot, source), each in zip(left, rest, strict=False)]
+        return [(slot, (own, other)) for (slot, own), other in zip(left, rest, strict=True)]
 
     def _ends(self) -> Iterator[_Edge]:
+        """Yield the outputs of the graph that are known to be other ones."""
         own, other = self._mine.graph.outputs, self._golden.graph.outputs
-        if len(own) == len(other):
-            for slot, (one, two) in enumerate(zip(own, other, strict=True)):
-                one, two = self._mine.origin(one), self._golden.origin(two)
-                if self._is_other(one, two):
-                    yield _Edge(None, None, slot, one, two)
+        pairs = zip(map(self._mine.origin, own), map(self._golden.origin, other), strict=False)
+        for slot, (one, two) in enumerate(pairs if len(own) == len(other) else ()):
+            if self._is_other(one, two):
+                yield _Edge(None, slot, one, two)
 
     def _is_other(self, own: ValueSource, other: ValueSource) -> bool:
         """Return whether an input is known to be another value than golden's."""
-        if own.kind is other.kind is SourceKind.WEIGHT:
-            return self._is_other_weight(own.name, other.name)
+        if own.kind is other.kind is SourceKind.WEIGHT:  # its elements are compared elsewhere
+            weights = self._mine.graph.weights.keys() & self._golden.graph.weights.keys()
+            is_common = {own.name, other.name} <= weights
+            return own.name != other.name and is_common and not self._same_weight(own.name, other.name)
+        if own.kind is not other.kind and self._mine.is_fixed(own) and self._golden.is_fixed(other):
+            return False  # one side has folded it
         keys = self._mine.key(own), self._golden.key(other)
-        is_folded = own.kind is not other.kind and self._mine.is_fixed(own) and self._golden.is_fixed(other)
-        if None not in keys or is_folded:
-            return keys[0] != keys[1] and not is_folded
-        return any(
-            key is None and self._is_unexplained(source, side, beside)
-            for key, source, side, beside in (
-                (keys[0], own, self._mine, self._golden),
-                (keys[1], other, self._golden, self._mine),
-            )
-        )
-
-    def _is_other_weight(self, own: str, other: str) -> bool:
-        """Return whether an operator reads another one of the weights that both sides have."""
-        weights = self._mine.graph.weights.keys() & self._golden.graph.weights.keys()
-        return own != other and {own, other} <= weights and not self._same_weight(own, other)
-
-    @staticmethod
-    def _is_unexplained(source: ValueSource, side: _Side, beside: _Side) -> bool:
-        """Return whether a value is of an operator that the other side has in no form."""
-        operator = side.operator(source)
-        if operator is None or source.name not in side.alone or side.is_fixed(source):
-            return False
-        is_fused = bool(operator.onnx_names) and beside.fused.issuperset(operator.onnx_names)
-        return not is_fused and len(part_types(operator)) == 1 and len(operator.onnx_names) < 2  # noqa: PLR2004
+        if None not in keys:
+            return keys[0] != keys[1]
+        is_extra = keys[0] is None and self._golden.lacks(self._mine, own)
+        return is_extra or (keys[1] is None and self._mine.lacks(self._golden, other))
 
     def _wiring(self, edges: Sequence[_Edge]) -> Iterator[Fact]:
         """Yield the facts of inputs that are other ones: one for each operator that explains some of them."""
-        told: dict[tuple[FactKind, str], Fact] = {}
+        told: dict[Hashable, Fact] = {}
         for edge in edges:
             fact = self._of_edge(edge, edges)
-            key = (fact.kind, fact.operator if fact.kind is not FactKind.WIRING else f"{fact.operator} {fact.text}")
-            known = told.get(key)
-            told[key] = fact if known is None else replace(known, readers=tuple(dict.fromkeys(known.readers + fact.readers)))
+            key = fact.kind, fact.operator, fact.kind is FactKind.WIRING and fact.text
+            known = told.setdefault(key, fact)
+            told[key] = replace(known, readers=tuple(dict.fromkeys(known.readers + fact.readers)))
         yield from told.values()
 
     def _of_edge(self, edge: _Edge, edges: Sequence[_Edge]) -> Fact:
         """Return what makes an input another one than golden's."""
-        readers = () if edge.reader is None else (edge.reader.full_name,)
-        of = "output" if edge.reader is None else "input"
-        reader = "the network" if edge.reader is None else edge.reader.full_name
         keys = self._mine.key(edge.own), self._golden.key(edge.other)
-        lacking = () if keys[1] is not None else self._way(edge.other, self._golden, keys[0])
-        added = () if keys[0] is not None else self._way(edge.own, self._mine, keys[1])
+        lacking = self._golden.way(edge.other, keys[0]) if keys[1] is None else ()
+        added = self._mine.way(edge.own, keys[1]) if keys[0] is None else ()
+        readers = () if edge.reader is None else (edge.reader.full_name,)
+        slot = f"input {edge.slot}" if readers else f"output {edge.slot}"
+        place = f"{slot} of {readers[0] if readers else 'the network'}"
         if lacking and added:
             text = f"{added[0].op_type} in the place of {lacking[0].full_name} ({lacking[0].op_type})"
             return _fact(FactKind.REPLACED, added[0], text, lacking[0], readers)
         if lacking:
-            more = "".join(f", and {each.full_name} before it" for each in lacking[1:2])
-            text = f"{of} {edge.slot} of {reader} is {self._mine.called(edge.own)}, in golden of this operator{more}"
+            more = "".join(f", with {each.full_name} before it" for each in lacking[1:2])
+            text = f"{place} is {_called(edge.own)}, in golden of this operator{more}"
             return _fact(FactKind.MISSING, lacking[0], text, lacking[0], readers)
         if added:
-            text = f"{of} {edge.slot} of {reader} is of this operator, in golden {self._golden.called(edge.other)}"
+            text = f"{place} is of this operator, in golden {_called(edge.other)}"
             return _fact(FactKind.EXTRA, added[0], text, None, readers)
-        crossed = next(
-            (
-                each.slot
-                for each in edges
-                if each.reader is edge.reader
-                and self._golden.key(each.other) == keys[0]
-                and self._mine.key(each.own) == keys[1]
-            ),
-            None,
-        )
-        if crossed is not None and edge.reader is not None:
-            text = f"inputs {min(edge.slot, crossed)} and {max(edge.slot, crossed)} are swapped"
-        else:
-            text = f"{of} {edge.slot} is {self._mine.called(edge.own)}, golden's is {self._golden.called(edge.other)}"
+        text = f"{slot} is {_called(edge.own)}, golden's is {_called(edge.other)}"
+        for each in edges:
+            crossed = self._mine.key(each.own), self._golden.key(each.other)
+            if readers and each.reader is edge.reader and crossed == keys[::-1]:
+                text = "inputs {} and {} are swapped".format(*sorted((edge.slot, each.slot)))
         shown = edge.reader or self._mine.operator(edge.own) or GraphOperator("", "")
-        return _fact(FactKind.WIRING, shown, text, edge.golden_reader, readers)
+        return _fact(FactKind.WIRING, shown, text, None, readers)
 
-    def _way(self, source: ValueSource, side: _Side, goal: _Key) -> tuple[GraphOperator, ...]:
-        """Return the operators of one side alone that lead to a value, the last one first.
 
-        Args:
-            source: The value.
-            side: The side.
-            goal: What the other side reads in its place, to which the way leads where it can.
-        """
-        first = side.operator(source)
-        if first is None or source.name not in side.alone:
-            return ()
-        ways, seen = [(first,)], {first.full_name}
-        for way in ways:
-            for each in way[-1].inputs:
-                if goal is not None and side.key(origin := side.origin(each)) == goal:
-                    return way
-                operator = side.operator(side.origin(each))
-                if operator is not None and operator.full_name in side.alone - seen:
-                    seen.add(operator.full_name)
-                    ways.append((*way, operator))
-        return (first,)
+def _is_quantised(graph: OperatorGraph) -> bool:
+    return any(
+        "Quant" in each.op_type or each.op_type.startswith("QLinear") for each in graph.operators.values()
+    )
+
+
+def _called(source: ValueSource) -> str:
+    """Return a value's name in words."""
+    slot = f":{source.slot}" if source.slot else ""
+    kind = "" if source.kind is SourceKind.OPERATOR else f"{source.kind} "
+    return "absent" if source.kind is SourceKind.ABSENT else f"of {kind}{source.name}{slot}"
+
+
+def _arguments(mine: GraphOperator, golden: GraphOperator) -> Iterator[Fact]:
+    """Yield the arguments that both operators have and that differ."""
+    if mine.attributes == golden.attributes or mine.op_type != golden.op_type:
+        return
+    own, other = (parse_attributes(each.attributes) for each in (mine, golden))
+    texts = {
+        f"{_shown(own[name])}, in golden {_shown(other[name])}": name
+        for name in reversed(own)  # primitives have some under two names, as pad and pad_list
+        if name in other and not _is_same(own[name], other[name])
+    }
+    for text, name in reversed(texts.items()):
+        yield _fact(FactKind.ATTRIBUTE, mine, f"{name} {text}", golden)
 
 
 def _fact(
@@ -441,13 +428,6 @@ def _fact(
         "" if golden is None else golden.full_name,
         (operator.full_name,) if readers is None else readers,
     )
-
-
-def _trimmed(inputs: Sequence[ValueSource]) -> Sequence[ValueSource]:
-    count = len(inputs)
-    while count and inputs[count - 1] == ABSENT:
-        count -= 1
-    return inputs[:count]
 
 
 def _is_same(mine: Any, golden: Any) -> bool:

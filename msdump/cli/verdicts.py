@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from msdump.analysis import ALL, TensorError, answer
+from msdump.analysis import ALL, Fact, TensorError, answer
 from msdump.analysis.compare import shape_text, tensor_reason
 from msdump.analysis.judge import (
     ACCUSING,
@@ -235,6 +235,7 @@ def summary_lines(report: Report, *, has_rerun: bool = False) -> Iterator[str]:
         yield from _fault(group)
     if len(groups) > _MOST:
         yield f"          and {plural(len(groups) - _MOST, 'more operator')}"
+    yield from _facts(report)
     if means := answer.meaning(report):
         yield f"means     {means}"
     others = Counter(finding.verdict for finding in report.findings if finding.verdict not in ACCUSING)
@@ -247,6 +248,16 @@ def summary_lines(report: Report, *, has_rerun: bool = False) -> Iterator[str]:
 
 def _kind(finding: Finding) -> Hashable:
     return answer.kind_of_fault(finding.place.shown_name, finding.place.op_type, finding.verdict)
+
+
+def _facts(report: Report) -> Iterator[str]:
+    """Yield what else the two graphs say differs, beside what tells who is at fault."""
+    told = {(each.place.full_name, text) for each in report.accused for text in each.note.split("; ")}
+    facts = [each for each in report.facts if (each.operator, each.text) not in told]
+    for fact in facts[:_MOST]:
+        yield f"fact      {fact.operator} ({fact.op_type}): {fact.kind}, {fact.text}"
+    if len(facts) > _MOST:
+        yield f"          ... {len(facts) - _MOST:,} more"
 
 
 def _fault(findings: Sequence[Finding]) -> Iterator[str]:
@@ -497,8 +508,8 @@ def _scores(tensor: TensorResult) -> dict[str, str]:
 
 COMPARED: Final = (
     "verdict=report.verdict first=report.first.place.shown_name accused=report.accused.place.shown_name"
-    " tensors=report.tensors operators=report.operators uneven=report.uneven unreadable=report.unreadable"
-    " alone table"
+    " tensors=report.tensors facts=report.facts operators=report.operators uneven=report.uneven"
+    " unreadable=report.unreadable alone table"
 )
 """The fields of the document of a comparison."""
 
@@ -520,5 +531,6 @@ SHAPES: Final = (
     Shape(TensorError, "is_same distance cosine largest scaled ulps? misplaced masked changed"),
     Shape(OwnError, "output=slot error allowed is_explained arithmetic note?"),
     Shape(Uneven, "operator=name mine=dumped golden"),
+    Shape(Fact, "kind operator op_type? onnx_name? golden? text"),
 )
 """How documents show verdicts."""

@@ -7,14 +7,25 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from msdump.analysis import Fact, FactKind
 from msdump.analysis.diff.again import GoldenOperators, GoldenRunners, OwnErrors, Suspect
 from msdump.analysis.diff.evidence import Observations, SharedWeights
 from msdump.analysis.diff.lockstep import Follower, OperatorWatch, Ran, RanBlock, Scope
 from msdump.analysis.diff.models import Places, Side, golden_inputs, output_names
 from msdump.analysis.diff.pairing import Pairing, Quantisation, as_real
-from msdump.analysis.judge import Judge, Limits, OperatorEvidence, Report, TensorEvidence, Uneven, Verdict
+from msdump.analysis.judge import (
+    Judge,
+    Limits,
+    OperatorEvidence,
+    OperatorPlace,
+    Report,
+    TensorEvidence,
+    Uneven,
+    Verdict,
+    accuse,
+)
 from msdump.errors import MsdumpError
-from msdump.graph import Graph
+from msdump.graph import Graph, Node
 from msdump.record import IO
 from msdump.store import names
 
@@ -74,6 +85,7 @@ class LockstepComparison:
         self.places = Places(self.mine.graph)
         places = Places(self.golden.graph)
         self.report.missing += (places.of(node) for node in self.pairing.missing)
+        self.report.facts += self.pairing.facts
 
     def run(
         self,
@@ -112,7 +124,8 @@ class _Run:
         self._pairing = comparison.pairing
         self._advance = advance
         self._iteration = comparison.runs
-        comparison.places.begin(comparison.runs, len(comparison.report.findings))
+        self._before = len(comparison.report.findings)
+        comparison.places.begin(comparison.runs, self._before)
         self._observations = Observations(
             comparison.pairing, comparison.limits, not comparison.runs, comparison.weights
         )
@@ -143,7 +156,28 @@ class _Run:
         both.report.uneven += self._uneven()
         outputs = [*self._outputs()]
         both.outputs += outputs
-        both.report.outputs += self._judge.network_outputs(each.evidence for each in outputs)
+        results = self._judge.network_outputs(each.evidence for each in outputs)
+        both.report.outputs += results
+        self._accuse(outputs_differ=any(each.is_bad for each in results))
+
+    def _accuse(self, *, outputs_differ: bool) -> None:
+        """Draw the verdicts that follow from what the graphs say differs."""
+        both, findings = self._comparison, self._comparison.report.findings
+        mine, golden = _by_full_name(both.mine.model), _by_full_name(both.golden.model)
+
+        def place_of(fact: Fact) -> OperatorPlace:
+            if fact.kind is FactKind.MISSING:
+                return Places(both.golden.graph).of(golden[fact.operator])
+            return both.places.of(mine[fact.operator])
+
+        findings[self._before :] = accuse(
+            findings[self._before :],
+            self._pairing.facts,
+            place_of,
+            {name: node.name for name, node in mine.items()},
+            outputs_differ=outputs_differ,
+            is_one_arithmetic=both.mine.variant == both.golden.variant,
+        )
 
     def _lead(self, inputs: Mapping[str, Any]) -> None:
         """Run the examined side; where it fails the other one still comes to its end."""
@@ -289,6 +323,10 @@ class _Run:
         values = graph.results if self._comparison.trains else graph.outputs
         names = [value.name for value in values]
         return dict(zip(names, as_real(names, returned, quantised.get(graph.index, {})), strict=True))
+
+
+def _by_full_name(model: Graph) -> dict[str, Node]:
+    return {node.operator.full_name: node for graph in model.walk() for node in graph.nodes}
 
 
 def _following(both: LockstepComparison, inputs: Mapping[str, Any]) -> Follower:

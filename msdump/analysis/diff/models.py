@@ -6,14 +6,14 @@ import enum
 import hashlib
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import product
 from typing import Any, Final
 
 import numpy as np
 
 from msdump import dtypes
+from msdump.analysis import Fact, FactKind, SameWeight, errors, list_facts
 from msdump.analysis.diff.lockstep import Ran
 from msdump.analysis.diff.pairing import GraphPairing, Pairing, Quantisation, is_quantised, quantisations
 from msdump.analysis.judge import OperatorPlace, coarser
@@ -412,6 +412,7 @@ def pair_models(mine: Graph, golden: Graph) -> Pairing:
     graphs: dict[int, GraphPairing] = {}
     bodies: dict[int, int] = {}
     missing: list[Node] = []
+    facts: list[Fact] = []
     waiting = [(mine, golden)]
     is_mixed = is_quantised(mine) != is_quantised(golden)  # of two alike, integers are compared
     quantised, golden_quantised = (
@@ -420,13 +421,16 @@ def pair_models(mine: Graph, golden: Graph) -> Pairing:
     )
     while waiting:
         first, second = waiting.pop()
-        matching = match(
+        sides = (
             GraphSide(own[first.index], _digest_of(first)),
             GraphSide(other[second.index], _digest_of(second)),
         )
+        matching = match(*sides)
         known = quantised[first.index], golden_quantised[second.index]
         pairing = _GraphPairing(first, second, matching, known)
-        graphs[first.index] = pairing.result()
+        found = list_facts(*sides, matching, _weights_of(first, second))
+        graphs[first.index] = pairing.result(found)
+        facts += found
         missing += pairing.missing
         for body, counterpart in pairing.bodies:
             bodies[body.index] = counterpart.index
@@ -438,7 +442,24 @@ def pair_models(mine: Graph, golden: Graph) -> Pairing:
         is_one_model=False,
         quantised=quantised,
         golden_quantised=golden_quantised,
+        facts=tuple(facts),
     )
+
+
+def _weights_of(mine: Graph, golden: Graph) -> SameWeight:
+    """Return the comparison of two models' weights by their bits; None of those of other shapes."""
+
+    def is_same(name: str, other: str) -> bool | None:
+        own, array = mine.weights.get(name), golden.weights.get(other)
+        if own is array:
+            return None if own is None else True
+        if own is None or array is None or own.shape != array.shape or own.dtype.kind != array.dtype.kind:
+            return None
+        types = (dtypes.from_numpy(own.dtype).name, dtypes.from_numpy(array.dtype).name)
+        is_alike = own.dtype == array.dtype and own.tobytes() == array.tobytes()
+        return is_alike or errors.is_rounding(own, array, types)
+
+    return is_same
 
 
 class _GraphPairing:
@@ -474,8 +495,8 @@ class _GraphPairing:
         nodes = (self._golden_nodes[name] for name in self._matching.golden_alone)
         return [node for node in nodes if not node.is_added]
 
-    def result(self) -> GraphPairing:
-        """Return the pairs."""
+    def result(self, facts: Iterable[Fact]) -> GraphPairing:
+        """Return the pairs, with what facts say of types."""
         names = {name: name for name in self._values.values()}
         weights = frozenset(self._golden.weights)
         casts = {name: self._values.get(self._before_casts(name)) for name in self._cast_of}
@@ -486,7 +507,7 @@ class _GraphPairing:
             weights,
             self._kernels,
             self._weights(),
-            self._retyped(),
+            {self._nodes[each.operator].name: each.text for each in facts if each.kind is FactKind.DTYPE},
             {name: counterpart for name, counterpart in casts.items() if counterpart is not None},
             dict(self._origins()),
         )
@@ -522,32 +543,6 @@ class _GraphPairing:
         while name in self._cast_of:
             name = self._cast_of[name]
         return name
-
-    def _retyped(self) -> dict[str, str]:
-        """Return which operators write another type of floats than golden's, unless most of them do."""
-        texts: dict[str, str] = {}
-        for pair in self._matching.pairs:
-            nodes = [self._nodes[name] for name in pair.mine]
-            for node, golden in product(nodes, (self._golden_nodes[name] for name in pair.golden)):
-                types = self._written_type(node, self._mine), self._written_type(golden, self._golden)
-                if node.op_type == golden.op_type and types[0] != types[1] and all(map(coarser, types)):
-                    texts[node.name] = f"writes {types[0]}, in golden {types[1]}"
-        if len(texts) * 2 > len(self._matching.pairs):  # it was converted as a whole
-            return {}
-        return {
-            name: text
-            for name, text in texts.items()
-            if not any(self._makers[value].name in texts for value in self._inputs_of(name))
-        }
-
-    def _inputs_of(self, name: str) -> Iterator[str]:
-        node = next(node for node in self._mine.nodes if node.name == name)
-        return (value for value in node.inputs if value in self._makers)
-
-    @staticmethod
-    def _written_type(node: Node, graph: Graph) -> str:
-        dtype = graph.type_of(next(filter(None, node.outputs), "")).dtype
-        return "" if dtype is None else dtype.name
 
     def _add(self, pair: OperatorPair) -> None:
         for (own, slot), (other, other_slot) in pair.outputs:

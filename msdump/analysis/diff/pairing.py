@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from msdump.analysis import Fact
 from msdump.graph import Graph, Node, model_names
 from msdump.observer import Array, Arrays
 
@@ -160,6 +161,7 @@ class Pairing:
         quantised: Of two models, how values of the leading side stand for real numbers, by which they are
             compared: by index of the graph and name.
         golden_quantised: The same of the other side.
+        facts: Of two models, what their graphs say differs.
     """
 
     graphs: Mapping[int, GraphPairing]
@@ -169,6 +171,7 @@ class Pairing:
     alike: tuple[Graph, Pairing] | None = None
     quantised: Mapping[int, Mapping[str, Quantisation]] = field(default_factory=dict)
     golden_quantised: Mapping[int, Mapping[str, Quantisation]] = field(default_factory=dict)
+    facts: tuple[Fact, ...] = ()
 
     @property
     def wanted(self) -> frozenset[str]:

@@ -30,3 +30,4 @@ from .limits import TYPES as TYPES
 from .limits import Limits as Limits
 from .limits import coarser as coarser
 from .limits import read_limits as read_limits
+from .stated import accuse as accuse

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from msdump.analysis import Fact
 from msdump.analysis.judge.evidence import (
     ACCUSING,
     AGREEING,
@@ -205,6 +206,7 @@ class Report:
         unreadable: Messages about golden files that cannot be read.
         uneven: Operators of loops that did not run equally often.
         outputs: The outputs of the network, of each run.
+        facts: What the two graphs say differs, whatever the numbers do.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -214,6 +216,7 @@ class Report:
     unreadable: list[str] = field(default_factory=list)
     uneven: list[Uneven] = field(default_factory=list)
     outputs: list[TensorResult] = field(default_factory=list)
+    facts: list[Fact] = field(default_factory=list)
 
     def add(self, finding: Finding) -> None:
         """Add an operator, and count its tensors."""
