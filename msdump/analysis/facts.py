@@ -173,7 +173,8 @@ class _Side:
         first = self.operator(source)
         if first is None or source.name not in self.alone:
             return ()
-        ways, seen = [(first,)], {first.full_name}
+        ways: list[tuple[GraphOperator, ...]] = [(first,)]
+        seen = {first.full_name}
         for way in ways:
             for each in map(self.origin, way[-1].inputs):
                 if goal is not None and self.key(each) == goal:

@@ -311,9 +311,8 @@ class Observations:
         if known is None:
             mine, golden = pair.weights[name]
             known = _compare((IO.INPUT, slot, name), mine, golden, self.limits)
-            types = (known.dtype, known.golden_dtype)
             is_same = known.error is None or known.error.is_same
-            is_rounded = not is_same and errors.is_rounding(mine, golden, types)
+            is_rounded = not is_same and errors.is_rounding(mine, golden)
             known = replace(known, is_weight=True, is_rounded=is_rounded)
             self._weights[id(pair), name] = known
         return replace(known, slot=slot)

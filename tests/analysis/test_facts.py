@@ -1,0 +1,109 @@
+"""What two operator graphs say differs, and that nothing does where compilation explains it."""
+
+import json
+from itertools import permutations
+
+import numpy as np
+import onnx
+import pytest
+from click.testing import CliRunner
+
+from msdump.analysis import list_facts
+from msdump.analysis.diff import make_side, models, pair_models
+from msdump.analysis.matching import GraphSide, match, operator_graphs
+from msdump.cli import main
+from msdump.execute import WeightCopies
+from msdump.graph import loader
+from tests.faults.networks import SOUND, network
+from tests.texts import parsed
+
+MODES = ("float32", "Ascend", "Ascend:force_fp16", "Ascend:allow_fp32_to_bf16", "Ascend:O1", "Ascend:O2")
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_sound_pairs_have_no_facts(name, tmp_path):
+    """Fusion, folding, casts and inserted transfers of one model in any two modes are no facts."""
+    onnx.save(network(name).model, tmp_path / "net.onnx")
+    model = loader.load(tmp_path / "net.onnx")
+    trains = network(name).trains
+    compiled = {
+        mode: operator_graphs(make_side(model, models.parse(mode), WeightCopies(), trains=trains).graph)
+        for mode in MODES
+    }
+
+    for mine, golden in permutations(MODES, 2):
+        for number in compiled[mine].keys() & compiled[golden].keys():
+            sides = (GraphSide(compiled[mode][number]) for mode in (mine, golden))
+            assert () == facts_of(*sides), f"{mine} beside {golden}"
+
+
+def facts_of(mine, golden):
+    """Return the facts of two graphs that are matched."""
+    return list_facts(mine, golden, match(mine, golden))
+
+
+GOLDEN = """g (float[4,8] x, float[4,8] z) => (float[4,8] y) {
+    [a] a = Tanh(x) [b] b = Sub(a, z) [c] c = LeakyRelu<alpha = 0.1>(b) [d] d = Abs(c) [e] e = Mul(d, z)
+    [f] f = Add(e, b) [g] y = Sigmoid(f) }"""
+
+CHANGES = {
+    "attribute": ("alpha = 0.1", "alpha = 0.3", "c", "negative_slope 0.3, in golden 0.1"),
+    "dropped": (
+        *("d = Abs(c) [e] e = Mul(d, z)", "e = Mul(c, z)", "d"),
+        "input 0 of Default/Mul-op0 is of Default/LeakyRelu-op0, in golden of this operator",
+    ),
+    "first dropped": (
+        *("[a] a = Tanh(x) [b] b = Sub(a, z)", "[b] b = Sub(x, z)", "a"),
+        "input 0 of Default/Sub-op0 is of input x, in golden of this operator",
+    ),
+    "last dropped": (
+        *("f = Add(e, b) [g] y = Sigmoid(f)", "y = Add(e, b)", "g"),
+        "output 0 of the network is of Default/Add-op0, in golden of this operator",
+    ),
+    "inserted": (
+        *("[e] e = Mul(d, z)", "[n] n = Neg(d) [e] e = Mul(n, z)", "n"),
+        "input 0 of Default/Mul-op0 is of this operator, in golden of Default/Abs-op0",
+    ),
+    "rewired": (
+        *("Abs(c)", "Abs(a)", "d"),
+        "input 0 is of Default/Tanh-op0, golden's is of Default/LeakyRelu-op0",
+    ),
+    "swapped": ("Sub(a, z)", "Sub(z, a)", "b", "inputs 0 and 1 are swapped"),
+    "replaced": ("Tanh(x)", "Softsign(x)", "a", "Softsign in the place of Default/Tanh-op0 (Tanh)"),
+    "commutative": ("Add(e, b)", "Add(b, e)", "", ""),
+    "identity": (
+        *("d = Abs(c) [e] e = Mul(d, z)", "i = Identity(c) [i] d = Abs(i) [e] e = Mul(d, z)"),
+        *("", ""),
+    ),
+}
+"""What is changed in GOLDEN, and into what; the node of the fact, and its text; none: no fact."""
+
+
+@pytest.mark.parametrize(("before", "after", "node", "text"), CHANGES.values(), ids=CHANGES)
+def test_a_change_is_one_fact_and_accused(before, after, node, text, tmp_path):
+    """One changed operator is one fact, not one for each that reads it, and the only one that is accused."""
+    onnx.save(parsed(GOLDEN), tmp_path / "golden.onnx")
+    onnx.save(parsed(GOLDEN.replace(before, after)), tmp_path / "mine.onnx")
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "in.npz", **{name: rng.standard_normal((4, 8), np.float32) for name in "xz"})
+
+    arguments = ["diff", f"{tmp_path}/mine.onnx", f"{tmp_path}/golden.onnx", "--json"]
+    done = CliRunner().invoke(main, [*arguments, "--inputs", f"{tmp_path}/in.npz"])
+
+    told = json.loads(done.stdout)
+    assert [(node, text)] * bool(node) == [(each["onnx_name"], each["text"]) for each in told["facts"]]
+    accused = [each["onnx_name"] for each in told["operators"] if each["operator"] in told["accused"]]
+    assert ([node] * bool(node), int(bool(node))) == (accused, done.exit_code)
+
+
+def test_weights_are_compared_by_their_bits(tmp_path):
+    """A weight of other bits is a fact, one that is rounded to float16 is none."""
+    weight = np.random.default_rng(1).standard_normal((8, 8)).astype(np.float32)
+    kinds = {"golden": weight, "rounded": weight.astype(np.float16).astype(np.float32), "wrong": weight * 2}
+    text = "g (float[4,8] x) => (float[4,8] y) { [m] y = MatMul(x, w) }"
+    for name, array in kinds.items():
+        onnx.save(parsed(text, w=array), tmp_path / f"{name}.onnx")
+    golden, rounded, wrong = (loader.load(tmp_path / f"{name}.onnx") for name in kinds)
+
+    assert () == pair_models(rounded, golden).facts
+    assert ["weight"] == [fact.kind for fact in pair_models(wrong, golden).facts]
