@@ -389,7 +389,7 @@ def _partners(folder: ComparedFolder, graph: OperatorGraph | None, model: Compil
     told = {each.name: golden_partner(each) for each in operators}
     is_told = any(other not in {"", name} for name, other in told.items())
     is_unlike = bool({*told.values()} - {"", *model.sites}) if is_told else _is_unlike(told, model)
-    number = graph.number if graph is not None and graph.number in model.bare_graphs else 0
+    number = _number_in(model, () if graph is None else graph.operators)
     if not is_unlike and (graph is None or not _unlike_reads(graph, model.bare_graphs[number], told)):
         return {}
     whole = model.operator_graphs[number]
@@ -402,6 +402,15 @@ def _partners(folder: ComparedFolder, graph: OperatorGraph | None, model: Compil
     if not is_unlike and _unlike_reads(graph, whole, partners) >= _unlike_reads(graph, whole, told):
         return {}  # operators read something else, whatever they are called
     return partners
+
+
+def _number_in(model: CompiledModel, operators: Collection[str]) -> int:
+    """Return the number of the model's graph that has the most of some operators' names, 0 for none of them.
+
+    Numbers in a dump count the graphs of all networks of its process.
+    """
+    graphs = model.bare_graphs
+    return max(graphs, key=lambda number: len(graphs[number].operators.keys() & {*operators}), default=0)
 
 
 def _is_unlike(dumped: Collection[str], model: CompiledModel) -> bool:

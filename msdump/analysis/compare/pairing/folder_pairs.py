@@ -8,12 +8,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Final
 
 from msdump import reading
 from msdump.errors import DAMAGED, DumpReadError, ToolError
-from msdump.read import open_dump, original_names, parse_file_name
+from msdump.read import open_dump, original_names, parse_file_name, read_statistics
 from msdump.return_codes import ReturnCode
 from msdump.store import STATISTICS, OperatorFileKind, operator_names
 
@@ -90,7 +91,9 @@ def pair_folders(
     mine, execution = label_folders(dumped, executions[0], is_wanted)
     theirs, golden_execution = label_folders(golden, executions[1], is_wanted)
     is_divided = len(mine) > 1 < len(theirs) and _divide_otherwise(dumped, golden)
-    pairs = _of_networks(mine, theirs) if is_divided else _paired(dumped, golden, mine, theirs)
+    pairs = (
+        _of_networks(mine, theirs) if is_divided else _paired(dumped, golden, mine, _renumbered(mine, theirs))
+    )
     used = {path for pair in pairs for path in (pair.dumped, pair.golden)}
     used |= {path for pair in pairs if pair.is_united for path in (*pair.dumped_inner, *pair.golden_inner)}
     paths = (path for side in (mine, theirs) for _, path in sorted(side.items()))
@@ -280,6 +283,88 @@ def _order(label: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isascii() and part.isdigit() else (-1, part) for part in parts]
 
 
+_Graphs = dict[int, dict[str, str]]
+"""Directories of a network by number of the graph, and number of the iteration."""
+
+_ENOUGH: Final = 0.5
+"""Share of the likeness to the graph most like it from which on another graph may be the counterpart."""
+
+
+def _renumbered(mine: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str, str]:
+    """Return golden directories under labels with the numbers that the examined side has for the same graphs.
+
+    Graphs and iterations have other numbers where a process ran other networks before.
+    """
+    own, other = _by_graph(mine), _by_graph(theirs)
+    labels = {}
+    for network in own.keys() & other.keys():
+        for graph, golden in _pair_graphs(own[network], other[network]):
+            numbers, theirs_of = own[network][graph].keys(), other[network][golden]
+            is_told = graph == golden or not numbers.isdisjoint(theirs_of)
+            if len(numbers) == len(theirs_of) and not is_told:
+                named = dict(zip(theirs_of, numbers, strict=True))
+            else:
+                named = {number: number for number in theirs_of}
+            labels |= {
+                f"{network}{golden}/{number}": f"{network}{graph}/{named[number]}" for number in theirs_of
+            }
+    moved = {labels[label]: path for label, path in theirs.items() if label in labels}
+    return moved | {
+        label: path for label, path in theirs.items() if label not in labels and label not in moved
+    }
+
+
+def _by_graph(labelled: Mapping[str, str]) -> dict[str, _Graphs]:
+    """Return directories by network, graph and iteration, where labels end in the numbers of the last two."""
+    networks: dict[str, _Graphs] = {}
+    for label in sorted(labelled, key=_order):
+        above, _, number = label.rpartition("/")
+        network, slash, graph = above.rpartition("/")
+        if number.isdigit() and graph.isdigit():
+            networks.setdefault(network + slash, {}).setdefault(int(graph), {})[number] = labelled[label]
+    return networks
+
+
+def _pair_graphs(mine: _Graphs, theirs: _Graphs) -> Iterator[tuple[int, int]]:
+    """Yield the numbers of graphs that belong together: those that hold the same operators.
+
+    The graphs of a network have numbers in a row, so the differences of numbers with the most in common come
+    first. Of what is left the graphs of one number belong together.
+    """
+    own, other = ({number: _operators(graph) for number, graph in side.items()} for side in (mine, theirs))
+    shared = own.keys() & other.keys()
+    is_like = all(_likeness(own[number], other[number]) >= _ENOUGH for number in shared)
+    if not is_like or len(shared) < min(len(own), len(other)):
+        likeness = {(one, two): _likeness(own[one], other[two]) for one, two in product(own, other)}
+        merits: Counter[int] = Counter()
+        for (graph, golden), share in likeness.items():
+            merits[golden - graph] += round(share * own[graph].total())
+        for shift in sorted(merits, key=lambda each: (-merits[each], abs(each))):
+            for graph in [each for each in own if each + shift in other]:
+                rivals = [likeness[graph, each] for each in other]
+                rivals += [likeness[each, graph + shift] for each in own]
+                if 0 < likeness[graph, graph + shift] >= _ENOUGH * max(rivals):
+                    yield graph, graph + shift
+                    del own[graph], other[graph + shift]
+    yield from ((graph, graph) for graph in own.keys() & other.keys())
+
+
+def _likeness(mine: Counter[str], golden: Counter[str]) -> float:
+    return (mine & golden).total() / max((mine | golden).total(), 1)
+
+
+def _operators(graph: Mapping[str, str]) -> Counter[str]:
+    """Return names of a graph's operators and parameters, with numbers and without, and their types."""
+    folder = next(iter(graph.values()))
+    listed = original_names(folder, [entry.name for entry in os.scandir(folder)])
+    parsed = (parse_file_name(name, name) for name in listed)
+    found = {(file.op_name, file.op_type) for _, file in filter(None, parsed)}
+    if not found and os.path.exists(table := f"{folder}/{STATISTICS}"):
+        found = {(str(row.get("Op Name")), str(row.get("Op Type"))) for row in read_statistics(table)}
+    # parameters count, too: a graph may hold nothing else than a loop
+    return Counter(text for name, kind in found for text in (name, name.rpartition("-op")[0] or name, kind))
+
+
 def _examples(labelled: Mapping[str, str]) -> str:
     shown = [path for _, path in sorted(labelled.items())[:_SHOWN]]
     more = f" and {len(labelled) - _SHOWN} more" if len(labelled) > _SHOWN else ""
@@ -301,7 +386,10 @@ def _divide_otherwise(dumped: str, golden: str) -> bool:
     """
     mine, theirs = _orders(dumped), _orders(golden)
     return any(
-        len(mine[rank]) != len(theirs[rank]) and _is_one_network(mine[rank]) and _is_one_network(theirs[rank])
+        len(mine[rank]) != len(theirs[rank])
+        and _is_one_network(mine[rank])
+        and _is_one_network(theirs[rank])
+        and (_is_spread(mine[rank], theirs[rank]) or _is_spread(theirs[rank], mine[rank]))
         for rank in mine.keys() & theirs.keys()
     )
 
@@ -322,3 +410,9 @@ def _orders(path: str) -> Mapping[int, Sequence[tuple[str, ...]]]:
 def _is_one_network(orders: Sequence[tuple[str, ...]]) -> bool:
     counts = Counter(name for order in orders for name in order)
     return bool(counts) and max(counts.values()) == 1
+
+
+def _is_spread(orders: Sequence[tuple[str, ...]], others: Sequence[tuple[str, ...]]) -> bool:
+    """Tell whether operators of one graph stand in several graphs of the other side."""
+    graph_of = {name: number for number, order in enumerate(others) for name in order}
+    return any(len({graph_of[name] for name in order if name in graph_of}) > 1 for order in orders)

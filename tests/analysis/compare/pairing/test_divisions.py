@@ -45,14 +45,15 @@ X, N = np.float32([1, 2, 3]), np.int32(1)
 H = np.sin(X) + np.float32(1)
 
 
-def dumped(root, text, *feeds):
+def dumped(root, text, *feeds, saved="tensor", device="CPU"):
     """Dump one run of a model; return the directory of the rank."""
     common = {"dump_mode": 0, "path": str(root), "net_name": "Net", "iteration": "all", "input_output": 0}
-    common |= {"kernels": [], "support_device": [0], "op_debug_mode": 0, "saved_data": "tensor"}
+    common |= {"kernels": [], "support_device": [0], "op_debug_mode": 0, "saved_data": saved}
     config = {"common_dump_settings": common, "e2e_dump_settings": {"enable": True, "trans_flag": True}}
     path = root.parent / f"{root.name}.json"
     path.write_text(json.dumps(config), encoding="utf-8")
-    network = msdump.load(parser.parse_model(f"{HEAD} {text}"), config=str(path))
+    model = parser.parse_model(f"{HEAD} {text}")
+    network = msdump.load(model, config=str(path), context={"device_target": device})
     if feeds:
         network(*feeds)
     return root / "rank_0"
@@ -111,3 +112,40 @@ def test_a_fault_is_named(dumps, tmp_path, name):
     assert {"own"} == {verdict for each, verdict in verdicts.items() if each in OPERATORS} - {
         *("equal", "inherited", "amplified", "healed")
     }
+
+
+OTHER = "other (float[2] a) => (float[2] b) { b = Exp(a) }"
+SCAN = """scan (float[3] s, float[2, 3] rows) => (float[3] last, float[2, 3] all)
+  { last, all = Scan <num_scan_inputs = 1, body = add (float[3] v, float[3] row)
+    => (float[3] v2, float[3] seen) { v2 = Add(v, row) seen = Sin(v2) }> (s, rows) }"""
+NETWORKS = {"loop_and_if": (WHOLE, X, N), "scan": (SCAN, X, np.float32([[1, 2, 3], [4, 5, 6]]))}
+
+
+@pytest.fixture(params=["tensor", "statistic"])
+def beside_others(fresh, tmp_path, request):
+    """Return a function that dumps a network twice, once where the process ran another network before."""
+
+    def dump(name):
+        options = {"saved": request.param, "device": "GPU"}
+        mine, golden = tmp_path / "mine", tmp_path / "golden"
+        dumped(mine, *NETWORKS[name], **options)
+        dumped(golden, OTHER, np.float32([1, 2]), **options)
+        dumped(golden, *NETWORKS[name], **options)
+        return mine, golden
+
+    return dump
+
+
+@pytest.mark.parametrize("is_turned", [False, True])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_graphs_have_other_numbers(beside_others, tmp_path, name, is_turned):
+    """Graphs and bodies are paired by what they hold where another network took their numbers."""
+    mine, golden = reversed(beside_others(name)) if is_turned else beside_others(name)
+
+    _, document = compared(mine, golden, tmp_path)
+
+    assert {"equal"} == {each["verdict"] for each in document["operators"]}, document
+    assert ({"Sin", "Add"} | (OPERATORS if name == "loop_and_if" else set())) <= {
+        each["op_type"] for each in document["operators"]
+    }
+    assert not any("Exp" == each["op_type"] for each in document["operators"] if name == "scan")
