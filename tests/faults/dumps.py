@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +96,11 @@ class Dumped:
     model: Path
     graph: Graph
 
+    @cached_property
+    def source(self) -> Graph:
+        """The graph of the model, as nothing has compiled it."""
+        return loader.load(self.model).step
+
 
 def kernel_outputs(net: Net, mode: Mode) -> dict[str, frozenset[str]]:
     """Return the values that a dump shows of what each node of a sound network writes.
@@ -103,12 +110,12 @@ def kernel_outputs(net: Net, mode: Mode) -> dict[str, frozenset[str]]:
     with tempfile.TemporaryDirectory() as folder, _fresh_process():
         network = _load(net.model, mode, Path(folder))
         graph = network.training.graph if net.trains else network.graph
-    return {
-        part.name: frozenset(name for name in node.declared_outputs if name)
-        for inner in graph.walk()
-        for node in inner.nodes
-        for part in node.members
-    }
+    written: dict[str, set[str]] = {}
+    for inner in graph.walk():
+        for node in inner.nodes:
+            for part in node.members:
+                written.setdefault(part.name, set()).update(name for name in node.declared_outputs if name)
+    return {name: frozenset(values) for name, values in written.items()}
 
 
 @contextmanager
@@ -125,17 +132,39 @@ def _fresh_process():
         os.environ.update({name: text for name, text in kept.items() if text is not None})
 
 
-def dump(net: Net, model: onnx.ModelProto, mode: Mode, folder: Path) -> Dumped:
-    """Run a model once and dump all of it below a folder."""
+def dump(
+    net: Net,
+    model: onnx.ModelProto,
+    mode: Mode,
+    folder: Path,
+    *,
+    runs: Sequence[Mapping[str, np.ndarray]] = (),
+    before: Sequence[Net] = (),
+) -> Dumped:
+    """Run a model and dump all of it below a folder.
+
+    Args:
+        net: The network that it is a model of.
+        model: The model.
+        mode: How it runs.
+        folder: Where the files go.
+        runs: What it is fed, run by run; nothing: once what the network is fed.
+        before: Networks that the process has loaded before, so that numbers of graphs are others.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with _fresh_process():
         os.environ[env.GE_GRAPH_PATH] = str(folder / "ge")
+        for number, other in enumerate(before):
+            earlier = folder / f"before_{number}"
+            earlier.mkdir()
+            _load(other.model, mode, earlier)
         network = _load(model, mode, folder)
         if net.trains:
             network.train_step(**net.feeds)
             graph = network.training.graph
         else:
-            network.run(net.feeds)
+            for feeds in runs or (net.feeds,):
+                network.run(dict(feeds))
             graph = network.graph
         os.environ.pop(env.GE_GRAPH_PATH)
     return Dumped(folder / "dump", folder / MODEL, graph)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -103,12 +103,14 @@ class Draw:
         return array is not None and array.dtype == np.float32 and array.size > 0
 
 
-def _attribute(node: onnx.NodeProto, name: str, default=None):
+def attribute(node: onnx.NodeProto, name: str, default=None):
+    """Return an attribute of a node."""
     found = [each for each in node.attribute if each.name == name]
     return helper.get_attribute_value(found[0]) if found else default
 
 
-def _set(node: onnx.NodeProto, **changes) -> None:
+def set_attributes(node: onnx.NodeProto, **changes) -> None:
+    """Set attributes of a node."""
     kept = [each for each in node.attribute if each.name not in changes]
     del node.attribute[:]
     node.attribute.extend(kept)
@@ -118,19 +120,26 @@ def _set(node: onnx.NodeProto, **changes) -> None:
 # --- weights ---------------------------------------------------------------------------------------------
 
 
-def _weight(draw: Draw) -> tuple[str, np.ndarray] | None:
+def pick_weight(draw: Draw, fits: Callable[[str], bool] = bool) -> tuple[str, np.ndarray] | None:
+    """Return one of the float weights that are read and fit by their names."""
     read = {name for each in draw.sites for name in each.node.input}
     fitting = []
     for name, tensor in draw.weights.items():
         array = numpy_helper.to_array(tensor)
-        if name in read and array.dtype == np.float32 and array.ndim and array.any():
+        if fits(name) and name in read and array.dtype == np.float32 and array.ndim and array.any():
             fitting.append((name, array))
     return draw.random.choice(fitting) if fitting else None
 
 
-def _weight_fault(kind: str, change: Callable[[Draw, np.ndarray], tuple[np.ndarray, str]]):
+def weight_fault(
+    kind: str,
+    change: Callable[[Draw, np.ndarray], tuple[np.ndarray, str]],
+    fits: Callable[[str], bool] = bool,
+) -> Callable[[Draw], Fault | None]:
+    """Return what draws a fault in a weight; ``change`` returns the changed array and what was done to it."""
+
     def make(draw: Draw) -> Fault | None:
-        chosen = _weight(draw)
+        chosen = pick_weight(draw, fits)
         if chosen is None:
             return None
         name, array = chosen
@@ -146,7 +155,8 @@ def _weight_fault(kind: str, change: Callable[[Draw, np.ndarray], tuple[np.ndarr
     return make
 
 
-def _one_value(draw: Draw, array: np.ndarray) -> tuple[np.ndarray, str]:
+def one_value(draw: Draw, array: np.ndarray) -> tuple[np.ndarray, str]:
+    """One element becomes another one."""
     at = draw.random.randrange(array.size)
     scale = float(np.abs(array).max())
     array.reshape(-1)[at] += np.float32(draw.random.choice([-1, 1]) * draw.random.uniform(0.2, 3) * scale)
@@ -174,53 +184,59 @@ def _noise(draw: Draw, array: np.ndarray) -> tuple[np.ndarray, str]:
 Change = tuple[str, Callable[[onnx.NodeProto], None]]
 
 
-def _gelu(draw: Draw, node: onnx.NodeProto) -> Change | None:
+def gelu(draw: Draw, node: onnx.NodeProto) -> Change | None:
+    """Another approximation."""
     if node.op_type != "Gelu":
         return None
-    other = "none" if _attribute(node, "approximate", b"none") == b"tanh" else "tanh"
-    return f"approximate {other}", lambda node: _set(node, approximate=other)
+    other = "none" if attribute(node, "approximate", b"none") == b"tanh" else "tanh"
+    return f"approximate {other}", lambda node: set_attributes(node, approximate=other)
 
 
-def _epsilon(draw: Draw, node: onnx.NodeProto) -> Change | None:
+def epsilon(draw: Draw, node: onnx.NodeProto) -> Change | None:
+    """Another epsilon of a normalization."""
     if node.op_type not in {"LayerNormalization", "BatchNormalization", "InstanceNormalization"}:
         return None
     value = draw.random.choice([1e-3, 1e-2, 1e-1, 1.0])
-    return f"epsilon {value}", lambda node: _set(node, epsilon=value)
+    return f"epsilon {value}", lambda node: set_attributes(node, epsilon=value)
 
 
-def _alpha(draw: Draw, node: onnx.NodeProto) -> Change | None:
+def alpha(draw: Draw, node: onnx.NodeProto) -> Change | None:
+    """Another slope or factor."""
     if node.op_type not in {"LeakyRelu", "Elu", "Gemm"}:
         return None
     value = draw.random.choice([0.01, 0.2, 0.5])
-    return f"alpha {value}", lambda node: _set(node, alpha=value)
+    return f"alpha {value}", lambda node: set_attributes(node, alpha=value)
 
 
-def _axis(draw: Draw, node: onnx.NodeProto) -> Change | None:
+def axis(draw: Draw, node: onnx.NodeProto) -> Change | None:
+    """Another axis, or another order of axes of the same size."""
     array = draw.first(node.output[0])
     if array is None or node.op_type not in {"Softmax", "LogSoftmax", "Transpose"}:
         return None
     if node.op_type != "Transpose":
-        now = _attribute(node, "axis", -1) % array.ndim
+        now = attribute(node, "axis", -1) % array.ndim
         others = [axis for axis in range(array.ndim) if axis != now and array.shape[axis] > 1]
         if not others:
             return None
         axis = draw.random.choice(others)
-        return f"axis {axis}", lambda node: _set(node, axis=axis)
-    perm = list(_attribute(node, "perm", list(reversed(range(array.ndim)))))
+        return f"axis {axis}", lambda node: set_attributes(node, axis=axis)
+    perm = list(attribute(node, "perm", list(reversed(range(array.ndim)))))
     pairs = [(a, b) for a in range(array.ndim) for b in range(a) if array.shape[a] == array.shape[b] > 1]
     if not pairs:
         return None
     a, b = draw.random.choice(pairs)
     perm[a], perm[b] = perm[b], perm[a]
-    return f"perm {perm}", lambda node: _set(node, perm=perm)
+    return f"perm {perm}", lambda node: set_attributes(node, perm=perm)
 
 
-ATTRIBUTES = (_gelu, _epsilon, _alpha, _axis)
+Way = Callable[[Draw, onnx.NodeProto], Change | None]
+
+ATTRIBUTES: tuple[Way, ...] = (gelu, epsilon, alpha, axis)
 
 
-def _attribute_fault(draw: Draw) -> Fault | None:
-    """A wrong attribute: Gelu's approximation, an epsilon, an alpha, an axis."""
-    changes = [(each, how(draw, each.node)) for each in draw.sites for how in ATTRIBUTES]
+def attribute_fault(draw: Draw, ways: Sequence[Way] = ATTRIBUTES) -> Fault | None:
+    """A wrong attribute: by default Gelu's approximation, an epsilon, an alpha, an axis."""
+    changes = [(each, how(draw, each.node)) for each in draw.sites for how in ways]
     changes = [(place, change) for place, change in changes if change is not None]
     if not changes:
         return None
@@ -241,7 +257,7 @@ def _become(op_type: str, domain: str = "", **attributes) -> Callable[[onnx.Node
     def change(node: onnx.NodeProto) -> None:
         del node.attribute[:]
         node.op_type, node.domain = op_type, domain
-        _set(node, **attributes)
+        set_attributes(node, **attributes)
 
     return change
 
@@ -275,7 +291,7 @@ OTHERS: dict[str, tuple[tuple[str, Callable[[onnx.NodeProto], None]], ...]] = {
 """What operators may be replaced with: the name, and how the node is changed."""
 
 
-def _type_fault(draw: Draw) -> Fault | None:
+def type_fault(draw: Draw) -> Fault | None:
     """Another operator in its place, ReLU by LeakyReLU and the like."""
     types = sorted({each.node.op_type for each in draw.sites if not each.node.domain} & set(OTHERS))
     if not types:
@@ -298,9 +314,13 @@ def _type_fault(draw: Draw) -> Fault | None:
 # --- kernels ---------------------------------------------------------------------------------------------
 
 
-def _kernel(draw: Draw, kind: str, verdicts: frozenset[str], steps, fits=np.any) -> Fault | None:
+def kernel_fault(
+    draw: Draw, kind: str, verdicts: frozenset[str], steps, fits: Callable[[Site], bool] = bool
+) -> Fault | None:
     """Return a fault of a kernel; ``steps`` takes the draw and the result."""
-    place = draw.pick(lambda each: draw.writes_floats(each) and bool(fits(draw.first(each.node.output[0]))))
+    place = draw.pick(
+        lambda each: draw.writes_floats(each) and bool(np.any(draw.first(each.node.output[0]))) and fits(each)
+    )
     if place is None:
         return None
     name = place.node.name
@@ -310,7 +330,7 @@ def _kernel(draw: Draw, kind: str, verdicts: frozenset[str], steps, fits=np.any)
     )
 
 
-def _error_fault(draw: Draw) -> Fault | None:
+def error_fault(draw: Draw) -> Fault | None:
     """A kernel whose results are wrong by a share, 1e-3 and more."""
 
     def steps(draw: Draw, array: np.ndarray) -> tuple[Steps, str]:
@@ -320,7 +340,7 @@ def _error_fault(draw: Draw) -> Fault | None:
         noise = error * draw.generator.standard_normal(array.shape)
         return kernels.noisy(noise), f"wrong by {error:.2g} of noise"
 
-    return _kernel(draw, "error", frozenset({"own"}), steps)
+    return kernel_fault(draw, "error", frozenset({"own"}), steps)
 
 
 def _element_fault(draw: Draw) -> Fault | None:
@@ -333,12 +353,14 @@ def _element_fault(draw: Draw) -> Fault | None:
         offset.reshape(-1)[at] = draw.random.choice([-1, 1]) * draw.random.uniform(0.2, 2) * size
         return kernels.shifted(offset), f"element {at} wrong"
 
-    return _kernel(draw, "element", frozenset({"own"}), steps)
+    return kernel_fault(draw, "element", frozenset({"own"}), steps)
 
 
 def _half_kernel(draw: Draw) -> Fault | None:
     """A kernel that computes in float16 what the network has in float32."""
-    return _kernel(draw, "half kernel", frozenset({"own"}), lambda _, __: (kernels.half(), "float16 inside"))
+    return kernel_fault(
+        draw, "half kernel", frozenset({"own"}), lambda _, __: (kernels.half(), "float16 inside")
+    )
 
 
 def _overflow_fault(draw: Draw) -> Fault | None:
@@ -348,27 +370,29 @@ def _overflow_fault(draw: Draw) -> Fault | None:
         edge = float(np.quantile(np.abs(array), draw.random.uniform(0.5, 0.95))) or float(np.abs(array).max())
         return kernels.overflowing(70000 / edge), f"overflows from {edge:.2g}"
 
-    return _kernel(draw, "overflow", frozenset({"nonfinite"}), steps)
+    return kernel_fault(draw, "overflow", frozenset({"nonfinite"}), steps)
 
 
 # --- structure -------------------------------------------------------------------------------------------
 
 
-def _is_output(place: Site) -> bool:
+def is_output(place: Site) -> bool:
+    """Tell whether a node writes an output of its graph."""
     return bool(set(place.node.output) & {each.name for each in place.graph.output})
 
 
-def _replace_reads(graph: onnx.GraphProto, old: str, new: str) -> None:
+def replace_reads(graph: onnx.GraphProto, old: str, new: str) -> None:
+    """Let the nodes of a graph and of its bodies read another value."""
     for node in graph.node:
         for slot, name in enumerate(node.input):
             if name == old:
                 node.input[slot] = new
         for each in node.attribute:
             if each.type == onnx.AttributeProto.GRAPH:
-                _replace_reads(each.g, old, new)
+                replace_reads(each.g, old, new)
 
 
-def _dropped(draw: Draw) -> Fault | None:
+def dropped(draw: Draw) -> Fault | None:
     """An operator is left out; who reads it reads its input."""
 
     def inputs(place: Site) -> list[str]:
@@ -384,7 +408,7 @@ def _dropped(draw: Draw) -> Fault | None:
         lambda each: (
             draw.writes_floats(each)
             and len([name for name in each.node.output if name]) == 1
-            and not _is_output(each)
+            and not is_output(each)
             and bool(inputs(each))
         )
     )
@@ -396,7 +420,7 @@ def _dropped(draw: Draw) -> Fault | None:
         found = site(model, name)
         output = found.node.output[0]
         found.graph.node.remove(found.node)
-        _replace_reads(found.graph, output, stand_in)
+        replace_reads(found.graph, output, stand_in)
 
     text = f"{name} ({place.node.op_type}) left out"
     return Fault("dropped", text, frozenset({name}), frozenset({"missing", "replaced"}), edit)
@@ -479,7 +503,7 @@ def _fits_half(draw: Draw, place: Site) -> bool:
     return (
         not node.domain
         and node.op_type in _HALF_TYPES
-        and not _is_output(place)
+        and not is_output(place)
         and draw.writes_floats(place)
         and all(array is not None for array in arrays)
         and max((float(np.abs(array).max(initial=0)) for array in arrays), default=0) < 6e4
@@ -504,17 +528,17 @@ def _narrow(draw: Draw, graph: onnx.GraphProto, name: str, narrow: dict[str, str
 
 
 KINDS: dict[str, tuple[Callable[[Draw], Fault | None], int]] = {
-    "one value": (_weight_fault("one value", _one_value), 2),
-    "scaled": (_weight_fault("scaled", _scaled_weight), 2),
-    "bit flip": (_weight_fault("bit flip", _flipped), 2),
-    "noise": (_weight_fault("noise", _noise), 4),
-    "attribute": (_attribute_fault, 4),
-    "type": (_type_fault, 3),
-    "error": (_error_fault, 4),
+    "one value": (weight_fault("one value", one_value), 2),
+    "scaled": (weight_fault("scaled", _scaled_weight), 2),
+    "bit flip": (weight_fault("bit flip", _flipped), 2),
+    "noise": (weight_fault("noise", _noise), 4),
+    "attribute": (attribute_fault, 4),
+    "type": (type_fault, 3),
+    "error": (error_fault, 4),
     "element": (_element_fault, 2),
     "half kernel": (_half_kernel, 1),
     "float16 region": (_region, 2),
-    "dropped": (_dropped, 3),
+    "dropped": (dropped, 3),
     "swapped": (_swapped, 3),
     "overflow": (_overflow_fault, 3),
 }

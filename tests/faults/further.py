@@ -58,11 +58,14 @@ class Builder:
         ]
         shown = [helper.make_empty_tensor_value_info(name) for name in outputs]
         graph = helper.make_graph(self._nodes, self._name, inputs, shown, self._weights)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+        versions = {"": 20} | {node.domain: 1 for node in self._nodes if node.domain}
+        opsets = [helper.make_opsetid(domain, version) for domain, version in versions.items()]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
         return onnx.shape_inference.infer_shapes(model), self._feeds
 
 
-def _attention(build: Builder, x: str, dense: Callable[[str, int, int], str], size: int = 32) -> str:
+def attention(build: Builder, x: str, dense: Callable[[str, int, int], str], size: int = 32) -> str:
+    """Append attention of four heads."""
     heads = build.weight(np.array([0, 0, 4, size // 4]))
     query, key, value = (
         build.add("Transpose", build.add("Reshape", dense(x, size, size), heads), perm=[0, 2, 1, 3])
@@ -72,10 +75,11 @@ def _attention(build: Builder, x: str, dense: Callable[[str, int, int], str], si
     scaled = build.add("Mul", scores, build.weight(np.float32((size / 4) ** -0.5)))
     context = build.add("MatMul", build.add("Softmax", scaled, axis=-1), value)
     turned = build.add("Transpose", context, perm=[0, 2, 1, 3])
-    return dense(build.add("Reshape", turned, _shape(build, 0, 0, size)), size, size)
+    return dense(build.add("Reshape", turned, shape(build, 0, 0, size)), size, size)
 
 
-def _shape(build: Builder, *sizes: int) -> str:
+def shape(build: Builder, *sizes: int) -> str:
+    """Return the name of a weight that holds sizes or axes."""
     return build.weight(np.array(sizes, np.int64))
 
 
@@ -83,7 +87,7 @@ def _encoder(build: Builder, dense: Callable[[str, int, int], str]) -> Made:
     """Return two layers of a transformer's encoder."""
     x = build.feed("x", build.draw.standard_normal((2, 8, 32), np.float32))
     for _ in range(2):
-        x = build.add("Add", x, _attention(build, build.norm(x, 32), dense))
+        x = build.add("Add", x, attention(build, build.norm(x, 32), dense))
         inner = build.add("Gelu", dense(build.norm(x, 32), 32, 64))
         x = build.add("Add", x, dense(inner, 64, 32))
     return build.made(build.norm(x, 32))
@@ -129,7 +133,7 @@ def _messages() -> Made:
     x = build.feed("x", build.draw.standard_normal((nodes, size), np.float32))
     begins = build.feed("begins", build.draw.integers(0, nodes, edges))
     ends = build.feed("ends", build.draw.integers(0, nodes, edges))
-    column = build.add("Unsqueeze", ends, _shape(build, 1))
+    column = build.add("Unsqueeze", ends, shape(build, 1))
     for number in range(2):
         edge = build.add("Gather", x, begins, axis=0)
         message = build.add("Relu", build.add("MatMul", edge, build.normal(size, size, scale=0.25)))
@@ -137,7 +141,7 @@ def _messages() -> Made:
             kept = build.add("Mul", x, build.weight(np.float32(0.1)))
             arrived = build.add("ScatterND", kept, column, message, reduction="add")
         else:
-            places = build.add("Expand", column, _shape(build, edges, size))
+            places = build.add("Expand", column, shape(build, edges, size))
             none = build.weight(np.zeros((nodes, size), np.float32))
             arrived = build.add("ScatterElements", none, places, message, axis=0, reduction="add")
         update = build.add("MatMul", arrived, build.normal(size, size, scale=0.25))
@@ -152,7 +156,7 @@ def _tiny() -> Made:
     x = build.add("Conv", x, build.normal(8, 3, 3, 3, scale=0.2), pads=[1] * 4)
     x = build.add("Conv", build.add("LeakyRelu", x, alpha=0.1), build.normal(8, 8, 3, 3, scale=0.12))
     x = build.add("AveragePool", build.add("Elu", x), kernel_shape=[2, 2], strides=[2, 2])
-    x = build.add("Reshape", x, _shape(build, 2, -1))
+    x = build.add("Reshape", x, shape(build, 2, -1))
     x = build.add("Selu", build.add("MatMul", x, build.normal(200, 16, scale=0.07)))
     half = build.add("Mul", build.add("MatMul", x, build.normal(16, 4)), build.weight(np.float32(0.5)))
     return build.made(build.add("Sub", build.add("MatMul", x, build.normal(16, 4)), half))

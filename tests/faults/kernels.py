@@ -50,6 +50,11 @@ def shifted(offset: np.ndarray) -> Steps:
     return (Step("Add", (offset.astype(np.float32),)),)
 
 
+def replaced(kept: np.ndarray, other: np.ndarray) -> Steps:
+    """Return what keeps the elements that are multiplied by one, and adds what stands in those by zero."""
+    return (Step("Mul", (kept.astype(np.float32),)), *shifted(other))
+
+
 def half() -> Steps:
     """Return what rounds to float16 and back."""
     return (Step("Cast", (), (("to", FLOAT16),)), Step("Cast", (), (("to", FLOAT),)))

@@ -46,7 +46,9 @@ def variant(mode: Mode) -> str:
     """Return the text of a mode, as ``--mine`` takes it."""
     if mode.context["device_target"] == "CPU":
         return FLOAT32
-    words = (mode.context["jit_level"], mode.context.get("ascend_config", {}).get("precision_mode", ""))
+    precision = mode.changes.get("precision_mode", "")
+    precision = precision or mode.context.get("ascend_config", {}).get("precision_mode", "")
+    words = (mode.context["jit_level"], precision)
     return ":".join(filter(None, ("Ascend", *words)))
 
 

@@ -36,6 +36,8 @@ from sample_nets.mobilenetv2.net import ConvBNReLU, InvertedResidual
 from sample_nets.resnet50 import net as resnet
 from sample_nets.tracing import parameter, trace
 from tests.faults.further import FURTHER
+from tests.faults.packages import TRAINED
+from tests.faults.zoo import ZOO
 
 GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
 
@@ -319,6 +321,9 @@ NETWORKS: dict[str, Callable[[], Net]] = {
 }
 """What makes each network. The tensors of ``mlp`` have the scale 1e-8."""
 
+TABLE = (*ZOO, *TRAINED)
+"""Names of the networks of the table, which no test knows."""
+
 SOUND = (*NETWORKS, *FURTHER)
 """Names of all networks, those too of which trials of faults are not drawn."""
 
@@ -326,4 +331,7 @@ SOUND = (*NETWORKS, *FURTHER)
 @cache
 def network(name: str) -> Net:
     """Return a network; it is made once."""
-    return NETWORKS[name]() if name in NETWORKS else Net(name, *FURTHER[name]())
+    if name in NETWORKS:
+        return NETWORKS[name]()
+    made = TRAINED[name].made if name in TRAINED else FURTHER.get(name) or ZOO[name]
+    return Net(name, *made())

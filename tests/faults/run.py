@@ -9,6 +9,15 @@ is 1 where an answer is wrong. Checks: "files" (dump beside dump, default limits
 nobody before it accused), "model" (with re-execution: every fault named, nobody else), "diff" (the two models
 in lockstep, without dumps: every fault named, nobody else), "sound" (no faults, every pair of modes: nobody
 accused), "variants" (no faults, ``msdump diff`` of variants: accused is only what overflows).
+
+    python -m tests.faults.run --table --json table.json
+    python -m tests.faults.run --table --network lenet --kind dropped --kind "O0 beside CPU" --seed 1
+    python -m tests.faults.run --table --network lenet --kind dropped --seed 1 --keep /tmp/1  (dumps kept)
+
+The table counts, for each kind of fault (``kinds.KINDS``) and for the dumps alone, with ``--model`` and by
+``msdump diff``, how many faults are named and how often nobody else is, a fault at a time; and of each sound
+pair (``kinds.SOUND``) how many are accused. What begins to overflow has to be named first, and as not finite.
+Draws that move no tensor beyond rounding are not counted. An interrupted table has its rows in the JSON file.
 """
 
 from __future__ import annotations
@@ -27,9 +36,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.faults import lockstep, trials
+from tests.faults import kinds, lockstep, table, trials
 from tests.faults.dumps import CPU, MODES, PRECISIONS
-from tests.faults.networks import SOUND, network
+from tests.faults.networks import SOUND, TABLE, network
 from tests.faults.trials import Sides, Trial
 
 CHECKS = ("files", "model", "diff", "sound", "variants")
@@ -133,17 +142,38 @@ def run(chosen: Iterable[Job], keep: Path | None) -> int:
 
 def main() -> int:
     """Read the options and run."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--first", type=int, default=0, help="seed of the first trial")
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--check", choices=CHECKS, action="append", help="default: files, model and diff")
     parser.add_argument("--keep", type=Path, help="folder of the files of one trial")
-    parser.add_argument("--network", choices=(*SOUND, lockstep.NORM), help="trials of this network alone")
+    parser.add_argument("--network", choices=(*SOUND, *TABLE, lockstep.NORM), action="append")
+    parser.add_argument("--table", action="store_true", help="count kinds of faults in networks")
+    parser.add_argument("--kind", choices=(*kinds.KINDS, *kinds.SOUND), action="append")
+    parser.add_argument("--seed", type=int, action="append", help="of the table: default 0")
+    parser.add_argument("--method", choices=kinds.METHODS, action="append", help="of the table: default all")
+    parser.add_argument("--jobs", type=int, default=1, help="of the table: processes")
+    parser.add_argument("--json", type=Path, help="of the table: file of its rows")
     given = parser.parse_args()
     logging.disable(logging.WARNING)  # a wrong network warns of NaN, as it should
+    if given.table:
+        wanted = table.Wanted(
+            given.network or TABLE,
+            given.kind or (*kinds.KINDS, *kinds.SOUND),
+            given.seed or (0,),
+            given.method or kinds.METHODS,
+            given.jobs,
+            given.json,
+            given.keep,
+        )
+        return 1 if table.measure(wanted) else 0
     checks = tuple(given.check or ("files", "model", "diff"))
     chosen = jobs(checks, range(given.first, given.first + given.count))
-    return 1 if run((job for job in chosen if given.network in {None, job.net}), given.keep) else 0
+    return (
+        1 if run((job for job in chosen if not given.network or job.net in given.network), given.keep) else 0
+    )
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.faults import lockstep, run, trials
+from tests.faults import lockstep, run, table, trials
 from tests.faults.trials import Accused, Sides
 
 SEEDS = range(24)
@@ -51,3 +51,12 @@ def test_faults_that_put_kernels_together_otherwise(tmp_path, seed):
 def test_swapped_inputs_of_a_product_without_a_graph(tmp_path):
     """A product that reads its operands in another order is named, and what wrote them is not missing."""
     assert [("files", [])] == [*run.answers(trials.draw(655), tmp_path, checks=("files",))]
+
+
+@pytest.mark.parametrize("kind", ["dropped", "stomped", "O0 beside CPU"])
+def test_table_counts_answers(tmp_path, kind):
+    """A fault that is named counts in the table, and a sound pair that is not accused."""
+    [row], skipped = table.rows("lenet", kind, 0, methods=("files",), keep=tmp_path)
+    assert ("", (), 0) == (row.error, row.accused, skipped)
+    line = f"{kind:52}{'0, 0 of 1' if row.is_sound else '1, 1 of 1':>20}"
+    assert any(each.startswith(line) for each in table.table([row]).splitlines())

@@ -134,11 +134,12 @@ def _drawn(net: Net, chance: random.Random) -> Fault | None:
 
 def _is_apart(net: Net, fault: Fault, others: list[Fault]) -> bool:
     """Tell whether a fault shares no value with the nodes of others: else one may undo or hide another."""
-    taken = _touched(net.model, frozenset().union(*(other.nodes for other in others)))
-    return not (_touched(net.model, fault.nodes) & taken)
+    taken = touched(net.model, frozenset().union(*(other.nodes for other in others)))
+    return not (touched(net.model, fault.nodes) & taken)
 
 
-def _touched(model: onnx.ModelProto, names: frozenset[str]) -> set[str]:
+def touched(model: onnx.ModelProto, names: frozenset[str]) -> set[str]:
+    """Return the values that nodes read and write."""
     nodes = [place.node for place in sites(model.graph) if place.node.name in names]
     return {value for node in nodes for value in (*node.input, *node.output) if value}
 
@@ -149,9 +150,9 @@ def _all_matter(net: Net, faults: tuple[Fault, ...], mine: Mode, golden: Mode) -
     An earlier fault may hide another one, as NaN do.
     """
     new = faults[-1]
-    if new.weight and not _survives(net, new, mine, golden):
+    if new.weight and not survives(net, new, mine, golden):
         return False
-    if mine.is_compiled and any(_is_settled(site(net.model, name).node) for name in new.nodes):
+    if mine.is_compiled and any(is_settled(site(net.model, name).node) for name in new.nodes):
         return False  # it has no kernel that could be wrong
     try:
         alone, sound = values_with(net, (new,)), sound_values(net.name)
@@ -188,13 +189,14 @@ def _moves(net: Net, fault: Fault, faulty: Values, sound: Values, mine: Mode, go
     moved = _moved(shown(net, fault, mine), faulty, sound)
     if fault.kind == "overflow":
         return math.isinf(moved)
-    noise = SEEN if fault.weight else BEYOND * _noise(mine, golden)
+    noise = SEEN if fault.weight else BEYOND * allowed(mine, golden)
     if fault.kind == "float16 region" and not mine.is_compiled:
         noise = LIMITS["float32"]  # the type shows
     return moved > noise
 
 
-def _is_settled(node: onnx.NodeProto) -> bool:
+def is_settled(node: onnx.NodeProto) -> bool:
+    """Tell whether nothing computes a node on the device once a graph is compiled."""
     return not node.domain and node.op_type in tasks.SETTLED | tasks.DATA_FLOW
 
 
@@ -226,13 +228,14 @@ def _moved(written: set[str], faulty: Values, sound: Values) -> float:
     return max((distance(a, b) for a, b in passes), default=0.0)
 
 
-def _noise(mine: Mode, golden: Mode) -> float:
+def allowed(mine: Mode, golden: Mode) -> float:
+    """Return the largest distance of tensors of both sides that agree."""
     if mine == golden and not mine.is_compiled and mine.computes != "bfloat16":
         return LIMITS["float32"]  # files hold float32, and both sides round alike
     return max(LIMITS[mode.computes] for mode in (mine, golden))
 
 
-def _survives(net: Net, fault: Fault, mine: Mode, golden: Mode) -> bool:
+def survives(net: Net, fault: Fault, mine: Mode, golden: Mode) -> bool:
     """Tell whether a changed weight still differs where both sides hold it in the narrower of their types."""
     sound, faulty = (
         next(numpy_helper.to_array(each) for each in model.graph.initializer if each.name == fault.weight)
@@ -283,9 +286,10 @@ class Sides:
     def nodes(self, operator: str, *, missing: bool = False) -> frozenset[str]:
         """Return the names of the nodes that an operator of a report is, as a kernel is several."""
         for dumped in (self.golden, self.mine) if missing else (self.mine, self.golden):
-            found = _by_operator(dumped.graph).get(_key(operator))
-            if found:
-                return found
+            for graph in (dumped.graph, dumped.source):
+                found = by_operator(graph).get(_key(operator))
+                if found:
+                    return found
         # files of parameters carry the names of weights
         return frozenset({f"weight {_key(operator)}"})
 
@@ -294,7 +298,8 @@ def _key(operator: str) -> str:
     return operator.replace("/", "_").replace(".", "_")
 
 
-def _by_operator(graph: Graph) -> dict[str, frozenset[str]]:
+def by_operator(graph: Graph) -> dict[str, frozenset[str]]:
+    """Return the names of the nodes that each operator is, by its full name as files have it."""
     return {
         _key(node.operator.full_name): frozenset(part.name for part in node.members)
         for inner in graph.walk()
@@ -367,24 +372,26 @@ def guilty(fault: Fault, sides: Sides) -> frozenset[str]:
     nodes |= _joined(fault, sides) | _readers_of_folded(fault, sides)
     nodes |= {f"weight {_key(fault.weight)}"} if fault.weight else set()
     for graph in (sides.golden.graph, sides.mine.graph, sides.golden.graph):
-        for members in _by_operator(graph).values():
+        for members in by_operator(graph).values():
             if members & nodes and len(members) > 1:
                 nodes |= members
     return frozenset(nodes | _carriers(fault, sides))
 
 
 def _joined(fault: Fault, sides: Sides) -> set[str]:
-    """Return the nodes of kernels that are put together otherwise where an operator is left out."""
-    if fault.kind != "dropped":
+    """Return the nodes of kernels that are put together otherwise where an operator is left out or added."""
+    if fault.kind not in {"dropped", "inserted"}:
         return set()
-    values = _touched(onnx.load(sides.golden.model), fault.nodes)
-    sound = [set(members) for members in _by_operator(sides.golden.graph).values()]
+    values = set().union(
+        *(touched(onnx.load(side.model), fault.nodes) for side in (sides.golden, sides.mine))
+    )
+    sound = [set(members) for members in by_operator(sides.golden.graph).values()]
     beside: set[str] = set()
     for graph in sides.mine.graph.walk():
         for node in graph.nodes:
             members = {part.name for part in node.members}
-            touched = {value for part in node.members for value in (*part.inputs, *part.outputs)}
-            if len(members) > 1 and members not in sound and values & touched:
+            values_of = {value for part in node.members for value in (*part.inputs, *part.outputs)}
+            if len(members) > 1 and members not in sound and values & values_of:
                 beside |= members
     return beside
 
