@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -145,6 +146,16 @@ class _Side:
         alone = {name for name in self.alone if self.graph.operators[name].onnx_names in nodes}
         return [each for name, each in self.graph.operators.items() if name in alone or name in names]
 
+    def read_by(self, names: Sequence[str]) -> list[ValueSource]:
+        """Return what operators together read of others, without constants."""
+        sources = (self.origin(each) for name in names for each in self.graph.operators[name].inputs)
+        known = dict.fromkeys(each for each in sources if each.name not in names and not self.is_fixed(each))
+        return [*known]
+
+    def members(self, names: Sequence[str]) -> list[GraphOperator]:
+        """Return operators by their full names."""
+        return [self.graph.operators[name] for name in names]
+
     def is_fixed(self, source: ValueSource) -> bool:
         """Return whether a value is the same in each run, so that compilation may have folded it."""
         return source.kind in FIXED or self.graph.is_fixed(source.name)
@@ -212,32 +223,35 @@ class _Comparison:
     def __init__(
         self, mine: GraphSide, golden: GraphSide, matching: Matching, same_weight: SameWeight
     ) -> None:
-        own, other = labels(mine, golden)
-        self._mine = _Side(mine, own, matching.mine_alone)
-        self._golden = _Side(golden, other, matching.golden_alone)
+        label, golden_label = labels(mine, golden)
+        self._mine = _Side(mine, label, matching.mine_alone)
+        self._golden = _Side(golden, golden_label, matching.golden_alone)
         self._same_weight = same_weight
         self._pairs: list[tuple[GraphOperator, GraphOperator]] = []
+        self._regions: list[OperatorPair] = []
         if _is_quantised(mine.graph) != _is_quantised(golden.graph):  # its range clamps, too
             self._mine.passing = self._golden.passing = _PASSING | _CLAMPS
         for pair in matching.pairs:
             for number, (output, counterpart) in enumerate(pair.outputs):
                 self._mine.key_of[output] = self._golden.key_of[counterpart] = (pair.mine, number)
-            if pair.is_single:
-                self._add(mine.graph.operators[pair.mine[0]], golden.graph.operators[pair.golden[0]])
-            else:
-                self._add_parts(pair)
+            (own, *_), (other, *_) = self._mine.members(pair.mine), self._golden.members(pair.golden)
+            is_alike = (_is_plain(own) and _is_plain(other)) or _parts(own) == _parts(other)
+            if pair.is_single and is_alike:
+                self._add(own, other)
+            elif not self._add_parts(pair):
+                self._regions.append(pair)
 
     def _add(self, mine: GraphOperator, golden: GraphOperator) -> None:
         if not (_is_inserted(mine) or _is_inserted(golden)):
             self._pairs.append((mine, golden))
 
-    def _add_parts(self, pair: OperatorPair) -> None:
-        """Pair the operators of two regions of which one has all types of the other in its order."""
+    def _add_parts(self, pair: OperatorPair) -> bool:
+        """Pair the operators of two regions, if one has all types of the other in its order."""
         mine, golden = self._mine.with_alone(pair.mine, ()), self._golden.with_alone(pair.golden, ())
         mine, golden = self._mine.with_alone(pair.mine, golden), self._golden.with_alone(pair.golden, mine)
         pairs = aligned(*([canonical_type(each.op_type) for each in side] for side in (mine, golden)))
         if not 1 < len(pairs) == min(len(mine), len(golden)):
-            return
+            return False
         for side, operators in ((self._mine, mine), (self._golden, golden)):
             side.alone |= {each.full_name for each in operators}
             for each in operators:
@@ -247,6 +261,7 @@ class _Comparison:
             self._mine.key_of[own.full_name, 0] = self._golden.key_of[other.full_name, 0] = own.full_name
             self._mine.alone.discard(own.full_name)
             self._golden.alone.discard(other.full_name)
+        return True
 
     def facts(self) -> list[Fact]:
         """Return all facts, in the order of the examined operators that show them."""
@@ -257,6 +272,9 @@ class _Comparison:
                 edges += self._edges(mine, golden)
                 facts += self._weights(mine, golden)
             facts += replaced or _arguments(mine, golden)
+        for pair in self._regions:
+            edges += self._region_edges(pair)
+            facts += self._parts(pair)
         facts += self._wiring(edges)
         places = {name: place for place, name in enumerate(self._mine.graph.operators)}
         return sorted(
@@ -309,23 +327,40 @@ class _Comparison:
             return
         pairs = [*enumerate(self._reads(mine, golden))]
         if is_commutative(canonical_type(mine.op_type)):
-            pairs = self._unequal(pairs)
+            pairs = self._unequal([(slot, own) for slot, (own, _) in pairs], [each[1] for _, each in pairs])
         for slot, (own, other) in pairs:
             if self._is_other(own, other):
                 yield _Edge(mine, slot, own, other)
 
-    def _unequal(self, pairs: Sequence[_Slot]) -> list[_Slot]:
+    def _unequal(self, mine: Sequence[tuple[int, ValueSource]], golden: Sequence[ValueSource]) -> list[_Slot]:
         """Return inputs that may change places without those that are the same on both sides."""
-        rest = [other for _, (_, other) in pairs]
-        left = []
-        for slot, (own, _) in pairs:
+        rest, left = [*golden], []
+        for slot, own in mine:
             key = self._mine.key(own)
             same = next((each for each in rest if key is not None and self._golden.key(each) == key), None)
             if same is None:
                 left.append((slot, own))
             else:
                 rest.remove(same)
-        return [(slot, (own, other)) for (slot, own), other in zip(left, rest, strict=True)]
+        return [(slot, (own, other)) for (slot, own), other in zip(left, rest, strict=False)]
+
+    def _region_edges(self, pair: OperatorPair) -> Iterator[_Edge]:
+        """Yield the values that operators together read in place of others than their counterparts do."""
+        own, other = self._mine.read_by(pair.mine), self._golden.read_by(pair.golden)
+        for slot, (one, two) in self._unequal([*enumerate(own)], other):
+            if self._is_other(one, two):
+                reader = self._mine.graph.operators[pair.mine[-1]]
+                yield _Edge(reader, slot, one, two)
+
+    def _parts(self, pair: OperatorPair) -> Iterator[Fact]:
+        """Yield the parts of fused operators that only one side has; others compute most in the same way."""
+        mine, golden = self._mine.members(pair.mine), self._golden.members(pair.golden)
+        own, other = (Counter(type_ for each in side for type_ in _parts(each)) for side in (mine, golden))
+        added, lacking = [*(own - other).elements()], [*(other - own).elements()]
+        if not (added or lacking) or 2 * (own & other).total() < max(own.total(), other.total()):
+            return
+        text = f"its parts are {', '.join(own.elements())}, in golden {', '.join(other.elements())}"
+        yield _fact(FactKind.REPLACED, mine[-1], text, golden[-1])
 
     def _ends(self) -> Iterator[_Edge]:
         """Yield the outputs of the graph that are known to be other ones."""
@@ -397,6 +432,12 @@ def _called(source: ValueSource) -> str:
     slot = f":{source.slot}" if source.slot else ""
     kind = "" if source.kind is SourceKind.OPERATOR else f"{source.kind} "
     return "absent" if source.kind is SourceKind.ABSENT else f"of {kind}{source.name}{slot}"
+
+
+def _parts(operator: GraphOperator) -> list[str]:
+    """Return the types of what an operator is made of, without what another system does otherwise."""
+    types = map(canonical_type, part_types(operator))
+    return [each for each in types if not (passes_on(each) or is_view(each))]
 
 
 def _arguments(mine: GraphOperator, golden: GraphOperator) -> Iterator[Fact]:

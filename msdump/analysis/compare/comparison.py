@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from msdump.analysis import scores
+from msdump.analysis import Fact, list_facts, scores
 from msdump.analysis.compare.executions import (
     MeasuredExecution,
     OperatorExecution,
@@ -52,9 +52,11 @@ from msdump.analysis.judge import (
     TensorResult,
     TensorVerdict,
     Verdict,
+    accuse,
     joined,
     with_reach,
 )
+from msdump.analysis.matching import GraphSide, match
 from msdump.device import INSERTED_PREFIX
 from msdump.executors import ExecutorChoice
 from msdump.graph import written_inputs
@@ -294,6 +296,7 @@ class DumpComparison:
     joined: set[str] = field(default_factory=set)
     explain: Callable[[OperatorEvidence], OperatorEvidence] = lambda evidence: evidence
     _measured: dict[str, list[tuple[TensorEvidence, ...]]] = field(default_factory=dict)
+    _facts: dict[tuple[int, int], tuple[Fact, ...]] = field(default_factory=dict)
     _mine: SurroundedDump = field(init=False)
     _theirs: SurroundedDump = field(init=False)
 
@@ -447,6 +450,17 @@ class DumpComparison:
                 replace(known, is_state=known.is_state or is_trained, is_evaluation=is_evaluation)
             )
 
+    def facts(self, folder: ComparedFolder) -> tuple[Fact, ...]:
+        """Return what the graphs of two directories say differs; iterations share graphs."""
+        mine, golden = folder.mine.graph, folder.theirs.graph
+        if mine is None or golden is None:
+            return ()
+        key = id(mine), id(golden)
+        if key not in self._facts:
+            sides = GraphSide(mine), GraphSide(golden)
+            self._facts[key] = list_facts(*sides, match(*sides))
+        return self._facts[key]
+
     def runs(self) -> Iterator[list[ComparedFolder]]:
         """Yield the directories of each run; those of branches and loops belong to that of their graph."""
         runs: dict[tuple[object, ...], list[ComparedFolder]] = {}
@@ -481,10 +495,21 @@ class _Run:
             judged[place.label, place.order] = [*self._culprits(each, finding), finding]
         graphs = {label: folder.mine.graph for label, folder in self._folders.items()}
         everything = [finding for group in judged.values() for finding in group]
-        self._report.outputs += _network_outputs(graphs, everything)
-        for each in evidence:
-            for finding in judged[each.operator.label, each.operator.order]:
-                yield with_reach(finding, everything, graphs.get(finding.place.label))
+        outputs = [*_network_outputs(graphs, everything)]
+        self._report.outputs += outputs
+        for label, folder in self._folders.items():
+            listed = [
+                finding
+                for each in evidence
+                if each.operator.label == label
+                for finding in judged[label, each.operator.order]
+            ]
+            facts = self._comparison.facts(folder)
+            self._report.facts += (each for each in facts if each not in self._report.facts)
+            for finding in accuse(
+                listed, facts, folder.place_of, {}, outputs_differ=any(each.is_bad for each in outputs)
+            ):
+                yield with_reach(finding, everything, graphs.get(label))
 
     def _culprits(self, evidence: OperatorEvidence, finding: Finding) -> Iterator[Finding]:
         """Yield golden operators that MINE lacks and whose absence explains inputs that differ."""

@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import zip_longest
 from typing import Final
 
-from msdump.analysis import SHORTER
+from msdump.analysis import SHORTER, Fact, FactKind
 from msdump.analysis.compare.executions import Matched, OperatorExecution
 from msdump.analysis.compare.pairing.numbering import lost_operators, may_be_listed, may_have_files
 from msdump.analysis.compare.surroundings import (
@@ -436,6 +436,13 @@ class ComparedFolder:
             ),
             self.theirs.operator(name),
         )
+
+    def place_of(self, fact: Fact) -> OperatorPlace:
+        """Return the place of an operator that has no verdict of its own."""
+        if fact.kind is FactKind.MISSING:
+            return self.missing_place(fact.operator)
+        place = replace(self.missing_place(fact.operator), op_type=fact.op_type)
+        return described(place, self.mine.operator(fact.operator))
 
     def inputs_of_missing(self, name: str) -> tuple[ValueSource, ...]:
         """Return what a golden operator reads, operators under the examined side's names."""

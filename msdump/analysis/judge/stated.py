@@ -30,7 +30,7 @@ def accuse(
     nodes: Mapping[str, str],
     *,
     outputs_differ: bool,
-    is_one_arithmetic: bool,
+    is_one_arithmetic: bool = False,
 ) -> list[Finding]:
     """Return the verdicts of one run once its facts are known.
 
@@ -79,11 +79,17 @@ class _Judged:
 
     def accuse(self, fact: Fact, showing: Sequence[int], place_of: Callable[[Fact], OperatorPlace]) -> None:
         """Draw the verdict on the operator of a fact, and on those that show it."""
-        own = self.places(fact.operator) if fact.kind is not FactKind.MISSING else []
+        is_missing = fact.kind is FactKind.MISSING  # another operator may bear its name
+        own = [
+            place
+            for place in self.places(fact.operator)
+            if is_missing is (self.findings[place].verdict is Verdict.MISSING)
+        ]
         for place in own:
             finding = self.findings[place]
             verdict = finding.verdict if finding.is_accused else _VERDICTS[fact.kind]
-            note = joined(fact.text, finding.note if finding.is_accused else "")
+            told = finding.note if finding.is_accused else ""
+            note = told if fact.text in told else joined(fact.text, told)
             self.findings[place] = replace(finding, verdict=verdict, note=note)
         if not own and self.findings:  # missing, or control flow
             first = min(showing, default=self._first_bad)
