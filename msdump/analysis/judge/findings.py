@@ -207,6 +207,7 @@ class Report:
         uneven: Operators of loops that did not run equally often.
         outputs: The outputs of the network, of each run.
         facts: What the two graphs say differs, whatever the numbers do.
+        networks: Sentences on directories, or models, that are of two networks, and so were not compared.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -217,11 +218,17 @@ class Report:
     uneven: list[Uneven] = field(default_factory=list)
     outputs: list[TensorResult] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
+    networks: list[str] = field(default_factory=list)
 
     def add(self, finding: Finding) -> None:
         """Add an operator, and count its tensors."""
         self.findings.append(finding)
         self.tensors.update(tensor.verdict for tensor in finding.tensors)
+
+    def add_networks(self, mine: str, golden: str, sentence: str) -> None:
+        """Add a sentence on two directories that are of two networks; "" adds nothing."""
+        if sentence:
+            self.networks.append(f"{mine} and {golden}: {sentence}")
 
     @property
     def operators(self) -> list[Finding]:
