@@ -426,6 +426,34 @@ def _infinite_weight(draw: Draw, pair: Pair) -> Case | None:
     return Case("", net, fault, pair, (net.feeds,), is_first=True)
 
 
+def makes_nonfinite(case: Case) -> frozenset[str]:
+    """Return the nodes that in truth make numbers that are not finite of finite ones, on the examined side.
+
+    They compute what the fault gives them: a logarithm of what is negative, a square of what is large.
+    """
+    net, mine = case.net, case.pair[0]
+    most = np.finfo(np.float32 if mine.computes == "float32" else np.float16).max
+    values = {name: arrays[0] for name, arrays in trials.values_with(net, case.faults).items()}
+    values |= {name: np.asarray(array) for name, array in net.feeds.items()}
+    lost = {name: ~(np.abs(each) <= most) for name, each in values.items() if each.dtype.kind == "f"}
+    found = set()
+    for node in (each.node for each in sites(case.model().graph)):
+        read = [lost[name] for name in node.input if name in lost]
+        for made in (lost[name] for name in node.output if name in lost):
+            elsewhere = [each for each in read if each.shape != made.shape]
+            begins = made & ~np.logical_or.reduce(
+                [each for each in read if each.shape == made.shape] or [False]
+            )
+            if begins.any() and not any(each.any() for each in elsewhere):
+                found.add(node.name)
+    return frozenset(found)
+
+
+def _spreads(one: np.ndarray, over: np.ndarray) -> bool:
+    sizes = zip(reversed(one.shape), reversed(over.shape), strict=False)
+    return one.ndim <= over.ndim and all(size in {1, other} for size, other in sizes)
+
+
 # --- quantisation ----------------------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ import signal
 import tempfile
 import time
 import traceback
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, nullcontext
@@ -28,6 +29,7 @@ from tests.faults.dumps import Dumped
 from tests.faults.faults import Fault, sites
 from tests.faults.kinds import DIFF, METHODS, MODEL, Case
 from tests.faults.networks import network
+from tests.faults.packages import UnavailableError
 from tests.faults.trials import Sides
 
 BOUND = 180
@@ -107,21 +109,27 @@ def is_named(case: Case, fault: Fault, found: Sequence[Claim], to_blame: frozens
     return any(claim.nodes & to_blame for claim in found)
 
 
-def blamed(fault: Fault, sides: Sides) -> tuple[frozenset[str], frozenset[str]]:
+def blamed(fault: Fault, sides: Sides, *, is_compiled: bool) -> tuple[frozenset[str], frozenset[str]]:
     """Return the nodes and weights whose accusation names a fault, and who is rightly accused with it.
 
     An operator that is left out is named by its reader, too; who reads one too many is rightly accused of
-    another input, which does not name it. Parts of a kernel stand for all of it.
+    another input, which does not name it, and control flow of what is in its bodies. Parts of a kernel stand
+    for all of it.
     """
     names, excused = set(trials.guilty(fault, sides)), set[str]()
     if fault.kind == "dropped":
         names |= _beside(sides.golden, fault.nodes, reads=True)
+    if is_compiled:  # what no kernel computes is seen behind it
+        nodes = [each.node for each in sites(onnx.load(sides.mine.model).graph)]
+        settled = {node.name for node in nodes if node.name in fault.nodes and trials.is_settled(node)}
+        names |= _beside(sides.mine, frozenset(settled), reads=True)
     if fault.kind == "inserted":
         excused |= _beside(sides.mine, fault.nodes, reads=True)
         around = excused | _beside(sides.mine, fault.nodes, reads=False)
         for members in trials.by_operator(sides.golden.graph).values():
             if len(members & around) > 1:
                 names |= members  # the kernel that it splits
+    excused |= {outer for outer, inner in _bodies(onnx.load(sides.mine.model).graph) if inner & names}
     for nodes in (names, excused):
         for side in (sides.golden, sides.mine):
             for members in trials.by_operator(side.graph).values():
@@ -136,6 +144,14 @@ def _beside(side: Dumped, names: frozenset[str], *, reads: bool) -> set[str]:
     at = [node for node in nodes if node.name in names]
     values = {value for node in at for value in (node.output if reads else node.input) if value}
     return {node.name for node in nodes if values & set(node.input if reads else node.output)}
+
+
+def _bodies(graph: onnx.GraphProto) -> Iterator[tuple[str, set[str]]]:
+    """Yield each node of control flow, and the nodes in its bodies."""
+    for node in graph.node:
+        for body in (each.g for each in node.attribute if each.type == onnx.AttributeProto.GRAPH):
+            yield node.name, {each.node.name for each in sites(body)}
+            yield from _bodies(body)
 
 
 # --- asking ----------------------------------------------------------------------------------------------
@@ -175,8 +191,7 @@ def _restore(case: Case, examined: Dumped, sound: Dumped) -> None:
     graphs = examined.graph.walk()
     [writer] = (node for graph in graphs for node in graph.nodes if case.restored in node.declared_outputs)
     slot = writer.declared_outputs.index(case.restored)
-    name = writer.operator.full_name.replace("/", "_")
-    pattern = f"*.{name}.*.output.{slot}.*.npy"
+    pattern = f"*.{trials.key(writer.operator.full_name)}.*.output.{slot}.*.npy"
     [wrong], [right] = (sorted(each.path.rglob(pattern)) for each in (examined, sound))
     wrong.chmod(0o600)
     shutil.copyfile(right, wrong)
@@ -253,11 +268,16 @@ def _row(blank: Row, case: Case, method: str, ask: Callable[[], Answer]) -> Row:
         with _bounded(BOUND):
             document, sides = ask()
         found = claims(document, sides)
-        names, excused = blamed(case.fault, sides) if case.fault else (frozenset(), frozenset())
+        names, excused = frozenset[str](), defaultdict[str, frozenset[str]](frozenset)
+        if case.fault:
+            names, beside = blamed(case.fault, sides, is_compiled=case.pair[0].is_compiled)
+            excused = defaultdict(lambda: beside, nonfinite=beside | kinds.makes_nonfinite(case))
         told = replace(
             told,
             is_named=case.fault is not None and is_named(case, case.fault, found, names),
-            accused=tuple(claim.text for claim in found if not claim.nodes & (names | excused)),
+            accused=tuple(
+                claim.text for claim in found if not claim.nodes & (names | excused[claim.verdict])
+            ),
             verdict=document["verdict"],
         )
     except Exception as error:  # noqa: BLE001 - a method that raises has not named the fault
@@ -306,7 +326,7 @@ def measure(wanted: Wanted) -> int:
     begun = time.monotonic()
     found: list[Row] = []
     skipped = 0
-    for answered, passed_over in _mapped(wanted):
+    for answered, passed_over in _mapped(replace(wanted, networks=[*_available(wanted.networks)])):
         skipped += passed_over
         found += answered
         for row in answered:
@@ -322,6 +342,17 @@ def measure(wanted: Wanted) -> int:
         f"{skipped} draws change nothing and are not counted; {time.monotonic() - begun:,.0f} s", flush=True
     )
     return sum(bool(_wrong(row)) for row in found)
+
+
+def _available(names: Sequence[str]) -> Iterator[str]:
+    """Yield the networks that can be had; say of the others why not."""
+    for name in names:
+        try:
+            network(name)
+        except UnavailableError as error:
+            print(f"skipped: {name}: {error}", flush=True)
+        else:
+            yield name
 
 
 def _mapped(wanted: Wanted) -> Iterable[tuple[list[Row], int]]:

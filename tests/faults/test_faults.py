@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.faults import lockstep, run, table, trials
+from tests.faults import lockstep, packages, run, table, trials
 from tests.faults.trials import Accused, Sides
 
 SEEDS = range(24)
@@ -60,3 +60,14 @@ def test_table_counts_answers(tmp_path, kind):
     assert ("", (), 0) == (row.error, row.accused, skipped)
     line = f"{kind:52}{'0, 0 of 1' if row.is_sound else '1, 1 of 1':>20}"
     assert any(each.startswith(line) for each in table.table([row]).splitlines())
+
+
+def test_networks_that_cannot_be_had_are_skipped(monkeypatch, capsys):
+    """A table leaves out a network whose package cannot be downloaded, and says why."""
+
+    def network(name):
+        raise packages.UnavailableError("no network")
+
+    monkeypatch.setattr(table, "network", network)
+    assert 0 == table.measure(table.Wanted(["magika"], ["dropped"], [0]))
+    assert "skipped: magika: no network" in capsys.readouterr().out

@@ -287,21 +287,22 @@ class Sides:
         """Return the names of the nodes that an operator of a report is, as a kernel is several."""
         for dumped in (self.golden, self.mine) if missing else (self.mine, self.golden):
             for graph in (dumped.graph, dumped.source):
-                found = by_operator(graph).get(_key(operator))
+                found = by_operator(graph).get(key(operator))
                 if found:
                     return found
         # files of parameters carry the names of weights
-        return frozenset({f"weight {_key(operator)}"})
+        return frozenset({f"weight {key(operator)}"})
 
 
-def _key(operator: str) -> str:
+def key(operator: str) -> str:
+    """Return the full name of an operator as files have it."""
     return operator.replace("/", "_").replace(".", "_")
 
 
 def by_operator(graph: Graph) -> dict[str, frozenset[str]]:
     """Return the names of the nodes that each operator is, by its full name as files have it."""
     return {
-        _key(node.operator.full_name): frozenset(part.name for part in node.members)
+        key(node.operator.full_name): frozenset(part.name for part in node.members)
         for inner in graph.walk()
         for node in inner.nodes
     }
@@ -370,7 +371,7 @@ def guilty(fault: Fault, sides: Sides) -> frozenset[str]:
     """Return the nodes whose accusation names a fault: its own, and the kernels that hold them."""
     nodes = set(fault.nodes) | {node for node in _node_names(sides.mine.graph) if _is_added(node, fault)}
     nodes |= _joined(fault, sides) | _readers_of_folded(fault, sides)
-    nodes |= {f"weight {_key(fault.weight)}"} if fault.weight else set()
+    nodes |= {f"weight {key(fault.weight)}"} if fault.weight else set()
     for graph in (sides.golden.graph, sides.mine.graph, sides.golden.graph):
         for members in by_operator(graph).values():
             if members & nodes and len(members) > 1:
