@@ -16,6 +16,7 @@ from .bisection import write_exchange as write_exchange
 from .errors import SAME as SAME
 from .errors import SHORTER as SHORTER
 from .errors import TensorError as TensorError
+from .errors import is_rounding as is_rounding
 from .errors import measure as measure
 from .extract import Wanted as Wanted
 from .extract import find_run as find_run

@@ -34,6 +34,7 @@ MASK: Final = -8192.0
 """Elements of masked lanes lie below: -1e4 is the mildest mask in use, and scores are added to it."""
 
 _BOTTOM: Final = -65000.0  # masked at any distance: float16 turns -3.4e38 into -inf or, saturating, -65504
+_LARGE: Final = 65504.0  # the largest number of float16, which has the least range
 _NEAR: Final = 2.0**-6  # an element of a masked lane differs at most as much as bfloat16 rounds
 _GAP: Final = 16.0  # elements outside are at least so many times smaller; else large numbers are no masks
 _FLOOR: Final = float(np.finfo(np.float32).eps)  # least density of a divergence, relative to the range
@@ -327,22 +328,34 @@ def sums(dumped: np.ndarray, golden: np.ndarray, parts: Part, dtype: str = "") -
     return found
 
 
-def is_rounding(dumped: np.ndarray, golden: np.ndarray, dtypes_held: Iterable[str] = SHORTER) -> bool:
+def is_rounding(
+    dumped: np.ndarray,
+    golden: np.ndarray,
+    dtypes_held: Iterable[str] = SHORTER,
+    rounds_apart: tuple[str, ...] = (),
+) -> bool:
     """Return whether one tensor is the other one, rounded to an element type of fewer bits.
 
-    Files may hold such elements in a longer type.
+    Files may hold such elements in a longer type. Where each side has rounded to a type of its own, they are
+    roundings of the same numbers.
 
     >>> is_rounding(np.float32([0.1]).astype("f2").astype("f4"), np.float32([0.1]))
+    True
+    >>> halves = ("float16", "bfloat16")
+    >>> is_rounding(np.float32([0.0999755859375]), np.float32([0.10009765625]), rounds_apart=halves)
     True
 
     Args:
         dumped: The tensor that is examined.
         golden: Its counterpart.
         dtypes_held: Names of the types that either side may have rounded to.
+        rounds_apart: Shortest types to which the examined side and golden round; none where it is one type.
     """
     x, y = _in_one_type(dumped, golden)
     if x.dtype.kind != "f":
         return False
+    if rounds_apart and _are_of_one_number(x, y, rounds_apart):
+        return True
     kinds = [dtypes.from_name(name).numpy for name in SHORTER if name in {*dtypes_held}]
     shorter = [kind for kind in kinds if kind.itemsize < x.dtype.itemsize]
     with np.errstate(all="ignore"):
@@ -354,6 +367,36 @@ def is_rounding(dumped: np.ndarray, golden: np.ndarray, dtypes_held: Iterable[st
             for kind in shorter
             for longer, rounded in ((x, y), (y, x))
         )
+
+
+def _are_of_one_number(x: np.ndarray, y: np.ndarray, kinds: Iterable[str]) -> bool:
+    """Return whether numbers exist that become the elements of two arrays, each rounded twice to a type.
+
+    A device may compute a constant in a type, and read it in the same type.
+    """
+    numbers = [dtypes.from_name(name).numpy for name in kinds]
+    infos = [ml_dtypes.finfo(each) for each in numbers]  # type: ignore[no-untyped-call]
+    for blocks in zip(_blocks(x), _blocks(y), strict=True):
+        a, b = (block.astype(np.float64) for block in blocks)
+        if not np.array_equal(np.isfinite(a), np.isfinite(b)):
+            return False
+        a, b = np.nan_to_num(a), np.nan_to_num(b)  # infinities are the same then
+        exponents = np.frexp(np.maximum(np.abs(a), np.abs(b)))[1]
+        # the distance of a type's numbers around the larger of the two
+        steps = (
+            np.maximum(np.ldexp(float(info.eps), exponents - 1), float(info.smallest_subnormal))
+            for info in infos
+        )
+        if not np.all(np.abs(a - b) <= sum(steps)):
+            return False
+    return True
+
+
+def overflowed(dumped: np.ndarray, golden: np.ndarray) -> int:
+    """Return how many elements of a tensor are infinite that are large numbers in golden, and no masks."""
+    x, y = _in_one_type(dumped, golden)
+    with np.errstate(all="ignore"):
+        return int(np.count_nonzero(np.isinf(x) & np.isfinite(y) & (np.abs(y) > _LARGE) & (y > _BOTTOM)))
 
 
 _COMPARE_MEMORY: Final = ctypes.CDLL(None).memcmp

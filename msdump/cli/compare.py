@@ -81,7 +81,7 @@ def tell_verdicts(
     # Behind the table, where a long one does not scroll them away.
     for path in alone:
         messages.say(f"warning: {path} has no counterpart")
-    messages.say_each("warning", report.networks + report.unreadable)
+    messages.say_each("warning", report.unreadable)
     text = "".join(reports.csv_lines(findings_table(report), "\r\n"))
     path = reports.write(folder, reports.stamped("compare", ".csv"), [text])
     if documents.wanted():
@@ -117,8 +117,7 @@ def _compare_statistics(
 
     report, alone = compare_statistics(dumped, golden, limits, executions, tell)
     if not (report.compared or report.unreadable):
-        why = next(iter(report.networks), f"no row of {dumped} has a counterpart in {golden}")
-        messages.say(f"error: nothing was compared: {why}")
+        messages.say(f"error: nothing was compared: no row of {dumped} has a counterpart in {golden}")
         leave(REFUSED)
     tell_verdicts(report, output, alone=alone, view=view)
 
@@ -230,6 +229,9 @@ def _print_reruns(rerunning: Rerunning) -> None:
 @verdicts.statistic_limits
 @verdicts.limits
 @verdicts.view
+@click.option(
+    "--strict", "is_strict", is_flag=True, help="Count inner tensors, too, beside the network's outputs."
+)
 @command_options.execution
 @command_options.golden_execution
 @command_options.executor
@@ -250,6 +252,7 @@ def command(
     executor: ExecutorChoice,
     limits: Limits,
     view: ComparisonView,
+    is_strict: bool,
 ) -> None:
     """Compare the dump MINE with the dump GOLDEN, and name the first operator that differs.
 
@@ -260,8 +263,9 @@ def command(
     distance at most --distance; without it, at most what the coarsest element type allows that
     they were computed in (float32 0.00012, float16 0.0039, bfloat16 0.016; integers and truth
     values must be the same). All numbers of all tensors, inputs too, go to compare_{time}.csv,
-    in the order of execution. Exit codes: 0 everything that has a counterpart agrees, 1
-    something differs or cannot be compared, 2 nothing has a counterpart, 130 interrupted.
+    in the order of execution. Exit codes: 0 the outputs of the network agree and no operator is
+    at fault (with --strict, and where no graph tells the outputs: everything that has a counterpart
+    agrees), 1 something differs or cannot be compared, 2 nothing has a counterpart, 130 interrupted.
     """
     if patches and not model:
         raise click.UsageError("--patch runs the network on: give its --model")
@@ -273,7 +277,9 @@ def command(
         return
     # One pair of directories for each iteration, rank and graph that both dumps have.
     pairs = pair_folders(dumped, golden, (execution, golden_execution))
-    comparison = DumpComparison(dumped, golden, limits, graph, *pairs.executions, executor)
+    comparison = DumpComparison(
+        dumped, golden, limits, graph, *pairs.executions, executor, is_strict=is_strict
+    )
     is_interrupted = False
     try:
         with messages.bar("operators", 0) as bar:
@@ -302,8 +308,7 @@ def _tell(
     if is_interrupted and not report.compared:
         leave(INTERRUPTED)
     if not (report.compared or report.unreadable):
-        why = next(iter(report.networks), "") or _why_nothing(pairs.pairs[0], comparison.graph)
-        messages.say(f"error: nothing was compared: {why}")
+        messages.say(f"error: nothing was compared: {_why_nothing(pairs.pairs[0], comparison.graph)}")
         leave(REFUSED)
     folders = {folder.label: folder for folder in comparison.folders}
     tell_verdicts(

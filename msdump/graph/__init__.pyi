@@ -42,6 +42,7 @@ from .operator_types import SEQUENCES as SEQUENCES
 from .operator_types import WITH_MEMORY as WITH_MEMORY
 from .operator_types import WORLD_GROUP as WORLD_GROUP
 from .operator_types import canonical_domain as canonical_domain
+from .operator_types import is_random as is_random
 from .operator_types import uses_float_status as uses_float_status
 from .operator_types import written_inputs as written_inputs
 from .order import external_values as external_values

@@ -43,6 +43,32 @@ RANDOM: Final = frozenset(
 WITH_MEMORY: Final = RANDOM | {"Dropout"}
 """Operators whose kernels remember how often they ran: a seed is that of the first run."""
 
+_RANDOM_PRIMITIVES: Final = frozenset(
+    {
+        *("Bernoulli", "Multinomial", "StandardNormal", "UniformReal", "UniformInt", "StandardLaplace"),
+        *("Gamma", "Poisson", "LogNormalReverse", "RandomChoiceWithMask", "Randperm", "RandomShuffle"),
+        *("Dropout2D", "Dropout3D", "DropoutDoMask", "DropoutGenMask", "DropOutDoMask", "DropOutGenMask"),
+    }
+)
+"""MindSpore's and GE's operators that draw random numbers, by type."""
+
+_TRAINING_MODE: Final = 3
+"""Inputs of a Dropout that draws: without a third one it hands its input on."""
+
+
+def is_random(primitive: str, inputs: int) -> bool:
+    """Return whether a dumped operator draws random numbers.
+
+    >>> is_random("StandardNormal", 1), is_random("Dropout", 1), is_random("Dropout", 3)
+    (True, False, True)
+
+    Args:
+        primitive: Its type.
+        inputs: Number of its inputs.
+    """
+    return primitive in _RANDOM_PRIMITIVES or (primitive == "Dropout" and inputs >= _TRAINING_MODE)
+
+
 CLEAR_FLOAT_STATUS: Final = "NPUClearFloatStatusV2"
 """Lowers the device's overflow status."""
 

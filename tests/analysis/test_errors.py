@@ -142,11 +142,11 @@ def test_tensors_of_zeros(dumped, golden, distance):
 
 
 def test_each_float_has_a_limit_that_a_noisy_weight_passes():
-    """Every rounded type has its limit; with those of 16 bits and more 2 % of noise shows."""
+    """Every rounded type has its limit, and a GPU's; with those of 16 bits and more 2 % of noise shows."""
     floats = {row.name for row in dtypes.DTYPES if row.name.startswith(("float", "bfloat", "complex"))}
     usual = [TYPES[name].distance for name in ("float64", "float32", "float16", "bfloat16")]
 
-    assert floats - {"float8_e8m0"} == TYPES.keys()
+    assert (floats - {"float8_e8m0"}) | {"tfloat32"} == TYPES.keys()
     assert sorted(usual) == usual
     assert 0.02 > usual[-1]
     assert 1e-3 >= TYPES["float32"].distance

@@ -60,7 +60,7 @@ from msdump.analysis.matching import GraphSide, match
 from msdump.device import INSERTED_PREFIX
 from msdump.executors import ExecutorChoice
 from msdump.graph import written_inputs
-from msdump.read import Folder, OperatorGraph, SourceKind, read_folder, with_forms
+from msdump.read import Folder, SourceKind, read_folder, with_forms
 from msdump.record import IO
 
 _Output = tuple[Finding, int, Folder, Place]
@@ -283,6 +283,7 @@ class DumpComparison:
         joined: Directories of branches and loops that were compared with the one of the graph around them.
         explain: Adds to the evidence what is not in the files, such as what the operator gives when it runs
             again.
+        is_strict: Whether inner tensors count beside the outputs of the network.
     """
 
     dumped: str
@@ -295,6 +296,7 @@ class DumpComparison:
     folders: list[ComparedFolder] = field(default_factory=list)
     joined: set[str] = field(default_factory=set)
     explain: Callable[[OperatorEvidence], OperatorEvidence] = lambda evidence: evidence
+    is_strict: bool = False
     _measured: dict[str, list[tuple[TensorEvidence, ...]]] = field(default_factory=dict)
     _facts: dict[tuple[int, int], tuple[Fact, ...]] = field(default_factory=dict)
     _mine: SurroundedDump = field(init=False)
@@ -399,7 +401,7 @@ class DumpComparison:
                 sides = replace(folder.dumped, operators={}), replace(folder.golden, operators={})
                 for each in folder.matched.executions:
                     labels.append(folder.label)
-                    yield MeasuredExecution(*sides, each, folder.weights(each), folder.held(each))
+                    yield MeasuredExecution(*sides, each, *folder.roundings(each))
 
         for tensors in measure_executions(executions(), executor=self.executor, progress=progress):
             self._measured[labels.popleft()].append(tensors)
@@ -419,14 +421,15 @@ class DumpComparison:
 
     def report(self) -> Report:
         """Return the verdicts on all operators that were measured."""
-        report = Report()
+        report = Report(is_strict=self.is_strict)
         for folder in self.folders:
             if not self.graph:  # a compiled graph lacks the operators that it fused
-                report.missing += map(folder.missing_place, missing_operators(folder))
+                missing = missing_operators(folder)
+                report.missing += map(folder.missing_place, missing)
+                report.unreturned += map(folder.missing_place, filter(folder.is_golden_output, missing))
                 report.unasked += map(folder.missing_place, unasked_operators(folder))
             report.unreadable += folder.matched.unreadable
             report.uneven += uneven_operators(folder)
-            report.add_networks(folder.dumped.path, folder.golden.path, folder.networks)
         for run in self.runs():
             for finding in _Run(self, run, report).findings():
                 report.add(finding)
@@ -496,7 +499,7 @@ class _Run:
             judged[place.label, place.order] = [*self._culprits(each, finding), finding]
         graphs = {label: folder.mine.graph for label, folder in self._folders.items()}
         everything = [finding for group in judged.values() for finding in group]
-        outputs = [*_network_outputs(graphs, everything)]
+        outputs = [*_network_outputs(self._folders.values(), everything)]
         self._report.outputs += outputs
         for label, folder in self._folders.items():
             listed = [
@@ -538,20 +541,18 @@ class _Run:
 
 
 def _network_outputs(
-    graphs: Mapping[str, OperatorGraph | None], findings: Iterable[Finding]
+    folders: Iterable[ComparedFolder], findings: Iterable[Finding]
 ) -> Iterator[TensorResult]:
     """Yield the network's outputs, each by the operator that writes it; of a loop's passes the last one.
 
     Args:
-        graphs: The graphs of one run by the labels of their directories.
+        folders: The directories of one run.
         findings: The verdicts on its operators, in the order of execution.
     """
     last = {(each.place.label, each.place.shown_name): each for each in findings}
-    for label, graph in graphs.items():
-        if graph is None or graph.caller:  # a branch or a body returns its values to the graph around it
-            continue
-        for source in graph.outputs:
-            finding = last.get((label, source.name))
+    for folder in folders:
+        for source in folder.returned:
+            finding = last.get((folder.label, source.name))
             for each in () if finding is None else finding.outputs:
                 if each.io is IO.OUTPUT and each.slot == source.slot:
                     name = f"{source.name}{f' output {source.slot}' if source.slot else ''}"

@@ -367,6 +367,7 @@ class MeasuredExecution:
         execution: The execution, from ``match_executions``.
         weights: Numbers of its inputs that are weights or constants.
         held: Element types that a device may have rounded its weights to, beside those of the tensors.
+        apart: Shortest types that the devices of both sides compute in, none where they compute alike.
     """
 
     dumped: Folder
@@ -374,6 +375,7 @@ class MeasuredExecution:
     execution: OperatorExecution
     weights: frozenset[int] = frozenset()
     held: frozenset[str] = frozenset(errors.SHORTER)
+    apart: tuple[str, ...] = ()
 
     @property
     def paths(self) -> frozenset[str]:
@@ -495,7 +497,7 @@ def _straight_or_turned(
     may_turn = may_be_transposed(measured.execution.files[-1].op_type, dumped.io)
     if may_turn and is_transposed(dumped, golden):
         return _of_transposed(compared, dumped, golden, measured)
-    straight = _measured(compared, *_in_one_layout(dumped, golden, measured), measured.held)
+    straight = _measured(compared, *_in_one_layout(dumped, golden, measured), measured)
     is_far = straight.error is not None and straight.error.distance > _FAR
     if may_turn and is_far and is_square(dumped):
         turned = _of_transposed(compared, dumped, golden, measured)
@@ -508,7 +510,7 @@ def _of_transposed(
     compared: TensorEvidence, dumped: DumpedOperand, golden: DumpedOperand, measured: MeasuredExecution
 ) -> TensorEvidence:
     """Return a matrix beside the transposed one that golden holds."""
-    turned = _measured(compared, dumped.array, swap_last_axes(golden.array), measured.held)
+    turned = _measured(compared, dumped.array, swap_last_axes(golden.array), measured)
     return replace(turned, note=joined("golden is transposed", turned.note))
 
 
@@ -536,7 +538,10 @@ def _in_one_layout(
 
 
 def _measured(
-    compared: TensorEvidence, dumped: np.ndarray, golden: np.ndarray, held: Iterable[str] = ()
+    compared: TensorEvidence,
+    dumped: np.ndarray,
+    golden: np.ndarray,
+    measured: MeasuredExecution | None = None,
 ) -> TensorEvidence:
     """Return a tensor with its scores and how far it is from its counterpart.
 
@@ -548,9 +553,28 @@ def _measured(
         dumped, golden = dumped.view(np.uint8), golden.view(np.uint8)
     found, error = scores.compare_and_measure(dumped, golden, coarser(compared.dtype, compared.golden_dtype))
     texts = tuple(score.text for score in found)
-    held = {compared.dtype, compared.golden_dtype, *held}
-    is_rounded = compared.is_weight and not error.is_same and errors.is_rounding(dumped, golden, held)
-    return replace(compared, scores=texts, error=error, is_rounded=is_rounded, note=_note(dumped, golden))
+    compared = replace(compared, scores=texts, error=error, note=_note(dumped, golden))
+    if error.is_same or measured is None or not (compared.is_weight or compared.io is IO.INPUT):
+        return compared
+    overflows = errors.overflowed(dumped, golden) if error.misplaced else 0
+    held = {compared.dtype, compared.golden_dtype, *measured.held}
+    is_rounded = compared.is_weight and (
+        errors.is_rounding(dumped, golden, held)
+        or errors.is_rounding(dumped, golden, (), measured.apart or _types_apart(measured))
+    )
+    return replace(compared, is_rounded=is_rounded, overflows=overflows)
+
+
+def _types_apart(measured: MeasuredExecution) -> tuple[str, ...]:
+    """Return the shortest types of the files of both sides; none where these have the same types."""
+    own, other = set(), set()
+    for place, counterpart in measured.execution.counterparts.items():
+        for files in file_groups(measured.dumped, measured.execution.files):
+            found = (each for each in read_operands(measured.dumped, files) if (each.io, each.index) == place)
+            own |= {(place[0], each.dtype) for each in found}
+        other.add((place[0], read_place(measured.golden, counterpart).dtype))
+    shortest = (coarser(*(dtype for _, dtype in side)) for side in (own, other))
+    return () if own == other else tuple(filter(None, shortest))
 
 
 def _note(dumped: np.ndarray, golden: np.ndarray) -> str:

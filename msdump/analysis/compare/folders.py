@@ -6,13 +6,14 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import zip_longest
 from typing import Final
 
-from msdump.analysis import SHORTER, Fact, FactKind
-from msdump.analysis.compare.executions import Matched, OperatorExecution
+from msdump.analysis import SHORTER, Fact, FactKind, is_rounding, measure
+from msdump.analysis.compare.executions import Matched, OperatorExecution, file_groups
 from msdump.analysis.compare.pairing.numbering import lost_operators, may_be_listed, may_have_files
+from msdump.analysis.compare.pairing.operands import DumpedOperand, host_arrays, read_operands
 from msdump.analysis.compare.surroundings import (
     LEFTOVER,
     FolderSurroundings,
@@ -33,7 +34,8 @@ from msdump.analysis.judge import (
     coarser,
 )
 from msdump.device import INSERTED_PREFIX, is_settled
-from msdump.graph import written_inputs
+from msdump.errors import DumpReadError, FormatError, ToolError
+from msdump.graph import is_random, written_inputs
 from msdump.read import (
     ABSENT,
     FIXED,
@@ -308,11 +310,6 @@ class ComparedFolder:
             return (self.label,)
         return (self.mine.rank, self.mine.iteration)
 
-    @property
-    def networks(self) -> str:
-        """In words, that the directories are of two networks, so that nothing is compared; "" for one."""
-        return "" if self.matched.by_graphs is None else self.matched.by_graphs.networks
-
     @cached_property
     def gone(self) -> frozenset[str]:
         """Golden operators whose files the examined side has lost, inputs and inserted ones among them."""
@@ -358,12 +355,23 @@ class ComparedFolder:
             if own.kind in FIXED and golden.kind is SourceKind.OPERATOR and self.theirs.is_fixed(golden.name)
         )
 
-    def held(self, execution: OperatorExecution) -> frozenset[str]:
-        """Return the element types that the devices hold an execution's tensors in; any, where none tells."""
+    def roundings(
+        self, execution: OperatorExecution
+    ) -> tuple[frozenset[int], frozenset[str], tuple[str, ...]]:
+        """Return what rounding may have done to an execution's tensors.
+
+        Returns:
+            Numbers of the inputs that are weights; types that devices hold its tensors in, any where none
+            tells; the shortest of each side's types where the two compute in others.
+        """
         mine, theirs = self._operators(execution)
+        weights = self.weights(execution)
         if mine is None or not mine.held:
-            return frozenset(SHORTER)
-        return mine.held | (frozenset() if theirs is None else theirs.held)
+            return weights, frozenset(SHORTER), ()
+        held = mine.held | (frozenset() if theirs is None else theirs.held)
+        own, other = _float_types(mine), _float_types(theirs)
+        shortest = (coarser(*(dtype for _, dtype in side)) for side in (own, other))
+        return weights, held, () if own == other else tuple(filter(None, shortest))
 
     def evidence(
         self, number: int, execution: OperatorExecution, tensors: Sequence[TensorEvidence]
@@ -392,12 +400,52 @@ class ComparedFolder:
             beside=execution.beside,
             reads=reads,
             golden_reads=tuple(map(self._translated, self._golden_sources(execution))) if reads else (),
-            arithmetic=(_precision(mine), _precision(theirs)),
+            arithmetic=_arithmetic(mine, theirs, tensors),
             is_state=self.is_training,
             retyped=self._retyped(execution),
             arguments=self._other_arguments(execution),
+            as_written=partial(self._is_as_written, execution),
+            is_random=_is_random(mine, theirs),
+            returned=frozenset(each.slot for each in self.returned if each.name == self._name(execution)),
             unread=self.mine.unread(execution.name) | self._leftover(execution),
         )
+
+    @cached_property
+    def returned(self) -> tuple[ValueSource, ...]:
+        """The outputs of operators that the examined network returns."""
+        return self.mine.returned(self._casts[0])
+
+    def _is_as_written(self, execution: OperatorExecution, slot: int) -> bool | None:
+        """Return whether an input has the elements that its producer wrote, as the operator reads them."""
+        reads = self.mine.reads(execution.name)
+        source = reads[slot] if slot < len(reads) else ABSENT
+        writer = self._executions.get(names.sanitize(source.name))
+        if source.kind is not SourceKind.OPERATOR or writer is None:
+            return None
+        read = self._operand(execution, IO.INPUT, slot)
+        written = self._operand(writer, IO.OUTPUT, source.slot)
+        if read is None or written is None:
+            return None
+        try:
+            arrays = host_arrays(read, written)
+        except (DumpReadError, FormatError, ToolError):
+            return None
+        operator = self.mine.operator(execution.name)
+        held = frozenset(SHORTER) if operator is None or not operator.held else operator.held
+        return measure(*arrays).is_same or is_rounding(*arrays, held)
+
+    def _operand(self, execution: OperatorExecution, io: IO, slot: int) -> DumpedOperand | None:
+        """Return a tensor of the examined side, None where no file that can be read holds it."""
+        for files in file_groups(self.dumped, execution.files):
+            try:
+                found = [
+                    each for each in read_operands(self.dumped, files) if (each.io, each.index) == (io, slot)
+                ]
+            except DumpReadError:
+                continue
+            if found:
+                return found[0]
+        return None
 
     def _leftover(self, execution: OperatorExecution) -> frozenset[int]:
         """Return the outputs that a kernel of either side leaves as the memory was."""
@@ -448,6 +496,13 @@ class ComparedFolder:
             return self.missing_place(fact.operator)
         place = replace(self.missing_place(fact.operator), op_type=fact.op_type)
         return described(place, self.mine.operator(fact.operator))
+
+    def is_golden_output(self, name: str) -> bool:
+        """Return whether golden's network returns an output of an operator."""
+        operator = self.theirs.operator(name)
+        return operator is not None and any(
+            each.name == operator.full_name for each in self.theirs.returned(self._casts[1])
+        )
 
     def inputs_of_missing(self, name: str) -> tuple[ValueSource, ...]:
         """Return what a golden operator reads, operators under the examined side's names."""
@@ -612,8 +667,38 @@ def _with_lost(
     )
 
 
-def _precision(operator: GraphOperator | None) -> str:
-    return "" if operator is None else coarser(*operator.held)
+def _float_types(operator: GraphOperator | None) -> frozenset[tuple[IO, str]]:
+    """Return the float types in which a device reads and writes an operator's tensors."""
+    if operator is None:
+        return frozenset()
+    forms = {IO.INPUT: operator.device_inputs, IO.OUTPUT: operator.device_outputs}
+    return frozenset((io, each.dtype) for io, side in forms.items() for each in side if coarser(each.dtype))
+
+
+def _arithmetic(
+    mine: GraphOperator | None, theirs: GraphOperator | None, tensors: Sequence[TensorEvidence]
+) -> tuple[frozenset[tuple[IO, str]], frozenset[tuple[IO, str]]]:
+    """Return the float types in which both sides read and write; those of files where no graph tells any."""
+    own, other = _float_types(mine), _float_types(theirs)
+    if own or other:
+        return own, other
+    compared = [each for each in tensors if each.error is not None]
+    return (
+        frozenset((each.io, each.dtype) for each in compared if coarser(each.dtype)),
+        frozenset((each.io, each.golden_dtype) for each in compared if coarser(each.golden_dtype)),
+    )
+
+
+def _is_random(*sides: GraphOperator | None) -> bool:
+    """Return whether chance makes the outputs of an operator, unless both sides have one seed."""
+    known = [each for each in sides if each is not None]
+    if not known or not all(is_random(each.op_type, len(each.inputs)) for each in known):
+        return False
+    seeds = [
+        {name: seed for name, seed in parse_attributes(each.attributes).items() if name.startswith("seed")}
+        for each in known
+    ]
+    return not any(seeds[0].values()) or any(each != seeds[0] for each in seeds)
 
 
 def missing_operators(folder: ComparedFolder) -> tuple[str, ...]:

@@ -74,6 +74,7 @@ def rerun_operator(
         dict(_sources(graph, last.op_name)),
         last.op_name.startswith(INSERTED_PREFIX),
         execution.replaces,
+        frozenset() if graph is None or (known := graph.find(last.op_name)) is None else known.held,
     )
 
 

@@ -238,6 +238,18 @@ class FolderSurroundings:
             in_its_graph(behind(source, self.graph, casts), self.graph) for source in operator.inputs
         )
 
+    def returned(self, casts: frozenset[str] = frozenset()) -> tuple[ValueSource, ...]:
+        """Return the outputs of operators that the network returns; none of a branch or a body.
+
+        Args:
+            casts: As of ``reads``.
+        """
+        graph = self.graph
+        if graph is None or graph.caller:
+            return ()
+        sources = (behind(each, graph, casts) for each in graph.outputs)
+        return tuple(each for each in sources if each.kind is SourceKind.OPERATOR)
+
     def unread(self, name: str) -> frozenset[int]:
         """Return the outputs of an operator that nothing reads, where others are read or it writes inputs."""
         operator, graph = self.operator(name), self.graph

@@ -23,7 +23,6 @@ from .findings import grouped_findings as grouped_findings
 from .findings import top_findings as top_findings
 from .findings import with_reach as with_reach
 from .judging import Judge as Judge
-from .judging import TensorJudge as TensorJudge
 from .limits import COSINE as COSINE
 from .limits import QUANTISED as QUANTISED
 from .limits import TYPES as TYPES
@@ -31,3 +30,4 @@ from .limits import Limits as Limits
 from .limits import coarser as coarser
 from .limits import read_limits as read_limits
 from .stated import accuse as accuse
+from .tensors import TensorJudge as TensorJudge

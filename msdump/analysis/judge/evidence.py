@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -147,8 +147,10 @@ class TensorEvidence:
         note: What the numbers do not tell, "" for nothing.
         name: Name of the value or the parameter, "" where it is not known.
         is_weight: Whether it is a weight or a constant of the model, or given to the network.
-        is_rounded: Whether the two are the same bits once both are rounded to the shorter of their types.
+        is_rounded: Whether rounding to the types of both sides makes the two of the same numbers.
         is_folded: Whether it is a constant that golden's operators compute of constants.
+        overflows: Number of the elements of a weight that rounding made infinite on the examined side; those
+            of masks do not count.
     """
 
     io: IO
@@ -164,6 +166,7 @@ class TensorEvidence:
     is_weight: bool = False
     is_rounded: bool = False
     is_folded: bool = False
+    overflows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +200,10 @@ class OwnError:
     finite: float = 0.0
 
 
+FloatTypes = frozenset[tuple[IO, str]]
+"""Float types of the inputs and of the outputs of an operator on a device."""
+
+
 @dataclass(frozen=True, slots=True)
 class OperatorEvidence:
     """All that is known of one execution of an operator.
@@ -214,8 +221,12 @@ class OperatorEvidence:
         reads: Where its inputs come from, by their numbers; none where no graph tells.
         golden_reads: The same of the golden operator, under the examined side's names; absent, with golden's
             name, what the examined side lacks.
-        arithmetic: Coarsest element types that the examined side and golden compute it in, "" where a side
-            does not tell.
+        arithmetic: Float types in which the devices of the examined side and of golden read its inputs and
+            write its outputs; none where a side does not tell.
+        as_written: Returns whether an input has the elements that its producer wrote on the examined side,
+            rounded as that side reads them; None where nothing tells.
+        is_random: Whether chance makes its outputs, which no seed fixes.
+        returned: Numbers of its outputs that the network returns.
         is_state: Whether its weights are trained, so that two sound runs may differ in them.
         is_evaluation: Whether another graph of its dump trains the weights that it reads.
         retyped: In words, that the examined side's graph lets it write another element type than golden's;
@@ -235,7 +246,10 @@ class OperatorEvidence:
     is_in_golden: bool = False
     reads: tuple[ValueSource, ...] = ()
     golden_reads: tuple[ValueSource, ...] = ()
-    arithmetic: tuple[str, str] = ("", "")
+    arithmetic: tuple[FloatTypes, FloatTypes] = (frozenset(), frozenset())
+    as_written: Callable[[int], bool | None] = lambda _: None
+    is_random: bool = False
+    returned: frozenset[int] = frozenset()
     is_state: bool = False
     is_evaluation: bool = False
     retyped: str = ""

@@ -36,6 +36,9 @@ _OVERALL: Final = (
 )
 
 
+_ALIKE: Final = frozenset({Verdict.EQUAL, Verdict.AGREES})
+
+
 @dataclass(frozen=True, slots=True)
 class TensorResult:
     """The verdict on a tensor.
@@ -66,6 +69,12 @@ class TensorResult:
     def is_bad(self) -> bool:
         """Whether it differs, or could not be compared with its counterpart."""
         return self.verdict in BAD
+
+    @property
+    def is_flipped(self) -> bool:
+        """Whether it agrees but for integers or truth values that fall to the other side of an edge."""
+        error = self.evidence.error
+        return self.verdict is TensorVerdict.AGREES and error is not None and error.changed > 0
 
     @property
     def badness(self) -> tuple[int, bool, float]:
@@ -207,7 +216,8 @@ class Report:
         uneven: Operators of loops that did not run equally often.
         outputs: The outputs of the network, of each run.
         facts: What the two graphs say differs, whatever the numbers do.
-        networks: Sentences on directories, or models, that are of two networks, and so were not compared.
+        unreturned: Golden operators among the missing ones whose outputs golden's network returns.
+        is_strict: Whether inner tensors count beside the outputs of the network.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -218,17 +228,13 @@ class Report:
     uneven: list[Uneven] = field(default_factory=list)
     outputs: list[TensorResult] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
-    networks: list[str] = field(default_factory=list)
+    unreturned: list[OperatorPlace] = field(default_factory=list)
+    is_strict: bool = False
 
     def add(self, finding: Finding) -> None:
         """Add an operator, and count its tensors."""
         self.findings.append(finding)
         self.tensors.update(tensor.verdict for tensor in finding.tensors)
-
-    def add_networks(self, mine: str, golden: str, sentence: str) -> None:
-        """Add a sentence on two directories that are of two networks; "" adds nothing."""
-        if sentence:
-            self.networks.append(f"{mine} and {golden}: {sentence}")
 
     @property
     def operators(self) -> list[Finding]:
@@ -247,14 +253,25 @@ class Report:
 
     @property
     def verdict(self) -> Verdict:
-        """That of the first accused operator; else the worst of the others; unchecked without any tensor."""
+        """That of the first accused operator; else that of the outputs, or the worst of the others.
+
+        Unchecked where no tensor, or not every output, was compared.
+        """
         accused = self.accused
         if accused:
             return accused[0].verdict
         present = {finding.verdict for finding in self.findings}
+        if self.outputs and not self.is_strict and self._outputs_agree and not present <= {Verdict.EQUAL}:
+            present = {Verdict.AGREES}
         if self.unreadable or self.tensors[TensorVerdict.UNREADABLE]:
             present.add(Verdict.UNREADABLE)
-        return next((verdict for verdict in _OVERALL if verdict in present), Verdict.UNCHECKED)
+        verdict = next((verdict for verdict in _OVERALL if verdict in present), Verdict.UNCHECKED)
+        is_open = self.unreturned or any(each.verdict is TensorVerdict.UNCHECKED for each in self.outputs)
+        return Verdict.UNCHECKED if verdict in _ALIKE and is_open else verdict
+
+    @property
+    def _outputs_agree(self) -> bool:
+        return not self.unreturned and all(each.verdict in AGREEING for each in self.outputs)
 
     @property
     def accused(self) -> list[Finding]:
@@ -285,8 +302,15 @@ class Report:
 
     @property
     def agrees(self) -> bool:
-        """Whether everything that has a counterpart could be compared with it and agrees."""
-        return not (self.bad or self.unreadable or self.uneven)
+        """Whether the outputs of the network agree and nobody is accused, or everything does.
+
+        Inner tensors count where no graph tells the outputs, or where the report is strict.
+        """
+        if self.unreadable or self.uneven or self.tensors[TensorVerdict.UNREADABLE] or self.accused:
+            return False
+        if not self.outputs:
+            return not (self.bad or self.unreturned)
+        return self._outputs_agree and not (self.is_strict and self.bad)
 
     @property
     def first(self) -> Finding | None:

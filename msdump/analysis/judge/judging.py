@@ -1,4 +1,8 @@
-"""Draws verdicts on tensors by limits, and on operators by the first rule that applies."""
+"""Draws verdicts on operators, from six principles: docs/reference/verdicts.md says them in the same order.
+
+Not finite comes first; each side is judged by what its own device may do; an input is what its producer
+wrote; shapes that follow from values inherit; what chance made is not judged; outputs decide (``Report``).
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,8 @@ import functools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import Final
 
-from msdump.analysis import TensorError
 from msdump.analysis.judge.evidence import (
     AGREEING,
     UNCOMPARED,
@@ -20,137 +23,12 @@ from msdump.analysis.judge.evidence import (
     joined,
 )
 from msdump.analysis.judge.findings import Finding, TensorResult, largest_distance, of_side
-from msdump.analysis.judge.limits import DECIDING, NONEXPANSIVE, QUANTISING, TIED, Limits, coarser
+from msdump.analysis.judge.limits import DISCONTINUOUS, NONEXPANSIVE, QUANTISED, TIED, VALUE_SHAPED, Limits
+from msdump.analysis.judge.tensors import TensorJudge
 from msdump.device import INSERTED_PREFIX
 from msdump.read import ABSENT, SourceKind, ValueSource
 from msdump.record import IO
 from msdump.store import PARAMETER
-
-_KINDS: Final = {
-    "float": "float",
-    "bfloat": "float",
-    "complex": "complex",
-    "int": "int",
-    "uint": "int",
-    "bool": "bool",
-}
-"""Kinds of numbers by what the names of element types begin with."""
-
-
-class _Allowance(NamedTuple):
-    """What two tensors may differ by: their distance, units of the last place, their largest difference."""
-
-    distance: float | None
-    units: float
-    floor: float
-
-
-class TensorJudge:
-    """Draws verdicts on tensors, in the order of the execution.
-
-    A tensor is at best as precise as what it was computed from. So the limit is that of the coarsest
-    element type of all tensors so far that the two sides do not have bit for bit the same, and of what only
-    one of the two sides computed in. An input may differ by what that type does not hold at all, too: what
-    the operators behind its producer compute in tells nothing of what was lost there.
-    """
-
-    def __init__(self, limits: Limits) -> None:
-        """Start at the first operator."""
-        self._limits = limits
-        self._coarsest = limits.precision
-        self._met: set[str] = set()
-        self._lost = 0.0
-        self._allowances: dict[tuple[tuple[str, str], str, tuple[str, ...]], _Allowance] = {}
-
-    def results(
-        self, tensors: Iterable[TensorEvidence], arithmetic: tuple[str, str] = ("", "")
-    ) -> tuple[TensorResult, ...]:
-        """Return the verdicts on the tensors of the operator that ran next.
-
-        Args:
-            tensors: Its tensors.
-            arithmetic: Coarsest types that the examined side and golden compute it in, "" where one does
-                not tell.
-        """
-        tensors = tuple(tensors)
-        # Where both sides compute in the same type they round alike.
-        computed = arithmetic if arithmetic[0] != arithmetic[1] else ()
-        # All tensors of the operator before any is judged: its inputs limit how good its outputs can be.
-        types = set(computed)
-        for tensor in tensors:
-            if tensor.error is None or not tensor.error.is_same:
-                types.add(tensor.dtype)
-                types.add(tensor.golden_dtype)
-        if not types <= self._met:
-            self._met |= types
-            self._coarsest = coarser(self._coarsest, *types)
-        results = tuple([self._result(each, computed) for each in tensors])
-        if computed:  # what this operator loses is missing from what reads it
-            self._lost = max(self._lost, self._limits.floor(computed))
-        return results
-
-    def _result(self, evidence: TensorEvidence, computed: tuple[str, ...]) -> TensorResult:
-        error = evidence.error
-        if error is None or evidence.fault is not None:
-            return TensorResult(evidence, evidence.fault or TensorVerdict.UNCHECKED, evidence.note)
-        types = (evidence.dtype, evidence.golden_dtype)
-        allowance = self._allowance(types, computed)
-        limit = allowance.distance
-        remarks = evidence.note
-        if error.misplaced or types[0] != types[1] or math.isnan(error.cosine):
-            remarks = joined(
-                _misplacement(error), f"{types[0]} beside {types[1]}" * (types[0] != types[1]), remarks
-            )
-        if evidence.is_rounded:
-            return TensorResult(evidence, TensorVerdict.AGREES, remarks or "rounded to fewer bits", limit)
-        if evidence.io is IO.INPUT and allowance.floor < self._lost:
-            allowance = allowance._replace(floor=self._lost)
-        return TensorResult(evidence, self._verdict(error, types, allowance), remarks, limit)
-
-    def _allowance(self, types: tuple[str, str], computed: tuple[str, ...]) -> _Allowance:
-        """Return what two element types may differ by now; networks have few of them."""
-        key = types, self._coarsest, computed
-        allowance = self._allowances.get(key)
-        if allowance is None:
-            limits = self._limits
-            allowance = self._allowances[key] = _Allowance(
-                limits.allowed(types, self._coarsest), limits.units(types), limits.floor((*types, *computed))
-            )
-        return allowance
-
-    def _verdict(self, error: TensorError, types: tuple[str, str], allowance: _Allowance) -> TensorVerdict:
-        if error.is_same:  # the same numbers in two types agree: one side was computed otherwise
-            return TensorVerdict.EQUAL if types[0] == types[1] else TensorVerdict.AGREES
-        limit = allowance.distance
-        kinds = {*map(_kind, types)}
-        if len(kinds) > 1 and "" not in kinds:
-            return TensorVerdict.DTYPE
-        if limit is None or error.misplaced:
-            return TensorVerdict.DIFFERS
-        is_near = (
-            error.distance <= limit
-            and error.cosine >= self._limits.cosine
-            and error.scaled <= limit * self._limits.peak
-        )
-        is_rounding = 0 < error.ulps <= allowance.units or 0 < error.largest <= allowance.floor
-        return TensorVerdict.AGREES if is_near or is_rounding else TensorVerdict.DIFFERS
-
-
-def _kind(dtype: str) -> str:
-    """Return the kind of numbers of an element type, "" of one that is not known.
-
-    >>> _kind("bfloat16"), _kind("uint8"), _kind("bool"), _kind("99")
-    ('float', 'int', 'bool', '')
-    """
-    return next((kind for prefix, kind in _KINDS.items() if dtype.startswith(prefix)), "")
-
-
-def _misplacement(error: TensorError) -> str:
-    if error.misplaced:
-        return f"NaN or infinities differ at {error.misplaced:,} element{'s' * (error.misplaced > 1)}"
-    if math.isnan(error.cosine):
-        return "golden is zero" if math.isinf(error.distance) else "mine is zero"
-    return ""
 
 
 @dataclass(frozen=True)
@@ -175,6 +53,17 @@ class Case:
     def bad_inputs(self) -> Sequence[TensorResult]:
         """Inputs that differ."""
         return [each for each in self.inputs if each.is_bad]
+
+    @property
+    def flipped(self) -> Sequence[TensorResult]:
+        """Inputs that agree but for elements that fall to the other side of an edge."""
+        return [each for each in self.inputs if each.is_flipped]
+
+    @property
+    def edge(self) -> float:
+        """Distance that elements which fall to the other side of an edge explain: steps or ties."""
+        are_steps = self.flipped and all(_steps(each.evidence.dtype) for each in self.flipped)
+        return QUANTISED if are_steps else math.sqrt(TIED)
 
     @functools.cached_property
     def bad_outputs(self) -> Sequence[TensorResult]:
@@ -214,7 +103,13 @@ class Case:
         """
         error = output.evidence.error
         data = next((each.evidence.error for each in self.inputs if not each.slot), None)
-        if error is None or data is None or not data.largest or not math.isfinite(data.scaled):
+        if (
+            error is None
+            or data is None
+            or not data.largest
+            or not _steps(output.evidence.dtype)
+            or not math.isfinite(data.scaled)
+        ):
             return False
         steps, count = 2 * _steps(output.evidence.dtype), math.prod(output.evidence.shape)
         part = data.norm / math.sqrt(max(count, 1)) * data.scaled / data.largest
@@ -222,6 +117,11 @@ class Case:
         zero = 0.0 if output.slot else self._moved_zero()
         share = 1.0 if zero else max(TIED, steps * part)
         return error.largest <= 1 + zero + steps * data.scaled and error.changed <= max(1.0, count * share)
+
+    @property
+    def unexplained(self) -> OwnError | None:
+        """The first of its own errors that nothing explains; None without any."""
+        return next((each for each in self.evidence.own if not each.is_explained), None)
 
     def told_again(self, limits: Limits) -> tuple[Verdict, str] | None:
         """Return the verdict on an operator that read the wrong tensor, or that gives something else again.
@@ -232,7 +132,7 @@ class Case:
         evidence = self.evidence
         if evidence.wiring:
             return (Verdict.REPLACED if evidence.replaces else Verdict.OWN), evidence.wiring
-        own = next((each for each in evidence.own if not each.is_explained), None)
+        own = self.unexplained
         if own is None:
             return None
         if evidence.replaces:
@@ -285,22 +185,29 @@ class Case:
 _SHORT: Final = "float16"
 """The type with the fewest numbers, in which kernels overflow."""
 
+_SWAP: Final = 2
+"""Ids that change where two candidates are nearly even: each takes the place of the other one."""
+
+_MOST_BITS: Final = 16
+"""Bits of the widest integers that a scale divides real numbers into; wider ones count or name things."""
+
 _ZERO_POINT: Final = 2
 """Number of the output in which a quantising operator tells its zero point."""
 
 
 def _steps(dtype: str) -> int:
-    """Return how many steps integers of a type have.
+    """Return how many steps integers have that a quantised number may be; 0 of ids and truth values.
 
-    >>> _steps("uint8"), _steps("int16")
-    (255, 65535)
+    >>> _steps("uint8"), _steps("int16"), _steps("int64")
+    (255, 65535, 0)
     """
     bits = dtype.removeprefix("u").removeprefix("int")
-    return (1 << int(bits)) - 1 if bits.isdecimal() else 0
+    return (1 << int(bits)) - 1 if bits.isdecimal() and int(bits) <= _MOST_BITS else 0
 
 
 _Reason = tuple[Verdict, str]
 _UNFIT: Final = {TensorVerdict.SHAPE: Verdict.SHAPE, TensorVerdict.DTYPE: Verdict.DTYPE}
+_BY_CHANCE: Final = "random"
 
 
 @dataclass(slots=True)
@@ -316,7 +223,10 @@ class Judge:
     is_continued: bool = False
     _tensors: TensorJudge = field(init=False)
     _findings: dict[str, Finding] = field(default_factory=dict)
+    _carried: dict[str, float] = field(default_factory=dict)
+    _random: set[str] = field(default_factory=set)
     _has_differed: bool = False
+    _has_accused: bool = False
     _is_exact: bool = True
 
     def __post_init__(self) -> None:
@@ -326,20 +236,29 @@ class Judge:
     def finding(self, evidence: OperatorEvidence) -> Finding:
         """Return the verdict on the operator that ran next."""
         place = evidence.operator
-        results = self._tensors.results(evidence.tensors, evidence.arithmetic)
+        carried = max((self._carried.get(each.name, 0.0) for each in evidence.reads), default=0.0)
+        results = self._tensors.results(evidence.tensors, evidence.arithmetic, carried)
         if evidence.unread:
             evidence = replace(evidence, own=tuple(each for each in evidence.own if _is_read(each, evidence)))
             results = tuple(
                 each if _is_read(each, evidence) or not each.is_bad else _left(each) for each in results
             )
-        outputs = of_side(results, IO.OUTPUT, place.op_type)
-        case = self._case(evidence, results, outputs)
+        results = tuple(self._as_its_writer(each, evidence) for each in results)
+        case = self._case(evidence, results, of_side(results, IO.OUTPUT, place.op_type))
         verdict, note = self._verdict(case)
         if verdict is Verdict.WEIGHT and (other := self._told_again(case)):  # one verdict, two faults
             note = joined(note, other[1])
+        if verdict is Verdict.UNCHECKED and note == _BY_CHANCE:
+            self._random.add(place.shown_name)
+            results = tuple(_unjudged(each, _BY_CHANCE) if each.is_bad else each for each in results)
+        elif verdict is Verdict.ACCUMULATED:
+            results = tuple(self._within(case, each) for each in results)
+        outputs = of_side(results, IO.OUTPUT, place.op_type)
+        self._carry(case, outputs, carried, is_drift=verdict is Verdict.ACCUMULATED)
         finding = Finding(place, verdict, results, note, evidence.own, evidence.replaces)
         self._findings[place.shown_name] = finding
         self._is_exact &= all(each.verdict is TensorVerdict.EQUAL for each in outputs)
+        self._has_accused |= finding.is_accused
         self._has_differed |= finding.is_accused or any(each.is_bad for each in outputs)
         return finding
 
@@ -357,6 +276,49 @@ class Judge:
         finding = self._findings.get(name)
         outputs = () if finding is None else finding.tensors
         return next((each for each in outputs if each.io is IO.OUTPUT and each.slot == slot), None)
+
+    def _writer(self, evidence: OperatorEvidence, slot: int) -> TensorResult | None:
+        """Return the verdict on the output that an input is, None where no operator is known to write it."""
+        source = evidence.source(slot)
+        return self.written(source.name, source.slot) if source.kind is SourceKind.OPERATOR else None
+
+    def _as_its_writer(self, tensor: TensorResult, evidence: OperatorEvidence) -> TensorResult:
+        """Return an input of integers, which agree as far as they did where they were written."""
+        if tensor.io is IO.OUTPUT or tensor.verdict is not TensorVerdict.DIFFERS:
+            return tensor
+        written = self._writer(evidence, tensor.slot)
+        error = tensor.evidence.error
+        if written is None or error is None or written.evidence.error is None or not written.is_flipped:
+            return tensor
+        return _flipped(tensor) if error.changed <= written.evidence.error.changed else tensor
+
+    def _carry(self, case: Case, outputs: Sequence[TensorResult], carried: float, *, is_drift: bool) -> None:
+        """Keep how far elements that fell to the other side of an edge may move what reads the outputs."""
+        steps = is_drift and case.evidence.operator.op_type in DISCONTINUOUS
+        if steps or case.flipped:
+            moved = (each.distance for each in outputs if not (each.is_flipped or each.misplaced))
+            carried = max(carried, min(case.edge, self.limits.growth * max(moved, default=0.0)))
+        if carried:
+            self._carried[case.evidence.operator.shown_name] = carried
+
+    def _within(self, case: Case, tensor: TensorResult) -> TensorResult:
+        """Return a tensor of an operator that accuses nobody, as agreeing where that explains it.
+
+        Elements that fall to the other side of an edge do, and so does the drift of what the network returns.
+        """
+        error, distance = tensor.evidence.error, tensor.distance
+        if tensor.io is IO.INPUT or tensor.verdict is not TensorVerdict.DIFFERS or error is None:
+            return tensor
+        if error.changed:
+            return _flipped(tensor)
+        allowed = 0.0
+        if case.flipped or case.evidence.operator.op_type in DISCONTINUOUS:
+            allowed = case.edge
+        elif tensor.slot in case.evidence.returned:
+            allowed = self.limits.growth * (tensor.limit or 0.0)
+        if distance > allowed or error.misplaced:
+            return tensor
+        return replace(tensor, verdict=TensorVerdict.AGREES, limit=allowed)
 
     def _case(
         self,
@@ -384,13 +346,26 @@ class Judge:
 
     def _verdict(self, case: Case) -> _Reason:
         for rule in (
-            *(self._swapped, self._not_the_models, self._alone, self._parameter, self._weight, self._unfit),
-            *(self._told_again, self._changed, self._sound, self._wired, self._nonfinite),
+            *(self._swapped, self._not_the_models, self._alone, self._parameter, self._weight),
+            *(self._overflown, self._not_finite, self._chance, self._unfit, self._told_again),
+            *(self._changed, self._sound, self._wired),
         ):
             reason = rule(case)
             if reason is not None:
                 return reason
         return self._differing(case)
+
+    # --- what the graphs and the model say, and what nothing can be said of -------------------------------
+
+    @staticmethod
+    def _swapped(case: Case) -> _Reason | None:
+        """Judge inputs that differ and that golden reads in another order."""
+        if not case.bad_outputs:
+            return None
+        for each in case.bad_inputs:
+            if case.swapped_with(each.slot) is not None:
+                return Verdict.OWN, case.wrong_wiring(each.slot)
+        return None
 
     @staticmethod
     def _not_the_models(case: Case) -> _Reason | None:
@@ -412,6 +387,13 @@ class Judge:
                 return Verdict.UNREADABLE, case.unreadable_note
         own = case.told_again(self.limits)
         return own or (None if case.inputs else (Verdict.UNCHECKED, ""))
+
+    def _parameter(self, case: Case) -> _Reason | None:
+        """Judge a file of a parameter, which is no operator: what reads it was judged before."""
+        if case.evidence.operator.op_type != PARAMETER or not case.bad_outputs:
+            return None
+        is_explained = self._has_differed or self.is_continued
+        return (Verdict.INHERITED if is_explained else Verdict.WEIGHT), case.bad_outputs[0].note
 
     def _weight(self, case: Case) -> _Reason | None:
         """Judge a weight: bits count, but limits of a trained one, or of one that golden computes."""
@@ -447,22 +429,55 @@ class Judge:
                 return Verdict.WEIGHT, f"{_named(each)} {note}"
         return None
 
-    def _parameter(self, case: Case) -> _Reason | None:
-        """Judge a file of a parameter, which is no operator: what reads it was judged before."""
-        if case.evidence.operator.op_type != PARAMETER or not case.bad_outputs:
-            return None
-        is_explained = self._has_differed or self.is_continued
-        return (Verdict.INHERITED if is_explained else Verdict.WEIGHT), case.bad_outputs[0].note
+    # --- 1. not finite comes first ------------------------------------------------------------------------
 
     @staticmethod
-    def _swapped(case: Case) -> _Reason | None:
-        """Judge inputs that differ and that golden reads in another order."""
-        if not case.bad_outputs:
-            return None
-        for each in case.bad_inputs:
-            if case.swapped_with(each.slot) is not None:
-                return Verdict.OWN, case.wrong_wiring(each.slot)
+    def _overflown(case: Case) -> _Reason | None:
+        """Name an operator that reads a weight which rounding made infinite, whatever comes of it."""
+        for each in case.inputs:
+            if each.evidence.overflows and case.evidence.source(each.slot).kind is not SourceKind.OPERATOR:
+                where = _elements(each.evidence.overflows)
+                return Verdict.NONFINITE, f"{_named(each)} is infinite at {where} that its type cannot hold"
         return None
+
+    def _not_finite(self, case: Case) -> _Reason | None:
+        """Name where NaN or infinities begin; overflow is not rounding, whatever gives it again."""
+        struck = [each for each in case.bad_outputs if each.misplaced]
+        # what comes out again otherwise, or reads something else, is told by that
+        is_told = bool(case.evidence.wiring) or (
+            case.unexplained is not None and not self._is_contradicted(case)
+        )
+        if not struck or is_told:
+            return None
+        given = next((each for each in case.inputs if each.misplaced and self._is_given(case, each)), None)
+        if given is not None:
+            return Verdict.INHERITED, f"NaN or infinities of {self._origin(case, given)} passed on"
+        if not case.is_complete and self._has_differed:
+            return Verdict.INHERITED, struck[0].note
+        if not case.evidence.own:
+            return Verdict.NONFINITE, struck[0].note
+        # golden's arithmetic makes them, too, of inputs that are wrong because of an operator that is named
+        if case.bad_inputs and self._has_accused and case.evidence.propagated == math.inf:
+            return Verdict.INHERITED, "NaN or infinities begin here, as its inputs make them"
+        return Verdict.NONFINITE, joined(struck[0].note, f"so again in {case.evidence.own[0].arithmetic}")
+
+    def _is_given(self, case: Case, tensor: TensorResult) -> bool:
+        """Return whether an input was not finite before the operator read it, as far as that is known."""
+        written = self._writer(case.evidence, tensor.slot)
+        return written is None or written.verdict in UNCOMPARED or bool(written.misplaced)
+
+    # --- 5. what chance made is not judged ----------------------------------------------------------------
+
+    def _chance(self, case: Case) -> _Reason | None:
+        """Judge neither what chance made nor what differs for that alone."""
+        if not case.bad_outputs or case.unexplained is not None:
+            return None
+        sources = {case.evidence.source(each.slot).name for each in case.bad_inputs}
+        if case.evidence.is_random or (sources and sources <= self._random):
+            return Verdict.UNCHECKED, _BY_CHANCE
+        return None
+
+    # --- 4. shapes that follow from values inherit --------------------------------------------------------
 
     def _unfit(self, case: Case) -> _Reason | None:
         """Judge an output of another shape, or of elements of another type."""
@@ -471,11 +486,69 @@ class Judge:
         unfit = next((each for each in case.bad_outputs if each.verdict in _UNFIT), None)
         if unfit is None:
             return None
+        is_shape = unfit.verdict is TensorVerdict.SHAPE
         if any(each.verdict in _UNFIT for each in case.inputs):
-            return Verdict.INHERITED, unfit.note
-        if unfit.verdict is TensorVerdict.SHAPE and case.evidence.replaces:
-            return Verdict.REPLACED, _other_shapes(case.evidence)
-        return _UNFIT[unfit.verdict], unfit.note
+            verdict, note = Verdict.INHERITED, unfit.note
+        elif is_shape and self._is_shaped_by_values(case):
+            verdict, note = Verdict.INHERITED, joined("its shape follows from values that differ", unfit.note)
+        elif is_shape and case.evidence.replaces:
+            verdict, note = Verdict.REPLACED, _other_shapes(case.evidence)
+        elif case.evidence.operator.name.startswith(INSERTED_PREFIX):
+            verdict, note = Verdict.UNCHECKED, unfit.note  # numbers alone pair what a device inserts
+        else:
+            verdict, note = _UNFIT[unfit.verdict], unfit.note
+        return verdict, note
+
+    @staticmethod
+    def _is_shaped_by_values(case: Case) -> bool:
+        """Return whether values that differ may give an output its shape: integers, or what is selected."""
+        errors = [each.evidence.error for each in case.inputs if each.evidence.error is not None]
+        if case.evidence.operator.op_type in VALUE_SHAPED:
+            return any(not error.is_same for error in errors)
+        return any(error.changed for error in errors)
+
+    # --- 3. an operator's input is what its producer wrote ------------------------------------------------
+
+    def _changed(self, case: Case) -> _Reason | None:
+        """Judge inputs that differ though what wrote them, the same on both sides, does not."""
+        if case.evidence.own:
+            return None
+        for each, source, golden in case.written_inputs():
+            # numbers pair what the device inserted, which may be of other values
+            is_known = golden == source or not case.evidence.operator.name.startswith(INSERTED_PREFIX)
+            if golden not in {ABSENT, source} or not is_known:
+                continue
+            written = self.written(source.name, source.slot)
+            if written is None or written.verdict not in AGREEING or self._is_carried(case, source):
+                continue
+            if case.evidence.as_written(each.slot):  # so golden's own input is not what golden wrote
+                continue
+            told = f"input {each.slot} is not what {source.name} wrote"
+            if each.verdict is TensorVerdict.DIFFERS:
+                return Verdict.OWN, f"{told}: it changed in between"
+            # an input of as many elements is the same one in another layout
+            sizes = {math.prod(tensor.evidence.shape) for tensor in (each, written)}
+            if each.verdict is TensorVerdict.SHAPE and len(sizes) > 1:
+                return Verdict.OWN, f"{told}: {each.note}"
+        return None
+
+    def _is_carried(self, case: Case, source: ValueSource) -> bool:
+        """Tell whether a pass of a loop read what a pass before it handed on, and not the source's value."""
+        number = case.evidence.operator.pass_number or 0
+        return number > 0 and (self._findings[source.name].place.pass_number or 0) < number
+
+    def _wired(self, case: Case) -> _Reason | None:
+        """Judge inputs that differ as golden's come from elsewhere; by the model it is known already."""
+        if case.evidence.own:
+            return None
+        for each, source, golden in case.written_inputs():
+            if golden.kind is SourceKind.ABSENT and golden.name:
+                return Verdict.INHERITED, f"golden's input {each.slot} is of {golden.name}, which is missing"
+            if golden.kind is not SourceKind.ABSENT and golden != source:
+                return Verdict.OWN, case.wrong_wiring(each.slot)
+        return None
+
+    # --- 2. each side is judged by what its own device may do ---------------------------------------------
 
     def _told_again(self, case: Case) -> _Reason | None:
         """Judge by what running again tells, unless golden contradicts it."""
@@ -515,77 +588,31 @@ class Judge:
         compared = {each.verdict for each in (*case.inputs, *case.outputs)}
         return (Verdict.EQUAL if compared <= {TensorVerdict.EQUAL} else Verdict.AGREES), ""
 
-    def _wired(self, case: Case) -> _Reason | None:
-        """Judge inputs that differ though what wrote them does not; by the model it is known already."""
-        if case.evidence.own:
-            return None
-        for each, source, golden in case.written_inputs():
-            if golden.kind is SourceKind.ABSENT and golden.name:
-                return Verdict.INHERITED, f"golden's input {each.slot} is of {golden.name}, which is missing"
-            if golden.kind is not SourceKind.ABSENT and golden != source:
-                return Verdict.OWN, case.wrong_wiring(each.slot)
-        return None
-
-    def _changed(self, case: Case) -> _Reason | None:
-        """Judge inputs that differ though what wrote them, the same on both sides, does not."""
-        if case.evidence.own:
-            return None
-        for each, source, golden in case.written_inputs():
-            # numbers pair what the device inserted, which may be of other values
-            is_known = golden == source or not case.evidence.operator.name.startswith(INSERTED_PREFIX)
-            if golden not in {ABSENT, source} or not is_known:
-                continue
-            written = self.written(source.name, source.slot)
-            if written is None or written.verdict not in AGREEING or self._is_carried(case, source):
-                continue
-            told = f"input {each.slot} is not what {source.name} wrote"
-            if each.verdict is TensorVerdict.DIFFERS:
-                return Verdict.OWN, f"{told}: it changed in between"
-            # an input of as many elements is the same one in another layout
-            sizes = {math.prod(tensor.evidence.shape) for tensor in (each, written)}
-            if each.verdict is TensorVerdict.SHAPE and len(sizes) > 1:
-                return Verdict.OWN, f"{told}: {each.note}"
-        return None
-
-    def _is_carried(self, case: Case, source: ValueSource) -> bool:
-        """Tell whether a pass of a loop read what a pass before it handed on, and not the source's value."""
-        number = case.evidence.operator.pass_number or 0
-        return number > 0 and (self._findings[source.name].place.pass_number or 0) < number
-
-    def _nonfinite(self, case: Case) -> _Reason | None:
-        """Judge NaN and infinities that only one side has."""
-        outputs = [each for each in case.bad_outputs if each.misplaced]
-        if not outputs:
-            return None
-        inputs = [each for each in case.inputs if each.misplaced]
-        if inputs:
-            return Verdict.INHERITED, f"NaN or infinities of {self._origin(case, inputs[0])} passed on"
-        if case.evidence.own:
-            return Verdict.INHERITED, "NaN or infinities begin here, as its inputs make them"
-        if not case.is_complete and self._has_differed:
-            return Verdict.INHERITED, outputs[0].note
-        return Verdict.NONFINITE, outputs[0].note
-
     def _differing(self, case: Case) -> _Reason:
         """Judge an operator with an output that differs."""
         if case.bad_inputs:
             worst = max(case.bad_inputs, key=lambda each: each.badness)
             return self._passed_on(case), f"from {self._origin(case, worst)}"
+        if case.flipped:
+            flipped = case.flipped[0]
+            changed = _elements(flipped.evidence.error.changed) if flipped.evidence.error else ""
+            return Verdict.ACCUMULATED, f"{changed} of {self._origin(case, flipped)} fell to the other side"
         if not case.is_complete and self._has_differed and not case.evidence.own:
             return Verdict.INHERITED, "its inputs were not compared"
-        if case.evidence.own:
-            return self._same_again(case)
-        if case.evidence.replaces:
-            return Verdict.REPLACED, f"in the place of {case.evidence.replaces}"
-        if not case.evidence.arguments and self._is_drift(case):
-            return Verdict.ACCUMULATED, f"its inputs are {case.input_distance:.2g} off already"
-        return Verdict.OWN, case.evidence.arguments
+        return self._of_agreeing(case)
 
-    def _same_again(self, case: Case) -> _Reason:
-        """Judge an operator that gives the same again, but for rounding, on inputs that agree."""
-        if case.evidence.beside and not self._is_drift(case):
-            return Verdict.REPLACED, f"golden's {case.evidence.beside} gives something else"
-        return self._passed_on(case, Verdict.ACCUMULATED), ""
+    def _of_agreeing(self, case: Case) -> _Reason:
+        """Judge an operator with an output that differs, and inputs that agree."""
+        evidence, is_drift = case.evidence, self._is_drift(case)
+        if evidence.own:  # it gives the same again, but for rounding
+            if evidence.beside and not is_drift:
+                return Verdict.REPLACED, f"golden's {evidence.beside} gives something else"
+            return (Verdict.ACCUMULATED if is_drift else self._passed_on(case, Verdict.ACCUMULATED)), ""
+        if evidence.replaces:
+            return Verdict.REPLACED, f"in the place of {evidence.replaces}"
+        if is_drift and not evidence.arguments:
+            return Verdict.ACCUMULATED, f"its inputs are {case.input_distance:.2g} off already"
+        return Verdict.OWN, evidence.arguments
 
     def _passed_on(self, case: Case, inherited: Verdict = Verdict.INHERITED) -> Verdict:
         """Return whether an operator's error is what its inputs' errors become, or more than that."""
@@ -604,13 +631,13 @@ class Judge:
         error, op_type = output.evidence.error, case.evidence.operator.op_type
         if error is None:
             return False
-        if op_type in QUANTISING and error.changed:
+        if error.changed and _steps(output.evidence.dtype):
             return case.explains_steps(output)
         if error.changed:  # ids change in steps: where two candidates are nearly even, a little decides
-            return error.changed <= max(1.0, TIED * math.prod(output.evidence.shape))
+            return error.changed <= max(_SWAP, TIED * math.prod(output.evidence.shape))
         if error.distance <= self.limits.growth * case.input_distance:
             return True
-        if op_type in DECIDING and error.distance <= math.sqrt(TIED):
+        if op_type in DISCONTINUOUS and error.distance <= math.sqrt(TIED):
             return True
         norms = (each.evidence.error.norm for each in case.inputs if each.evidence.error is not None)
         return op_type in NONEXPANSIVE and error.norm <= sum(norms)
@@ -622,6 +649,23 @@ class Judge:
         if source.kind is SourceKind.INPUT:
             return f"input {slot}: the network's input {source.name}"
         return f"input {slot}{f', {source.name}' if source.name else ''}"
+
+
+def _elements(count: int) -> str:
+    return f"{count:,} element{'s' * (count != 1)}"
+
+
+def _flipped(tensor: TensorResult) -> TensorResult:
+    """Return integers or truth values that differ at few elements as agreeing but for these; others as is."""
+    error = tensor.evidence.error
+    if error is None or tensor.verdict is not TensorVerdict.DIFFERS or not error.changed:
+        return tensor
+    note = joined(f"{_elements(error.changed)} fell to the other side of an edge", tensor.note)
+    return replace(tensor, verdict=TensorVerdict.AGREES, note=note)
+
+
+def _unjudged(tensor: TensorResult, note: str) -> TensorResult:
+    return replace(tensor, verdict=TensorVerdict.UNCHECKED, note=joined(note, tensor.note))
 
 
 def _is_read(tensor: TensorResult | OwnError, evidence: OperatorEvidence) -> bool:
@@ -639,7 +683,7 @@ def _left(tensor: TensorResult) -> TensorResult:
 
     vendor: kernels of MindSpore leave outputs that nothing reads as the memory was.
     """
-    return replace(tensor, verdict=TensorVerdict.UNCHECKED, note=joined("nothing reads it", tensor.note))
+    return _unjudged(tensor, "nothing reads it")
 
 
 def _other_shapes(evidence: OperatorEvidence) -> str:

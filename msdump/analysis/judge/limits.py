@@ -49,6 +49,7 @@ TYPES: Final[Mapping[str, TypeLimits]] = {
     "float32": TypeLimits(2**-13, 2, _KIT),
     "complex64": TypeLimits(2**-13, 2, _KIT),
     "float16": TypeLimits(2**-8, 2, "four times its epsilon: many operators that round"),
+    "tfloat32": TypeLimits(2**-8, 2, "four times its epsilon, which is float16's"),
     "bfloat16": TypeLimits(2**-6, 2, _CLOSE),
     "float8_e4m3fn": TypeLimits(2**-3, 1, _KIT),
     "float8_e4m3fnuz": TypeLimits(2**-3, 1, _KIT),
@@ -57,6 +58,9 @@ TYPES: Final[Mapping[str, TypeLimits]] = {
     "float4_e2m1": TypeLimits(2**-1, 1, _EPSILON),
 }
 """Limits of the types that are rounded, the finest first; elements of all others must be the same."""
+
+TENSOR_FLOAT: Final = "tfloat32"
+"""Type of 10 bits to which a GPU rounds what its products of float32 read; no tensor has it."""
 
 COSINE: Final = 0.99
 """Least cosine similarity; msprobe, msaccucmp's advisor and the vendor's guides flag what is below."""
@@ -84,18 +88,20 @@ GAIN: Final = 16.0
 TIED: Final = 1 / 16
 """Share of ids, or of the squares of elements that are given or taken, that agreeing inputs may change."""
 
-DECIDING: Final = frozenset(
+DISCONTINUOUS: Final = frozenset(
     {
-        *("MaxPoolGrad", "MaxPool1DGrad", "MaxPool3DGrad", "MaxPoolGradWithArgmax"),
-        *("ReluGrad", "ReLU6Grad", "MaxPoolWithArgmax", "ArgMax"),
-        *("Floor", "Ceil", "Round", "Rint", "Sign", "Cast", "Select", "TopK", "Sort", "OneHot", "Dropout"),
-        *("FakeQuantPerLayer", "QuantizeLinear", "MaxUnpool", "ReduceMaxGrad", "MinimumGrad", "MaximumGrad"),
-        *("Mod", "FloorMod", "FloorDiv", "Trunc", "Shrink", "HShrink", "ThresholdedRelu", "ArgMin"),
+        *("MaxPoolGrad", "MaxPool1DGrad", "MaxPool3DGrad", "MaxPoolGradWithArgmax", "MaxUnpool"),
+        *("ReluGrad", "ReLU6Grad", "ReduceMaxGrad", "MinimumGrad", "MaximumGrad", "FakeQuantPerLayer"),
+        *("Floor", "Ceil", "Round", "Rint", "Trunc", "Sign", "Mod", "FloorMod", "FloorDiv"),
+        *("Shrink", "HShrink", "ThresholdedRelu"),
     }
 )
-"""Types whose output changes in steps: an element goes where the larger of two others is, or the sign tells.
+"""Types whose real numbers jump where an input passes an edge: a difference far within the limits decides."""
 
-Where two candidates are nearly even, a difference far within the limits decides which is taken."""
+VALUE_SHAPED: Final = frozenset(
+    {"NonMaxSuppression", "NonMaxSuppressionV3", "NonZero", "Unique", "UniqueConsecutive", "NMSWithMask"}
+)
+"""Types whose output has as many elements as real numbers that they read select."""
 
 NONEXPANSIVE: Final = frozenset(
     {
@@ -112,11 +118,6 @@ NONEXPANSIVE: Final = frozenset(
 Where the output is small beside the inputs, as a difference of nearly equal tensors or a part of a tensor is,
 its relative distance tells nothing. Broadcast inputs move more elements than they have; their distance counts
 less, not more."""
-
-QUANTISING: Final = frozenset({"QuantizeLinear", "DynamicQuantizeLinear", "FakeQuantPerLayer"})
-"""Types that divide their first input by a scale and round to integers.
-
-A difference within the limits moves an element to the next step, and the scale where that is dynamic."""
 
 DIFFERENCES: Final = frozenset({"Elu", "Selu", "SeLU", "Celu", "CeLU"})
 """Types whose kernels take 1 from an exponential: however small the result, it has the precision of 1."""
@@ -204,6 +205,8 @@ class Limits:
 @cache
 def smallest(dtype: str) -> float:
     """Return the smallest subnormal number of a type that is rounded, of complex numbers of their parts."""
+    if dtype == TENSOR_FLOAT:  # products round what they read, and keep float32's range
+        dtype = "float32"
     return float(_numbers(dtype).smallest_subnormal)
 
 
@@ -214,6 +217,8 @@ def epsilon(dtype: str) -> float:
 
 
 def _numbers(dtype: str) -> Any:
+    if dtype == TENSOR_FLOAT:  # of its range only the steps count, which are float16's
+        dtype = "float16"
     numbers = element_types.from_name(dtype).numpy
     if numbers.kind == "c":
         numbers = np.dtype(f"f{numbers.itemsize // 2}")

@@ -356,7 +356,7 @@ class DumpedInputs:
         )
         if is_same(array, written, dtype):
             return True
-        return read.read_type in HALVES and is_rounded(array, written, read.read_type)
+        return _is_read_as(array, written, read.read_type, self._values.operators[self._position])
 
     def _array(self, read: _Read, value: str) -> np.ndarray:
         """Return the elements of an input in the shape and type that the model declares of a value."""
@@ -422,6 +422,19 @@ class DumpedInputs:
         return f"{holder.tensor.io} {holder.tensor.slot} of {self._values.operators[holder.operator].name}"
 
 
+def _is_read_as(array: np.ndarray, value: np.ndarray, read_type: DType, operator: RerunOperator) -> bool:
+    """Return whether an input is a value rounded to a type in which an operator may read it.
+
+    Args:
+        array: The dumped input.
+        value: What its producer wrote, or the weight.
+        read_type: The type by the arithmetic that the examined side is taken to compute in.
+        operator: The operator, of which a graph's file tells the types that its device holds.
+    """
+    halves = (half for half in HALVES if half is read_type or half.name in operator.held)
+    return any(is_rounded(array, value, half) for half in halves)
+
+
 def wrong_weights(values: DumpedValues, position: int, arithmetic: Arithmetic) -> dict[int, str]:
     """Return the weights and constants that an operator read and that are not the model's, by input.
 
@@ -453,8 +466,9 @@ def wrong_weights(values: DumpedValues, position: int, arithmetic: Arithmetic) -
         dtype = narrower(type_named(tensor.dtype, array), type_named("", weight))
         if is_same(array, weight, dtype):
             continue
-        read_type = arithmetic.read_type(site.node, slot)
-        if not (read_type in HALVES and is_rounded(array, weight, read_type)):
+        if values.is_folded(name) and is_near(errors.measure(array, weight, dtype.name)):
+            continue  # the device computed it in its own arithmetic
+        if not _is_read_as(array, weight, arithmetic.read_type(site.node, slot), operator):
             wrong[slot] = name
     return wrong
 
@@ -550,6 +564,9 @@ class Reexecution:
         if self.mine == self.golden:
             self.mine = self._rounding(reruns)
         for position in suspects:
+            if self._hands_on(position):
+                reruns[position] = replace(reruns[position], own=())
+                continue
             judged = self._judged(position, reruns[position])
             reruns[position] = self._other_kernel(position, judged) if judged.is_suspect else judged
         for position, rerun in enumerate(reruns):
@@ -776,6 +793,22 @@ class Reexecution:
         if exact is not None:
             judged = [(output, self._overflowed(site, given, output, each)) for output, each in judged]
         return replace(rerun, own=tuple(each for _, each in judged))
+
+    def _hands_on(self, position: int) -> bool:
+        """Return whether the device inserted an operator that writes what it reads, in another type.
+
+        Numbers name what the device inserts, so the model's of that name may convert something else.
+        """
+        operator = self.values.operators[position]
+        read, written = (operator.tensors.get((io, 0)) for io in IO)
+        if not operator.is_inserted or read is None or written is None:
+            return False
+        try:
+            arrays = [each.load(each.host_shape, 1) for each in (read, written)]
+        except UNREADABLE:
+            return False
+        types = [type_named(each.dtype, array) for each, array in zip((read, written), arrays, strict=True)]
+        return is_same(*arrays, narrower(*types)) or is_rounded(arrays[1], arrays[0], types[1])
 
     def _overflowed(self, site: ModelOperator, given: Given, output: RerunOutput, own: OwnError) -> OwnError:
         """Return an error with the part of the kernel whose overflow explains it, if one does."""

@@ -64,6 +64,7 @@ class RerunOperator:
             graph or the elements of its files tell.
         is_inserted: Whether the device inserted it, and numbered it with others of its kind.
         replaces: Name of the golden operator in whose place it stands, "" for none.
+        held: Element types in which the device holds its tensors, as its graph's file tells.
     """
 
     name: str
@@ -75,6 +76,7 @@ class RerunOperator:
     sources: Mapping[int, tuple[str, int]] = field(default_factory=dict)
     is_inserted: bool = False
     replaces: str = ""
+    held: frozenset[str] = frozenset()
 
 
 _ENOUGH: Final = 1.0  # of the names: no other way to compile the model can fit better
@@ -109,11 +111,13 @@ class CompiledModel:
         graph: Its main graph.
         fit: How much the names of its operators are those of the dump, 0 to 1.
         is_compiled: Whether the device compiled it as a whole; what only hands tensors on has no task then.
+        models: The graphs of the model before a device compiled it.
     """
 
     graph: Graph
     fit: float = 1.0
     is_compiled: bool = False
+    models: tuple[Graph, ...] = ()
 
     @cached_property
     def size(self) -> int:
@@ -236,7 +240,7 @@ def fitting(models: Sequence[Graph], dumped: Mapping[str, str]) -> CompiledModel
     fused = [name for name in dumped if len(kinds(name)) > 1]
     best, most = CompiledModel(models[0], 0.0), (0.0, 0)
     for graph, is_compiled in _forms(models):
-        model = CompiledModel(graph, likeness(graph, dumped), is_compiled)
+        model = CompiledModel(graph, likeness(graph, dumped), is_compiled, tuple(models))
         # of two that are as like, the one that has fewer other operators
         by_kind = _share_of_kinds(graph, fused) + _share_of_types(graph, dumped)
         merit = model.fit + by_kind / 2, -model.size

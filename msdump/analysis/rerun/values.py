@@ -14,7 +14,15 @@ from msdump import dtypes
 from msdump.analysis import TensorError, errors
 from msdump.analysis.judge import OwnError
 from msdump.analysis.matching import INPUTS, canonical_type
-from msdump.analysis.rerun.sites import CompiledModel, ModelOperator, Place, RerunOperator, RerunTensor, Sites
+from msdump.analysis.rerun.sites import (
+    CompiledModel,
+    ModelOperator,
+    Place,
+    RerunOperator,
+    RerunTensor,
+    Sites,
+    folded_of,
+)
 from msdump.device import rounded, rounding
 from msdump.dtypes import DType
 from msdump.errors import DumpReadError, FormatError, MsdumpError
@@ -318,6 +326,10 @@ class DumpedValues:
     @cached_property
     def _positions(self) -> Mapping[str, int]:
         return {operator.name: position for position, operator in enumerate(self.operators)}
+
+    def is_folded(self, name: str) -> bool:
+        """Return whether the compiler computed a constant of others."""
+        return any(folded_of(model, name) for model in self._model.models)
 
     def _key(self, graph: Graph, value: str) -> tuple[int, str]:
         return self._model.owner(graph, value).index, value

@@ -64,6 +64,11 @@ def placed_otherwise(finite, *, healed=0):
     return (OwnError(0, misplaced, 1e-6, False, "float32", finite=finite),)
 
 
+def computed(*types):
+    """Return the types in which the two sides write, "" where one does not tell."""
+    return tuple(frozenset({(IO.OUTPUT, each)} if each else ()) for each in types)
+
+
 def of(name, slot=0):
     """Return an operator's output as the source of an input."""
     return ValueSource(SourceKind.OPERATOR, name, slot)
@@ -248,8 +253,10 @@ def test_arithmetic_of_one_side_widens_the_limits():
     """Where one side alone computes in float16, its limit holds from there on."""
     evidence = operator(inputs=[0], outputs=[1e-3])
 
-    alike = judged(replace(evidence, arithmetic=("float16", "float16")))[0]
-    unlike = judged(replace(evidence, arithmetic=("float16", "float32")), operator("Y", [1e-3], [2e-3]))
+    alike = judged(replace(evidence, arithmetic=computed("float16", "float16")))[0]
+    unlike = judged(
+        replace(evidence, arithmetic=computed("float16", "float32")), operator("Y", [1e-3], [2e-3])
+    )
 
     assert ["own", "agrees", "agrees"] == [alike.verdict, *(each.verdict for each in unlike)]
 
@@ -267,7 +274,9 @@ def test_what_small_numbers_round_to(arithmetic, largest, verdict):
     """Half a step between subnormal numbers is rounding, however large a share of a number it is."""
     output = replace(error(0.5), largest=largest)
 
-    assert verdict == judged(operator(inputs=[0], outputs=[output], arithmetic=arithmetic))[0].verdict
+    assert (
+        verdict == judged(operator(inputs=[0], outputs=[output], arithmetic=computed(*arithmetic)))[0].verdict
+    )
 
 
 def test_files_of_parameters_are_no_operators():

@@ -1,0 +1,145 @@
+"""Draws verdicts on tensors: how far each may be from its counterpart, by what both sides computed in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from msdump.analysis import TensorError
+from msdump.analysis.judge.evidence import FloatTypes, TensorEvidence, TensorVerdict, joined
+from msdump.analysis.judge.findings import TensorResult
+from msdump.analysis.judge.limits import Limits, coarser
+from msdump.record import IO
+
+_KINDS: Final = {
+    "float": "float",
+    "bfloat": "float",
+    "complex": "complex",
+    "int": "int",
+    "uint": "int",
+    "bool": "bool",
+}
+"""Kinds of numbers by what the names of element types begin with."""
+
+
+class _Allowance(NamedTuple):
+    """What two tensors may differ by: their distance, units of the last place, their largest difference."""
+
+    distance: float | None
+    units: float
+    floor: float
+
+
+class TensorJudge:
+    """Draws verdicts on tensors, in the order of the execution.
+
+    A tensor is at best as precise as what it was computed from. So the limit is that of the coarsest
+    element type of all tensors so far that the two sides do not have bit for bit the same, and of what the
+    two sides computed in where that is not alike. An input may differ by what that type does not hold at all,
+    too: what the operators behind its producer compute in tells nothing of what was lost there.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        """Start at the first operator."""
+        self._limits = limits
+        self._coarsest = limits.precision
+        self._met: set[str] = set()
+        self._lost = 0.0
+        self._allowances: dict[tuple[tuple[str, str], str, tuple[str, ...]], _Allowance] = {}
+
+    def results(
+        self,
+        tensors: Iterable[TensorEvidence],
+        arithmetic: tuple[FloatTypes, FloatTypes] = (frozenset(), frozenset()),
+        carried: float = 0.0,
+    ) -> tuple[TensorResult, ...]:
+        """Return the verdicts on the tensors of the operator that ran next.
+
+        Args:
+            tensors: Its tensors.
+            arithmetic: Float types that the devices of the examined side and of golden read and write.
+            carried: Distance that what it reads explains, beyond that of the element types.
+        """
+        tensors = tuple(tensors)
+        # Where both sides read and write the same types they round alike.
+        is_alike = arithmetic[0] == arithmetic[1]
+        computed = () if is_alike else tuple(sorted({dtype for side in arithmetic for _, dtype in side}))
+        # All tensors of the operator before any is judged: its inputs limit how good its outputs can be.
+        types = set(computed)
+        for tensor in tensors:
+            if tensor.error is None or not tensor.error.is_same:
+                types.add(tensor.dtype)
+                types.add(tensor.golden_dtype)
+        if not types <= self._met:
+            self._met |= types
+            self._coarsest = coarser(self._coarsest, *types)
+        results = tuple([self._result(each, computed, carried) for each in tensors])
+        if computed:  # what this operator loses is missing from what reads it
+            self._lost = max(self._lost, self._limits.floor(computed))
+        return results
+
+    def _result(self, evidence: TensorEvidence, computed: tuple[str, ...], carried: float) -> TensorResult:
+        error = evidence.error
+        if error is None or evidence.fault is not None:
+            return TensorResult(evidence, evidence.fault or TensorVerdict.UNCHECKED, evidence.note)
+        types = (evidence.dtype, evidence.golden_dtype)
+        allowance = self._allowance(types, computed)
+        if allowance.distance is not None and self._limits.distance is None:
+            allowance = allowance._replace(distance=max(allowance.distance, carried))
+        limit = allowance.distance
+        remarks = evidence.note
+        if error.misplaced or types[0] != types[1] or math.isnan(error.cosine):
+            remarks = joined(
+                _misplacement(error), f"{types[0]} beside {types[1]}" * (types[0] != types[1]), remarks
+            )
+        if evidence.is_rounded:
+            return TensorResult(evidence, TensorVerdict.AGREES, remarks or "rounded to fewer bits", limit)
+        if evidence.io is IO.INPUT and allowance.floor < self._lost:
+            allowance = allowance._replace(floor=self._lost)
+        return TensorResult(evidence, self._verdict(error, types, allowance), remarks, limit)
+
+    def _allowance(self, types: tuple[str, str], computed: tuple[str, ...]) -> _Allowance:
+        """Return what two element types may differ by now; networks have few of them."""
+        key = types, self._coarsest, computed
+        allowance = self._allowances.get(key)
+        if allowance is None:
+            limits = self._limits
+            allowance = self._allowances[key] = _Allowance(
+                limits.allowed(types, self._coarsest), limits.units(types), limits.floor((*types, *computed))
+            )
+        return allowance
+
+    def _verdict(self, error: TensorError, types: tuple[str, str], allowance: _Allowance) -> TensorVerdict:
+        if error.is_same:  # the same numbers in two types agree: one side was computed otherwise
+            return TensorVerdict.EQUAL if types[0] == types[1] else TensorVerdict.AGREES
+        limit = allowance.distance
+        kinds = {*map(_kind, types)}
+        if len(kinds) > 1 and "" not in kinds:
+            return TensorVerdict.DTYPE
+        if limit is None or error.misplaced:
+            return TensorVerdict.DIFFERS
+        is_near = (
+            error.distance <= limit
+            and error.cosine >= self._limits.cosine
+            and error.scaled <= limit * self._limits.peak
+        )
+        is_rounding = 0 < error.ulps <= allowance.units or 0 < error.largest <= allowance.floor
+        return TensorVerdict.AGREES if is_near or is_rounding else TensorVerdict.DIFFERS
+
+
+def _kind(dtype: str) -> str:
+    """Return the kind of numbers of an element type, "" of one that is not known.
+
+    >>> _kind("bfloat16"), _kind("uint8"), _kind("bool"), _kind("99")
+    ('float', 'int', 'bool', '')
+    """
+    return next((kind for prefix, kind in _KINDS.items() if dtype.startswith(prefix)), "")
+
+
+def _misplacement(error: TensorError) -> str:
+    if error.misplaced:
+        return f"NaN or infinities differ at {error.misplaced:,} element{'s' * (error.misplaced > 1)}"
+    if math.isnan(error.cosine):
+        return "golden is zero" if math.isinf(error.distance) else "mine is zero"
+    return ""
