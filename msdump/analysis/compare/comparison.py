@@ -401,7 +401,8 @@ class DumpComparison:
                 sides = replace(folder.dumped, operators={}), replace(folder.golden, operators={})
                 for each in folder.matched.executions:
                     labels.append(folder.label)
-                    yield MeasuredExecution(*sides, each, *folder.roundings(each))
+                    weights, held, apart = folder.roundings(each)
+                    yield MeasuredExecution(*sides, each, weights, held, apart)
 
         for tensors in measure_executions(executions(), executor=self.executor, progress=progress):
             self._measured[labels.popleft()].append(tensors)

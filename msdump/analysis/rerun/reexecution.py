@@ -804,11 +804,11 @@ class Reexecution:
         if not operator.is_inserted or read is None or written is None:
             return False
         try:
-            arrays = [each.load(each.host_shape, 1) for each in (read, written)]
+            given, result = (each.load(each.host_shape, 1) for each in (read, written))
         except UNREADABLE:
             return False
-        types = [type_named(each.dtype, array) for each, array in zip((read, written), arrays, strict=True)]
-        return is_same(*arrays, narrower(*types)) or is_rounded(arrays[1], arrays[0], types[1])
+        types = type_named(read.dtype, given), type_named(written.dtype, result)
+        return is_same(given, result, narrower(*types)) or is_rounded(result, given, types[1])
 
     def _overflowed(self, site: ModelOperator, given: Given, output: RerunOutput, own: OwnError) -> OwnError:
         """Return an error with the part of the kernel whose overflow explains it, if one does."""
