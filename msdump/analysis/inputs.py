@@ -240,6 +240,35 @@ def made_up(graph: Graph, sizes: Mapping[str, int], seed: int, step: int) -> dic
     }
 
 
+def like(arrays: Mapping[str, Any], seed: int | tuple[int, ...]) -> dict[str, Any]:
+    """Return random inputs that are like given ones: the same for the same seed.
+
+    Zeros stay where they are, as they mark padding and masks. In place of the others stand, of integers with
+    several values, any between the smallest and the largest of them, and else those of the array itself.
+
+    Args:
+        arrays: Inputs by name; an absent one, and texts, stay as they are.
+        seed: Any whole numbers from 0.
+    """
+    generator = np.random.default_rng(seed)
+    return {name: _redrawn(array, generator) for name, array in arrays.items()}
+
+
+def _redrawn(array: Any, generator: np.random.Generator) -> Any:
+    if not isinstance(array, np.ndarray) or array.dtype.kind in "OSUb":
+        return array
+    is_drawn = array != 0
+    given = array[is_drawn]
+    if array.dtype.kind in "iu" and len(np.unique(given)) > _SMALL_RANGE:
+        low, high = given.min(), given.max()
+        drawn = generator.integers(low, high, given.size, array.dtype, endpoint=True)
+    else:
+        drawn = given[generator.integers(0, max(1, given.size), given.size)]
+    made = array.copy()
+    made[is_drawn] = drawn
+    return made
+
+
 def check_sizes(graph: Graph, sizes: Mapping[str, int]) -> None:
     """Refuse sizes of dynamic dimensions that no input has.
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -15,9 +14,12 @@ from msdump.analysis import inputs
 from msdump.analysis.advise import (
     ErrorPair,
     KeepAdvice,
+    Named,
+    Progress,
     SearchEnd,
     Truth,
     TypeSet,
+    Unseen,
     Values,
     Variants,
     advise,
@@ -33,7 +35,8 @@ from msdump.cli.output import Document, Shape
 from msdump.cli.program import FAILED, INTERRUPTED, leave, mark_started
 from msdump.errors import InputError
 from msdump.execute import WeightCopies, bind_inputs
-from msdump.graph import IN_MEMORY, Graph, Node, loader
+from msdump.graph import Graph, Node
+from msdump.observer import Observer
 from msdump.plan import DeviceTarget, PrecisionMode
 
 advice: Final = applied(
@@ -63,8 +66,12 @@ advice: Final = applied(
 _SHOWN = 30  # operators; -v shows all
 
 _CONFIRMATIONS: Final = {
-    SearchEnd.CONFIRMED: "confirmed: within {} on an input that the search has not seen",
-    SearchEnd.UNCONFIRMED: "not confirmed: no input that the search has not seen stayed within {}",
+    SearchEnd.CONFIRMED: "confirmed: within {} on {} that the search has not seen",
+    SearchEnd.UNCONFIRMED: "not confirmed: not within {} on every input that the search has not seen",
+}
+_SIZES: Final = {
+    True: "smallest: without any one of them an output is beyond {}",
+    False: "small: the search ended before it knew that none of them can go",
 }
 
 
@@ -79,9 +86,11 @@ def lines(advice: KeepAdvice, mine: str, seconds: float) -> Iterator[str]:
     else:
         yield f"keep {len(advice.nodes)} of them in {advice.variants.to.name}:"
         yield from _operators(advice)
+        yield _SIZES[advice.is_smallest].format(f"{advice.bound:g}")
     yield from _errors(advice)
     if advice.outcome in _CONFIRMATIONS:
-        yield _CONFIRMATIONS[advice.outcome].format(f"{advice.bound:g}")
+        unseen = {error.example for error in advice.errors if error.is_unseen}
+        yield _CONFIRMATIONS[advice.outcome].format(f"{advice.bound:g}", plural(len(unseen), "input"))
     yield f"{advice.runs:.0f} runs of the network, {seconds:.2f} s"
 
 
@@ -101,10 +110,8 @@ def _operators(advice: KeepAdvice) -> Iterator[str]:
         yield f"  {node.name}  ({node.operator.full_name})"
     if len(advice.nodes) > shown:
         yield f"  ... and {len(advice.nodes) - shown} more (-v)"
-    source = advice.variants.graph.source
-    known = None if source == IN_MEMORY else loader.node_names(source)
-    if known is not None and (count := sum(node.name not in known for node in advice.nodes)):
-        yield f"{plural(count, 'name')} not in the model file: other tools will not find the operators"
+    if count := len(advice.nameless):
+        yield f"{plural(count, 'name')} not in the model file: other tools need the one that --output writes"
 
 
 def _errors(advice: KeepAdvice) -> Iterator[str]:
@@ -127,7 +134,7 @@ def _types_line(types: TypeSet, advice: KeepAdvice) -> str:
     )
 
 
-_MADE_UP = 2  # inputs that the search looks at where none are given
+_SEEN: Final = 4  # inputs that the search looks at
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +200,7 @@ DOCUMENT: Final = Document(
     Shape(
         Answer,
         "model variant bound=advice.bound outcome=advice.outcome to candidates=advice.variants.rounded kept"
-        " types errors=advice.errors runs=advice.runs files",
+        " is_smallest=advice.is_smallest types errors=advice.errors runs=advice.runs files",
         name="AdviseDocument",
     ),
     Shape(Node, "name operator=operator.full_name op_type=operator.op_type", name="KeptOperator"),
@@ -206,11 +213,14 @@ def answer(question: Question) -> None:
     """Search, print and write what was found, and exit: 0 with a confirmed set, 1 without."""
     started = time.perf_counter()
     mode = _mode(question)
-    seen, unseen = _inputs(question)
+    seen, held, made_up = _inputs(question)
     overflow = question.mine.context.overflow_mode
     variants = Variants(question.graph, mode, overflow, dtypes.from_name(question.to))
     mark_started()
-    advice = advise(variants, partial(_truth, question), seen, unseen, bound=question.bound, progress=_tell)
+    with messages.bar("operators", 0) as bar:
+        advice = advise(
+            variants, _truth(question), seen, held, made_up, bound=question.bound, progress=_Shown(bar)
+        )
     seconds = time.perf_counter() - started
     is_found = bool(advice.kept) and advice.outcome is not SearchEnd.INTERRUPTED
     types = by_types(advice) if is_found else None
@@ -249,47 +259,57 @@ def _mode(question: Question) -> PrecisionMode:
     return mode
 
 
-def _tell(line: str) -> None:
-    if messages.verbosity():
-        messages.show(line)
+@dataclass(frozen=True, slots=True)
+class _Shown(Progress):
+    """Shows a search as a bar of the operators that run, and with -v as lines.
+
+    Attributes:
+        bar: The bar.
+    """
+
+    bar: messages.Bar
+
+    def say(self, text: str) -> None:
+        """Show a line with -v."""
+        if messages.verbosity():
+            messages.show(text)
+
+    def ran(self) -> None:
+        """Advance the bar."""
+        self.bar()
+
+    def expect(self, operators: float) -> None:
+        """Set the end of the bar, and so its estimate of the time that is left."""
+        self.bar.expect(round(operators))
 
 
 def _truth(question: Question) -> Truth:
     side = make_side(question.graph, question.golden, WeightCopies(), trains=False)
+    # it runs seldom: what its operators pack goes with each of them, and so none run together
+    side.runs.forget_sessions()
+    alone = Observer()
+    alone.watched = alone.completes_before_next = (True,) * len(side.graph.nodes)
     names = [value.name for value in question.graph.outputs]
-
-    def truth(feeds: Values) -> Values:
-        return dict(zip(names, side.runs.infer(feeds, None), strict=True))
-
-    return truth
+    return lambda feeds: dict(zip(names, side.runs.infer(feeds, alone), strict=True))
 
 
-def _inputs(question: Question) -> tuple[Sequence[tuple[str, Values]], Any]:
-    """Return the inputs that the search looks at, and the function that gives others.
+def _inputs(question: Question) -> tuple[Named, Named, Unseen]:
+    """Return the inputs that the search looks at, those held back from it, and what makes up others.
 
-    Of several files the last one confirms; behind it, and of one file, inputs that are made up do.
+    The last one of several files is held back, and what is too much. What is made up is like the files.
     """
     graph = question.graph
     read = [(path, bind_inputs(graph, (), inputs.from_file(graph, path))) for path in question.paths]
-    sizes = question.sizes | (_sizes(graph, read[0][1]) if read else {})
-    held = read[-1:] if len(read) > 1 else []
 
-    def made_up(seed: int, step: int) -> tuple[str, Values]:
-        return f"seed {seed}.{step}", bind_inputs(graph, (), inputs.made_up(graph, sizes, seed, step))
+    count = min(_SEEN, max(1, len(read) - 1))
 
-    def unseen(number: int) -> tuple[str, Values]:
-        return held[number] if number < len(held) else made_up(question.seed + 1, number)
+    def made_up(number: int, seed: int = question.seed + 1, like: Named = read) -> tuple[str, Values]:
+        if not like:
+            arrays = inputs.made_up(graph, question.sizes, seed, number)
+            return f"seed {seed}.{number}", bind_inputs(graph, (), arrays)
+        path, feeds = like[number % len(like)]
+        return f"like {path} {seed}.{number}", inputs.like(feeds, (seed, number))
 
-    seen = read[: len(read) - len(held)] or [made_up(question.seed, step) for step in range(_MADE_UP)]
-    return seen, unseen
-
-
-def _sizes(graph: Graph, feeds: Values) -> dict[str, int]:
-    """Return the sizes of dynamic dimensions that arrays have."""
-    return {
-        name: size
-        for value in graph.inputs
-        if feeds.get(value.name) is not None
-        for name, size in zip(value.type.shape or (), getattr(feeds[value.name], "shape", ()), strict=False)
-        if isinstance(name, str)
-    }
+    seen = read[:count]
+    others = [made_up(number, question.seed, seen) for number in range(_SEEN - len(seen))]
+    return [*seen, *others], read[count:], made_up

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from onnx import parser, save
+from onnx import load, numpy_helper, parser, save
 
 import msdump
-from msdump.analysis.advise.advice import SetSearch
+from msdump.analysis.advise.search import SetSearch
 from msdump.cli import advise as advise_command
 from msdump.cli import documents, main
 
@@ -56,7 +56,11 @@ def test_it_writes_files_that_msdump_takes(advise, tmp_path):
 
     assert result.exit_code == 0, result.output
     assert "keep 2 of them in float32:" in result.stdout
-    assert "huge.npz   y: error inf" in result.stdout
+    assert "(not seen by the search)" in next(
+        line for line in result.stdout.splitlines() if line.startswith("huge.npz ")
+    )
+    assert "smallest: without any one of them an output is beyond 0.01" in result.stdout
+    assert "confirmed: within 0.01 on 3 inputs that the search has not seen" in result.stdout
     assert FILES == {path.name for path in Path("advice").iterdir()}
     assert ["second", "third"] == Path("advice/keep_dtype.cfg").read_text().split()
     blocked = json.loads(Path("advice/onnxconverter_common.json").read_text())
@@ -86,14 +90,14 @@ def test_bfloat16(advise):
     assert relative(msdump.load("net.onnx")(x), golden) <= 2e-2
 
 
-def test_a_file_that_is_held_back_confirms(advise):
-    """Without an overflow in the file that is looked at, the one that is held back refutes the empty set."""
+def test_a_file_that_is_held_back_refutes(advise):
+    """Without an overflow in the file that is looked at, the one that is held back joins the search."""
     result = advise(1e-2, "--inputs", "small.npz", "--inputs", "huge.npz")
 
     assert result.exit_code == 0, result.output
-    assert "huge.npz   y" in result.stdout
-    assert "seed 1.1   y" in result.stdout
-    assert "confirmed: within 0.01" in result.stdout
+    line = next(line for line in result.stdout.splitlines() if line.startswith("huge.npz "))
+    assert "not seen" not in line
+    assert "confirmed: within 0.01 on 2 inputs" in result.stdout
 
 
 def test_nothing_to_keep(advise):
@@ -139,13 +143,35 @@ def test_an_interrupted_search_tells_what_it_knows(advise, monkeypatch):
 
 
 def test_names_that_are_made_up(advise):
-    """Operators without a name in the file are counted: no other tool will find them."""
+    """Operators without a name in the file have one in the model that is written beside the lists."""
     model = parser.parse_model(MODEL)
     model.graph.node[1].name = "square"
     save(model, "net.onnx")
-    result = advise(1e-2, "--inputs", "huge.npz")
+    told = advise(1e-2, "--inputs", "huge.npz")
+    advise(1e-2, "--inputs", "huge.npz", "-o", "advice")
 
-    assert "1 name not in the model file" in result.stdout
+    assert "1 name not in the model file" in told.stdout
+    named = load("advice/net.named.onnx")
+    assert ["Mul_0", "square", "Sqrt_2", "Div_3", "Mul_4"] == [node.name for node in named.graph.node]
+    assert ["square", "Sqrt_2"] == Path("advice/keep_dtype.cfg").read_text().split()
+    for node in named.graph.node:
+        node.ClearField("name")
+    model.graph.node[1].ClearField("name")
+    assert model == named
+
+
+def test_names_of_a_model_with_weights_in_a_file(advise):
+    """The weights beside a model are written beside the one with names."""
+    weight = numpy_helper.from_array(np.full(4096, 300, np.float32), "k")
+    model = parser.parse_model(MODEL.replace("float k = {300.0}, ", "").replace("float[N]", "float[4096]"))
+    model.graph.initializer.append(weight)
+    save(model, "net.onnx", save_as_external_data=True, location="net.data")
+    np.savez("huge.npz", x=np.linspace(0.1, 5, 4096, dtype=np.float32))
+    result = advise(1e-2, "--inputs", "huge.npz", "-o", "advice")
+
+    assert result.exit_code == 0, result.output
+    x = np.load("huge.npz")["x"]
+    assert np.array_equal(msdump.load("net.onnx")(x), msdump.load("advice/net.named.onnx")(x))
 
 
 REFUSED = {
@@ -191,6 +217,7 @@ def test_json_holds_the_advice(advise):
     )
     errors = {each["input"]: (each["before"], each["is_unseen"]) for each in document["errors"]}
     assert ("Infinity", True) == errors["huge.npz"]
+    assert document["is_smallest"]
     assert FILES == {Path(path).name for path in document["files"]}
     assert all(each["after"] <= 1e-2 for each in document["errors"])
 

@@ -7,19 +7,21 @@ operator are another, guarded by it alone.
 
 An error is measured with everything else kept: the rounded tensor runs to the end of its stretch of the
 network, through the operators that it changes. From there to the outputs errors grow as those of the whole
-stretch do, which is measured for each tensor that crosses the border. With one stretch all is measured.
+stretch do, which is measured for each tensor that crosses the border. With one stretch all is measured. All
+of it is one walk through the network: operators with large weights are compiled once.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
 
-from msdump.analysis.advise.variants import Example, Values, Variants, distance, values_of
+from msdump.analysis.advise.variants import Example, Values, Variants, differing, distance
 from msdump.device import overflows, rounded
 from msdump.dtypes import DType
 from msdump.graph import Node
@@ -108,177 +110,174 @@ def _of_operator(variants: Variants, origins: _Origins, position: int, node: Nod
         yield Atom(own, position, "", usual.reads)
 
 
+@dataclass(slots=True)
+class _Growth:
+    """Errors of one value at a border, all together, on their way to the outputs.
+
+    Attributes:
+        values: The values with these errors in them.
+        shares: Share of each rounding in the square of the error, by its index.
+    """
+
+    values: Values
+    shares: dict[int, float]
+
+
+@dataclass(slots=True)
 class RoundingMeter:
     """Measures the errors of the roundings of a network on one input.
 
     Attributes:
-        spent: Operators that ran so far.
+        variants: The network.
+        example: The input.
+        stretches: Number of parts that the network is divided into.
+        clipped_only: Whether roundings within the type's range, and those of weights, count as 0.
     """
 
-    def __init__(self, variants: Variants, example: Example, stretches: int) -> None:
-        """Run the network once with everything kept.
+    variants: Variants
+    example: Example
+    stretches: int
+    clipped_only: bool = False
+    _outputs: dict[str, int] = field(init=False)
 
-        Args:
-            variants: The network.
-            example: The input.
-            stretches: Into how many parts the network is divided.
-        """
-        self._variants = variants
-        self._example = example
-        self._outputs = {value.name: index for index, value in enumerate(variants.graph.outputs)}
-        self.spent = 0
-        self._borders, self._saved = self._run_once(stretches)
-        self._clipped_only = False
+    def __post_init__(self) -> None:
+        """Number the outputs."""
+        self._outputs = {value.name: index for index, value in enumerate(self.variants.graph.outputs)}
 
-    def _run_once(self, stretches: int) -> tuple[list[int], list[Values]]:
-        """Return the borders of the stretches and the values at the beginning of each."""
-        count = len(self._variants.graph.nodes)
-        size = max(1, math.ceil(count / stretches))
-        borders, saved, values = [0], [dict(self._example.feeds)], dict(self._example.feeds)
-        begun, narrowest = 0, math.inf
-        for position in range(count):
-            values |= self._kept(position, values)
-            self._drop(position, values)
-            # the border goes where the fewest values cross it, in the second half of the stretch
-            crossing = sum(1 for name in values if self._variants.is_float(name))
-            after = position + 1
-            if begun + size // 2 < after <= begun + size and crossing <= narrowest:
-                narrowest, best = crossing, (after, dict(values))
-            if after == begun + size and after < count and stretches > 1:
-                borders.append(best[0])
-                saved.append(best[1])
-                begun, narrowest = best[0], math.inf
-        return [*borders, count], saved
-
-    def _kept(self, position: int, values: Values) -> Values:
-        self.spent += 1
-        return self._variants.wide(position, values)
-
-    def _drop(self, position: int, values: Values) -> None:
-        for name in self._variants.dead[position]:
-            if name not in self._outputs:
-                values.pop(name, None)
-
-    def energies(self, atoms: Sequence[Atom], *, clipped_only: bool = False) -> np.ndarray:
+    def energies(self, atoms: Sequence[Atom]) -> np.ndarray:
         """Return the squared error of each output (columns) for each rounding; infinite where one breaks.
 
-        Args:
-            atoms: The roundings.
-            clipped_only: Measure those that leave the type's range, and return 0 for the others.
+        The uses of a tensor have one and the same error, which does not add up as independent ones do: theirs
+        are scaled to the error that they make together.
         """
-        self._clipped_only = clipped_only
-        events = [*enumerate(atoms), *((-1 - index, atom) for index, atom in enumerate(_shared(atoms)))]
-        found: dict[int, np.ndarray] = {}
-        for stretch, (start, stop) in enumerate(zip(self._borders, self._borders[1:], strict=False)):
-            inside = {index: atom for index, atom in events if start <= atom.position < stop}
-            found |= self._of_stretch(stretch, start, stop, inside)
-        for index, atom in events:
-            if atom.position == self._borders[-1]:
-                found[index] = self._of_output(atom)
-        return self._together(atoms, found)
-
-    def _together(self, atoms: Sequence[Atom], found: Mapping[int, np.ndarray]) -> np.ndarray:
-        """Return the energies of the roundings, those of one tensor scaled to what they make together.
-
-        The uses of a tensor have one and the same error, which does not add up as independent ones do.
-        """
-        energies = np.array([found[index] for index in range(len(atoms))]).reshape(len(atoms), -1)
-        for index, shared in enumerate(_shared(atoms)):
-            uses = [each for each, atom in enumerate(atoms) if _is_use(atom, shared)]
-            alone, together = energies[uses].sum(axis=0), found[-1 - index]
-            usable = np.isfinite(alone) & np.isfinite(together) & (alone > 0)
-            scales = np.divide(together, alone, out=np.ones_like(alone), where=usable)
-            energies[uses] *= scales
+        shared = _shared(atoms)
+        found = self._measured([*atoms, *shared])
+        energies, together = found[: len(atoms)], found[len(atoms) :]
+        for atom, whole in zip(shared, together, strict=True):
+            uses = [index for index, each in enumerate(atoms) if _key(each) == _key(atom)]
+            alone = energies[uses].sum(axis=0)
+            usable = np.isfinite(alone) & np.isfinite(whole) & (alone > 0)
+            energies[uses] *= np.divide(whole, alone, out=np.ones_like(alone), where=usable)
         return energies
 
-    def _of_stretch(
-        self, stretch: int, start: int, stop: int, atoms: Mapping[int, Atom]
-    ) -> dict[int, np.ndarray]:
-        values = dict(self._saved[stretch])
-        for position in range(start, stop):
-            values |= self._kept(position, values)
-        # all values of the stretch stay: each rounding changes some of them
-        ends = {
-            index: self._spread(self._changed(atom, values), values, atom.position + 1, stop)
-            for index, atom in atoms.items()
-        }
-        if stop == self._borders[-1]:
-            return {index: self._at_the_end(changed) for index, changed in ends.items()}
-        kinds = {index: not atom.name for index, atom in atoms.items()}
-        return self._behind(stop, ends, kinds, values)
+    def _measured(self, atoms: Sequence[Atom]) -> np.ndarray:
+        """Return the squared errors of roundings: a walk through the network, stretch by stretch."""
+        found = np.zeros((len(atoms), len(self._outputs)))
+        begun, growing, end = dict(self.example.feeds), list[_Growth](), len(self.variants.graph.nodes)
+        for start, stop in pairwise(self._borders()):
+            values = dict(begun)
+            for position in range(start, stop):
+                values |= self.variants.wide(position, values)
+            # all values of the stretch stay: each rounding changes some of them
+            ends = {
+                index: self._spread(self._changed(atom, values), values, atom.position + 1, stop)
+                for index, atom in enumerate(atoms)
+                if start <= atom.position < stop
+            }
+            begun = values
+            self._pass(range(start, stop), begun, [each.values for each in growing])
+            if stop < end:
+                growing += self._begun(begun, ends, atoms, found)
+            else:
+                for index, changed in ends.items():
+                    found[index] = self._squares(changed)
+        for each in growing:
+            grown = self._squares(each.values)
+            for index, share in each.shares.items():
+                found[index] += grown * share
+        for index, atom in enumerate(atoms):
+            if atom.position == end:
+                found[index] = self._squares({atom.name: self._narrow(atom, self.example.golden[atom.name])})
+        return found
 
-    def _at_the_end(self, changed: Values) -> np.ndarray:
-        """Return the squared errors of the outputs that changed."""
-        energy = np.zeros(len(self._outputs))
+    def _pass(self, stretch: range, begun: Values, growing: Sequence[Values]) -> None:
+        """Run errors at earlier borders through a stretch, and drop what ends in it."""
+        for position in stretch:
+            for values in growing:
+                values.update(self.variants.wide(position, values))
+                self.variants.drop(position, values)
+            self.variants.drop(position, begun)
+            self.variants.leave(position)
+
+    def _borders(self) -> list[int]:
+        """Return the positions at which stretches begin, and the end: few values cross them."""
+        count = len(self.variants.graph.nodes)
+        size = max(1, math.ceil(count / self.stretches))
+        alive, crossing = dict.fromkeys(filter(self.variants.is_float, self.example.feeds)), [0]
+        for position, node in enumerate(self.variants.graph.nodes):
+            alive |= dict.fromkeys(filter(self.variants.is_float, node.outputs))
+            self.variants.drop(position, alive)
+            crossing.append(len(alive))
+        borders = [0]
+        while self.stretches > 1 and borders[-1] + size < count:
+            # in the second half of the stretch, the last one of the best
+            places = range(borders[-1] + size, borders[-1] + size // 2, -1)
+            borders.append(min(places, key=lambda each: crossing[each]))
+        return [*borders, count]
+
+    def _squares(self, changed: Values) -> np.ndarray:
+        """Return the squared errors of the outputs among changed values."""
+        squares = np.zeros(len(self._outputs))
         for name in changed.keys() & self._outputs.keys():
-            energy[self._outputs[name]] = distance(changed[name], self._example.golden[name]) ** 2
-        return energy
+            squares[self._outputs[name]] = distance(changed[name], self.example.golden[name]) ** 2
+        return squares
 
-    def _behind(
-        self, border: int, ends: Mapping[int, Values], kinds: Mapping[int, bool], values: Values
-    ) -> dict[int, np.ndarray]:
-        """Return the squared errors of the outputs that changed values at a border become.
+    def _begun(
+        self, values: Values, ends: Mapping[int, Values], atoms: Sequence[Atom], found: np.ndarray
+    ) -> list[_Growth]:
+        """Return the errors that go on behind a border; roundings that break a value are infinite.
 
         Errors of weights are alike in all rows of a tensor, those of tensors are not, and grow otherwise: the
         growth of each kind is that of all errors of the kind together.
         """
-        found = {index: np.zeros(len(self._outputs)) for index in ends}
-        for kind in (False, True):
-            alike = {index: changed for index, changed in ends.items() if kinds[index] == kind}
-            names = {name for changed in alike.values() for name in changed if self._variants.is_float(name)}
-            for name in sorted(names):
-                arrays = {index: changed[name] for index, changed in alike.items() if name in changed}
-                for index, energy in self._grown(border, values[name], name, arrays).items():
-                    found[index] = found[index] + energy
-        return found
-
-    def _grown(
-        self, border: int, base: np.ndarray, name: str, arrays: Mapping[int, np.ndarray]
-    ) -> dict[int, np.ndarray]:
-        """Return what the errors of one value at a border become."""
-        errors = {index: distance(array, base) for index, array in arrays.items()}
-        sound = [index for index, error in errors.items() if math.isfinite(error)]
-        together = base + sum((arrays[index] - base for index in sound), np.zeros_like(base))
-        error = distance(together, base)
-        growth = (
-            (self._run_on({name: together}, border) / error) ** 2 if error else np.zeros(len(self._outputs))
-        )
-        return {
-            index: growth * error**2 if index in sound else np.full(len(self._outputs), math.inf)
-            for index, error in errors.items()
-        }
+        growing = []
+        for name, is_weight in product(filter(self.variants.is_float, sorted(values)), (False, True)):
+            arrays = {
+                index: changed[name]
+                for index, changed in ends.items()
+                if name in changed and (not atoms[index].name) is is_weight
+            }
+            errors = {index: distance(array, values[name]) for index, array in arrays.items()}
+            for index in [index for index, error in errors.items() if not math.isfinite(error)]:
+                found[index] = math.inf
+                del errors[index]
+            together = values[name] + sum((arrays[index] - values[name] for index in errors), np.float32(0))
+            error = distance(together, values[name])
+            if error:
+                shares = {index: (each / error) ** 2 for index, each in errors.items() if each}
+                growing.append(_Growth(values | {name: together}, shares))
+        return growing
 
     def _changed(self, atom: Atom, values: Values) -> Values:
         """Return what the operator of a rounding writes differently for it."""
-        node = self._variants.graph.nodes[atom.position]
+        node = self.variants.graph.nodes[atom.position]
         if atom.name:
             narrow = self._narrow(atom, values[atom.name])
             if narrow is values[atom.name]:
                 return {}
             if atom.origin == atom.position:  # the tensor itself, for all that read it
                 return {atom.name: narrow}
-            return self._differing(self._kept(atom.position, values | {atom.name: narrow}), values)
+            return differing(self.variants.wide(atom.position, values | {atom.name: narrow}), values)
         if node.bodies:
-            return self._differing(self._variants.run(atom.position, values, is_kept=False), values)
-        if self._clipped_only:
+            return differing(self.variants.run(atom.position, values, is_kept=False), values)
+        if self.clipped_only:
             return {}  # weights are the same for every input
-        return self._differing(self._of_weights(atom, node, values), values)
+        return differing(self._of_weights(atom, node, values), values)
 
     def _of_weights(self, atom: Atom, node: Node, values: Values) -> Values:
         """Return what an operator writes when its weights alone are rounded, to first order."""
         inputs = {
             name: self._narrow(atom, values[name])
-            for name in self._variants.needed(atom.position)
-            if self._variants.is_float(name)
+            for name in self.variants.needed(atom.position)
+            if self.variants.is_float(name)
         }
         rounded_inputs = values | inputs
-        both = self._variants.reading(atom.position, rounded_inputs, atom.dtype)
-        alone = self._kept(atom.position, rounded_inputs)
-        self.spent += 1
+        both = self.variants.reading(atom.position, rounded_inputs, atom.dtype)
+        alone = self.variants.wide(atom.position, rounded_inputs)
         with np.errstate(all="ignore"):
             return {
                 name: values[name] + (both[name] - alone[name])
-                if self._variants.is_float(name)
+                if self.variants.is_float(name)
                 else both[name]
                 for name in filter(None, node.outputs)
             }
@@ -287,19 +286,10 @@ class RoundingMeter:
         """Return a tensor after a rounding, the same object where that changes nothing."""
         if not isinstance(array, np.ndarray):  # an optional without a value
             return array
-        if self._clipped_only and not (atom.dtype is FLOAT16 and overflows(array)):
+        if self.clipped_only and not (atom.dtype is FLOAT16 and overflows(array)):
             return array
-        narrow = rounded(array, atom.dtype, saturates=self._variants.saturates).astype(np.float32)
+        narrow = rounded(array, atom.dtype, saturates=self.variants.saturates).astype(np.float32)
         return array if np.array_equal(narrow, array, equal_nan=True) else narrow
-
-    @staticmethod
-    def _differing(written: Values, values: Values) -> Values:
-        return {
-            name: array
-            for name, array in written.items()
-            if isinstance(array, np.ndarray)
-            and not (array.shape == values[name].shape and array.tobytes() == values[name].tobytes())
-        }
 
     def _spread(self, changed: Values, values: Values, start: int, stop: int) -> Values:
         """Return what changed values change behind them, up to a border, and what of them lives on."""
@@ -307,25 +297,10 @@ class RoundingMeter:
         for position in range(start, stop):
             if not changed:
                 break
-            if any(name in changed for name in self._variants.needed(position)):
-                changed |= self._differing(self._kept(position, values | changed), values)
-            self._drop(position, changed)
+            if any(name in changed for name in self.variants.needed(position)):
+                changed |= differing(self.variants.wide(position, values | changed), values)
+            self.variants.drop(position, changed)
         return changed
-
-    def _run_on(self, changed: Values, start: int) -> np.ndarray:
-        """Return the errors of the outputs for changed values at a border."""
-        values = self._saved[self._borders.index(start)] | changed
-        for position in range(start, self._borders[-1]):
-            values |= self._kept(position, values)
-            self._drop(position, values)
-        ends = values_of(self._variants, self._outputs, values)
-        return np.array([distance(ends[name], self._example.golden[name]) for name in self._outputs])
-
-    def _of_output(self, atom: Atom) -> np.ndarray:
-        energy = np.zeros(len(self._outputs))
-        golden = self._example.golden[atom.name]
-        energy[self._outputs[atom.name]] = distance(self._narrow(atom, golden), golden) ** 2
-        return energy
 
 
 def _shared(atoms: Sequence[Atom]) -> list[Atom]:
@@ -341,5 +316,5 @@ def _shared(atoms: Sequence[Atom]) -> list[Atom]:
     ]
 
 
-def _is_use(atom: Atom, shared: Atom) -> bool:
-    return (atom.name, atom.dtype, atom.origin) == (shared.name, shared.dtype, shared.origin)
+def _key(atom: Atom) -> tuple[str, DType, int]:
+    return atom.name, atom.dtype, atom.origin

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -19,9 +18,12 @@ from msdump.graph import Graph, Node, Value, reads
 from msdump.graph.kernel import FLOAT32, Rounding, keeps_types
 from msdump.plan import OverflowMode, PrecisionMode
 
-_CUTS: Final = 24  # places of a network at which a run can be taken up again
-_CUT_BYTES: Final = 256 << 20  # of values that are kept at them, for all inputs
+_RESIDENT_BYTES: Final = 32 << 20
+"""Weights whose operators keep their kernels, and so packed copies of them, from one walk to the next."""
 
+_LANES: Final = 64  # runs that go through the network side by side
+_LANE_BYTES: Final = 48 << 20  # of their values
+_SMALL: Final = 1 << 12  # elements; measuring larger arrays in blocks costs little
 
 Values = dict[str, Any]
 """Arrays by the names of values; None for an absent optional."""
@@ -30,12 +32,25 @@ Truth = Callable[[Values], Values]
 """Returns the outputs, by name, that are right for inputs."""
 
 
-@dataclass(frozen=True, slots=True)
+class Progress:
+    """Follows a search; this one shows nothing."""
+
+    def say(self, text: str) -> None:
+        """Show a line on the state of the search."""
+
+    def ran(self) -> None:
+        """Count an operator that ran."""
+
+    def expect(self, operators: float) -> None:
+        """Set how many operators will have run at the end, by the present estimate."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Example:
     """One input of the network, and the truth for it.
 
     Attributes:
-        name: What messages call it: a file, or how it was made up.
+        name: Name in messages: a file, or how the input was made up.
         feeds: The inputs by name, as they are fed.
         golden: The true outputs, by name.
     """
@@ -43,81 +58,6 @@ class Example:
     name: str
     feeds: Values
     golden: Values
-
-
-@dataclass(slots=True)
-class DeviceRuns:
-    """Measures how far the device's outputs are from the truth when some operators are kept.
-
-    A run is taken up again at a cut before which the same operators were kept.
-
-    Attributes:
-        variants: The network.
-        examples: The inputs.
-        cuts: Positions before which runs are taken up again.
-        spent: Operators that ran so far.
-    """
-
-    variants: Variants
-    examples: list[Example]
-    cuts: tuple[int, ...] = ()
-    spent: int = 0
-    _saved: dict[tuple[int, int], tuple[frozenset[int], Values]] = field(default_factory=dict)
-    _saved_bytes: int = 0
-
-    def __post_init__(self) -> None:
-        """Spread the places at which runs are taken up again over the network."""
-        count = len(self.variants.graph.nodes)
-        step = max(1, count // _CUTS)
-        self.cuts = self.cuts or tuple(range(step, count, step))
-
-    def errors(self, example: int, kept: frozenset[int]) -> dict[str, float]:
-        """Return the error of every output of one input.
-
-        Args:
-            example: Index of the input.
-            kept: Positions of the operators that are kept.
-        """
-        golden = self.examples[example].golden
-        outputs = self._outputs(example, kept)
-        return {name: distance(outputs[name], array) for name, array in golden.items()}
-
-    def worst(self, kept: frozenset[int], enough: float = math.inf) -> float:
-        """Return the largest error of any output of any input; stop at the first one above a bound."""
-        worst = 0.0
-        for example in range(len(self.examples)):
-            worst = max(worst, *self.errors(example, kept).values())
-            if not worst <= enough:
-                break
-        return worst
-
-    def _outputs(self, example: int, kept: frozenset[int]) -> Values:
-        start, values = self._begin(example, kept)
-        outputs = {value.name for value in self.variants.graph.outputs}
-        for position in range(start, len(self.variants.graph.nodes)):
-            if position in self.cuts:
-                self._save(example, position, kept, values)
-            values |= self.variants.run(position, values, is_kept=position in kept)
-            self.spent += 1
-            for name in self.variants.dead[position]:
-                if name not in outputs:
-                    values.pop(name, None)
-        return values_of(self.variants, outputs, values)
-
-    def _begin(self, example: int, kept: frozenset[int]) -> tuple[int, Values]:
-        for position in reversed(self.cuts):
-            cut = self._saved.get((example, position))
-            if cut is not None and cut[0] == _before(kept, position):
-                return position, dict(cut[1])
-        return 0, dict(self.examples[example].feeds)
-
-    def _save(self, example: int, position: int, kept: frozenset[int], values: Values) -> None:
-        _, replaced = self._saved.pop((example, position), (None, {}))
-        self._saved_bytes -= nbytes(replaced)
-        size = nbytes(values)
-        if self._saved_bytes + size <= _CUT_BYTES:
-            self._saved[example, position] = _before(kept, position), dict(values)
-            self._saved_bytes += size
 
 
 def golden(name: str, feeds: Values, truth: Truth) -> Example:
@@ -137,10 +77,115 @@ def golden(name: str, feeds: Values, truth: Truth) -> Example:
     return Example(name, feeds, outputs)
 
 
+@dataclass(slots=True)
+class DeviceRuns:
+    """Measures how far the device's outputs are from the truth when some operators are kept.
+
+    The runs of several sets go through the network side by side, and as one as long as the sets agree: each
+    operator is compiled once for all of them, and what a large network has packed is dropped behind them.
+
+    Attributes:
+        variants: The network.
+        examples: The inputs.
+    """
+
+    variants: Variants
+    examples: list[Example]
+    _refuting: Example | None = field(default=None, init=False)
+    _live: int = field(default=0, init=False)  # bytes that one run holds at most
+
+    def worst(self, kept: frozenset[int]) -> float:
+        """Return the largest error of any output of any input with some operators kept."""
+        return max(self._largest([kept], self.examples), default=0.0)
+
+    def first_errors(self, sets: Sequence[frozenset[int]]) -> list[float]:
+        """Return the largest error of each set on the input that refuted one last: most fail on no other."""
+        return self._largest(sets, self._ordered()[:1])
+
+    def holds(self, kept: frozenset[int], limit: float) -> bool:
+        """Return whether the errors of a set stay within a limit on all inputs but the first one."""
+        others = self._ordered()[1:]
+        (found,) = self.errors([kept], others)
+        errors = [max(each.values(), default=0.0) for each in found]
+        worst = max(range(len(others)), key=errors.__getitem__, default=None)
+        if worst is None or errors[worst] <= limit:
+            return True
+        self._refuting = others[worst]
+        return False
+
+    def _largest(self, sets: Sequence[frozenset[int]], examples: Sequence[Example]) -> list[float]:
+        return [
+            max((error for errors in each for error in errors.values()), default=0.0)
+            for each in self.errors(sets, examples)
+        ]
+
+    def _ordered(self) -> list[Example]:
+        return sorted(self.examples, key=lambda each: each is not self._refuting)
+
+    def errors(
+        self, sets: Sequence[frozenset[int]], examples: Sequence[Example]
+    ) -> list[list[dict[str, float]]]:
+        """Return the error of every output, by name, for each set and each input."""
+        found: list[list[dict[str, float]]] = [[{} for _ in examples] for _ in sets]
+        pairs = [(number, index) for number in range(len(examples)) for index in range(len(sets))]
+        while pairs:
+            # the first run alone: it shows how much memory one takes
+            width = max(1, min(_LANES, _LANE_BYTES // self._live)) if self._live else 1
+            for number, indices, outputs in self._walked(sets, examples, pairs[:width]):
+                true = examples[number].golden
+                errors = {name: distance(outputs[name], array) for name, array in true.items()}
+                for index in indices:
+                    found[index][number] = errors
+            del pairs[:width]
+        return found
+
+    def _walked(
+        self,
+        sets: Sequence[frozenset[int]],
+        examples: Sequence[Example],
+        pairs: Sequence[tuple[int, int]],
+    ) -> Iterator[tuple[int, list[int], Values]]:
+        """Run pairs of an input and a set; yield the input, its sets with the same outputs, and these."""
+        variants = self.variants
+        lanes = [
+            ([index for each, index in pairs if each == number], number, dict(examples[number].feeds))
+            for number in dict.fromkeys(number for number, _ in pairs)
+        ]
+        for position in range(len(variants.graph.nodes)):
+            after = []
+            for indices, number, values in lanes:
+                kept = [index for index in indices if position in sets[index]]
+                usual = [index for index in indices if position not in sets[index]]
+                parts = {is_kept: part for is_kept, part in ((True, kept), (False, usual)) if part}
+                written = {is_kept: variants.run(position, values, is_kept=is_kept) for is_kept in parts}
+                if len(parts) > 1 and not differing(written[True], written[False]):
+                    parts = {True: indices}
+                for is_kept, part in parts.items():
+                    own = values | written[is_kept]
+                    variants.drop(position, own)
+                    after.append((part, number, own))
+            lanes = after
+            variants.leave(position)
+            if len(pairs) == 1:
+                self._live = max(self._live, nbytes(lanes[0][2]), 1)
+        for indices, number, values in lanes:
+            yield number, indices, values_of(variants, tuple(examples[number].golden), values)
+
+
 def values_of(variants: Variants, names: Collection[str], values: Mapping[str, Any]) -> Values:
     """Return some values of a run; a graph may hand its weights and inputs on as outputs."""
     weights = variants.graph.weights
     return {name: values[name] if name in values else weights[name] for name in names}
+
+
+def differing(written: Values, values: Values) -> Values:
+    """Return the arrays whose bits are not those of other values of these names."""
+    return {
+        name: array
+        for name, array in written.items()
+        if isinstance(array, np.ndarray)
+        and not (array.shape == values[name].shape and array.tobytes() == values[name].tobytes())
+    }
 
 
 def distance(mine: Any, golden: Any) -> float:
@@ -153,6 +198,11 @@ def distance(mine: Any, golden: Any) -> float:
         return 0.0 if mine is golden else math.inf
     if not _is_float(golden):
         return float(np.mean(mine != golden)) if golden.size else 0.0
+    if golden.size < _SMALL:
+        mine, golden = mine.astype(np.float64), golden.astype(np.float64)
+        apart, norm = float(np.linalg.norm(mine - golden)), float(np.linalg.norm(golden))
+        if norm:  # the truth is finite
+            return apart / norm if math.isfinite(apart) else math.inf
     error = measure(mine, golden)
     return 0.0 if error.is_same else float(error.distance)
 
@@ -160,10 +210,6 @@ def distance(mine: Any, golden: Any) -> float:
 def nbytes(values: Mapping[str, Any]) -> int:
     """Return the bytes of the arrays among some values."""
     return sum(array.nbytes for array in values.values() if isinstance(array, np.ndarray))
-
-
-def _before(kept: frozenset[int], position: int) -> frozenset[int]:
-    return frozenset(each for each in kept if each < position)
 
 
 def _is_float(array: Any) -> bool:
@@ -183,7 +229,9 @@ class Variants:
         saturates: Whether float16 stays within its range.
         candidates: The operators of each node that can be kept, by its position in the execution order of
             the main graph: one operator, or all of a branch or loop.
-        dead: Names of the values that nobody reads after each operator.
+        heavy: Positions of operators whose kernels are dropped once all runs have passed them.
+        spent: Operators that ran so far.
+        progress: Informed of each.
     """
 
     def __init__(
@@ -204,7 +252,8 @@ class Variants:
         device = Ascend(graph, mode, overflow)
         self.graph = device.graph
         self.to = to
-        self.dead = lifetimes(self.graph).dead
+        self.spent, self.progress = 0, Progress()
+        self._dead = lifetimes(self.graph).dead
         for node in self.graph.nodes:
             if not is_repeatable(node):
                 raise UnsupportedOpError(
@@ -214,16 +263,30 @@ class Variants:
         self.narrow: Final = device.roundings
         self.saturates = overflow is OverflowMode.SATURATION
         copies = WeightCopies()
-        self._narrow = _Runner(self.graph, self.narrow, copies)
-        self._wide = _Runner(self.graph, self._all_wide, copies)
+        self._narrow, self._wide = (
+            _Runner(self.graph, each, copies) for each in (self.narrow, self._all_wide)
+        )
         self._kept = self._wide if to is FLOAT32 else _Runner(self.graph, self.kept, copies)
         self._reading: dict[DType, OperatorRunner] = {}
         self._copies = copies
+        self.heavy = self._heavy()
         self.candidates = {
             position: nodes
             for position, node in enumerate(self.graph.nodes)
             if (nodes := tuple(inner for inner in _operators(node) if self._narrows(inner)))
         }
+
+    def _heavy(self) -> frozenset[int]:
+        weights = self.graph.weights
+        sizes = {
+            position: sum(weights[name].nbytes for name in reads(node) if name in weights)
+            for position, node in enumerate(self.graph.nodes)
+        }
+        total, heavy = 0, []
+        for position in sorted(sizes, key=lambda each: sizes[each]):
+            total += sizes[position]
+            heavy += [position] if total > _RESIDENT_BYTES else []
+        return frozenset(heavy)
 
     @property
     def rounded(self) -> int:
@@ -245,7 +308,7 @@ class Variants:
         return tuple(replace(usual, reads=FLOAT32, writes=FLOAT32) for usual in self.narrow(node))
 
     def _narrows(self, node: Node) -> bool:
-        """Tell whether the device rounds anything that an operator reads or writes."""
+        """Return whether the device rounds anything that an operator reads or writes."""
         (usual,) = self.narrow(node)
         inputs, outputs = (any(map(self.is_float, names)) for names in (node.inputs, node.outputs))
         if keeps_types(node):
@@ -253,7 +316,7 @@ class Variants:
         return (usual.reads is not FLOAT32 and inputs) or (usual.writes is not FLOAT32 and outputs)
 
     def is_float(self, name: str) -> bool:
-        """Tell whether a value is a float32 tensor, which alone is rounded."""
+        """Return whether a value is a float32 tensor, which alone is rounded."""
         return any(graph.type_of(name).dtype is FLOAT32 for graph in self.graph.walk() if name in graph.types)
 
     def needed(self, position: int) -> tuple[str, ...]:
@@ -262,15 +325,31 @@ class Variants:
         return tuple(name for name in reads(node) if name not in self.graph.weights)
 
     def run(self, position: int, values: Values, *, is_kept: bool) -> Values:
-        """Return what an operator writes, narrow or kept, by name."""
-        return (self._kept if is_kept else self._narrow).run(position, values)
+        """Return the outputs of an operator, narrow or kept, by name."""
+        return self._counted(self._kept if is_kept else self._narrow, position, values)
 
     def wide(self, position: int, values: Values) -> Values:
-        """Return what an operator writes in float32."""
-        return self._wide.run(position, values)
+        """Return the outputs of an operator in float32, by name."""
+        return self._counted(self._wide, position, values)
+
+    def _counted(self, runner: _Runner, position: int, values: Values) -> Values:
+        self.spent += 1
+        self.progress.ran()
+        return runner.run(position, values)
+
+    def drop(self, position: int, values: Values) -> None:
+        """Remove the values that no operator behind a position reads."""
+        for name in self._dead[position]:
+            values.pop(name, None)
+
+    def leave(self, position: int) -> None:
+        """Drop the kernels of an operator with large weights: until the next walk nothing runs it."""
+        if position in self.heavy:
+            for runner in (self._narrow, self._wide, self._kept):
+                runner.forget(position)
 
     def reading(self, position: int, values: Values, dtype: DType) -> Values:
-        """Return what an operator writes that reads a smaller type, and rounds no result."""
+        """Return the outputs of an operator that reads a smaller type, and rounds no result."""
         node = self.graph.nodes[position]
         if dtype not in self._reading:
 
@@ -287,10 +366,9 @@ class Variants:
         node = self.graph.nodes[position]
         written = sum(_size(values.get(name)) for name in node.outputs)
         if node.op_type in _MATRIX_OPS and len(node.inputs) > 1:
-            weight = values.get(node.inputs[1], self.graph.weights.get(node.inputs[1]))
+            first, weight = (values.get(name, self.graph.weights.get(name)) for name in node.inputs[:2])
             columns = np.shape(weight)[0 if node.op_type == "Conv" else -1] if np.ndim(weight) else 1
-            first = _size(values.get(node.inputs[0], self.graph.weights.get(node.inputs[0])))
-            return max(written, first * max(1, columns))
+            return max(written, _size(first) * max(1, columns))
         return written
 
 
@@ -317,6 +395,10 @@ class _Runner:
                     " only networks of tensors can be advised about"
                 )
         return written
+
+    def forget(self, position: int) -> None:
+        self._operators.forget(self._graph.nodes[position])
+        self._programs.pop(position, None)
 
     def _controlled(self, position: int, node: Node, values: Values) -> list[Any]:
         needed = self._operators.needed(node)
@@ -345,143 +427,3 @@ def _operators(node: Node) -> list[Node]:
 
 def _size(array: Any) -> int:
     return math.prod(np.shape(array))
-
-
-_CACHE_BYTES: Final = 256 << 20
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class KeptSet:
-    """Operators that are kept behind some position.
-
-    Attributes:
-        size: Number of operators.
-        cost: What they compute, for ties.
-        kept: Their positions.
-    """
-
-    size: int
-    cost: int
-    kept: tuple[int, ...] = field(compare=False)
-
-
-@dataclass(slots=True)
-class _Exhaustive:
-    """The search at one bound; it remembers which operators gave what, and which ends have no solution.
-
-    Operators are decided on in execution order. What follows depends on the values alone that are still
-    needed, so two beginnings that give the same bits are continued once.
-    """
-
-    runs: DeviceRuns
-    bound: float
-    costs: Mapping[int, int]
-    outputs: dict[tuple[Any, ...], list[Values]] = field(default_factory=dict)
-    cached: int = 0
-    ends: dict[tuple[Any, ...], KeptSet | None] = field(default_factory=dict)
-
-    def best(self, most: int) -> KeptSet | None:
-        """Return the cheapest of the smallest sets of at most so many operators, None where there is none."""
-        feeds = [dict(example.feeds) for example in self.runs.examples]
-        marks = {name: _mark([each.get(name) for each in feeds]) for each in feeds[:1] for name in each}
-        return self._continued(0, feeds, marks, most)
-
-    def _continued(
-        self, position: int, values: list[Values], marks: dict[str, bytes], most: int
-    ) -> KeptSet | None:
-        """Return the best end of a run that stands before a position."""
-        variants = self.runs.variants
-        count = len(variants.graph.nodes)
-        while position < count and position not in variants.candidates:
-            values, marks = self._stepped(position, values, marks, is_kept=False)
-            position += 1
-        if position == count:
-            return KeptSet(0, 0, ()) if self._is_near(values) else None
-        key = (position, most, *sorted(marks.items()))
-        if key not in self.ends:
-            self.ends[key] = self._decided(position, values, marks, most)
-        return self.ends[key]
-
-    def _decided(
-        self, position: int, values: list[Values], marks: dict[str, bytes], most: int
-    ) -> KeptSet | None:
-        narrow = self._stepped(position, values, marks, is_kept=False)
-        best = self._continued(position + 1, *narrow, most)
-        size = len(self.runs.variants.candidates[position])
-        if size > most:
-            return best
-        wide = self._stepped(position, values, marks, is_kept=True)
-        if wide[1] == narrow[1]:  # the same bits: keeping it gains nothing
-            return best
-        rest = self._continued(position + 1, *wide, most - size)
-        if rest is None:
-            return best
-        kept = KeptSet(rest.size + size, rest.cost + self.costs[position], (position, *rest.kept))
-        return kept if best is None else min(best, kept)
-
-    def _stepped(
-        self, position: int, values: list[Values], marks: dict[str, bytes], *, is_kept: bool
-    ) -> tuple[list[Values], dict[str, bytes]]:
-        """Return the values behind an operator, and what tells them apart."""
-        variants = self.runs.variants
-        node = variants.graph.nodes[position]
-        read = tuple(marks.get(name, b"") for name in variants.needed(position))
-        key = (position, is_kept, read)
-        if key not in self.outputs:
-            written = [variants.run(position, each, is_kept=is_kept) for each in values]
-            self.runs.spent += len(written)
-            self.cached += sum(map(nbytes, written))
-            if self.cached > _CACHE_BYTES:
-                self.outputs.clear()
-                self.cached = 0
-            self.outputs[key] = written
-        written = self.outputs[key]
-        after = [each | more for each, more in zip(values, written, strict=True)]
-        marked = marks | {name: _mark([each.get(name) for each in written]) for name in node.outputs if name}
-        outputs = {value.name for value in variants.graph.outputs}
-        for name in variants.dead[position]:
-            if name not in outputs:
-                marked.pop(name, None)
-                for each in after:
-                    each.pop(name, None)
-        return after, marked
-
-    def _is_near(self, values: list[Values]) -> bool:
-        for example, each in zip(self.runs.examples, values, strict=True):
-            outputs = values_of(self.runs.variants, tuple(example.golden), each)
-            if any(not distance(outputs[name], a) <= self.bound for name, a in example.golden.items()):
-                return False
-        return True
-
-
-def smallest(
-    runs: DeviceRuns, bound: float, costs: Mapping[int, int], progress: Callable[[str], None]
-) -> frozenset[int] | None:
-    """Return the smallest set of kept operators whose errors stay within a bound, None where there is none.
-
-    Args:
-        runs: The network and its inputs.
-        bound: The largest error of any output of any input.
-        costs: What each operator computes; of equally small sets the cheapest is taken.
-        progress: Told what goes on.
-    """
-    search = _Exhaustive(runs, bound, costs)
-    whole = runs.variants.rounded
-    for most in range(whole + 1):
-        progress(f"trying every set of {most} operators")
-        found = search.best(most)
-        if found is not None:
-            return frozenset(found.kept)
-    return None
-
-
-def _mark(arrays: list[Any]) -> bytes:
-    """Return a digest of the same value of all inputs."""
-    digest = hashlib.blake2b(digest_size=16)
-    for array in arrays:
-        if isinstance(array, np.ndarray) and array.dtype != object:
-            digest.update(repr((array.dtype.str, array.shape)).encode())
-            digest.update(np.ascontiguousarray(array).view(np.uint8).data if array.size else b"")
-        else:
-            digest.update(repr(array).encode())
-    return digest.digest()

@@ -122,8 +122,9 @@ def advice_for(model, mode, bound, *, seeds=(0, 1), unseen=100, to=None, overflo
     variants = Variants(graph, PrecisionMode(mode), overflow, **settings)
     return advise(
         variants,
-        lambda: truth_of(graph),
+        truth_of(graph),
         examples(graph, *seeds),
+        [],
         lambda number: examples(graph, unseen + number)[0],
         bound=bound,
     )

@@ -9,8 +9,7 @@ import pytest
 from onnx import parser
 
 from msdump import dtypes
-from msdump.analysis.advise import Variants, advise
-from msdump.analysis.advise import advice as search
+from msdump.analysis.advise import Variants, advise, search
 from msdump.errors import InputError, UnsupportedOpError
 from msdump.graph import loader
 from msdump.plan import OverflowMode, PrecisionMode
@@ -80,14 +79,58 @@ def test_an_overflow_that_only_the_unseen_input_has(monkeypatch):
     small, large = ({"x": np.full(4, scale, np.float32)} for scale in (0.01, 3.0))
     advice = advise(
         Variants(graph, PrecisionMode.FORCE_FP16, OverflowMode.INFNAN),
-        lambda: nets.truth_of(graph),
+        nets.truth_of(graph),
         [("small", small)],
-        lambda _number: ("large", large),
+        [("large", large)],
+        lambda number: (f"small {number}", small),
         bound=0.01,
     )
 
     assert ["small", "large"] == [example.name for example in advice.measured.examples]
     assert ["Mul_2", "Sqrt_3"] == [node.name for node in advice.nodes]
+
+
+def test_a_held_back_input_that_fails_joins_the_search():
+    """What was given is never replaced by what is made up: it is looked at, and the set grows for it."""
+    graph = loader.load(parser.parse_model(LATE_OVERFLOW))
+    scales = {"held": 3.0, "tiny": 1e-3}
+    advice = advise(
+        Variants(graph, PrecisionMode.FORCE_FP16, OverflowMode.INFNAN),
+        nets.truth_of(graph),
+        [("seen", {"x": np.full(4, 0.01, np.float32)})],
+        [(name, {"x": np.full(4, scale, np.float32)}) for name, scale in scales.items()],
+        lambda number: (f"made up {number}", {"x": np.full(4, 0.02, np.float32)}),
+        bound=0.01,
+    )
+
+    assert advice.is_confirmed
+    assert ["Mul_2", "Sqrt_3"] == [node.name for node in advice.nodes]
+    assert {"seen": False, "held": False, "tiny": True, "made up 0": True, "made up 1": True} == {
+        error.example: error.is_unseen for error in advice.errors
+    }
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_operator_can_go(seed, monkeypatch):
+    """Of a set that is called the smallest, every operator is needed by an input of the search."""
+    monkeypatch.setattr(search, "MOST_EXACT", 0)
+    advice = nets.advice_for(nets.random_net(seed + 60, 30), "force_fp16", 3e-4)
+
+    assert advice.is_smallest
+    assert advice.measured.worst(advice.kept) <= 3e-4
+    for position in advice.kept:
+        assert advice.measured.worst(advice.kept - {position}) > 3e-4
+
+
+def test_a_search_that_may_spend_no_more(monkeypatch):
+    """A set that was not shrunk to the end is not called the smallest."""
+    monkeypatch.setattr(search, "MOST_EXACT", 0)
+    monkeypatch.setattr(search, "_SHRINKING", 0)
+
+    advice = nets.advice_for(nets.random_net(60, 30), "force_fp16", 3e-4)
+
+    assert advice.is_confirmed
+    assert not advice.is_smallest
 
 
 def test_saturation():

@@ -7,8 +7,8 @@ import pytest
 from onnx import parser
 
 from msdump.analysis.advise import Variants
-from msdump.analysis.advise.advice import BROKEN, Roundings
 from msdump.analysis.advise.atoms import RoundingMeter, atoms_of
+from msdump.analysis.advise.search import BROKEN, Roundings
 from msdump.analysis.advise.variants import DeviceRuns, golden
 from msdump.graph import loader
 from msdump.plan import OverflowMode, PrecisionMode
@@ -85,14 +85,15 @@ def test_an_overflow_breaks_the_outputs(stretches):
     assert {"b"} == broken
 
 
-def test_runs_that_begin_later():
-    """A run that is taken up behind its first change gives what a whole one gives."""
+def test_runs_side_by_side():
+    """Sets that run side by side have the errors that each has alone."""
     graph = loader.load(nets.random_net(5, 12))
-    variants = variants_of(graph)
-    example = golden("0", nets.examples(graph, 0)[0][1], nets.truth_of(graph))
-    runs, rng = DeviceRuns(variants, [example], cuts=(2, 5, 9)), np.random.default_rng(0)
+    variants, rng = variants_of(graph), np.random.default_rng(0)
+    inputs = [golden(name, feeds, nets.truth_of(graph)) for name, feeds in nets.examples(graph, 0, 1)]
+    sets = [frozenset(rng.choice([*variants.candidates], size).tolist()) for size in rng.integers(0, 12, 30)]
 
-    for _ in range(20):
-        kept = frozenset(int(each) for each in rng.choice(12, rng.integers(0, 12), replace=False))
-        kept &= variants.candidates.keys()
-        assert DeviceRuns(variants, [example]).errors(0, kept) == runs.errors(0, kept)
+    together = DeviceRuns(variants, inputs).errors(sets, inputs)
+
+    assert [
+        [DeviceRuns(variants, [each]).errors([kept], [each])[0][0] for each in inputs] for kept in sets
+    ] == together

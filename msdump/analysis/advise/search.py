@@ -1,0 +1,280 @@
+"""The search for a small set of operators to keep: predicted from single roundings, then measured."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations, groupby
+from typing import Final
+
+import numpy as np
+
+from msdump.analysis.advise.atoms import Atom, RoundingMeter, atoms_of
+from msdump.analysis.advise.variants import DeviceRuns
+from msdump.graph.kernel import FLOAT32
+
+MOST_EXACT: Final = 16
+"""Networks of up to so many operators that can be kept are searched exhaustively."""
+
+_ONE_STRETCH: Final = 40  # runs of the network that measuring without stretches may cost
+_SEARCHING: Final = 30  # runs of the network, as an estimate, until a small set is found
+_SHRINKING: Final = 600  # runs of the network after which a set is not shrunk further
+_FEWEST: Final = 16  # operators that are tried side by side, more where none of them can go
+_NEARBY: Final = (0.75, 0.9, 1, 1.15)
+"""Shares of a predicted number at which the right one is looked for."""
+
+
+@dataclass(slots=True)
+class SetSearch:
+    """Finds the sets of one network, for more and more inputs.
+
+    Attributes:
+        runs: The network and its inputs.
+        limit: The largest error of any output of any input.
+        best: The smallest set so far that held for the inputs of its time.
+        is_minimal: Whether no operator of the set that was found last can go, for its inputs.
+    """
+
+    runs: DeviceRuns
+    limit: float
+    best: frozenset[int] | None = None
+    is_minimal: bool = False
+    _energies: dict[str, np.ndarray] = field(default_factory=dict)
+    _wide: np.ndarray | None = None
+    _sizes: Mapping[int, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Count the operators."""
+        candidates = self.runs.variants.candidates
+        self._sizes = {position: len(nodes) for position, nodes in candidates.items()}
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the network is small enough to try every set."""
+        return sum(self._sizes.values()) <= MOST_EXACT
+
+    def smallest(self) -> frozenset[int] | None:
+        """Return a small set whose measured errors stay within the bound, None where there is none."""
+        self.best, self.is_minimal = None, True
+        nothing, everything = frozenset[int](), frozenset(self._sizes)
+        found = self._first_holding([nothing, everything])
+        if not found:
+            return found
+        return self._exhaustive() if self.is_exact else self._by_roundings()
+
+    def _exhaustive(self) -> frozenset[int]:
+        """Return the set of fewest operators, of several the one that computes least."""
+        variants, costs = self.runs.variants, {}
+        values = dict(self.runs.examples[0].feeds)
+        for position in range(len(variants.graph.nodes)):
+            values |= variants.wide(position, values)
+            costs[position] = variants.cost(position, values)
+            variants.leave(position)
+        sets = [
+            frozenset(each)
+            for size in range(1, 1 + len(self._sizes))
+            for each in combinations(self._sizes, size)
+        ]
+        sets.sort(key=self._size)
+        for _, alike in groupby(sets, self._size):
+            found = self._first_holding([*alike], lambda each: sum(costs[position] for position in each))
+            if found is not None:
+                return found
+        raise AssertionError("everything holds")
+
+    def _by_roundings(self) -> frozenset[int]:
+        variants, count = self.runs.variants, len(self._sizes)
+        roundings = self._measured()
+        self._expect(_SEARCHING + count / 8)
+        kept = self._thinned(self._of_series(*roundings.series()), roundings)
+        return self._shrunk(kept, roundings, variants.spent + _SHRINKING * len(variants.graph.nodes))
+
+    def _expect(self, runs: float) -> None:
+        """Estimate how often the whole network is still to run."""
+        variants = self.runs.variants
+        variants.progress.expect(variants.spent + runs * len(variants.graph.nodes))
+
+    def _measured(self) -> Roundings:
+        """Return the roundings with their energies: the largest of all inputs."""
+        variants, examples = self.runs.variants, self.runs.examples
+        atoms = atoms_of(variants)
+        is_short = len(atoms) / 2 * len(examples) <= _ONE_STRETCH and not variants.heavy
+        stretches = 1 if is_short else round(math.sqrt(len(atoms)))
+        waiting = [example for example in examples if example.name not in self._energies]
+        each = 1 + len(atoms) / 4 / stretches + (stretches if stretches > 1 else 0)
+        self._expect(each * len(waiting) + _SEARCHING + len(self._sizes) / 8)
+        for example in waiting:
+            variants.progress.say(f"measuring {len(atoms)} roundings on {example.name}")
+            # of a large network the first input shows how errors grow, the others what overflows
+            clipped_only = bool(self._energies) and not is_short
+            meter = RoundingMeter(variants, example, stretches, clipped_only=clipped_only)
+            self._energies[example.name] = meter.energies(atoms)
+        if self._wide is None:
+            self._wide = np.zeros((len(atoms), len(variants.graph.outputs)))
+            if variants.to is not FLOAT32:
+                meter = RoundingMeter(variants, examples[0], stretches)
+                self._wide = meter.energies([replace(atom, dtype=variants.to) for atom in atoms])
+        return Roundings(atoms, np.maximum.reduce([*self._energies.values()]), self._wide, self._sizes)
+
+    def _of_series(self, gone: Sequence[int], squares: Sequence[float]) -> frozenset[int]:
+        """Return a small set of a series that holds: first near the prediction, then by sections.
+
+        Args:
+            gone: The order in which operators leave: with none gone the set holds, with all it does not.
+            squares: Predicted squares of the error, by how many are gone.
+        """
+        low, high = 0, len(gone)
+        guess = max((i for i, square in enumerate(squares) if square <= self.limit**2), default=0)
+        places = {round(guess * share) for share in _NEARBY}
+        while high - low > 1 + len(gone) // 100:
+            tried = {frozenset(gone[place:]): place for place in sorted(places) if low < place < high}
+            found = self._first_holding([*reversed(tried)])
+            low = low if found is None else tried[found]
+            high = min((place for place in tried.values() if place > low), default=high)
+            step = max(1.0, (high - low) / (len(_NEARBY) + 1))
+            places = {low + round(number * step) for number in range(1, len(_NEARBY) + 1)}
+        return frozenset(gone[low:])
+
+    def _thinned(self, kept: frozenset[int], roundings: Roundings) -> frozenset[int]:
+        """Return a set without as many of the least harmful operators as can go at once, again and again."""
+        found: frozenset[int] | None = kept
+        while found is not None:
+            kept, order = found, roundings.by_harm(found)
+            counts = [len(order) >> shift for shift in range(1, len(_NEARBY)) if len(order) >> shift]
+            found = self._first_holding([kept - {*order[:count]} for count in counts])
+        return kept
+
+    def _shrunk(self, kept: frozenset[int], roundings: Roundings, most: float) -> frozenset[int]:
+        """Return a set of which no single operator can go, unless the search may spend no more.
+
+        Errors may cancel out, so an operator that a larger set needs may be able to leave a smaller one: all
+        are tried again once some have left.
+        """
+        waiting, costs, width = roundings.by_harm(kept), dict[int, float](), len(kept)
+        while waiting and self.runs.variants.spent < most:
+            self._expect(len(waiting) / 2)
+            tried, waiting = waiting[:width], waiting[width:]
+            costs |= zip(tried, self._errors([kept - {each} for each in tried]), strict=True)
+            free = sorted((each for each in tried if costs[each] <= self.limit), key=costs.__getitem__)
+            # together as many as the bound allows, those first that cost least
+            found = self._first_holding([kept - {*free[:count]} for count in range(len(free), 0, -1)])
+            if found is None:
+                width *= 2
+            else:
+                kept, width = found, _FEWEST
+                waiting = sorted(kept, key=costs.__getitem__)
+        self.is_minimal = not waiting
+        return kept
+
+    def _first_holding(
+        self, sets: Sequence[frozenset[int]], preference: Callable[[frozenset[int]], float] | None = None
+    ) -> frozenset[int] | None:
+        """Return the first set whose errors stay within the bound on all inputs, None where none does.
+
+        Args:
+            sets: Sets of operators to keep.
+            preference: Gives the order in which those are looked at that hold on one input; None: theirs.
+        """
+        left = [*sets]
+        while left:
+            errors = self._errors(left)
+            left = [each for each, error in zip(left, errors, strict=True) if error <= self.limit]
+            first = min(left, key=preference, default=None) if preference else next(iter(left), None)
+            if first is not None and self.runs.holds(first, self.limit):
+                self.best = first if self.best is None else min(first, self.best, key=self._size)
+                return first
+            # the others are looked at on the input that has refuted this one
+            left = [each for each in left if each is not first]
+        return None
+
+    def _errors(self, sets: Sequence[frozenset[int]]) -> list[float]:
+        """Return the errors of sets on the input that refuted a set last."""
+        found = self.runs.first_errors(sets)
+        for each, error in zip(sets, found, strict=True):
+            self.runs.variants.progress.say(f"{self._size(each)} operators kept: error {error:.3g}")
+        return found
+
+    def _size(self, kept: Collection[int]) -> int:
+        return sum(self._sizes[position] for position in kept)
+
+
+BROKEN: Final = 1e30
+"""Stands for the square of an error without bound: NaN or infinities in the outputs."""
+
+
+class Roundings:
+    """The roundings of a network with their energies: what a set of kept operators leaves of them.
+
+    Errors of many roundings are as good as independent: the square of the output's error is the sum of the
+    squares of those that happen. A set loses the operator that adds least. Since a rounding with several
+    guards happens once, the neighbours of operators that left cost less, and what is kept stays connected.
+    """
+
+    def __init__(
+        self, atoms: Sequence[Atom], narrow: np.ndarray, wide: np.ndarray, sizes: Mapping[int, int]
+    ) -> None:
+        """Take what was measured.
+
+        Args:
+            atoms: The roundings.
+            narrow: Squares of the error of each output (columns) for each rounding that happens.
+            wide: The same where all guards are kept, in the wider type; 0 for float32.
+            sizes: Number of operators of each candidate.
+        """
+        self._guards = [atom.guards for atom in atoms]
+        narrow, wide = (
+            np.nan_to_num(side, nan=BROKEN, posinf=BROKEN).clip(0, BROKEN) for side in (narrow, wide)
+        )
+        self._wide = wide.sum(axis=0)
+        self._more = narrow - wide
+        # an output counts as much as it lacks; the search for the next operator goes by one number
+        total = narrow.sum(axis=0)
+        self._weighed: list[float] = (self._more @ (total / max(total.sum(), 1e-300))).tolist()
+        self._sizes = sizes
+        self._of: dict[int, list[int]] = defaultdict(list)
+        for index, guards in enumerate(self._guards):
+            for guard in guards:
+                self._of[guard].append(index)
+
+    def square(self, kept: frozenset[int]) -> float:
+        """Return the predicted square of the largest error of an output."""
+        happening = [not guards <= kept for guards in self._guards]
+        squares: np.ndarray = self._wide + self._more[happening].sum(axis=0)
+        return float(squares.max(initial=0.0))
+
+    def added(self, position: int, gone: Collection[int]) -> float:
+        """Return what it adds, all outputs weighed, that an operator leaves when some have left."""
+        return sum(
+            self._weighed[index] for index in self._of[position] if self._guards[index].isdisjoint(gone)
+        )
+
+    def series(self) -> tuple[list[int], list[float]]:
+        """Return the order in which operators leave a set, and the predicted squares of the error.
+
+        The set begins with all of them, and the least harmful one leaves first; the squares are those after
+        none, one, two, ... have left.
+        """
+        gone: set[int] = set()
+        kept = frozenset(self._sizes)
+        order, squares = [], [self.square(kept)]
+        gains = {position: self.added(position, gone) / self._sizes[position] for position in self._sizes}
+        while gains:
+            position = min(gains, key=lambda each: (gains[each], each))
+            del gains[position]
+            gone.add(position)
+            kept -= {position}
+            squares.append(self.square(kept))
+            order.append(position)
+            for each in self._neighbours(position) & gains.keys():
+                gains[each] = self.added(each, gone) / self._sizes[each]
+        return order, squares
+
+    def _neighbours(self, position: int) -> set[int]:
+        return {guard for index in self._of[position] for guard in self._guards[index]}
+
+    def by_harm(self, kept: frozenset[int]) -> list[int]:
+        """Return the operators of a set, those first that add least to the error when they leave it."""
+        gone = self._sizes.keys() - kept
+        return sorted(kept, key=lambda each: (self.added(each, gone) / self._sizes[each], each))
