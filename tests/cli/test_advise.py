@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +22,7 @@ MODEL = """<ir_version: 10, opset_import: ["" : 20]>
 net (float[N] x) => (float[N] y) <float k = {300.0}, float tiny = {0.001}>
 { big = Mul(x, k) square = Mul(big, big) root = Sqrt(square) more = Div(root, k) y = Mul(more, tiny) }
 """
+RANDOM = np.random.default_rng(0).standard_normal((64, 64))
 NAMES = ["first", "second", "third", "fourth", "last"]
 FILES = {
     *("keep_dtype.cfg", "modify_mixlist.json", "ascend_config.json"),
@@ -140,6 +144,40 @@ def test_an_interrupted_search_tells_what_it_knows(advise, monkeypatch):
     assert result.exit_code == 130
     assert "no set has been found yet" in result.stdout
     assert not Path("advice").exists()
+
+
+def test_ctrl_c_prints_the_best_set_so_far(tmp_path):
+    """A real interrupt ends with 130, and standard output has the smallest set that has held until then."""
+    steps = "".join(f"h{each} = MatMul(h{each - 1}, w) " for each in range(1, 400))
+    save(
+        parser.parse_model(
+            f"""<ir_version: 10, opset_import: ["" : 20]> net (float[64, 64] h0) => (float[64, 64] y)
+            <float[64, 64] w> {{ {steps} y = Relu(h399) }}"""
+        ),
+        tmp_path / "long.onnx",
+    )
+    model = load(tmp_path / "long.onnx")
+    model.graph.initializer.append(numpy_helper.from_array(np.linalg.qr(RANDOM)[0].astype(np.float32), "w"))
+    save(model, tmp_path / "long.onnx")
+    command = ["diff", "long.onnx", "--mine", "Ascend:force_fp16", "--advise", "5e-4", "-v"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "msdump", *command],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("measuring"):
+                process.send_signal(signal.SIGINT)
+                break
+        output, errors = process.communicate(timeout=60)
+
+    assert 130 == process.returncode
+    assert "keep 400 of them in float32:" in output
+    assert "small: the search ended before it knew" in output
+    assert "interrupted" in errors
 
 
 def test_names_that_are_made_up(advise):

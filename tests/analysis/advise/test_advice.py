@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 
+import ml_dtypes
 import numpy as np
 import pytest
 from onnx import parser
 
 from msdump import dtypes
+from msdump.analysis import inputs
 from msdump.analysis.advise import Variants, advise, search
 from msdump.errors import InputError, UnsupportedOpError
 from msdump.graph import loader
@@ -200,6 +202,40 @@ def test_nothing_to_do():
 
     assert frozenset() == advice.kept
     assert advice.is_confirmed
+
+
+LIKE = {
+    "token ids lie between the smallest and the largest, padding stays": np.array([[7, 900, 31, 0, 0]]),
+    "a mask stays": np.array([[1, 1, 1, 0, 0]], np.int32),
+    "an additive mask stays": np.array([[0, -1e9], [0, 0]], np.float32),
+    "truth values stay": np.array([True, False]),
+    "floats are those of the file, zeros stay": np.array([0, 0.25, 0.5, 0.75, 1], np.float32),
+    "types that numpy lacks": np.array([0, 3, 5, 7], ml_dtypes.bfloat16),
+    "a size stays": np.array(640),
+    "nothing": np.zeros((0, 3), np.float32),
+    "an absent optional": None,
+    "texts": np.array(["iron", "moss"], dtype=object),
+}
+
+
+@pytest.mark.parametrize("given", LIKE.values(), ids=LIKE)
+def test_inputs_that_are_like_given_ones(given):
+    """Made-up inputs have the type, shape, range and zeros of given ones, and are the same for a seed."""
+    made, again, other = (inputs.like({"x": given}, seed)["x"] for seed in (0, 0, 1))
+
+    assert np.array_equal(made, again)
+    if given is None or given.dtype == object:
+        assert given is made
+        return
+    assert (given.dtype, given.shape) == (made.dtype, made.shape)
+    assert np.array_equal(given == 0, made == 0)
+    kinds = np.unique(given[given != 0])
+    if len(kinds) > 2:
+        assert not np.array_equal(made, other)
+    if given.dtype.kind == "i" and len(kinds) > 2:
+        assert kinds.min() <= made[made != 0].min() <= made.max() <= kinds.max()
+    else:
+        assert set(made[made != 0].tolist()) <= set(kinds.tolist())
 
 
 REFUSED = {
