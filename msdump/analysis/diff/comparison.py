@@ -13,6 +13,7 @@ from msdump.analysis.diff.evidence import Observations, SharedWeights
 from msdump.analysis.diff.lockstep import Follower, OperatorWatch, Ran, RanBlock, Scope
 from msdump.analysis.diff.models import Places, Side, golden_inputs, output_names
 from msdump.analysis.diff.pairing import Pairing, Quantisation, as_real
+from msdump.analysis.diff.quantisers import CLAMPS, Quantisers
 from msdump.analysis.judge import (
     Judge,
     Limits,
@@ -125,6 +126,7 @@ class _Run:
         self._advance = advance
         self._iteration = comparison.runs
         self._before = len(comparison.report.findings)
+        self._quantisers = Quantisers(dict(_clamped(comparison)))
         comparison.places.begin(comparison.runs, self._before)
         self._observations = Observations(
             comparison.pairing, comparison.limits, not comparison.runs, comparison.weights
@@ -163,6 +165,8 @@ class _Run:
     def _accuse(self, *, outputs_differ: bool) -> None:
         """Draw the verdicts that follow from what the graphs say differs."""
         both, findings = self._comparison, self._comparison.report.findings
+        for place, note in self._quantisers.wrong():
+            findings[place] = replace(findings[place], verdict=Verdict.OWN, note=note)
         mine, golden = _by_full_name(both.mine.model), _by_full_name(both.golden.model)
 
         def place_of(fact: Fact) -> OperatorPlace:
@@ -224,6 +228,8 @@ class _Run:
         if golden is None:
             self._alone[mine.node.name] += 1
             finding = replace(finding, verdict=Verdict.UNCHECKED, note=self._why_alone(mine))
+        if mine.graph.index in self._pairing.quantised:
+            self._quantisers.add(mine, len(self._comparison.report.findings), finding)
         self._comparison.report.add(finding)
         self._advance()
 
@@ -323,6 +329,19 @@ class _Run:
         values = graph.results if self._comparison.trains else graph.outputs
         names = [value.name for value in values]
         return dict(zip(names, as_real(names, returned, quantised.get(graph.index, {})), strict=True))
+
+
+def _clamped(both: LockstepComparison) -> Iterator[tuple[str, str]]:
+    """Yield integers that stand for what a golden operator has clamped, with the type of that operator."""
+    if not any(both.pairing.quantised.values()):
+        return
+    types = {node.name: node.operator.op_type for graph in both.golden.graph.walk() for node in graph.nodes}
+    for graph in both.mine.graph.walk():
+        pair = both.pairing.graphs.get(graph.index)
+        for node in graph.nodes if pair is not None else ():
+            op_type = types.get(pair.partners.get(node.name, ""), "")
+            if node.op_type == "DequantizeLinear" and op_type in CLAMPS:
+                yield node.inputs[0], op_type
 
 
 def _by_full_name(model: Graph) -> dict[str, Node]:
