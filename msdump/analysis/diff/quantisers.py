@@ -30,6 +30,9 @@ _BEYOND: Final = 0.15
 _CLIPPED: Final = 0.002
 """Share of a tensor's elements that a calibration by percentiles cuts off on purpose."""
 
+_MANY: Final = 0.05
+"""Share of elements that no calibration cuts off, by however little."""
+
 _LIKE: Final = 0.5
 """Relative distance from golden's tensor up to which an input has a range to tell a wrong scale by."""
 
@@ -109,10 +112,13 @@ def _noise(numbers: np.ndarray, lowest: float, highest: float, scale: float) -> 
     if not numbers.size or not np.isfinite(numbers).all():
         return 0.0, 0.0, 0.0
     low, high = min(0.0, float(numbers.min())), max(0.0, float(numbers.max()))
-    steps = (highest - lowest) / scale
-    least = (high - low) / steps / math.sqrt(12)
+    least = scale * (high - low) / (highest - lowest)
+    beyond = [(lowest - low) / (highest - lowest), (high - highest) / (highest - lowest)]
+    if max(beyond) > _BEYOND and min(beyond) < -_BEYOND:  # shifted: no calibration chooses such a range
+        return max(beyond) * (highest - lowest) / least, low, high
     clipped = np.maximum(lowest - numbers, 0) + np.maximum(numbers - highest, 0)
-    if clipped.max() < _BEYOND * (highest - lowest) or np.count_nonzero(clipped) < _CLIPPED * numbers.size:
+    share = np.count_nonzero(clipped) / numbers.size
+    if share < (_MANY if max(beyond) < _BEYOND else _CLIPPED):
         clipped = np.zeros(1)
-    noise = math.hypot(scale / math.sqrt(12), float(np.sqrt(np.mean(np.square(clipped)))))
+    noise = math.hypot(scale, math.sqrt(12 * float(np.mean(np.square(clipped)))))
     return (noise / least if least else 0.0), low, high

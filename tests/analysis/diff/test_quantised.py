@@ -101,6 +101,30 @@ def test_wrong_scale_is_named(form, layer, quantised, tmp_path):
     assert (1, NAMES[form][LAYERS.index(layer)]) == (code, document["accused"][0])
 
 
+ACTIVATIONS = {
+    "scale of the input": ("x_scale", 6, 0, 0),
+    "short scale of the input": ("x_scale", 0.2, 0, 0),
+    "zero point of the input": ("x_zero_point", 1, 60, 0),
+    "scale behind a clamp": ("b_scale", 6, 0, 1),
+    "zero point of a sum's input": ("e_zero_point", 1, -60, 3),
+}
+"""What is changed of a tensor's quantisation: a factor, a summand; the operator that it is wrong in."""
+
+
+@pytest.mark.parametrize(("name", "factor", "summand", "number"), ACTIVATIONS.values(), ids=ACTIVATIONS)
+def test_wrong_range_of_a_tensor_is_named(name, factor, summand, number, quantised, tmp_path):
+    """A scale or zero point that does not fit the range of its tensor is named, and nobody else."""
+    model = onnx.load(quantised / "qdq.onnx")
+    (tensor,) = [each for each in model.graph.initializer if each.name == name]
+    array = numpy_helper.to_array(tensor)
+    tensor.CopyFrom(numpy_helper.from_array((array * factor + summand).astype(array.dtype), name))
+    onnx.save(model, tmp_path / "wrong.onnx")
+
+    code, document, _ = diff(tmp_path / "wrong.onnx", quantised / "float.onnx")
+
+    assert (1, [f"Default/QuantizeLinear-op{number}"]) == (code, document["accused"])
+
+
 EXPLANATIONS = {
     "8 bits": ((), "own error 3.1 in float32, 8 bits explain 0.062"),
     "distance": (("--distance", "0.1"), "own error 3.1 in float32, the limit given is 0.1"),
