@@ -333,13 +333,11 @@ class _Run:
 
 def _clamped(both: LockstepComparison) -> Iterator[tuple[str, str]]:
     """Yield integers that stand for what a golden operator has clamped, with the type of that operator."""
-    if not any(both.pairing.quantised.values()):
-        return
     types = {node.name: node.operator.op_type for graph in both.golden.graph.walk() for node in graph.nodes}
-    for graph in both.mine.graph.walk():
-        pair = both.pairing.graphs.get(graph.index)
-        for node in graph.nodes if pair is not None else ():
-            op_type = types.get(pair.partners.get(node.name, ""), "")
+    for graph in both.mine.graph.walk() if any(both.pairing.quantised.values()) else ():
+        partners = both.pairing.graphs[graph.index].partners if graph.index in both.pairing.graphs else {}
+        for node in graph.nodes:
+            op_type = types.get(partners.get(node.name, ""), "")
             if node.op_type == "DequantizeLinear" and op_type in CLAMPS:
                 yield node.inputs[0], op_type
 
