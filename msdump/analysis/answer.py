@@ -16,7 +16,7 @@ _MEANINGS: Final = {
     Verdict.ACCUMULATED: "no operator is at fault: rounding adds up beyond the limit",
     Verdict.AMPLIFIED: "no operator is at fault: one enlarges the error of its inputs, as a difference of"
     " nearly equal numbers does",
-    Verdict.INHERITED: "no operator is at fault: what is fed to the first one differs already",
+    Verdict.INHERITED: "no operator is at fault: what the first one reads differs already",
     Verdict.HEALED: "inner tensors differ, and what is computed from them agrees",
     Verdict.UNREADABLE: "what could be read agrees",
 }
@@ -76,7 +76,12 @@ def _type(limit: float) -> str:
 
 
 def meaning(report: Report) -> str:
-    """Return what it means that nobody is accused; "" where somebody is, or where all agrees."""
+    """Return which inputs of the network differ, or what it means that nobody is accused; "" for neither."""
+    if report.inputs:
+        more = f" and {len(report.inputs) - _MOST_NAMED} more" if len(report.inputs) > _MOST_NAMED else ""
+        names = ", ".join(report.inputs[:_MOST_NAMED])
+        one, many = f"the network's input {names} differs", f"the network's inputs {names}{more} differ"
+        return one if len(report.inputs) == 1 else many
     return "" if report.accused else _MEANINGS.get(report.verdict, "")
 
 
@@ -88,6 +93,8 @@ def next_step(report: Report, *, has_rerun: bool) -> str:
         has_rerun: Whether the operators ran again, or both sides ran in lockstep.
     """
     verdict = report.verdict
+    if report.inputs:
+        return _STEPS[Verdict.INHERITED]
     # what a model tells of an operator needs no guess at a precision
     if not has_rerun and verdict in _NUMERIC and (precision := report.precision()):
         return f"--precision {precision}, if the device computed in it: that far its limits reach"

@@ -206,7 +206,9 @@ def _first(report: Report, origins: Sequence[str]) -> Iterator[str]:
     )
     fault = next(iter(report.accused), first).place.shown_name
     # two names ask for a reason
-    why = "" if fault == place.shown_name else f"{joined(first.verdict, first.note)}; at fault is {fault}"
+    other = "" if fault == place.shown_name else f"at fault is {fault}"
+    why = joined(first.note, other)
+    why = "" if first.is_accused or not why else joined(first.verdict, why)
     for line in filter(None, (why, tensor_reason(first, first.worst), *origins)):
         yield f"          {line}"
 

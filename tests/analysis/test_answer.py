@@ -71,6 +71,23 @@ def test_operators_that_are_at_fault_alike(names, groups):
 
 
 @pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (["past.1.key"], "the network's input past.1.key differs"),
+        (["a", "b"], "the network's inputs a, b differ"),
+        (["a", "b", "c", "d"], "the network's inputs a, b, c and 1 more differ"),
+    ],
+)
+def test_inputs_that_differ(names, told):
+    """Inputs of the network that differ are called by their names, whoever is accused, and to be mended first."""
+    report = Report(inputs=names)
+    report.add(finding("Default/Pow-op0"))
+
+    assert told == answer.meaning(report)
+    assert "feed both sides the same inputs" == answer.next_step(report, has_rerun=False)
+
+
+@pytest.mark.parametrize(
     ("verdict", "has_rerun", "means", "step"),
     [
         (Verdict.EQUAL, False, "", ""),

@@ -99,14 +99,14 @@ def _form(operand: DumpedOperand) -> tuple[tuple[int, ...], str, str]:
 def origin_lines(report: Report, folders: Mapping[str, ComparedFolder]) -> Iterator[str]:
     """Yield lines on the origin of the inputs that differ of the first operator that differs.
 
-    Where a graph tells what an accused operator reads, its verdict says so already.
+    Where a graph tells what the operator reads, its verdict says so already.
 
     Args:
         report: The verdicts.
         folders: The directories by their labels.
     """
     first = report.first
-    if first is None or (first.is_accused and (not first.tensors or _has_graph(first, folders))):
+    if first is None or (first.is_accused and not first.tensors) or _has_graph(first, folders):
         return
     search = _Search(report, folders, first)
     for tensor in first.wrong(IO.INPUT):
@@ -498,6 +498,9 @@ class _Run:
             place = each.operator
             finding = self._judge.finding(each)
             judged[place.label, place.order] = [*self._culprits(each, finding), finding]
+            fed = (each.source(tensor.slot) for tensor in finding.inputs if tensor.is_bad)
+            names = (source.name for source in fed if source.kind is SourceKind.INPUT)
+            self._report.inputs += (name for name in names if name not in self._report.inputs)
         graphs = {label: folder.mine.graph for label, folder in self._folders.items()}
         everything = [finding for group in judged.values() for finding in group]
         outputs = [*_network_outputs(self._folders.values(), everything)]

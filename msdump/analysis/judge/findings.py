@@ -214,6 +214,7 @@ class Report:
         unasked: Golden operators that the other side's configuration leaves out.
         unreadable: Messages about golden files that cannot be read.
         uneven: Operators of loops that did not run equally often.
+        inputs: Names of the network's inputs that differ.
         outputs: The outputs of the network, of each run.
         facts: What the two graphs say differs, whatever the numbers do.
         unreturned: Golden operators among the missing ones whose outputs golden's network returns.
@@ -226,6 +227,7 @@ class Report:
     unasked: list[OperatorPlace] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
     uneven: list[Uneven] = field(default_factory=list)
+    inputs: list[str] = field(default_factory=list)
     outputs: list[TensorResult] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
     unreturned: list[OperatorPlace] = field(default_factory=list)

@@ -612,7 +612,17 @@ class Judge:
             return Verdict.REPLACED, f"in the place of {evidence.replaces}"
         if is_drift and not evidence.arguments:
             return Verdict.ACCUMULATED, f"its inputs are {case.input_distance:.2g} off already"
-        return Verdict.OWN, evidence.arguments
+        return Verdict.OWN, joined(evidence.arguments, self._unless(case))
+
+    @staticmethod
+    def _unless(case: Case) -> str:
+        """Return in words which inputs of the network it reads that were not compared, and may differ."""
+        known = {each.slot for each in case.inputs}
+        fed = [each for slot, each in enumerate(case.evidence.reads) if slot not in known]
+        names = [each.name for each in fed if each.kind is SourceKind.INPUT]
+        return (
+            f"unless the network's input {', '.join(names)} differs, which was not compared" if names else ""
+        )
 
     def _passed_on(self, case: Case, inherited: Verdict = Verdict.INHERITED) -> Verdict:
         """Return whether an operator's error is what its inputs' errors become, or more than that."""

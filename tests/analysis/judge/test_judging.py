@@ -223,6 +223,16 @@ def test_inputs_that_were_not_dumped(first, reads, verdict):
     assert verdict == findings[-1].verdict
 
 
+def test_input_of_the_network_that_was_not_dumped():
+    """An operator that reads an input of the network of which there are no files is accused with that doubt."""
+    fed = (ValueSource(SourceKind.INPUT, "mask"),)
+
+    (finding,) = judged(operator("a", outputs=[FAR], reads=fed))
+
+    assert verdicts.Verdict.OWN is finding.verdict
+    assert "unless the network's input mask differs, which was not compared" == finding.note
+
+
 def test_ids_of_outputs_that_were_not_dumped():
     """An input that stands for an output of another number is told by its own."""
     writer = operator("A", [0], [0, FAR])
