@@ -98,7 +98,7 @@ def list_facts(
         matching: Which of their operators belong together.
         same_weight: Compares the bits of weights.
     """
-    if mine.graph.is_inferred or golden.graph.is_inferred:
+    if mine.graph.is_inferred or golden.graph.is_inferred or not matching.is_one_network:
         return ()
     return tuple(_Comparison(mine, golden, matching, same_weight).facts())
 

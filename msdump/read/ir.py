@@ -14,14 +14,17 @@ no operator is looked through: tuples and their items, loaded parameters, and wh
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from msdump import dtypes
 from msdump.errors import DumpReadError
 from msdump.graph import SourceLine
+from msdump.graph.files import ir_text
 from msdump.read import files
 from msdump.read.operator_graph import (
     ABSENT,
@@ -182,6 +185,7 @@ class IrStatement:
             not tell.
         device_outputs: The same of its outputs.
         source: Source lines, outermost call first.
+        parts: Names of the ONNX nodes that a kernel of several computes.
     """
 
     number: int
@@ -195,6 +199,7 @@ class IrStatement:
     device_inputs: tuple[ValueForm, ...] = ()
     device_outputs: tuple[ValueForm, ...] = ()
     source: list[SourceLine] = field(default_factory=list)
+    parts: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -298,6 +303,9 @@ def _add_line(statement: IrStatement, line: str) -> None:
     words = line.lstrip()
     if words.startswith("# In file"):
         statement.source += source_lines(line)
+    elif words.startswith(ir_text.FUSED_FROM):
+        with suppress(ValueError):  # the line breaks off
+            statement.parts = tuple(map(str, json.loads(words.removeprefix(ir_text.FUSED_FROM))))
     elif words.startswith(": (<"):
         # the first such line is the host's; the one below it tells formats of the device
         if not statement.outputs and _ARROW in words:
@@ -407,7 +415,8 @@ class _Sources:
         name = statement.full_name
         bodies = _CALLED.findall(statement.attributes)
         # MindSpore's instances are attributes of a cell: several operators may be of one
-        onnx_names = (statement.instance,) if self._program.is_ours and statement.instance else ()
+        instance = (statement.instance,) if statement.instance else ()
+        onnx_names = (statement.parts or instance) if self._program.is_ours else ()
         self.operators[name] = GraphOperator(
             full_name=name,
             op_type=statement.op_type,

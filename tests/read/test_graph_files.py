@@ -6,13 +6,14 @@ import errno
 import os
 from pathlib import Path
 
+import onnx.parser
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from msdump.cli.compile import write_graph_file
 from msdump.errors import DumpReadError
-from msdump.graph import loader
+from msdump.graph import fuse_elementwise, loader
 from msdump.graph.files import ir_proto, ir_text
 from msdump.plan import Context, DeviceTarget, JitLevel
 from msdump.read import SourceKind, ValueForm, ValueSource, open_dump, read_ge, read_ir, read_pb
@@ -214,3 +215,26 @@ def outcome(reader, path):
     except DumpReadError as error:
         return "refused" if Path(path).name in str(error) else None
     return sum(len(graph.operators) for graph in (read.values() if isinstance(read, dict) else [read]))
+
+
+@pytest.mark.parametrize(
+    ("name", "break_line", "expected"),
+    [
+        ("plain", False, ("first", "plain")),
+        ('a "b", c]\\', False, ("first", 'a "b", c]\\')),
+        ("plain", True, ("plain",)),
+    ],
+    ids=["plain", "quotes", "torn"],
+)
+def test_a_kernel_names_its_nodes(tmp_path, name, break_line, expected):
+    """The .ir file of a fused graph tells the nodes of each kernel; of a torn line the last node is known."""
+    head = '<ir_version: 10, opset_import: ["" : 20]> net (float[N] x) => (float[N] y)'
+    model = onnx.parser.parse_model(f"{head} {{ [first] a = Abs(x) [last] y = Exp(a) }}")
+    model.graph.node[1].name = name
+    text = ir_text.text(fuse_elementwise(loader.load(model)), graph_id=0)
+    path = tmp_path / "graph.ir"
+    path.write_text(text.replace('"plain"]', '"pl') if break_line else text, encoding="utf-8")
+
+    (kernel,) = read_ir(str(path)).operators.values()
+
+    assert expected == kernel.onnx_names

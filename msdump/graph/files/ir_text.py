@@ -33,6 +33,7 @@ outermost call inwards. An unknown dimension is -1, an unknown rank (-2).
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -46,6 +47,9 @@ from msdump.graph.files.arguments import Argument, arguments, number_text, tenso
 from msdump.graph.graph import UNKNOWN, Graph, Node, SourceLine, ValueType
 from msdump.graph.order import reads
 from msdump.record import DEFAULT_FORMAT
+
+FUSED_FROM: Final = "# Fused from "
+"""Stands before the names of the ONNX nodes that a kernel computes; other readers skip comments."""
 
 FORWARD_LINES: Final = "      # Corresponding forward node candidate:"
 """Stands above the source lines of a gradient operator, which are those of its forward operator."""
@@ -463,6 +467,9 @@ def _body(code: GraphStatements, graph: Graph, graph_id: int, view: DeviceView) 
         yield f"{_INDENT}: ({operands}) -> ({_host(statement.type)})"
         yield from _device_line(statement.node, view)
         yield f"{_INDENT}: full_name_with_scope: ({one_line(statement.full_name)})"
+        if statement.node is not None and len(statement.node.members) > 1:
+            parts = [part.name for part in statement.node.members]
+            yield f"{_INDENT}{FUSED_FROM}{json.dumps(parts, ensure_ascii=False)}"
         yield from _source_lines(statement.node)
 
 
