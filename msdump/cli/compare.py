@@ -81,7 +81,7 @@ def tell_verdicts(
     # Behind the table, where a long one does not scroll them away.
     for path in alone:
         messages.say(f"warning: {path} has no counterpart")
-    messages.say_each("warning", report.unreadable)
+    messages.say_each("warning", report.networks + report.unreadable)
     text = "".join(reports.csv_lines(findings_table(report), "\r\n"))
     path = reports.write(folder, reports.stamped("compare", ".csv"), [text])
     if documents.wanted():
@@ -117,7 +117,8 @@ def _compare_statistics(
 
     report, alone = compare_statistics(dumped, golden, limits, executions, tell)
     if not (report.compared or report.unreadable):
-        messages.say(f"error: nothing was compared: no row of {dumped} has a counterpart in {golden}")
+        why = next(iter(report.networks), f"no row of {dumped} has a counterpart in {golden}")
+        messages.say(f"error: nothing was compared: {why}")
         leave(REFUSED)
     tell_verdicts(report, output, alone=alone, view=view)
 
@@ -308,7 +309,8 @@ def _tell(
     if is_interrupted and not report.compared:
         leave(INTERRUPTED)
     if not (report.compared or report.unreadable):
-        messages.say(f"error: nothing was compared: {_why_nothing(pairs.pairs[0], comparison.graph)}")
+        why = next(iter(report.networks), "") or _why_nothing(pairs.pairs[0], comparison.graph)
+        messages.say(f"error: nothing was compared: {why}")
         leave(REFUSED)
     folders = {folder.label: folder for folder in comparison.folders}
     tell_verdicts(

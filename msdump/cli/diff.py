@@ -263,6 +263,7 @@ def command(
     comparison = _comparison(model, other, sides, limits, trains=train)
     if other is not None and not is_limited:
         comparison.limits = _quantised(comparison)
+    messages.say_each("warning", comparison.report.networks)
     fed = list(_Feeds(comparison.mine.model, files, dimensions, seed or 0, steps, train))
     mark_started(lambda: bool(comparison.report.findings))
     seconds, is_whole = _run(comparison, fed)

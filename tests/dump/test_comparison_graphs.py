@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
+import onnx.parser
 import pytest
+from click.testing import CliRunner
 
+from msdump.cli import main
 from tests.dump import o2
-from tests.dump.compared import table
+from tests.dump.compared import command, table
 from tests.dump.nets import without
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -93,3 +96,66 @@ def test_compiled_networks_are_paired_by_what_they_wrote(door, golden_level):
 
     assert [1, True] == [code, lines["first"].startswith(f"{OUTPUT.partition('_attention_output')[0]}")]
     assert lines["missing"].startswith("1 operator ")
+
+
+HEAD = '<ir_version: 10, opset_import: ["" : 20]>'
+MLP = f"""{HEAD} mlp (float[1, 1, 2, 2] x) => (float[1, 2] y)
+  <float[4, 3] a = {{1,-2,3,4,5,-6,7,8,9,1,2,3}}, float[3] b = {{1,2,-3}}, float[3, 2] c = {{2,4,-6,8,1,3}},
+   float[2] d = {{5,6}}>
+  {{ flat = Flatten(x) m = MatMul(flat, a) n = Add(m, b) r = Relu(n) o = MatMul(r, c) y = Add(o, d) }}"""
+CNN = f"""{HEAD} cnn (float[1, 1, 2, 2] x) => (float[1, 8] y)
+  <float[2, 1, 1, 1] w = {{0.5, 1.5}}, float[2, 2, 1, 1] v = {{0.1, 0.2, 0.3, 0.4}}>
+  {{ p = Conv(x, w) q = Relu(p) s = Conv(q, v) t = Sigmoid(s) u = Mul(s, t) y = Flatten(u) }}"""
+IMAGE = {"x": np.float32([[[[1, 2], [3, 4]]]])}
+TWO = "they are two networks: "
+
+
+@pytest.fixture
+def two_networks(door):
+    """Return a function that gives the dumps and the models of an MLP and of a CNN."""
+
+    def make(**changes):
+        models = {name: onnx.parser.parse_model(text) for name, text in (("mlp", MLP), ("cnn", CNN))}
+        return *(door.aside(name, model, IMAGE, **changes) for name, model in models.items()), door.folder
+
+    return make
+
+
+@pytest.mark.parametrize("options", [[], ["--model", "mlp.onnx"], ["--json"]], ids=str)
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"saved_data": "statistic", "context": {"device_target": "GPU"}}],
+    ids=["tensors", "statistics"],
+)
+def test_dumps_of_two_networks(two_networks, monkeypatch, options, changes):
+    """Dumps of two networks are said to be such, with how many operators were paired; nobody is accused."""
+    *dumps, folder = two_networks(**changes)
+    monkeypatch.chdir(folder)
+
+    for mine, golden in (dumps, dumps[::-1]):
+        done = command(mine, golden, *(options if mine is dumps[0] else []))
+
+        assert 2 == done.exit_code, done.output
+        assert TWO in done.stderr, done.output
+        assert "of 6 operators of mine are paired with" in done.stderr
+
+
+def test_models_of_two_networks(two_networks):
+    """Two models of two networks are said to be such; their outputs alone are compared, nobody is accused."""
+    *_, folder = two_networks()
+
+    done = CliRunner().invoke(main, ["diff", f"{folder}/mlp.onnx", f"{folder}/cnn.onnx"])
+
+    assert 2 == done.exit_code, done.output
+    assert TWO in done.stderr
+    assert "error: nothing was compared" in done.stderr
+    assert "output    y: " in done.stdout
+
+
+def test_report_of_two_networks(two_networks):
+    """A report on a dump beside one of another network says so."""
+    mine, golden, folder = two_networks()
+
+    done = CliRunner().invoke(main, ["report", str(mine), str(golden), "-o", f"{folder}/page.html"])
+
+    assert TWO in done.stderr, done.output

@@ -431,6 +431,7 @@ class DumpComparison:
                 report.unasked += map(folder.missing_place, unasked_operators(folder))
             report.unreadable += folder.matched.unreadable
             report.uneven += uneven_operators(folder)
+            report.add_networks(folder.dumped.path, folder.golden.path, folder.networks)
         for run in self.runs():
             for finding in _Run(self, run, report).findings():
                 report.add(finding)

@@ -310,6 +310,11 @@ class ComparedFolder:
             return (self.label,)
         return (self.mine.rank, self.mine.iteration)
 
+    @property
+    def networks(self) -> str:
+        """In words, that the directories are of two networks, so that nothing is compared; "" for one."""
+        return "" if self.matched.by_graphs is None else self.matched.by_graphs.networks
+
     @cached_property
     def gone(self) -> frozenset[str]:
         """Golden operators whose files the examined side has lost, inputs and inserted ones among them."""

@@ -302,6 +302,11 @@ class Counterparts:
     rows: Mapping[Place, StatisticRow]
     matched: MatchedNames | None = None
 
+    @property
+    def networks(self) -> str:
+        """In words, that the rows are of two networks; "" for one."""
+        return "" if self.matched is None else self.matched.networks
+
     def note(self, name: str) -> str:
         """Return how the counterpart of an operator was found, "" where names tell."""
         return "" if self.matched is None else self.matched.notes.get(sanitize(name), "")

@@ -330,6 +330,7 @@ def _judge_pair(
             (_tensors_of(folders.dumped, dumped), mine), (_tensors_of(folders.golden, golden), theirs)
         )
     judge, found = Judge(limits), find_counterparts(dumped, golden, mine.graph, theirs.graph)
+    report.add_networks(folders.dumped, folders.golden, found.networks)
     passages, golden_passages = _by_passage(dumped), _by_passage(golden)
     passes, golden_passes = (Counter(name for name, _ in each) for each in (passages, golden_passages))
     findings = []

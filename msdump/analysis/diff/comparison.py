@@ -86,6 +86,7 @@ class LockstepComparison:
         self.places = Places(self.mine.graph)
         places = Places(self.golden.graph)
         self.report.missing += (places.of(node) for node in self.pairing.missing)
+        self.report.networks += filter(None, [self.pairing.networks])
         self.report.facts += self.pairing.facts
 
     def run(

@@ -413,6 +413,7 @@ def pair_models(mine: Graph, golden: Graph) -> Pairing:
     bodies: dict[int, int] = {}
     missing: list[Node] = []
     facts: list[Fact] = []
+    networks = ""
     waiting = [(mine, golden)]
     is_mixed = is_quantised(mine) != is_quantised(golden)  # of two alike, integers are compared
     quantised, golden_quantised = (
@@ -426,6 +427,9 @@ def pair_models(mine: Graph, golden: Graph) -> Pairing:
             GraphSide(other[second.index], _digest_of(second)),
         )
         matching = match(*sides)
+        if not matching.is_one_network:
+            networks = f"{mine.source} and {golden.source}: {matching.describe_networks()}"
+            matching = Matching((), is_one_network=False)
         known = quantised[first.index], golden_quantised[second.index]
         pairing = _GraphPairing(first, second, matching, known)
         found = list_facts(*sides, matching, _weights_of(first, second))
@@ -443,6 +447,7 @@ def pair_models(mine: Graph, golden: Graph) -> Pairing:
         quantised=quantised,
         golden_quantised=golden_quantised,
         facts=tuple(facts),
+        networks=networks,
     )
 
 
@@ -619,6 +624,8 @@ class _GraphPairing:
         """Pair the inputs and the outputs of the graphs, by name or else by position."""
         for name, other in input_names(self._mine, self._golden).items():
             self._values.setdefault(other, name)
+        if not self._matching.is_one_network:
+            return
         taken = set(self._values.values())
         outputs = [value.name for value in self._golden.outputs if value.name not in taken]
         makers = {name: node for node in self._golden.nodes for name in node.outputs}

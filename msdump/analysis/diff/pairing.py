@@ -162,6 +162,7 @@ class Pairing:
             compared: by index of the graph and name.
         golden_quantised: The same of the other side.
         facts: Of two models, what their graphs say differs.
+        networks: Of two models, in words, that they are two networks; nothing but outputs is compared then.
     """
 
     graphs: Mapping[int, GraphPairing]
@@ -172,6 +173,7 @@ class Pairing:
     quantised: Mapping[int, Mapping[str, Quantisation]] = field(default_factory=dict)
     golden_quantised: Mapping[int, Mapping[str, Quantisation]] = field(default_factory=dict)
     facts: tuple[Fact, ...] = ()
+    networks: str = ""
 
     @property
     def wanted(self) -> frozenset[str]:

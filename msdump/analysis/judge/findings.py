@@ -219,6 +219,7 @@ class Report:
         facts: What the two graphs say differs, whatever the numbers do.
         unreturned: Golden operators among the missing ones whose outputs golden's network returns.
         is_strict: Whether inner tensors count beside the outputs of the network.
+        networks: Sentences on directories, or models, that are of two networks, and so were not compared.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -232,11 +233,17 @@ class Report:
     facts: list[Fact] = field(default_factory=list)
     unreturned: list[OperatorPlace] = field(default_factory=list)
     is_strict: bool = False
+    networks: list[str] = field(default_factory=list)
 
     def add(self, finding: Finding) -> None:
         """Add an operator, and count its tensors."""
         self.findings.append(finding)
         self.tensors.update(tensor.verdict for tensor in finding.tensors)
+
+    def add_networks(self, mine: str, golden: str, sentence: str) -> None:
+        """Add a sentence on two directories that are of two networks; "" adds nothing."""
+        if sentence:
+            self.networks.append(f"{mine} and {golden}: {sentence}")
 
     @property
     def operators(self) -> list[Finding]:

@@ -8,6 +8,7 @@ import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -24,6 +25,7 @@ from msdump.analysis.matching.sides import (
     Producer,
     aligned,
     colours,
+    count_shared_weights,
     has_views,
     indexed,
     is_commutative,
@@ -587,11 +589,26 @@ class Matching:
         pairs: Those that belong together, in the order of the first graph.
         mine_alone: Operators of the first graph without a partner, in its order.
         golden_alone: Operators of the second graph without a partner, in its order.
+        is_one_network: Whether the graphs are forms of one network; else the pairs are chance, and no
+            difference is a fault.
     """
 
     pairs: tuple[OperatorPair, ...]
     mine_alone: tuple[str, ...] = ()
     golden_alone: tuple[str, ...] = ()
+    is_one_network: bool = True
+
+    def describe_networks(self) -> str:
+        """Return in words that the graphs are of two networks, and how many operators are paired."""
+        single = [pair for pair in self.pairs if 1 in {len(pair.mine), len(pair.golden)}]
+        own, other = (
+            f"{len({name for pair in single for name in names(pair)})} of {len(every) + len(alone)}"
+            for names, every, alone in (
+                (attrgetter("mine"), self.of_mine, self.mine_alone),
+                (attrgetter("golden"), self.of_golden, self.golden_alone),
+            )
+        )
+        return f"they are two networks: {own} operators of mine are paired with {other} of golden"
 
     @cached_property
     def of_mine(self) -> Mapping[str, OperatorPair]:
@@ -643,7 +660,36 @@ def match(mine: GraphSide, golden: GraphSide) -> Matching:
             evidence.pair(*pair)
     for pair in list(namesakes(evidence)):
         evidence.pair(*pair)
-    return _Result(evidence, structural, contractions).matching()
+    found = _Result(evidence, structural, contractions).matching()
+    is_body = bool(mine.graph.caller and golden.graph.caller)  # what runs it belongs together
+    return replace(found, is_one_network=is_body or _is_one_network(found, mine, golden))
+
+
+_ANCHORED: Final = 0.25
+"""Share of the smaller side's operators that are one operator on either side, in forms of one network."""
+
+
+def _is_one_network(found: Matching, mine: GraphSide, golden: GraphSide) -> bool:
+    """Return whether operators are paired one by one, weights are shared, or unlike parts wrote the same.
+
+    Two regions with the same neighbours belong together though they compute in other ways; of two networks
+    the whole graphs are such regions, between the inputs and the outputs.
+    """
+    sides = mine, golden
+    counts = [sum(not passes_on(each.op_type) for each in side.graph.operators.values()) for side in sides]
+    anchors = sum(1 in {len(pair.mine), len(pair.golden)} for pair in found.pairs)
+    if anchors >= _ANCHORED * min(counts):
+        return True
+    weights = [side.graph.weights for side in sides]
+    shared = count_shared_weights(mine, golden)
+    if min(map(len, weights)) <= 2 * shared > 0:
+        return True
+    results = (output for pair in found.pairs for output in pair.outputs)
+    contents = ((mine.content_of(*own), golden.content_of(*other)) for own, other in results)
+    return any(
+        own is not None and other is not None and other.is_telling and (own.likeness(other) or 0) >= _LIKE
+        for own, other in contents
+    )
 
 
 def _is_same(mine: OperatorGraph, golden: OperatorGraph) -> bool:

@@ -219,6 +219,16 @@ def _weight_label(name: str, own: _Weights, other: _Weights) -> Hashable:
     return ("elements", digest) if digest is not None and other.counts[digest] else UNKNOWN
 
 
+def count_shared_weights(mine: GraphSide, golden: GraphSide) -> int:
+    """Return how many weights two graphs have in common: with the same elements, or name and shape."""
+    own, other = _Weights(mine), _Weights(golden)
+    labels = {name: _weight_label(name, own, other) for name in own.forms}
+    return sum(
+        label != UNKNOWN and (label != ("name", name) or own.forms[name].shape == other.forms[name].shape)
+        for name, label in labels.items()
+    )
+
+
 DigestOf = Callable[[str], Hashable | None]
 """Returns a hash over the elements of a weight, by its name; None where they are not known."""
 

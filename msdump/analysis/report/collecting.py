@@ -349,7 +349,10 @@ def collect(dump: Dump, question: ReportQuestion) -> DumpReport:
         tuple(_histograms(found, operators, question, reading)),
         tuple(_memory(reading, operators, series)),
         {} if question.trace is None else traced_microseconds(question.trace, operators),
-        (*reading.faults, *(() if compared is None else compared.report.unreadable)),
+        (
+            *reading.faults,
+            *(() if compared is None else compared.report.networks + compared.report.unreadable),
+        ),
         () if compared is None else compared.alone,
         "" if compared is None else answer.tell_outputs(compared.report.outputs),
         _advice(compared, found),

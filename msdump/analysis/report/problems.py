@@ -107,8 +107,8 @@ def compare_dumps(
         report = comparison.report()
         alone = [path for path in folders.alone if path not in comparison.joined]
     if not (report.compared or report.unreadable):
-        message = f"nothing was compared: no operator of {dumped} has a counterpart in {golden}"
-        raise ToolError(ReturnCode.PARAMETER, message)
+        why = next(iter(report.networks), f"no operator of {dumped} has a counterpart in {golden}")
+        raise ToolError(ReturnCode.PARAMETER, f"nothing was compared: {why}")
     return ComparedDumps(report, tuple(alone))
 
 

@@ -78,6 +78,7 @@ class MatchedNames:
         recast: In words, that one of the two sides casts inside of a kernel, by the examined operator.
         casts: Full names of the casts that the other side lacks, of the examined side and of golden.
         whole: Examined operators whose parts are those of the golden ones, one or several, beside them.
+        networks: In words, that the graphs are of two networks, so that nothing is compared; "" for one.
     """
 
     partners: Mapping[str, str]
@@ -87,6 +88,7 @@ class MatchedNames:
     recast: Mapping[str, str] = field(default_factory=dict)
     casts: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
     whole: frozenset[str] = frozenset()
+    networks: str = ""
 
 
 @dataclass(frozen=True)
@@ -296,7 +298,15 @@ def identities_of(mine: GraphSide, golden: GraphSide) -> Identities:
         golden: The graph of the golden side.
     """
     found = match(mine, golden)
+    if not found.is_one_network:
+        every = frozenset(map(sanitize, golden.graph.operators))
+        none = MatchedNames({}, {}, every, {}, networks=found.describe_networks())
+        return Identities(_unpaired, _unpaired, none)
     return Identities() if found.is_by_name else _Identified(found, mine.graph, golden.graph).identities()
+
+
+def _unpaired(_name: str, _io: IO, _slot: int) -> None:
+    """Return no identity: nothing of two networks belongs together."""
 
 
 def find_partners(
