@@ -79,7 +79,7 @@ def test_operators_that_are_at_fault_alike(names, groups):
     ],
 )
 def test_inputs_that_differ(names, told):
-    """Inputs of the network that differ are called by their names, whoever is accused, and to be mended first."""
+    """Inputs of the network that differ are called by their names, whoever is accused, and come first."""
     report = Report(inputs=names)
     report.add(finding("Default/Pow-op0"))
 

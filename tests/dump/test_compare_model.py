@@ -86,6 +86,21 @@ def test_a_folded_constant_is_told_by_its_weights(door):
     assert [("weight", True)] == [(each["verdict"], "(folded of table)" in each["note"]) for each in found]
 
 
+def test_operators_of_compiled_graphs_have_the_names_of_nodes(door):
+    """The model tells the ONNX nodes of a compiled graph's operators; what the device inserted has none."""
+    model = GRAPHS / "transformer.onnx"
+    golden = door.aside("golden", model, FEEDS["transformer"])
+    mine = door.aside("mine", model, FEEDS["transformer"], **MODES["o2-npy"])
+
+    _, told = document(mine, golden, "--model", model)
+
+    names = {each["operator"]: each.get("onnx_name") for each in told["operators"]}
+    assert "Cast_node_1+Sub_node_2+Mul_node_3" == names["Default/Cast-op0Sub-op0Mul-op0"]
+    inserted = [name for operator, name in names.items() if operator.startswith("trans_")]
+    assert inserted
+    assert {None} == {*inserted}
+
+
 @pytest.mark.parametrize("mode", ["cpu", "o0-device", "o2-npy"])
 def test_a_patch_shows_the_cure(door, mode):
     """With golden's output in the place of a faulty operator little of the outputs' error is left."""

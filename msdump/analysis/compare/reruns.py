@@ -175,6 +175,7 @@ class Rerunning:
         self._model: CompiledModel | None = None
         # what came out, and whether golden has the operator though the model has others in its place
         self._reruns: dict[tuple[str, int], tuple[Rerun, bool]] = {}
+        self._nodes: dict[tuple[str, int], str] = {}  # names of the model's nodes, joined
         self._strangers: list[tuple[RerunOperator, str]] = []
         self._evaluations: set[str] = set()  # labels of graphs that do not train, beside a training step
         self._present: dict[str, dict[_Part, str]] = {}
@@ -225,7 +226,11 @@ class Rerunning:
         reruns = reexecution.all(advance)
         self.mine = reexecution.mine
         self.runs.append(reexecution)
-        for (folder, order, execution, _), rerun in zip(listed, reruns, strict=True):
+        for (folder, order, execution, _), rerun, site in zip(
+            listed, reruns, reexecution.values.sites, strict=True
+        ):
+            if site is not None and not site.node.is_added:
+                self._nodes[folder.label, order] = "+".join(part.name for part in site.node.members)
             is_new = bool(rerun.replaces) and not execution.replaces
             in_golden = is_new and is_in_golden(execution, folder.matched.by_graphs)
             self._reruns[folder.label, order] = rerun, in_golden
@@ -248,6 +253,10 @@ class Rerunning:
             return evidence  # its arguments are not those of the training step
         return replace(
             evidence,
+            # the names of a compiled graph's operators are the compiler's
+            operator=replace(
+                place, onnx_name=place.onnx_name or self._nodes.get((place.label, place.order), "")
+            ),
             tensors=tuple(_by_the_model(each, rerun) for each in evidence.tensors),
             own=rerun.own,
             propagated=_propagated(evidence, rerun),

@@ -224,7 +224,7 @@ def test_inputs_that_were_not_dumped(first, reads, verdict):
 
 
 def test_input_of_the_network_that_was_not_dumped():
-    """An operator that reads an input of the network of which there are no files is accused with that doubt."""
+    """An operator that reads an input of the network without files is accused with that doubt."""
     fed = (ValueSource(SourceKind.INPUT, "mask"),)
 
     (finding,) = judged(operator("a", outputs=[FAR], reads=fed))
