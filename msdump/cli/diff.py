@@ -21,9 +21,10 @@ from msdump.analysis.diff import (
     pair_compiled,
     pair_models,
     pair_variants,
+    rounded_to,
     sharing_weights,
 )
-from msdump.analysis.judge import QUANTISED, Limits
+from msdump.analysis.judge import QUANTISED, Limits, coarser
 from msdump.cli import advise as advise_options
 from msdump.cli import messages, options, verdicts
 from msdump.cli import output as documents
@@ -262,7 +263,7 @@ def command(
     limits = replace(limits, precision=limits.precision or models.precision(*sides))
     comparison = _comparison(model, other, sides, limits, trains=train)
     if other is not None and not is_limited:
-        comparison.limits = _quantised(comparison)
+        comparison.limits = _widened(comparison)
     messages.say_each("warning", comparison.report.networks)
     fed = list(_Feeds(comparison.mine.model, files, dimensions, seed or 0, steps, train))
     mark_started(lambda: bool(comparison.report.findings))
@@ -275,15 +276,22 @@ def command(
     _end(comparison, is_whole=is_whole)
 
 
-def _quantised(comparison: LockstepComparison) -> Limits:
-    """Return the limits of two models, of which one alone may be quantised."""
-    if is_quantised(comparison.mine.model) == is_quantised(comparison.golden.model):
-        return comparison.limits
-    messages.say(
-        "note: one of the models is quantised: tensors agree up to a relative distance of"
-        f" {QUANTISED:g}, as 8 bits allow (--distance)"
+def _widened(comparison: LockstepComparison) -> Limits:
+    """Return the limits of two models, of which one is quantised, or has its weights rounded."""
+    limits, kinds = (
+        comparison.limits,
+        [is_quantised(each.model) for each in (comparison.mine, comparison.golden)],
     )
-    return replace(comparison.limits, distance=QUANTISED, explanation="8 bits")
+    if kinds[0] != kinds[1]:
+        messages.say(
+            "note: one of the models is quantised: tensors agree up to a relative distance of"
+            f" {QUANTISED:g}, as 8 bits allow (--distance)"
+        )
+        return replace(limits, distance=QUANTISED, explanation="8 bits")
+    held = rounded_to(comparison.pairing)
+    if held:
+        messages.say(f"note: weights of one model are those of the other in {held} (--precision)")
+    return replace(limits, precision=coarser(limits.precision, held))
 
 
 def _refuse(is_refused: bool, reason: str) -> None:  # noqa: FBT001 - reads as a sentence

@@ -9,6 +9,7 @@ from .models import golden_inputs as golden_inputs
 from .models import make_side as make_side
 from .models import output_names as output_names
 from .models import pair_models as pair_models
+from .models import rounded_to as rounded_to
 from .models import sharing_weights as sharing_weights
 from .pairing import Pairing as Pairing
 from .pairing import as_real as as_real

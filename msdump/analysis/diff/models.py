@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from msdump import dtypes
-from msdump.analysis import Fact, FactKind, SameWeight, errors, list_facts
+from msdump.analysis import SHORTER, Fact, FactKind, SameWeight, errors, list_facts
 from msdump.analysis.diff.lockstep import Ran
 from msdump.analysis.diff.pairing import GraphPairing, Pairing, Quantisation, is_quantised, quantisations
 from msdump.analysis.judge import OperatorPlace, coarser
@@ -464,6 +464,16 @@ def _weights_of(mine: Graph, golden: Graph) -> SameWeight:
         return is_alike or errors.is_rounding(own, array)
 
     return is_same
+
+
+def rounded_to(pairing: Pairing) -> str:
+    """Return the element type that most weights of one model are rounded to; "" for none."""
+    pairs = [each for graph in pairing.graphs.values() for each in graph.weights.values()]
+    other = [each for each in pairs if each[0] is not each[1] and each[0].shape == each[1].shape]
+    for name in SHORTER:
+        if 2 * sum(errors.is_rounding(*each, (name,)) for each in other) > len(other):
+            return name
+    return ""
 
 
 class _GraphPairing:
