@@ -12,6 +12,7 @@ from msdump.analysis.diff.again import GoldenOperators, GoldenRunners, OwnErrors
 from msdump.analysis.diff.evidence import Observations, SharedWeights
 from msdump.analysis.diff.lockstep import Follower, OperatorWatch, Ran, RanBlock, Scope
 from msdump.analysis.diff.models import Places, Side, golden_inputs, output_names
+from msdump.analysis.diff.overflows import WeightOverflows
 from msdump.analysis.diff.pairing import Pairing, Quantisation, as_real
 from msdump.analysis.diff.quantisers import CLAMPS, Quantisers
 from msdump.analysis.judge import (
@@ -64,6 +65,7 @@ class LockstepComparison:
         runs: Number of runs so far.
         runners: What runs golden operators again; they keep their kernels from run to run.
         places: What is known of the places of the examined side's operators.
+        overflows: Counts elements of weights that the examined side rounds to infinity.
         weights: Evidence of weights that both sides share.
     """
 
@@ -78,12 +80,14 @@ class LockstepComparison:
     runs: int = 0
     runners: GoldenRunners = field(init=False, repr=False)
     places: Places = field(init=False, repr=False)
+    overflows: WeightOverflows = field(init=False, repr=False)
     weights: SharedWeights = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """List what one of two models lacks."""
         self.runners = GoldenRunners(self.golden)
         self.places = Places(self.mine.graph)
+        self.overflows = WeightOverflows(self.mine, self.golden)
         places = Places(self.golden.graph)
         self.report.missing += (places.of(node) for node in self.pairing.missing)
         self.report.networks += filter(None, [self.pairing.networks])
@@ -216,6 +220,7 @@ class _Run:
         is_state = bool(self._iteration) and not mine.graph.variables.isdisjoint(mine.node.inputs)
         pair = self._pairing.graphs.get(mine.graph.index)
         place, reads = self._comparison.places.next(mine)
+        tensors = self._comparison.overflows.mark(mine, tensors)
         evidence = OperatorEvidence(
             place,
             tensors,

@@ -7,12 +7,15 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from msdump import dtypes
 from msdump.analysis import inputs
-from msdump.analysis.diff import again
+from msdump.analysis.diff import again, pair_models, rounded_to
 from msdump.analysis.judge import Verdict
 from msdump.execute import Runtime, values
+from msdump.graph import loader
 from msdump.record import IO
 from tests.analysis.diff.conftest import comparison, load
+from tests.texts import parsed
 
 OVERFLOWING = """
 net (float[4] x) => (float[4] y) <float[4] k = {300.0, 300.0, 300.0, 300.0}>
@@ -322,3 +325,31 @@ def test_the_last_run_keeps_no_session(monkeypatch, model):
     assert kept.report.findings == forgotten.report.findings
     assert 0 == counts[1]
     assert counts[3] or model not in WEIGHTY  # kernels without weights are shared with other runs
+
+
+@pytest.mark.parametrize("mode", ["Ascend:force_fp16", "Ascend:O1:force_fp16", "Ascend:O2:force_fp16"])
+def test_a_weight_that_rounding_makes_infinite_is_named(compared, mode):
+    """A variance beyond float16 is named as not finite, though what is divided by it is finite."""
+    text = """net (float[1,2,3] x) => (float[1,2,3] y)
+    <float[2] one = {1, 1}, float[2] zero = {0, 0}, float[2] variance = {1, 10000000}>
+    { a = Abs(x) y = BatchNormalization(a, one, zero, zero, variance) }"""
+
+    accused = compared(text, mode).report.accused
+
+    assert [("BatchNorm", "nonfinite")] == [(each.place.op_type, each.verdict) for each in accused]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_weights_that_are_rounded_widen_the_limits(dtype):
+    """The type that most weights of one model are rounded to is found, that of a few wrong ones is not."""
+    rng = np.random.default_rng(0)
+    weights = {f"w{number}": rng.standard_normal((4, 4)).astype(np.float32) for number in range(3)}
+    held = dtypes.from_name(dtype).numpy
+    rounded = {name: array.astype(held).astype(np.float32) for name, array in weights.items()}
+    text = "g (float[4,4] x) => (float[4,4] y) { a = MatMul(x, w0) b = MatMul(a, w1) y = MatMul(b, w2) }"
+    golden, mine, wrong = (
+        loader.load(parsed(text, **each)) for each in (weights, rounded, weights | {"w0": weights["w1"]})
+    )
+
+    assert dtype == rounded_to(pair_models(mine, golden))
+    assert "" == rounded_to(pair_models(wrong, golden))
