@@ -207,9 +207,9 @@ def write_exchange(part: ExchangedPart, mine: Graph, golden: Graph, folder: str)
         run.append(each.file)
         if not is_exact:
             run[-1] = str(Path(each.file).with_suffix(RESULTS))
-            paths.append(_write_arrays(folder, run[-1], each.results(fed, outputs)))
+            paths.append(inputs.write_arrays(Path(folder, run[-1]).resolve(), each.results(fed, outputs)))
         edges |= {name: fed[name] for name in model.inputs}
-    paths.append(_write_arrays(folder, INPUTS, edges))
+    paths.append(inputs.write_arrays(Path(folder, INPUTS).resolve(), edges))
     script = _SCRIPT.format(
         mine=mine.source,
         golden=golden.source,
@@ -221,12 +221,6 @@ def write_exchange(part: ExchangedPart, mine: Graph, golden: Graph, folder: str)
     )
     paths.append(reports.write(folder, SCRIPT, [script]))
     return paths
-
-
-def _write_arrays(folder: str, name: str, arrays: Mapping[str, np.ndarray]) -> str:
-    path = str(Path(folder).resolve() / name)
-    inputs.write_arrays(path, arrays)
-    return path
 
 
 @dataclass(frozen=True, slots=True)

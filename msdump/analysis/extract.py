@@ -659,10 +659,12 @@ def write_tensors(run: OperatorRun, tensors: Sequence[KeptTensor], reason: str, 
         ToolError: A file cannot be written.
         DumpWriteError: An .npz file cannot be written.
     """
-    paths = []
-    for name, io in ((INPUTS, IO.INPUT), (OUTPUTS, IO.OUTPUT)):
-        paths.append(str(Path(folder).resolve() / name))
-        inputs.write_arrays(paths[-1], {each.name: each.array for each in tensors if each.io is io})
+    paths = [
+        inputs.write_arrays(
+            Path(folder, name).resolve(), {each.name: each.array for each in tensors if each.io is io}
+        )
+        for name, io in ((INPUTS, IO.INPUT), (OUTPUTS, IO.OUTPUT))
+    ]
     told = {
         "operator": run.name,
         "type": run.first.op_type,
@@ -692,8 +694,7 @@ def write_folder(repro: Repro, folder: str) -> list[str]:
     """
     paths = [reports.write_bytes(folder, MODEL, [repro.model])]
     for name, arrays in ((INPUTS, repro.inputs), (OUTPUTS, repro.outputs)):
-        paths.append(str(Path(folder).resolve() / name))
-        inputs.write_arrays(paths[-1], arrays)
+        paths.append(inputs.write_arrays(Path(folder, name).resolve(), arrays))
     what = f"{repro.name} ({repro.op_type}; {repro.place})".replace("\\", "/").replace('"', "'")
     script = _SCRIPT.format(what=what, inputs=INPUTS, outputs=OUTPUTS, model=MODEL)
     paths.append(reports.write(folder, SCRIPT, [script]))

@@ -168,8 +168,8 @@ def _typed(array: np.ndarray, declared: ValueType) -> np.ndarray:
     return array.astype(dtype.numpy) if array.dtype == dtype.saved else array
 
 
-def write_arrays(path: str, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write named arrays, in place of an older file; it appears when it is complete.
+def write_arrays(path: str | Path, arrays: Mapping[str, np.ndarray]) -> str:
+    """Write named arrays in place of an older file, and return its path; it appears when it is complete.
 
     Raises:
         DumpWriteError: It cannot be written; the older one stays.
@@ -181,6 +181,7 @@ def write_arrays(path: str, arrays: Mapping[str, np.ndarray]) -> None:
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
     write_stream(str(Path(path).parent), Path(path).name, (contents.getbuffer(),))
+    return str(path)
 
 
 _SMALL_RANGE: Final = 2  # 0 or 1: valid as token ids, masks, flags and indices

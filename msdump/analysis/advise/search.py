@@ -156,10 +156,14 @@ class SetSearch:
         while waiting and self.runs.variants.spent < most:
             self._expect(len(waiting) / 2)
             tried, waiting = waiting[:width], waiting[width:]
-            costs |= zip(tried, self._errors([kept - {each} for each in tried]), strict=True)
+            before, *errors = self._errors([kept, *(kept - {each} for each in tried)])
+            costs |= zip(tried, errors, strict=True)
             free = sorted((each for each in tried if costs[each] <= self.limit), key=costs.__getitem__)
-            # together as many as the bound allows, those first that cost least
-            found = self._first_holding([kept - {*free[:count]} for count in range(len(free), 0, -1)])
+            # together as many as the bound allows, those first that cost least; squares add up
+            squares = before**2 + np.cumsum([costs[each] ** 2 - before**2 for each in free])
+            count = int(np.sum(squares <= self.limit**2))
+            counts = sorted({1, count // 2, *range(count - 1, count + 3)} & {*range(1, 1 + len(free))})
+            found = self._first_holding([kept - {*free[:each]} for each in reversed(counts)])
             if found is None:
                 width *= 2
             else:
