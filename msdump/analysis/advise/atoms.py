@@ -14,9 +14,9 @@ of it is one walk through the network: operators with large weights are compiled
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise, product
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -123,6 +123,38 @@ class _Growth:
     shares: dict[int, float]
 
 
+class _Joint:
+    """The errors that roundings of a stretch make at its end, added up.
+
+    Errors of weights are alike in all rows of a tensor, those of tensors are not, and grow otherwise: the
+    growth of each kind is that of all errors of the kind together.
+    """
+
+    def __init__(self, variants: Variants, values: Values) -> None:
+        self._variants, self._values = variants, values
+        self._sums: dict[tuple[str, bool], _Growth] = {}
+
+    def add(self, index: int, atom: Atom, changed: Values) -> float:
+        """Add the values that a rounding changes; return infinity where it breaks one, else 0."""
+        for name in filter(self._variants.is_float, changed):
+            error = distance(changed[name], self._values[name])
+            if not math.isfinite(error):
+                return math.inf
+            base, key = self._values[name], (name, not atom.name)
+            growth = self._sums.setdefault(key, _Growth({name: base.copy()}, {}))
+            growth.values[name] += changed[name] - base
+            growth.shares[index] = error**2
+        return 0.0
+
+    def growths(self, begun: Values) -> Iterator[_Growth]:
+        """Yield the sums of errors, with the values at the border."""
+        for (name, _), growth in self._sums.items():
+            whole = distance(growth.values[name], self._values[name]) ** 2
+            if whole:
+                shares = {index: square / whole for index, square in growth.shares.items() if square}
+                yield _Growth(begun | growth.values, shares)
+
+
 @dataclass(slots=True)
 class RoundingMeter:
     """Measures the errors of the roundings of a network on one input.
@@ -169,18 +201,14 @@ class RoundingMeter:
             for position in range(start, stop):
                 values |= self.variants.wide(position, values)
             # all values of the stretch stay: each rounding changes some of them
-            ends = {
-                index: self._spread(self._changed(atom, values), values, atom.position + 1, stop)
-                for index, atom in enumerate(atoms)
-                if start <= atom.position < stop
-            }
+            joint = _Joint(self.variants, values)
+            for index, atom in enumerate(atoms):
+                if start <= atom.position < stop:
+                    changed = self._spread(self._changed(atom, values), values, atom.position + 1, stop)
+                    found[index] = self._squares(changed) if stop == end else joint.add(index, atom, changed)
             begun = values
             self._pass(range(start, stop), begun, [each.values for each in growing])
-            if stop < end:
-                growing += self._begun(begun, ends, atoms, found)
-            else:
-                for index, changed in ends.items():
-                    found[index] = self._squares(changed)
+            growing += joint.growths(begun)
         for each in growing:
             grown = self._squares(each.values)
             for index, share in each.shares.items():
@@ -221,32 +249,6 @@ class RoundingMeter:
         for name in changed.keys() & self._outputs.keys():
             squares[self._outputs[name]] = distance(changed[name], self.example.golden[name]) ** 2
         return squares
-
-    def _begun(
-        self, values: Values, ends: Mapping[int, Values], atoms: Sequence[Atom], found: np.ndarray
-    ) -> list[_Growth]:
-        """Return the errors that go on behind a border; roundings that break a value are infinite.
-
-        Errors of weights are alike in all rows of a tensor, those of tensors are not, and grow otherwise: the
-        growth of each kind is that of all errors of the kind together.
-        """
-        growing = []
-        for name, is_weight in product(filter(self.variants.is_float, sorted(values)), (False, True)):
-            arrays = {
-                index: changed[name]
-                for index, changed in ends.items()
-                if name in changed and (not atoms[index].name) is is_weight
-            }
-            errors = {index: distance(array, values[name]) for index, array in arrays.items()}
-            for index in [index for index, error in errors.items() if not math.isfinite(error)]:
-                found[index] = math.inf
-                del errors[index]
-            together = values[name] + sum((arrays[index] - values[name] for index in errors), np.float32(0))
-            error = distance(together, values[name])
-            if error:
-                shares = {index: (each / error) ** 2 for index, each in errors.items() if each}
-                growing.append(_Growth(values | {name: together}, shares))
-        return growing
 
     def _changed(self, atom: Atom, values: Values) -> Values:
         """Return what the operator of a rounding writes differently for it."""
@@ -294,6 +296,7 @@ class RoundingMeter:
     def _spread(self, changed: Values, values: Values, start: int, stop: int) -> Values:
         """Return what changed values change behind them, up to a border, and what of them lives on."""
         changed = dict(changed)
+        self.variants.drop(start - 1, changed)
         for position in range(start, stop):
             if not changed:
                 break
