@@ -62,7 +62,7 @@ SHOWN_BY_EXAMPLE = (
     "msdump.store.write.rows",
     "msdump.store.write.sinks",
     "msdump.read.folder",
-    "msdump.analysis.compare.pairing.graph_rules",
+    "msdump.analysis.graph_rules",
     "msdump.convert.format",
     "msdump.convert.file",
     "msdump.analysis.scores",

@@ -13,9 +13,8 @@ import onnx
 import pytest
 
 from msdump import reading
-from msdump.analysis import inputs
+from msdump.analysis import inputs, read_rules
 from msdump.analysis.compare import cann
-from msdump.analysis.compare.pairing.graph_rules import read_rules
 from msdump.config import source
 from msdump.config.acl import faults as acl_file
 from msdump.convert import Target, convert_files, find_sources, load_function

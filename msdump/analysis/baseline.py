@@ -14,8 +14,8 @@ from functools import partial
 
 from msdump import dtypes
 from msdump.analysis import reports
+from msdump.analysis.align import label_folders
 from msdump.analysis.compare import RowSide, StatisticRow, measure_tensors, read_rows
-from msdump.analysis.compare.pairing import label_folders
 from msdump.encode import statistic_csv
 from msdump.errors import FormatError, ToolError
 from msdump.executors import ExecutorChoice, directory_size, map_items

@@ -16,7 +16,7 @@ import numpy as np
 
 from msdump import dtypes
 from msdump.analysis import inputs, reports
-from msdump.analysis.matching import part_types
+from msdump.analysis.align import part_types
 from msdump.device import formats
 from msdump.dtypes import DType
 from msdump.errors import FormatError, InputError, UntoldOperatorError, name_hint

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
 
-from msdump.analysis.matching import (
+from msdump.analysis.align import (
     UNKNOWN,
     UNTOLD,
+    Alignment,
     GraphSide,
-    Matching,
     OperatorPair,
     aligned,
     asks,
@@ -85,7 +85,7 @@ SameWeight = Callable[[str, str], bool | None]
 def list_facts(
     mine: GraphSide,
     golden: GraphSide,
-    matching: Matching,
+    matching: Alignment,
     same_weight: SameWeight = lambda _mine, _golden: None,
 ) -> tuple[Fact, ...]:
     """Return what two graphs say differs, in the order of the first one.
@@ -221,7 +221,7 @@ class _Comparison:
     """Compares two graphs whose operators are paired."""
 
     def __init__(
-        self, mine: GraphSide, golden: GraphSide, matching: Matching, same_weight: SameWeight
+        self, mine: GraphSide, golden: GraphSide, matching: Alignment, same_weight: SameWeight
     ) -> None:
         label, golden_label = labels(mine, golden)
         self._mine = _Side(mine, label, matching.mine_alone)

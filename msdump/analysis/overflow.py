@@ -29,7 +29,7 @@ from typing import Any, Final
 import numpy as np
 
 from msdump import dtypes, reading
-from msdump.analysis.compare.pairing import DumpedOperand, read_operands
+from msdump.analysis.operands import DumpedOperand, read_operands
 from msdump.convert import Source, Target, convert_file
 from msdump.encode import Unit, dump_data
 from msdump.errors import DumpReadError, FormatError, ToolError

@@ -14,9 +14,18 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from msdump.analysis import ALL, Choice, Score, choose, overflow, reports
-from msdump.analysis.compare import ElementPairs, Options, Row, cann
-from msdump.analysis.compare.pairing import Sides, groups_at, open_sides, select_places, select_range
+from msdump.analysis import (
+    ALL,
+    Choice,
+    Score,
+    choose,
+    groups_at,
+    overflow,
+    reports,
+    select_places,
+    select_range,
+)
+from msdump.analysis.compare import ElementPairs, Options, Row, Sides, cann, open_sides
 from msdump.cli import messages, streams
 from msdump.cli.program import INTERRUPTED
 from msdump.convert import OutputKind, Target, convert_files, find_sources

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from msdump.analysis import ALL, reports
+from msdump.analysis.align import Executions, FolderPair, FolderPairs, is_measured_alone, pair_folders
 from msdump.analysis.compare import (
     ComparedFolder,
     DumpComparison,
@@ -19,13 +20,6 @@ from msdump.analysis.compare import (
     measure_files,
     missing_operators,
     origin_lines,
-)
-from msdump.analysis.compare.pairing import (
-    Executions,
-    FolderPair,
-    FolderPairs,
-    is_measured_alone,
-    pair_folders,
 )
 from msdump.analysis.judge import Finding, Limits, OperatorPlace, Report, TensorVerdict, Verdict
 from msdump.cli import messages, verdicts

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from msdump.analysis import list_facts
+from msdump.analysis.align import GraphSide, match, operator_graphs
 from msdump.analysis.diff import make_side, models, pair_models
-from msdump.analysis.matching import GraphSide, match, operator_graphs
 from msdump.cli import main
 from msdump.execute import WeightCopies
 from msdump.graph import loader

@@ -16,7 +16,7 @@ from tests.dump.nets import without
 pytestmark = pytest.mark.usefixtures("quiet")
 
 MODEL = "graphs/transformer.onnx"
-EXPORTS = "tests/analysis/matching/exports"
+EXPORTS = "tests/analysis/align/exports"
 ATTENTION = "Default_layers-CellList_0-BertEncoderCell_attention-BertSelfAttention"
 OUTPUT = "Default_layers-CellList_0-BertEncoderCell_attention_output-BertOutput"
 FEEDS = {

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from msdump.analysis import describe, inputs
-from msdump.analysis.compare.pairing.graph_rules import read_rules
+from msdump.analysis import describe, inputs, read_rules
 from msdump.capture import graph_files
 from msdump.cli.compile import FORMS
 from msdump.config import mindspore, source

@@ -10,6 +10,8 @@ from .comparison import tensor_reason as tensor_reason
 from .executions import measure_files as measure_files
 from .folders import ComparedFolder as ComparedFolder
 from .folders import missing_operators as missing_operators
+from .pairs import Sides as Sides
+from .pairs import open_sides as open_sides
 from .reruns import Rerunning as Rerunning
 from .statistic_rows import RowSide as RowSide
 from .statistic_rows import StatisticRow as StatisticRow

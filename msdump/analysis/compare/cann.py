@@ -13,9 +13,18 @@ from typing import Final
 import numpy as np
 
 from msdump import dtypes
-from msdump.analysis import ALL, EVERY, NAN, Choice, Score
-from msdump.analysis.compare.pairing.operands import DumpedOperand, host_arrays, host_layout, in_golden_layout
-from msdump.analysis.compare.pairing.pairs import Item, Pair, Sides
+from msdump.analysis import (
+    ALL,
+    EVERY,
+    NAN,
+    Choice,
+    DumpedOperand,
+    Score,
+    host_arrays,
+    host_layout,
+    in_golden_layout,
+)
+from msdump.analysis.compare.pairs import Item, Pair, Sides
 from msdump.encode import npy
 from msdump.errors import DumpReadError, FormatError, ToolError
 from msdump.executors import map_items

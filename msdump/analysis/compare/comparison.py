@@ -9,7 +9,23 @@ from typing import Final
 
 import numpy as np
 
-from msdump.analysis import Fact, list_facts, scores
+from msdump.analysis import DumpedOperand, Fact, list_facts, scores
+from msdump.analysis.align import (
+    FolderPair,
+    GraphSide,
+    Identities,
+    align,
+    are_inside,
+    as_files,
+    graphs_run_by,
+    inline_graphs,
+    join_folders,
+    lost_operators,
+    match_identities,
+    merge_apart,
+    read_identities,
+    unite_graphs,
+)
 from msdump.analysis.compare.executions import (
     MeasuredExecution,
     OperatorExecution,
@@ -26,18 +42,6 @@ from msdump.analysis.compare.folders import (
     unasked_operators,
     uneven_operators,
 )
-from msdump.analysis.compare.pairing.folder_pairs import FolderPair
-from msdump.analysis.compare.pairing.graphs import (
-    are_inside,
-    graphs_run_by,
-    inline_graphs,
-    join_folders,
-    merge_apart,
-    unite_graphs,
-)
-from msdump.analysis.compare.pairing.identities import Identities, match_identities, read_identities
-from msdump.analysis.compare.pairing.numbering import as_files, lost_operators
-from msdump.analysis.compare.pairing.operands import DumpedOperand
 from msdump.analysis.compare.surroundings import LEFTOVER, FolderSurroundings, SurroundedDump, with_graphs
 from msdump.analysis.judge import (
     AGREEING,
@@ -56,7 +60,6 @@ from msdump.analysis.judge import (
     joined,
     with_reach,
 )
-from msdump.analysis.matching import GraphSide, match
 from msdump.device import INSERTED_PREFIX
 from msdump.executors import ExecutorChoice
 from msdump.graph import written_inputs
@@ -464,7 +467,7 @@ class DumpComparison:
         key = id(mine), id(golden)
         if key not in self._facts:
             sides = GraphSide(mine), GraphSide(golden)
-            self._facts[key] = list_facts(*sides, match(*sides))
+            self._facts[key] = list_facts(*sides, align(*sides))
         return self._facts[key]
 
     def runs(self) -> Iterator[list[ComparedFolder]]:

@@ -11,26 +11,30 @@ from typing import Final
 import numpy as np
 
 from msdump import dtypes
-from msdump.analysis import errors, scores
-from msdump.analysis.compare import cann
-from msdump.analysis.compare.pairing.identities import (
-    IdentifiedTensors,
-    Identify,
-    Identities,
-    MatchedNames,
-    in_order,
-)
-from msdump.analysis.compare.pairing.operands import (
+from msdump.analysis import (
     DumpedOperand,
+    errors,
     host_arrays,
     in_golden_layout,
     in_one_type,
     is_square,
     is_transposed,
-    may_be_transposed,
     read_operands,
+    scores,
     swap_last_axes,
 )
+from msdump.analysis.align import (
+    INPUTS,
+    IdentifiedTensors,
+    Identify,
+    Identities,
+    MatchedNames,
+    canonical_type,
+    in_order,
+    kinds,
+    may_be_transposed,
+)
+from msdump.analysis.compare import cann
 from msdump.analysis.judge import (
     Limits,
     TensorEvidence,
@@ -41,7 +45,6 @@ from msdump.analysis.judge import (
     coarser,
     joined,
 )
-from msdump.analysis.matching import INPUTS, canonical_type, kinds
 from msdump.device import INSERTED_PREFIX, is_settled
 from msdump.errors import DumpReadError, FormatError, ToolError
 from msdump.executors import ExecutorChoice, file_size, map_items

@@ -10,10 +10,18 @@ from functools import cached_property, partial
 from itertools import zip_longest
 from typing import Final
 
-from msdump.analysis import SHORTER, Fact, FactKind, is_rounding, measure
+from msdump.analysis import (
+    SHORTER,
+    DumpedOperand,
+    Fact,
+    FactKind,
+    host_arrays,
+    is_rounding,
+    measure,
+    read_operands,
+)
+from msdump.analysis.align import lost_operators, may_be_listed, may_have_files
 from msdump.analysis.compare.executions import Matched, OperatorExecution, file_groups
-from msdump.analysis.compare.pairing.numbering import lost_operators, may_be_listed, may_have_files
-from msdump.analysis.compare.pairing.operands import DumpedOperand, host_arrays, read_operands
 from msdump.analysis.compare.surroundings import (
     LEFTOVER,
     FolderSurroundings,

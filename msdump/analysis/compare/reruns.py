@@ -11,13 +11,20 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from msdump.analysis import DumpedOperand, read_operands
+from msdump.analysis.align import (
+    INPUTS,
+    MatchedNames,
+    canonical_type,
+    find_partners,
+    graph_of_contents,
+    is_commutative,
+    kinds,
+    weight_place,
+)
 from msdump.analysis.compare.executions import OperatorExecution, Place, file_groups, read_place
 from msdump.analysis.compare.folders import ComparedFolder, missing_operators
-from msdump.analysis.compare.pairing.graphs import graph_of_contents, weight_place
-from msdump.analysis.compare.pairing.identities import MatchedNames, find_partners
-from msdump.analysis.compare.pairing.operands import DumpedOperand, read_operands
 from msdump.analysis.judge import OperatorEvidence, TensorEvidence
-from msdump.analysis.matching import INPUTS, canonical_type, is_commutative, kinds
 from msdump.analysis.rerun import (
     Arithmetic,
     CompiledModel,

@@ -11,13 +11,15 @@ from typing import Final
 import numpy as np
 
 from msdump import dtypes
-from msdump.analysis.compare.pairing.identities import (
+from msdump.analysis.align import (
+    INPUTS,
+    GraphSide,
     IdentifiedTensors,
     Identities,
     MatchedNames,
+    TensorContent,
     identities_of,
 )
-from msdump.analysis.matching import INPUTS, GraphSide, TensorContent
 from msdump.capture import Statistics
 from msdump.device import INSERTED_PREFIX
 from msdump.dtypes import DType

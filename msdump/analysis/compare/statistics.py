@@ -13,7 +13,7 @@ import numpy as np
 
 from msdump import dtypes
 from msdump.analysis import SAME, TensorError
-from msdump.analysis.compare.pairing.folder_pairs import Executions, FolderPair, pair_folders
+from msdump.analysis.align import Executions, FolderPair, pair_folders
 from msdump.analysis.compare.statistic_rows import (
     Counterparts,
     Place,

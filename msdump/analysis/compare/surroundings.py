@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Final
 
-from msdump.analysis.compare.pairing.graphs import graph_of_contents
+from msdump.analysis.align import graph_of_contents
 from msdump.analysis.judge import OperatorPlace
 from msdump.config import GrammarError, grammar
 from msdump.device import INSERTED_PREFIX

@@ -14,20 +14,20 @@ import numpy as np
 
 from msdump import dtypes
 from msdump.analysis import SHORTER, Fact, FactKind, SameWeight, errors, list_facts
+from msdump.analysis.align import (
+    CAST,
+    INTEGER,
+    Alignment,
+    DigestOf,
+    GraphSide,
+    OperatorPair,
+    align,
+    operator_graphs,
+)
+from msdump.analysis.align import sides as graph_sides
 from msdump.analysis.diff.lockstep import Ran
 from msdump.analysis.diff.pairing import GraphPairing, Pairing, Quantisation, is_quantised, quantisations
 from msdump.analysis.judge import OperatorPlace, coarser
-from msdump.analysis.matching import (
-    CAST,
-    INTEGER,
-    DigestOf,
-    GraphSide,
-    Matching,
-    OperatorPair,
-    match,
-    operator_graphs,
-)
-from msdump.analysis.matching import sides as graph_sides
 from msdump.device import float_status_of, rounding
 from msdump.errors import InputError, name_hint
 from msdump.execute import (
@@ -426,10 +426,10 @@ def pair_models(mine: Graph, golden: Graph) -> Pairing:
             GraphSide(own[first.index], _digest_of(first)),
             GraphSide(other[second.index], _digest_of(second)),
         )
-        matching = match(*sides)
+        matching = align(*sides)
         if not matching.is_one_network:
             networks = f"{mine.source} and {golden.source}: {matching.describe_networks()}"
-            matching = Matching((), is_one_network=False)
+            matching = Alignment((), is_one_network=False)
         known = quantised[first.index], golden_quantised[second.index]
         pairing = _GraphPairing(first, second, matching, known)
         found = list_facts(*sides, matching, _weights_of(first, second))
@@ -483,7 +483,7 @@ class _GraphPairing:
         self,
         mine: Graph,
         golden: Graph,
-        matching: Matching,
+        matching: Alignment,
         quantised: tuple[Mapping[str, Quantisation], Mapping[str, Quantisation]],
     ) -> None:
         self._mine, self._golden, self._matching = mine, golden, matching

@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 
 from msdump.analysis import DumpedHit
+from msdump.analysis.align import Executions, is_measured_alone, pair_folders
 from msdump.analysis.compare import DumpComparison, compare_statistics
-from msdump.analysis.compare.pairing import Executions, is_measured_alone, pair_folders
 from msdump.analysis.judge import (
     BY_GRAVITY,
     Finding,

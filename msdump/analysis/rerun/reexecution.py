@@ -17,8 +17,8 @@ from typing import Final, TypeVar
 import numpy as np
 
 from msdump.analysis import TensorError, errors
+from msdump.analysis.align import canonical_type, is_commutative, kinds
 from msdump.analysis.judge import OwnError
-from msdump.analysis.matching import canonical_type, is_commutative, kinds
 from msdump.analysis.rerun.sites import (
     CompiledModel,
     ModelOperator,

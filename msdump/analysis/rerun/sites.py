@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from msdump.analysis.matching import INPUTS, canonical_type, kinds, operator_graphs, sides
+from msdump.analysis.align import INPUTS, canonical_type, kinds, operator_graphs, sides
 from msdump.device import INSERTED_PREFIX, runs_on_device
 from msdump.errors import MsdumpError
 from msdump.execute import emulated

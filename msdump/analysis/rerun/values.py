@@ -12,8 +12,8 @@ import numpy as np
 
 from msdump import dtypes
 from msdump.analysis import TensorError, errors
+from msdump.analysis.align import INPUTS, canonical_type
 from msdump.analysis.judge import OwnError
-from msdump.analysis.matching import INPUTS, canonical_type
 from msdump.analysis.rerun.sites import (
     CompiledModel,
     ModelOperator,

@@ -21,7 +21,7 @@ from msdump.execute import WeightCopies, values
 from msdump.graph import loader
 from tests.analysis.diff.conftest import GRAPHS, HEAD
 
-EXPORTS = Path(__file__).resolve().parents[1] / "matching" / "exports"
+EXPORTS = Path(__file__).resolve().parents[1] / "align" / "exports"
 
 NET = """
 net (float[2,4] x) => (float[2,4] y) <float[4,4] w = {WEIGHT}, float[4] b = {0.5, -1.0, 2.0, 0.25}>

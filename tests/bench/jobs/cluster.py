@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from msdump.analysis.align import pair_folders
 from msdump.analysis.compare import DumpComparison
-from msdump.analysis.compare.pairing import pair_folders
 from msdump.analysis.judge import Limits
 from msdump.executors import ExecutorChoice
 from tests.bench import measure, rank_tree

@@ -14,8 +14,8 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from msdump.analysis.align import pair_folders
 from msdump.analysis.compare import DumpComparison, Rerunning
-from msdump.analysis.compare.pairing import pair_folders
 from msdump.analysis.diff import models
 from msdump.analysis.judge import Limits, Report
 from msdump.analysis.rerun import Arithmetic

@@ -8,7 +8,7 @@ from pathlib import Path
 import onnx.parser
 import pytest
 
-from msdump.analysis.matching import canonical_type
+from msdump.analysis.align import canonical_type
 from msdump.graph import BEGUN, compile_graph, loader
 from msdump.graph.compilation import FUSED
 

@@ -15,25 +15,21 @@ from functools import cache, partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from msdump.analysis.compare.pairing.graph_rules import FusionRules, read_rules
-from msdump.analysis.compare.pairing.graphs import weight_place
-from msdump.analysis.compare.pairing.operands import read_operands
-from msdump.analysis.compare.pairing.pairs import GOLDEN_INPUT
-from msdump.analysis.matching import (
+from msdump.analysis import GOLDEN_INPUT, FusionRules, read_operands, read_rules
+from msdump.analysis.align.alignment import Alignment, OperatorPair, align
+from msdump.analysis.align.contents import weight_place
+from msdump.analysis.align.sides import (
     CAST,
     DigestOf,
     GraphSide,
-    Matching,
-    OperatorPair,
     TensorContent,
     canonical_type,
     is_commutative,
-    match,
+    of_array,
     part_types,
     passes_on,
     type_of,
 )
-from msdump.analysis.matching import sides as graph_sides
 from msdump.device import INSERTED_PREFIX, is_view
 from msdump.errors import DumpReadError, FormatError
 from msdump.read import Folder, FolderKind, GraphOperator, OperatorGraph, SourceKind, ValueSource
@@ -297,7 +293,7 @@ def identities_of(mine: GraphSide, golden: GraphSide) -> Identities:
         mine: The graph that ran on the examined side.
         golden: The graph of the golden side.
     """
-    found = match(mine, golden)
+    found = align(mine, golden)
     if not found.is_one_network:
         every = frozenset(map(sanitize, golden.graph.operators))
         none = MatchedNames({}, {}, every, {}, networks=found.describe_networks())
@@ -327,7 +323,7 @@ def find_partners(
             for name, each in model.operators.items()
         }
         model = replace(model, operators=unnamed)
-    found = match(_side(graph, model, folder), GraphSide(model, digest_of))
+    found = align(_side(graph, model, folder), GraphSide(model, digest_of))
     return {pair.mine[0]: pair.golden[0] for pair in found.pairs if pair.is_single}
 
 
@@ -358,7 +354,7 @@ def _content(folder: Folder, name: str, slot: int) -> TensorContent | None:
         first = [file for file in files if not file.pass_number and file.io in {io, None}]
         tensors = read_operands(folder, first) if first else ()
         found = (each for each in tensors if (each.io, each.index) == (io, slot))
-        return next((graph_sides.of_array(each.on_host()) for each in found), None)
+        return next((of_array(each.on_host()) for each in found), None)
     except (DumpReadError, FormatError):
         return None
 
@@ -366,7 +362,7 @@ def _content(folder: Folder, name: str, slot: int) -> TensorContent | None:
 class _Identified:
     """The tensors of operators that belong together, by what they have in common."""
 
-    def __init__(self, found: Matching, mine: OperatorGraph, golden: OperatorGraph) -> None:
+    def __init__(self, found: Alignment, mine: OperatorGraph, golden: OperatorGraph) -> None:
         self._found = found
         self._graphs = mine, golden
         self._tables: tuple[dict[_Tensor, Identity], dict[_Tensor, Identity]] = {}, {}

@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from msdump.analysis.compare.pairing.operands import DumpedOperand, read_operands
-from msdump.analysis.matching import joined_parts
+from msdump.analysis import DumpedOperand, read_operands
+from msdump.analysis.align.sides import joined_parts
 from msdump.device import DATA_FLOW
 from msdump.errors import DumpReadError, FormatError
 from msdump.read import (

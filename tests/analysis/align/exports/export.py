@@ -1,6 +1,6 @@
 """Make the models beside this file: each network twice, by PyTorch's two exporters.
 
-``pip install torch==2.13.0 onnxscript``, then ``python tests/analysis/matching/exports/export.py``.
+``pip install torch==2.13.0 onnxscript``, then ``python tests/analysis/align/exports/export.py``.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from dataclasses import replace
 from functools import cache
 from typing import Final
 
-from msdump.analysis.compare.pairing.graphs import tensor_key
-from msdump.analysis.compare.pairing.operands import DumpedOperand, read_operands
+from msdump.analysis import DumpedOperand, read_operands
+from msdump.analysis.align.contents import tensor_key
 from msdump.device import INSERTED_PREFIX
 from msdump.errors import DumpReadError, FormatError
 from msdump.read import Folder, FolderKind, GraphOperator, OperatorGraph, SourceKind, ValueForm, ValueSource

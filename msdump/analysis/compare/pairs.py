@@ -7,10 +7,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, cast
 
-from msdump.analysis import NAN
-from msdump.analysis.compare.pairing.folder_pairs import lowest_folder
-from msdump.analysis.compare.pairing.graph_rules import FusionRules, Origin, RuleOperator, read_rules
-from msdump.analysis.compare.pairing.operands import DumpedOperand, read_operands
+from msdump.analysis import (
+    GOLDEN_INPUT,
+    NAN,
+    DumpedOperand,
+    FusionRules,
+    Origin,
+    RuleOperator,
+    read_operands,
+    read_rules,
+)
+from msdump.analysis.align import lowest_folder
 from msdump.errors import DumpReadError, ToolError
 from msdump.read import Folder, FolderKind, NamedFile, read_folder
 from msdump.record import IO
@@ -82,13 +89,6 @@ def _slot_pairs(
 
 def _missing(pair: Pair, fault: str) -> Pair:
     return replace(pair, fault=fault, code=ReturnCode.NO_DUMP_FILE)
-
-
-GOLDEN_INPUT: Final = "input_"
-"""Prefix of golden tensors that are graph inputs or weights of an operator.
-
-msprobe's offline dump of onnxruntime writes them as ``input_{node}.{index}.{timestamp}.npy``.
-"""
 
 
 def _output(folder: Folder, name: str, index: int) -> DumpedOperand | None:

@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
 
-from msdump.analysis.matching import GraphSide, joined_parts, match, operator_graphs, part_types
-from msdump.analysis.matching.matching import Means
-from msdump.analysis.matching.sides import digest, of_array
+from msdump.analysis.align import GraphSide, align, joined_parts, operator_graphs, part_types
+from msdump.analysis.align.alignment import Means
+from msdump.analysis.align.sides import digest, of_array
 from msdump.graph import compile_graph, fuse_elementwise, loader
 from msdump.read import GraphOperator, OperatorGraph, SourceKind, ValueForm, ValueSource
-from tests.analysis.matching import values
+from tests.analysis.align import values
 from tests.texts import parsed
 
-EXPORTS = "tests/analysis/matching/exports"
+EXPORTS = "tests/analysis/align/exports"
 TRANSFORMER = "graphs/transformer.onnx"
 FORMS = {"O0": lambda graph: graph, "O1": fuse_elementwise, "O2": compile_graph}
 
@@ -96,7 +96,7 @@ def test_long_names_are_split_in_linear_time(name):
 
 def test_equal_networks_are_paired_by_name():
     """Networks with the same names and the same structure are paired by name, for sure."""
-    matching = match(side(TRANSFORMER), side(TRANSFORMER))
+    matching = align(side(TRANSFORMER), side(TRANSFORMER))
 
     assert [True, Counter({(Means.NAME, 1.0): 43})] == [
         matching.is_by_name,
@@ -114,7 +114,7 @@ def test_dropped_operators(dropped, rename, has_elements):
     name_of = rename(rest)
     digest_of = TRANSFORMER_SIDE.digest_of if has_elements else lambda _name: None
 
-    matching = match(
+    matching = align(
         GraphSide(moved(rest, name_of), digest_of), replace(TRANSFORMER_SIDE, digest_of=digest_of)
     )
 
@@ -138,7 +138,7 @@ def test_transfers_that_nobody_reads(name, op_type, partners):
         graph = OperatorGraph({each.full_name: each for each in operators})
         return GraphSide(graph, lambda _name: None)
 
-    matching = match(ending_in(name, op_type), ending_in("Update-op0", "Update"))
+    matching = align(ending_in(name, op_type), ending_in("Update-op0", "Update"))
 
     assert {"Exp-op0": "Exp-op0"} | partners == {pair.mine[0]: pair.golden[0] for pair in matching.pairs}
 
@@ -162,7 +162,7 @@ def test_equal_layers_without_a_name():
     name_of = {name: f"Other/{place}" for place, name in enumerate(mine.operators)}
     mine = replace(moved(mine, name_of), weights={})
 
-    matching = match(GraphSide(mine), GraphSide(golden))
+    matching = align(GraphSide(mine), GraphSide(golden))
 
     assert dropped == [*matching.golden_alone]
     assert name_of == {pair.golden[0]: pair.mine[0] for pair in matching.pairs}
@@ -175,7 +175,7 @@ def test_levels(model, mine, golden):
     """Operators of O0 belong to the fused ones of O1 and O2 that they are parts of; none is left over."""
     own, other = side(f"graphs/{model}.onnx", mine), side(f"graphs/{model}.onnx", golden)
 
-    matching = match(own, other)
+    matching = align(own, other)
 
     assert [(), ()] == [matching.mine_alone, matching.golden_alone]
     for pair in matching.pairs:
@@ -193,7 +193,7 @@ def test_fused_operators_without_parts():
         name: replace(each, onnx_names=each.onnx_names[-1:]) for name, each in own.graph.operators.items()
     }
 
-    matching = match(replace(own, graph=replace(own.graph, operators=forgotten)), other)
+    matching = align(replace(own, graph=replace(own.graph, operators=forgotten)), other)
 
     pair = matching.of_mine["Default/Cast-op0Sub-op0Mul-op0"]
     assert ("Default/Cast-op0", "Default/Sub-op0", "Default/Mul-op0") == pair.golden
@@ -206,7 +206,7 @@ def test_fused_operators_of_fused_ones():
     own, other = side("graphs/lenet.onnx", "O2"), side("graphs/lenet.onnx", "O1")
     forgotten = {name: replace(each, onnx_names=()) for name, each in own.graph.operators.items()}
 
-    matching = match(replace(own, graph=replace(own.graph, operators=forgotten)), other)
+    matching = align(replace(own, graph=replace(own.graph, operators=forgotten)), other)
 
     pair = matching.of_mine["Default/fc2-Dense/MatMul-op0BiasAdd-op0ReLU-op3"]
     assert ("Default/fc2-Dense/MatMul-op0", "Default/BiasAdd-op0ReLU-op3") == pair.golden
@@ -220,7 +220,7 @@ def test_fused_operators_with_the_names_of_compiled_graphs():
     forgotten = {name: replace(each, onnx_names=()) for name, each in own.graph.operators.items()}
     renamed = replace(own.graph, operators=forgotten)
 
-    matching = match(replace(own, graph=renamed), other)
+    matching = align(replace(own, graph=renamed), other)
 
     pair = matching.of_mine["Default/Maximum-op0RealDiv-op0"]
     assert ("Default/Maximum-op0", "Default/Div-op0") == pair.golden
@@ -251,7 +251,7 @@ def test_two_exporters(network, has_contents):
             for each, known in zip(sides, contents, strict=True)
         ]
 
-    matching = match(*sides)
+    matching = align(*sides)
 
     pairs = [output for pair in matching.pairs for output in pair.outputs]
     assert [] == [(own, other) for own, other in pairs if not values.are_alike(mine[own], golden[other])]
@@ -286,7 +286,7 @@ def test_quantization(tmp_path, exporter, form):
     quantize_static(model, quantized, _Images(), quant_format=form)
     mine, golden = side(quantized), side(model)
 
-    matching = match(mine, golden)
+    matching = align(mine, golden)
 
     assert () == matching.golden_alone
     assert all(pair.is_single for pair in matching.pairs)
@@ -304,7 +304,7 @@ def test_optimization(tmp_path, exporter):
     onnxruntime.InferenceSession(model, options)
     written = [values.outputs(path, FEEDS["cnn"]) for path in (options.optimized_model_filepath, model)]
 
-    matching = match(side(options.optimized_model_filepath), side(model))
+    matching = align(side(options.optimized_model_filepath), side(model))
 
     assert [(), ()] == [matching.mine_alone, matching.golden_alone]
     pairs = [output for pair in matching.pairs for output in pair.outputs]
@@ -317,7 +317,7 @@ def test_exporters_and_fusion(network, form):
     """A fused network is matched with another exporter's, where no operator has its name."""
     golden = side(f"{EXPORTS}/{network}_dynamo.onnx")
 
-    matching = match(side(f"{EXPORTS}/{network}_torchscript.onnx", form), golden)
+    matching = align(side(f"{EXPORTS}/{network}_torchscript.onnx", form), golden)
 
     assert len(matching.golden_alone) <= len(golden.graph.operators) // 10
 
@@ -333,7 +333,7 @@ def test_contents_decide_where_structure_does_not():
     golden = replace(graph, operators={name: graph.operators[name] for name in names[:2]})
     written = {name: of_array(np.array([number, number + 1.5])) for number, name in enumerate(names)}
 
-    matching = match(
+    matching = align(
         GraphSide(graph, content_of=lambda name, _: written[names[names.index(name)]]),
         GraphSide(golden, content_of=lambda name, _: written[names[names.index(name) + 1]]),
     )
@@ -348,7 +348,7 @@ def test_empty_graphs():
     """Where one side has no operators, all of the other have no partner."""
     empty = GraphSide(OperatorGraph({}))
 
-    assert [0, 43] == [len(match(empty, empty).pairs), len(match(TRANSFORMER_SIDE, empty).mine_alone)]
+    assert [0, 43] == [len(align(empty, empty).pairs), len(align(TRANSFORMER_SIDE, empty).mine_alone)]
 
 
 def test_casts_in_a_row():
@@ -364,7 +364,7 @@ def test_casts_in_a_row():
         )
         return GraphSide(OperatorGraph({each.full_name: each for each in operators}, {}, {"w": whole}))
 
-    found = match(casts("fc/Cast-op1", "fc/Cast-op0"), casts("fc/Cast-op0", "fc/Cast-op1"))
+    found = align(casts("fc/Cast-op1", "fc/Cast-op0"), casts("fc/Cast-op0", "fc/Cast-op1"))
 
     assert ("fc/Cast-op0",) == found.of_mine["fc/Cast-op1"].golden
     assert ("fc/Cast-op1",) == found.of_mine["fc/Cast-op0"].golden
@@ -398,7 +398,7 @@ def _gated(*, turn, lacks=""):
 @pytest.mark.parametrize("turn", ["ExpandDims", "Reshape", "Squeeze"])
 def test_views_that_a_compiled_graph_lacks(turn):
     """Operators that only change a shape are looked through where one of two graphs has none of them."""
-    found = match(_gated(turn="", lacks="Mul-op0"), _gated(turn=turn))
+    found = align(_gated(turn="", lacks="Mul-op0"), _gated(turn=turn))
 
     pair = found.of_mine["Default/Mul-op0"]
     assert (("Default/Mul-op1",), True) == (pair.golden, pair.certainty > 0.9)
@@ -435,7 +435,7 @@ def test_a_name_on_the_other_side_of_what_it_reads():
         *(("Add-op1", "Neg-op0", "Add-op0"), ("ReduceMean-op0", "Add-op1"), ("Tanh-op0", "ReduceMean-op0")),
     )
 
-    found = match(mine, golden)
+    found = align(mine, golden)
 
     pair = found.of_mine.get("Default/Add-op0")
     assert pair is None or ("Default/Add-op0",) != pair.golden

@@ -12,7 +12,6 @@ from typing import Final
 import numpy as np
 
 from msdump import dtypes
-from msdump.analysis.matching import canonical_type
 from msdump.convert import LAYOUTS
 from msdump.device import formats
 from msdump.encode import DataSpan, TensorInfo, dump_data, dump_message, elements, npy
@@ -20,7 +19,6 @@ from msdump.errors import DumpReadError, FormatError, ToolError
 from msdump.read import Folder, FolderKind, NamedFile, RecentFiles, load_beginning, load_file
 from msdump.record import DEFAULT_FORMAT, IO
 from msdump.return_codes import ReturnCode
-from msdump.store import names
 
 _LAYOUTS: Final = frozenset(layout for layouts in LAYOUTS.values() for layout in layouts)
 
@@ -273,9 +271,6 @@ def host_layout(operand: DumpedOperand, rank: int) -> str:
     return LAYOUTS[rank][0] if rank in LAYOUTS else ""
 
 
-_OF_MATRICES: Final = frozenset({"MatMul", "Dense", "Gemm"})
-
-
 def in_one_type(dumped: DumpedOperand, golden: DumpedOperand) -> tuple[DumpedOperand, DumpedOperand]:
     """Return two operands, one whose file does not tell its element type with that of the other one.
 
@@ -385,15 +380,6 @@ def _host_shape(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
 
 def _plain_shape(operand: DumpedOperand) -> tuple[int, ...]:
     return () if operand.is_converted else operand.shape
-
-
-def may_be_transposed(op_type: str, io: IO) -> bool:
-    """Tell whether one network may hold a tensor transposed beside another one's that computes the same.
-
-    MindSpore's dense layers read their weights transposed, as an argument of the operator says; the operators
-    of other exporters have no such argument.
-    """
-    return op_type == names.PARAMETER or (io is IO.INPUT and canonical_type(op_type) in _OF_MATRICES)
 
 
 def is_transposed(dumped: DumpedOperand, golden: DumpedOperand) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from msdump.analysis.matching import GraphSide, match
-from msdump.analysis.matching.sides import of_array
+from msdump.analysis.align import GraphSide, align
+from msdump.analysis.align.sides import of_array
 from msdump.device import INSERTED_PREFIX
 from msdump.read import GraphOperator, OperatorGraph, SourceKind, ValueForm, ValueSource
 
@@ -81,7 +81,7 @@ def _pairs(matching):
 )
 def test_regions_that_differ_are_cut(mine, golden, expected):
     """Of two regions that wrote different values those parts belong together that are of the same types."""
-    matching = match(_row(mine), _row(golden, factor=3.0))
+    matching = align(_row(mine), _row(golden, factor=3.0))
 
     assert expected == _pairs(matching)
 
@@ -91,7 +91,7 @@ def test_regions_that_agree_stay_whole():
     mine = ["Mul-op0+Sin-op0", "Add-op0+Elu-op0"]
     golden = ["Mul-op1", "Sin-op1", "Mul-op2", "Add-op1", "Elu-op1"]
 
-    matching = match(_row(mine), _row(golden))
+    matching = align(_row(mine), _row(golden))
 
     assert [("Mul-op0Sin-op0+Add-op0Elu-op0", "+".join(golden))] == _pairs(matching)
 
@@ -103,7 +103,7 @@ def test_what_the_device_inserts_stands_for_nothing():
     _branch(mine.graph, inserted, "Default/Sin-op0Exp-op0")
     _branch(golden.graph, "Default/Elu-op0", "Default/Exp-op1")
 
-    matching = match(mine, golden)
+    matching = align(mine, golden)
 
     assert inserted in matching.mine_alone
     assert "Default/Elu-op0" in matching.golden_alone
@@ -117,7 +117,7 @@ def test_long_regions_are_cut_in_time():
     moved = [f"{kinds[number % 4]}-op{number + 1}" for number in range(1000)]
     fused = [f"{one}+{two}" for one, two in zip(parts[::2], parts[1::2], strict=True)]
 
-    matching = match(_row(fused), _row(moved, factor=3.0))
+    matching = align(_row(fused), _row(moved, factor=3.0))
 
     assert 500 == len(_pairs(matching))
     assert all(pair.certainty >= 0.5 and pair.outputs for pair in matching.pairs)

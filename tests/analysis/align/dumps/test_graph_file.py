@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import msdump
 from msdump import env
-from msdump.analysis.compare.pairing.graph_rules import read_rules
+from msdump.analysis import read_rules
 from msdump.capture import Process
 from msdump.cli import main
 from msdump.frontends import mindspore

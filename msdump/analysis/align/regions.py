@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, chain, takewhile
 from typing import TYPE_CHECKING, Final
 
-from msdump.analysis.matching.sides import (
+from msdump.analysis.align.sides import (
     CAST,
     HOST_NAMES,
     UNKNOWN,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from msdump.analysis.matching.matching import PairEvidence
+    from msdump.analysis.align.evidence import PairEvidence
 
 _TRIED: Final = 64  # cuts of a region, the most even ones: few values cross, or the region is no chain
 

@@ -30,6 +30,13 @@ from msdump.store import names
 _CONTROL_EDGE: Final = ":-1"  # an input that only orders two operators and carries no tensor
 
 
+GOLDEN_INPUT: Final = "input_"
+"""Prefix of golden tensors that are graph inputs or weights of an operator.
+
+msprobe's offline dump of onnxruntime writes them as ``input_{node}.{index}.{timestamp}.npy``.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Origin:
     """An output of the original network.

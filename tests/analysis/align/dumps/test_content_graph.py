@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from msdump.analysis.compare.pairing.graphs import graph_of_contents
+from msdump.analysis.align import graph_of_contents
 from msdump.read import SourceKind, ValueSource, read_folder
 from tests.analysis.compare.cann import compared
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import onnx
 import pytest
 
-from msdump.analysis.compare.pairing.identities import read_identities
+from msdump.analysis.align import read_identities
 from msdump.graph import compile_graph, loader
 from msdump.read import FolderKind
 from msdump.record import IO

@@ -15,6 +15,7 @@ import numpy as np
 from msdump.device import is_view
 from msdump.graph import CONVERTED_TYPES, GE_TYPES
 from msdump.read import GraphOperator, OperatorGraph, SourceKind, ValueSource
+from msdump.record import IO
 from msdump.store import PARAMETER
 
 INPUTS: Final = frozenset({PARAMETER, "Data"})
@@ -391,6 +392,18 @@ def canonical_type(op_type: str) -> str:
     """
     name = _QUANTIZED.sub("", HOST_NAMES.get(op_type, op_type))
     return _SAME.get(name, name)
+
+
+_OF_MATRICES: Final = frozenset({"MatMul", "Dense", "Gemm"})
+
+
+def may_be_transposed(op_type: str, io: IO) -> bool:
+    """Tell whether one network may hold a tensor transposed beside another one's that computes the same.
+
+    MindSpore's dense layers read their weights transposed, as an argument of the operator says; the operators
+    of other exporters have no such argument.
+    """
+    return op_type == PARAMETER or (io is IO.INPUT and canonical_type(op_type) in _OF_MATRICES)
 
 
 def kinds(name: str) -> tuple[str, ...]:

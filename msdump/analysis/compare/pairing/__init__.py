@@ -1,5 +1,0 @@
-"""Which tensors belong together: directories, names, fusion rules, layouts."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
