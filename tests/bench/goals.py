@@ -142,7 +142,7 @@ ROWS: Final = (
     Row("diff", "diff / both runs", "diff.of_runs", (*RESNET, ("bert", 1)), TWO, 1.35),
     Row("diff", "diff: peak memory / one run's", "diff.memory", (*RESNET, ("bert", 1)), TWO, 1.6),
     Row("advise", "diff --advise, seconds", "advise.seconds", (("bert", 1),), TWO, 60),
-    Row("advise", "diff --advise, peak memory in GB", "advise.gigabytes", (("bert", 1),), TWO, 2),
+    Row("advise", "diff --advise, peak memory in GB", "advise.gigabytes", (("bert", 1),), TWO, 0.7),
     Row("reader", "open_dump of 100,000 files, CPU seconds", "reader.opening", NONE, ONE, 0.5),
     Row("query", "first question, 1,000,000 rows of statistic.csv, s", "query.from_csv", NONE, TWO, 0.8),
     Row("query", "first question, 1,000,000 rows of Parquet, s", "query.from_parquet", NONE, TWO, 0.03),
