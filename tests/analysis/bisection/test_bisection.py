@@ -20,7 +20,7 @@ from msdump.errors import InputError
 from msdump.graph import loader
 
 GRAPHS = Path(__file__).resolve().parents[3] / "graphs"
-EXPORTS = Path(__file__).resolve().parents[1] / "matching" / "exports"
+EXPORTS = Path(__file__).resolve().parents[1] / "align" / "exports"
 HEAD = '<ir_version: 10, opset_import: ["" : 20]>'
 
 
