@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from msdump.cli import main
 from tests.dump import o2
-from tests.dump.compared import command, table
+from tests.dump.compared import command, document, table
 from tests.dump.nets import without
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -80,6 +80,26 @@ def test_levels_without_a_model(door, level):
     assert [0, "nothing differs"] == [code, lines["first"]]
     assert "missing" not in lines
     assert 100 < sum(row["Verdict"] == "equal" for row in rows)
+
+
+@pytest.mark.parametrize("levels", [("O1", "O0"), ("O0", "O1")], ids="-".join)
+@pytest.mark.parametrize(
+    "node",
+    ["embeddings/Add_node_6", "layers/0/attention/Mul_node_22", "layers/0/attention_output/Add_node_30"],
+)
+def test_a_dropped_operator_beside_fused_ones(door, node, levels):
+    """An operator that a network lacks is missing, alone or in its kernel, where one side fuses."""
+    model = onnx.load(MODEL)
+    mine, golden = (
+        door.aside(name, each, BERT, context={"device_target": "Ascend", "jit_level": level})
+        for name, each, level in zip(("mine", "golden"), (without(model, node), model), levels, strict=True)
+    )
+
+    code, told = document(mine, golden)
+
+    missing = [each["onnx_name"].split("+") for each in told["operators"] if each["verdict"] == "missing"]
+    assert [1, 1, True] == [code, len(missing), node in missing[0]]
+    assert not {"own", "weight", "shape", "replaced"} & {each["verdict"] for each in told["operators"]}
 
 
 @pytest.mark.parametrize("golden_level", ["O2", "O0"])

@@ -296,7 +296,7 @@ def _renumbered(mine: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str,
     Graphs and iterations have other numbers where a process ran other networks before.
     """
     own, other = _by_graph(mine), _by_graph(theirs)
-    labels = {}
+    labels: dict[str, str] = {}
     for network in own.keys() & other.keys():
         for graph, golden in _pair_graphs(own[network], other[network]):
             numbers, theirs_of = own[network][graph].keys(), other[network][golden]
