@@ -448,7 +448,7 @@ def _arguments(mine: GraphOperator, golden: GraphOperator) -> Iterator[Fact]:
     texts = {
         f"{_shown(own[name])}, in golden {_shown(other[name])}": name
         for name in reversed(own)  # primitives have some under two names, as pad and pad_list
-        if name in other and not _is_same(own[name], other[name])
+        if name in other and name not in mine.bodies and not _is_same(own[name], other[name])
     }
     for text, name in reversed(texts.items()):
         yield _fact(FactKind.ATTRIBUTE, mine, f"{name} {text}", golden)

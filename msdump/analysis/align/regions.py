@@ -29,7 +29,7 @@ from msdump.device import INSERTED_PREFIX
 from msdump.read import GraphOperator, OperatorGraph, SourceKind, ValueSource
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from msdump.analysis.align.evidence import PairEvidence
@@ -405,7 +405,8 @@ def _quantised(graph: OperatorGraph, beside: OperatorGraph, wholes: Sequence[_Wh
 def _groups(mine: OperatorGraph, golden: OperatorGraph) -> Iterator[Group]:
     """Yield the groups; no operator is in two of them."""
     taken: set[str] = set()
-    for group in (*_by_nodes(mine, golden), *_by_names(mine, golden)):
+    numbered = _by_names(mine, golden)
+    for group in chain(_by_nodes(mine, golden), numbered, _by_names(mine, golden, _unnumbered)):
         names = {f"{side}{each.full_name}" for side, members in enumerate(group) for each in members}
         if not names & taken:
             taken |= names
@@ -447,15 +448,32 @@ def _in_order(operators: Mapping[str, GraphOperator], graph: OperatorGraph) -> t
     return tuple(each for name, each in graph.operators.items() if name in operators)
 
 
-def _by_names(mine: OperatorGraph, golden: OperatorGraph) -> Iterator[Group]:
-    """Yield fused operators whose parts are known by their names alone."""
+def _unnumbered(parts: Sequence[str]) -> list[str]:
+    """Return parts with the number of the first one alone: an operator that was dropped moves the others.
+
+    >>> _unnumbered(["Conv2D-op3", "Elu-op1"])
+    ['Conv2D-op3', 'Elu']
+    """
+    return [*parts[:1], *(part.rpartition("-op")[0] for part in parts[1:])]
+
+
+def _by_names(
+    mine: OperatorGraph, golden: OperatorGraph, key: Callable[[Sequence[str]], Sequence[str]] = list
+) -> Iterator[Group]:
+    """Yield fused operators whose parts are known by their names alone.
+
+    Args:
+        mine: The first graph.
+        golden: The second one.
+        key: Returns what the parts of a row are compared by.
+    """
     own, other = _NamedParts(mine), _NamedParts(golden)
     for fused in mine.operators.values():
-        rows = _rows(fused, own, other)
+        rows = _rows(fused, own, other, key)
         if rows and fused.full_name not in golden.operators:
             yield rows
     for fused in golden.operators.values():
-        rows = _rows(fused, other, own)
+        rows = _rows(fused, other, own, key)
         if rows and fused.full_name not in mine.operators:
             yield rows[1], rows[0]
 
@@ -482,20 +500,28 @@ class _NamedParts:
                 yield reader
 
 
-def _rows(fused: GraphOperator, own: _NamedParts, other: _NamedParts) -> Group | None:
+def _rows(
+    fused: GraphOperator,
+    own: _NamedParts,
+    other: _NamedParts,
+    key: Callable[[Sequence[str]], Sequence[str]],
+) -> Group | None:
     """Return the operators whose names join the same parts, without casts where the other graph has none."""
     parts = _parts(fused)
     if len(parts) == 1:
         return None
     computing = [each for each in parts if not each.startswith(f"{CAST}-op")]
-    found = _rows_of(parts, fused, (own, other))
+    found = _rows_of(parts, fused, (own, other), key)
     if not found and 1 < len(computing) < len(parts):
-        found = _rows_of(computing, fused, (own, other))
+        found = _rows_of(computing, fused, (own, other), key)
     return found[0] if len(found) == 1 else None
 
 
 def _rows_of(
-    parts: Sequence[str], fused: GraphOperator, graphs: tuple[_NamedParts, _NamedParts]
+    parts: Sequence[str],
+    fused: GraphOperator,
+    graphs: tuple[_NamedParts, _NamedParts],
+    key: Callable[[Sequence[str]], Sequence[str]],
 ) -> list[Group]:
     """Return the shortest rows of operators of two graphs, each reading the one before, with the same parts.
 
@@ -503,6 +529,7 @@ def _rows_of(
         parts: Parts of the first operator.
         fused: The first operator, of the first graph.
         graphs: Both graphs, of which either may have fused parts that the other one has not.
+        key: Returns what parts are compared by.
     """
     found: list[Group] = []
     pending: list[tuple[Group, Sequence[str], int]] = [(((fused,), ()), parts, 1)]
@@ -515,7 +542,9 @@ def _rows_of(
         for reader in graphs[side].readers(row[-1]) if row else graphs[1].heads(parts[0], fused.scope):
             own = _parts(reader)
             shared = min(len(own), len(left))
-            if own[:shared] == left[:shared]:
+            # the head is found by its name; behind it a row begins with another operator's part
+            begin = parts[:1] if row else []
+            if key([*begin, *own[:shared]]) == key([*begin, *left[:shared]]):
                 longer = (*row, reader)
                 both = (longer, rows[1]) if side == 0 else (rows[0], longer)
                 is_beyond = len(own) > len(left)  # the other graph has these parts behind the row
