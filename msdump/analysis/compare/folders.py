@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -415,8 +414,6 @@ class ComparedFolder:
             golden_reads=tuple(map(self._translated, self._golden_sources(execution))) if reads else (),
             arithmetic=_arithmetic(mine, theirs, tensors),
             is_state=self.is_training,
-            retyped=self._retyped(execution),
-            arguments=self._other_arguments(execution),
             as_written=partial(self._is_as_written, execution),
             is_random=_is_random(mine, theirs),
             returned=frozenset(each.slot for each in self.returned if each.name == self._name(execution)),
@@ -541,62 +538,11 @@ class ComparedFolder:
         """Return where the inputs of an execution come from, by the examined side's graph."""
         return self.mine.reads(execution.name, self._casts[0])
 
-    def _retyped(self, execution: OperatorExecution) -> str:
-        text = self._retypings.get(execution.name, "")
-        sources = (source for source in self._reads(execution) if source.kind is SourceKind.OPERATOR)
-        # Only the first of several in a row. A Cast that only the examined side has is not among them.
-        is_first = not any(names.sanitize(source.name) in self._retypings for source in sources)
-        return text if is_first else ""
-
-    @cached_property
-    def _retypings(self) -> Mapping[str, str]:
-        """In words how operators, as files call them, compute in another float type than golden's.
-
-        None where most of the network does: it was converted as a whole.
-        """
-        types = {each.name: self._types(each) for each in self.matched.executions}
-        texts = {
-            name: f"writes {mine}, in golden {golden}"
-            for name, (mine, golden) in types.items()
-            if mine != golden and coarser(mine) and coarser(golden)
-        }
-        if self.matched.by_graphs is not None:
-            texts = {**self.matched.by_graphs.recast, **texts}
-        return texts if len(texts) * 2 <= len(types) else {}
-
-    def _types(self, execution: OperatorExecution) -> tuple[str, str]:
-        """Return the types of the first output that both graphs declare, "" where devices hold the same."""
-        mine, golden = self._operators(execution)
-        if mine is None or golden is None or not (mine.outputs and golden.outputs):
-            return ("", "")
-        known = self.matched.by_graphs
-        is_single = known is None or execution.name in known.partners
-        if not (is_single or any(io is IO.OUTPUT for io, _ in execution.counterparts)):
-            return ("", "")  # a part of a kernel, whose output is none of the kernel's
-        held = [each.device_outputs[0].dtype for each in (mine, golden) if each.device_outputs]
-        if len(held) == len(set(held)) + 1:  # two graphs may declare what a device holds in one type
-            return ("", "")
-        return mine.outputs[0].dtype, golden.outputs[0].dtype
-
     @property
     def _casts(self) -> tuple[frozenset[str], frozenset[str]]:
         """Full names of the casts that the other side lacks, of the examined side and of golden."""
         known = self.matched.by_graphs
         return (frozenset(), frozenset()) if known is None else known.casts
-
-    def _other_arguments(self, execution: OperatorExecution) -> str:
-        """Return in words which numbers among an operator's arguments are others than golden's."""
-        mine, golden = self._operators(execution)
-        if mine is None or golden is None or mine.attributes == golden.attributes:
-            return ""
-        own, other = (parse_attributes(each.attributes) for each in (mine, golden))
-        pairs = [(name, own[name], other[name]) for name in own if name in other]
-        numbers = (pair for pair in pairs if all(type(each) in {int, float} for each in pair[1:]))
-        return ", ".join(
-            f"{name} {number:g}, in golden {theirs:g}"
-            for name, number, theirs in numbers
-            if not math.isclose(number, theirs, rel_tol=_SAME_NUMBER)
-        )
 
     def _operators(self, execution: OperatorExecution) -> tuple[GraphOperator | None, GraphOperator | None]:
         """Return the operator in both graphs; golden's has the counterparts of outputs, or else inputs."""

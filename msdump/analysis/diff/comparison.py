@@ -218,7 +218,6 @@ class _Run:
             self._leave(mine)
             return
         is_state = bool(self._iteration) and not mine.graph.variables.isdisjoint(mine.node.inputs)
-        pair = self._pairing.graphs.get(mine.graph.index)
         place, reads = self._comparison.places.next(mine)
         tensors = self._comparison.overflows.mark(mine, tensors)
         evidence = OperatorEvidence(
@@ -226,7 +225,6 @@ class _Run:
             tensors,
             reads=reads,
             is_state=is_state,
-            retyped="" if pair is None else pair.retyped.get(mine.node.name, ""),
             own=own.own,
             propagated=own.propagated,
         )

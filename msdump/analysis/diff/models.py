@@ -6,14 +6,14 @@ import enum
 import hashlib
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 
 from msdump import dtypes
-from msdump.analysis import SHORTER, Fact, FactKind, SameWeight, errors, list_facts
+from msdump.analysis import SHORTER, Fact, SameWeight, errors, list_facts
 from msdump.analysis.align import (
     CAST,
     INTEGER,
@@ -432,9 +432,8 @@ def pair_models(mine: Graph, golden: Graph) -> Pairing:
             matching = Alignment((), is_one_network=False)
         known = quantised[first.index], golden_quantised[second.index]
         pairing = _GraphPairing(first, second, matching, known)
-        found = list_facts(*sides, matching, _weights_of(first, second))
-        graphs[first.index] = pairing.result(found)
-        facts += found
+        facts += list_facts(*sides, matching, _weights_of(first, second))
+        graphs[first.index] = pairing.result()
         missing += pairing.missing
         for body, counterpart in pairing.bodies:
             bodies[body.index] = counterpart.index
@@ -509,8 +508,8 @@ class _GraphPairing:
         nodes = (self._golden_nodes[name] for name in self._matching.golden_alone)
         return [node for node in nodes if not node.is_added]
 
-    def result(self, facts: Iterable[Fact]) -> GraphPairing:
-        """Return the pairs, with what facts say of types."""
+    def result(self) -> GraphPairing:
+        """Return the pairs."""
         names = {name: name for name in self._values.values()}
         weights = frozenset(self._golden.weights)
         casts = {name: self._values.get(self._before_casts(name)) for name in self._cast_of}
@@ -521,7 +520,6 @@ class _GraphPairing:
             weights,
             self._kernels,
             self._weights(),
-            {self._nodes[each.operator].name: each.text for each in facts if each.kind is FactKind.DTYPE},
             {name: counterpart for name, counterpart in casts.items() if counterpart is not None},
             dict(self._origins()),
         )

@@ -122,8 +122,6 @@ class GraphPairing:
         kernels: Full name of the golden kernel that hides the results of an operator without counterpart.
         weights: Of two models the weights that belong together, by the leading side's names: its array, and
             that of the other side, as the models have them.
-        retyped: Of two models, in words, that an operator writes another type of floating point numbers than
-            its counterpart does, by name; of several in a row the first.
         casts: Of two models, the common name of what a cast reads that the other model lacks, by the name of
             what it writes.
         origins: Of two models, the value that a quantised product was made of, by the names of its integers
@@ -136,7 +134,6 @@ class GraphPairing:
     golden_weights: frozenset[str]
     kernels: Mapping[str, str] = field(default_factory=dict)
     weights: Mapping[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
-    retyped: Mapping[str, str] = field(default_factory=dict)
     casts: Mapping[str, str] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
 
@@ -253,7 +250,7 @@ class _CompiledPairing:
                 kernels[node.name] = kernel
         weights = frozenset(golden_names[name] for name in golden.weights)
         pair = GraphPairing(partners, common, golden_names, weights, kernels)
-        self._graphs[mine.index] = pair if model is None else _with_models(pair, mine, names, model)
+        self._graphs[mine.index] = pair if model is None else _with_models(pair, names, model)
 
 
 def _only_casts(node: Node, model: GraphPairing | None) -> bool:
@@ -263,15 +260,7 @@ def _only_casts(node: Node, model: GraphPairing | None) -> bool:
     return all(model.casts.keys() >= set(part.outputs) for part in node.members)
 
 
-def _with_models(
-    pair: GraphPairing, mine: Graph, names: Mapping[str, str], model: GraphPairing
-) -> GraphPairing:
+def _with_models(pair: GraphPairing, names: Mapping[str, str], model: GraphPairing) -> GraphPairing:
     """Return the pairs of compiled graphs with what is known of the graphs of their models."""
     weights = {form: model.weights[name] for form, name in names.items() if name in model.weights}
-    texts = (
-        (node.name, model.retyped[part.name])
-        for node in mine.nodes
-        for part in node.members
-        if part.name in model.retyped
-    )
-    return replace(pair, weights=weights, retyped=dict(texts), origins=model.origins)
+    return replace(pair, weights=weights, origins=model.origins)

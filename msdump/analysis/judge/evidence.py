@@ -229,9 +229,6 @@ class OperatorEvidence:
         returned: Numbers of its outputs that the network returns.
         is_state: Whether its weights are trained, so that two sound runs may differ in them.
         is_evaluation: Whether another graph of its dump trains the weights that it reads.
-        retyped: In words, that the examined side's graph lets it write another element type than golden's;
-            "" where it does not, or where what it reads has another type already.
-        arguments: In words, which numbers among its arguments are others than golden's; "" for none.
         wrong_weights: Names of the weights and constants that it read and that are not the model's, by input.
         unread: Numbers of the outputs that nothing reads, of an operator that has effects besides them.
     """
@@ -252,8 +249,6 @@ class OperatorEvidence:
     returned: frozenset[int] = frozenset()
     is_state: bool = False
     is_evaluation: bool = False
-    retyped: str = ""
-    arguments: str = ""
     wrong_weights: Mapping[int, str] = field(default_factory=dict)
     unread: frozenset[int] = frozenset()
 

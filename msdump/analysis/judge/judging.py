@@ -481,8 +481,6 @@ class Judge:
 
     def _unfit(self, case: Case) -> _Reason | None:
         """Judge an output of another shape, or of elements of another type."""
-        if case.evidence.retyped:
-            return Verdict.DTYPE, case.evidence.retyped
         unfit = next((each for each in case.bad_outputs if each.verdict in _UNFIT), None)
         if unfit is None:
             return None
@@ -610,9 +608,9 @@ class Judge:
             return (Verdict.ACCUMULATED if is_drift else self._passed_on(case, Verdict.ACCUMULATED)), ""
         if evidence.replaces:
             return Verdict.REPLACED, f"in the place of {evidence.replaces}"
-        if is_drift and not evidence.arguments:
+        if is_drift:
             return Verdict.ACCUMULATED, f"its inputs are {case.input_distance:.2g} off already"
-        return Verdict.OWN, joined(evidence.arguments, self._unless(case))
+        return Verdict.OWN, self._unless(case)
 
     @staticmethod
     def _unless(case: Case) -> str:

@@ -16,8 +16,11 @@ _VERDICTS: Final = {
     FactKind.EXTRA: Verdict.REPLACED,
     FactKind.REPLACED: Verdict.REPLACED,
     FactKind.MISSING: Verdict.MISSING,
+    FactKind.DTYPE: Verdict.DTYPE,
 }
 """Verdict on the operator of a fact; of other kinds the tensors themselves tell."""
+
+_DRIFTING: Final = frozenset({Verdict.ACCUMULATED, Verdict.AMPLIFIED})
 
 _ELSEWHERE: Final = frozenset({FactKind.EXTRA, FactKind.REPLACED, FactKind.MISSING})
 """Facts on an operator other than the one whose outputs show them."""
@@ -47,11 +50,16 @@ def accuse(
         if fact.kind not in _VERDICTS:
             continue
         readers = [place for name in fact.readers for place in judged.places(name)]
-        showing = [place for place in readers if any(each.is_bad for each in judged.findings[place].outputs)]
-        if showing or (not readers and outputs_differ):
+        showing = [place for place in readers if _differs(judged.findings[place])]
+        if showing or fact.kind is FactKind.DTYPE or (not readers and outputs_differ):
             judged.accuse(fact, showing, place_of)
     found = judged.result()
     return [*map(_unrounded, found)] if is_one_arithmetic else found
+
+
+def _differs(finding: Finding) -> bool:
+    """Return whether an operator's outputs differ, or would but for what its inputs allow."""
+    return finding.verdict in _DRIFTING or any(each.is_bad for each in finding.outputs)
 
 
 class _Judged:

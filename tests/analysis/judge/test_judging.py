@@ -87,7 +87,6 @@ SINGLE = {
     "inherited": ([FAR], [FAR], {}, "inherited"),
     "amplified": ([1e-3], [0.5], {}, "amplified"),
     "drift": ([1.1e-4], [1.3e-4], {}, "accumulated"),
-    "drift of another operator": ([1.1e-4], [1.3e-4], {"arguments": "epsilon 0.1, in golden 0.01"}, "own"),
     "healed": ([FAR], [0], {}, "healed"),
     "NaN made here": ([0], [NAN], {}, "nonfinite"),
     "NaN made of inputs that differ": ([FAR], [NAN], {}, "nonfinite"),
