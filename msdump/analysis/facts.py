@@ -7,15 +7,13 @@ import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msdump.analysis.align import (
     UNKNOWN,
     UNTOLD,
     Alignment,
     GraphSide,
-    OperatorPair,
     aligned,
     asks,
     canonical_type,
@@ -35,9 +33,6 @@ _PASSING: Final = frozenset({"Transpose"})
 """Operators, beside views, in whose place another exporter arranges a weight or a product otherwise."""
 
 _CLAMPS: Final = frozenset({"ReLU", "ReLU6", "Clip", "ClipByValue"})
-
-_Slot = tuple[int, tuple[ValueSource, ValueSource]]
-"""Number of an input, and what both sides read there."""
 
 
 class FactKind(enum.StrEnum):
@@ -103,16 +98,19 @@ def list_facts(
     return tuple(_Comparison(mine, golden, matching, same_weight).facts())
 
 
+_LabelOf = Callable[[ValueSource], Hashable]
+
+
 class _Side:
     """A graph, and what both sides know its values by: the pair that gives one, or a label."""
 
-    def __init__(
-        self, side: GraphSide, label_of: Callable[[ValueSource], Hashable], alone: Sequence[str]
-    ) -> None:
-        self.graph, self.alone = side.graph, {*alone}
-        self.passing = _PASSING
+    def __init__(self, side: GraphSide, label_of: _LabelOf, alone: Sequence[str]) -> None:
+        self.graph, self.alone, self.passing = side.graph, {*alone}, _PASSING
         self.key_of: dict[tuple[str, int], Hashable] = {}
+        self.places = {name: place for place, name in enumerate(side.graph.operators)}
         self._label_of = label_of
+        operators = self.graph.operators.values()
+        self._fused = {name for each in operators if len(each.onnx_names) > 1 for name in each.onnx_names}
 
     def operator(self, source: ValueSource) -> GraphOperator | None:
         """Return the operator that gives a value, None for everything else."""
@@ -128,10 +126,9 @@ class _Side:
         return source
 
     def _is_passed(self, operator: GraphOperator) -> bool:
-        if _is_inserted(operator):
-            return True
         is_passing = passes_on(operator.op_type) or is_view(operator.op_type)
-        return operator.full_name in self.alone and (is_passing or operator.op_type in self.passing)
+        is_alone = operator.full_name in self.alone
+        return _is_inserted(operator) or (is_alone and (is_passing or operator.op_type in self.passing))
 
     def key(self, source: ValueSource) -> Hashable:
         """Return what a value is known by on both sides, None where nothing tells."""
@@ -140,81 +137,55 @@ class _Side:
         label = self._label_of(source)
         return None if label in (UNKNOWN, UNTOLD) else label
 
-    def with_alone(self, names: Sequence[str], others: Sequence[GraphOperator]) -> list[GraphOperator]:
+    def members(self, names: Sequence[str], others: Sequence[GraphOperator] = ()) -> list[GraphOperator]:
         """Return the operators of a region, with those alone that are nodes of the other side's region."""
         nodes = {each.onnx_names for each in others if each.onnx_names}
-        alone = {name for name in self.alone if self.graph.operators[name].onnx_names in nodes}
-        return [each for name, each in self.graph.operators.items() if name in alone or name in names]
+        alone = {name for name in self.alone if nodes and self.graph.operators[name].onnx_names in nodes}
+        ordered = sorted({*names} | alone, key=self.places.__getitem__)
+        return [self.graph.operators[name] for name in ordered]
 
-    def read_by(self, names: Sequence[str]) -> list[ValueSource]:
-        """Return what operators together read of others, without constants."""
-        sources = (self.origin(each) for name in names for each in self.graph.operators[name].inputs)
-        known = dict.fromkeys(each for each in sources if each.name not in names and not self.is_fixed(each))
-        return [*known]
-
-    def members(self, names: Sequence[str]) -> list[GraphOperator]:
-        """Return operators by their full names."""
-        return [self.graph.operators[name] for name in names]
+    def reads(self, operators: Sequence[GraphOperator]) -> list[ValueSource]:
+        """Return what operators together read of others; constants only of one alone."""
+        inside = {each.full_name for each in operators}
+        found = [self.origin(each) for operator in operators for each in operator.inputs]
+        if len(operators) == 1:
+            return found
+        return [*dict.fromkeys(each for each in found if each.name not in inside and not self.is_fixed(each))]
 
     def is_fixed(self, source: ValueSource) -> bool:
         """Return whether a value is the same in each run, so that compilation may have folded it."""
         return source.kind in FIXED or self.graph.is_fixed(source.name)
 
-    @cached_property
-    def fused(self) -> frozenset[str]:
-        """Nodes of the model that are part of a fused operator."""
-        operators = self.graph.operators.values()
-        return frozenset(name for each in operators if len(each.onnx_names) > 1 for name in each.onnx_names)
-
     def lacks(self, beside: _Side, source: ValueSource) -> bool:
         """Return whether a value is of another side's operator that this one has in no form."""
-        operator = beside.operator(source)
-        if operator is None or source.name not in beside.alone or beside.is_fixed(source):
+        operator = beside.stranger(source)
+        if operator is None or beside.is_fixed(source):
             return False
-        is_fused = bool(operator.onnx_names) and self.fused.issuperset(operator.onnx_names)
-        return not is_fused and _is_plain(operator)
+        return _is_plain(operator) and not {*operator.onnx_names} & self._fused
 
-    def way(self, source: ValueSource, goal: Hashable) -> tuple[GraphOperator, ...]:
-        """Return the operators alone that lead to a value, the last one first.
-
-        Args:
-            source: The value.
-            goal: What the other side reads in its place, to which the way leads where it can.
-        """
-        first = self.operator(source)
-        if first is None or source.name not in self.alone:
-            return ()
-        ways: list[tuple[GraphOperator, ...]] = [(first,)]
-        seen = {first.full_name}
-        for way in ways:
-            for each in map(self.origin, way[-1].inputs):
-                if goal is not None and self.key(each) == goal:
-                    return way
-                operator = self.operator(each)
-                if operator is not None and each.name in self.alone - seen:
-                    seen.add(each.name)
-                    ways.append((*way, operator))
-        return (first,)
+    def stranger(self, source: ValueSource) -> GraphOperator | None:
+        """Return the operator that gives a value, if nothing on the other side belongs to it."""
+        return self.operator(source) if source.name in self.alone else None
 
 
 def _is_inserted(operator: GraphOperator) -> bool:
-    """Return whether a compiler inserted an operator, which converts a format or a type."""
     return operator.full_name.startswith(INSERTED_PREFIX)
 
 
 def _is_plain(operator: GraphOperator) -> bool:
-    """Return whether an operator is one of the model's, and not several that were fused."""
     return len(part_types(operator)) == 1 and len(operator.onnx_names) <= 1
 
 
-@dataclass(frozen=True, slots=True)
-class _Edge:
+class _Edge(NamedTuple):
     """An input that is another one than golden's; without a reader an output of the graph."""
 
     reader: GraphOperator | None
     slot: int
     own: ValueSource
     other: ValueSource
+
+
+_Operators = Sequence[GraphOperator]
 
 
 class _Comparison:
@@ -227,29 +198,26 @@ class _Comparison:
         self._mine = _Side(mine, label, matching.mine_alone)
         self._golden = _Side(golden, golden_label, matching.golden_alone)
         self._same_weight = same_weight
-        self._pairs: list[tuple[GraphOperator, GraphOperator]] = []
-        self._regions: list[OperatorPair] = []
+        self._pairs: list[tuple[_Operators, _Operators]] = []
         if _is_quantised(mine.graph) != _is_quantised(golden.graph):  # its range clamps, too
             self._mine.passing = self._golden.passing = _PASSING | _CLAMPS
         for pair in matching.pairs:
             for number, (output, counterpart) in enumerate(pair.outputs):
                 self._mine.key_of[output] = self._golden.key_of[counterpart] = (pair.mine, number)
-            (own, *_), (other, *_) = self._mine.members(pair.mine), self._golden.members(pair.golden)
-            is_alike = (_is_plain(own) and _is_plain(other)) or _parts(own) == _parts(other)
-            if pair.is_single and is_alike:
-                self._add(own, other)
-            elif not self._add_parts(pair):
-                self._regions.append(pair)
+            members = self._mine.members(pair.mine), self._golden.members(pair.golden)
+            if pair.is_single or not self._split(*members):
+                self._pairs.append(members)
 
-    def _add(self, mine: GraphOperator, golden: GraphOperator) -> None:
-        if not (_is_inserted(mine) or _is_inserted(golden)):
-            self._pairs.append((mine, golden))
-
-    def _add_parts(self, pair: OperatorPair) -> bool:
-        """Pair the operators of two regions, if one has all types of the other in its order."""
-        mine, golden = self._mine.with_alone(pair.mine, ()), self._golden.with_alone(pair.golden, ())
-        mine, golden = self._mine.with_alone(pair.mine, golden), self._golden.with_alone(pair.golden, mine)
-        pairs = aligned(*([canonical_type(each.op_type) for each in side] for side in (mine, golden)))
+    def _split(self, mine: _Operators, golden: _Operators) -> bool:
+        """Pair the operators of two regions, if one has all nodes or types of the other in its order."""
+        mine = self._mine.members([each.full_name for each in mine], golden)
+        golden = self._golden.members([each.full_name for each in golden], mine)
+        nodes = {each.onnx_names for each in mine} & {each.onnx_names for each in golden} - {()}
+        kinds = (
+            [each.onnx_names if each.onnx_names in nodes else canonical_type(each.op_type) for each in side]
+            for side in (mine, golden)
+        )
+        pairs = aligned(*kinds)
         if not 1 < len(pairs) == min(len(mine), len(golden)):
             return False
         for side, operators in ((self._mine, mine), (self._golden, golden)):
@@ -257,7 +225,7 @@ class _Comparison:
             for each in operators:
                 side.key_of.pop((each.full_name, 0), None)
         for own, other in ((mine[own], golden[other]) for own, other in pairs):
-            self._add(own, other)
+            self._pairs.append(([own], [other]))
             self._mine.key_of[own.full_name, 0] = self._golden.key_of[other.full_name, 0] = own.full_name
             self._mine.alone.discard(own.full_name)
             self._golden.alone.discard(other.full_name)
@@ -267,40 +235,31 @@ class _Comparison:
         """Return all facts, in the order of the examined operators that show them."""
         facts, edges = [*self._dtypes()], [*self._ends()]
         for mine, golden in self._pairs:
-            replaced = [*self._replaced(mine, golden)]
-            if not replaced:
+            if not (_is_inserted(mine[-1]) or _is_inserted(golden[-1])):
+                facts += self._of_pair(mine, golden)
                 edges += self._edges(mine, golden)
-                facts += self._weights(mine, golden)
-            facts += replaced or _arguments(mine, golden)
-        for pair in self._regions:
-            edges += self._region_edges(pair)
-            facts += self._parts(pair)
         facts += self._wiring(edges)
-        places = {name: place for place, name in enumerate(self._mine.graph.operators)}
-        return sorted(
-            facts, key=lambda fact: min((places[name] for name in fact.readers), default=len(places))
-        )
+        places = self._mine.places
+        return sorted(facts, key=lambda fact: min(map(places.__getitem__, fact.readers), default=len(places)))
 
-    @staticmethod
-    def _replaced(mine: GraphOperator, golden: GraphOperator) -> Iterator[Fact]:
-        is_alike = canonical_type(mine.op_type) == canonical_type(golden.op_type)
-        if not is_alike and _is_plain(mine) and _is_plain(golden):
-            text = f"{mine.op_type} in the place of {golden.full_name} ({golden.op_type})"
-            yield _fact(FactKind.REPLACED, mine, text, golden)
-
-    def _weights(self, mine: GraphOperator, golden: GraphOperator) -> Iterator[Fact]:
-        for slot, (own, other) in enumerate(self._reads(mine, golden)):
-            is_weight = own.kind is other.kind is SourceKind.WEIGHT
-            if is_weight and self._same_weight(own.name, other.name) is False:
-                text = f"input {slot} {own.name} has not the bits of golden's"
-                yield _fact(FactKind.WEIGHT, mine, text, golden)
-
-    def _reads(self, mine: GraphOperator, golden: GraphOperator) -> Iterator[tuple[ValueSource, ValueSource]]:
-        """Return what two operators read at each input, before what the other side may lack."""
-        own, other = (
-            map(side.origin, each.inputs) for side, each in ((self._mine, mine), (self._golden, golden))
-        )
-        return zip(own, other, strict=False)
+    def _of_pair(self, mine: _Operators, golden: _Operators) -> Iterator[Fact]:
+        """Yield what operators do otherwise: parts that only one side has, arguments, weights."""
+        own, other = (Counter(type_ for each in side for type_ in _parts(each)) for side in (mine, golden))
+        is_single = len(mine) == len(golden) == 1
+        if own == other and is_single:
+            yield from _arguments(mine[0], golden[0])
+            reads = zip(self._mine.reads(mine), self._golden.reads(golden), strict=False)
+            for slot, (one, two) in enumerate(reads):
+                is_weight = one.kind is two.kind is SourceKind.WEIGHT
+                if is_weight and self._same_weight(one.name, two.name) is False:
+                    text = f"input {slot} {one.name} has not the bits of golden's"
+                    yield _own_fact(FactKind.WEIGHT, mine[0], text, golden[0])
+        elif own != other and is_single and _is_plain(mine[0]) and _is_plain(golden[0]):
+            yield _in_place_of(mine[0], golden[0])
+        elif own != other and 2 * (own & other).total() >= max(own.total(), other.total()):
+            # most of their parts are the same, so that these are no other ways to compute the same
+            text = f"its parts are {', '.join(own.elements())}, in golden {', '.join(other.elements())}"
+            yield _own_fact(FactKind.REPLACED, mine[-1], text, golden[-1])
 
     def _dtypes(self) -> Iterator[Fact]:
         """Yield which operators write another type of floats than golden's, the first of several in a row.
@@ -308,65 +267,48 @@ class _Comparison:
         Nothing where most of them do: the network was converted as a whole.
         """
         facts: dict[str, Fact] = {}
-        for mine, golden in self._pairs:
+        single = [(mine[0], golden[0]) for mine, golden in self._pairs if len(mine) == len(golden) == 1]
+        for mine, golden in single:
             types = [each.outputs[0].dtype if each.outputs else "" for each in (mine, golden)]
             held = [each.device_outputs[0].dtype for each in (mine, golden) if each.device_outputs]
-            is_alike = canonical_type(mine.op_type) == canonical_type(golden.op_type)
+            is_alike = _parts(mine) == _parts(golden) and not _is_inserted(mine)
             if types[0] != types[1] and {*types} <= _FLOATS and is_alike and len({*held}) + 1 != len(held):
                 text = f"writes {types[0]}, in golden {types[1]}"
-                facts[mine.full_name] = _fact(FactKind.DTYPE, mine, text, golden)
-        if len(facts) * 2 <= len(self._pairs):
-            for name, fact in facts.items():
-                sources = map(self._mine.origin, self._mine.graph.operators[name].inputs)
-                if not any(each.name in facts for each in sources):
-                    yield fact
+                facts[mine.full_name] = _own_fact(FactKind.DTYPE, mine, text, golden)
+        for name, fact in facts.items() if len(facts) * 2 <= len(single) else ():
+            sources = self._mine.reads([self._mine.graph.operators[name]])
+            if not any(each.name in facts for each in sources):
+                yield fact
 
-    def _edges(self, mine: GraphOperator, golden: GraphOperator) -> Iterator[_Edge]:
-        """Yield the inputs of two operators that are known to be other ones."""
-        if asks(mine.op_type):
-            return
-        pairs = [*enumerate(self._reads(mine, golden))]
-        if is_commutative(canonical_type(mine.op_type)):
-            pairs = self._unequal([(slot, own) for slot, (own, _) in pairs], [each[1] for _, each in pairs])
-        for slot, (own, other) in pairs:
-            if self._is_other(own, other):
-                yield _Edge(mine, slot, own, other)
+    def _edges(self, mine: _Operators, golden: _Operators) -> Iterator[_Edge]:
+        """Yield the inputs of operators that are known to be other ones."""
+        own, other = self._mine.reads(mine), self._golden.reads(golden)
+        pairs = [*zip(range(len(own)), own, other, strict=False)]
+        is_alike = len(mine) == len(golden) == 1 and _parts(mine[0]) == _parts(golden[0])
+        if not is_alike or is_commutative(canonical_type(mine[0].op_type)):
+            pairs = self._unequal(own, other)
+        for slot, one, two in () if asks(mine[-1].op_type) else pairs:
+            if self._is_other(one, two):
+                yield _Edge(mine[-1], slot, one, two)
 
-    def _unequal(self, mine: Sequence[tuple[int, ValueSource]], golden: Sequence[ValueSource]) -> list[_Slot]:
+    def _unequal(
+        self, own: Sequence[ValueSource], other: Sequence[ValueSource]
+    ) -> list[tuple[int, ValueSource, ValueSource]]:
         """Return inputs that may change places without those that are the same on both sides."""
-        rest, left = [*golden], []
-        for slot, own in mine:
-            key = self._mine.key(own)
+        rest, left = [*other], []
+        for slot, source in enumerate(own):
+            key = self._mine.key(source)
             same = next((each for each in rest if key is not None and self._golden.key(each) == key), None)
             if same is None:
-                left.append((slot, own))
+                left.append((slot, source))
             else:
                 rest.remove(same)
-        return [(slot, (own, other)) for (slot, own), other in zip(left, rest, strict=False)]
-
-    def _region_edges(self, pair: OperatorPair) -> Iterator[_Edge]:
-        """Yield the values that operators together read in place of others than their counterparts do."""
-        own, other = self._mine.read_by(pair.mine), self._golden.read_by(pair.golden)
-        for slot, (one, two) in self._unequal([*enumerate(own)], other):
-            if self._is_other(one, two):
-                reader = self._mine.graph.operators[pair.mine[-1]]
-                yield _Edge(reader, slot, one, two)
-
-    def _parts(self, pair: OperatorPair) -> Iterator[Fact]:
-        """Yield the parts of fused operators that only one side has; others compute most in the same way."""
-        mine, golden = self._mine.members(pair.mine), self._golden.members(pair.golden)
-        own, other = (Counter(type_ for each in side for type_ in _parts(each)) for side in (mine, golden))
-        added, lacking = [*(own - other).elements()], [*(other - own).elements()]
-        if not (added or lacking) or 2 * (own & other).total() < max(own.total(), other.total()):
-            return
-        text = f"its parts are {', '.join(own.elements())}, in golden {', '.join(other.elements())}"
-        yield _fact(FactKind.REPLACED, mine[-1], text, golden[-1])
+        return [(slot, source, each) for (slot, source), each in zip(left, rest, strict=False)]
 
     def _ends(self) -> Iterator[_Edge]:
         """Yield the outputs of the graph that are known to be other ones."""
-        own, other = self._mine.graph.outputs, self._golden.graph.outputs
-        pairs = zip(map(self._mine.origin, own), map(self._golden.origin, other), strict=False)
-        for slot, (one, two) in enumerate(pairs if len(own) == len(other) else ()):
+        own, other = ([*map(side.origin, side.graph.outputs)] for side in (self._mine, self._golden))
+        for slot, (one, two) in enumerate(zip(own, other, strict=False) if len(own) == len(other) else ()):
             if self._is_other(one, two):
                 yield _Edge(None, slot, one, two)
 
@@ -381,8 +323,7 @@ class _Comparison:
         keys = self._mine.key(own), self._golden.key(other)
         if None not in keys:
             return keys[0] != keys[1]
-        is_extra = keys[0] is None and self._golden.lacks(self._mine, own)
-        return is_extra or (keys[1] is None and self._mine.lacks(self._golden, other))
+        return self._golden.lacks(self._mine, own) or self._mine.lacks(self._golden, other)
 
     def _wiring(self, edges: Sequence[_Edge]) -> Iterator[Fact]:
         """Yield the facts of inputs that are other ones: one for each operator that explains some of them."""
@@ -397,34 +338,34 @@ class _Comparison:
     def _of_edge(self, edge: _Edge, edges: Sequence[_Edge]) -> Fact:
         """Return what makes an input another one than golden's."""
         keys = self._mine.key(edge.own), self._golden.key(edge.other)
-        lacking = self._golden.way(edge.other, keys[0]) if keys[1] is None else ()
-        added = self._mine.way(edge.own, keys[1]) if keys[0] is None else ()
+        lacking, added = self._golden.stranger(edge.other), self._mine.stranger(edge.own)
         readers = () if edge.reader is None else (edge.reader.full_name,)
         slot = f"input {edge.slot}" if readers else f"output {edge.slot}"
         place = f"{slot} of {readers[0] if readers else 'the network'}"
         if lacking and added:
-            text = f"{added[0].op_type} in the place of {lacking[0].full_name} ({lacking[0].op_type})"
-            return _fact(FactKind.REPLACED, added[0], text, lacking[0], readers)
+            return replace(_in_place_of(added, lacking), readers=readers)
         if lacking:
-            more = "".join(f", with {each.full_name} before it" for each in lacking[1:2])
-            text = f"{place} is {_called(edge.own)}, in golden of this operator{more}"
-            return _fact(FactKind.MISSING, lacking[0], text, lacking[0], readers)
+            text = f"{place} is {_called(edge.own)}, in golden of this operator"
+            return _fact(FactKind.MISSING, lacking, text, lacking.full_name, *readers)
         if added:
             text = f"{place} is of this operator, in golden {_called(edge.other)}"
-            return _fact(FactKind.EXTRA, added[0], text, None, readers)
+            return _fact(FactKind.EXTRA, added, text, "", *readers)
         text = f"{slot} is {_called(edge.own)}, golden's is {_called(edge.other)}"
         for each in edges:
             crossed = self._mine.key(each.own), self._golden.key(each.other)
             if readers and each.reader is edge.reader and crossed == keys[::-1]:
                 text = "inputs {} and {} are swapped".format(*sorted((edge.slot, each.slot)))
         shown = edge.reader or self._mine.operator(edge.own) or GraphOperator("", "")
-        return _fact(FactKind.WIRING, shown, text, None, readers)
+        return _fact(FactKind.WIRING, shown, text, "", *readers)
 
 
 def _is_quantised(graph: OperatorGraph) -> bool:
-    return any(
-        "Quant" in each.op_type or each.op_type.startswith("QLinear") for each in graph.operators.values()
-    )
+    return any("Quant" in each.op_type or "QLinear" in each.op_type for each in graph.operators.values())
+
+
+def _in_place_of(mine: GraphOperator, golden: GraphOperator) -> Fact:
+    text = f"{mine.op_type} in the place of {golden.full_name} ({golden.op_type})"
+    return _own_fact(FactKind.REPLACED, mine, text, golden)
 
 
 def _called(source: ValueSource) -> str:
@@ -451,25 +392,15 @@ def _arguments(mine: GraphOperator, golden: GraphOperator) -> Iterator[Fact]:
         if name in other and name not in mine.bodies and not _is_same(own[name], other[name])
     }
     for text, name in reversed(texts.items()):
-        yield _fact(FactKind.ATTRIBUTE, mine, f"{name} {text}", golden)
+        yield _own_fact(FactKind.ATTRIBUTE, mine, f"{name} {text}", golden)
 
 
-def _fact(
-    kind: FactKind,
-    operator: GraphOperator,
-    text: str,
-    golden: GraphOperator | None,
-    readers: tuple[str, ...] | None = None,
-) -> Fact:
-    return Fact(
-        kind,
-        operator.full_name,
-        text,
-        operator.op_type,
-        operator.onnx_name,
-        "" if golden is None else golden.full_name,
-        (operator.full_name,) if readers is None else readers,
-    )
+def _own_fact(kind: FactKind, operator: GraphOperator, text: str, golden: GraphOperator) -> Fact:
+    return _fact(kind, operator, text, golden.full_name, operator.full_name)
+
+
+def _fact(kind: FactKind, operator: GraphOperator, text: str, golden: str, *readers: str) -> Fact:
+    return Fact(kind, operator.full_name, text, operator.op_type, operator.onnx_name, golden, readers)
 
 
 def _is_same(mine: Any, golden: Any) -> bool:
