@@ -235,7 +235,7 @@ class _Comparison:
         """Return all facts, in the order of the examined operators that show them."""
         facts, edges = [*self._dtypes()], [*self._ends()]
         for mine, golden in self._pairs:
-            if not (_is_inserted(mine[-1]) or _is_inserted(golden[-1])):
+            if not (_is_inserted(mine[-1]) or _is_inserted(golden[-1])) and _are_alike(mine, golden):
                 facts += self._of_pair(mine, golden)
                 edges += self._edges(mine, golden)
         facts += self._wiring(edges)
@@ -244,7 +244,7 @@ class _Comparison:
 
     def _of_pair(self, mine: _Operators, golden: _Operators) -> Iterator[Fact]:
         """Yield what operators do otherwise: parts that only one side has, arguments, weights."""
-        own, other = (Counter(type_ for each in side for type_ in _parts(each)) for side in (mine, golden))
+        own, other = _counts(mine), _counts(golden)
         is_single = len(mine) == len(golden) == 1
         if own == other and is_single:
             yield from _arguments(mine[0], golden[0])
@@ -256,8 +256,7 @@ class _Comparison:
                     yield _own_fact(FactKind.WEIGHT, mine[0], text, golden[0])
         elif own != other and is_single and _is_plain(mine[0]) and _is_plain(golden[0]):
             yield _in_place_of(mine[0], golden[0])
-        elif own != other and 2 * (own & other).total() >= max(own.total(), other.total()):
-            # most of their parts are the same, so that these are no other ways to compute the same
+        elif own != other:
             text = f"its parts are {', '.join(own.elements())}, in golden {', '.join(other.elements())}"
             yield _own_fact(FactKind.REPLACED, mine[-1], text, golden[-1])
 
@@ -379,6 +378,20 @@ def _parts(operator: GraphOperator) -> list[str]:
     """Return the types of what an operator is made of, without what another system does otherwise."""
     types = map(canonical_type, part_types(operator))
     return [each for each in types if not (passes_on(each) or is_view(each))]
+
+
+def _counts(operators: _Operators) -> Counter[str]:
+    return Counter(op_type for each in operators for op_type in _parts(each))
+
+
+def _are_alike(mine: _Operators, golden: _Operators) -> bool:
+    """Return whether operators are one of each side, or have most parts in common.
+
+    Others are other ways to compute the same.
+    """
+    own, other = _counts(mine), _counts(golden)
+    is_single = len(mine) == len(golden) == 1 and _is_plain(mine[0]) and _is_plain(golden[0])
+    return is_single or 2 * (own & other).total() >= max(own.total(), other.total())
 
 
 def _arguments(mine: GraphOperator, golden: GraphOperator) -> Iterator[Fact]:

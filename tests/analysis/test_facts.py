@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from msdump.analysis import list_facts
-from msdump.analysis.align import GraphSide, match, operator_graphs
+from msdump.analysis.align import GraphSide, align, operator_graphs
 from msdump.analysis.diff import make_side, models, pair_models
 from msdump.cli import main
 from msdump.execute import WeightCopies
@@ -39,7 +39,7 @@ def test_sound_pairs_have_no_facts(name, tmp_path):
 
 def facts_of(mine, golden):
     """Return the facts of two graphs that are matched."""
-    return list_facts(mine, golden, match(mine, golden))
+    return list_facts(mine, golden, align(mine, golden))
 
 
 GOLDEN = """g (float[4,8] x, float[4,8] z) => (float[4,8] y) {
