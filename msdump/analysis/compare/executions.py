@@ -562,10 +562,11 @@ def _measured(
     overflows = errors.overflowed(dumped, golden) if error.misplaced else 0
     held = {compared.dtype, compared.golden_dtype, *measured.held}
     is_rounded = compared.is_weight and (
-        errors.is_rounding(dumped, golden, held)
-        or errors.is_rounding(dumped, golden, (), measured.apart or _types_apart(measured))
+        errors.is_rounding(dumped, golden, held, measured.apart)
+        or (not measured.apart and errors.is_rounding(dumped, golden, held, _types_apart(measured)))
     )
-    return replace(compared, is_rounded=is_rounded, overflows=overflows)
+    rounded_to = errors.rounded_to(dumped, golden) if is_rounded else ""
+    return replace(compared, is_rounded=is_rounded, rounded_to=rounded_to, overflows=overflows)
 
 
 def _types_apart(measured: MeasuredExecution) -> tuple[str, ...]:

@@ -148,6 +148,7 @@ class TensorEvidence:
         name: Name of the value or the parameter, "" where it is not known.
         is_weight: Whether it is a weight or a constant of the model, or given to the network.
         is_rounded: Whether rounding to the types of both sides makes the two of the same numbers.
+        rounded_to: Type to which golden's weight is rounded on the examined side, "" for none.
         is_folded: Whether it is a constant that golden's operators compute of constants.
         overflows: Number of the elements of a weight that rounding made infinite on the examined side; those
             of masks do not count.
@@ -165,6 +166,7 @@ class TensorEvidence:
     name: str = ""
     is_weight: bool = False
     is_rounded: bool = False
+    rounded_to: str = ""
     is_folded: bool = False
     overflows: int = 0
 

@@ -71,6 +71,7 @@ class TensorJudge:
             if tensor.error is None or not tensor.error.is_same:
                 types.add(tensor.dtype)
                 types.add(tensor.golden_dtype)
+                types.add(tensor.rounded_to)
         if not types <= self._met:
             self._met |= types
             self._coarsest = coarser(self._coarsest, *types)

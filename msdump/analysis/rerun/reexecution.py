@@ -438,8 +438,8 @@ def _is_read_as(array: np.ndarray, value: np.ndarray, read_type: DType, operator
 def wrong_weights(values: DumpedValues, position: int, arithmetic: Arithmetic) -> dict[int, str]:
     """Return the weights and constants that an operator read and that are not the model's, by input.
 
-    Both are compared by bits, rounded to the type in which the device read them. What training changes is
-    compared in the first iteration alone.
+    Both are compared by bits. Rounded ones are not wrong: the operator runs again on them. What training
+    changes is compared in the first iteration alone.
 
     Args:
         values: The values of the run.
@@ -468,7 +468,11 @@ def wrong_weights(values: DumpedValues, position: int, arithmetic: Arithmetic) -
             continue
         if values.is_folded(name) and is_near(errors.measure(array, weight, dtype.name)):
             continue  # the device computed it in its own arithmetic
-        if not _is_read_as(array, weight, arithmetic.read_type(site.node, slot), operator):
+        if _is_read_as(array, weight, arithmetic.read_type(site.node, slot), operator):
+            continue
+        if any(is_rounded(array, weight, half) for half in HALVES):  # the examined model's is rounded
+            values.rounded.setdefault(position, set()).add(name)
+        else:
             wrong[slot] = name
     return wrong
 

@@ -228,6 +228,7 @@ class DumpedValues:
         operators: The operators of the run, in the order in which they ran.
         sites: The operator of the model that each of them is, None where it has none.
         replaced: Names of the model's operators in whose place a dumped one stands, by its position.
+        rounded: Names of the weights that an operator read rounded, by its position; it runs again on them.
     """
 
     def __init__(
@@ -250,6 +251,7 @@ class DumpedValues:
         self.operators = operators
         self.sites = sites.found
         self.replaced = sites.replaced
+        self.rounded: dict[int, set[str]] = {}
         self._replacing = frozenset(
             operator.name
             for position, (operator, site) in enumerate(zip(operators, sites.found, strict=True))
@@ -376,7 +378,8 @@ class DumpedValues:
         """
         site = self.site(position)
         graph, tensors = site.graph, {} if as_written else self.operators[position].tensors
-        needed = [name for name in reads(site.node) if name not in graph.weights or name in graph.changeable]
+        read = graph.changeable | self.rounded.get(position, set())
+        needed = [name for name in reads(site.node) if name not in graph.weights or name in read]
         return {name: self._value(tensors, site, name, position) for name in needed}
 
     def held(self, graph: Graph, node: Node) -> dict[str, np.ndarray]:
