@@ -433,9 +433,10 @@ class Judge:
 
     @staticmethod
     def _overflown(case: Case) -> _Reason | None:
-        """Name an operator that reads a weight which rounding made infinite, whatever comes of it."""
+        """Name an operator whose type makes a weight or an input of the network infinite."""
         for each in case.inputs:
-            if each.evidence.overflows and case.evidence.source(each.slot).kind is not SourceKind.OPERATOR:
+            is_given = case.evidence.source(each.slot).kind is SourceKind.INPUT
+            if each.evidence.overflows and (each.evidence.is_weight or is_given):
                 where = _elements(each.evidence.overflows)
                 return Verdict.NONFINITE, f"{_named(each)} is infinite at {where} that its type cannot hold"
         return None
