@@ -553,6 +553,8 @@ def _network_outputs(
 ) -> Iterator[TensorResult]:
     """Yield the network's outputs, each by the operator that writes it; of a loop's passes the last one.
 
+    What golden's configuration leaves out is not among them.
+
     Args:
         folders: The directories of one run.
         findings: The verdicts on its operators, in the order of execution.
@@ -562,7 +564,7 @@ def _network_outputs(
         for source in folder.returned:
             finding = last.get((folder.label, source.name))
             for each in () if finding is None else finding.outputs:
-                if each.io is IO.OUTPUT and each.slot == source.slot:
+                if each.io is IO.OUTPUT and each.slot == source.slot and folder.is_asked(finding, each):
                     name = f"{source.name}{f' output {source.slot}' if source.slot else ''}"
                     yield replace(each, evidence=replace(each.evidence, name=each.evidence.name or name))
 

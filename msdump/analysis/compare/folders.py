@@ -507,6 +507,13 @@ class ComparedFolder:
         place = replace(self.missing_place(fact.operator), op_type=fact.op_type)
         return described(place, self.mine.operator(fact.operator))
 
+    def is_asked(self, finding: Finding, output: TensorResult) -> bool:
+        """Return whether an output was compared, or golden's configuration does not leave it out."""
+        if output.verdict is not TensorVerdict.UNCHECKED or output.evidence.error is not None:
+            return True
+        sides, place = self.theirs.expectation.sides, finding.place
+        return (sides is None or IO.OUTPUT in sides) and not self.theirs.leaves_out(place, place.name)
+
     def is_golden_output(self, name: str) -> bool:
         """Return whether golden's network returns an output of an operator."""
         operator = self.theirs.operator(name)

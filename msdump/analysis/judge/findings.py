@@ -270,7 +270,8 @@ class Report:
         if accused:
             return accused[0].verdict
         present = {finding.verdict for finding in self.findings}
-        if self.outputs and not self.is_strict and self._outputs_agree and not present <= {Verdict.EQUAL}:
+        is_whole = not self.is_strict and bool(self.outputs) and self._outputs_agree
+        if is_whole and not present <= {Verdict.EQUAL, Verdict.UNCHECKED}:
             present = {Verdict.AGREES}
         if self.unreadable or self.tensors[TensorVerdict.UNREADABLE]:
             present.add(Verdict.UNREADABLE)

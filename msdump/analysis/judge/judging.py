@@ -644,7 +644,8 @@ class Judge:
             return case.explains_steps(output)
         if error.changed:  # ids change in steps: where two candidates are nearly even, a little decides
             return error.changed <= max(_SWAP, TIED * math.prod(output.evidence.shape))
-        if error.distance <= self.limits.growth * case.input_distance:
+        # its own rounding, and what its inputs' difference becomes
+        if error.distance <= (output.limit or 0.0) + self.limits.growth * case.input_distance:
             return True
         if op_type in DISCONTINUOUS and error.distance <= math.sqrt(TIED):
             return True
