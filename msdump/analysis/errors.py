@@ -348,7 +348,7 @@ def is_rounding(
     Args:
         dumped: The tensor that is examined.
         golden: Its counterpart.
-        dtypes_held: Names of the types to which golden may be rounded; the examined side may be to any.
+        dtypes_held: Names of the types that either side may have rounded to.
         rounds_apart: Shortest types to which the examined side and golden round; none where it is one type.
     """
     x, y = _in_one_type(dumped, golden)
@@ -356,17 +356,16 @@ def is_rounding(
         return False
     if rounds_apart and _are_of_one_number(x, y, rounds_apart):
         return True
-    kinds = {name: dtypes.from_name(name).numpy for name in SHORTER}
-    shorter = {name: kind for name, kind in kinds.items() if kind.itemsize < x.dtype.itemsize}
-    sides = [(y, x, kind) for kind in shorter.values()]
-    sides += [(x, y, shorter[name]) for name in shorter.keys() & {*dtypes_held}]
+    kinds = [dtypes.from_name(name).numpy for name in SHORTER if name in {*dtypes_held}]
+    shorter = [kind for kind in kinds if kind.itemsize < x.dtype.itemsize]
     with np.errstate(all="ignore"):
         return any(
             all(
                 np.array_equal(a.astype(kind).astype(a.dtype), b)
                 for a, b in zip(_blocks(longer), _blocks(rounded), strict=True)
             )
-            for longer, rounded, kind in sides
+            for kind in shorter
+            for longer, rounded in ((x, y), (y, x))
         )
 
 

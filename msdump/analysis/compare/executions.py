@@ -561,11 +561,13 @@ def _measured(
         return compared
     overflows = errors.overflowed(dumped, golden) if error.misplaced else 0
     held = {compared.dtype, compared.golden_dtype, *measured.held}
+    # the examined model's weights may be rounded to any type, whatever its device holds
+    rounded_to = errors.rounded_to(dumped, golden) if compared.is_weight else ""
     is_rounded = compared.is_weight and (
-        errors.is_rounding(dumped, golden, held, measured.apart)
+        bool(rounded_to)
+        or errors.is_rounding(dumped, golden, held, measured.apart)
         or (not measured.apart and errors.is_rounding(dumped, golden, held, _types_apart(measured)))
     )
-    rounded_to = errors.rounded_to(dumped, golden) if is_rounded else ""
     return replace(compared, is_rounded=is_rounded, rounded_to=rounded_to, overflows=overflows)
 
 
