@@ -563,7 +563,9 @@ def _network_outputs(
     for folder in folders:
         for source in folder.returned:
             finding = last.get((folder.label, source.name))
-            for each in () if finding is None else finding.outputs:
+            if finding is None:
+                continue
+            for each in finding.outputs:
                 if each.io is IO.OUTPUT and each.slot == source.slot and folder.is_asked(finding, each):
                     name = f"{source.name}{f' output {source.slot}' if source.slot else ''}"
                     yield replace(each, evidence=replace(each.evidence, name=each.evidence.name or name))
