@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -110,6 +111,10 @@ class _Side:
         self.places = {name: place for place, name in enumerate(side.graph.operators)}
         self._label_of = label_of
         operators = self.graph.operators.values()
+        self._fixed: set[str] = set()
+        for each in operators:
+            if all(self.is_fixed(source) or source.kind is SourceKind.ABSENT for source in each.inputs):
+                self._fixed.add(each.full_name)
         self._fused = {name for each in operators if len(each.onnx_names) > 1 for name in each.onnx_names}
 
     def operator(self, source: ValueSource) -> GraphOperator | None:
@@ -154,7 +159,7 @@ class _Side:
 
     def is_fixed(self, source: ValueSource) -> bool:
         """Return whether a value is the same in each run, so that compilation may have folded it."""
-        return source.kind in FIXED or self.graph.is_fixed(source.name)
+        return source.kind in FIXED or (source.kind is SourceKind.OPERATOR and source.name in self._fixed)
 
     def lacks(self, beside: _Side, source: ValueSource) -> bool:
         """Return whether a value is of another side's operator that this one has in no form."""
@@ -374,10 +379,15 @@ def _called(source: ValueSource) -> str:
     return "absent" if source.kind is SourceKind.ABSENT else f"of {kind}{source.name}{slot}"
 
 
-def _parts(operator: GraphOperator) -> list[str]:
+def _parts(operator: GraphOperator) -> tuple[str, ...]:
     """Return the types of what an operator is made of, without what another system does otherwise."""
-    types = map(canonical_type, part_types(operator))
-    return [each for each in types if not (passes_on(each) or is_view(each))]
+    return _types(operator.full_name, operator.op_type)
+
+
+@functools.lru_cache(maxsize=1 << 14)  # asked of every operator several times
+def _types(full_name: str, op_type: str) -> tuple[str, ...]:
+    types = map(canonical_type, part_types(GraphOperator(full_name, op_type)))
+    return tuple(each for each in types if not (passes_on(each) or is_view(each)))
 
 
 def _counts(operators: _Operators) -> Counter[str]:

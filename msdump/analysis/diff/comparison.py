@@ -27,7 +27,7 @@ from msdump.analysis.judge import (
     accuse,
 )
 from msdump.errors import MsdumpError
-from msdump.graph import Graph, Node
+from msdump.graph import Graph, Node, is_random
 from msdump.record import IO
 from msdump.store import names
 
@@ -225,6 +225,7 @@ class _Run:
             tensors,
             reads=reads,
             is_state=is_state,
+            is_random=golden is not None and _is_random(mine.node, golden.node),
             own=own.own,
             propagated=own.propagated,
         )
@@ -344,6 +345,13 @@ def _clamped(both: LockstepComparison) -> Iterator[tuple[str, str]]:
             op_type = types.get(partners.get(node.name, ""), "")
             if node.op_type == "DequantizeLinear" and op_type in CLAMPS:
                 yield node.inputs[0], op_type
+
+
+def _is_random(mine: Node, golden: Node) -> bool:
+    """Return whether chance makes what two operators write, without one seed of both."""
+    seed = mine.attributes.get("seed")
+    has_one_seed = seed is not None and seed == golden.attributes.get("seed")
+    return is_random(mine.operator.op_type, len(mine.inputs)) and not has_one_seed
 
 
 def _by_full_name(model: Graph) -> dict[str, Node]:

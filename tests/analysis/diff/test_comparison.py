@@ -353,3 +353,14 @@ def test_weights_that_are_rounded_widen_the_limits(dtype):
 
     assert dtype == rounded_to(pair_models(mine, golden))
     assert "" == rounded_to(pair_models(wrong, golden))
+
+
+@pytest.mark.parametrize(("seed", "verdict"), [("", "unchecked"), ("<seed = 3>", "equal")])
+def test_what_chance_makes_is_not_judged(compared, seed, verdict):
+    """Dropout without a seed, and what follows from it alone, is not judged; that of one seed is compared."""
+    text = f"""net (float[64] x) => (float[64] y) <float ratio = {{0.5}}, bool trains = {{1}}>
+    {{ d = Dropout {seed}(x, ratio, trains) y = Abs(d) }}"""
+
+    findings = compared(text, "CPU").report.findings
+
+    assert [verdict] * 2 == [each.verdict for each in findings]
