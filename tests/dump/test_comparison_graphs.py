@@ -179,3 +179,18 @@ def test_report_of_two_networks(two_networks):
     done = CliRunner().invoke(main, ["report", str(mine), str(golden), "-o", f"{folder}/page.html"])
 
     assert TWO in done.stderr, done.output
+
+
+def test_a_part_of_a_kernel_that_was_replaced(door):
+    """A compiled kernel one part of which is another operator than golden's replaces that operator."""
+    text = f"""{HEAD} net (float[1, 1, 2, 2] x) => (float[1, 2, 2, 2] y) <float[2, 1, 1, 1] w = {{0.5, -1.5}}>
+      {{ p = Conv(x, w) q = Act(p) s = Sin(q) t = Tanh(s) y = Sigmoid(t) }}"""
+    models = [onnx.parser.parse_model(text.replace("Act", kind)) for kind in ("Relu", "LeakyRelu")]
+    mine = o2.aside(door, "mine", models[0], IMAGE)
+    golden = door.aside("golden", models[1], IMAGE)
+
+    _, told = document(mine, golden)
+
+    assert ("replaced", "Default/Conv2D-op0ReLU-op0") == (told["verdict"], told["first"])
+    notes = [each["note"] for each in told["operators"] if each["verdict"] == "replaced"]
+    assert ["in the place of Default_LeakyRelu-op0"] == [note.partition(";")[0] for note in notes]

@@ -507,14 +507,10 @@ class _Identified:
         casts = self._casts(0, self._found.mine_alone), self._casts(1, self._found.golden_alone)
         recast = {pair.mine[-1]: self._recast(pair, casts) for pair in self._found.pairs}
         single = [(pair.mine[0], pair.golden[0]) for pair in self._found.pairs if pair.is_single]
-        types = [{name: type_of(each) for name, each in graph.operators.items()} for graph in self._graphs]
+        replaced = dict(filter(None, map(self._replaced, self._found.pairs)))
         return MatchedNames(
             partners={sanitize(mine): sanitize(golden) for mine, golden in single},
-            replaced={
-                sanitize(mine): sanitize(golden)
-                for mine, golden in single
-                if types[0][mine] != types[1][golden]
-            },
+            replaced={sanitize(mine): sanitize(golden) for mine, golden in replaced.items()},
             golden=frozenset(sanitize(name) for name in self._found.of_golden),
             notes={sanitize(name): _note(pair) for name, pair in self._found.of_mine.items()},
             recast={sanitize(name): text for name, text in recast.items() if text},
@@ -523,12 +519,27 @@ class _Identified:
         )
 
     def _is_whole(self, pair: OperatorPair) -> bool:
-        """Tell whether one operator has the parts of golden's, which may be one or several."""
-        own, golden = (
-            Counter(canonical_type(part) for name in names for part in part_types(graph.operators[name]))
-            for graph, names in zip(self._graphs, (pair.mine, pair.golden), strict=True)
-        )
+        """Return whether one operator has the parts of golden's, which may be one or several."""
+        own, golden = (self._types(side, names) for side, names in enumerate((pair.mine, pair.golden)))
         return len(pair.mine) == 1 and own == golden
+
+    def _types(self, side: int, names: Iterable[str]) -> Counter[str]:
+        operators = self._graphs[side].operators
+        return Counter(canonical_type(part) for name in names for part in part_types(operators[name]))
+
+    def _replaced(self, pair: OperatorPair) -> tuple[str, str] | None:
+        """Return an operator and golden's that it, or one part of the kernel, replaces; None for neither."""
+        mine = [name for name in pair.mine if not name.startswith(INSERTED_PREFIX)]
+        if len(mine) != 1:
+            return None
+        operators = [graph.operators for graph in self._graphs]
+        if pair.is_single:
+            types = type_of(operators[0][mine[0]]), type_of(operators[1][pair.golden[0]])
+            return (mine[0], pair.golden[0]) if types[0] != types[1] else None
+        own = self._types(0, mine)
+        others = [name for name in pair.golden if not self._types(1, [name]) <= own]
+        is_one = len(others) == 1 and own.total() == self._types(1, pair.golden).total()
+        return (mine[0], others[0]) if is_one else None
 
     def _casts(self, side: int, alone: Iterable[str]) -> frozenset[str]:
         operators = self._graphs[side].operators
