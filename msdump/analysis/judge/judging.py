@@ -23,7 +23,15 @@ from msdump.analysis.judge.evidence import (
     joined,
 )
 from msdump.analysis.judge.findings import Finding, TensorResult, largest_distance, of_side
-from msdump.analysis.judge.limits import DISCONTINUOUS, NONEXPANSIVE, QUANTISED, TIED, VALUE_SHAPED, Limits
+from msdump.analysis.judge.limits import (
+    DISCONTINUOUS,
+    NONEXPANSIVE,
+    QUANTISED,
+    TIED,
+    VALUE_SHAPED,
+    Limits,
+    coarser,
+)
 from msdump.analysis.judge.tensors import TensorJudge
 from msdump.device import INSERTED_PREFIX
 from msdump.read import ABSENT, SourceKind, ValueSource
@@ -184,6 +192,9 @@ class Case:
 
 _SHORT: Final = "float16"
 """The type with the fewest numbers, in which kernels overflow."""
+
+_OF_LIMIT: Final = 4.0
+"""Times its epsilon that a type of 16 bits allows."""
 
 _SWAP: Final = 2
 """Ids that change where two candidates are nearly even: each takes the place of the other one."""
@@ -632,20 +643,28 @@ class Judge:
 
     def _is_drift(self, case: Case) -> bool:
         """Tell whether inputs that agree, but not bit for bit, explain outputs beyond the limit."""
-        if not case.input_distance:
-            return False
         return all(self._is_explained(case, each) for each in case.bad_outputs)
 
+    def _read_apart(self, case: Case) -> float:
+        """Return how far apart both sides read the inputs: an epsilon at least where they write other types.
+
+        The side that writes the shorter type has rounded all that its sums add up, which may cancel.
+        """
+        own, other = ({dtype for io, dtype in side if io is IO.OUTPUT} for side in case.evidence.arithmetic)
+        coarsest = "" if own == other else coarser(*own, *other)
+        rounding = (self.limits.allowed((coarsest,), "") or 0.0) / _OF_LIMIT
+        return max(case.input_distance, rounding)
+
     def _is_explained(self, case: Case, output: TensorResult) -> bool:
-        error, op_type = output.evidence.error, case.evidence.operator.op_type
-        if error is None:
+        error, op_type, apart = output.evidence.error, case.evidence.operator.op_type, self._read_apart(case)
+        if error is None or not apart:
             return False
         if error.changed and _steps(output.evidence.dtype):
             return case.explains_steps(output)
         if error.changed:  # ids change in steps: where two candidates are nearly even, a little decides
             return error.changed <= max(_SWAP, TIED * math.prod(output.evidence.shape))
         # its own rounding, and what its inputs' difference becomes
-        if error.distance <= (output.limit or 0.0) + self.limits.growth * case.input_distance:
+        if error.distance <= (output.limit or 0.0) + self.limits.growth * apart:
             return True
         if op_type in DISCONTINUOUS and error.distance <= math.sqrt(TIED):
             return True
