@@ -50,8 +50,9 @@ def accuse(
         if fact.kind not in _VERDICTS:
             continue
         readers = [place for name in fact.readers for place in judged.places(name)]
-        showing = [place for place in readers if _differs(judged.findings[place])]
-        if showing or fact.kind is FactKind.DTYPE or (not readers and outputs_differ):
+        is_type = fact.kind is FactKind.DTYPE  # it is wrong whatever comes of it
+        showing = [place for place in readers if is_type or _differs(judged.findings[place])]
+        if showing or (not readers and outputs_differ):
             judged.accuse(fact, showing, place_of)
     found = judged.result()
     return [*map(_unrounded, found)] if is_one_arithmetic else found
@@ -63,7 +64,11 @@ def _differs(finding: Finding) -> bool:
 
 
 class _Judged:
-    """The verdicts of a run while facts change them."""
+    """The verdicts of a run while facts change them.
+
+    Attributes:
+        findings: The verdicts.
+    """
 
     def __init__(self, findings: Sequence[Finding], nodes: Mapping[str, str]) -> None:
         self.findings = [*findings]
