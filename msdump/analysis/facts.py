@@ -94,7 +94,8 @@ def list_facts(
         matching: Which of their operators belong together.
         same_weight: Compares the bits of weights.
     """
-    if mine.graph.is_inferred or golden.graph.is_inferred or not matching.is_one_network:
+    # tensors alone tell neither what compilation settles without the device nor what is in branches
+    if mine.graph.is_inferred is not golden.graph.is_inferred or not matching.is_one_network:
         return ()
     return tuple(_Comparison(mine, golden, matching, same_weight).facts())
 
@@ -156,6 +157,10 @@ class _Side:
         if len(operators) == 1:
             return found
         return [*dict.fromkeys(each for each in found if each.name not in inside and not self.is_fixed(each))]
+
+    def is_untold(self, source: ValueSource) -> bool:
+        """Return whether nothing tells where a value comes from, or passes of a loop read several."""
+        return source.varies or (source.kind is SourceKind.ABSENT and self.graph.is_inferred)
 
     def is_fixed(self, source: ValueSource) -> bool:
         """Return whether a value is the same in each run, so that compilation may have folded it."""
@@ -318,6 +323,8 @@ class _Comparison:
 
     def _is_other(self, own: ValueSource, other: ValueSource) -> bool:
         """Return whether an input is known to be another value than golden's."""
+        if self._mine.is_untold(own) or self._golden.is_untold(other):
+            return False
         if own.kind is other.kind is SourceKind.WEIGHT:  # its elements are compared elsewhere
             weights = self._mine.graph.weights.keys() & self._golden.graph.weights.keys()
             is_common = {own.name, other.name} <= weights
