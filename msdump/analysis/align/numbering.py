@@ -297,8 +297,9 @@ def lost_operators(folder: Folder, other: Folder) -> frozenset[str]:
     is_part = all(_has_same(name, folder, other) for name in folder.operators)
     if not is_part or len(absent) > len(folder.operators):
         return frozenset()
-    if _has_same_tasks(folder, other):
-        is_told = all(_keeps_tasks(name, folder, other) for name in absent)
+    if _tells_tasks(folder) and _tells_tasks(other):
+        # one operator more moves the tasks behind it: no file is lost then
+        is_told = _has_same_tasks(folder, other) and all(_keeps_tasks(name, folder, other) for name in absent)
     else:
         is_told = all(_keeps_numbers(name, folder) for name in absent)
     return frozenset(absent) if is_told else frozenset()
@@ -309,11 +310,13 @@ def _has_same(name: str, folder: Folder, other: Folder) -> bool:
     return others is not None and files[-1].op_type == others[-1].op_type
 
 
+def _tells_tasks(folder: Folder) -> bool:
+    """Return whether operators have numbers of tasks that tell them apart."""
+    return 2 * len({_task(name, folder) for name in folder.operators}) > len(folder.operators)
+
+
 def _has_same_tasks(folder: Folder, other: Folder) -> bool:
-    """Tell whether operators have numbers of tasks that tell them apart, the same in both directories."""
-    tasks = [_task(name, other) for name in other.operators]
-    is_told = 2 * len({*tasks}) > len(tasks)
-    return is_told and all(_task(name, folder) == _task(name, other) for name in folder.operators)
+    return all(_task(name, folder) == _task(name, other) for name in folder.operators)
 
 
 def _task(name: str, folder: Folder) -> tuple[int | None, int]:
