@@ -447,7 +447,8 @@ class Judge:
         """Name an operator whose type makes a weight or an input of the network infinite."""
         for each in case.inputs:
             is_given = case.evidence.source(each.slot).kind is SourceKind.INPUT
-            if each.evidence.overflows and (each.evidence.is_weight or is_given):
+            # what files alone take for a weight may have lost that to the model, but not that it is rounded
+            if each.evidence.overflows and (each.evidence.is_weight or each.evidence.is_rounded or is_given):
                 where = _elements(each.evidence.overflows)
                 return Verdict.NONFINITE, f"{_named(each)} is infinite at {where} that its type cannot hold"
         return None
