@@ -243,7 +243,7 @@ class _Comparison:
 
     def facts(self) -> list[Fact]:
         """Return all facts, in the order of the examined operators that show them."""
-        facts, edges = [*self._dtypes()], [*self._ends()]
+        facts, edges = [*self._dtypes(), *self._inner_casts()], [*self._ends()]
         for mine, golden in self._pairs:
             if not (_is_inserted(mine[-1]) or _is_inserted(golden[-1])) and _are_alike(mine, golden):
                 facts += self._of_pair(mine, golden)
@@ -288,6 +288,19 @@ class _Comparison:
             sources = self._mine.reads([self._mine.graph.operators[name]])
             if not any(each.name in facts for each in sources):
                 yield fact
+
+    def _inner_casts(self) -> Iterator[Fact]:
+        """Yield which kernels cast inside more often than their counterparts, or less often.
+
+        Only where the graph of that side has more casts as a whole: else the other one has them elsewhere.
+        """
+        own, other = (_casts([*side.graph.operators.values()]) for side in (self._mine, self._golden))
+        for mine, golden in self._pairs:
+            inner, beside = _casts(mine), _casts(golden)
+            is_fused = not all(map(_is_plain, (*mine, *golden)))
+            if is_fused and (inner > beside, inner < beside) == (own > other, own < other) and own != other:
+                text = f"casts {inner} times inside, in golden {beside} times"
+                yield _own_fact(FactKind.DTYPE, mine[-1], text, golden[-1])
 
     def _edges(self, mine: _Operators, golden: _Operators) -> Iterator[_Edge]:
         """Yield the inputs of operators that are known to be other ones."""
@@ -395,6 +408,12 @@ def _parts(operator: GraphOperator) -> tuple[str, ...]:
 def _types(full_name: str, op_type: str) -> tuple[str, ...]:
     types = map(canonical_type, part_types(GraphOperator(full_name, op_type)))
     return tuple(each for each in types if not (passes_on(each) or is_view(each)))
+
+
+def _casts(operators: _Operators) -> int:
+    """Return how often operators cast, alone or as parts of kernels, without what a device inserted."""
+    parts = (part_types(each) for each in operators if not _is_inserted(each))
+    return sum(canonical_type(each) == "Cast" for types in parts for each in types)
 
 
 def _counts(operators: _Operators) -> Counter[str]:
