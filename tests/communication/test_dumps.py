@@ -133,7 +133,8 @@ def test_compiled_collectives_are_compared(tmp_path):
         )
         for folder, device in (("one", 0), ("two", 0), ("two", 1))
     ]
-    compare = lambda *paths: CliRunner().invoke(main, ["compare", *map(str, paths), "-out", str(tmp_path)])  # noqa: E731
+    options = ("--strict", "-out", str(tmp_path))
+    compare = lambda *paths: CliRunner().invoke(main, ["compare", *map(str, paths), *options])  # noqa: E731
 
     same, other = compare(*places[:2]), compare(places[0], places[2])
 

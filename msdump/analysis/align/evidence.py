@@ -17,7 +17,6 @@ from msdump.analysis.align.sides import (
     is_weight,
     passes_on,
 )
-from msdump.device import INSERTED_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
@@ -158,8 +157,7 @@ class PairEvidence:
 
     def _names(self, mine: int, golden: int) -> Iterator[float]:
         own, other = self.mine.operators[mine], self.golden.operators[golden]
-        # numbers of what the device inserts move with every operator before
-        if own.full_name == other.full_name and not own.full_name.startswith(INSERTED_PREFIX):
+        if own.full_name == other.full_name:
             yield _NAME
         if own.onnx_names and own.onnx_names == other.onnx_names:
             yield _NODE
