@@ -19,6 +19,7 @@ _MEANINGS: Final = {
     Verdict.INHERITED: "no operator is at fault: what the first one reads differs already",
     Verdict.HEALED: "inner tensors differ, and what is computed from them agrees",
     Verdict.UNREADABLE: "what could be read agrees",
+    Verdict.UNCHECKED: "an output was not compared: it has no file, one side alone has it, or chance made it",
 }
 """What a verdict that accuses nobody means."""
 

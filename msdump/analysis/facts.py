@@ -159,8 +159,12 @@ class _Side:
         return [*dict.fromkeys(each for each in found if each.name not in inside and not self.is_fixed(each))]
 
     def is_untold(self, source: ValueSource) -> bool:
-        """Return whether nothing tells where a value comes from, or passes of a loop read several."""
-        return source.varies or (source.kind is SourceKind.ABSENT and self.graph.is_inferred)
+        """Return whether nothing tells for sure where a value comes from, or passes of a loop read several."""
+        return (
+            source.varies
+            or source.is_guessed
+            or (source.kind is SourceKind.ABSENT and self.graph.is_inferred)
+        )
 
     def is_fixed(self, source: ValueSource) -> bool:
         """Return whether a value is the same in each run, so that compilation may have folded it."""

@@ -51,12 +51,14 @@ class ValueSource:
         slot: Number of the operator's output, 0 for everything else.
         varies: Whether another pass of a loop reads another value: this one is that of the first pass, or
             that of the last pass, which what follows reads.
+        is_guessed: Whether several operators wrote these elements, of which this is the last one.
     """
 
     kind: SourceKind
     name: str = ""
     slot: int = 0
     varies: bool = field(default=False, compare=False, repr=False)
+    is_guessed: bool = field(default=False, compare=False, repr=False)
 
 
 ABSENT: Final = ValueSource(SourceKind.ABSENT)

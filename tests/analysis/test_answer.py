@@ -101,6 +101,7 @@ def test_inputs_that_differ(names, told):
         (Verdict.ACCUMULATED, True, "rounding adds up", "--advise"),
         (Verdict.INHERITED, True, "differs already", "same inputs"),
         (Verdict.UNREADABLE, True, "could be read", "dump again"),
+        (Verdict.UNCHECKED, False, "was not compared", ""),
     ],
 )
 def test_what_a_verdict_means_and_what_to_do(verdict, has_rerun, means, step):

@@ -167,7 +167,7 @@ class _Written:
 
     def _know(self, value: _Value, source: ValueSource) -> None:
         if value.key is not None:
-            self._by_key[value.key] = source
+            self._by_key[value.key] = replace(source, is_guessed=value.key in self._by_key)
 
 
 class _Writer:

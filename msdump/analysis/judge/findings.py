@@ -281,7 +281,8 @@ class Report:
 
     @property
     def _outputs_agree(self) -> bool:
-        return not self.unreturned and all(each.verdict in AGREEING for each in self.outputs)
+        # what is fed otherwise and gives the same outputs is no comparison of the two
+        return not (self.unreturned or self.inputs) and all(each.verdict in AGREEING for each in self.outputs)
 
     @property
     def accused(self) -> list[Finding]:

@@ -101,7 +101,8 @@ class _Judged:
         for place in own:
             finding = self.findings[place]
             verdict = finding.verdict if finding.is_accused else _VERDICTS[fact.kind]
-            told = finding.note if finding.is_accused else ""
+            # what it replaces the fact says, too
+            told = finding.note if finding.is_accused and verdict is not Verdict.REPLACED else ""
             note = told if fact.text in told else joined(fact.text, told)
             self.findings[place] = replace(finding, verdict=verdict, note=note)
         if not own and self.findings:  # missing, or control flow

@@ -295,6 +295,14 @@ def test_an_output_that_golden_alone_has_is_not_compared():
     assert ("unchecked", False) == (made.verdict, made.agrees)
 
 
+def test_another_input_of_the_network_is_no_agreement():
+    """Networks that are fed other values do not agree, whatever comes of it."""
+    made = report(operator("H", [FAR], [0]), operator("Y", [0], [0]), outputs="Y")
+    made.inputs.append("x")
+
+    assert ("healed", False) == (made.verdict, made.agrees)
+
+
 def test_reruns_of_other_operators_do_not_hide_an_error():
     """An error of its own beside MINE's arithmetic is named in a network that drifts."""
     wrong = (OwnError(0, error(FAR), 1e-6, False, "float64"),)
