@@ -159,7 +159,7 @@ class _Side:
         return [*dict.fromkeys(each for each in found if each.name not in inside and not self.is_fixed(each))]
 
     def is_untold(self, source: ValueSource) -> bool:
-        """Return whether nothing tells for sure where a value comes from, or passes of a loop read several."""
+        """Return whether nothing tells surely where a value comes from, or passes of a loop read several."""
         return (
             source.varies
             or source.is_guessed

@@ -61,7 +61,7 @@ NARROW_PAIR = "h = Cast<to = 10>(a) r = Relu(h) s = Abs(r) f = Cast<to = 1>(s)"
     ],
 )
 def test_casts_inside_of_a_kernel(door, chains, levels, accused):
-    """A kernel that computes in float16 inside is named, also where its tensors agree; its readers are not."""
+    """A kernel that computes in float16 inside is named, even if its tensors agree; its readers are not."""
     contexts = {"CPU": {"device_target": "CPU"}, "O1": {"device_target": "Ascend", "jit_level": "O1"}}
     generator = np.random.default_rng(3)
     weights = {name: generator.standard_normal((8, 8)).astype("f4") for name in ("w", "v")}
