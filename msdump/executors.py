@@ -318,6 +318,39 @@ class _Workers:
         self.executor.shutdown(cancel_futures=True)
 
 
+class _DaskExecutor(pools.Executor):
+    """A Dask client as an executor.
+
+    Dask's own one (``get_executor``) reads a result and then the task's state, which a worker that dies in
+    between has changed: the result is taken for an error.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._tasks: dict[pools.Future[Any], Any] = {}  # Dask drops a task that nobody holds
+
+    def submit(self, run: Callable[..., Any], /, *args: Any, **options: Any) -> pools.Future[Any]:
+        """Give the scheduler a task."""
+        future: pools.Future[Any] = pools.Future()
+        task = self._tasks[future] = self._client.submit(run, *args, pure=False, **options)
+        task.add_done_callback(functools.partial(self._hand_over, future))
+        return future
+
+    def _hand_over(self, future: pools.Future[Any], task: Any) -> None:
+        try:
+            result = task.result()
+        except Exception as error:  # noqa: BLE001 - it is raised where the result is asked for
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+        self._tasks.pop(future, None)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002, ARG002 - the base class's
+        """Cancel the tasks that are left."""
+        self._client.cancel([*self._tasks.values()])
+        self._tasks.clear()
+
+
 class _DaskWorkers(_Workers):
     """The workers of a Dask scheduler, which starts a unit again where a worker died."""
 
@@ -344,7 +377,7 @@ class _DaskWorkers(_Workers):
             self._client.close()
             raise self._fault(_ALONE.format(WAITING), ReturnCode.PARAMETER) from error
         threads = sum(self._client.ncores().values())
-        super().__init__(lambda: self._client.get_executor(pure=False), max(1, threads), origin)
+        super().__init__(lambda: _DaskExecutor(self._client), max(1, threads), origin)
         self._checks_without_workers = 0
 
     def _fault(self, fault: str, code: ReturnCode = ReturnCode.UNKNOWN) -> ToolError:
