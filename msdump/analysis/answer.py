@@ -9,6 +9,9 @@ from msdump.analysis.judge import AGREEING, TYPES, Report, TensorResult, Verdict
 
 _Fault = TypeVar("_Fault")
 
+FOLLOWING: Final = frozenset({Verdict.INHERITED, Verdict.HEALED})
+"""Verdicts on operators that are folded below the one at fault."""
+
 _MOST_NAMED: Final = 3
 _LEAST_ALIKE: Final = 3  # operators at fault in one way that are told together
 
@@ -49,10 +52,12 @@ def tell_outputs(outputs: Iterable[TensorResult]) -> str:
     compared = [each for each in outputs if each.evidence.error is not None]
     if not compared:
         return ""
-    bad = [each for each in compared if each.verdict not in AGREEING]
+    bad: dict[str, TensorResult] = {}  # of an output of several runs that which is furthest off
+    for each in compared:
+        if each.verdict not in AGREEING and _badness(each) > _badness(bad.get(_name(each))):
+            bad[_name(each)] = each
     if bad:
-        more = f" and {len(bad) - _MOST_NAMED} more" if len(bad) > _MOST_NAMED else ""
-        return f"{', '.join(map(_apart, bad[:_MOST_NAMED]))}{more}{_allowance(bad[0])}"
+        return f"{_first_of([*map(_apart, bad.values())])}{_allowance(next(iter(bad.values())))}"
     worst = max(compared, key=lambda each: each.distance)
     if not worst.distance:
         return "the outputs are equal"
@@ -60,11 +65,28 @@ def tell_outputs(outputs: Iterable[TensorResult]) -> str:
     return f"the outputs agree: {worst.distance:.2g}{of_limit}"
 
 
+def _name(output: TensorResult) -> str:
+    return output.evidence.name or f"output {output.slot}"
+
+
+def _badness(output: TensorResult | None) -> tuple[int, float]:
+    return (-1, 0.0) if output is None else (output.misplaced, output.distance)
+
+
 def _apart(output: TensorResult) -> str:
-    name = output.evidence.name or f"output {output.slot}"
     if output.misplaced:
-        return f"{name} has NaN or infinities at {output.misplaced:,} other elements"
-    return f"{name} differs by {output.distance:.2g}"
+        return f"{_name(output)} has NaN or infinities at {output.misplaced:,} other elements"
+    return f"{_name(output)} differs by {output.distance:.2g}"
+
+
+def _first_of(texts: Sequence[str]) -> str:
+    """Return the first texts, and how many more there are.
+
+    >>> _first_of("abcde")
+    'a, b, c and 2 more'
+    """
+    more = f" and {len(texts) - _MOST_NAMED} more" if len(texts) > _MOST_NAMED else ""
+    return f"{', '.join(texts[:_MOST_NAMED])}{more}"
 
 
 def _allowance(output: TensorResult) -> str:
@@ -79,10 +101,9 @@ def _type(limit: float) -> str:
 def meaning(report: Report) -> str:
     """Return which inputs of the network differ, or what it means that nobody is accused; "" for neither."""
     if report.inputs:
-        more = f" and {len(report.inputs) - _MOST_NAMED} more" if len(report.inputs) > _MOST_NAMED else ""
-        names = ", ".join(report.inputs[:_MOST_NAMED])
-        one, many = f"the network's input {names} differs", f"the network's inputs {names}{more} differ"
-        return one if len(report.inputs) == 1 else many
+        names = _first_of(report.inputs)
+        is_one = len(report.inputs) == 1
+        return f"the network's input {names} differs" if is_one else f"the network's inputs {names} differ"
     return "" if report.accused else _MEANINGS.get(report.verdict, "")
 
 

@@ -395,7 +395,7 @@ def check(rules: tuple[WatchRule, ...], groups: Sequence[Sequence[DumpedFolder]]
         groups: The directories of each iteration, in order.
 
     Raises:
-        ConfigValueError: Alignment the regular expression of a rule takes too long.
+        ConfigValueError: Matching the regular expression of a rule takes too long.
     """
     watch = RuleWatch(rules)
     rules_for: dict[WatchedTensor, tuple[WatchRule, ...]] = {}
@@ -515,7 +515,7 @@ def watch(
         progress: Called with the bytes of what was looked at.
 
     Raises:
-        ConfigValueError: Alignment the regular expression of a rule takes too long.
+        ConfigValueError: Matching the regular expression of a rule takes too long.
     """
     checked = map_items(
         partial(check, tuple(rules)),

@@ -320,7 +320,6 @@ def _part(rank: int | None, runs: dict[int | None, list[Finding]]) -> str:
 
 
 _SHOWN: Final = 30  # operators; the table in the file has them all
-_FOLLOWING: Final = frozenset({Verdict.INHERITED, Verdict.HEALED})
 _EXAMPLES: Final = 5
 
 
@@ -369,7 +368,7 @@ def _chosen(findings: Sequence[Finding], view: ComparisonView) -> list[Finding]:
     # What inherits is folded; where nobody is told apart, the first that differs stands for all.
     bad = [each for each in findings if each.is_bad or each.replaces]
     bad.sort(key=lambda each: each.place.time)
-    told = [each for each in bad if each.verdict not in _FOLLOWING]
+    told = [each for each in bad if each.verdict not in answer.FOLLOWING]
     return (told or bad[:1])[:_SHOWN]
 
 

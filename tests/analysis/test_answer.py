@@ -43,6 +43,10 @@ def finding(name, verdict=Verdict.NONFINITE, op_type="Pow", iteration=0):
             "a differs by 1, b differs by 1, c differs by 1 and 2 more",
         ),
         (
+            [output(each, DIFFERS, None) for each in (0.1, 0.3, 0.2)],
+            "logits differs by 0.3",
+        ),
+        (
             [output(0.5, DIFFERS, None, misplaced=3)],
             "logits has NaN or infinities at 3 other elements",
         ),

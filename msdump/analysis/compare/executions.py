@@ -573,12 +573,19 @@ def _measured(
 
 def _types_apart(measured: MeasuredExecution) -> tuple[str, ...]:
     """Return the shortest types of the files of both sides; none where these have the same types."""
-    own, other = set(), set()
-    for place, counterpart in measured.execution.counterparts.items():
-        for files in file_groups(measured.dumped, measured.execution.files):
-            found = (each for each in read_operands(measured.dumped, files) if (each.io, each.index) == place)
-            own |= {(place[0], each.dtype) for each in found}
-        other.add((place[0], read_place(measured.golden, counterpart).dtype))
+    counterparts = measured.execution.counterparts
+    own = frozenset(
+        (each.io, each.dtype)
+        for files in file_groups(measured.dumped, measured.execution.files)
+        for each in read_operands(measured.dumped, files)
+        if (each.io, each.index) in counterparts
+    )
+    read = ((io, read_place(measured.golden, place)) for (io, _), place in counterparts.items())
+    return shortest_apart(own, frozenset((io, each.dtype) for io, each in read))
+
+
+def shortest_apart(own: frozenset[tuple[IO, str]], other: frozenset[tuple[IO, str]]) -> tuple[str, ...]:
+    """Return the shortest float type of each side; none where both read and write the same types."""
     shortest = (coarser(*(dtype for _, dtype in side)) for side in (own, other))
     return () if own == other else tuple(filter(None, shortest))
 

@@ -20,7 +20,7 @@ from msdump.analysis import (
     read_operands,
 )
 from msdump.analysis.align import lost_operators, may_be_listed, may_have_files
-from msdump.analysis.compare.executions import Matched, OperatorExecution, file_groups
+from msdump.analysis.compare.executions import Matched, OperatorExecution, file_groups, shortest_apart
 from msdump.analysis.compare.surroundings import (
     LEFTOVER,
     FolderSurroundings,
@@ -381,9 +381,7 @@ class ComparedFolder:
         if mine is None or not mine.held:
             return weights, frozenset(SHORTER), ()
         held = mine.held | (frozenset() if theirs is None else theirs.held)
-        own, other = _float_types(mine), _float_types(theirs)
-        shortest = (coarser(*(dtype for _, dtype in side)) for side in (own, other))
-        return weights, held, () if own == other else tuple(filter(None, shortest))
+        return weights, held, shortest_apart(_float_types(mine), _float_types(theirs))
 
     def evidence(
         self, number: int, execution: OperatorExecution, tensors: Sequence[TensorEvidence]

@@ -35,6 +35,8 @@ class WeightOverflows:
         if key not in self._counts:
             self._counts[key] = self._count(ran.graph, ran.node)
         counts = self._counts[key]
+        if not counts:
+            return tensors
         return tuple(
             replace(each, overflows=counts[each.slot])
             if each.io is IO.INPUT and each.slot in counts

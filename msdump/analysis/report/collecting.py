@@ -325,7 +325,7 @@ def collect(dump: Dump, question: ReportQuestion) -> DumpReport:
 
     Raises:
         DumpReadError: The trace cannot be read.
-        ConfigValueError: Alignment the regular expression of a rule takes too long.
+        ConfigValueError: Matching the regular expression of a rule takes too long.
     """
     reading = _Reading()
     reading.read(dump, question)

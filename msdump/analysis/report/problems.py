@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from msdump.analysis import DumpedHit
+from msdump.analysis import DumpedHit, answer
 from msdump.analysis.align import Executions, is_measured_alone, pair_folders
 from msdump.analysis.compare import DumpComparison, compare_statistics
 from msdump.analysis.judge import (
@@ -272,9 +272,6 @@ _HEIRS: Final = frozenset(
 )
 
 
-_FOLDED: Final = frozenset({Verdict.INHERITED, Verdict.HEALED})
-
-
 class ProblemKind(enum.StrEnum):
     """What tells of a problem, in the order in which problems are shown."""
 
@@ -485,7 +482,9 @@ def verdict_problems(
         victims = () if place else tuple(sorted(each for each in heirs if each != problem.operator))
         yield replace(problem, victims=victims)
     # what inherits is told by the number of operators that the fault reaches
-    folded = {each for each in heirs if verdicts[each].worst.verdict in _FOLDED} if accused else set()
+    folded = (
+        {each for each in heirs if verdicts[each].worst.verdict in answer.FOLLOWING} if accused else set()
+    )
     others = (each for each in problems if not each[1].is_accused and each[1].operator not in folded)
     yield from (each for _, each in sorted(others, key=lambda each: -(each[1].own_error or 0.0)))
 
