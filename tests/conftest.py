@@ -11,6 +11,7 @@ import resource
 import signal
 import sys
 import threading
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -93,6 +94,14 @@ def _messages():
     """Let no command that a test runs in this process go on printing what later tests log."""
     yield
     logging.getLogger("msdump").removeHandler(messages._lines)
+
+
+@pytest.fixture(autouse=True)
+def _settings(monkeypatch):
+    """Let no test load networks with the options of a command that another has run in this process."""
+    configurations = type(mindspore._state.configurations)()
+    settings = replace(mindspore._state, options={}, calls={}, configurations=configurations)
+    monkeypatch.setattr(mindspore, "_state", settings)
 
 
 @pytest.fixture(scope="module", autouse=True)
