@@ -12,7 +12,15 @@ import numpy as np
 
 from msdump import dtypes
 from msdump.analysis import inputs, reports
-from msdump.analysis.diff import Engine, Pairing, Side, as_real, golden_inputs, measure_pair, output_names
+from msdump.analysis.diff import (
+    Engine,
+    ModelPairing,
+    Side,
+    as_real,
+    golden_inputs,
+    measure_pair,
+    output_names,
+)
 from msdump.dtypes import DType
 from msdump.errors import InputError, MsdumpError
 from msdump.execute import (
@@ -351,7 +359,7 @@ class Bisection:
         self,
         mine: Graph,
         golden: Graph,
-        pairing: Pairing,
+        pairing: ModelPairing,
         inputs: Mapping[str, Any],
         probed: Callable[[], None] = lambda: None,
         *,

@@ -18,9 +18,8 @@ from msdump.analysis.diff import (
     is_quantised,
     make_side,
     models,
-    pair_compiled,
     pair_models,
-    pair_variants,
+    pair_sides,
     rounded_to,
     sharing_weights,
 )
@@ -288,7 +287,7 @@ def _widened(comparison: LockstepComparison) -> Limits:
             f" {QUANTISED:g}, as 8 bits allow (--distance)"
         )
         return replace(limits, distance=QUANTISED, explanation="8 bits")
-    held = rounded_to(comparison.pairing)
+    held = rounded_to(comparison.pairing.models)
     if held:
         messages.say(f"note: weights of one model are those of the other in {held} (--precision)")
     return replace(limits, precision=coarser(limits.precision, held))
@@ -309,19 +308,12 @@ def _comparison(
         MsdumpError: A model or a variant is faulty.
     """
     graph, copies = mindspore.load_graph(model), WeightCopies()
-    mine = make_side(graph, sides[0], copies, trains=trains)
-    if other is None:
-        golden = make_side(graph, sides[1], copies, trains=trains)
-        return LockstepComparison(
-            mine, golden, pair_variants(mine.graph, golden.graph), limits, trains=trains
-        )
-    second = sharing_weights(mindspore.load_graph(other), graph)
-    golden = make_side(second, sides[1], copies, trains=trains)
-    models = pair_models(mine.model, golden.model)
-    pairing = pair_compiled(models, mine.graph, golden.graph)
-    if any(node.parts for graph in mine.graph.walk() for node in graph.nodes):
-        alike = make_side(second, sides[0], copies, trains=trains).graph
-        pairing = replace(pairing, alike=(alike, pair_compiled(models, mine.graph, alike)))
+    second = graph if other is None else sharing_weights(mindspore.load_graph(other), graph)
+    mine, golden = (
+        make_side(each, variant, copies, trains=trains)
+        for each, variant in zip((graph, second), sides, strict=True)
+    )
+    pairing = pair_sides(mine, golden, is_one_model=other is None)
     return LockstepComparison(mine, golden, pairing, limits, trains=trains)
 
 

@@ -7,14 +7,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+import numpy as np
+
 from msdump.analysis import Fact, FactKind
 from msdump.analysis.diff.again import GoldenOperators, GoldenRunners, OwnErrors, Suspect
-from msdump.analysis.diff.evidence import Observations, SharedWeights
+from msdump.analysis.diff.evidence import Observations, WeightEvidence, compare_arrays
 from msdump.analysis.diff.lockstep import Follower, OperatorWatch, Ran, RanBlock, Scope
-from msdump.analysis.diff.models import Places, Side, golden_inputs, output_names
+from msdump.analysis.diff.models import Places, Side
 from msdump.analysis.diff.overflows import WeightOverflows
-from msdump.analysis.diff.pairing import Pairing, Quantisation, as_real
-from msdump.analysis.diff.quantisers import CLAMPS, Quantisers
+from msdump.analysis.diff.pairing import Pairing, golden_inputs, output_names
+from msdump.analysis.diff.quantisation import CLAMPS, Quantisation, Quantisers, as_real
 from msdump.analysis.judge import (
     Judge,
     Limits,
@@ -66,7 +68,7 @@ class LockstepComparison:
         runners: What runs golden operators again; they keep their kernels from run to run.
         places: What is known of the places of the examined side's operators.
         overflows: Counts elements of weights that the examined side rounds to infinity.
-        weights: Evidence of weights that both sides share.
+        weights: Evidence of weights as inputs.
     """
 
     mine: Side
@@ -81,7 +83,7 @@ class LockstepComparison:
     runners: GoldenRunners = field(init=False, repr=False)
     places: Places = field(init=False, repr=False)
     overflows: WeightOverflows = field(init=False, repr=False)
-    weights: SharedWeights = field(default_factory=dict, init=False, repr=False)
+    weights: WeightEvidence = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """List what one of two models lacks."""
@@ -89,9 +91,9 @@ class LockstepComparison:
         self.places = Places(self.mine.graph)
         self.overflows = WeightOverflows(self.mine, self.golden)
         places = Places(self.golden.graph)
-        self.report.missing += (places.of(node) for node in self.pairing.missing)
-        self.report.networks += filter(None, [self.pairing.networks])
-        self.report.facts += self.pairing.facts
+        self.report.missing += (places.of(node) for node in self.pairing.models.missing)
+        self.report.networks += filter(None, [self.pairing.models.networks])
+        self.report.facts += self.pairing.models.facts
 
     def run(
         self,
@@ -181,7 +183,7 @@ class _Run:
 
         findings[self._before :] = accuse(
             findings[self._before :],
-            self._pairing.facts,
+            self._pairing.models.facts,
             place_of,
             {name: node.name for name, node in mine.items()},
             outputs_differ=outputs_differ,
@@ -192,9 +194,9 @@ class _Run:
         """Run the examined side; where it fails the other one still comes to its end."""
         both, mine = self._comparison, self._comparison.mine
         try:
-            watch = OperatorWatch(mine.graph, self._show, quantised=self._pairing.quantised)
+            watch = OperatorWatch(mine.graph, self._show, quantised=self._pairing.models.quantised)
             results = mine.run(inputs, watch, trains=both.trains)
-            self._results = self._by_name(mine.graph, results, self._pairing.quantised)
+            self._results = self._by_name(mine.graph, results, self._pairing.models.quantised)
         except MsdumpError as error:
             both.failures.append(_failure("mine", mine, error))
         self._judge_block()
@@ -233,7 +235,7 @@ class _Run:
         if golden is None:
             self._alone[mine.node.name] += 1
             finding = replace(finding, verdict=Verdict.UNCHECKED, note=self._why_alone(mine))
-        if mine.graph.index in self._pairing.quantised:
+        if self._pairing.models.quantised:
             self._quantisers.add(mine, len(self._comparison.report.findings), finding)
         self._comparison.report.add(finding)
         self._advance()
@@ -310,21 +312,24 @@ class _Run:
 
     def _outputs(self) -> Iterator[OutputDifference]:
         """Yield what was measured of the network's outputs."""
-        golden = self._golden_results()
-        for value in self._comparison.mine.graph.results:
-            name = value.name
-            evidence = self._observations.of_result(name, self._results.get(name), golden.get(name))
-            if evidence is not None:
-                yield OutputDifference(self._iteration, replace(evidence, name=name))
+        both, golden = self._comparison, self._golden_results()
+        for value in both.mine.graph.results:
+            pair = self._results.get(value.name), golden.get(value.name)
+            if isinstance(pair[0], np.ndarray) and isinstance(pair[1], np.ndarray):
+                evidence = compare_arrays((IO.OUTPUT, 0, value.name), pair[0], pair[1], both.limits)
+                yield OutputDifference(self._iteration, evidence)
 
     def _golden_results(self) -> dict[str, Any]:
-        """Return what the other one of two models returned, by the examined one's outputs."""
+        """Return what the other side returned, by the examined one's outputs."""
         both, returned = self._comparison, self._follower.outputs
-        if self._pairing.is_one_model or returned is None:
+        if returned is None:
             return {}
+        models = self._pairing.models
+        real = self._by_name(both.golden.graph, returned, models.golden_quantised)
+        if self._pairing.is_one_model:
+            return real
         mine, golden = both.mine.model, both.golden.model
-        real = self._by_name(both.golden.graph, returned, self._pairing.golden_quantised)
-        names = output_names(mine, golden, self._pairing.graphs[mine.index].values)
+        names = output_names(mine, golden, models.graphs[mine.index].values)
         return {name: real.get(other) for name, other in names.items()}
 
     def _by_name(
@@ -339,7 +344,7 @@ class _Run:
 def _clamped(both: LockstepComparison) -> Iterator[tuple[str, str]]:
     """Yield integers that stand for what a golden operator has clamped, with the type of that operator."""
     types = {node.name: node.operator.op_type for graph in both.golden.graph.walk() for node in graph.nodes}
-    for graph in both.mine.graph.walk() if any(both.pairing.quantised.values()) else ():
+    for graph in both.mine.graph.walk() if any(both.pairing.models.quantised.values()) else ():
         partners = both.pairing.graphs[graph.index].partners if graph.index in both.pairing.graphs else {}
         for node in graph.nodes:
             op_type = types.get(partners.get(node.name, ""), "")
@@ -366,7 +371,7 @@ def _following(both: LockstepComparison, inputs: Mapping[str, Any]) -> Follower:
         lambda observer: golden.run(inputs, observer, trains=both.trains),
         golden.graph,
         lambda ran: ran.node.name in wanted,
-        both.pairing.golden_quantised,
+        both.pairing.models.golden_quantised,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -42,80 +42,54 @@ class ArrayPair(NamedTuple):
         golden: The tensor that it is compared with.
         limit: Largest relative distance of tensors that agree, of which a first look is enough; None: no
             distance is small enough.
-        look: The result of a first look; None: it was not taken.
     """
 
     mine: np.ndarray
     golden: np.ndarray
     limit: float | None = None
-    look: Distance | None = None
-
-
-def first_looks(tensors: Iterable[tuple[np.ndarray, np.ndarray]]) -> dict[tuple[int, int], Distance]:
-    """Return a first look at the pairs of float32 tensors, by the ids of both; threads share them.
-
-    A look takes a fifth of the full time. Its sums of squares are off by far less than the limits of
-    agreement; NaN, tensors that are nearly equal, and those near the limit are measured in full.
-    """
-    taken = [pair for pair in tensors if first_look.takes(*pair)]
-    return {(id(x), id(y)): look for (x, y), look in zip(taken, first_look.distances(taken), strict=True)}
 
 
 def measure_pairs(pairs: Sequence[ArrayPair]) -> list[TensorError]:
-    """Return how far the two of each pair are apart; threads share the pairs."""
-    found = {
-        position: error for position, pair in enumerate(pairs) if (error := _settled_error(pair)) is not None
-    }
-    unsettled = [position for position in range(len(pairs)) if position not in found]
+    """Return how far the two of each pair are apart; threads share the pairs.
+
+    A first look, which takes a fifth of the full time, settles tensors that clearly agree. Its sums of
+    squares are off by far less than the limits of agreement; NaN, tensors that are nearly equal, and those
+    near the limit are measured in full.
+    """
+    found = {place: SAME for place, pair in enumerate(pairs) if _is_one(pair.mine, pair.golden)}
+    seen = [
+        place
+        for place, pair in enumerate(pairs)
+        if place not in found and pair.limit is not None and first_look.takes(pair.mine, pair.golden)
+    ]
+    looks = dict(zip(seen, first_look.distances([pairs[place][:2] for place in seen]), strict=True))
+    for place, look in looks.items():
+        settled = _agreement(look, pairs[place].limit or 0.0, pairs[place].mine.size)
+        if settled is not None:
+            found[place] = settled
 
     def measure(share: list[int]) -> None:
-        found.update(zip(share, _measure_alone([pairs[position] for position in share]), strict=True))
+        for place in share:
+            found[place] = _measure_fully(pairs[place], looks.get(place))
 
-    map_threads(measure, split_by_size(unsettled, lambda position: pairs[position].mine.size, _PART))
-    return [found[position] for position in range(len(pairs))]
+    unsettled = [place for place in range(len(pairs)) if place not in found]
+    map_threads(measure, split_by_size(unsettled, lambda place: pairs[place].mine.size, _PART))
+    return [found[place] for place in range(len(pairs))]
 
 
 def measure_pair(mine: np.ndarray, golden: np.ndarray, limit: float | None = None) -> TensorError:
     """Return how far two tensors of one shape are apart; arguments as of ``ArrayPair``."""
-    return _measure_alone((ArrayPair(mine, golden, limit),))[0]
+    return measure_pairs((ArrayPair(mine, golden, limit),))[0]
 
 
-def _settled_error(pair: ArrayPair) -> TensorError | None:
-    """Return the error of a pair that a first look has settled already, None of others."""
-    if pair.look is not None and pair.limit is not None:
-        return _agreement(pair.look, pair.limit, pair.mine.size)
-    return SAME if pair.mine is pair.golden else None
-
-
-def _measure_alone(pairs: Sequence[ArrayPair]) -> list[TensorError]:
-    """Return how far the two of each pair are apart; this thread alone takes them."""
-    are_one = [not _is_unlike(pair.look) and _is_one(pair.mine, pair.golden) for pair in pairs]
-    unseen = [
-        position
-        for position, (pair, is_one) in enumerate(zip(pairs, are_one, strict=True))
-        if not is_one and pair.look is None and pair.limit is not None and first_look.takes(*pair[:2])
-    ]
-    found = first_look.distances([pairs[position][:2] for position in unseen], is_shared=False)
-    by_position = dict(zip(unseen, found, strict=True))
-    return [
-        SAME if is_one else _measure_fully(pair._replace(look=by_position.get(position, pair.look)))
-        for position, (pair, is_one) in enumerate(zip(pairs, are_one, strict=True))
-    ]
-
-
-def _measure_fully(pair: ArrayPair) -> TensorError:
-    """Return how far the two of a pair are apart, by the first look where that is enough."""
-    mine, golden, limit, look = pair
+def _measure_fully(pair: ArrayPair, look: Distance | None) -> TensorError:
+    """Return how far the two of a pair are apart that a first look has not settled."""
     settled = None
-    if look is not None and limit is not None:
-        settled = _agreement(look, limit, mine.size) or _agreement_beside_masks(mine, golden, limit, look)
-    return settled or errors.measure(mine, golden, is_unlike=_is_unlike(look))
-
-
-def _is_unlike(look: Distance | None) -> bool:
-    """Return whether bits differ by a first look."""
+    if look is not None and look.most >= -errors.MASK:
+        settled = _agreement_beside_masks(pair)
     # NaN shows nothing of bits, nor does 0: of equal numbers one may be -0
-    return look is not None and look.differences > 0
+    is_unlike = look is not None and look.differences > 0
+    return settled or errors.measure(pair.mine, pair.golden, is_unlike=is_unlike)
 
 
 def _is_one(mine: np.ndarray, golden: np.ndarray) -> bool:
@@ -139,12 +113,11 @@ def _agreement(look: Distance, limit: float, count: int, masked: int = 0) -> Ten
     is_near = 0 < difference <= norm * (limit * _SAFE_SHARE) ** 2
     if not (is_near and norm >= _SMALLEST * count and most < _LARGEST):
         return None
-    measure_pair = math.sqrt(difference / norm)
+    distance = math.sqrt(difference / norm)
     return TensorError(
         is_same=False,
-        distance=measure_pair,
-        cosine=1
-        - measure_pair * measure_pair / 2,  # at least: a part of the difference may be one of length alone
+        distance=distance,
+        cosine=1 - distance * distance / 2,  # at least: a part of the difference may be one of length alone
         largest=largest,
         norm=math.sqrt(difference),
         scaled=largest / most,
@@ -153,28 +126,22 @@ def _agreement(look: Distance, limit: float, count: int, masked: int = 0) -> Ten
     )
 
 
-def _agreement_beside_masks(
-    mine: np.ndarray, golden: np.ndarray, limit: float, look: Distance
-) -> TensorError | None:
+def _agreement_beside_masks(pair: ArrayPair) -> TensorError | None:
     """Return the agreement of two tensors outside of masked lanes, None where there are none."""
-    if look.most < -errors.MASK:
-        return None
-    masked = errors.are_masked(mine, golden)
+    masked = errors.are_masked(pair.mine, pair.golden)
     count = int(np.count_nonzero(masked))
     if not count:
         return None
-    zero = np.float32(0)
-    (outside,) = first_look.distances(
-        [(np.where(masked, zero, mine), np.where(masked, zero, golden))], is_shared=False
-    )
-    return _agreement(outside, limit, mine.size, count) if errors.may_be_masks(outside.most) else None
+    outside = [np.where(masked, np.float32(0), array) for array in pair[:2]]
+    (look,) = first_look.distances([(outside[0], outside[1])], is_shared=False)
+    return _agreement(look, pair.limit or 0.0, masked.size, count) if errors.may_be_masks(look.most) else None
 
 
 Measured = Mapping[tuple[int, int], TensorError]
 """How far tensors and their counterparts are apart, by the ids of both arrays."""
 
-SharedWeights = dict[tuple[int, str, int], tuple[TensorEvidence, TensorEvidence]]
-"""Evidence of weights that both sides share, by graph, name and slot: of the value, and of it as an input."""
+WeightEvidence = dict[tuple[int, str], TensorEvidence]
+"""Evidence of weights as inputs, by graph and name."""
 
 _TEXT: Final = "O"  # numpy's kind of arrays of texts
 
@@ -190,15 +157,14 @@ class Observations:
         pairing: What belongs together.
         limits: What counts as agreement.
         is_first: Whether no run was before, so that variables hold what the models say.
-        shared: Evidence that is the same in every run.
+        weights: Evidence that is the same in every run.
     """
 
     pairing: Pairing
     limits: Limits
     is_first: bool = True
-    shared: SharedWeights = field(default_factory=dict)
+    weights: WeightEvidence = field(default_factory=dict)
     _measured: dict[Scope, dict[str, TensorEvidence]] = field(default_factory=dict)
-    _weights: dict[tuple[int, str], TensorEvidence] = field(default_factory=dict)
 
     def tensors(self, ran: Sequence[tuple[Ran, Ran | None]]) -> Iterator[tuple[TensorEvidence, ...]]:
         """Yield the evidence of each operator's tensors, inputs first, and note what its outputs are like.
@@ -214,28 +180,17 @@ class Observations:
             None if pair is None else _Beside(pair, golden, self.limits, measured)
             for pair, golden in ((self.pairing.graphs.get(mine.graph.index), golden) for mine, golden in ran)
         ]
-        measured |= self._errors(
-            [
-                pair
-                for (mine, _), beside in zip(ran, besides, strict=True)
-                if beside is not None
-                for pair in beside.outputs(mine)
-            ]
-        )
+        outputs = [
+            ArrayPair(array, golden, _limit(array, golden, self.limits))
+            for (mine, _), beside in zip(ran, besides, strict=True)
+            if beside is not None
+            for array, golden in beside.outputs(mine)
+            if array.shape == golden.shape and _TEXT not in (array.dtype.kind, golden.dtype.kind)
+        ]
+        ids = ((id(pair.mine), id(pair.golden)) for pair in outputs)
+        measured |= zip(ids, measure_pairs(outputs), strict=True)
         for (mine, _), beside in zip(ran, besides, strict=True):
             yield tuple(_unchecked_tensors(mine) if beside is None else self._tensors(mine, beside))
-
-    def _errors(
-        self, outputs: Sequence[tuple[np.ndarray, np.ndarray]]
-    ) -> Iterator[tuple[tuple[int, int], TensorError]]:
-        """Yield how far outputs and golden ones are apart, with the ids of both."""
-        seen = first_looks(outputs)
-        keys, known = [], []
-        for mine, golden in outputs:
-            if mine.shape == golden.shape and _TEXT not in (mine.dtype.kind, golden.dtype.kind):
-                keys.append((id(mine), id(golden)))
-                known.append(ArrayPair(mine, golden, _limit(mine, golden, self.limits), seen.get(keys[-1])))
-        return zip(keys, measure_pairs(known), strict=True)
 
     def _tensors(self, mine: Ran, beside: _Beside) -> Iterator[TensorEvidence]:
         known = self._measured.setdefault(mine.scope, {})
@@ -245,24 +200,6 @@ class Observations:
             known[name] = beside.measured(IO.OUTPUT, slot, name, array)
             yield known[name]
 
-    def of(self, name: str) -> TensorEvidence | None:
-        """Return what was measured of a value of the main graph, in any form; None where nothing was."""
-        values, measured = self.pairing.graphs[0].values, self._measured.get((), {})
-        forms = (evidence for form, evidence in measured.items() if values.get(form, form) == name)
-        return measured.get(name) or next(forms, None)
-
-    def of_result(self, name: str, mine: Array, golden: Array) -> TensorEvidence | None:
-        """Return what was measured of an output of the network, whose operator may have no counterpart.
-
-        Args:
-            name: The output.
-            mine: What the examined side returned.
-            golden: What the other side returned for it, None where that is not known.
-        """
-        if isinstance(mine, np.ndarray) and isinstance(golden, np.ndarray):
-            return _compare((IO.OUTPUT, 0, name), mine, golden, self.limits)
-        return self.of(name)
-
     def leave(self, scope: Scope, body: int) -> None:
         """Forget the values of a body that has run."""
         depth = len(scope)
@@ -271,51 +208,33 @@ class Observations:
                 del self._measured[key]
 
     def _input(self, mine: Ran, slot: int, name: str, array: np.ndarray, beside: _Beside) -> TensorEvidence:
-        is_variable = name in mine.graph.variables
-        if name in beside.pair.weights and (self.is_first or not is_variable):
-            return self._weight(slot, name, beside.pair)
-        shared = self.shared.get((mine.graph.index, name, slot)) if beside.has_golden else None
-        if shared is not None:
-            self._measured.setdefault(mine.scope, {}).setdefault(name, shared[0])
-            return shared[1]
+        if name in beside.pair.weights and (self.is_first or name not in mine.graph.variables):
+            return _as_input(self._weight(mine, name, beside.pair), slot)
         evidence = self._known(mine.scope, beside.pair.origins.get(name, name))
-        if evidence is None and not is_variable and beside.is_one_weight(mine, name, array):
-            return self._shared(mine, slot, name, array, beside.pair)
         if evidence is None and beside.has_input(name):
             evidence = beside.measured(IO.INPUT, slot, name, array)
         if evidence is None:  # another form of a value that was written before, or the same for both sides
             evidence = self._known(mine.scope, beside.pair.values.get(name, name))
-        if evidence is None:
-            # nobody wrote it: a weight or an input, of one model the same on both sides
-            is_one_model = self.pairing.is_one_model
-            evidence = _equal_evidence(array, name) if is_one_model else _unchecked(IO.INPUT, 0, name, array)
-        else:
+        if evidence is not None:
             self._measured.setdefault(mine.scope, {}).setdefault(name, evidence)
-        is_weight = name in mine.graph.weights and not is_variable
-        golden_name = beside.pair.values.get(name, name)
-        return _as_input(evidence, slot, is_weight=is_weight and golden_name in beside.pair.golden_weights)
+            return _as_input(evidence, slot)
+        # nobody wrote it: an input of the network, of one model the same on both sides
+        unchecked = _unchecked(IO.INPUT, slot, name, array)
+        if not self.pairing.is_one_model:
+            return unchecked
+        return replace(unchecked, golden_dtype=unchecked.dtype, error=SAME, fault=None)
 
-    def _shared(
-        self, mine: Ran, slot: int, name: str, array: np.ndarray, pair: GraphPairing
-    ) -> TensorEvidence:
-        """Return the evidence of a weight that is one array of both sides, and keep it for other runs."""
-        evidence = _equal_evidence(array, name)
-        self._measured.setdefault(mine.scope, {}).setdefault(name, evidence)
-        read = _as_input(evidence, slot, is_weight=name in pair.golden_weights)
-        self.shared[mine.graph.index, name, slot] = evidence, read
-        return read
-
-    def _weight(self, slot: int, name: str, pair: GraphPairing) -> TensorEvidence:
-        """Return the evidence of a weight of two models, by their bits."""
-        known = self._weights.get((id(pair), name))
+    def _weight(self, mine: Ran, name: str, pair: GraphPairing) -> TensorEvidence:
+        """Return the evidence of a weight of both models, by their bits."""
+        known = self.weights.get((mine.graph.index, name))
         if known is None:
-            mine, golden = pair.weights[name]
-            known = _compare((IO.INPUT, slot, name), mine, golden, self.limits)
+            own, golden = pair.weights[name]
+            known = compare_arrays((IO.INPUT, 0, name), own, golden, self.limits)
             is_same = known.error is None or known.error.is_same
-            is_rounded = not is_same and errors.is_rounding(mine, golden)
+            is_rounded = not is_same and errors.is_rounding(own, golden)
             known = replace(known, is_weight=True, is_rounded=is_rounded)
-            self._weights[id(pair), name] = known
-        return replace(known, slot=slot)
+            self.weights[mine.graph.index, name] = known
+        return known
 
     def _known(self, scope: Scope, name: str) -> TensorEvidence | None:
         for depth in range(len(scope), -1, -1):
@@ -364,26 +283,12 @@ class _Beside:
     def has_input(self, name: str) -> bool:
         return self.pair.values.get(name, name) in self._of(IO.INPUT)
 
-    def is_one_weight(self, mine: Ran, name: str, array: np.ndarray) -> bool:
-        """Tell whether an input is a weight that both sides share, of which a runtime may hold a copy."""
-        weight = mine.graph.weights.get(name)
-        if weight is None:
-            return False
-        golden = self._of(IO.INPUT).get(name)
-        return (
-            golden is not None
-            and self._golden is not None
-            and self._golden.graph.weights.get(name) is weight
-            and self.pair.values.get(name, name) == name
-            and array.dtype == golden.dtype == weight.dtype
-        )
-
     def measured(self, io: IO, slot: int, name: str, array: np.ndarray) -> TensorEvidence:
         """Return a tensor beside the counterpart's of its common name; unchecked where there is none."""
         golden = self._of(io).get(self.pair.values.get(name, name))
         if golden is None:
             return _unchecked(io, slot, name, array)
-        return _compare((io, slot, name), array, golden, self._limits, self._measured)
+        return compare_arrays((io, slot, name), array, golden, self._limits, self._measured)
 
 
 def _slots(names: Sequence[str], arrays: Sequence[Array]) -> Iterator[tuple[int, str, np.ndarray]]:
@@ -393,7 +298,7 @@ def _slots(names: Sequence[str], arrays: Sequence[Array]) -> Iterator[tuple[int,
             yield slot, name, array
 
 
-def _as_input(evidence: TensorEvidence, slot: int, *, is_weight: bool) -> TensorEvidence:
+def _as_input(evidence: TensorEvidence, slot: int) -> TensorEvidence:
     """Return the evidence of a tensor as an input; ``replace`` would take three times as long."""
     return TensorEvidence(
         IO.INPUT,
@@ -405,7 +310,7 @@ def _as_input(evidence: TensorEvidence, slot: int, *, is_weight: bool) -> Tensor
         fault=evidence.fault,
         note=evidence.note,
         name=evidence.name,
-        is_weight=is_weight,
+        is_weight=evidence.is_weight,
         is_rounded=evidence.is_rounded,
     )
 
@@ -424,13 +329,7 @@ def _unchecked_tensors(mine: Ran) -> Iterator[TensorEvidence]:
             yield _unchecked(io, slot, name, array)
 
 
-def _equal_evidence(array: np.ndarray, name: str) -> TensorEvidence:
-    """Return the evidence of an input that both sides share."""
-    dtype = dtypes.from_numpy(array.dtype).name
-    return TensorEvidence(IO.INPUT, 0, array.shape, dtype, dtype, error=SAME, name=name)
-
-
-def _compare(
+def compare_arrays(
     which: tuple[IO, int, str],
     mine: np.ndarray,
     golden: np.ndarray,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from msdump.analysis.diff.pairing import Quantisation, as_real
+from msdump.analysis.diff.quantisation import Quantisation, as_real
 from msdump.graph import Graph, Node
 from msdump.observer import Arrays, Observer
 

@@ -1,146 +1,92 @@
-"""Which operators of two networks of one model belong together: those that write the same value."""
+"""Which operators and values of two networks belong together: models are aligned, compilation is undone."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
-from msdump.analysis import Fact
+from msdump import dtypes
+from msdump.analysis import SHORTER, Fact, SameWeight, errors, list_facts
+from msdump.analysis.align import CAST, Alignment, DigestOf, GraphSide, OperatorPair, align, operator_graphs
+from msdump.analysis.align import sides as graph_sides
+from msdump.analysis.diff.quantisation import Quantisation, is_quantised, quantisations
+from msdump.errors import InputError
 from msdump.graph import Graph, Node, model_names
-from msdump.observer import Array, Arrays
 
-_SCALED: Final[Mapping[str, tuple[int, int]]] = {
-    "QuantizeLinear": (1, 2),
-    "QLinearConv": (6, 7),
-    "QLinearMatMul": (6, 7),
-    "QLinearAdd": (6, 7),
-    "QLinearMul": (6, 7),
-    "QGemm": (7, 8),
-    "QLinearConcat": (0, 1),
-    "QLinearSigmoid": (3, 4),
-    "QLinearLeakyRelu": (3, 4),
-    "QLinearSoftmax": (3, 4),
-    "QLinearAveragePool": (3, 4),
-    "QLinearGlobalAveragePool": (3, 4),
-    "QLinearReduceMean": (3, 4),
-}
-"""Inputs that tell scale and zero point of the output, by operator; of ONNX and of onnxruntime's domain."""
+SideGraphs = tuple[Graph, Graph]
+"""The model of a side, and the graph that it is compiled to."""
 
-_ARRANGING: Final = frozenset(
-    {"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "DepthToSpace", "SpaceToDepth"}
-)
-_CHOOSING: Final = frozenset({"Slice", "Split", "Gather", "Expand", "Tile", "MaxPool", "Relu", "Clip"})
-_MOVING: Final = _ARRANGING | _CHOOSING
-"""Operators whose results are elements of their first input, and so have its scale."""
-
-_OTHERS: Final = frozenset(
-    {"DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "ConvInteger", "DynamicQuantizeMatMul"}
-)
+_FLOAT: Final = "f"  # numpy's kind of floating point types
 
 
 @dataclass(frozen=True, slots=True)
-class Quantisation:
-    """How the integers of a tensor stand for real numbers.
+class ModelValues:
+    """What belongs together in a graph, or a body, of two models as they are before they are compiled.
 
     Attributes:
-        scale: What one step is.
-        zero: The integer that stands for 0.
+        values: The golden value of each of the examined model's values that has one.
+        casts: The same of what casts write that golden lacks.
+        weights: The arrays of weights that belong together, by the examined model's values, casts' as well.
+        origins: The value that a quantised product was made of, by the names of its integers and of what
+            scales them.
+        kernels: Full names of the golden operators that hide the results of an operator, by its name.
+        controls: Name of golden's control flow node for each one that has a counterpart, by its name.
     """
 
-    scale: float
-    zero: int
-
-    def real(self, array: np.ndarray) -> np.ndarray:
-        """Return the numbers that integers stand for, as float32.
-
-        >>> Quantisation(0.5, 128).real(np.uint8([128, 129, 126])).tolist()
-        [0.0, 0.5, -1.0]
-        """
-        return (array.astype(np.float32) - np.float32(self.zero)) * np.float32(self.scale)
+    values: Mapping[str, str]
+    casts: Mapping[str, str]
+    weights: Mapping[str, tuple[np.ndarray, np.ndarray]]
+    origins: Mapping[str, str]
+    kernels: Mapping[str, str]
+    controls: Mapping[str, str]
 
 
-def is_quantised(graph: Graph) -> bool:
-    """Tell whether a model, or a branch or body in it, computes with quantised numbers."""
-    return any(
-        node.op_type in _OTHERS or node.op_type in _SCALED for inner in graph.walk() for node in inner.nodes
-    )
+@dataclass(frozen=True, slots=True)
+class ModelPairing:
+    """What belongs together in two models; of one model, nothing has to be said.
 
-
-def quantisations(graph: Graph) -> dict[str, Quantisation]:
-    """Return how the quantised values of a graph stand for real numbers, by name.
-
-    Values whose scale is not a weight of one element are left out.
+    Attributes:
+        graphs: The graph and the bodies that have a counterpart, by the examined model's index.
+        missing: Golden operators that have no counterpart, and are no part of one.
+        quantised: How values of the examined model stand for real numbers, by which they are compared: by
+            index of the graph and name.
+        golden_quantised: The same of the other model.
+        facts: What their graphs say differs.
+        networks: In words, that they are two networks; nothing but outputs is compared then.
     """
-    known: dict[str, Quantisation] = {}
-    for node in graph.nodes:
-        found = _of_output(graph, node, known)
-        if found is not None:
-            known |= {name: found for name in node.outputs if name}
-    return known
 
-
-def _of_output(graph: Graph, node: Node, known: Mapping[str, Quantisation]) -> Quantisation | None:
-    if node.op_type in _MOVING:
-        return known.get(node.inputs[0])
-    slots = _SCALED.get(node.op_type)
-    if slots is None:
-        return None
-    scale, zero = (
-        graph.weights.get(node.inputs[slot]) if slot < len(node.inputs) else None for slot in slots
-    )
-    if scale is None or scale.size != 1 or (zero is not None and zero.size != 1):
-        return None
-    return Quantisation(float(scale.reshape(-1)[0]), 0 if zero is None else int(zero.reshape(-1)[0]))
-
-
-def as_real(names: Sequence[str], arrays: Arrays, known: Mapping[str, Quantisation]) -> list[Array]:
-    """Return tensors, of quantised ones the numbers that they stand for.
-
-    Args:
-        names: Their names.
-        arrays: The tensors, None for what is absent.
-        known: How quantised values stand for real numbers, by name.
-    """
-    return [
-        known[name].real(array) if array is not None and name in known and array.dtype.kind in "iu" else array
-        for name, array in zip(names, arrays, strict=True)
-    ]
+    graphs: Mapping[int, ModelValues] = field(default_factory=dict)
+    missing: tuple[Node, ...] = ()
+    quantised: Mapping[int, Mapping[str, Quantisation]] = field(default_factory=dict)
+    golden_quantised: Mapping[int, Mapping[str, Quantisation]] = field(default_factory=dict)
+    facts: tuple[Fact, ...] = ()
+    networks: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class GraphPairing:
-    """What belongs together in a graph, or a body, of the leading side and in its counterpart.
+    """What belongs together in a graph, or a body, that the leading side runs and in its counterpart.
 
     Attributes:
         partners: Name of the counterpart of each operator and control flow node that has one, by name.
         values: The common name of each value of the leading side.
         golden_values: The common name of each value of the other side.
-        golden_weights: Common names of the other side's weights.
         kernels: Full name of the golden kernel that hides the results of an operator without counterpart.
-        weights: Of two models the weights that belong together, by the leading side's names: its array, and
-            that of the other side, as the models have them.
-        casts: Of two models, the common name of what a cast reads that the other model lacks, by the name of
-            what it writes.
-        origins: Of two models, the value that a quantised product was made of, by the names of its integers
-            and of what scales them.
+        weights: The weights that belong together, by the leading side's names: its array, and that of the
+            other side, as the models have them; what was folded is none.
+        origins: As ``ModelValues`` has them.
     """
 
     partners: Mapping[str, str]
     values: Mapping[str, str]
     golden_values: Mapping[str, str]
-    golden_weights: frozenset[str]
-    kernels: Mapping[str, str] = field(default_factory=dict)
-    weights: Mapping[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
-    casts: Mapping[str, str] = field(default_factory=dict)
-    origins: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def forms(self) -> Mapping[str, str]:
-        """The common name of each value of the leading side in any element type."""
-        return {**self.values, **self.casts}
+    kernels: Mapping[str, str]
+    weights: Mapping[str, tuple[np.ndarray, np.ndarray]]
+    origins: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,27 +96,18 @@ class Pairing:
     Attributes:
         graphs: The graph and the bodies that have a counterpart, by the leading side's index.
         bodies: Index of the golden body that belongs to each body.
-        missing: Golden operators that have no counterpart, and are no part of one.
+        models: What belongs together in the two models.
         is_one_model: Whether both sides are forms of one model: weights of one name are one array, and
             operators without a counterpart were fused, folded or added.
         alike: Of two models, where kernels are fused: the golden model compiled as the leading side is, and
             what belongs together in that and in the leading side's graph.
-        quantised: Of two models, how values of the leading side stand for real numbers, by which they are
-            compared: by index of the graph and name.
-        golden_quantised: The same of the other side.
-        facts: Of two models, what their graphs say differs.
-        networks: Of two models, in words, that they are two networks; nothing but outputs is compared then.
     """
 
     graphs: Mapping[int, GraphPairing]
     bodies: Mapping[int, int]
-    missing: tuple[Node, ...] = ()
-    is_one_model: bool = True
+    models: ModelPairing
+    is_one_model: bool
     alike: tuple[Graph, Pairing] | None = None
-    quantised: Mapping[int, Mapping[str, Quantisation]] = field(default_factory=dict)
-    golden_quantised: Mapping[int, Mapping[str, Quantisation]] = field(default_factory=dict)
-    facts: tuple[Fact, ...] = ()
-    networks: str = ""
 
     @property
     def wanted(self) -> frozenset[str]:
@@ -178,89 +115,365 @@ class Pairing:
         return frozenset(name for graph in self.graphs.values() for name in graph.partners.values())
 
 
-def pair_variants(mine: Graph, golden: Graph) -> Pairing:
-    """Return what belongs together in two compiled forms of one model.
+def pair_graphs(mine: SideGraphs, golden: SideGraphs, models: ModelPairing | None) -> Pairing:
+    """Return what belongs together in two graphs that were compiled.
 
     A value keeps its name wherever it still is: operators pair that write one. What compilation hides
     inside a kernel, or computed beforehand, has no counterpart, and is no fault.
 
     Args:
-        mine: The leading side's graph.
-        golden: The other one.
+        mine: The leading side's model, and what it is compiled to.
+        golden: The other side's.
+        models: What belongs together in the two models; None: they are one.
     """
-    return _CompiledPairing(None).result(mine, golden)
+    weights = {graph.index: graph.weights.keys() for graph in mine[0].walk()}
+    graphs: dict[int, GraphPairing] = {}
+    bodies: dict[int, int] = {}
+    waiting = [(mine[1], golden[1])]
+    while waiting:
+        first, second = waiting.pop()
+        model = None if models is None else models.graphs.get(first.index)
+        pair = graphs[first.index] = _pair_compiled(model, first, second, weights.get(first.index, ()))
+        others = {node.name: node for node in second.nodes}
+        controls = (
+            (node, others[pair.partners[node.name]]) for node in first.nodes if node.name in pair.partners
+        )
+        for body, other in _common_bodies(controls):
+            bodies[body.index] = other.index
+            waiting.append((body, other))
+    return Pairing(graphs, bodies, models or ModelPairing(), is_one_model=models is None)
 
 
-def pair_compiled(models: Pairing, mine: Graph, golden: Graph) -> Pairing:
-    """Return what belongs together in the compiled forms of two models.
-
-    Args:
-        models: What belongs together in the models as they are.
-        mine: The leading side's graph.
-        golden: The other one.
-    """
-    return _CompiledPairing(models).result(mine, golden)
-
-
-class _CompiledPairing:
-    """Pairs compiled graphs by the values of their models that they still write."""
-
-    def __init__(self, models: Pairing | None) -> None:
-        self._models = models
-        self._graphs: dict[int, GraphPairing] = {}
-        self._bodies: dict[int, int] = {}
-
-    def result(self, mine: Graph, golden: Graph) -> Pairing:
-        """Return the pairs of two graphs, and of the bodies in them."""
-        self._pair(mine, golden)
-        if self._models is None:
-            return Pairing(self._graphs, self._bodies)
-        return replace(self._models, graphs=self._graphs, bodies=self._bodies)
-
-    def _pair(self, mine: Graph, golden: Graph) -> None:
-        names, golden_names = model_names(mine), model_names(golden)
-        model = None if self._models is None else self._models.graphs.get(mine.index)
-        common = names
-        known = names if model is None else model.forms
-        if model is not None:
-            common = {form: known.get(name, name) for form, name in names.items()}
-        own = [node for node in golden.nodes if not node.is_added]
-        by_name = {node.name: node for node in own}
-        makers = {golden_names[name]: node for node in own for name in node.outputs if name}
-        hidden = {name: node for node in own for part in node.parts for name in part.outputs}
-        partners, kernels = {}, {}
-        for node in mine.nodes:
-            written = [
-                common[name]
-                for name in node.outputs
-                if name and names[name] in known and not _only_casts(node, model)
-            ]
-            partner = next((makers[name] for name in written if name in makers), None)
-            kernel = next((hidden[name].operator.full_name for name in written if name in hidden), None)
-            if model is not None:
-                if partner is None and node.bodies:
-                    partner = by_name.get(model.partners.get(node.name, ""))
-                kernel = kernel or model.kernels.get(node.name)
-            if partner is not None and (model is not None or partner.bodies.keys() == node.bodies.keys()):
-                partners[node.name] = partner.name
-                for name in node.bodies.keys() & partner.bodies.keys():
-                    self._bodies[node.bodies[name].index] = partner.bodies[name].index
-                    self._pair(node.bodies[name], partner.bodies[name])
-            elif kernel is not None:
-                kernels[node.name] = kernel
-        weights = frozenset(golden_names[name] for name in golden.weights)
-        pair = GraphPairing(partners, common, golden_names, weights, kernels)
-        self._graphs[mine.index] = pair if model is None else _with_models(pair, names, model)
+def _pair_compiled(
+    model: ModelValues | None, mine: Graph, golden: Graph, weights: Container[str]
+) -> GraphPairing:
+    """Return what belongs together in two compiled graphs, by the values of their models that they write."""
+    names, golden_names = model_names(mine), model_names(golden)
+    known = names if model is None else {**model.values, **model.casts}
+    common = {form: known.get(name, name) for form, name in names.items()}
+    writers: dict[str, Node] = {}
+    hidden: dict[str, Node] = {}
+    for node in golden.nodes:
+        if not node.is_added:
+            writers |= {golden_names[name]: node for name in node.outputs if name}
+            hidden |= {name: node for part in node.parts for name in part.outputs}
+    controls = {node.name: node for node in golden.nodes if node.bodies}
+    partners, kernels = {}, {} if model is None else dict(model.kernels)
+    for node in mine.nodes:
+        if node.is_added or (model is not None and _only_casts(node, model)):
+            continue
+        written = [common[name] for name in node.outputs if name and names[name] in known]
+        partner = next((writers[name] for name in written if name in writers), None)
+        if model is not None and partner is None and node.bodies:
+            partner = controls.get(model.controls.get(node.name, ""))
+        if partner is not None and (model is not None or partner.bodies.keys() == node.bodies.keys()):
+            partners[node.name] = partner.name
+        kernel = next((hidden[name] for name in written if name in hidden), None)
+        if kernel is not None:
+            kernels[node.name] = kernel.operator.full_name
+    if model is None:
+        own = {form: name for form, name in names.items() if form in mine.weights and name in weights}
+        arrays = {
+            form: (mine.weights[form], golden.weights[name])
+            for form, name in own.items()
+            if name in golden.weights
+        }
+        return GraphPairing(partners, common, golden_names, kernels, arrays, {})
+    arrays = {form: model.weights[name] for form, name in names.items() if name in model.weights}
+    return GraphPairing(partners, common, golden_names, kernels, arrays, model.origins)
 
 
-def _only_casts(node: Node, model: GraphPairing | None) -> bool:
-    """Tell whether a kernel only casts, for the device or as the other model does not."""
-    if model is None or node.is_added:
-        return node.is_added
+def _common_bodies(pairs: Iterable[tuple[Node, Node]]) -> Iterator[tuple[Graph, Graph]]:
+    """Yield the branches and bodies of control flow that belong together."""
+    for node, golden in pairs:
+        for name in node.bodies.keys() & golden.bodies.keys():
+            yield node.bodies[name], golden.bodies[name]
+
+
+def _only_casts(node: Node, model: ModelValues) -> bool:
+    """Return whether a kernel only casts, as the other model does not."""
     return all(model.casts.keys() >= set(part.outputs) for part in node.members)
 
 
-def _with_models(pair: GraphPairing, names: Mapping[str, str], model: GraphPairing) -> GraphPairing:
-    """Return the pairs of compiled graphs with what is known of the graphs of their models."""
-    weights = {form: model.weights[name] for form, name in names.items() if name in model.weights}
-    return replace(pair, weights=weights, origins=model.origins)
+def pair_models(mine: Graph, golden: Graph) -> ModelPairing:
+    """Return what belongs together in two models, as they are before they are compiled.
+
+    Bodies of branches and loops pair as their control flow does, and so do outputs of the networks.
+
+    Args:
+        mine: The examined model.
+        golden: The other one.
+    """
+    own, other = operator_graphs(mine), operator_graphs(golden)
+    graphs: dict[int, ModelValues] = {}
+    missing: list[Node] = []
+    facts: list[Fact] = []
+    networks = ""
+    is_mixed = is_quantised(mine) != is_quantised(golden)  # of two alike, integers are compared
+    quantised, golden_quantised = (
+        {inner.index: quantisations(inner) for inner in graph.walk()} if is_mixed else {}
+        for graph in (mine, golden)
+    )
+    waiting = [(mine, golden)]
+    while waiting:
+        first, second = waiting.pop()
+        sides = (
+            GraphSide(own[first.index], _digest_of(first)),
+            GraphSide(other[second.index], _digest_of(second)),
+        )
+        alignment = align(*sides)
+        if not alignment.is_one_network:
+            networks = f"{mine.source} and {golden.source}: {alignment.describe_networks()}"
+            alignment = Alignment((), is_one_network=False)
+        facts += list_facts(*sides, alignment, _weights_of(first, second))
+        scales = quantised.get(first.index, {}), golden_quantised.get(second.index, {})
+        pairs = _AlignedModels(first, second, alignment, scales)
+        graphs[first.index] = pairs.result()
+        missing += pairs.missing()
+        waiting += _common_bodies(pairs.singles)
+    return ModelPairing(graphs, tuple(missing), quantised, golden_quantised, tuple(facts), networks)
+
+
+class _AlignedModels:
+    """Turns the alignment of two graphs into pairs of values.
+
+    Attributes:
+        singles: Operators that belong together one by one.
+    """
+
+    def __init__(
+        self,
+        mine: Graph,
+        golden: Graph,
+        alignment: Alignment,
+        scales: tuple[Mapping[str, Quantisation], Mapping[str, Quantisation]],
+    ) -> None:
+        self._mine, self._golden, self._alignment = mine, golden, alignment
+        self._scales = {id(mine): scales[0], id(golden): scales[1]}
+        self._nodes, self._golden_nodes = _by_full_name(mine), _by_full_name(golden)
+        self.singles = [
+            (self._nodes[pair.mine[0]], self._golden_nodes[pair.golden[0]])
+            for pair in alignment.pairs
+            if pair.is_single
+        ]
+        alone = (self._nodes[name] for name in alignment.mine_alone)
+        self._cast_of = {node.outputs[0]: node.inputs[0] for node in alone if self._is_float_cast(node)}
+        self._values: dict[str, str] = {}
+        for pair in alignment.pairs:
+            self._add_outputs(pair)
+        for node, partner in self.singles:
+            self._add_inputs(node, partner)
+        for other, name in input_names(mine, golden).items():
+            self._values.setdefault(name, other)
+        if alignment.is_one_network:
+            for name, other in output_names(mine, golden, self._values).items():
+                self._values.setdefault(name, other)
+
+    def missing(self) -> list[Node]:
+        """Return the golden operators without a counterpart."""
+        nodes = (self._golden_nodes[name] for name in self._alignment.golden_alone)
+        return [node for node in nodes if not node.is_added]
+
+    def result(self) -> ModelValues:
+        """Return the pairs."""
+        values = self._values
+        before = {name: self._before_casts(name) for name in self._cast_of}
+        casts = {name: values[source] for name, source in before.items() if source in values}
+        own, other = self._mine.weights, self._golden.weights
+        weights = {
+            name: (own[source], other[values[source]])
+            for name, source in [*zip(own, own, strict=True), *before.items()]
+            if source in own and values.get(source) in other
+            if name == source or source not in self._mine.variables
+        }
+        kernels = {
+            self._nodes[name].name: ", ".join(pair.golden)
+            for pair in self._alignment.pairs
+            for name in pair.mine
+        }
+        controls = {node.name: golden.name for node, golden in self.singles if node.bodies}
+        return ModelValues(values, casts, weights, dict(self._origins()), kernels, controls)
+
+    def _origins(self) -> Iterator[tuple[str, str]]:
+        """Yield the values inside of quantised products, each with the one that the product was made of."""
+        makers = {name: node for node in self._mine.nodes for name in node.outputs}
+        for pair in self._alignment.pairs:
+            members = [self._nodes[name] for name in pair.mine]
+            maker = makers.get(members[0].inputs[0]) if len(members) > 1 and members[0].inputs else None
+            if maker is not None and maker.op_type == "DynamicQuantizeLinear":
+                for node in members[:-1]:
+                    yield from ((name, maker.inputs[0]) for name in node.outputs if name)
+
+    def _is_float_cast(self, node: Node) -> bool:
+        """Return whether an operator brings floating point numbers into another type."""
+        is_cast = node.op_type == CAST and not node.domain
+        return is_cast and all(
+            self._kind(name, self._mine) == _FLOAT for name in (*node.inputs, *node.outputs)
+        )
+
+    def _before_casts(self, name: str) -> str:
+        """Return the value that casts which golden lacks bring into other types."""
+        while name in self._cast_of:
+            name = self._cast_of[name]
+        return name
+
+    def _add_outputs(self, pair: OperatorPair) -> None:
+        """Pair what operators that belong together write."""
+        for (own, slot), (other, other_slot) in pair.outputs:
+            value = _output(self._nodes[own], slot)
+            counterpart = _output(self._golden_nodes[other], other_slot)
+            if value and counterpart and self._may_be_same(value, counterpart):
+                self._values[value] = counterpart
+
+    def _kind(self, name: str, graph: Graph) -> str:
+        """Return the kind of a value's elements, as numpy calls it; "" where it is not known."""
+        if name in self._scales[id(graph)]:
+            return _FLOAT
+        dtype = graph.type_of(name).dtype
+        return "" if dtype is None else dtypes.from_numpy(dtype.saved).numpy.kind
+
+    def _may_be_same(self, name: str, other: str) -> bool:
+        """Return whether two values may be one by kind and shape: a bias brought into form is no result."""
+        if self._kind(name, self._mine) != self._kind(other, self._golden):
+            return False
+        shape, golden = self._mine.type_of(name).shape, self._golden.type_of(other).shape
+        if shape is None or golden is None or len(shape) != len(golden):
+            return True
+        sizes = zip(shape, golden, strict=True)
+        return all(one == two for one, two in sizes if isinstance(one, int) and isinstance(two, int))
+
+    def _add_inputs(self, node: Node, golden: Node) -> None:
+        """Pair what two operators read: weights of the same shape, and values that are in no other pair."""
+        taken = set(self._values.values())
+        for name, other in zip(map(self._before_casts, node.inputs), golden.inputs, strict=False):
+            if not name or not other or name in self._values or other in taken:
+                continue
+            array, golden_array = self._mine.weights.get(name), self._golden.weights.get(other)
+            if (array is None) is not (golden_array is None):
+                continue
+            if self._kind(name, self._mine) != self._kind(other, self._golden):
+                continue
+            if array is None or golden_array is None or array.shape == golden_array.shape:
+                self._values[name] = other
+
+
+def _by_full_name(graph: Graph) -> dict[str, Node]:
+    return {node.operator.full_name: node for node in graph.nodes}
+
+
+def _output(node: Node, slot: int) -> str:
+    """Return the value that a node writes into a slot, "" where that output is left out."""
+    return node.outputs[slot] if slot < len(node.outputs) else ""
+
+
+def _weights_of(mine: Graph, golden: Graph) -> SameWeight:
+    """Return the comparison of two models' weights by their bits; None of those of other shapes."""
+
+    def is_same(name: str, other: str) -> bool | None:
+        own, array = mine.weights.get(name), golden.weights.get(other)
+        if own is array:
+            return None if own is None else True
+        if own is None or array is None or own.shape != array.shape or own.dtype.kind != array.dtype.kind:
+            return None
+        is_alike = own.dtype == array.dtype and own.tobytes() == array.tobytes()
+        return is_alike or errors.is_rounding(own, array)
+
+    return is_same
+
+
+def rounded_to(pairing: ModelPairing) -> str:
+    """Return the element type that most weights of one model are rounded to; "" for none."""
+    pairs = [each for graph in pairing.graphs.values() for each in graph.weights.values()]
+    other = [each for each in pairs if each[0] is not each[1] and each[0].shape == each[1].shape]
+    for name in SHORTER:
+        if 2 * sum(errors.is_rounding(*each, (name,)) for each in other) > len(other):
+            return name
+    return ""
+
+
+def input_names(mine: Graph, golden: Graph) -> dict[str, str]:
+    """Return the input of the examined network that each input of the other one is fed with, by name.
+
+    Inputs of one name belong together, the others by their position.
+    """
+    own = {value.name for value in mine.inputs}
+    others = {value.name for value in golden.inputs}
+    left = iter([value.name for value in mine.inputs if value.name not in others])
+    pairs = {}
+    for value in golden.inputs:
+        name = value.name if value.name in own else next(left, None)
+        if name is not None:
+            pairs[value.name] = name
+    return pairs
+
+
+def output_names(mine: Graph, golden: Graph, values: Mapping[str, str]) -> dict[str, str]:
+    """Return the output of the other network that belongs to each one of the examined network, by name.
+
+    Outputs that stand for one value belong together, then those of one name, the others by their position.
+
+    Args:
+        mine: The examined network.
+        golden: The other one.
+        values: The other network's value for each value of the examined one.
+    """
+    left = [value.name for value in golden.outputs]
+    pairs: dict[str, str] = {}
+    for name_of in (values.get, str, lambda _: next(iter(left), None)):
+        for value in mine.outputs:
+            other = name_of(value.name)
+            if value.name not in pairs and other in left:
+                pairs[value.name] = other
+                left.remove(other)
+    return pairs
+
+
+def golden_inputs(mine: Graph, golden: Graph, fed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the other network is fed, in the types that it declares.
+
+    Raises:
+        InputError: It has an input that the examined network lacks.
+    """
+    names = input_names(mine, golden)
+    inputs = {}
+    for value in golden.inputs:
+        if value.name not in names:
+            raise InputError(
+                f"{golden.source}: nothing is fed to input {value.name!r}: {mine.source} lacks it"
+            )
+        array = fed[names[value.name]]
+        dtype = value.type.dtype
+        if (
+            isinstance(array, np.ndarray)
+            and dtype is not None
+            and dtypes.from_numpy(array.dtype) is not dtype
+        ):
+            array = array.astype(dtype.numpy)
+        inputs[value.name] = array
+    return inputs
+
+
+def sharing_weights(golden: Graph, mine: Graph) -> Graph:
+    """Return a graph whose weights are the arrays of another one, wherever their bits are the same."""
+    arrays = {digest: mine.weights[name] for name, digest in _bits(mine).items()}
+    weights = {name: arrays.get(digest, golden.weights[name]) for name, digest in _bits(golden).items()}
+    return replace(golden, weights={**golden.weights, **weights})
+
+
+def _bits(graph: Graph) -> dict[str, Hashable]:
+    """Return what stands for the bits of each weight, by name; texts have none."""
+    return {
+        name: (array.dtype.str, array.shape, hashlib.blake2b(array.tobytes(), digest_size=16).digest())
+        for name, array in graph.weights.items()
+        if array.dtype.kind != "O"
+    }
+
+
+def _digest_of(graph: Graph) -> DigestOf:
+    """Return the function that gives what both exporters know a weight by, whatever its layout."""
+
+    def digest_of(name: str) -> Hashable | None:
+        array = graph.weights.get(name)
+        return None if array is None or array.dtype.kind == "O" else graph_sides.digest(array)
+
+    return digest_of

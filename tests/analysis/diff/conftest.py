@@ -8,7 +8,7 @@ import pytest
 from onnx import parser
 
 from msdump.analysis import inputs
-from msdump.analysis.diff import LockstepComparison, make_side, models, pair_variants
+from msdump.analysis.diff import LockstepComparison, make_side, models, pair_sides
 from msdump.analysis.judge import Limits
 from msdump.execute import WeightCopies, values
 from msdump.graph import loader
@@ -30,7 +30,9 @@ def comparison(graph, mine="Ascend", golden="float32", *, trains=False):
     copies = WeightCopies()
     first, second = (make_side(graph, variant, copies, trains=trains) for variant in pair)
     limits = Limits(precision=models.precision(*pair))
-    return LockstepComparison(first, second, pair_variants(first.graph, second.graph), limits, trains=trains)
+    return LockstepComparison(
+        first, second, pair_sides(first, second, is_one_model=True), limits, trains=trains
+    )
 
 
 @pytest.fixture

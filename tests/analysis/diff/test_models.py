@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from onnx import parser
 
 from msdump.analysis import inputs
-from msdump.analysis.diff import LockstepComparison, make_side, models, pair_models, sharing_weights
+from msdump.analysis.diff import LockstepComparison, make_side, models, pair_sides, sharing_weights
 from msdump.analysis.judge import Limits, Verdict
 from msdump.cli import main
 from msdump.errors import InputError
@@ -47,7 +47,7 @@ def compared(mine, golden, fed=None, *, limits=None, names=("float32", "float32"
         make_side(graph, models.parse(name), WeightCopies(), trains=False)
         for graph, name in zip((first, second), names, strict=True)
     ]
-    both = LockstepComparison(*sides, pair_models(sides[0].graph, sides[1].graph), limits or Limits())
+    both = LockstepComparison(*sides, pair_sides(*sides, is_one_model=False), limits or Limits())
     both.run(values.bind_inputs(first, (), fed or inputs.made_up(first, {}, 0, 0)))
     return both
 

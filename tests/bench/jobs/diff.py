@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from msdump.analysis.diff import LockstepComparison, Side, make_side, models, pair_variants
+from msdump.analysis.diff import LockstepComparison, Side, make_side, models, pair_sides
 from msdump.analysis.judge import Limits
 from msdump.execute import WeightCopies, values
 from msdump.graph import loader
@@ -28,7 +28,7 @@ def _pair(path: Path) -> tuple[Side, Side]:
 def _comparison(mine: Side, golden: Side) -> LockstepComparison:
     """Return a comparison that has not begun."""
     limits = Limits(precision=models.precision(mine.variant, golden.variant))
-    return LockstepComparison(mine, golden, pair_variants(mine.graph, golden.graph), limits)
+    return LockstepComparison(mine, golden, pair_sides(mine, golden, is_one_model=True), limits)
 
 
 def _alone(side: Side, fed: dict[str, Any]) -> None:

@@ -1,19 +1,118 @@
-"""Scales and zero points of a quantised model beside the ranges of the tensors that they quantise."""
+"""Quantised models: the real numbers that integers stand for, and scales that do not fit their tensors."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from msdump import dtypes
-from msdump.analysis.diff.lockstep import Ran
 from msdump.analysis.judge import Finding
+from msdump.graph import Graph, Node
+from msdump.observer import Array, Arrays
 from msdump.record import IO
+
+if TYPE_CHECKING:
+    from msdump.analysis.diff.lockstep import Ran
+
+_SCALED: Final[Mapping[str, tuple[int, int]]] = {
+    "QuantizeLinear": (1, 2),
+    "QLinearConv": (6, 7),
+    "QLinearMatMul": (6, 7),
+    "QLinearAdd": (6, 7),
+    "QLinearMul": (6, 7),
+    "QGemm": (7, 8),
+    "QLinearConcat": (0, 1),
+    "QLinearSigmoid": (3, 4),
+    "QLinearLeakyRelu": (3, 4),
+    "QLinearSoftmax": (3, 4),
+    "QLinearAveragePool": (3, 4),
+    "QLinearGlobalAveragePool": (3, 4),
+    "QLinearReduceMean": (3, 4),
+}
+"""Inputs that tell scale and zero point of the output, by operator; of ONNX and of onnxruntime's domain."""
+
+_MOVING: Final = frozenset(
+    {"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "DepthToSpace", "SpaceToDepth"}
+    | {"Slice", "Split", "Gather", "Expand", "Tile", "MaxPool", "Relu", "Clip"}
+)
+"""Operators whose results are elements of their first input, and so have its scale."""
+
+_WORDS: Final = ("Quant", "QLinear", "QGemm", "Integer")
+"""What the types of quantised operators have in common."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quantisation:
+    """How the integers of a tensor stand for real numbers.
+
+    Attributes:
+        scale: What one step is.
+        zero: The integer that stands for 0.
+    """
+
+    scale: float
+    zero: int
+
+    def real(self, array: np.ndarray) -> np.ndarray:
+        """Return the numbers that integers stand for, as float32.
+
+        >>> Quantisation(0.5, 128).real(np.uint8([128, 129, 126])).tolist()
+        [0.0, 0.5, -1.0]
+        """
+        return (array.astype(np.float32) - np.float32(self.zero)) * np.float32(self.scale)
+
+
+def is_quantised(graph: Graph) -> bool:
+    """Return whether a model, or a branch or body in it, computes with quantised numbers."""
+    types = {node.op_type for inner in graph.walk() for node in inner.nodes}
+    return any(word in op_type for op_type in types for word in _WORDS)
+
+
+def quantisations(graph: Graph) -> dict[str, Quantisation]:
+    """Return how the quantised values of a graph stand for real numbers, by name.
+
+    Values whose scale is not a weight of one element are left out.
+    """
+    known: dict[str, Quantisation] = {}
+    for node in graph.nodes:
+        found = _of_output(graph, node, known)
+        if found is not None:
+            known |= {name: found for name in node.outputs if name}
+    return known
+
+
+def _of_output(graph: Graph, node: Node, known: Mapping[str, Quantisation]) -> Quantisation | None:
+    if node.op_type in _MOVING:
+        return known.get(node.inputs[0])
+    slots = _SCALED.get(node.op_type)
+    if slots is None:
+        return None
+    scale, zero = (
+        graph.weights.get(node.inputs[slot]) if slot < len(node.inputs) else None for slot in slots
+    )
+    if scale is None or scale.size != 1 or (zero is not None and zero.size != 1):
+        return None
+    return Quantisation(float(scale.reshape(-1)[0]), 0 if zero is None else int(zero.reshape(-1)[0]))
+
+
+def as_real(names: Sequence[str], arrays: Arrays, known: Mapping[str, Quantisation]) -> list[Array]:
+    """Return tensors, of quantised ones the numbers that they stand for.
+
+    Args:
+        names: Their names.
+        arrays: The tensors, None for what is absent.
+        known: How quantised values stand for real numbers, by name.
+    """
+    return [
+        known[name].real(array) if array is not None and name in known and array.dtype.kind in "iu" else array
+        for name, array in zip(names, arrays, strict=True)
+    ]
+
 
 CLAMPS: Final = frozenset({"ReLU", "ReLU6"})
 """Golden operators that the range of quantised numbers stands for."""
