@@ -16,7 +16,7 @@ from msdump.analysis.diff.lockstep import Ran
 from msdump.analysis.diff.models import Engine, Side
 from msdump.analysis.diff.pairing import GraphPairing, Pairing
 from msdump.analysis.judge import Limits, OwnError, TensorEvidence
-from msdump.analysis.rerun import in_type, overflowed_part
+from msdump.analysis.rerun import overflowed_part
 from msdump.errors import MsdumpError
 from msdump.execute import Float64Runner, OperatorRunner, Values, is_repeatable
 from msdump.graph import Graph, Node, reads
@@ -31,14 +31,14 @@ _MOST_KEPT: Final = 1024
 
 
 @dataclass(slots=True)
-class GoldenRunners:
-    """Runs operators of any graph as the golden side computes them.
+class OperatorRunners:
+    """Runs operators of any graph as one side computes them.
 
     Operators that ran again in one run of the networks do so in the next one as a rule. So their kernels
     stay, up to a bound: those of the first ones, since each run asks for them in the same order.
 
     Attributes:
-        side: The golden side.
+        side: The side.
     """
 
     side: Side
@@ -113,6 +113,20 @@ class Suspect(NamedTuple):
     outputs: Sequence[TensorEvidence]
 
 
+class _OwnPair(NamedTuple):
+    """An output of an operator, and the same output of the operator that ran again.
+
+    Attributes:
+        tensor: The evidence of the output.
+        arrays: Both.
+        floor: Largest difference of elements that is no error.
+    """
+
+    tensor: TensorEvidence
+    arrays: ArrayPair
+    floor: float
+
+
 @dataclass(frozen=True, slots=True)
 class _Again:
     """An operator that has run again.
@@ -120,22 +134,16 @@ class _Again:
     Attributes:
         mine: The operator.
         ran: What ran again.
+        given: What it read.
         own: Its outputs, each beside what was written again.
         propagated: What was written again, beside what golden wrote.
-        given: What a fused kernel read; nothing of others.
     """
 
     mine: Ran
     ran: Ran
-    own: Sequence[tuple[TensorEvidence, ArrayPair]]
-    propagated: Sequence[ArrayPair]
     given: Mapping[str, np.ndarray]
-
-    @property
-    def pairs(self) -> Iterator[ArrayPair]:
-        """What is to be measured: of its own errors, then of what is propagated."""
-        yield from (pair for _, pair in self.own)
-        yield from self.propagated
+    own: Sequence[_OwnPair]
+    propagated: Sequence[ArrayPair]
 
 
 @dataclass(slots=True)
@@ -143,14 +151,14 @@ class GoldenOperators:
     """Runs golden operators on the inputs of the leading side, in a run that has not begun yet.
 
     Attributes:
-        mine: The leading side.
-        runners: Run operators with the arithmetic and weights of the golden side, kept over the runs.
+        mine: Run operators with the arithmetic of the leading side, kept over the runs.
+        golden: Run operators with the arithmetic and weights of the golden side.
         limits: What counts as agreement.
         pairing: What belongs together in their graphs.
     """
 
-    mine: Side
-    runners: GoldenRunners
+    mine: OperatorRunners
+    golden: OperatorRunners
     limits: Limits
     pairing: Pairing
     _before: Values = field(init=False)
@@ -158,12 +166,16 @@ class GoldenOperators:
 
     def __post_init__(self) -> None:
         """Keep what the variables hold: operators of a step run again when the step may have ended."""
-        self._before, self._variables = self.mine.state.values, self.mine.state.arrays()
+        state = self.mine.side.state
+        self._before, self._variables = state.values, state.arrays()
 
     def of(self, suspects: Sequence[Suspect]) -> list[OwnErrors]:
         """Return the own errors of operators, which are measured together once all have run again."""
         again = [self._again(suspect) for suspect in suspects]
-        measured = iter(measure_pairs([pair for each in again if each is not None for pair in each.pairs]))
+        pairs = [
+            pair for each in again if each for pair in (*(own.arrays for own in each.own), *each.propagated)
+        ]
+        measured = iter(measure_pairs(pairs))
         return [OwnErrors() if each is None else self._own(each, measured) for each in again]
 
     def _again(self, suspect: Suspect) -> _Again | None:
@@ -177,75 +189,75 @@ class GoldenOperators:
         if given is None or not is_repeatable(ran.node):
             return None
         try:
-            results = self.runners.outputs(ran.graph, ran.node, given)
+            results = self._run(suspect, ran, given)
         except MsdumpError:  # it refuses these inputs, which says nothing of what it did with its own
             return None
-        results = self._with_held_weights(suspect, ran, given, results)
         own = [
-            (tensor, self._beside_own(tensor, mine.outputs[tensor.slot], results))
+            self._own_pair(tensor, array, result, ran.node.op_type)
             for tensor in suspect.outputs
+            if (array := mine.outputs[tensor.slot]) is not None
+            and (result := _result(results, tensor.slot)) is not None
+            and array.shape == result.shape
         ]
-        return _Again(
-            mine,
-            ran,
-            [(tensor, pair) for tensor, pair in own if pair is not None],
-            _written_again(golden, pair, suspect.outputs, results),
-            given if ran.node.parts else {},
-        )
+        return _Again(mine, ran, given, own, _written_again(golden, pair, suspect.outputs, results))
 
-    def _with_held_weights(
-        self, suspect: Suspect, ran: Ran, given: Mapping[str, np.ndarray], results: tuple[Array, ...]
-    ) -> tuple[Array, ...]:
-        """Return integers and truth values as they come of what the device reads in a smaller type.
+    def _run(self, suspect: Suspect, ran: Ran, given: Mapping[str, np.ndarray]) -> tuple[Array, ...]:
+        """Return what an operator writes again, integers and truth values as either side computes them.
 
-        A scale or a threshold that was rounded moves elements to the next integer, by all of a step, and so
-        does an input. Results stay what they are unless rounded weights, or with them rounded inputs, explain
-        each of them.
+        A scale, a threshold or an input that one side rounds moves elements to the next integer, by all of a
+        step. They are golden's unless all of them are what the leading side's arithmetic gives.
         """
-        held = dtypes.from_name(self.limits.precision) if self.limits.precision else FLOAT32
+        results = self.golden.outputs(ran.graph, ran.node, given)
         discrete = {
             tensor.slot: array
             for tensor in suspect.outputs
             if (array := suspect.mine.outputs[tensor.slot]) is not None and array.dtype.kind in "iub"
         }
-        if held not in HALVES or not _differ(discrete, results):
-            return results
-        weights = {name: ran.graph.weights[name] for name in reads(ran.node) if name in ran.graph.weights}
-        rounded = {name: in_type(array, held) for name, array in weights.items() if array.dtype == np.float32}
-        inputs = {name: in_type(array, held) for name, array in given.items() if array.dtype == np.float32}
-        for narrow in (rounded, rounded | inputs):
-            widened = {name: array.astype(np.float32) for name, array in narrow.items()}
-            again = self.runners.outputs(ran.graph, ran.node, {**given, **widened}) if narrow else results
-            if not _differ(discrete, again):
-                return again
+
+        def are_same(others: Sequence[Array]) -> bool:
+            pairs = ((array, _result(others, slot)) for slot, array in discrete.items())
+            return all(again is not None and np.array_equal(array, again) for array, again in pairs)
+
+        if not are_same(results):
+            as_mine = self.mine.outputs(ran.graph, ran.node, given)
+            return as_mine if are_same(as_mine) else results
         return results
 
-    def _beside_own(self, tensor: TensorEvidence, own: Array, results: Sequence[Array]) -> ArrayPair | None:
-        again = results[tensor.slot] if tensor.slot < len(results) else None
-        if own is None or again is None or own.shape != again.shape:
-            return None
+    def _own_pair(self, tensor: TensorEvidence, own: np.ndarray, again: np.ndarray, op_type: str) -> _OwnPair:
         types = (tensor.dtype, dtypes.from_numpy(again.dtype).name)
-        return ArrayPair(own, again, self.limits.allowed(types, self.limits.precision) or 0.0)
+        allowed = self.limits.allowed(types, self.limits.precision) or 0.0
+        floor = self.limits.floor((*types, self.limits.precision), op_type if types[0] != types[1] else "")
+        return _OwnPair(tensor, ArrayPair(own, again, allowed), floor)
 
     def _own(self, again: _Again, measured: Iterator[TensorError]) -> OwnErrors:
         """Return the own errors of an operator that has run again; its pairs were measured in their order."""
-        own = tuple(
-            self._with_overflow(again, self._own_error(again, *each, next(measured))) for each in again.own
-        )
+        own = tuple(self._own_error(again, pair, next(measured)) for pair in again.own)
         return OwnErrors(own, max((next(measured).distance for _ in again.propagated), default=None))
 
-    def _own_error(
-        self, again: _Again, tensor: TensorEvidence, pair: ArrayPair, error: TensorError
-    ) -> OwnError:
-        types = (tensor.dtype, dtypes.from_numpy(pair.golden.dtype).name)
-        allowed = pair.limit or 0.0
-        apart = again.ran.node.op_type if types[0] != types[1] else ""
-        floor = self.limits.floor((*types, self.limits.precision), apart)
-        is_explained = error.is_same or error.distance <= allowed or 0 < error.largest <= floor
-        arithmetic = self.runners.side.variant.text
-        return OwnError(
-            tensor.slot, error, allowed, is_explained, arithmetic, explanation=self.limits.explained
+    def _own_error(self, again: _Again, pair: _OwnPair, error: TensorError) -> OwnError:
+        allowed = pair.arrays.limit or 0.0
+        is_explained = error.is_same or error.distance <= allowed or 0 < error.largest <= pair.floor
+        own = OwnError(
+            pair.tensor.slot,
+            error,
+            allowed,
+            is_explained,
+            self.golden.side.variant.text,
+            explanation=self.limits.explained,
         )
+        is_hidden = not is_explained and np.isfinite(pair.arrays.mine).all()
+        return self._with_overflow(again, own, pair.arrays.mine) if is_hidden else own
+
+    def _with_overflow(self, again: _Again, own: OwnError, output: np.ndarray) -> OwnError:
+        """Return an own error with the part of a fused kernel that overflowed, where that explains it."""
+        ran, exact = again.ran, Float64Runner(again.ran.graph)
+        try:
+            part = overflowed_part(
+                ran.node, lambda change: exact.run(ran.node, again.given, change=change), own.slot, output
+            )
+        except MsdumpError:  # a part of it has no arithmetic in float64
+            return own
+        return replace(own, overflow=part)
 
     def _runs_again(self, mine: Ran, golden: Ran, pair: GraphPairing) -> tuple[Ran, GraphPairing]:
         """Return the operator that runs again, and what belongs together in its graph and the leading one.
@@ -285,28 +297,14 @@ class GoldenOperators:
                 arrays[name] = variables[name]
             elif name and name == after and array is not None:
                 declared = graph.type_of(pair.values.get(name, name)).dtype
-                arrays[name] = _widened(array) if declared is FLOAT32 else array
+                is_held = declared is FLOAT32 and dtypes.from_numpy(array.dtype) in HALVES
+                arrays[name] = array.astype(np.float32) if is_held else array
         return arrays
 
-    def _with_overflow(self, again: _Again, own: OwnError) -> OwnError:
-        """Return an own error with the part of a fused kernel that overflowed, where that explains it."""
-        ran, given, output = again.ran, again.given, again.mine.outputs[own.slot]
-        if own.is_explained or not ran.node.parts or output is None or not np.isfinite(output).all():
-            return own
-        exact = Float64Runner(ran.graph)
-        try:
-            part = overflowed_part(
-                ran.node, lambda change: exact.run(ran.node, given, change=change), own.slot, output
-            )
-        except MsdumpError:  # a part of it has no arithmetic in float64
-            return own
-        return replace(own, overflow=part)
 
-
-def _differ(outputs: Mapping[int, np.ndarray], results: Sequence[Array]) -> bool:
-    """Tell whether outputs, by their numbers, have other elements than results."""
-    pairs = ((array, results[slot]) for slot, array in outputs.items() if slot < len(results))
-    return any(again is None or not np.array_equal(array, again) for array, again in pairs)
+def _result(results: Sequence[Array], slot: int) -> Array:
+    """Return an output of an operator that ran again, None where it has no such output."""
+    return results[slot] if slot < len(results) else None
 
 
 def _fits(array: np.ndarray, graph: Graph, name: str) -> bool:
@@ -334,21 +332,18 @@ def _renamed(
     return given
 
 
-def _widened(array: np.ndarray) -> np.ndarray:
-    """Return an input that a device may hold in a smaller type as float32."""
-    return array.astype(np.float32) if dtypes.from_numpy(array.dtype) in HALVES else array
-
-
 def _written_again(
     golden: Ran, pair: GraphPairing, outputs: Sequence[TensorEvidence], results: Sequence[Array]
 ) -> list[ArrayPair]:
     """Return what the golden operator wrote on the leading side's inputs, beside what it wrote on its own."""
     names = (pair.golden_values.get(name, name) for name in golden.node.declared_outputs)
     written = dict(zip(names, golden.outputs, strict=True))
-    pairs = []
-    for tensor in outputs:
-        array = written.get(pair.values.get(tensor.name, tensor.name))
-        again = results[tensor.slot] if tensor.slot < len(results) else None
-        if array is not None and again is not None and array.shape == again.shape:
-            pairs.append(ArrayPair(again, array, math.inf))
-    return pairs
+    pairs = (
+        (_result(results, tensor.slot), written.get(pair.values.get(tensor.name, tensor.name)))
+        for tensor in outputs
+    )
+    return [
+        ArrayPair(again, array, math.inf)
+        for again, array in pairs
+        if again is not None and array is not None and again.shape == array.shape
+    ]

@@ -9,12 +9,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from msdump.analysis import Fact, FactKind
-from msdump.analysis.diff.again import GoldenOperators, GoldenRunners, OwnErrors, Suspect
+from msdump.analysis import Fact, FactKind, errors
+from msdump.analysis.diff.again import GoldenOperators, OperatorRunners, OwnErrors, Suspect
 from msdump.analysis.diff.evidence import Observations, WeightEvidence, compare_arrays
 from msdump.analysis.diff.lockstep import Follower, OperatorWatch, Ran, RanBlock, Scope
 from msdump.analysis.diff.models import Places, Side
-from msdump.analysis.diff.overflows import WeightOverflows
 from msdump.analysis.diff.pairing import Pairing, golden_inputs, output_names
 from msdump.analysis.diff.quantisation import CLAMPS, Quantisation, Quantisers, as_real
 from msdump.analysis.judge import (
@@ -28,8 +27,10 @@ from msdump.analysis.judge import (
     Verdict,
     accuse,
 )
+from msdump.device import numpy_cast
 from msdump.errors import MsdumpError
 from msdump.graph import Graph, Node, is_random
+from msdump.graph.kernel import FLOAT16, FLOAT32
 from msdump.record import IO
 from msdump.store import names
 
@@ -65,9 +66,11 @@ class LockstepComparison:
         outputs: How far the outputs of the network are apart, run by run.
         failures: What ended a run of a side before its time, in words.
         runs: Number of runs so far.
-        runners: What runs golden operators again; they keep their kernels from run to run.
+        runners: What runs operators again, as the examined side and as golden does; they keep their kernels
+            from run to run.
         places: What is known of the places of the examined side's operators.
-        overflows: Counts elements of weights that the examined side rounds to infinity.
+        fact_places: The operators of what the models say differs.
+        node_names: Names of the examined model's nodes, by full names.
         weights: Evidence of weights as inputs.
     """
 
@@ -80,20 +83,43 @@ class LockstepComparison:
     outputs: list[OutputDifference] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     runs: int = 0
-    runners: GoldenRunners = field(init=False, repr=False)
+    runners: tuple[OperatorRunners, OperatorRunners] = field(init=False, repr=False)
     places: Places = field(init=False, repr=False)
-    overflows: WeightOverflows = field(init=False, repr=False)
+    fact_places: Mapping[Fact, OperatorPlace] = field(init=False, repr=False)
+    node_names: Mapping[str, str] = field(init=False, repr=False)
     weights: WeightEvidence = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """List what one of two models lacks."""
-        self.runners = GoldenRunners(self.golden)
-        self.places = Places(self.mine.graph)
-        self.overflows = WeightOverflows(self.mine, self.golden)
-        places = Places(self.golden.graph)
-        self.report.missing += (places.of(node) for node in self.pairing.models.missing)
-        self.report.networks += filter(None, [self.pairing.models.networks])
-        self.report.facts += self.pairing.models.facts
+        self.runners = OperatorRunners(self.mine), OperatorRunners(self.golden)
+        self.places, golden = Places(self.mine.graph), Places(self.golden.graph)
+        models = self.pairing.models
+        self.report.missing += map(golden.of, models.missing)
+        self.report.networks += filter(None, [models.networks])
+        self.report.facts += models.facts
+        nodes = _by_full_name(self.mine.model), _by_full_name(self.golden.model)
+        self.fact_places = {
+            fact: golden.of(nodes[1][fact.operator])
+            if fact.kind is FactKind.MISSING
+            else self.places.of(nodes[0][fact.operator])
+            for fact in models.facts
+        }
+        self.node_names = {name: node.name for name, node in nodes[0].items()}
+
+    def count_overflows(self, node: Node, weight: np.ndarray) -> int:
+        """Return how many elements of a weight are too large for the type in which one side alone reads it.
+
+        Args:
+            node: The operator of the examined side that reads it.
+            weight: The weight of its model.
+        """
+        reads, golden = (
+            {each.reads for each in side.arithmetic(node) or () if not each.saturates}
+            for side in (self.mine, self.golden)
+        )
+        if FLOAT16 not in reads - golden or weight.dtype != FLOAT32.numpy:
+            return 0
+        return errors.overflowed(numpy_cast(weight, FLOAT16), weight)
 
     def run(
         self,
@@ -136,13 +162,15 @@ class _Run:
         self._quantisers = Quantisers(dict(_clamped(comparison)))
         comparison.places.begin(comparison.runs, self._before)
         self._observations = Observations(
-            comparison.pairing, comparison.limits, not comparison.runs, comparison.weights
+            comparison.pairing,
+            comparison.limits,
+            comparison.count_overflows,
+            not comparison.runs,
+            comparison.weights,
         )
         has_differed = comparison.trains and not comparison.report.agrees
         self._judge = Judge(comparison.limits, is_continued=has_differed)
-        self._again = GoldenOperators(
-            comparison.mine, comparison.runners, comparison.limits, comparison.pairing
-        )
+        self._again = GoldenOperators(*comparison.runners, comparison.limits, comparison.pairing)
         self._follower = _following(comparison, inputs)
         self._block = RanBlock()
         self._results: Mapping[str, Any] = {}
@@ -174,18 +202,11 @@ class _Run:
         both, findings = self._comparison, self._comparison.report.findings
         for place, note in self._quantisers.wrong():
             findings[place] = replace(findings[place], verdict=Verdict.OWN, note=note)
-        mine, golden = _by_full_name(both.mine.model), _by_full_name(both.golden.model)
-
-        def place_of(fact: Fact) -> OperatorPlace:
-            if fact.kind is FactKind.MISSING:
-                return Places(both.golden.graph).of(golden[fact.operator])
-            return both.places.of(mine[fact.operator])
-
         findings[self._before :] = accuse(
             findings[self._before :],
             self._pairing.models.facts,
-            place_of,
-            {name: node.name for name, node in mine.items()},
+            both.fact_places.__getitem__,
+            both.node_names,
             outputs_differ=outputs_differ,
             is_one_arithmetic=both.mine.variant == both.golden.variant,
         )
@@ -221,7 +242,6 @@ class _Run:
             return
         is_state = bool(self._iteration) and not mine.graph.variables.isdisjoint(mine.node.inputs)
         place, reads = self._comparison.places.next(mine)
-        tensors = self._comparison.overflows.mark(mine, tensors)
         evidence = OperatorEvidence(
             place,
             tensors,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -15,6 +15,7 @@ from msdump.analysis import SAME, TensorError, errors
 from msdump.analysis.diff.lockstep import Ran, Scope
 from msdump.analysis.diff.pairing import GraphPairing, Pairing
 from msdump.analysis.judge import Limits, TensorEvidence, TensorVerdict
+from msdump.graph import Node
 from msdump.observer import Array
 from msdump.record import IO
 from msdump.statistics import Distance, address
@@ -140,8 +141,8 @@ def _agreement_beside_masks(pair: ArrayPair) -> TensorError | None:
 Measured = Mapping[tuple[int, int], TensorError]
 """How far tensors and their counterparts are apart, by the ids of both arrays."""
 
-WeightEvidence = dict[tuple[int, str], TensorEvidence]
-"""Evidence of weights as inputs, by graph and name."""
+WeightEvidence = dict[tuple[int, str, int], TensorEvidence]
+"""Evidence of weights as inputs, by graph, operator and slot."""
 
 _TEXT: Final = "O"  # numpy's kind of arrays of texts
 
@@ -156,12 +157,14 @@ class Observations:
     Attributes:
         pairing: What belongs together.
         limits: What counts as agreement.
+        count_overflows: Returns how many elements of a weight are infinite as an operator reads it.
         is_first: Whether no run was before, so that variables hold what the models say.
         weights: Evidence that is the same in every run.
     """
 
     pairing: Pairing
     limits: Limits
+    count_overflows: Callable[[Node, np.ndarray], int]
     is_first: bool = True
     weights: WeightEvidence = field(default_factory=dict)
     _measured: dict[Scope, dict[str, TensorEvidence]] = field(default_factory=dict)
@@ -209,7 +212,7 @@ class Observations:
 
     def _input(self, mine: Ran, slot: int, name: str, array: np.ndarray, beside: _Beside) -> TensorEvidence:
         if name in beside.pair.weights and (self.is_first or name not in mine.graph.variables):
-            return _as_input(self._weight(mine, name, beside.pair), slot)
+            return self._weight(mine, slot, name, beside.pair)
         evidence = self._known(mine.scope, beside.pair.origins.get(name, name))
         if evidence is None and beside.has_input(name):
             evidence = beside.measured(IO.INPUT, slot, name, array)
@@ -224,16 +227,20 @@ class Observations:
             return unchecked
         return replace(unchecked, golden_dtype=unchecked.dtype, error=SAME, fault=None)
 
-    def _weight(self, mine: Ran, name: str, pair: GraphPairing) -> TensorEvidence:
+    def _weight(self, mine: Ran, slot: int, name: str, pair: GraphPairing) -> TensorEvidence:
         """Return the evidence of a weight of both models, by their bits."""
-        known = self.weights.get((mine.graph.index, name))
+        key = mine.graph.index, mine.node.name, slot
+        known = self.weights.get(key)
         if known is None:
             own, golden = pair.weights[name]
-            known = compare_arrays((IO.INPUT, 0, name), own, golden, self.limits)
+            known = compare_arrays((IO.INPUT, slot, name), own, golden, self.limits)
             is_same = known.error is None or known.error.is_same
-            is_rounded = not is_same and errors.is_rounding(own, golden)
-            known = replace(known, is_weight=True, is_rounded=is_rounded)
-            self.weights[mine.graph.index, name] = known
+            known = self.weights[key] = replace(
+                known,
+                is_weight=True,
+                is_rounded=not is_same and errors.is_rounding(own, golden),
+                overflows=self.count_overflows(mine.node, own),
+            )
         return known
 
     def _known(self, scope: Scope, name: str) -> TensorEvidence | None:

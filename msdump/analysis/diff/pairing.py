@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Container, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -126,14 +126,14 @@ def pair_graphs(mine: SideGraphs, golden: SideGraphs, models: ModelPairing | Non
         golden: The other side's.
         models: What belongs together in the two models; None: they are one.
     """
-    weights = {graph.index: graph.weights.keys() for graph in mine[0].walk()}
+    weights = {graph.index: graph.weights for graph in mine[0].walk()}
     graphs: dict[int, GraphPairing] = {}
     bodies: dict[int, int] = {}
     waiting = [(mine[1], golden[1])]
     while waiting:
         first, second = waiting.pop()
         model = None if models is None else models.graphs.get(first.index)
-        pair = graphs[first.index] = _pair_compiled(model, first, second, weights.get(first.index, ()))
+        pair = graphs[first.index] = _pair_compiled(model, first, second, weights.get(first.index, {}))
         others = {node.name: node for node in second.nodes}
         controls = (
             (node, others[pair.partners[node.name]]) for node in first.nodes if node.name in pair.partners
@@ -145,7 +145,7 @@ def pair_graphs(mine: SideGraphs, golden: SideGraphs, models: ModelPairing | Non
 
 
 def _pair_compiled(
-    model: ModelValues | None, mine: Graph, golden: Graph, weights: Container[str]
+    model: ModelValues | None, mine: Graph, golden: Graph, weights: Mapping[str, np.ndarray]
 ) -> GraphPairing:
     """Return what belongs together in two compiled graphs, by the values of their models that they write."""
     names, golden_names = model_names(mine), model_names(golden)
@@ -172,12 +172,7 @@ def _pair_compiled(
         if kernel is not None:
             kernels[node.name] = kernel.operator.full_name
     if model is None:
-        own = {form: name for form, name in names.items() if form in mine.weights and name in weights}
-        arrays = {
-            form: (mine.weights[form], golden.weights[name])
-            for form, name in own.items()
-            if name in golden.weights
-        }
+        arrays = {form: (weights[name],) * 2 for form, name in names.items() if name in weights}
         return GraphPairing(partners, common, golden_names, kernels, arrays, {})
     arrays = {form: model.weights[name] for form, name in names.items() if name in model.weights}
     return GraphPairing(partners, common, golden_names, kernels, arrays, model.origins)
