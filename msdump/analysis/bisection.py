@@ -12,15 +12,7 @@ import numpy as np
 
 from msdump import dtypes
 from msdump.analysis import inputs, reports
-from msdump.analysis.diff import (
-    Engine,
-    ModelPairing,
-    Side,
-    as_real,
-    golden_inputs,
-    measure_pair,
-    output_names,
-)
+from msdump.analysis.diff import Engine, ModelPairs, Side, as_real, golden_inputs, measure_pair, output_names
 from msdump.dtypes import DType
 from msdump.errors import InputError, MsdumpError
 from msdump.execute import (
@@ -359,7 +351,7 @@ class Bisection:
         self,
         mine: Graph,
         golden: Graph,
-        pairing: ModelPairing,
+        pairing: ModelPairs,
         inputs: Mapping[str, Any],
         probed: Callable[[], None] = lambda: None,
         *,

@@ -7,7 +7,7 @@ from .models import Side as Side
 from .models import Variant as Variant
 from .models import make_side as make_side
 from .models import pair_sides as pair_sides
-from .pairing import ModelPairing as ModelPairing
+from .pairing import ModelPairs as ModelPairs
 from .pairing import golden_inputs as golden_inputs
 from .pairing import output_names as output_names
 from .pairing import pair_models as pair_models

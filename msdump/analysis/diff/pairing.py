@@ -46,7 +46,7 @@ class ModelValues:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelPairing:
+class ModelPairs:
     """What belongs together in two models; of one model, nothing has to be said.
 
     Attributes:
@@ -105,7 +105,7 @@ class Pairing:
 
     graphs: Mapping[int, GraphPairing]
     bodies: Mapping[int, int]
-    models: ModelPairing
+    models: ModelPairs
     is_one_model: bool
     alike: tuple[Graph, Pairing] | None = None
 
@@ -115,7 +115,7 @@ class Pairing:
         return frozenset(name for graph in self.graphs.values() for name in graph.partners.values())
 
 
-def pair_graphs(mine: SideGraphs, golden: SideGraphs, models: ModelPairing | None) -> Pairing:
+def pair_graphs(mine: SideGraphs, golden: SideGraphs, models: ModelPairs | None) -> Pairing:
     """Return what belongs together in two graphs that were compiled.
 
     A value keeps its name wherever it still is: operators pair that write one. What compilation hides
@@ -141,7 +141,7 @@ def pair_graphs(mine: SideGraphs, golden: SideGraphs, models: ModelPairing | Non
         for body, other in _common_bodies(controls):
             bodies[body.index] = other.index
             waiting.append((body, other))
-    return Pairing(graphs, bodies, models or ModelPairing(), is_one_model=models is None)
+    return Pairing(graphs, bodies, models or ModelPairs(), is_one_model=models is None)
 
 
 def _pair_compiled(
@@ -190,7 +190,7 @@ def _only_casts(node: Node, model: ModelValues) -> bool:
     return all(model.casts.keys() >= set(part.outputs) for part in node.members)
 
 
-def pair_models(mine: Graph, golden: Graph) -> ModelPairing:
+def pair_models(mine: Graph, golden: Graph) -> ModelPairs:
     """Return what belongs together in two models, as they are before they are compiled.
 
     Bodies of branches and loops pair as their control flow does, and so do outputs of the networks.
@@ -226,7 +226,7 @@ def pair_models(mine: Graph, golden: Graph) -> ModelPairing:
         graphs[first.index] = pairs.result()
         missing += pairs.missing()
         waiting += _common_bodies(pairs.singles)
-    return ModelPairing(graphs, tuple(missing), quantised, golden_quantised, tuple(facts), networks)
+    return ModelPairs(graphs, tuple(missing), quantised, golden_quantised, tuple(facts), networks)
 
 
 class _AlignedModels:
@@ -376,7 +376,7 @@ def _weights_of(mine: Graph, golden: Graph) -> SameWeight:
     return is_same
 
 
-def rounded_to(pairing: ModelPairing) -> str:
+def rounded_to(pairing: ModelPairs) -> str:
     """Return the element type that most weights of one model are rounded to; "" for none."""
     pairs = [each for graph in pairing.graphs.values() for each in graph.weights.values()]
     other = [each for each in pairs if each[0] is not each[1] and each[0].shape == each[1].shape]
