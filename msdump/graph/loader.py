@@ -25,7 +25,7 @@ from msdump.graph.operator_types import canonical_domain, uses_float_status
 from msdump.graph.order import walk_graphs, walk_nodes
 from msdump.graph.training_info import TrainingMessage
 from msdump.record import Buffer
-from msdump.wire import LENGTH, fields, length_delimited, tag_of, varint
+from msdump.wire import LENGTH, fields, tag_of, varint
 
 
 def load(
@@ -354,15 +354,16 @@ def node_names(path: str) -> frozenset[str] | None:
     return frozenset(node.name for node in walk_nodes(model.graph.node))
 
 
-_NODE: Final = tag_of(1, LENGTH)  # of GraphProto
+_INITIALIZER: Final = tag_of(5, LENGTH)  # of GraphProto
 _GRAPH: Final = tag_of(7, LENGTH)  # of ModelProto
 _BLOCK: Final = 64 << 20
 
 
 def named_files(path: str) -> dict[str, Iterable[Buffer]]:
-    """Return a model whose nodes all have the names of their operators: contents by the paths of its files.
+    """Return a model whose nodes have the names of their operators: contents by the paths of its files.
 
-    Weights are passed on as they lie in the file of the model, and in those beside it.
+    Functions are inlined, since an operator inside one has a name for each call. Weights are passed on as
+    they lie in the file of the model, and in those beside it.
 
     Raises:
         GraphError: The model's file cannot be read.
@@ -370,27 +371,29 @@ def named_files(path: str) -> dict[str, Iterable[Buffer]]:
     data = _map_file(Path(path))
     model = validity.parsed(functions.split(data).message)
     name_nodes(model.graph)
-    nodes = iter(model.graph.node)
-    parts: list[Buffer] = []
-    for tag, _, start, body, end in fields(data, 0, len(data)):
-        if tag != _GRAPH:
-            parts.append(data[start:end])
-            continue
-        inner = [
-            length_delimited(_NODE, next(nodes).SerializeToString()) if tag == _NODE else data[start:end]
-            for tag, _, start, _, end in fields(data, body, end)
-        ]
-        parts += [varint(_GRAPH), varint(sum(map(len, inner))), *inner]
     beside = {
         entry.value
         for tensor in (*model.graph.initializer, *validity.inner_tensors(model))
         for entry in tensor.external_data
         if entry.key == "location"
     }
+    named = functions.inline(model)
+    name_nodes(named.graph)
+    initializers = [
+        data[start:end]
+        for graph, _, _, body, stop in fields(data, 0, len(data))
+        if graph == _GRAPH
+        for tag, _, start, _, end in fields(data, body, stop)
+        if tag == _INITIALIZER
+    ]
+    del named.graph.initializer[:]
+    graph = [named.graph.SerializeToString(), *initializers]
+    named.ClearField("graph")
+    parts = [named.SerializeToString(), varint(_GRAPH), varint(sum(map(len, graph))), *graph]
     folder = Path(path).parent.resolve()
     files = {(folder / name).resolve() for name in beside}
-    named = {f"{Path(path).stem}.named.onnx": parts}
-    return named | {str(file.relative_to(folder)): _blocks(_map_file(file)) for file in sorted(files)}
+    written = {f"{Path(path).stem}.named.onnx": parts}
+    return written | {str(file.relative_to(folder)): _blocks(_map_file(file)) for file in sorted(files)}
 
 
 def _blocks(data: memoryview) -> Iterator[memoryview]:

@@ -198,6 +198,24 @@ def test_names_that_are_made_up(advise):
     assert model == named
 
 
+def test_names_of_operators_in_functions(advise):
+    """An operator in a function has a name for each call; the model with names has it, without functions."""
+    text = """<ir_version: 10, opset_import: ["" : 20, "f" : 1]>
+    net (float[N] x) => (float[N] y) <float k = {300.0}> { [a] n = f.norm(x, k) [b] y = f.norm(n, k) }
+    <domain: "f", opset_import: ["" : 20]> norm (x, k) => (y) {
+      big = Mul(x, k) square = Mul(big, big) root = Sqrt(square) y = Div(root, k) }"""
+    save(parser.parse_model(text), "net.onnx")
+    result = advise(1e-2, "--inputs", "huge.npz", "-o", "advice")
+
+    assert result.exit_code == 0, result.output
+    kept = Path("advice/keep_dtype.cfg").read_text().split()
+    named = load("advice/net.named.onnx")
+    assert {"a", "b"} == {name.partition("/")[0] for name in kept}
+    assert {*kept} <= {node.name for node in named.graph.node}
+    x = np.load("huge.npz")["x"]
+    assert np.array_equal(msdump.load("net.onnx")(x), msdump.load("advice/net.named.onnx")(x))
+
+
 def test_names_of_a_model_with_weights_in_a_file(advise):
     """The weights beside a model are written beside the one with names."""
     weight = numpy_helper.from_array(np.full(4096, 300, np.float32), "k")
