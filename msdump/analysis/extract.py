@@ -17,13 +17,11 @@ import numpy as np
 from msdump import dtypes
 from msdump.analysis import inputs, reports
 from msdump.analysis.align import part_types
+from msdump.analysis.rerun import fitting, in_type
 from msdump.device import formats
-from msdump.dtypes import DType
 from msdump.errors import FormatError, InputError, UntoldOperatorError, name_hint
-from msdump.execute import emulated
 from msdump.graph import Graph, Node, external_values, with_model_types, written_inputs
 from msdump.graph.cutting import RegionModel, ValueShape, primitive_model, region_model
-from msdump.plan import Context, DeviceTarget, JitLevel
 from msdump.read import (
     Dump,
     Iteration,
@@ -121,25 +119,8 @@ def find_run(dump: Dump, wanted: Wanted) -> OperatorRun:
     return OperatorRun(directory, tuple(passes[number]), len(passes))
 
 
-def run_beside(run: OperatorRun, name: str) -> OperatorRun | None:
-    """Return the run of another operator in the same pass of the same iteration, None without one.
-
-    Args:
-        run: A run of an operator.
-        name: Full name of the other one, or of a parameter.
-    """
-    return _run_in(run.directory, name, run.first.pass_number)
-
-
-def run_before(run: OperatorRun, dump: Dump) -> OperatorRun | None:
-    """Return the run of the same operator one iteration earlier, None where that was not dumped."""
-    key = run.directory.key
-    wanted = replace(key, iteration=(key.iteration or 0) - 1)
-    folder = next((folder for folder in dump.iterations if folder.key == wanted), None)
-    return None if folder is None else _run_in(folder, run.name, run.first.pass_number)
-
-
 def _run_in(folder: Iteration, name: str, number: int) -> OperatorRun | None:
+    """Return the run of an operator or parameter in a pass of an iteration, None where it was not dumped."""
     spelled = sanitize(name)
     passes = _by_pass(
         record
@@ -215,8 +196,6 @@ def _ranges(numbers: Iterable[int]) -> str:
 _ON_HOST: Final = frozenset({DEFAULT_FORMAT, "NCHW", "ND", ""})
 """Formats in which a tensor lies as on the host."""
 
-_FLOATS: Final = frozenset({"float16", "bfloat16", "float32", "float64"})
-
 
 def host_array(record: Record, shape: tuple[int, ...] | None, groups: int = 1) -> np.ndarray:
     """Return the elements of a tensor in the host's layout.
@@ -230,10 +209,16 @@ def host_array(record: Record, shape: tuple[int, ...] | None, groups: int = 1) -
         InputError: Its layout cannot be undone, or it holds text.
         DumpReadError: Its file cannot be read.
     """
+    is_formatted = not isinstance(record, OperatorRecord) and record.format not in _ON_HOST
+    if is_formatted and shape is None:
+        raise InputError(
+            f"{record.path}: it lies in {record.format}, and its shape on the host is not known; give the"
+            " model with --model"
+        )
     try:
         array = record.host
-        if not isinstance(record, OperatorRecord) and record.format not in _ON_HOST:
-            array = _decoded(record.format, array, shape, groups)
+        if is_formatted and shape is not None:
+            array = formats.decode(record.format, array, shape, groups)
     except FormatError as error:
         raise InputError(f"{record.path}: {error}; give the model with --model") from error
     if array.dtype.kind in "OUS":
@@ -243,21 +228,6 @@ def host_array(record: Record, shape: tuple[int, ...] | None, groups: int = 1) -
     if shape is None or array.size != math.prod(shape):
         return np.ascontiguousarray(array)
     return array.reshape(shape)
-
-
-def _decoded(layout: str, array: np.ndarray, shape: tuple[int, ...] | None, groups: int) -> np.ndarray:
-    """Undo a layout of the device; FormatError where it cannot be undone."""
-    if shape is None:
-        raise FormatError(f"it lies in {layout}, and its shape on the host is not known")
-    return formats.decode(layout, array, shape, groups)
-
-
-def in_type(array: np.ndarray, dtype: DType | None) -> np.ndarray:
-    """Return floating point elements in the type that a model takes; a device may hold them in another."""
-    if dtype is None or array.dtype == dtype.numpy:
-        return array
-    both = {dtypes.from_numpy(array.dtype).name, dtype.name}
-    return array.astype(dtype.numpy) if both <= _FLOATS and dtype.numpy.isbuiltin == 1 else array
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,18 +283,10 @@ _TENSOR: Final = "Tensor("
 """Begins a constant that is a tensor, of which the file may not show all elements."""
 
 
-class FromGraphFile:
-    """An operator of a graph file, with the tensors of one of its runs."""
+class _FromGraphFile:
+    """An operator that is rebuilt from a graph file, with the tensors of one of its runs."""
 
     def __init__(self, run: OperatorRun) -> None:
-        """Find the operator in the graph file.
-
-        Raises:
-            UntoldOperatorError: The dump has no graph file, or that has no such operator, or tells a part of
-                it alone.
-            InputError: The operator writes inputs in place.
-            DumpReadError: The graph file cannot be read.
-        """
         node = run.first.operator.node
         if node is None:
             raise UntoldOperatorError(
@@ -344,47 +306,41 @@ class FromGraphFile:
         self._run, self._operator = run, node
 
     def inputs(self) -> dict[str, np.ndarray]:
-        """Return what the operator read that is no constant: ``input_0``, ``input_1``, ...
-
-        Raises:
-            InputError: An input was not dumped, nor the output that it is.
-            DumpReadError: A file cannot be read.
-        """
-        graph = self._run.directory.operator_graph
-        arrays = {}
-        for slot, record in self._records().items():
-            form = ValueForm() if graph is None else graph.form_of(self._operator.inputs[slot])
-            arrays[_input_name(slot)] = self._array(record, form)
+        """Return the inputs that are no constants: ``input_0``, ``input_1``, ..."""
+        graph, dumped, arrays = self._run.directory.operator_graph, self._run.of(IO.INPUT), {}
+        for slot, source in enumerate(self._operator.inputs):
+            # of an argument the file tells the value; MindSpore dumps some as tensors, too
+            is_argument = source.kind is SourceKind.CONSTANT and not source.name.startswith(_TENSOR)
+            record = None if is_argument else dumped.get(slot) or self._written(source)
+            if record is not None:
+                form = ValueForm() if graph is None else graph.form_of(source)
+                arrays[_input_name(slot)] = self._array(record, form)
+            elif source.kind not in {SourceKind.CONSTANT, SourceKind.ABSENT}:
+                raise InputError(
+                    f"{self._run.directory.path}: neither input {slot} of {self._run.name} was dumped nor"
+                    f" {source.name}, which gives it"
+                )
         return arrays
 
     def outputs(self) -> dict[str, np.ndarray]:
-        """Return its first output.
-
-        Raises:
-            DumpReadError: A file cannot be read.
-        """
+        """Return the first output."""
         record = self._run.of(IO.OUTPUT).get(0)
         forms = self._operator.outputs or (ValueForm(),)
         return {} if record is None else {"output_0": self._array(record, forms[0])}
 
     def model(self, inputs: Mapping[str, np.ndarray], outputs: Sequence[str]) -> RegionModel:
-        """Return its model.
-
-        Args:
-            inputs: What it is fed.
-            outputs: What it is to give.
-
-        Raises:
-            UnsupportedOpError: The primitive is not known, or the file does not tell an argument.
-        """
+        """Return a model of the operator that takes and gives values of these names."""
         operator = self._operator
         tensors: list[tuple[str, ValueShape, np.ndarray] | None] = []
         constants: dict[int, Any] = {}
         for slot, source in enumerate(operator.inputs):
-            array = inputs.get(_input_name(slot))
-            form = None if array is None else ValueShape(dtypes.from_numpy(array.dtype), array.shape)
-            tensors.append(None if array is None or form is None else (_input_name(slot), form, array))
-            if array is None and source.kind is SourceKind.CONSTANT:
+            name = _input_name(slot)
+            array = inputs.get(name)
+            if array is not None:
+                tensors.append((name, ValueShape(dtypes.from_numpy(array.dtype), array.shape), array))
+                continue
+            tensors.append(None)
+            if source.kind is SourceKind.CONSTANT:
                 constants[slot] = parse_value(source.name)
         while tensors and tensors[-1] is None:
             tensors.pop()
@@ -392,46 +348,21 @@ class FromGraphFile:
         dtype = dtypes.from_name(operator.outputs[0].dtype) if operator.outputs else None
         return primitive_model(operator.op_type, attributes, tensors, constants, (outputs[0], dtype))
 
-    def _records(self) -> dict[int, Record]:
-        """Return the tensors of the inputs by slot: dumped as inputs, or as what gives them."""
-        dumped, records = self._run.of(IO.INPUT), {}
-        for slot, source in enumerate(self._operator.inputs):
-            # of an argument the file tells the value; MindSpore dumps some as tensors, too
-            is_argument = source.kind is SourceKind.CONSTANT and not source.name.startswith(_TENSOR)
-            record = None if is_argument else dumped.get(slot) or self._giver(source)
-            if record is not None:
-                records[slot] = record
-            elif source.kind not in {SourceKind.CONSTANT, SourceKind.ABSENT}:
-                raise InputError(
-                    f"{self._run.directory.path}: neither input {slot} of {self._run.name} was dumped nor"
-                    f" {source.name}, which gives it"
-                )
-        return records
-
-    def _giver(self, source: ValueSource) -> Record | None:
+    def _written(self, source: ValueSource) -> Record | None:
+        """Return the tensor of an input by its producer: an operator's output, or a parameter."""
+        directory = self._run.directory
         if source.kind is SourceKind.OPERATOR:
-            run = run_beside(self._run, source.name)
-            return None if run is None else run.of(IO.OUTPUT).get(source.slot)
-        records = (record for record in self._run.directory.records if record.op_type == PARAMETER)
-        named = {SourceKind.WEIGHT, SourceKind.INPUT}
-        return next(
-            (
-                record
-                for record in records
-                if source.kind in named and source.name in {record.full_name, record.op_name}
-            ),
-            None,
-        )
+            producer = _run_in(directory, source.name, self._run.first.pass_number)
+            return None if producer is None else producer.of(IO.OUTPUT).get(source.slot)
+        if source.kind not in {SourceKind.WEIGHT, SourceKind.INPUT}:
+            return None
+        parameters = (record for record in directory.records if record.op_type == PARAMETER)
+        return next((each for each in parameters if source.name in {each.full_name, each.op_name}), None)
 
     def _array(self, record: Record, form: ValueForm) -> np.ndarray:
-        """Return the elements of a tensor.
-
-        Raises:
-            UntoldOperatorError: The graph file tells of another one: it is that of another graph, or numbers
-                its operators otherwise.
-            DumpReadError: The file cannot be read.
-        """
-        shape = _settled(form.shape)
+        """Return a tensor; UntoldOperatorError where the graph file is that of another graph."""
+        is_settled = form.shape is not None and min(form.shape, default=0) >= 0
+        shape = form.shape if is_settled else None
         array = host_array(record, shape)
         told, dumped = (form.dtype, shape), (record.dtype, array.shape)
         if (form.dtype and form.dtype != record.dtype) or (shape is not None and shape != array.shape):
@@ -447,53 +378,46 @@ def _input_name(slot: int) -> str:
     return f"input_{slot}"
 
 
-def _settled(shape: tuple[int, ...] | None) -> tuple[int, ...] | None:
-    return None if shape is None or any(size < 0 for size in shape) else shape
-
-
-class FromModel:
-    """An operator of a model, with the tensors of one of its runs."""
+class _FromModel:
+    """An operator of a model, with the tensors of one of its runs by the names of values."""
 
     def __init__(self, run: OperatorRun, dump: Dump, model: Graph) -> None:
-        """Find the operator in the model.
-
-        Raises:
-            InputError: The model has no such operator.
-        """
         self._run, self._dump = run, dump
-        self._graph, self._node = _find_node(run.name, model)
+        self._graph, self._node = _find_node(run, model)
 
     def inputs(self) -> dict[str, np.ndarray]:
-        """Return what the operator read, by the names of values; weights that were not dumped are left out.
-
-        Raises:
-            InputError: An input was not dumped, nor the output that it is.
-            DumpReadError: A file cannot be read.
-        """
-        return dict(self._read())
+        """Return the inputs; weights that were not dumped are left out."""
+        dumped, node, arrays = self._run.of(IO.INPUT), self._node, {}
+        for name in external_values([node]):
+            slots = [slot for slot, value in enumerate(node.inputs) if value == name]
+            written = [slot for slot in slots if slot in node.update.new_values]
+            if written:
+                arrays[name] = self._before(name, written[0])
+                continue
+            record = next((dumped[slot] for slot in slots if slot in dumped), None) or self._written(name)
+            if record is not None:
+                arrays[name] = self._array(name, record)
+            elif name not in self._graph.weights:
+                raise InputError(
+                    f"{self._run.directory.path}: neither input {name!r} of {self._run.name} was dumped nor"
+                    " the output that it is"
+                )
+        return arrays
 
     def outputs(self) -> dict[str, np.ndarray]:
-        """Return what it wrote, by the names of values.
-
-        Raises:
-            DumpReadError: A file cannot be read.
-        """
+        """Return the outputs."""
         dumped = self._run.of(IO.OUTPUT)
         written = enumerate(self._node.declared_outputs)
         return {name: self._array(name, dumped[slot]) for slot, name in written if name and slot in dumped}
 
     def model(self, inputs: Mapping[str, np.ndarray], outputs: Sequence[str]) -> RegionModel:
-        """Return its model.
-
-        Args:
-            inputs: What it is fed.
-            outputs: What it is to give.
-        """
-        forms = {name: ValueShape(self._dtype(name, array), array.shape) for name, array in inputs.items()}
+        """Return a model of the operator that takes and gives values of these names."""
+        declared = {name: self._graph.type_of(name).dtype for name in inputs}
+        forms = {
+            name: ValueShape(declared[name] or dtypes.from_numpy(array.dtype), array.shape)
+            for name, array in inputs.items()
+        }
         return region_model(self._graph, [self._node], forms, outputs)
-
-    def _dtype(self, name: str, array: np.ndarray) -> dtypes.DType:
-        return self._graph.type_of(name).dtype or dtypes.from_numpy(array.dtype)
 
     def _array(self, name: str, record: Record) -> np.ndarray:
         declared = self._graph.type_of(name)
@@ -503,26 +427,13 @@ class FromModel:
             record, shape if declared.is_settled else None, groups if isinstance(groups, int) else 1
         )
 
-    def _read(self) -> Iterator[tuple[str, np.ndarray]]:
-        dumped, node = self._run.of(IO.INPUT), self._node
-        for name in external_values([node]):
-            slots = [slot for slot, value in enumerate(node.inputs) if value == name]
-            written = [slot for slot in slots if slot in node.update.new_values]
-            if written:
-                yield name, self._before(name, written[0])
-                continue
-            record = next((dumped[slot] for slot in slots if slot in dumped), None) or self._given(name)
-            if record is not None:
-                yield name, self._array(name, record)
-            elif name not in self._graph.weights:
-                raise InputError(
-                    f"{self._run.directory.path}: neither input {name!r} of {self._run.name} was dumped nor"
-                    " the output that it is"
-                )
-
     def _before(self, name: str, slot: int) -> np.ndarray:
-        """Return an input that the operator writes as it was before: dumps show it as it was afterwards."""
-        earlier = run_before(self._run, self._dump)
+        """Return an input that the operator overwrites: the dump has it as it was afterwards."""
+        key = self._run.directory.key
+        wanted = replace(key, iteration=(key.iteration or 0) - 1)
+        folder = next((folder for folder in self._dump.iterations if folder.key == wanted), None)
+        number = self._run.first.pass_number
+        earlier = None if folder is None else _run_in(folder, self._run.name, number)
         record = None if earlier is None else earlier.of(IO.INPUT).get(slot)
         if record is not None:
             return self._array(name, record)
@@ -533,44 +444,31 @@ class FromModel:
             " nothing tells what that was before: the iteration before was not dumped"
         )
 
-    def _given(self, name: str) -> Record | None:
-        """Return the output of another operator that an input is."""
+    def _written(self, name: str) -> Record | None:
+        """Return the dumped output of the operator that writes a value."""
         for node in self._graph.nodes:
             if name in node.outputs:
-                producer = run_beside(self._run, node.operator.full_name)
+                producer = _run_in(self._run.directory, node.operator.full_name, self._run.first.pass_number)
                 return None if producer is None else producer.of(IO.OUTPUT).get(node.outputs.index(name))
         return None
 
 
-def _find_node(name: str, model: Graph) -> tuple[Graph, Node]:
-    """Return an operator by the name that a dump has, and the graph or body that holds it.
+def _find_node(run: OperatorRun, model: Graph) -> tuple[Graph, Node]:
+    """Return an operator of a dump, and the graph or body that holds it, in the form that the device ran.
 
     Raises:
-        InputError: None is called so.
+        InputError: The model has no such operator.
     """
-    spelled, known = sanitize(name), set()
-    for form in _compiled_forms(model):
-        for graph in form.walk():
-            for node in graph.operators:
-                known.add(node.operator.full_name)
-                if sanitize(node.operator.full_name) == spelled:
-                    # an added Cast is what it is between two forms of one value
-                    return graph if node.is_added else with_model_types(graph), node
-    raise InputError(f"{model.source}: the model has no operator {name}{name_hint(name, known)}")
-
-
-def _compiled_forms(model: Graph) -> Iterator[Graph]:
-    """Yield a model as every device and level runs it, and its training step."""
-    for graph in (model, *([] if model.step is model else [model.step])):
-        yield graph
-        for level in (JitLevel.O1, JitLevel.O2):
-            for keeps_node_names in (False, True) if level is JitLevel.O2 else (False,):
-                context = Context(
-                    device_target=DeviceTarget.ASCEND, jit_level=level, keeps_node_names=keeps_node_names
-                )
-                device = emulated(graph, None, context)
-                assert device is not None
-                yield device.graph
+    dumped = {record.op_name: "" for record in run.directory.records if not record.is_parameter}
+    models = [model] if model.step is model else [model, model.step]
+    compiled = fitting(models, dumped)
+    for graph in compiled.graph.walk():
+        for node in graph.operators:
+            if sanitize(node.operator.full_name) == sanitize(run.name):
+                # an added Cast is what it is between two forms of one value
+                return graph if node.is_added else with_model_types(graph), node
+    known = {node.operator.full_name for graph in compiled.graph.walk() for node in graph.operators}
+    raise InputError(f"{model.source}: the model has no operator {run.name}{name_hint(run.name, known)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -608,7 +506,7 @@ def reproduce(run: OperatorRun, dump: Dump, graph: Graph | None) -> Repro:
         UnsupportedOpError: The graph file does not tell how the operator computes.
         DumpReadError: A file cannot be read.
     """
-    source = FromGraphFile(run) if graph is None else FromModel(run, dump, graph)
+    source = _FromGraphFile(run) if graph is None else _FromModel(run, dump, graph)
     outputs = source.outputs()
     if not outputs:
         raise InputError(f"{run.directory.path}: no output of {run.name} was dumped: nothing can be compared")

@@ -389,7 +389,7 @@ def named_files(path: str) -> dict[str, Iterable[Buffer]]:
     del named.graph.initializer[:]
     graph = [named.graph.SerializeToString(), *initializers]
     named.ClearField("graph")
-    parts = [named.SerializeToString(), varint(_GRAPH), varint(sum(map(len, graph))), *graph]
+    parts: list[Buffer] = [named.SerializeToString(), varint(_GRAPH), varint(sum(map(len, graph))), *graph]
     folder = Path(path).parent.resolve()
     files = {(folder / name).resolve() for name in beside}
     written = {f"{Path(path).stem}.named.onnx": parts}

@@ -14,7 +14,7 @@ of it is one walk through the network: operators with large weights are compiled
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -49,110 +49,68 @@ class Atom:
 
 def atoms_of(variants: Variants) -> list[Atom]:
     """Return the roundings of a network, by position."""
-    origins = _Origins(variants)
     atoms: list[Atom] = []
+    written: dict[str, Atom] = {}
     for position, node in enumerate(variants.graph.nodes):
-        atoms += _of_operator(variants, origins, position, node)
-        origins.pass_on(position, node)
+        atoms += _of_operator(variants, written, position, node)
+        written |= _of_outputs(variants, written, position, node)
     end = len(variants.graph.nodes)
-    atoms += [
-        Atom(guards, end, name, origins.dtypes[name], origins.positions[name])
-        for name in (value.name for value in variants.graph.outputs)
-        if (guards := origins.guards.get(name))
-    ]
-    return atoms
+    outputs = (value.name for value in variants.graph.outputs if value.name in written)
+    return atoms + [replace(written[name], position=end) for name in outputs]
 
 
-class _Origins:
-    """Who rounds each value before it is read: the operator that writes it, and those that move it."""
-
-    def __init__(self, variants: Variants) -> None:
-        self._variants = variants
-        self.guards: dict[str, frozenset[int]] = {}
-        self.positions: dict[str, int] = {}
-        self.dtypes: dict[str, DType] = {}
-
-    def pass_on(self, position: int, node: Node) -> None:
-        """Note who rounds what an operator writes."""
-        usual = self._variants.narrow(node)[-1]
-        guards, dtype = frozenset[int](), usual.writes
-        is_candidate = position in self._variants.candidates
-        if keeps_types(node) and not node.bodies:
-            read = [name for name in node.inputs if self._variants.is_float(name)]
-            guards = frozenset[int]().union(*(self.guards.get(name, ()) for name in read))
-            dtype = next((self.dtypes[name] for name in read if name in self.dtypes), usual.reads)
-            if is_candidate:
-                guards, dtype = guards | {position}, usual.reads
-        elif is_candidate and (usual.writes is not FLOAT32 or node.bodies):
-            guards = frozenset({position})
-        for name in node.outputs:
-            if guards and self._variants.is_float(name):
-                self.guards[name], self.dtypes[name] = guards, dtype if dtype is not FLOAT32 else FLOAT16
-                self.positions[name] = position if len(guards) == 1 and not keeps_types(node) else -1
+def _of_outputs(
+    variants: Variants, written: Mapping[str, Atom], position: int, node: Node
+) -> dict[str, Atom]:
+    """Return the roundings that an operator's outputs have before anything reads them."""
+    usual, is_candidate = variants.narrow(node)[-1], position in variants.candidates
+    guards, dtype, origin = frozenset[int](), usual.writes, position
+    if keeps_types(node) and not node.bodies:
+        moved = [written[name] for name in node.inputs if name in written]
+        guards = frozenset[int]().union(*(each.guards for each in moved))
+        dtype, origin = (moved[0].dtype if moved else usual.reads), -1
+        if is_candidate:
+            guards, dtype = guards | {position}, usual.reads
+    elif is_candidate and (usual.writes is not FLOAT32 or node.bodies):
+        guards = frozenset({position})
+        dtype = FLOAT16 if usual.writes is FLOAT32 else usual.writes
+    names = filter(variants.is_float, node.outputs) if guards else ()
+    return {name: Atom(guards, position, name, dtype, origin) for name in names}
 
 
-def _of_operator(variants: Variants, origins: _Origins, position: int, node: Node) -> Iterator[Atom]:
-    usual = variants.narrow(node)[0]
-    is_candidate = position in variants.candidates
+def _of_operator(
+    variants: Variants, written: Mapping[str, Atom], position: int, node: Node
+) -> Iterator[Atom]:
+    """Yield the roundings of what an operator reads, and of its weights."""
+    usual, is_candidate = variants.narrow(node)[0], position in variants.candidates
     if node.bodies and is_candidate:
         yield Atom(frozenset({position}), position, "", FLOAT16)
     if keeps_types(node) and not node.bodies:
         return
     reads = is_candidate and usual.reads is not FLOAT32
-    own = frozenset({position}) if reads else frozenset[int]()
-    for name in dict.fromkeys(variants.needed(position)):
-        guards = origins.guards.get(name, frozenset[int]()) | own
-        if guards and variants.is_float(name):
-            dtype = usual.reads if reads else origins.dtypes[name]
-            yield Atom(guards, position, name, dtype, origins.positions.get(name, -1))
-    weights = [name for name in node.inputs if name in variants.graph.weights and variants.is_float(name)]
-    if reads and weights and not node.bodies:
-        yield Atom(own, position, "", usual.reads)
+    own = Atom(frozenset({position} if reads else ()), position, "", usual.reads)
+    for name in filter(variants.is_float, dict.fromkeys(variants.needed(position))):
+        before = written.get(name, own)
+        if guards := before.guards | own.guards:
+            origin = before.origin if name in written else -1
+            yield Atom(guards, position, name, (own if reads else before).dtype, origin)
+    if reads and variants.float_weights(position) and not node.bodies:
+        yield own
 
 
 @dataclass(slots=True)
 class _Growth:
-    """Errors of one value at a border, all together, on their way to the outputs.
+    """Errors of one value at a border, added up, on their way to the outputs.
 
     Attributes:
-        values: The values with these errors in them.
-        shares: Share of each rounding in the square of the error, by its index.
+        values: The value with these errors in it; behind the border, the values that follow from it.
+        squares: Square of the error of each rounding at the border, by its index.
+        whole: Square of the error that they make there together.
     """
 
     values: Values
-    shares: dict[int, float]
-
-
-class _Joint:
-    """The errors that roundings of a stretch make at its end, added up.
-
-    Errors of weights are alike in all rows of a tensor, those of tensors are not, and grow otherwise: the
-    growth of each kind is that of all errors of the kind together.
-    """
-
-    def __init__(self, variants: Variants, values: Values) -> None:
-        self._variants, self._values = variants, values
-        self._sums: dict[tuple[str, bool], _Growth] = {}
-
-    def add(self, index: int, atom: Atom, changed: Values) -> float:
-        """Add the values that a rounding changes; return infinity where it breaks one, else 0."""
-        for name in filter(self._variants.is_float, changed):
-            error = distance(changed[name], self._values[name])
-            if not math.isfinite(error):
-                return math.inf
-            base, key = self._values[name], (name, not atom.name)
-            growth = self._sums.setdefault(key, _Growth({name: base.copy()}, {}))
-            growth.values[name] += changed[name] - base
-            growth.shares[index] = error**2
-        return 0.0
-
-    def growths(self, begun: Values) -> Iterator[_Growth]:
-        """Yield the sums of errors, with the values at the border."""
-        for (name, _), growth in self._sums.items():
-            whole = distance(growth.values[name], self._values[name]) ** 2
-            if whole:
-                shares = {index: square / whole for index, square in growth.shares.items() if square}
-                yield _Growth(begun | growth.values, shares)
+    squares: dict[int, float] = field(default_factory=dict)
+    whole: float = 0.0
 
 
 @dataclass(slots=True)
@@ -201,22 +159,37 @@ class RoundingMeter:
             for position in range(start, stop):
                 values |= self.variants.wide(position, values)
             # all values of the stretch stay: each rounding changes some of them
-            joint = _Joint(self.variants, values)
+            sums: dict[str, _Growth] = {}
             for index, atom in enumerate(atoms):
                 if start <= atom.position < stop:
                     changed = self._spread(self._changed(atom, values), values, atom.position + 1, stop)
-                    found[index] = self._squares(changed) if stop == end else joint.add(index, atom, changed)
+                    found[index] = self._squares(changed) if stop == end else 0
+                    if stop != end and not self._add(sums, index, changed, values):
+                        found[index] = math.inf
+            for name, growth in sums.items():
+                growth.whole = distance(growth.values[name], values[name]) ** 2
             begun = values
             self._pass(range(start, stop), begun, [each.values for each in growing])
-            growing += joint.growths(begun)
+            growing += [replace(each, values=begun | each.values) for each in sums.values() if each.whole]
         for each in growing:
-            grown = self._squares(each.values)
-            for index, share in each.shares.items():
-                found[index] += grown * share
+            grown = self._squares(each.values) / each.whole
+            for index, square in each.squares.items():
+                found[index] += grown * square
         for index, atom in enumerate(atoms):
             if atom.position == end:
                 found[index] = self._squares({atom.name: self._narrow(atom, self.example.golden[atom.name])})
         return found
+
+    def _add(self, sums: dict[str, _Growth], index: int, changed: Values, values: Values) -> bool:
+        """Add the errors that a rounding makes at a border to the sums; return whether they are finite."""
+        for name in filter(self.variants.is_float, changed):
+            error = distance(changed[name], values[name])
+            if not math.isfinite(error):
+                return False
+            growth = sums.setdefault(name, _Growth({name: values[name].copy()}))
+            growth.values[name] += changed[name] - values[name]
+            growth.squares[index] = error**2
+        return True
 
     def _pass(self, stretch: range, begun: Values, growing: Sequence[Values]) -> None:
         """Run errors at earlier borders through a stretch, and drop what ends in it."""
@@ -252,37 +225,18 @@ class RoundingMeter:
 
     def _changed(self, atom: Atom, values: Values) -> Values:
         """Return what the operator of a rounding writes differently for it."""
-        node = self.variants.graph.nodes[atom.position]
-        if atom.name:
-            narrow = self._narrow(atom, values[atom.name])
-            if narrow is values[atom.name]:
-                return {}
-            if atom.origin == atom.position:  # the tensor itself, for all that read it
-                return {atom.name: narrow}
-            return differing(self.variants.wide(atom.position, values | {atom.name: narrow}), values)
-        if node.bodies:
+        node, given = self.variants.graph.nodes[atom.position], {atom.name: values.get(atom.name)}
+        if not atom.name and node.bodies:
             return differing(self.variants.run(atom.position, values, is_kept=False), values)
-        if self.clipped_only:
-            return {}  # weights are the same for every input
-        return differing(self._of_weights(atom, node, values), values)
-
-    def _of_weights(self, atom: Atom, node: Node, values: Values) -> Values:
-        """Return what an operator writes when its weights alone are rounded, to first order."""
-        inputs = {
-            name: self._narrow(atom, values[name])
-            for name in self.variants.needed(atom.position)
-            if self.variants.is_float(name)
-        }
-        rounded_inputs = values | inputs
-        both = self.variants.reading(atom.position, rounded_inputs, atom.dtype)
-        alone = self.variants.wide(atom.position, rounded_inputs)
-        with np.errstate(all="ignore"):
-            return {
-                name: values[name] + (both[name] - alone[name])
-                if self.variants.is_float(name)
-                else both[name]
-                for name in filter(None, node.outputs)
-            }
+        if not atom.name:  # of weights, which are the same for every input
+            weights = () if self.clipped_only else self.variants.float_weights(atom.position)
+            given = {name: self.variants.graph.weights[name] for name in weights}
+        rounded_ones = {name: self._narrow(atom, array) for name, array in given.items()}
+        if all(rounded_ones[name] is array for name, array in given.items()):
+            return {}
+        if atom.origin == atom.position:  # the tensor itself, for all that read it
+            return rounded_ones
+        return differing(self.variants.wide(atom.position, values | rounded_ones), values)
 
     def _narrow(self, atom: Atom, array: Any) -> Any:
         """Return a tensor after a rounding, the same object where that changes nothing."""

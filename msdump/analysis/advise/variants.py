@@ -267,8 +267,6 @@ class Variants:
             _Runner(self.graph, each, copies) for each in (self.narrow, self._all_wide)
         )
         self._kept = self._wide if to is FLOAT32 else _Runner(self.graph, self.kept, copies)
-        self._reading: dict[DType, OperatorRunner] = {}
-        self._copies = copies
         self.heavy = self._heavy()
         self.candidates = {
             position: nodes
@@ -324,6 +322,13 @@ class Variants:
         node = self.graph.nodes[position]
         return tuple(name for name in reads(node) if name not in self.graph.weights)
 
+    def float_weights(self, position: int) -> tuple[str, ...]:
+        """Return the names of the float32 weights that an operator reads."""
+        weights = self.graph.weights
+        return tuple(
+            name for name in reads(self.graph.nodes[position]) if name in weights and self.is_float(name)
+        )
+
     def run(self, position: int, values: Values, *, is_kept: bool) -> Values:
         """Return the outputs of an operator, narrow or kept, by name."""
         return self._counted(self._kept if is_kept else self._narrow, position, values)
@@ -347,19 +352,6 @@ class Variants:
         if position in self.heavy:
             for runner in (self._narrow, self._wide, self._kept):
                 runner.forget(position)
-
-    def reading(self, position: int, values: Values, dtype: DType) -> Values:
-        """Return the outputs of an operator that reads a smaller type, and rounds no result."""
-        node = self.graph.nodes[position]
-        if dtype not in self._reading:
-
-            def reads(node: Node) -> tuple[Rounding, ...]:
-                return tuple(replace(usual, reads=dtype, writes=FLOAT32) for usual in self.narrow(node))
-
-            self._reading[dtype] = OperatorRunner(self.graph, reads, self._copies)
-        outputs = self._reading[dtype].run(node, values)
-        self._reading[dtype].forget(node)  # it runs seldom: its packed weights cost more than they save
-        return {name: array for name, array in zip(node.outputs, outputs, strict=True) if name}
 
     def cost(self, position: int, values: Mapping[str, Any]) -> int:
         """Return the multiplications and results of an operator, by the shapes of a run."""
