@@ -387,7 +387,7 @@ def named_files(path: str) -> dict[str, Iterable[Buffer]]:
         if tag == _INITIALIZER
     ]
     del named.graph.initializer[:]
-    graph = [named.graph.SerializeToString(), *initializers]
+    graph: list[Buffer] = [named.graph.SerializeToString(), *initializers]
     named.ClearField("graph")
     parts: list[Buffer] = [named.SerializeToString(), varint(_GRAPH), varint(sum(map(len, graph))), *graph]
     folder = Path(path).parent.resolve()

@@ -158,16 +158,7 @@ class RoundingMeter:
             values = dict(begun)
             for position in range(start, stop):
                 values |= self.variants.wide(position, values)
-            # all values of the stretch stay: each rounding changes some of them
-            sums: dict[str, _Growth] = {}
-            for index, atom in enumerate(atoms):
-                if start <= atom.position < stop:
-                    changed = self._spread(self._changed(atom, values), values, atom.position + 1, stop)
-                    found[index] = self._squares(changed) if stop == end else 0
-                    if stop != end and not self._add(sums, index, changed, values):
-                        found[index] = math.inf
-            for name, growth in sums.items():
-                growth.whole = distance(growth.values[name], values[name]) ** 2
+            sums = self._at_border(range(start, stop), atoms, values, found)
             begun = values
             self._pass(range(start, stop), begun, [each.values for each in growing])
             growing += [replace(each, values=begun | each.values) for each in sums.values() if each.whole]
@@ -179,6 +170,30 @@ class RoundingMeter:
             if atom.position == end:
                 found[index] = self._squares({atom.name: self._narrow(atom, self.example.golden[atom.name])})
         return found
+
+    def _at_border(
+        self, stretch: range, atoms: Sequence[Atom], values: Values, found: np.ndarray
+    ) -> dict[str, _Growth]:
+        """Measure the roundings of a stretch; return the sums of the errors that are left at its end.
+
+        Args:
+            stretch: Positions of its operators.
+            atoms: All roundings.
+            values: All values of the stretch: each rounding changes some of them.
+            found: Gets the squared errors of outputs in the last stretch, infinity for what breaks before.
+        """
+        sums: dict[str, _Growth] = {}
+        is_last = stretch.stop == len(self.variants.graph.nodes)
+        for index, atom in enumerate(atoms):
+            if atom.position in stretch:
+                changed = self._spread(self._changed(atom, values), values, atom.position + 1, stretch.stop)
+                if is_last:
+                    found[index] = self._squares(changed)
+                elif not self._add(sums, index, changed, values):
+                    found[index] = math.inf
+        for name, growth in sums.items():
+            growth.whole = distance(growth.values[name], values[name]) ** 2
+        return sums
 
     def _add(self, sums: dict[str, _Growth], index: int, changed: Values, values: Values) -> bool:
         """Add the errors that a rounding makes at a border to the sums; return whether they are finite."""
