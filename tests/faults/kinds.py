@@ -538,7 +538,19 @@ RANDOM = frozenset(
 
 
 def _pair(pair: Pair, *methods: str) -> Callable[[Net], Case | None]:
-    return lambda net: Case("", net, None, pair, (net.feeds,), methods or METHODS)
+    def case(net: Net) -> Case | None:
+        if any(_overflows(net, mode) for mode in pair):
+            return None
+        return Case("", net, None, pair, (net.feeds,), methods or METHODS)
+
+    return case
+
+
+def _overflows(net: Net, mode: Mode) -> bool:
+    """Tell whether the types of a device make a network infinite that is not so: a fault of that device."""
+    if not mode.computes.endswith("16") or _first_nonfinite(dumps.values(net, net.model)):
+        return False
+    return bool(_first_nonfinite(dumps.device_values(net, net.model, mode)))
 
 
 def _rounded_weights(pair: Pair) -> Callable[[Net], Case | None]:
