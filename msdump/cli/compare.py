@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -18,8 +18,6 @@ from msdump.analysis.compare import (
     contradictions,
     findings_table,
     measure_files,
-    missing_operators,
-    origin_lines,
 )
 from msdump.analysis.judge import Finding, Limits, OperatorPlace, Report, TensorVerdict, Verdict
 from msdump.cli import messages, verdicts
@@ -45,7 +43,6 @@ DOCUMENT: Final = Document(Shape(ComparedDumps, COMPARED, name="CompareDocument"
 def tell_verdicts(
     report: Report,
     folder: str,
-    origins: Callable[[], Iterable[str]] = tuple,
     *,
     alone: Sequence[str],
     view: ComparisonView,
@@ -57,7 +54,6 @@ def tell_verdicts(
     Args:
         report: The verdicts.
         folder: Directory of the table.
-        origins: Gives lines on where the inputs that differ come from.
         alone: Directories without a counterpart.
         view: What is listed.
         has_rerun: Whether the operators ran again.
@@ -70,7 +66,7 @@ def tell_verdicts(
         for line in verdicts.summary_lines(report, has_rerun=has_rerun):
             print(line)
         shown = verdicts.print_listing(report, view)
-        for line in verdicts.lines_below(report, shown, tuple(origins())):
+        for line in verdicts.lines_below(report, shown):
             print(line)
     # Behind the table, where a long one does not scroll them away.
     for path in alone:
@@ -169,8 +165,6 @@ def rerun(comparison: DumpComparison, model: str, arithmetic: str) -> Rerunning:
         count = sum(len(folder.matched.executions) for folder in folders)
         with messages.bar("operators again", count) as advance:
             rerunning.run(folders, advance)
-    for folder in [each for each in comparison.folders if missing_operators(each)]:
-        comparison.find_again(folder, rerunning.found_again(folder))
     _print_reruns(rerunning)
     return rerunning
 
@@ -306,11 +300,9 @@ def _tell(
         why = next(iter(report.networks), "") or _why_nothing(pairs.pairs[0], comparison.graph)
         messages.say(f"error: nothing was compared: {why}")
         leave(REFUSED)
-    folders = {folder.label: folder for folder in comparison.folders}
     tell_verdicts(
         report,
         output,
-        lambda: origin_lines(report, folders),
         alone=[path for path in pairs.alone if path not in comparison.joined],
         view=view,
         has_rerun=has_rerun,

@@ -388,5 +388,5 @@ def _print(comparison: LockstepComparison, seconds: float, view: ComparisonView)
         print(line)
     shown = verdicts.print_listing(report, view)
     print(head(comparison, seconds))
-    for line in (*outputs(comparison), *verdicts.lines_below(report, shown, ())):
+    for line in (*outputs(comparison), *verdicts.lines_below(report, shown)):
         print(line)

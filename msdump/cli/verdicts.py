@@ -156,15 +156,14 @@ def _pass(finding: Finding) -> str:
     return "" if finding.place.pass_number is None else f", pass {finding.place.pass_number}"
 
 
-def lines_below(report: Report, shown: int, origins: Sequence[str]) -> Iterator[str]:
+def lines_below(report: Report, shown: int) -> Iterator[str]:
     """Yield the lines below the table.
 
     Args:
         report: The verdicts.
         shown: Number of operators in the table.
-        origins: Lines on the origin of the inputs of the first operator that differs.
     """
-    yield from _first(report, origins)
+    yield from _first(report)
     counts = report.tensors
     yield (
         f"compared  {plural(report.compared, 'tensor')} of {plural(len(report.findings), 'operator')}:"
@@ -192,7 +191,7 @@ def _folded(report: Report) -> str:
     return f", of which {inherited:,} inherit{'s' * (inherited == 1)}" if inherited else ""
 
 
-def _first(report: Report, origins: Sequence[str]) -> Iterator[str]:
+def _first(report: Report) -> Iterator[str]:
     first = report.first
     if first is None:
         yield f"first     {'no tensor' if report.uneven else 'nothing'} differs"
@@ -209,7 +208,7 @@ def _first(report: Report, origins: Sequence[str]) -> Iterator[str]:
     other = "" if fault == place.shown_name else f"at fault is {fault}"
     why = joined(first.note, other)
     why = "" if first.is_accused or not why else joined(first.verdict, why)
-    for line in filter(None, (why, tensor_reason(first, first.worst), *origins)):
+    for line in filter(None, (why, tensor_reason(first, first.worst))):
         yield f"          {line}"
 
 

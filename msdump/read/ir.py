@@ -566,7 +566,7 @@ def restore_graph(path: str, torn: OperatorGraph) -> OperatorGraph:
     except DumpReadError:
         return torn
     is_known = {*graph.weights, *graph.inputs} == {*torn.weights, *torn.inputs}
-    return replace(_with_shapes(graph), is_restored=True) if is_known else torn
+    return _with_shapes(graph) if is_known else torn
 
 
 def _with_shapes(graph: OperatorGraph) -> OperatorGraph:

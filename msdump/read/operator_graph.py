@@ -167,7 +167,6 @@ class OperatorGraph:
         branch: Attribute of the caller that holds it, ``then_branch``; "" for a main graph.
         name: Its name, "" where the file has none of its own for it.
         is_whole: Whether its file goes to its end; else it has the operators in front of the break alone.
-        is_restored: Whether its first file breaks off, and another one tells it.
         tells_weights: Whether its file tells weights from inputs of the graph; else all of them are inputs.
         is_inferred: Whether files of tensors tell it: nothing tells where an absent input comes from.
     """
@@ -181,7 +180,6 @@ class OperatorGraph:
     branch: str = ""
     name: str = ""
     is_whole: bool = True
-    is_restored: bool = False
     tells_weights: bool = True
     is_inferred: bool = False
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
@@ -71,9 +71,7 @@ class MatchedNames:
         replaced: Those of them that do something else.
         golden: Golden operators that belong to an examined one, as parts of a fused one do, too.
         notes: How the partner of an examined operator was found, where its name does not tell.
-        recast: In words, that one of the two sides casts inside of a kernel, by the examined operator.
         casts: Full names of the casts that the other side lacks, of the examined side and of golden.
-        whole: Examined operators whose parts are those of the golden ones, one or several, beside them.
         networks: In words, that the graphs are of two networks, so that nothing is compared; "" for one.
     """
 
@@ -81,9 +79,7 @@ class MatchedNames:
     replaced: Mapping[str, str]
     golden: frozenset[str]
     notes: Mapping[str, str]
-    recast: Mapping[str, str] = field(default_factory=dict)
     casts: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
-    whole: frozenset[str] = frozenset()
     networks: str = ""
 
 
@@ -95,11 +91,13 @@ class Identities:
         dumped: Identifies tensors of the side that is examined.
         golden: Identifies tensors of the golden side.
         matched: Operators that belong together by the graphs of both dumps; None where names tell.
+        alignment: Which operators of the two graphs belong together; None where these were not aligned.
     """
 
     dumped: Identify = by_name
     golden: Identify = by_name
     matched: MatchedNames | None = None
+    alignment: Alignment | None = None
 
 
 class IdentifiedTensors(Generic[_Golden]):
@@ -297,8 +295,10 @@ def identities_of(mine: GraphSide, golden: GraphSide) -> Identities:
     if not found.is_one_network:
         every = frozenset(map(sanitize, golden.graph.operators))
         none = MatchedNames({}, {}, every, {}, networks=found.describe_networks())
-        return Identities(_unpaired, _unpaired, none)
-    return Identities() if found.is_by_name else _Identified(found, mine.graph, golden.graph).identities()
+        return Identities(_unpaired, _unpaired, none, found)
+    if found.is_by_name:
+        return Identities(alignment=found)
+    return _Identified(found, mine.graph, golden.graph).identities()
 
 
 def _unpaired(_name: str, _io: IO, _slot: int) -> None:
@@ -373,7 +373,7 @@ class _Identified:
             self._add_outputs(pair, number)
         for number, pair in enumerate(self._found.pairs):
             self._add_inputs(pair, number)
-        return Identities(self._identify(0), self._identify(1), self._names())
+        return Identities(self._identify(0), self._identify(1), self._names(), self._found)
 
     def _identify(self, side: int) -> Identify:
         graph, table = self._graphs[side], self._tables[side]
@@ -505,7 +505,6 @@ class _Identified:
 
     def _names(self) -> MatchedNames:
         casts = self._casts(0, self._found.mine_alone), self._casts(1, self._found.golden_alone)
-        recast = {pair.mine[-1]: self._recast(pair, casts) for pair in self._found.pairs}
         single = [(pair.mine[0], pair.golden[0]) for pair in self._found.pairs if pair.is_single]
         replaced = dict(filter(None, map(self._replaced, self._found.pairs)))
         return MatchedNames(
@@ -513,15 +512,8 @@ class _Identified:
             replaced={sanitize(mine): sanitize(golden) for mine, golden in replaced.items()},
             golden=frozenset(sanitize(name) for name in self._found.of_golden),
             notes={sanitize(name): _note(pair) for name, pair in self._found.of_mine.items()},
-            recast={sanitize(name): text for name, text in recast.items() if text},
             casts=casts,
-            whole=frozenset(sanitize(pair.mine[0]) for pair in self._found.pairs if self._is_whole(pair)),
         )
-
-    def _is_whole(self, pair: OperatorPair) -> bool:
-        """Return whether one operator has the parts of golden's, which may be one or several."""
-        own, golden = (self._types(side, names) for side, names in enumerate((pair.mine, pair.golden)))
-        return len(pair.mine) == 1 and own == golden
 
     def _types(self, side: int, names: Iterable[str]) -> Counter[str]:
         operators = self._graphs[side].operators
@@ -544,27 +536,6 @@ class _Identified:
     def _casts(self, side: int, alone: Iterable[str]) -> frozenset[str]:
         operators = self._graphs[side].operators
         return frozenset(name for name in alone if {CAST} == {*part_types(operators[name])})
-
-    def _recast(self, pair: OperatorPair, casts: Sequence[frozenset[str]]) -> str:
-        """Return in words that a kernel holds casts which the other side has nowhere, "" for none."""
-        sides = list(enumerate((pair.mine, pair.golden)))
-        held = [self._casts_of(side, names) for side, names in sides]
-        beside = [len(casts[side] & self._neighbours(side, names)) for side, names in sides]
-        if held[0] > held[1] + beside[1]:
-            return "casts inside of the kernel, golden does not"
-        return "golden casts inside of its kernel" if held[1] > held[0] + beside[0] else ""
-
-    def _casts_of(self, side: int, names: Iterable[str]) -> int:
-        """Return the number of casts in operators; what the device inserts belongs to it alone."""
-        operators = self._graphs[side].operators
-        own = (operators[name] for name in names if not name.startswith(INSERTED_PREFIX))
-        return sum(part_types(each).count(CAST) for each in own)
-
-    def _neighbours(self, side: int, names: Iterable[str]) -> frozenset[str]:
-        """Return the full names of the operators whose values operators read, and that read theirs."""
-        graph = self._graphs[side]
-        readers = (reader.full_name for name in names for reader in graph.used_by(name))
-        return frozenset((*readers, *(each.name for name in names for each in graph.operators[name].inputs)))
 
 
 def _reads_alike(mine: GraphOperator, golden: GraphOperator) -> bool:

@@ -4,7 +4,6 @@ from .cann import Options as Options
 from .cann import Row as Row
 from .comparison import DumpComparison as DumpComparison
 from .comparison import findings_table as findings_table
-from .comparison import origin_lines as origin_lines
 from .comparison import shape_text as shape_text
 from .comparison import tensor_reason as tensor_reason
 from .executions import measure_files as measure_files

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-import numpy as np
-
-from msdump.analysis import DumpedOperand, Fact, list_facts, scores
+from msdump.analysis import Fact, list_facts, scores
 from msdump.analysis.align import (
     FolderPair,
     GraphSide,
@@ -28,24 +26,18 @@ from msdump.analysis.align import (
 )
 from msdump.analysis.compare.executions import (
     MeasuredExecution,
-    OperatorExecution,
-    Place,
     match_executions,
     measure_executions,
-    read_place,
 )
 from msdump.analysis.compare.folders import (
     ComparedFolder,
     absence_findings,
-    is_expected,
     missing_operators,
     unasked_operators,
     uneven_operators,
 )
-from msdump.analysis.compare.surroundings import LEFTOVER, FolderSurroundings, SurroundedDump, with_graphs
+from msdump.analysis.compare.surroundings import FolderSurroundings, SurroundedDump, with_graphs
 from msdump.analysis.judge import (
-    AGREEING,
-    BAD,
     Finding,
     Judge,
     Limits,
@@ -54,220 +46,29 @@ from msdump.analysis.judge import (
     Report,
     TensorEvidence,
     TensorResult,
-    TensorVerdict,
     Verdict,
     accuse,
     joined,
     with_reach,
 )
-from msdump.device import INSERTED_PREFIX
 from msdump.executors import ExecutorChoice
-from msdump.graph import written_inputs
 from msdump.read import Folder, SourceKind, read_folder, with_forms
 from msdump.record import IO
 
-_Output = tuple[Finding, int, Folder, Place]
-"""An output of an operator: its number, and where its elements are."""
+_TORN: Final = "the file of a graph breaks off, and names alone do not tell"
 
 
-def _find_writer(read: tuple[Folder, Place], outputs: Iterable[_Output]) -> tuple[Finding, int] | None:
-    """Return the operator that wrote an input, and the number of its output.
-
-    Dumps do not tell which output an input reads. So it is looked for by its elements.
-
-    Args:
-        read: The place of the input, or of its counterpart, and the directory.
-        outputs: The outputs that were written before on the same side, the newest first.
-
-    Returns:
-        None where no output has just these elements, or where all elements are alike: those of many tensors
-        are all zeros or ones.
-    """
-    operand = read_place(*read)
-    elements = operand.array.reshape(-1)
-    if elements.size <= 1 or not np.any(elements != elements[0]):
-        return None
-    for finding, slot, folder, place in outputs:
-        output = read_place(folder, place)
-        if _form(output) == _form(operand) and np.array_equal(output.array, operand.array):
-            return finding, slot
-    return None
-
-
-# Compared before the elements, most of which then need not be read.
-def _form(operand: DumpedOperand) -> tuple[tuple[int, ...], str, str]:
-    return operand.shape, operand.dtype, operand.format
-
-
-def origin_lines(report: Report, folders: Mapping[str, ComparedFolder]) -> Iterator[str]:
-    """Yield lines on the origin of the inputs that differ of the first operator that differs.
-
-    Where a graph tells what the operator reads, its verdict says so already.
-
-    Args:
-        report: The verdicts.
-        folders: The directories by their labels.
-    """
-    first = report.first
-    if first is None or (first.is_accused and not first.tensors) or _has_graph(first, folders):
-        return
-    search = _Search(report, folders, first)
-    for tensor in first.wrong(IO.INPUT):
-        if tensor.verdict is TensorVerdict.DIFFERS:
-            yield search.origin(tensor.slot)[1]
-    if search.uncompared and not any(each.verdict in AGREEING | BAD for each in first.of(IO.INPUT)):
-        yield f"{search.uncompared[-1]}, which ran before it, was not compared"
-
-
-def accuse_origin(report: Report, folders: Mapping[str, ComparedFolder]) -> None:
-    """Accuse the operator where a difference begins that the first one with a difference reads.
-
-    That is the first one itself, where no operator wrote its input so; or one that golden lacks, which did.
-
-    Args:
-        report: The verdicts; that on the accused operator is replaced.
-        folders: The directories by their labels.
-    """
-    first = report.first
-    if first is None or first.is_accused or not first.wrong(IO.INPUT) or _has_graph(first, folders):
-        return
-    if first.own:  # it ran again, and so did those before it
-        return
-    search = _Search(report, folders, first)
-    for tensor in first.wrong(IO.INPUT):
-        if tensor.verdict is not TensorVerdict.DIFFERS:
-            continue
-        settled = search.stranger(tensor.slot) if search.uncompared else search.settled(tensor.slot)
-        if settled is not None:
-            replaced = next(each for each in report.findings if each.place == settled.place)
-            report.findings[report.findings.index(replaced)] = settled
-            return
-
-
-def _has_graph(finding: Finding, folders: Mapping[str, ComparedFolder]) -> bool:
-    return folders[finding.place.label].mine.operator(finding.place.name) is not None
-
-
-class _Search:
-    """Looks for the operator that wrote an input."""
-
-    def __init__(self, report: Report, folders: Mapping[str, ComparedFolder], first: Finding) -> None:
-        self._folders, self._first = folders, first
-        self.earlier = report.before(first)
-        # What was not compared may be where a difference began, so no output can be ruled out.
-        self.uncompared = [each.place.name for each in self.earlier if not each.is_compared]
-
-    def origin(self, slot: int) -> tuple[Verdict, str]:
-        """Return what is wrong where an input came from nowhere or changed on the way, and that in words."""
-        folder, execution = self._matched(self._first)
-        outputs = (output for each in reversed(self.earlier) for output in self._outputs(each))
-        wrote = _find_writer((folder.golden, execution.counterparts[IO.INPUT, slot]), outputs)
-        if wrote is None:
-            unless = (
-                f", unless {self.uncompared[-1]} wrote it, which was not compared" if self.uncompared else ""
-            )
-            return Verdict.WEIGHT, f"what feeds input {slot} differs and lies outside the dump{unless}"
-        place = f"output {wrote[1]} of {wrote[0].place.name}"
-        return Verdict.OWN, f"golden's input {slot} is {place}, where both agree: it changed in between"
-
-    def settled(self, slot: int) -> Finding | None:
-        """Return the first operator accused, as an input of it came from nowhere or changed on the way."""
-        verdict, note = self.origin(slot)
-        if verdict is Verdict.WEIGHT and not self.earlier and not slot:
-            return None  # the first input of the first operator is what the network was fed with
-        return replace(self._first, verdict=verdict, note=note)
-
-    def stranger(self, slot: int) -> Finding | None:
-        """Return the operator without a counterpart that wrote an input, accused; None where none did."""
-        read = self._own_place(self._first, IO.INPUT, slot)
-        strangers = {
-            finding.place.name: finding
-            for finding in self.earlier
-            if finding.verdict is Verdict.UNCHECKED and not finding.place.name.startswith(INSERTED_PREFIX)
-        }
-        outputs = (
-            (finding, tensor.slot, *place)
-            for finding in reversed(strangers.values())
-            for tensor in finding.outputs
-            if (place := self._own_place(finding, IO.OUTPUT, tensor.slot)) is not None
-        )
-        wrote = None if read is None else _find_writer(read, outputs)
-        if wrote is None:
-            return None
-        note = f"golden has none such, and its output is input {slot} of {self._first.place.name}"
-        return replace(wrote[0], verdict=Verdict.REPLACED, note=note)
-
-    def _own_place(self, finding: Finding, io: IO, slot: int) -> tuple[Folder, Place] | None:
-        """Return the place of a tensor of the examined side."""
-        folder, execution = self._matched(finding)
-        for file in execution.files:
-            if file.io is None or (file.io, file.slot) == (io, slot):
-                return folder.dumped, (file, io, slot)
-        return None
-
-    def _outputs(self, finding: Finding) -> Iterator[_Output]:
-        """Yield the outputs of an operator that agree, by the places of their counterparts."""
-        if finding.verdict is Verdict.MISSING:
-            return
-        folder, execution = self._matched(finding)
-        for tensor in finding.outputs:
-            place = execution.counterparts.get((tensor.io, tensor.slot))
-            if tensor.verdict in AGREEING and place is not None:
-                yield finding, tensor.slot, folder.golden, place
-
-    def _matched(self, finding: Finding) -> tuple[ComparedFolder, OperatorExecution]:
-        folder = self._folders[finding.place.label]
-        return folder, folder.matched.executions[finding.place.order - 1]
-
-
-_TORN = "the file of a graph breaks off, and names alone do not tell"
-_NUMBER = "-op"
-
-
-def without_doubt(finding: Finding, folder: ComparedFolder) -> Finding:
-    """Return a verdict, or ``unchecked`` in its place where it accuses an operator that may be innocent.
-
-    It accuses rightly where the operator is the only one of its scope and type on both sides, what it reads
-    was compared and agrees, and what differs are elements of the same type. Where another file stands for
-    the one that breaks off, it is enough that something differs: the model alone may mistake the operator.
+def _without_doubt(finding: Finding, folder: ComparedFolder) -> Finding:
+    """Return a verdict; ``unchecked`` where names alone accuse an operator, as a graph's file breaks off.
 
     vendor: MindSpore 2.10 numbers operators of one scope and type otherwise in files than in graphs, gives
     files of views the shape of the view's input, cuts elements, and leaves outputs that nothing reads as the
     memory was. Its graph file tells all that; names without it do not.
-
-    Args:
-        finding: The verdict.
-        folder: Its directory.
     """
-    if not finding.is_accused or folder.is_ours or _is_sure(finding, folder):
+    is_torn = folder.mine.is_graph_torn or folder.theirs.is_graph_torn
+    if not (finding.is_accused and is_torn) or folder.is_ours:
         return finding
     return replace(finding, verdict=Verdict.UNCHECKED, note=joined(_TORN, finding.note))
-
-
-def _is_sure(finding: Finding, folder: ComparedFolder) -> bool:
-    sides = folder.mine, folder.theirs
-    if any(each.is_graph_torn for each in sides):
-        return _is_sure_by_name(finding, folder)
-    is_untold = bool(finding.tensors) and not any(each.is_bad for each in finding.tensors)
-    return not (is_untold and any(each.is_graph_restored for each in sides))
-
-
-def _is_sure_by_name(finding: Finding, folder: ComparedFolder) -> bool:
-    place = finding.place
-    if place.op_type in LEFTOVER or written_inputs(place.op_type) or finding.replaces:
-        return False
-    stem = place.name.rpartition(_NUMBER)[0]
-    for side in (folder.dumped, folder.golden):
-        if sum(each.rpartition(_NUMBER)[0] == stem for each in side.operators) != 1:
-            return False
-    read = [each.verdict for each in finding.tensors if each.io is IO.INPUT]
-    allowed = AGREEING | ({TensorVerdict.DIFFERS} if finding.verdict is Verdict.WEIGHT else set())
-    return bool(read) and {*read} <= allowed and all(map(_is_of_one_type, finding.tensors))
-
-
-def _is_of_one_type(tensor: TensorResult) -> bool:
-    evidence = tensor.evidence
-    return tensor.verdict is not TensorVerdict.SHAPE and evidence.dtype == evidence.golden_dtype
 
 
 @dataclass(slots=True)
@@ -410,15 +211,6 @@ class DumpComparison:
         for tensors in measure_executions(executions(), executor=self.executor, progress=progress):
             self._measured[labels.popleft()].append(tensors)
 
-    def find_again(self, folder: ComparedFolder, found: Mapping[str, str]) -> None:
-        """Take in which golden operators the examined side has that nothing paired.
-
-        Args:
-            folder: A directory of the comparison.
-            found: Names of the examined side's operators by those of golden ones.
-        """
-        self.folders[self.folders.index(folder)] = replace(folder, found_again=found)
-
     def is_paired(self, folder: ComparedFolder) -> bool:
         """Tell whether a tensor of a directory has a counterpart."""
         return any(each.counterparts for each in folder.matched.executions)
@@ -442,8 +234,7 @@ class DumpComparison:
             for finding in absence_findings(folder):
                 report.add(finding)
         folders = {folder.label: folder for folder in self.folders}
-        accuse_origin(report, folders)
-        report.findings[:] = [without_doubt(each, folders[each.place.label]) for each in report.findings]
+        report.findings[:] = [_without_doubt(each, folders[each.place.label]) for each in report.findings]
         return report
 
     def evidence(self, folder: ComparedFolder) -> Iterator[OperatorEvidence]:
@@ -467,7 +258,7 @@ class DumpComparison:
         key = id(mine), id(golden)
         if key not in self._facts:
             sides = GraphSide(mine), GraphSide(golden)
-            self._facts[key] = list_facts(*sides, align(*sides))
+            self._facts[key] = list_facts(*sides, folder.matched.alignment or align(*sides))
         return self._facts[key]
 
     def runs(self) -> Iterator[list[ComparedFolder]]:
@@ -492,60 +283,30 @@ class _Run:
         before = any(each.place.rank == rank and each.wrong(IO.OUTPUT) for each in report.findings)
         self._report = report
         self._judge = Judge(comparison.limits, is_continued=before)
-        self._missing: set[str] = set()
 
     def findings(self) -> Iterator[Finding]:
         """Yield the verdicts as tables list them, judged in the order of execution."""
         evidence = [each for folder in self._folders.values() for each in self._comparison.evidence(folder)]
-        judged: dict[tuple[str, int], list[Finding]] = {}
+        judged: dict[tuple[str, int], Finding] = {}
         for each in sorted(evidence, key=lambda each: each.operator.time):
             place = each.operator
             finding = self._judge.finding(each)
-            judged[place.label, place.order] = [*self._culprits(each, finding), finding]
+            judged[place.label, place.order] = finding
             fed = (each.source(tensor.slot) for tensor in finding.inputs if tensor.is_bad)
             names = (source.name for source in fed if source.kind is SourceKind.INPUT)
             self._report.inputs += (name for name in names if name not in self._report.inputs)
         graphs = {label: folder.mine.graph for label, folder in self._folders.items()}
-        everything = [finding for group in judged.values() for finding in group]
+        everything = [*judged.values()]
         outputs = [*_network_outputs(self._folders.values(), everything)]
         self._report.outputs += outputs
         for label, folder in self._folders.items():
-            listed = [
-                finding
-                for each in evidence
-                if each.operator.label == label
-                for finding in judged[label, each.operator.order]
-            ]
+            listed = [judged[label, each.operator.order] for each in evidence if each.operator.label == label]
             facts = self._comparison.facts(folder)
             self._report.facts += (each for each in facts if each not in self._report.facts)
             for finding in accuse(
                 listed, facts, folder.place_of, {}, outputs_differ=any(each.is_bad for each in outputs)
             ):
                 yield with_reach(finding, everything, graphs.get(label))
-
-    def _culprits(self, evidence: OperatorEvidence, finding: Finding) -> Iterator[Finding]:
-        """Yield golden operators that MINE lacks and whose absence explains inputs that differ."""
-        place = evidence.operator
-        folder = self._folders[place.label]
-        for tensor in finding.wrong(IO.INPUT):
-            golden = evidence.golden_reads[tensor.slot : tensor.slot + 1]
-            name = golden[0].name if golden and golden[0].kind is SourceKind.ABSENT else ""
-            if (
-                name
-                and name not in self._missing
-                and is_expected(folder, name)
-                and self._began_here(folder, name)
-            ):
-                self._missing.add(name)
-                missing = folder.missing_place(name, order=place.order, time=place.time)
-                reader = place.shown_name
-                yield Finding(missing, Verdict.MISSING, note=f"its output is input {tensor.slot} of {reader}")
-
-    def _began_here(self, folder: ComparedFolder, name: str) -> bool:
-        """Tell whether what a golden operator reads agrees, as far as it was compared."""
-        sources = folder.inputs_of_missing(name)
-        written = (self._judge.written(each.name, each.slot) for each in sources)
-        return not any(each.is_bad for each in written if each is not None)
 
 
 def _network_outputs(

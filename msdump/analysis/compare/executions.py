@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -25,13 +24,12 @@ from msdump.analysis import (
 )
 from msdump.analysis.align import (
     INPUTS,
+    Alignment,
     IdentifiedTensors,
     Identify,
     Identities,
     MatchedNames,
-    canonical_type,
     in_order,
-    kinds,
     may_be_transposed,
 )
 from msdump.analysis.compare import cann
@@ -52,45 +50,6 @@ from msdump.read import Folder, FolderKind, NamedFile
 from msdump.record import IO
 from msdump.return_codes import ReturnCode
 from msdump.store import operator_names
-
-
-def replacing_pairs(
-    anchors: Sequence[int | None], alone: AbstractSet[int], free: AbstractSet[int]
-) -> Iterator[tuple[int, int]]:
-    """Yield the places of operators that replace each other.
-
-    An operator replaces another one if each is the only one of its execution without a counterpart in
-    the gap between two operators that have one. Where several of one side stand in a gap, nothing tells
-    which belongs to which.
-
-    >>> list(replacing_pairs([0, None, 2], alone={1}, free={1}))
-    [(1, 1)]
-    >>> list(replacing_pairs([0, None, None, 2], alone={1, 2}, free={1}))
-    []
-
-    Args:
-        anchors: For each place of one execution the place of its counterpart in the other one, None
-            for none.
-        alone: Places of the first execution whose operator the other one lacks.
-        free: Places of the other one whose operator the first lacks.
-    """
-    if all(anchor is None for anchor in anchors):  # without any pair the whole execution would be one gap
-        return
-    last = max((place for place in (*free, *anchors) if place is not None), default=-1)
-    previous_anchor, pending = -1, []
-    for place, anchor in enumerate((*anchors, last + 1)):
-        if place in alone:
-            pending.append(place)
-        if anchor is None:
-            continue
-        if len(pending) == 1:
-            candidates = [
-                golden_place for golden_place in range(previous_anchor + 1, anchor) if golden_place in free
-            ]
-            if len(candidates) == 1:
-                yield pending[0], candidates[0]
-        previous_anchor, pending = anchor, []
-
 
 Place = tuple[NamedFile, IO, int]
 """Where a tensor stands: its file, whether it is an input or an output, and its number."""
@@ -120,18 +79,6 @@ class OperatorExecution:
         return self.files[-1].op_name
 
     @property
-    def beside(self) -> str:
-        """Golden's operator of another kind, whose first output its own is compared with; "" for none.
-
-        Of fused ones the last part counts, as far as their names tell it.
-        """
-        file, side, _ = self.counterparts.get((IO.OUTPUT, 0), (self.files[-1], IO.OUTPUT, 0))
-        own, golden = (
-            [canonical_type(kind) for kind in kinds(name)[-1:]] for name in (self.name, file.op_name)
-        )
-        return file.op_name if side is IO.OUTPUT and own and golden and own != golden else ""
-
-    @property
     def time(self) -> int:
         """Time at which it ran: microseconds since the epoch, 0 where its files' names do not hold it."""
         return self.files[-1].timestamp
@@ -148,6 +95,7 @@ class Matched:
         uneven: Operators that did not run equally often.
         by_graphs: What the graphs of both dumps tell of operators that belong together; None: they have the
             same names.
+        alignment: Which operators of the two graphs belong together; None where these were not aligned.
     """
 
     executions: tuple[OperatorExecution, ...]
@@ -155,13 +103,13 @@ class Matched:
     unreadable: tuple[str, ...] = ()
     uneven: tuple[Uneven, ...] = ()
     by_graphs: MatchedNames | None = None
+    alignment: Alignment | None = None
 
 
 def match_executions(dumped: Folder, golden: Folder, identities: Identities) -> Matched:
     """Return the executions of operators in the order in which they ran, with their counterparts.
 
-    Where an operator ran several times, the executions of both sides belong together one by one. An
-    operator that only one side has, and that stands where the other has one of its own, replaces it.
+    Where an operator ran several times, the executions of both sides belong together one by one.
 
     Args:
         dumped: The directory that is examined.
@@ -188,7 +136,6 @@ def match_executions(dumped: Folder, golden: Folder, identities: Identities) -> 
         ]
         uneven = tuple(_uneven(dumped_runs, golden_runs, matched.partners))
     elif FolderKind.GOLDEN not in {dumped.kind, golden.kind}:  # those have no order, and one pass is enough
-        executions = _with_replacements(executions, golden_runs)
         uneven = tuple(_uneven(dumped_runs, golden_runs))
     used = {file.op_name for each in executions for file, _, _ in each.counterparts.values()}
     # operators whose files are torn were dumped, though none of their tensors has a pair
@@ -207,6 +154,7 @@ def match_executions(dumped: Folder, golden: Folder, identities: Identities) -> 
         tuple(run.fault for run in golden_runs if run.fault),
         uneven,
         matched,
+        identities.alignment,
     )
 
 
@@ -311,49 +259,6 @@ def _execution(
     if damaged is not None and not counterparts:
         counterparts = {(io, slot): (damaged.files[-1], io, slot) for _, io, slot in run.tensors}
     return OperatorExecution(run.files, run.number, counterparts)
-
-
-def _with_replacements(
-    executions: Sequence[OperatorExecution], golden: Sequence[_Run]
-) -> list[OperatorExecution]:
-    """Return the executions, some of which replace a golden operator and are compared with it."""
-    positions = {file.path: position for position, run in enumerate(golden) for file in run.files}
-    anchors = [_anchor(execution, positions) for execution in executions]
-    dumped_names, golden_names = {each.name for each in executions}, {run.name for run in golden}
-    taken = {positions[file.path] for each in executions for file, _, _ in each.counterparts.values()}
-    unmatched = {
-        position
-        for position, each in enumerate(executions)
-        # an operator that compilation inserted replaces none of golden's
-        if not (each.counterparts or each.name in golden_names or each.name.startswith(INSERTED_PREFIX))
-    }
-    unused_golden = {
-        position
-        for position, run in enumerate(golden)
-        if position not in taken and run.name not in dumped_names and run.tensors
-    }
-    matched = list(executions)
-    for position, golden_position in replacing_pairs(anchors, unmatched, unused_golden):
-        run = golden[golden_position]
-        counterparts = {(io, slot): (file, io, slot) for file, io, slot in run.tensors}
-        matched[position] = replace(matched[position], counterparts=counterparts, replaces=run.name)
-    return matched
-
-
-def _anchor(execution: OperatorExecution, positions: Mapping[str, int]) -> int | None:
-    """Return the position of an execution's counterpart in the golden order, None where it has none.
-
-    That is the last golden operator that wrote one of its outputs, or else read one of its inputs.
-    """
-    for io in (IO.OUTPUT, IO.INPUT):
-        counterpart_positions = [
-            positions[file.path]
-            for (own, _), (file, side, _) in execution.counterparts.items()
-            if own is side is io
-        ]
-        if counterpart_positions:  # of several, the last: by then the operator must have run
-            return max(counterpart_positions)
-    return None
 
 
 _FAR: Final = 0.1
@@ -564,24 +469,9 @@ def _measured(
     # the examined model's weights may be rounded to any type, whatever its device holds
     rounded_to = errors.rounded_to(dumped, golden) if compared.is_weight else ""
     is_rounded = compared.is_weight and (
-        bool(rounded_to)
-        or errors.is_rounding(dumped, golden, held, measured.apart)
-        or (not measured.apart and errors.is_rounding(dumped, golden, held, _types_apart(measured)))
+        bool(rounded_to) or errors.is_rounding(dumped, golden, held, measured.apart)
     )
     return replace(compared, is_rounded=is_rounded, rounded_to=rounded_to, overflows=overflows)
-
-
-def _types_apart(measured: MeasuredExecution) -> tuple[str, ...]:
-    """Return the shortest types of the files of both sides; none where these have the same types."""
-    counterparts = measured.execution.counterparts
-    own = frozenset(
-        (each.io, each.dtype)
-        for files in file_groups(measured.dumped, measured.execution.files)
-        for each in read_operands(measured.dumped, files)
-        if (each.io, each.index) in counterparts
-    )
-    read = ((io, read_place(measured.golden, place)) for (io, _), place in counterparts.items())
-    return shortest_apart(own, frozenset((io, each.dtype) for io, each in read))
 
 
 def shortest_apart(own: frozenset[tuple[IO, str]], other: frozenset[tuple[IO, str]]) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import zip_longest
 from typing import Final
@@ -298,8 +298,6 @@ class ComparedFolder:
         matched: The executions, each with the places of its counterparts.
         mine: What the examined dump tells around its directory.
         theirs: What the golden dump tells.
-        found_again: Names of the examined side's operators by those of golden ones that nothing pairs with
-            them, but that they are by the model by which they ran again.
     """
 
     label: str
@@ -308,7 +306,6 @@ class ComparedFolder:
     matched: Matched
     mine: FolderSurroundings
     theirs: FolderSurroundings
-    found_again: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def run(self) -> tuple[object, ...]:
@@ -407,9 +404,7 @@ class ComparedFolder:
             self._place(number, execution),
             tuple(known),
             replaces=execution.replaces,
-            beside=execution.beside,
             reads=reads,
-            golden_reads=tuple(map(self._translated, self._golden_sources(execution))) if reads else (),
             arithmetic=_arithmetic(mine, theirs, tensors),
             is_state=self.is_training,
             as_written=partial(self._is_as_written, execution),
@@ -519,11 +514,6 @@ class ComparedFolder:
             each.name == operator.full_name for each in self.theirs.returned(self._casts[1])
         )
 
-    def inputs_of_missing(self, name: str) -> tuple[ValueSource, ...]:
-        """Return what a golden operator reads, operators under the examined side's names."""
-        operator = self.theirs.operator(name)
-        return () if operator is None else tuple(map(self._translated, operator.inputs))
-
     def _place(self, number: int, execution: OperatorExecution) -> OperatorPlace:
         last = execution.files[-1]
         place = OperatorPlace(
@@ -577,16 +567,6 @@ class ComparedFolder:
                 sources.append(in_its_graph(operator.inputs[number], graph) if known else ABSENT)
         return tuple(behind(source, graph, self._casts[1]) for source in sources)
 
-    @cached_property
-    def _own_outputs(self) -> Mapping[tuple[str, int], ValueSource]:
-        """The examined side's outputs, by golden's name of the operator and number."""
-        return {
-            (file.op_name, golden_slot): ValueSource(SourceKind.OPERATOR, self._name(execution), slot)
-            for execution in self.matched.executions
-            for (io, slot), (file, side, golden_slot) in execution.counterparts.items()
-            if io is side is IO.OUTPUT
-        }
-
     def _name(self, execution: OperatorExecution) -> str:
         operator = self.mine.operator(execution.name)
         return execution.name if operator is None else operator.full_name
@@ -594,26 +574,12 @@ class ComparedFolder:
     def own_name(self, golden_name: str) -> str:
         """Return the examined side's name of a golden operator, "" where it lacks the operator."""
         name = names.sanitize(golden_name)
-        if name in self.found_again:
-            return self.found_again[name]
         return golden_name if self._own_names is None else self._own_names.get(name, "")
 
     @cached_property
     def _own_names(self) -> Mapping[str, str] | None:
         known = self.matched.by_graphs
         return None if known is None else {golden: own for own, golden in known.partners.items()}
-
-    def _translated(self, source: ValueSource) -> ValueSource:
-        """Return a golden source under the examined side's name; what it lacks is absent, under golden's."""
-        if source.kind is not SourceKind.OPERATOR:
-            return source
-        own = self._own_outputs.get((names.sanitize(source.name), source.slot))
-        if own is not None:
-            return own
-        operator = self.mine.operator(self.own_name(source.name))
-        if operator is not None:  # it ran, but was not dumped
-            return replace(source, name=operator.full_name)
-        return ValueSource(SourceKind.ABSENT, source.name, source.slot)
 
 
 def _with_lost(
@@ -694,7 +660,7 @@ def is_expected(folder: ComparedFolder, name: str) -> bool:
     What the device adds belongs to one side alone; compiled graphs have no task for what only hands
     tensors on, and hold the results of operators that read weights alone.
     """
-    if name.startswith(INSERTED_PREFIX) or names.sanitize(name) in folder.found_again:
+    if name.startswith(INSERTED_PREFIX):
         return False
     golden_graph = folder.theirs.graph
     if golden_graph is not None and may_be_listed(names.sanitize(name), golden_graph):
@@ -716,7 +682,7 @@ def uneven_operators(folder: ComparedFolder) -> tuple[Uneven, ...]:
 def _is_left_out(folder: ComparedFolder, name: str) -> bool:
     """Tell whether the examined side's configuration leaves a golden operator out."""
     name = names.sanitize(name)
-    if name.startswith(INSERTED_PREFIX) or name in folder.found_again or _why_unknown(folder, name):
+    if name.startswith(INSERTED_PREFIX) or _why_unknown(folder, name):
         return False
     return folder.mine.leaves_out(folder.missing_place(name), folder.own_name(name))
 

@@ -173,11 +173,6 @@ class FolderSurroundings:
         return self._read_graph is not None and not self._read_graph.is_whole
 
     @property
-    def is_graph_restored(self) -> bool:
-        """Whether the file of its graph breaks off, and another one stands for it."""
-        return self._read_graph is not None and self._read_graph.is_restored
-
-    @property
     def is_ours(self) -> bool:
         """Whether its graph file tells nodes of a model, as msdump's do: its names are those of files."""
         graph = self._read_graph

@@ -218,11 +218,7 @@ class OperatorEvidence:
             the examined side's inputs: what their errors become. None where it did not run again.
         wiring: In words, which input is not what its producer wrote; "" where all are.
         replaces: Name of the golden operator that stood in its place, "" where both have the same operator.
-        beside: Name of a golden operator of another kind, whose output its own is compared with; "" for none.
-        is_in_golden: Whether golden has the same operator, though the model has another one in its place.
         reads: Where its inputs come from, by their numbers; none where no graph tells.
-        golden_reads: The same of the golden operator, under the examined side's names; absent, with golden's
-            name, what the examined side lacks.
         arithmetic: Float types in which the devices of the examined side and of golden read its inputs and
             write its outputs; none where a side does not tell.
         as_written: Returns whether an input has the elements that its producer wrote on the examined side,
@@ -241,10 +237,7 @@ class OperatorEvidence:
     propagated: float | None = None
     wiring: str = ""
     replaces: str = ""
-    beside: str = ""
-    is_in_golden: bool = False
     reads: tuple[ValueSource, ...] = ()
-    golden_reads: tuple[ValueSource, ...] = ()
     arithmetic: tuple[FloatTypes, FloatTypes] = (frozenset(), frozenset())
     as_written: Callable[[int], bool | None] = lambda _: None
     is_random: bool = False
@@ -257,10 +250,6 @@ class OperatorEvidence:
     def source(self, slot: int) -> ValueSource:
         """Return where an input comes from, absent where nothing tells."""
         return self.reads[slot] if slot < len(self.reads) else ABSENT
-
-    def golden_source(self, slot: int) -> ValueSource:
-        """Return where the golden operator's input comes from, absent where nothing tells."""
-        return self.golden_reads[slot] if slot < len(self.golden_reads) else ABSENT
 
 
 def joined(*notes: str) -> str:

@@ -25,7 +25,6 @@ from msdump.analysis.judge.evidence import (
 from msdump.analysis.judge.findings import Finding, TensorResult, largest_distance, of_side
 from msdump.analysis.judge.limits import (
     DISCONTINUOUS,
-    NONEXPANSIVE,
     QUANTISED,
     TIED,
     VALUE_SHAPED,
@@ -78,29 +77,12 @@ class Case:
         """Outputs that differ."""
         return [each for each in self.outputs if each.is_bad]
 
-    def written_inputs(self) -> Iterator[tuple[TensorResult, ValueSource, ValueSource]]:
-        """Yield each input that differs and that an operator wrote, with its source and golden's source."""
+    def written_inputs(self) -> Iterator[tuple[TensorResult, ValueSource]]:
+        """Yield each input that differs and that an operator wrote, with its source."""
         for each in self.bad_inputs:
             source = self.evidence.source(each.slot)
             if source.kind is SourceKind.OPERATOR:
-                yield each, source, self.evidence.golden_source(each.slot)
-
-    def wrong_wiring(self, slot: int) -> str:
-        """Return in words which other tensor than golden an input is, both of whose sources are known."""
-        other = self.swapped_with(slot)
-        if other is not None:
-            return f"inputs {min(slot, other)} and {max(slot, other)} are swapped"
-        golden = self.evidence.golden_reads[slot]
-        return f"input {slot} is of {self.evidence.reads[slot].name}, golden's is of {golden.name}"
-
-    def swapped_with(self, slot: int) -> int | None:
-        """Return the input that reads what golden's input of a number reads, and the other way round."""
-        reads, golden = self.evidence.reads, self.evidence.golden_reads
-        crossed = self.evidence.golden_source(slot), self.evidence.source(slot)
-        if ABSENT in crossed or crossed[0] == crossed[1]:
-            return None
-        pairs = enumerate(zip(reads, golden, strict=False))
-        return next((other for other, pair in pairs if pair == crossed), None)
+                yield each, source
 
     def explains_steps(self, output: TensorResult) -> bool:
         """Tell whether what moved the first input explains the steps that moved a quantised output.
@@ -239,6 +221,7 @@ class Judge:
     _has_differed: bool = False
     _has_accused: bool = False
     _is_exact: bool = True
+    _is_whole: bool = True
 
     def __post_init__(self) -> None:
         """Start at the first operator."""
@@ -269,6 +252,7 @@ class Judge:
         finding = Finding(place, verdict, results, note, evidence.own, evidence.replaces)
         self._findings[place.shown_name] = finding
         self._is_exact &= all(each.verdict is TensorVerdict.EQUAL for each in outputs)
+        self._is_whole &= finding.is_compared
         self._has_accused |= finding.is_accused
         self._has_differed |= finding.is_accused or any(each.is_bad for each in outputs)
         return finding
@@ -357,9 +341,9 @@ class Judge:
 
     def _verdict(self, case: Case) -> _Reason:
         for rule in (
-            *(self._swapped, self._not_the_models, self._alone, self._parameter, self._weight),
+            *(self._not_the_models, self._alone, self._parameter, self._weight),
             *(self._overflown, self._not_finite, self._chance, self._unfit, self._told_again),
-            *(self._changed, self._sound, self._wired),
+            *(self._changed, self._sound),
         ):
             reason = rule(case)
             if reason is not None:
@@ -367,16 +351,6 @@ class Judge:
         return self._differing(case)
 
     # --- what the graphs and the model say, and what nothing can be said of -------------------------------
-
-    @staticmethod
-    def _swapped(case: Case) -> _Reason | None:
-        """Judge inputs that differ and that golden reads in another order."""
-        if not case.bad_outputs:
-            return None
-        for each in case.bad_inputs:
-            if case.swapped_with(each.slot) is not None:
-                return Verdict.OWN, case.wrong_wiring(each.slot)
-        return None
 
     @staticmethod
     def _not_the_models(case: Case) -> _Reason | None:
@@ -427,16 +401,20 @@ class Judge:
         return self._foreign(case)
 
     def _foreign(self, case: Case) -> _Reason | None:
-        """Judge an input that differs in a bit where everything that ran before is the same in all bits.
+        """Judge an input that differs where all that ran before agrees, if no graph tells what gives it.
 
-        Without a graph nothing tells a weight; but what no operator wrote comes from outside.
+        It came from outside, as a weight does, or changed in between. Where all that ran before has the same
+        bits, a bit of it is enough.
         """
-        if case.evidence.reads or not self._is_exact or not self._findings:
+        evidence = case.evidence
+        if evidence.reads or evidence.own or self._has_differed or self.is_continued or not self._is_whole:
             return None
         for each in case.inputs:
-            error = each.evidence.error
-            if error is not None and not error.is_same and not each.is_bad and each.slot:
-                note = f"differs (distance {each.distance:.2g}), all that ran before is the same"
+            error, is_first = each.evidence.error, not self._findings
+            if error is None or (is_first and not each.slot):  # what the network is fed with
+                continue
+            if each.is_bad or (self._is_exact and each.slot and not is_first and not error.is_same):
+                note = f"differs (distance {each.distance:.2g}), and nothing that ran before does"
                 return Verdict.WEIGHT, f"{_named(each)} {note}"
         return None
 
@@ -524,11 +502,7 @@ class Judge:
         """Judge inputs that differ though what wrote them, the same on both sides, does not."""
         if case.evidence.own:
             return None
-        for each, source, golden in case.written_inputs():
-            # numbers pair what the device inserted, which may be of other values
-            is_known = golden == source or not case.evidence.operator.name.startswith(INSERTED_PREFIX)
-            if golden not in {ABSENT, source} or not is_known:
-                continue
+        for each, source in case.written_inputs():
             written = self.written(source.name, source.slot)
             if written is None or written.verdict not in AGREEING or self._is_carried(case, source):
                 continue
@@ -548,17 +522,6 @@ class Judge:
         number = case.evidence.operator.pass_number or 0
         return number > 0 and (self._findings[source.name].place.pass_number or 0) < number
 
-    def _wired(self, case: Case) -> _Reason | None:
-        """Judge inputs that differ as golden's come from elsewhere; by the model it is known already."""
-        if case.evidence.own:
-            return None
-        for each, source, golden in case.written_inputs():
-            if golden.kind is SourceKind.ABSENT and golden.name:
-                return Verdict.INHERITED, f"golden's input {each.slot} is of {golden.name}, which is missing"
-            if golden.kind is not SourceKind.ABSENT and golden != source:
-                return Verdict.OWN, case.wrong_wiring(each.slot)
-        return None
-
     # --- 2. each side is judged by what its own device may do ---------------------------------------------
 
     def _told_again(self, case: Case) -> _Reason | None:
@@ -569,11 +532,8 @@ class Judge:
         """Tell whether outputs that agree contradict an error that was found by running again.
 
         What it runs again on may be wrong where something before has differed: its files then hold what it
-        made of right values. An error that is no larger than what agreement allows is not contradicted. Where
-        golden has a kernel of the same parts, the model's has others that are told where they are missing.
+        made of right values. An error that is no larger than what agreement allows is not contradicted.
         """
-        if case.outputs and case.evidence.replaces and case.evidence.is_in_golden:
-            return not case.bad_outputs or bool(case.bad_inputs)
         if not case.outputs or case.bad_outputs or case.evidence.replaces or not self._has_differed:
             return False
         allowed = {(each.io, each.slot): each.limit or 0.0 for each in case.outputs}
@@ -616,8 +576,6 @@ class Judge:
         """Judge an operator with an output that differs, and inputs that agree."""
         evidence, is_drift = case.evidence, self._is_drift(case)
         if evidence.own:  # it gives the same again, but for rounding
-            if evidence.beside and not is_drift:
-                return Verdict.REPLACED, f"golden's {evidence.beside} gives something else"
             return (Verdict.ACCUMULATED if is_drift else self._passed_on(case, Verdict.ACCUMULATED)), ""
         if evidence.replaces:
             return Verdict.REPLACED, f"in the place of {evidence.replaces}"
@@ -669,8 +627,9 @@ class Judge:
             return True
         if op_type in DISCONTINUOUS and error.distance <= math.sqrt(TIED):
             return True
+        # a difference of nearly equal tensors is small beside them, and its relative distance tells nothing
         norms = (each.evidence.error.norm for each in case.inputs if each.evidence.error is not None)
-        return op_type in NONEXPANSIVE and error.norm <= sum(norms)
+        return error.norm <= sum(norms)
 
     @staticmethod
     def _origin(case: Case, tensor: TensorResult) -> str:

@@ -103,22 +103,6 @@ VALUE_SHAPED: Final = frozenset(
 )
 """Types whose output has as many elements as real numbers that they read select."""
 
-NONEXPANSIVE: Final = frozenset(
-    {
-        *("Add", "AddV2", "Sub", "BiasAdd", "AddN", "Neg", "Abs", "ReLU", "ReLU6", "LeakyReLU", "Maximum"),
-        *("Minimum", "Clip", "ClipByValue", "Sigmoid", "Tanh", "Softmax", "Sin", "Cos", "ReduceMean", "Mean"),
-        *("AvgPool", "AvgPool1D", "AvgPool3D", "AdaptiveAvgPool2D", "AdaptiveAvgPool3D"),
-        *("ReduceMax", "ReduceMin", "HSigmoid", "Softsign", "SoftShrink"),
-        *("Slice", "StridedSlice", "Split", "Gather", "GatherD", "GatherNd", "Compress", "PadV3", "Concat"),
-        *("Mod", "FloorMod"),
-    }
-)
-"""Types whose output moves no further than their inputs together, in absolute numbers.
-
-Where the output is small beside the inputs, as a difference of nearly equal tensors or a part of a tensor is,
-its relative distance tells nothing. Broadcast inputs move more elements than they have; their distance counts
-less, not more."""
-
 DIFFERENCES: Final = frozenset({"Elu", "Selu", "SeLU", "Celu", "CeLU"})
 """Types whose kernels take 1 from an exponential: however small the result, it has the precision of 1."""
 

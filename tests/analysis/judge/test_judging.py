@@ -10,7 +10,7 @@ import pytest
 from msdump.analysis import SAME, TensorError
 from msdump.analysis.judge import Judge, Limits, OperatorEvidence, OperatorPlace, OwnError, TensorEvidence
 from msdump.analysis.judge import findings as verdicts
-from msdump.read import ABSENT, GraphOperator, OperatorGraph, SourceKind, ValueSource
+from msdump.read import GraphOperator, OperatorGraph, SourceKind, ValueSource
 from msdump.record import IO
 
 NEAR, FAR = 1e-5, 1e-2  # beside the limit of float32, 1.2e-4
@@ -169,27 +169,44 @@ def test_what_else_is_wrong_where_a_weight_is(known, words):
 
 
 @pytest.mark.parametrize(
-    ("reads", "golden_reads", "verdict", "words"),
+    ("reads", "verdict", "words"),
     [
-        ([of("A"), of("B")], [of("A"), of("B")], "own", "input 0 is not what A wrote: it changed in between"),
-        ([of("B"), of("A")], [of("A"), of("B")], "own", "inputs 0 and 1 are swapped"),
-        ([of("B"), of("B")], [of("A"), of("B")], "own", "input 0 is of B, golden's is of A"),
-        ([of("A"), of("B")], [LOST, of("B")], "inherited", "of M, which is missing"),
-        ([of("C"), of("B")], [of("C"), of("B")], "inherited", "from input 0, C"),
-        ([ValueSource(SourceKind.INPUT, "x"), of("B")], [], "inherited", "the network's input x"),
-        ([of("A"), of("B")], [ABSENT, ABSENT], "own", "input 0 is not what A wrote"),
+        ([of("A"), of("B")], "own", "input 0 is not what A wrote: it changed in between"),
+        ([of("C"), of("B")], "inherited", "from input 0, C"),
+        ([ValueSource(SourceKind.INPUT, "x"), of("B")], "inherited", "the network's input x"),
     ],
-    ids=["changed", "swapped", "other", "missing", "not_compared", "fed", "golden_unknown"],
-)  # fmt: skip
-def test_inputs_that_nobody_wrote_so(reads, golden_reads, verdict, words):
-    """Where an input differs though its writer agrees, the graphs tell what is wrong."""
+    ids=["changed", "not_compared", "fed"],
+)
+def test_inputs_that_nobody_wrote_so(reads, verdict, words):
+    """An input that differs though its writer agrees changed in between."""
     before = [operator(name, [], [0], order=order) for order, name in enumerate("AB")]
-    reader = operator("X", [FAR, 0], [FAR], order=3, reads=tuple(reads), golden_reads=tuple(golden_reads))
 
-    finding = judged(*before, reader)[-1]
+    finding = judged(*before, operator("X", [FAR, 0], [FAR], order=3, reads=tuple(reads)))[-1]
 
     assert verdict == finding.verdict
     assert words in finding.note
+
+
+@pytest.mark.parametrize(
+    ("before", "inputs", "verdict"),
+    [
+        ([0], [0, FAR], "weight"),
+        ([0], [0, NEAR], "weight"),
+        ([NEAR], [0, FAR], "weight"),
+        ([NEAR], [0, NEAR], "agrees"),
+        ([FAR], [0, FAR], "inherited"),
+        ([0], [FAR, 0], "weight"),
+        ([None], [0, FAR], "inherited"),
+        ([], [FAR, 0], "inherited"),
+        ([], [0, FAR], "weight"),
+    ],
+)
+def test_inputs_that_no_graph_tells_of(before, inputs, verdict):
+    """Without a graph an input that differs where nothing before does came so from outside."""
+    earlier = [operator(str(order), [0], [each], order=order) for order, each in enumerate(before)]
+    output = FAR if FAR in inputs else NEAR
+
+    assert verdict == judged(*earlier, operator("X", inputs, [output], order=3))[-1].verdict
 
 
 @pytest.mark.parametrize(
@@ -235,7 +252,7 @@ def test_input_of_the_network_that_was_not_dumped():
 def test_ids_of_outputs_that_were_not_dumped():
     """An input that stands for an output of another number is told by its own."""
     writer = operator("A", [0], [0, FAR])
-    reader = operator("X", [], [FAR], reads=(of("A", 0), of("A", 1)), golden_reads=())
+    reader = operator("X", [], [FAR], reads=(of("A", 0), of("A", 1)))
 
     assert "from input 1, A" == judged(writer, reader)[-1].note
 
@@ -245,13 +262,12 @@ def test_ids_of_outputs_that_were_not_dumped():
     [
         ("Sub", [1e-4, 1e-4], error(2e-3 ) , "own"),
         ("Sub", [error(1e-4), error(1e-4)], replace(error(2e-3), norm=1e-4), "accumulated"),
-        ("MatMul", [1e-4], replace(error(2e-3), norm=1e-5), "own"),
         ("MaxPoolGrad", [1e-4], error(0.1), "accumulated"),
         ("MaxPoolGrad", [0], error(0.1), "own"),
         ("MaxPoolGrad", [1e-4], error(0.6), "own"),
         ("MatMul", [1e-4], error(8e-4), "accumulated"),
     ],
-    ids=["beyond", "cancels", "linear", "decides", "decides_alike", "decides_wrong", "grows"],
+    ids=["beyond", "cancels", "decides", "decides_alike", "decides_wrong", "grows"],
 )  # fmt: skip
 def test_what_agreeing_inputs_explain(op_type, inputs, output, verdict):
     """Slow growth, differences of nearly equal tensors and ties explain an output; more is a fault."""

@@ -85,7 +85,7 @@ def test_what_golden_makes_of_wrong_inputs_is_of_the_operator_that_made_them(is_
 
 def test_an_input_that_only_its_reader_holds_as_infinite_begins_there():
     """Infinities that the producer's output lacks begin in the operator whose type makes them."""
-    reader = operator("B", [NAN], [NAN], order=2, reads=(of("A"),), golden_reads=(of("A"),))
+    reader = operator("B", [NAN], [NAN], order=2, reads=(of("A"),))
 
     assert ["equal", "nonfinite"] == [each.verdict for each in judged(operator("A", [0], [0]), reader)]
 
@@ -194,7 +194,7 @@ def test_what_such_elements_become_is_allowed(dtype, distance, verdict):
 @pytest.mark.parametrize(("is_as_written", "verdict"), [(True, "inherited"), (False, "own"), (None, "own")])
 def test_an_input_is_what_its_producer_wrote(is_as_written, verdict):
     """An input changed in between only if it is not what MINE's own producer wrote."""
-    reader = operator("B", [FAR], [FAR], order=2, reads=(of("A"),), golden_reads=(of("A"),))
+    reader = operator("B", [FAR], [FAR], order=2, reads=(of("A"),))
     reader = replace(reader, as_written=lambda _: is_as_written)
 
     finding = judged(operator("A", [0], [0]), reader)[-1]

@@ -232,22 +232,3 @@ def test_ctrl_c_tells_what_is_known(tmp_path, run, monkeypatch, whole, words):
 
     assert 130 == done.exit_code
     assert words in done.output
-
-
-def test_operator_that_golden_lacks(tmp_path, run):
-    """The operator that golden lacks and that wrote the first input that differs is at fault."""
-    for side, name, factor in (("mine", "Floor.floor", 3), ("golden", "Round.round", 2)):
-        folder, written = tmp_path / side, LONG * np.float32(factor)
-        folder.mkdir()
-        tensors = [("Add.add", "output", LONG), (name, "output", written), ("Exp.more", "output", LONG)]
-        tensors[2:2] = [(f"{name}2", "output", -written)]
-        tensors += [("ReLU.relu", "input", written), ("ReLU.relu", "output", written)]
-        for number, (stem, io, array) in enumerate(tensors):
-            np.save(folder / f"{stem}.0.0.{START + number}.{io}.0.DefaultFormat.float32.npy", array)
-
-    done = run()
-
-    assert ["floor (Floor): replaced, golden has none such, and its output is input 0 of relu"] == faults(
-        done
-    )
-    assert "first     relu (ReLU)" in done.stdout
