@@ -12,6 +12,7 @@ _Fault = TypeVar("_Fault")
 FOLLOWING: Final = frozenset({Verdict.INHERITED, Verdict.HEALED})
 """Verdicts on operators that are folded below the one at fault."""
 
+_COMPUTED: Final = ("float64", "float32", "float16", "tfloat32", "bfloat16")
 _MOST_NAMED: Final = 3
 _LEAST_ALIKE: Final = 3  # operators at fault in one way that are told together
 
@@ -61,7 +62,7 @@ def tell_outputs(outputs: Iterable[TensorResult]) -> str:
     worst = max(compared, key=lambda each: each.distance)
     if not worst.distance:
         return "the outputs are equal"
-    of_limit = "" if worst.limit is None else f" of {worst.limit:.2g} allowed{_type(worst.limit)}"
+    of_limit = "" if worst.limit is None else f" of {worst.limit:.2g} allowed{_type(worst)}"
     return f"the outputs agree: {worst.distance:.2g}{of_limit}"
 
 
@@ -90,12 +91,17 @@ def _first_of(texts: Sequence[str]) -> str:
 
 
 def _allowance(output: TensorResult) -> str:
-    return "" if output.limit is None else f" ({output.limit:.2g} is allowed{_type(output.limit)})"
+    return "" if output.limit is None else f" ({output.limit:.2g} is allowed{_type(output)})"
 
 
-def _type(limit: float) -> str:
-    """Return the element type whose limit a distance is, with "by" in front; "" for none."""
-    return next((f" by {name}" for name, limits in TYPES.items() if limits.distance == limit), "")
+def _type(output: TensorResult) -> str:
+    """Return the element type whose limit an output has, with "by" in front; "" for none.
+
+    No device computes in types of 8 bits and less: limits as wide as theirs are those of types, grown.
+    """
+    types = {*_COMPUTED, output.evidence.dtype, output.evidence.golden_dtype}
+    known = (name for name in TYPES if name in types and TYPES[name].distance == output.limit)
+    return next((f" by {name}" for name in known), "")
 
 
 def meaning(report: Report) -> str:

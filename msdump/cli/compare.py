@@ -18,6 +18,7 @@ from msdump.analysis.compare import (
     contradictions,
     findings_table,
     measure_files,
+    missing_operators,
 )
 from msdump.analysis.judge import Finding, Limits, OperatorPlace, Report, TensorVerdict, Verdict
 from msdump.cli import messages, verdicts
@@ -165,6 +166,8 @@ def rerun(comparison: DumpComparison, model: str, arithmetic: str) -> Rerunning:
         count = sum(len(folder.matched.executions) for folder in folders)
         with messages.bar("operators again", count) as advance:
             rerunning.run(folders, advance)
+    for folder in [each for each in comparison.folders if missing_operators(each)]:
+        comparison.find_again(folder, rerunning.found_again(folder))
     _print_reruns(rerunning)
     return rerunning
 

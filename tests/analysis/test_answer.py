@@ -36,6 +36,7 @@ def finding(name, verdict=Verdict.NONFINITE, op_type="Pow", iteration=0):
         ([output(verdict=TensorVerdict.EQUAL)], "the outputs are equal"),
         ([output(8e-4), output()], "the outputs agree: 0.0008 of 0.0039 allowed by float16"),
         ([output(8e-4, limit=0.01)], "the outputs agree: 0.0008 of 0.01 allowed"),
+        ([output(0.1, limit=0.5)], "the outputs agree: 0.1 of 0.5 allowed"),
         ([output(0.12, DIFFERS)], "logits differs by 0.12 (0.0039 is allowed by float16)"),
         ([output(0.12, DIFFERS, None, name="")], "output 0 differs by 0.12"),
         (

@@ -72,6 +72,7 @@ class MatchedNames:
         golden: Golden operators that belong to an examined one, as parts of a fused one do, too.
         notes: How the partner of an examined operator was found, where its name does not tell.
         casts: Full names of the casts that the other side lacks, of the examined side and of golden.
+        whole: Examined operators whose parts are those of the golden ones, one or several, beside them.
         networks: In words, that the graphs are of two networks, so that nothing is compared; "" for one.
     """
 
@@ -80,6 +81,7 @@ class MatchedNames:
     golden: frozenset[str]
     notes: Mapping[str, str]
     casts: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
+    whole: frozenset[str] = frozenset()
     networks: str = ""
 
 
@@ -513,7 +515,13 @@ class _Identified:
             golden=frozenset(sanitize(name) for name in self._found.of_golden),
             notes={sanitize(name): _note(pair) for name, pair in self._found.of_mine.items()},
             casts=casts,
+            whole=frozenset(sanitize(pair.mine[0]) for pair in self._found.pairs if self._is_whole(pair)),
         )
+
+    def _is_whole(self, pair: OperatorPair) -> bool:
+        """Return whether one operator has the parts of golden's, which may be one or several."""
+        own, golden = (self._types(side, names) for side, names in enumerate((pair.mine, pair.golden)))
+        return len(pair.mine) == 1 and own == golden
 
     def _types(self, side: int, names: Iterable[str]) -> Counter[str]:
         operators = self._graphs[side].operators

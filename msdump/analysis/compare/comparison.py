@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -51,6 +51,7 @@ from msdump.analysis.judge import (
     joined,
     with_reach,
 )
+from msdump.device import INSERTED_PREFIX
 from msdump.executors import ExecutorChoice
 from msdump.read import Folder, SourceKind, read_folder, with_forms
 from msdump.record import IO
@@ -211,6 +212,15 @@ class DumpComparison:
         for tensors in measure_executions(executions(), executor=self.executor, progress=progress):
             self._measured[labels.popleft()].append(tensors)
 
+    def find_again(self, folder: ComparedFolder, found: Mapping[str, str]) -> None:
+        """Take in which golden operators the examined side has that nothing paired.
+
+        Args:
+            folder: A directory of the comparison.
+            found: Names of the examined side's operators by those of golden ones.
+        """
+        self.folders[self.folders.index(folder)] = replace(folder, found_again=found)
+
     def is_paired(self, folder: ComparedFolder) -> bool:
         """Tell whether a tensor of a directory has a counterpart."""
         return any(each.counterparts for each in folder.matched.executions)
@@ -301,12 +311,36 @@ class _Run:
         self._report.outputs += outputs
         for label, folder in self._folders.items():
             listed = [judged[label, each.operator.order] for each in evidence if each.operator.label == label]
+            if folder.mine.graph is None:
+                listed = _with_stranger(listed)
             facts = self._comparison.facts(folder)
             self._report.facts += (each for each in facts if each not in self._report.facts)
             for finding in accuse(
                 listed, facts, folder.place_of, {}, outputs_differ=any(each.is_bad for each in outputs)
             ):
                 yield with_reach(finding, everything, graphs.get(label))
+
+
+def _with_stranger(findings: list[Finding]) -> list[Finding]:
+    """Return verdicts; the only operator that golden lacks before the first difference is at fault for it.
+
+    Only where no graph tells what reads it.
+
+    Args:
+        findings: The verdicts on the operators of a directory, in the order of execution.
+    """
+    first = next((place for place, each in enumerate(findings) if each.is_bad), None)
+    if first is None or findings[first].is_accused or findings[first].own:
+        return findings
+    alone = [
+        place
+        for place, each in enumerate(findings[:first])
+        if each.verdict is Verdict.UNCHECKED and not each.place.name.startswith(INSERTED_PREFIX)
+    ]
+    if len(alone) == 1:
+        note = f"golden has no such operator, and {findings[first].place.name} is the first that differs"
+        findings[alone[0]] = replace(findings[alone[0]], verdict=Verdict.REPLACED, note=note)
+    return findings
 
 
 def _network_outputs(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import zip_longest
 from typing import Final
@@ -50,70 +50,12 @@ from msdump.read import (
     FolderKind,
     GraphOperator,
     NamedFile,
-    OperatorGraph,
     SourceKind,
     ValueSource,
     parse_attributes,
 )
 from msdump.record import IO
 from msdump.store import names
-
-_WRITTEN: Final = frozenset({SourceKind.OPERATOR, SourceKind.INPUT})
-
-
-def _unwritten_slots(side: _Side, other: _Side, names: Mapping[str, str]) -> Mapping[str, tuple[_Slot, ...]]:
-    """Return the operators of which one side has lost the files, each with its tensors.
-
-    Args:
-        side: The side whose files may be lost.
-        other: The other side.
-        names: The side's names of operators by the other's; what is not among them has one name on both.
-
-    Returns:
-        Tensors by the other side's name of the operator; none where a side's graph is not told by tensors.
-
-    Where a dump has no graph file, its tensors tell who reads whom. A value that an operator reads, that
-    another one wrote on the other side, and that nobody wrote on its own, was written by an operator whose
-    file is gone.
-    """
-    graph, other_graph = side.known.graph, other.known.graph
-    is_compiled = side.folder.kind.is_compiled and other.folder.kind.is_compiled
-    if not (is_compiled and side.known.is_inferred) or graph is None or other_graph is None:
-        return {}
-    own_names = {name: names.get(name, name) for name in other.folder.operators}
-    absent = [each for each, own in own_names.items() if own not in side.folder.operators]
-    expectation = side.known.expectation
-    if expectation.selects_all is None and 2 * len(absent) > len(own_names):
-        return {}
-    unwritten = {}
-    for name in absent:
-        operator = other_graph.find(name)
-        if operator is None or expectation.excludes(operator.full_name, operator.op_type):
-            continue
-        kinds = {source.kind for source in operator.inputs}
-        # compilation folds operators that read constants alone: they have no files
-        has_run = SourceKind.ABSENT not in kinds and not kinds.isdisjoint(_WRITTEN)
-        if has_run and _is_read_unwritten(operator, other_graph, graph, own_names):
-            unwritten[name] = (
-                *((IO.INPUT, slot) for slot in range(len(operator.inputs))),
-                *((IO.OUTPUT, slot) for slot in range(len(operator.outputs))),
-            )
-    return unwritten
-
-
-def _is_read_unwritten(
-    operator: GraphOperator, other: OperatorGraph, graph: OperatorGraph, names: Mapping[str, str]
-) -> bool:
-    """Return whether an operator reads this output and its counterpart's input has no writer."""
-    for reader in other.used_by(operator.full_name):
-        own = graph.find(names.get(reader.file_name, ""))
-        if own is None or own.op_type != reader.op_type or len(own.inputs) != len(reader.inputs):
-            continue
-        pairs = zip(reader.inputs, own.inputs, strict=True)
-        if any(each.name == operator.full_name and mine.kind not in _WRITTEN for each, mine in pairs):
-            return True
-    return False
-
 
 _ONE_BY_ONE: Final = frozenset({FolderKind.TENSORS, FolderKind.COMPILED})
 """Kinds of the directories that have a file for each tensor."""
@@ -166,6 +108,12 @@ class _Side:
         files = (file for file in self.folder.files if file.io is IO.INPUT)
         return frozenset(_kind(self.known.operator(file.op_name), file.slot) for file in files)
 
+    def slots(self, name: str) -> Iterator[_Slot]:
+        """Yield the inputs and outputs of an operator, by its graph; of what is none its output."""
+        operator = self.known.operator(name)
+        yield from ((IO.INPUT, slot) for slot in range(len(operator.inputs) if operator else 0))
+        yield from ((IO.OUTPUT, slot) for slot in range(len(operator.outputs) if operator else 1))
+
     def run(self, name: str, pass_number: int) -> dict[_Slot, NamedFile]:
         """Return the files of an operator in one pass of a loop; what was written once is read in all."""
         files = self.folder.operators.get(name, ())
@@ -190,7 +138,7 @@ class Losses:
     def of(self, execution: OperatorExecution) -> dict[_Slot, TensorEvidence]:
         """Return the tensors of an execution whose files either side has lost."""
         if execution.name in self._lost_by_golden:
-            return {slot: self._golden.lost(slot) for slot in self._lost_by_golden[execution.name]}
+            return {slot: self._golden.lost(slot) for slot in self._mine.slots(execution.name)}
         partner = self._partners.get(execution.name)
         if not self._is_told or partner is None or execution.replaces:
             return {}
@@ -217,8 +165,8 @@ class Losses:
     def whole(self) -> Mapping[str, tuple[TensorEvidence, ...]]:
         """The tensors of golden operators whose counterparts in the examined side lack all files."""
         own_names = {golden: own for own, golden in self._partners.items()}
-        unwritten = _unwritten_slots(self._mine, self._golden, own_names)
-        lost = {name: tuple(map(self._mine.lost, slots)) for name, slots in unwritten.items()}
+        gone = self._gone(self._mine, self._golden)
+        lost = {name: tuple(map(self._mine.lost, self._golden.slots(name))) for name in gone}
         replacing = () if self._by_graphs is None else self._by_graphs.replaced
         for name in self._golden.folder.operators if self._is_told else ():
             own = own_names.get(name)
@@ -232,9 +180,19 @@ class Losses:
         return lost
 
     @cached_property
-    def _lost_by_golden(self) -> Mapping[str, tuple[_Slot, ...]]:
-        """The tensors of operators of the examined side whose files golden has lost."""
-        return _unwritten_slots(self._golden, self._mine, self._partners)
+    def _lost_by_golden(self) -> frozenset[str]:
+        """Operators of the examined side whose files golden has lost."""
+        return self._gone(self._golden, self._mine)
+
+    @staticmethod
+    def _gone(side: _Side, other: _Side) -> frozenset[str]:
+        """Return the operators whose files a side has lost, where tensors alone tell the graphs."""
+        is_told = side.known.is_inferred and other.known.is_inferred
+        expected = side.known.expectation, other.known.expectation
+        is_unlike = len({each.sides for each in expected} - {None}) > 1
+        if not is_told or is_unlike or expected[0].selects_all is False:
+            return frozenset()
+        return lost_operators(side.folder, other.folder)
 
     @cached_property
     def _partners(self) -> Mapping[str, str]:
@@ -283,10 +241,6 @@ def _kind(operator: GraphOperator | None, slot: int) -> SourceKind:
     return SourceKind.INPUT if kind is SourceKind.WEIGHT else kind
 
 
-_SAME_NUMBER: Final = 1e-6
-"""Relative difference of two numbers in graph files that may be float32's next to one text."""
-
-
 @dataclass(frozen=True)
 class ComparedFolder:
     """Two directories, and the executions of operators in them.
@@ -298,6 +252,8 @@ class ComparedFolder:
         matched: The executions, each with the places of its counterparts.
         mine: What the examined dump tells around its directory.
         theirs: What the golden dump tells.
+        found_again: Names of the examined side's operators by those of golden ones that nothing pairs with
+            them, but that they are by the model by which they ran again.
     """
 
     label: str
@@ -306,6 +262,7 @@ class ComparedFolder:
     matched: Matched
     mine: FolderSurroundings
     theirs: FolderSurroundings
+    found_again: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def run(self) -> tuple[object, ...]:
@@ -318,15 +275,6 @@ class ComparedFolder:
     def networks(self) -> str:
         """In words, that the directories are of two networks, so that nothing is compared; "" for one."""
         return "" if self.matched.by_graphs is None else self.matched.by_graphs.networks
-
-    @cached_property
-    def gone(self) -> frozenset[str]:
-        """Golden operators whose files the examined side has lost, inputs and inserted ones among them."""
-        mine, theirs = self.mine.expectation, self.theirs.expectation
-        is_told = self.mine.is_inferred and self.theirs.is_inferred
-        if not is_told or mine.sides != theirs.sides or mine.selects_all is False:
-            return frozenset()
-        return lost_operators(self.dumped, self.golden)
 
     @property
     def is_ours(self) -> bool:
@@ -574,6 +522,8 @@ class ComparedFolder:
     def own_name(self, golden_name: str) -> str:
         """Return the examined side's name of a golden operator, "" where it lacks the operator."""
         name = names.sanitize(golden_name)
+        if name in self.found_again:
+            return self.found_again[name]
         return golden_name if self._own_names is None else self._own_names.get(name, "")
 
     @cached_property
@@ -634,8 +584,7 @@ def _is_random(*sides: GraphOperator | None) -> bool:
 def missing_operators(folder: ComparedFolder) -> tuple[str, ...]:
     """Return golden operators that the examined side should have and lacks, in the order of execution."""
     lost = folder.losses.whole
-    expected = {name for name in folder.matched.missing if is_expected(folder, name)} | folder.gone
-    return tuple(name for name in folder.golden.operators if name in expected and name not in lost)
+    return tuple(name for name in folder.matched.missing if name not in lost and is_expected(folder, name))
 
 
 def unasked_operators(folder: ComparedFolder) -> tuple[str, ...]:
@@ -660,7 +609,7 @@ def is_expected(folder: ComparedFolder, name: str) -> bool:
     What the device adds belongs to one side alone; compiled graphs have no task for what only hands
     tensors on, and hold the results of operators that read weights alone.
     """
-    if name.startswith(INSERTED_PREFIX):
+    if name.startswith(INSERTED_PREFIX) or names.sanitize(name) in folder.found_again:
         return False
     golden_graph = folder.theirs.graph
     if golden_graph is not None and may_be_listed(names.sanitize(name), golden_graph):
@@ -682,7 +631,7 @@ def uneven_operators(folder: ComparedFolder) -> tuple[Uneven, ...]:
 def _is_left_out(folder: ComparedFolder, name: str) -> bool:
     """Tell whether the examined side's configuration leaves a golden operator out."""
     name = names.sanitize(name)
-    if name.startswith(INSERTED_PREFIX) or _why_unknown(folder, name):
+    if name.startswith(INSERTED_PREFIX) or name in folder.found_again or _why_unknown(folder, name):
         return False
     return folder.mine.leaves_out(folder.missing_place(name), folder.own_name(name))
 

@@ -14,19 +14,22 @@ import numpy as np
 from msdump.analysis import DumpedOperand, read_operands
 from msdump.analysis.align import (
     INPUTS,
+    MatchedNames,
     canonical_type,
     find_partners,
     graph_of_contents,
     is_commutative,
+    kinds,
     weight_place,
 )
 from msdump.analysis.compare.executions import OperatorExecution, Place, file_groups, read_place
-from msdump.analysis.compare.folders import ComparedFolder
+from msdump.analysis.compare.folders import ComparedFolder, missing_operators
 from msdump.analysis.judge import OperatorEvidence, TensorEvidence
 from msdump.analysis.rerun import (
     Arithmetic,
     CompiledModel,
     DumpedValues,
+    ModelOperator,
     Reexecution,
     Rerun,
     RerunOperator,
@@ -99,6 +102,20 @@ def golden_partner(execution: OperatorExecution) -> str:
     return file.op_name if io is IO.OUTPUT and len(types) == 1 else ""
 
 
+def is_in_golden(execution: OperatorExecution, matched: MatchedNames | None) -> bool:
+    """Tell whether golden has the same parts for an execution, in one operator or in several.
+
+    Args:
+        execution: The execution.
+        matched: What the graphs of both dumps tell; None: the names of its files tell.
+    """
+    if matched is not None and execution.name in matched.whole:
+        return True
+    names_of = execution.name, golden_partner(execution)
+    own, golden = (tuple(map(canonical_type, kinds(each))) for each in names_of)
+    return own == golden and bool(names_of[1])
+
+
 def _operands(folder: Folder, files: tuple[NamedFile, ...], recent: RecentFiles) -> Iterator[DumpedOperand]:
     for group in file_groups(folder, files):
         try:
@@ -163,10 +180,13 @@ class Rerunning:
         self.runs: list[Reexecution] = []
         self._recent = RecentFiles()
         self._model: CompiledModel | None = None
-        self._reruns: dict[tuple[str, int], Rerun] = {}
+        # what came out, and whether golden has the operator though the model has others in its place
+        self._reruns: dict[tuple[str, int], tuple[Rerun, bool]] = {}
         self._nodes: dict[tuple[str, int], str] = {}  # names of the model's nodes, joined
         self._strangers: list[tuple[RerunOperator, str]] = []
         self._evaluations: set[str] = set()  # labels of graphs that do not train, beside a training step
+        self._present: dict[str, dict[_Part, str]] = {}
+        self._golden_models: dict[frozenset[str], CompiledModel] = {}
 
     def run(self, folders: Sequence[ComparedFolder], advance: Callable[[], None] = lambda: None) -> None:
         """Run the operators of one run of the network again.
@@ -213,10 +233,16 @@ class Rerunning:
         reruns = reexecution.all(advance)
         self.mine = reexecution.mine
         self.runs.append(reexecution)
-        for (folder, order, _, _), rerun, site in zip(listed, reruns, reexecution.values.sites, strict=True):
+        for (folder, order, execution, _), rerun, site in zip(
+            listed, reruns, reexecution.values.sites, strict=True
+        ):
             if site is not None and not site.node.is_added:
                 self._nodes[folder.label, order] = "+".join(part.name for part in site.node.members)
-            self._reruns[folder.label, order] = rerun
+            is_new = bool(rerun.replaces) and not execution.replaces
+            in_golden = is_new and is_in_golden(execution, folder.matched.by_graphs)
+            self._reruns[folder.label, order] = rerun, in_golden
+        present = dict(_present(reexecution))
+        self._present |= {folder.label: present for folder in folders}
 
     def _before(self, operators: Sequence[RerunOperator]) -> DumpedValues | None:
         """Return the values of the iteration before, None where it was not dumped."""
@@ -229,7 +255,7 @@ class Rerunning:
     def explain(self, evidence: OperatorEvidence) -> OperatorEvidence:
         """Return evidence with what came out when the operator ran again."""
         place = evidence.operator
-        rerun = self._reruns.get((place.label, place.order))
+        rerun, in_golden = self._reruns.get((place.label, place.order), (None, False))
         if rerun is None or (rerun.weights and place.label in self._evaluations):
             return evidence  # its arguments are not those of the training step
         return replace(
@@ -243,6 +269,7 @@ class Rerunning:
             propagated=_propagated(evidence, rerun),
             wiring=rerun.wiring,
             replaces=evidence.replaces or rerun.replaces,
+            is_in_golden=in_golden,
             wrong_weights={slot: self._called(name) for slot, name in rerun.weights.items()},
             is_state=evidence.is_state or self._trains,
         )
@@ -256,6 +283,35 @@ class Rerunning:
     @property
     def _trains(self) -> bool:
         return self._model is not None and bool(self._model.graph.bindings)
+
+    def found_again(self, folder: ComparedFolder) -> dict[str, str]:
+        """Return the golden operators that the examined side has though nothing pairs them.
+
+        An operator that ran again is the model's; so it is the golden operator that was made of the same
+        operators of the model.
+
+        Args:
+            folder: A directory in which golden operators are missing.
+
+        Returns:
+            Names of the examined side's operators by those of golden ones, as files have them.
+        """
+        present = self._present.get(folder.label, {})
+        model = self._of_golden(folder)
+        found: dict[str, str] = {}
+        for name in map(names.sanitize, missing_operators(folder)):
+            parts = [part for site in model.sites.get(name, ()) for part in _parts(site)]
+            if parts and all(part in present for part in parts):
+                found[name] = present[parts[0]]
+        return found
+
+    def _of_golden(self, folder: ComparedFolder) -> CompiledModel:
+        """Return the model as golden was compiled."""
+        operators = folder.golden.operators.items()
+        listed = frozenset(name for name, files in operators if files[-1].op_type not in INPUTS)
+        if listed not in self._golden_models:
+            self._golden_models[listed] = fitting(self._models, dict.fromkeys(listed, ""))
+        return self._golden_models[listed]
 
     def left_out(self) -> list[tuple[RerunOperator, str]]:
         """Return the operators that did not run again, and why."""
@@ -321,6 +377,23 @@ def _fit(model: CompiledModel, dumped: Sequence[RerunOperator]) -> float:
     if all(has):
         return 1.0
     return max(sum(has) / len(dumped), likeness(model.graph, {each.name: "" for each in dumped}))
+
+
+_Part = tuple[int, str]
+"""Number of a graph of the model, and the name of an operator in it, as it is before it is fused."""
+
+
+def _parts(site: ModelOperator) -> Iterator[_Part]:
+    """Yield the operators of the model that an operator of a compiled one was made of."""
+    return ((site.graph.index, part.name) for part in site.node.members)
+
+
+def _present(run: Reexecution) -> Iterator[tuple[_Part, str]]:
+    """Yield the operators of the model that ran again, and the names of those of the dump that they are."""
+    values = run.values
+    for operator, site, rerun in zip(values.operators, values.sites, run.reruns, strict=True):
+        if site is not None and rerun.own and not rerun.replaces:
+            yield from ((part, operator.name) for part in _parts(site))
 
 
 def _partners(folder: ComparedFolder, graph: OperatorGraph | None, model: CompiledModel) -> Mapping[str, str]:

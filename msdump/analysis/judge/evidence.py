@@ -218,6 +218,7 @@ class OperatorEvidence:
             the examined side's inputs: what their errors become. None where it did not run again.
         wiring: In words, which input is not what its producer wrote; "" where all are.
         replaces: Name of the golden operator that stood in its place, "" where both have the same operator.
+        is_in_golden: Whether golden has the same operator, though the model has another one in its place.
         reads: Where its inputs come from, by their numbers; none where no graph tells.
         arithmetic: Float types in which the devices of the examined side and of golden read its inputs and
             write its outputs; none where a side does not tell.
@@ -237,6 +238,7 @@ class OperatorEvidence:
     propagated: float | None = None
     wiring: str = ""
     replaces: str = ""
+    is_in_golden: bool = False
     reads: tuple[ValueSource, ...] = ()
     arithmetic: tuple[FloatTypes, FloatTypes] = (frozenset(), frozenset())
     as_written: Callable[[int], bool | None] = lambda _: None

@@ -100,7 +100,9 @@ class _Judged:
         ]
         for place in own:
             finding = self.findings[place]
-            verdict = finding.verdict if finding.is_accused else _VERDICTS[fact.kind]
+            # what is read in another order is no other weight
+            is_kept = finding.is_accused and {fact.kind, finding.verdict} != {FactKind.WIRING, Verdict.WEIGHT}
+            verdict = finding.verdict if is_kept else _VERDICTS[fact.kind]
             # what it replaces the fact says, too
             told = finding.note if finding.is_accused and verdict is not Verdict.REPLACED else ""
             note = told if fact.text in told else joined(fact.text, told)
