@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
-import enum
-import heapq
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import product
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from msdump.analysis.align import regions
-from msdump.analysis.align.evidence import LIKE, PairEvidence
-from msdump.analysis.align.regions import ContractedGraph, RegionPair, contracted, namesakes
+from msdump.analysis.align.fusion import ContractedGraph, contracted
+from msdump.analysis.align.pairing import LIKE, Means, PartialAlignment
 from msdump.analysis.align.sides import (
-    Colours,
     GraphSide,
-    IndexedGraph,
     colours,
     count_shared_weights,
     has_views,
     indexed,
-    is_commutative,
-    is_weight,
     labels,
     passes_on,
 )
+from msdump.analysis.align.strategies import pair_operators, strategies
 from msdump.graph.files import ir_text, tensor_text
 from msdump.read import ABSENT, GraphOperator, OperatorGraph, SourceKind, ValueForm, ValueSource, connected
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from msdump.graph import Graph
     from msdump.graph.files import GraphStatements, Statement, StatementOperand, Type
@@ -137,171 +131,8 @@ def _form(value_type: Type) -> ValueForm:
     return ValueForm(dtype, known)
 
 
-_LEAST: Final = 0.5
-"""A pair that is less sure than this is none."""
-
-_SURE: Final = 0.95
-"""A pair that is as sure as this needs no look at what the operators wrote."""
-
-_MOST_CANDIDATES: Final = 64
-"""Pairs that are weighed of operators that a property does not tell apart."""
-
-_MOST_READERS: Final = 24
-"""Readers of one value that are weighed against each other; more of them have other properties, too."""
-
-
-class Search:
-    """Finds pairs of operators; each operator stands in one pair at most."""
-
-    def __init__(self, evidence: PairEvidence) -> None:
-        """Begin without a candidate."""
-        self._evidence = evidence
-        self._mine, self._golden = evidence.mine, evidence.golden
-        self._heap: list[tuple[float, bool, float, int, int]] = []
-        self._unsure: list[tuple[int, int]] = []
-        self._weighed: dict[int, int] = {}
-        self._pairs = 0
-
-    def add_all(self, colours: Colours) -> None:
-        """Take in as candidates the operators that share a colour, a name, or a place in the order."""
-        for candidate in self._evidence.in_order:
-            self._add(*candidate)
-        for colouring in (colours.before, colours.behind, *reversed(colours.around)):
-            self._add_classes(colouring.mine, colouring.golden)
-        for keys in (_names, _nodes, _weights, _places):
-            self._add_classes(keys(self._mine), keys(self._golden))
-
-    def add_contents(self) -> None:
-        """Weigh also what operators wrote; those that wrote the same elements become candidates."""
-        evidence = self._evidence
-        evidence.reads_contents = True
-        self._weighed.clear()
-        mine, golden = (
-            [_digest(graph, place) if partner is None else None for place, partner in enumerate(partners)]
-            for graph, partners in ((self._mine, evidence.golden_of), (self._golden, evidence.mine_of))
-        )
-        before, self._heap = self._heap, []
-        self._add_classes(mine, golden)
-        for candidate in (*self._unsure, *((own, other) for *_, own, other in before)):
-            self._add(*candidate)
-        for place, partner in enumerate(evidence.golden_of):
-            if partner is not None:
-                self._add_neighbours(place, partner)
-
-    def run(self, *, is_sure: bool = False) -> None:
-        """Find all pairs.
-
-        Args:
-            is_sure: Only those that need no look at what operators wrote: others are candidates still.
-        """
-        evidence = self._evidence
-        while self._heap and not (is_sure and -self._heap[0][0] < _SURE):
-            before, _, _, mine, golden = heapq.heappop(self._heap)
-            if evidence.golden_of[mine] is not None or evidence.mine_of[golden] is not None:
-                continue
-            certainty = evidence.certainty(mine, golden)
-            if certainty < -before:  # a neighbour has found another partner since
-                self._push(mine, golden, certainty)
-            elif is_sure and not evidence.is_told_apart(mine, golden):
-                self._unsure.append((mine, golden))
-            else:
-                evidence.pair(mine, golden)
-                self._pairs += 1
-                self._add_neighbours(mine, golden)
-
-    def _add_classes(self, mine: Iterable[Hashable | None], golden: Iterable[Hashable | None]) -> None:
-        """Take in the operators of both graphs with equal keys; those without a key have no such partner."""
-        classes, others = _classes(mine), _classes(golden)
-        for key, members in classes.items():
-            partners = others.get(key, ())
-            if len(members) * len(partners) <= _MOST_CANDIDATES:
-                candidates: Iterable[tuple[int, int]] = product(members, partners)
-            elif len(members) == len(partners):  # in the order of execution
-                candidates = zip(members, partners, strict=True)
-            else:
-                candidates = ()
-            for candidate in candidates:
-                self._add(*candidate)
-
-    def _add_neighbours(self, mine: int, golden: int) -> None:
-        """Take in as candidates what two operators that belong together read, and who reads them."""
-        own, other = self._mine.producers[mine], self._golden.producers[golden]
-        aligned = (
-            product(own, other) if is_commutative(self._mine.types[mine]) else zip(own, other, strict=False)
-        )
-        for each, partner in aligned:
-            if each.position >= 0 and partner.position >= 0:
-                self._add(each.position, partner.position)
-        readers = self._mine.readers[mine][:_MOST_READERS], self._golden.readers[golden][:_MOST_READERS]
-        for reader, partner_reader in product(*readers):
-            is_same = reader.output == partner_reader.output
-            if is_same and reader.position >= 0 and partner_reader.position >= 0:
-                self._add(reader.position, partner_reader.position)
-
-    def _add(self, mine: int, golden: int) -> None:
-        evidence = self._evidence
-        if evidence.golden_of[mine] is None and evidence.mine_of[golden] is None:
-            count = len(self._golden.operators)
-            if self._weighed.get(mine * count + golden) != self._pairs:  # else nothing has changed since
-                self._weighed[mine * count + golden] = self._pairs
-                self._push(mine, golden, evidence.certainty(mine, golden))
-
-    def _push(self, mine: int, golden: int, certainty: float) -> None:
-        if certainty < _LEAST:
-            return
-        own, other = self._mine.operators, self._golden.operators
-        has_other_name = own[mine].full_name != other[golden].full_name
-        shift = abs(mine / len(own) - golden / len(other))
-        heapq.heappush(self._heap, (-certainty, has_other_name, shift, mine, golden))
-
-
-def _classes(keys: Iterable[Hashable | None]) -> dict[Hashable, list[int]]:
-    classes: dict[Hashable, list[int]] = {}
-    for place, key in enumerate(keys):
-        if key is not None:
-            classes.setdefault(key, []).append(place)
-    return classes
-
-
-def _names(graph: IndexedGraph) -> Sequence[Hashable]:
-    return [operator.full_name for operator in graph.operators]
-
-
-def _nodes(graph: IndexedGraph) -> Sequence[Hashable | None]:
-    return [operator.onnx_names or None for operator in graph.operators]
-
-
-def _weights(graph: IndexedGraph) -> Sequence[Hashable | None]:
-    """Return types and weights, which tell operators apart that read some."""
-    labels = (
-        (op_type, tuple(each.label for each in producers if is_weight(each)))
-        for op_type, producers in zip(graph.types, graph.producers, strict=True)
-    )
-    return [key if key[1] else None for key in labels]
-
-
-def _places(graph: IndexedGraph) -> Sequence[Hashable]:
-    """Return scopes and types, which tell operators apart where a module has one of a type."""
-    types = zip(graph.operators, graph.types, strict=True)
-    return [(operator.scope, op_type) for operator, op_type in types]
-
-
-def _digest(graph: IndexedGraph, place: int) -> Hashable | None:
-    content = graph.side.content_of(graph.operators[place].full_name, 0)
-    return content.digest if content is not None and content.is_telling else None
-
-
 Output = tuple[str, int]
 """Full name of an operator, and the number of its output."""
-
-
-class Means(enum.StrEnum):
-    """What tells that operators belong together."""
-
-    NAME = "name"
-    NODE = "node"
-    STRUCTURE = "structure"
-    CONTENT = "content"
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,20 +225,9 @@ def align(mine: GraphSide, golden: GraphSide) -> Alignment:
         replace(golden, graph=contractions[1].graph, has_views=both_have_views),
     )
     own, other = (indexed(*each) for each in zip(sides, labels(*sides), strict=True))
-    shades = colours(own, other)
-    evidence = PairEvidence(own, other, shades)
-    search = Search(evidence)
-    search.add_all(shades)
-    search.run(is_sure=True)
-    structural = [*evidence.golden_of]
-    search.add_contents()
-    search.run()
-    while pairs := list(regions.single_pairs(evidence)):
-        for pair in pairs:
-            evidence.pair(*pair)
-    for pair in list(namesakes(evidence)):
-        evidence.pair(*pair)
-    found = _Result(evidence, structural, contractions).matching()
+    pairs = PartialAlignment(own, other)
+    pair_operators(pairs, strategies(colours(own, other)))
+    found = _Result(pairs, contractions).alignment()
     is_body = bool(mine.graph.caller and golden.graph.caller)  # what runs it belongs together
     return replace(found, is_one_network=is_body or _is_one_network(found, mine, golden))
 
@@ -461,31 +281,20 @@ def _outputs(mine: GraphOperator, golden: GraphOperator) -> Iterator[tuple[Outpu
     return (((mine.full_name, slot), (golden.full_name, slot)) for slot in range(count))
 
 
+@dataclass(frozen=True, slots=True)
 class _Result:
-    """Turns what was found into pairs of the original graphs' operators."""
+    """Turns pairs of contracted graphs into pairs of the original graphs' operators."""
 
-    def __init__(
-        self,
-        evidence: PairEvidence,
-        structural: list[int | None],
-        contractions: tuple[ContractedGraph, ContractedGraph],
-    ) -> None:
-        self._evidence = evidence
-        self._structural = structural
-        self._contractions = contractions
+    pairs: PartialAlignment
+    contractions: tuple[ContractedGraph, ContractedGraph]
 
-    def matching(self) -> Alignment:
-        evidence = self._evidence
-        places = {
-            place: self._pair(place, partner)
-            for place, partner in enumerate(evidence.golden_of)
-            if partner is not None
-        }
-        for whole in regions.region_pairs(evidence):
-            for region in regions.cut(whole, evidence):
-                if not regions.is_of_idle_transfers(region, evidence):
-                    places[region.mine[0]] = self._of_region(region)
-        pairs = tuple(places[place] for place in sorted(places))
+    def alignment(self) -> Alignment:
+        found = {place: self._pair(place, *partner) for place, partner in self.pairs.found.items()}
+        for whole in regions.region_pairs(self.pairs):
+            for region in regions.cut(whole, self.pairs):
+                if not regions.is_of_idle_transfers(region, self.pairs):
+                    found[region.mine[0]] = self._region(region)
+        pairs = tuple(found[place] for place in sorted(found))
         return Alignment(
             pairs,
             self._alone(0, {name for pair in pairs for name in pair.mine}),
@@ -493,52 +302,40 @@ class _Result:
         )
 
     def _alone(self, side: int, paired: set[str]) -> tuple[str, ...]:
-        graph = self._contractions[side]
+        graph = self.contractions[side]
         every = (part for name in graph.graph.operators for part in graph.parts_of(name))
         return tuple(name for name in every if name not in paired)
 
-    def _pair(self, place: int, partner: int) -> OperatorPair:
-        evidence = self._evidence
-        mine, golden = evidence.mine.operators[place], evidence.golden.operators[partner]
-        outputs = _outputs(mine, golden)
+    def _pair(self, place: int, partner: int, means: Means, certainty: float) -> OperatorPair:
+        mine, golden = self.pairs.mine.operators[place], self.pairs.golden.operators[partner]
         return OperatorPair(
-            self._contractions[0].parts_of(mine.full_name),
-            self._contractions[1].parts_of(golden.full_name),
-            self._means(place, partner),
-            round(max(evidence.certainty(place, partner), regions.LEAST), 3),
-            tuple((self._original(0, own), self._original(1, other)) for own, other in outputs),
+            self.contractions[0].parts_of(mine.full_name),
+            self.contractions[1].parts_of(golden.full_name),
+            means,
+            certainty,
+            tuple(
+                (self._original(0, own), self._original(1, other)) for own, other in _outputs(mine, golden)
+            ),
         )
 
-    def _means(self, place: int, partner: int) -> Means:
-        evidence = self._evidence
-        mine, golden = evidence.mine.operators[place], evidence.golden.operators[partner]
-        if mine.full_name == golden.full_name:
-            return Means.NAME
-        likeness = None if self._structural[place] is not None else evidence.likeness(place, partner)
-        if likeness is not None and evidence.may_be_alike(place, partner):
-            return Means.CONTENT
-        is_node = bool(mine.onnx_names) and mine.onnx_names == golden.onnx_names
-        return Means.NODE if is_node else Means.STRUCTURE
-
-    def _of_region(self, region: RegionPair) -> OperatorPair:
-        names = (
+    def _region(self, region: regions.RegionPair) -> OperatorPair:
+        graphs = self.pairs.mine, self.pairs.golden
+        mine, golden = (
             tuple(part for place in places for part in contraction.parts_of(graph.operators[place].full_name))
-            for graph, contraction, places in (
-                (self._evidence.mine, self._contractions[0], region.mine),
-                (self._evidence.golden, self._contractions[1], region.golden),
+            for graph, contraction, places in zip(
+                graphs, self.contractions, (region.mine, region.golden), strict=True
             )
         )
         outputs = (
             (
-                self._original(0, (self._evidence.mine.operators[own].full_name, own_slot)),
-                self._original(1, (self._evidence.golden.operators[other].full_name, other_slot)),
+                self._original(0, (graphs[0].operators[own].full_name, own_slot)),
+                self._original(1, (graphs[1].operators[other].full_name, other_slot)),
             )
             for (own, own_slot), (other, other_slot) in region.results
         )
-        mine, golden = names
         return OperatorPair(mine, golden, Means.STRUCTURE, round(region.certainty, 3), tuple(outputs))
 
     def _original(self, side: int, output: Output) -> Output:
         """Return an output by the operator of the original graph: of parts put together, the last one."""
         name, slot = output
-        return self._contractions[side].parts_of(name)[-1], slot
+        return self.contractions[side].parts_of(name)[-1], slot

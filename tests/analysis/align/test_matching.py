@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
 
 from msdump.analysis.align import GraphSide, align, joined_parts, operator_graphs, part_types
-from msdump.analysis.align.alignment import Means
+from msdump.analysis.align.pairing import Means
 from msdump.analysis.align.sides import digest, of_array
 from msdump.graph import compile_graph, fuse_elementwise, loader
 from msdump.read import GraphOperator, OperatorGraph, SourceKind, ValueForm, ValueSource
@@ -211,6 +211,25 @@ def test_fused_operators_of_fused_ones():
     pair = matching.of_mine["Default/fc2-Dense/MatMul-op0BiasAdd-op0ReLU-op3"]
     assert ("Default/fc2-Dense/MatMul-op0", "Default/BiasAdd-op0ReLU-op3") == pair.golden
     assert [] == [*matching.mine_alone]
+
+
+def test_fused_operators_of_scopes_with_one_beginning():
+    """The parts of a fused operator stand in its own scope, not in one whose name begins alike."""
+    cells = ("Default/cell", "Default/cell_1")
+    source = ValueSource(SourceKind.INPUT, "x")
+
+    def graph(*kernels):
+        operators, before = {}, source
+        for cell in cells:
+            for name in kernels:
+                operators[f"{cell}/{name}"] = GraphOperator(f"{cell}/{name}", name.split("-")[0], (before,))
+                before = ValueSource(SourceKind.OPERATOR, f"{cell}/{name}")
+        return GraphSide(OperatorGraph(operators, {"x": ValueForm()}, outputs=(before,)))
+
+    found = align(graph("Exp-op0Tanh-op0"), graph("Exp-op0", "Tanh-op0"))
+
+    parts = {pair.mine: pair.golden for pair in found.pairs if pair.certainty > 0.9}
+    assert parts == {(f"{cell}/Exp-op0Tanh-op0",): (f"{cell}/Exp-op0", f"{cell}/Tanh-op0") for cell in cells}
 
 
 def test_fused_operators_with_the_names_of_compiled_graphs():

@@ -1,0 +1,228 @@
+"""The strategies by which operators of two graphs are paired, the surest first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from msdump.analysis.align import regions
+from msdump.analysis.align.pairing import Means, PartialAlignment
+from msdump.analysis.align.sides import (
+    Colouring,
+    Colours,
+    IndexedGraph,
+    aligned,
+    is_commutative,
+    is_weight,
+    passes_on,
+    place_of,
+)
+
+Keys = Callable[[IndexedGraph, int], Hashable | None]
+"""Returns what an operator is known by, by its position; None for nothing."""
+
+
+def _node(graph: IndexedGraph, place: int) -> Hashable | None:
+    return graph.operators[place].onnx_names or None
+
+
+def _name(graph: IndexedGraph, place: int) -> Hashable | None:
+    # of two casts in a row, one side's first is not the other side's second
+    return graph.operators[place].full_name, _cast_type(graph, place)
+
+
+def _cast_type(graph: IndexedGraph, place: int) -> Hashable | None:
+    outputs = graph.operators[place].outputs
+    return outputs[0].dtype if outputs and passes_on(graph.types[place]) else None
+
+
+def _weights(graph: IndexedGraph, place: int) -> Hashable | None:
+    weights = tuple(each.label for each in graph.producers[place] if is_weight(each))
+    return (graph.types[place], weights) if weights else None
+
+
+def _elements(graph: IndexedGraph, place: int) -> Hashable | None:
+    content = graph.side.content_of(graph.operators[place].full_name, 0)
+    return content.digest if content is not None and content.is_telling else None
+
+
+def _classes(places: Iterable[int], key: Callable[[int], Hashable | None]) -> dict[Hashable, list[int]]:
+    classes: dict[Hashable, list[int]] = {}
+    for place in places:
+        known = key(place)
+        if known is not None:
+            classes.setdefault(known, []).append(place)
+    return classes
+
+
+def _unique(
+    pairs: PartialAlignment, key: Keys, mine: Iterable[int], golden: Iterable[int]
+) -> Iterator[tuple[int, int]]:
+    """Yield the only operators of both graphs that are known by the same."""
+    own = _classes(mine, partial(key, pairs.mine))
+    other = _classes(golden, partial(key, pairs.golden))
+    for known, members in own.items():
+        if len(members) == len(other.get(known, ())) == 1:
+            yield members[0], other[known][0]
+
+
+def of_one_key(key: Keys, pairs: PartialAlignment) -> Iterator[tuple[int, int]]:
+    """Yield operators that are the only ones known by a key, where nothing contradicts."""
+    return (pair for pair in _unique(pairs, key, *pairs.free()) if pairs.may_belong(*pair))
+
+
+def of_one_colour(colouring: Colouring, pairs: PartialAlignment) -> Iterator[tuple[int, int]]:
+    """Yield operators of one colour: the only ones, or those of one node or name among equally many."""
+    own, other = pairs.free()
+    classes = _classes(own, colouring.mine.__getitem__)
+    golden_classes = _classes(other, colouring.golden.__getitem__)
+    for colour, members in classes.items():
+        partners = golden_classes.get(colour, [])
+        if len(members) == len(partners) == 1:
+            yield members[0], partners[0]
+        elif len(members) == len(partners):
+            for key in (_node, _name, _cast_type):
+                yield from _unique(pairs, key, members, partners)
+
+
+def in_order(colouring: Colouring, pairs: PartialAlignment) -> Iterator[tuple[int, int]]:
+    """Yield operators of one colour at the same place of the order that both graphs share."""
+    own: list[Hashable] = [
+        (colour, partner, *(form.shape for form in operator.outputs))
+        for colour, partner, operator in zip(
+            colouring.mine, pairs.golden_of, pairs.mine.operators, strict=True
+        )
+    ]
+    other: list[Hashable] = [
+        (colour, None if partner is None else place, *(form.shape for form in operator.outputs))
+        for place, (colour, partner, operator) in enumerate(
+            zip(colouring.golden, pairs.mine_of, pairs.golden.operators, strict=True)
+        )
+    ]
+    return (pair for pair in aligned(own, other) if pairs.may_belong(*pair))
+
+
+def behind_pairs(pairs: PartialAlignment, *, is_strict: bool) -> Iterator[tuple[int, int]]:
+    """Yield the only operators of a type that read the outputs of a pair, from front to back.
+
+    Args:
+        pairs: The pairs so far; those that are yielded count at once.
+        is_strict: Whether all that they read has to be the same.
+    """
+    for place in range(len(pairs.mine.operators)):
+        partner = pairs.golden_of[place]
+        if partner is not None:
+            for reader, counterpart in _neighbours(
+                _readers(pairs.mine, place, pairs.golden_of), _readers(pairs.golden, partner, pairs.mine_of)
+            ):
+                known = pairs.inputs(reader, counterpart)
+                is_told = all(known) if is_strict else False not in known
+                if is_told and pairs.may_belong(reader, counterpart):
+                    yield reader, counterpart
+
+
+def before_pairs(pairs: PartialAlignment, *, is_strict: bool) -> Iterator[tuple[int, int]]:
+    """Yield the only operators of a type that a pair reads at the same place, from back to front.
+
+    Args:
+        pairs: The pairs so far; those that are yielded count at once.
+        is_strict: Whether all that read them have to be the same.
+    """
+    for place in reversed(range(len(pairs.mine.operators))):
+        partner = pairs.golden_of[place]
+        if partner is not None:
+            for writer, counterpart in _neighbours(
+                _writers(pairs.mine, place, pairs.golden_of), _writers(pairs.golden, partner, pairs.mine_of)
+            ):
+                is_told = not is_strict or pairs.have_same_readers(writer, counterpart)
+                known = pairs.inputs(writer, counterpart, may_lack=is_strict)
+                if is_told and False not in known and pairs.may_belong(writer, counterpart):
+                    yield writer, counterpart
+
+
+_Places = Iterable[tuple[Hashable, int]]
+
+
+def _neighbours(own: _Places, other: _Places) -> Iterator[tuple[int, int]]:
+    """Yield the only neighbours of two operators that have one type and place."""
+    own, other = dict.fromkeys(own), dict.fromkeys(other)
+    counts, golden_counts = (Counter(key for key, _ in neighbours) for neighbours in (own, other))
+    partners = dict([*other])
+    for key, place in own:
+        if counts[key] == golden_counts[key] == 1:
+            yield place, partners[key]
+
+
+def _readers(
+    graph: IndexedGraph, place: int, partners: Sequence[int | None]
+) -> Iterator[tuple[Hashable, int]]:
+    for reader in graph.readers[place]:
+        if reader.position >= 0 and partners[reader.position] is None:
+            key = graph.types[reader.position], place_of(graph, reader), reader.output
+            yield key, reader.position
+
+
+def _writers(
+    graph: IndexedGraph, place: int, partners: Sequence[int | None]
+) -> Iterator[tuple[Hashable, int]]:
+    is_fixed = not is_commutative(graph.types[place])
+    for slot, writer in enumerate(graph.producers[place]):
+        if writer.position >= 0 and partners[writer.position] is None:
+            yield (graph.types[writer.position], slot if is_fixed else -1, writer.slot), writer.position
+
+
+class Strategy(NamedTuple):
+    """One way to find pairs.
+
+    Attributes:
+        pairs: Yields pairs, given those that were found before.
+        means: What tells that they belong together.
+        certainty: How sure they are, 0 to 1.
+    """
+
+    pairs: Callable[[PartialAlignment], Iterator[tuple[int, int]]]
+    means: Means
+    certainty: float
+
+
+def strategies(colours: Colours) -> list[Strategy]:
+    """Return all strategies, the surest first.
+
+    Args:
+        colours: The colours of the operators of both graphs.
+    """
+    near, *_ = colours.around
+    structure = Means.STRUCTURE
+    return [
+        Strategy(partial(of_one_colour, colours.before), structure, 0.99),
+        Strategy(partial(of_one_colour, colours.behind), structure, 0.99),
+        *(Strategy(partial(of_one_colour, each), structure, 0.95) for each in reversed(colours.around)),
+        Strategy(partial(behind_pairs, is_strict=True), structure, 0.95),
+        Strategy(partial(before_pairs, is_strict=True), structure, 0.95),
+        Strategy(partial(of_one_key, _node), Means.NODE, 0.9),
+        Strategy(partial(of_one_key, _elements), Means.CONTENT, 0.9),
+        Strategy(partial(of_one_key, _weights), structure, 0.8),
+        Strategy(partial(in_order, near), structure, 0.8),
+        Strategy(partial(behind_pairs, is_strict=False), structure, 0.7),
+        Strategy(partial(before_pairs, is_strict=False), structure, 0.7),
+        Strategy(regions.single_pairs, structure, 0.6),
+        Strategy(regions.namesakes, Means.NAME, 0.6),
+    ]
+
+
+def pair_operators(pairs: PartialAlignment, ordered: Sequence[Strategy]) -> None:
+    """Pair what belongs together: the first strategy that finds pairs among what is left is followed.
+
+    Args:
+        pairs: The pairs so far, to which those that are found are added.
+        ordered: The strategies.
+    """
+    number = 0
+    while number < len(ordered):
+        strategy, before = ordered[number], len(pairs.found)
+        for mine, golden in strategy.pairs(pairs):
+            if pairs.is_free(mine, golden):
+                pairs.join(mine, golden, strategy.means, strategy.certainty)
+        number = 0 if len(pairs.found) > before else number + 1
