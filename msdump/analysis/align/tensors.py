@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
@@ -67,7 +67,7 @@ class MatchedNames:
     """Operators that belong together by the graphs of both dumps, as the names of files have them.
 
     Attributes:
-        partners: The golden operator of each examined one that belongs to one alone.
+        partners: The golden operator of each examined one that belongs to one alone; None: names tell it.
         replaced: Those of them that do something else.
         golden: Golden operators that belong to an examined one, as parts of a fused one do, too.
         notes: How the partner of an examined operator was found, where its name does not tell.
@@ -76,13 +76,17 @@ class MatchedNames:
         networks: In words, that the graphs are of two networks, so that nothing is compared; "" for one.
     """
 
-    partners: Mapping[str, str]
-    replaced: Mapping[str, str]
-    golden: frozenset[str]
-    notes: Mapping[str, str]
+    partners: Mapping[str, str] | None = None
+    replaced: Mapping[str, str] = field(default_factory=dict)
+    golden: frozenset[str] = frozenset()
+    notes: Mapping[str, str] = field(default_factory=dict)
     casts: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
     whole: frozenset[str] = frozenset()
     networks: str = ""
+
+    def partner(self, name: str) -> str:
+        """Return the golden operator that is the same one, "" where several are, or none."""
+        return name if self.partners is None else self.partners.get(sanitize(name), "")
 
 
 @dataclass(frozen=True)
@@ -92,13 +96,13 @@ class Identities:
     Attributes:
         dumped: Identifies tensors of the side that is examined.
         golden: Identifies tensors of the golden side.
-        matched: Operators that belong together by the graphs of both dumps; None where names tell.
+        matched: Operators that belong together by the graphs of both dumps.
         alignment: Which operators of the two graphs belong together; None where these were not aligned.
     """
 
     dumped: Identify = by_name
     golden: Identify = by_name
-    matched: MatchedNames | None = None
+    matched: MatchedNames = MatchedNames()
     alignment: Alignment | None = None
 
 
@@ -152,10 +156,9 @@ def in_order(identities: Identities, dumped: Slots, golden: Slots) -> Identities
         dumped: What the side that is examined dumped.
         golden: What the golden side dumped.
     """
-    partners = None if identities.matched is None else identities.matched.partners
     tables: tuple[dict[_Tensor, Identity], dict[_Tensor, Identity]] = {}, {}
     for (name, io), slots in dumped.items():
-        partner = name if partners is None else partners.get(name, "")
+        partner = identities.matched.partner(name)
         golden_slots = golden.get((partner, io), ())
         if len(slots) == len(golden_slots) and slots != golden_slots:
             for slot, golden_slot in zip(slots, golden_slots, strict=True):

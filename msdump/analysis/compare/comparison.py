@@ -34,7 +34,6 @@ from msdump.analysis.compare.folders import (
     absence_findings,
     missing_operators,
     unasked_operators,
-    uneven_operators,
 )
 from msdump.analysis.compare.surroundings import FolderSurroundings, SurroundedDump, with_graphs
 from msdump.analysis.judge import (
@@ -66,8 +65,7 @@ def _without_doubt(finding: Finding, folder: ComparedFolder) -> Finding:
     files of views the shape of the view's input, cuts elements, and leaves outputs that nothing reads as the
     memory was. Its graph file tells all that; names without it do not.
     """
-    is_torn = folder.mine.is_graph_torn or folder.theirs.is_graph_torn
-    if not (finding.is_accused and is_torn) or folder.is_ours:
+    if not (finding.is_accused and folder.is_torn) or folder.is_ours:
         return finding
     return replace(finding, verdict=Verdict.UNCHECKED, note=joined(_TORN, finding.note))
 
@@ -235,8 +233,8 @@ class DumpComparison:
                 report.unreturned += map(folder.missing_place, filter(folder.is_golden_output, missing))
                 report.unasked += map(folder.missing_place, unasked_operators(folder))
             report.unreadable += folder.matched.unreadable
-            report.uneven += uneven_operators(folder)
-            report.add_networks(folder.dumped.path, folder.golden.path, folder.networks)
+            report.uneven += folder.matched.uneven
+            report.add_networks(folder.dumped.path, folder.golden.path, folder.matched.by_graphs.networks)
         for run in self.runs():
             for finding in _Run(self, run, report).findings():
                 report.add(finding)

@@ -93,8 +93,7 @@ class Matched:
         missing: Golden operators of which no tensor is a counterpart, in the order of execution.
         unreadable: Messages about golden files that cannot be read.
         uneven: Operators that did not run equally often.
-        by_graphs: What the graphs of both dumps tell of operators that belong together; None: they have the
-            same names.
+        by_graphs: What the graphs of both dumps tell of operators that belong together.
         alignment: Which operators of the two graphs belong together; None where these were not aligned.
     """
 
@@ -102,7 +101,7 @@ class Matched:
     missing: tuple[str, ...] = ()
     unreadable: tuple[str, ...] = ()
     uneven: tuple[Uneven, ...] = ()
-    by_graphs: MatchedNames | None = None
+    by_graphs: MatchedNames = MatchedNames()  # noqa: RUF009 - frozen
     alignment: Alignment | None = None
 
 
@@ -125,18 +124,14 @@ def match_executions(dumped: Folder, golden: Folder, identities: Identities) -> 
             golden_tensors.add(identities.golden(run.name, *place[1:]), place[1], place)
     # A golden file that cannot be read has no tensors to pair, yet its operator is not absent.
     unreadable = {(run.name, run.number): run for run in golden_runs if run.fault}
-    executions = [_execution(run, golden_tensors, identities.dumped, unreadable) for run in dumped_runs]
-    uneven: tuple[Uneven, ...] = ()
     matched = identities.matched
-    if matched is not None:
-        replaced, notes = matched.replaced, matched.notes
-        executions = [
-            replace(each, replaces=replaced.get(each.name, ""), note=notes.get(each.name, ""))
-            for each in executions
-        ]
-        uneven = tuple(_uneven(dumped_runs, golden_runs, matched.partners))
-    elif FolderKind.GOLDEN not in {dumped.kind, golden.kind}:  # those have no order, and one pass is enough
-        uneven = tuple(_uneven(dumped_runs, golden_runs))
+    executions = [
+        replace(each, replaces=matched.replaced.get(each.name, ""), note=matched.notes.get(each.name, ""))
+        for each in (_execution(run, golden_tensors, identities.dumped, unreadable) for run in dumped_runs)
+    ]
+    uneven: tuple[Uneven, ...] = ()
+    if FolderKind.GOLDEN not in {dumped.kind, golden.kind}:  # those have no order, and one pass is enough
+        uneven = tuple(_uneven(dumped_runs, golden_runs, matched))
     used = {file.op_name for each in executions for file, _, _ in each.counterparts.values()}
     # operators whose files are torn were dumped, though none of their tensors has a pair
     torn = {run.name for run in dumped_runs if run.fault}
@@ -146,7 +141,7 @@ def match_executions(dumped: Folder, golden: Folder, identities: Identities) -> 
         if run.tensors
         and run.name not in used | torn
         and _is_expected(run.files[-1], dumped.kind)
-        and not (matched is not None and run.name in matched.golden)
+        and run.name not in matched.golden
     )
     return Matched(
         tuple(executions),
@@ -229,18 +224,18 @@ def _run(folder: Folder, files: tuple[NamedFile, ...], number: int | None) -> _R
 
 
 def _uneven(
-    dumped_runs: Iterable[_Run], golden_runs: Iterable[_Run], partners: Mapping[str, str] | None = None
+    dumped_runs: Iterable[_Run], golden_runs: Iterable[_Run], matched: MatchedNames
 ) -> Iterator[Uneven]:
     """Yield the operators that did not run equally often.
 
     Args:
         dumped_runs: Executions of the side that is examined.
         golden_runs: Executions of the golden side.
-        partners: Golden operators by the names of examined ones, None: they have the same names.
+        matched: Which operators belong together.
     """
     dumped, golden = (Counter(run.name for run in runs) for runs in (dumped_runs, golden_runs))
     for name, count in dumped.items():
-        partner = name if partners is None else partners.get(name, "")
+        partner = matched.partner(name)
         # Operators that golden lacks altogether are reported as such, not as uneven.
         if count != golden.get(partner, count):
             yield Uneven(name, count, golden[partner])

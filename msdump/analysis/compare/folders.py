@@ -24,7 +24,6 @@ from msdump.analysis.compare.executions import Matched, OperatorExecution, file_
 from msdump.analysis.compare.surroundings import (
     LEFTOVER,
     FolderSurroundings,
-    are_cut_otherwise,
     behind,
     described,
     in_its_graph,
@@ -36,7 +35,6 @@ from msdump.analysis.judge import (
     TensorEvidence,
     TensorResult,
     TensorVerdict,
-    Uneven,
     Verdict,
     coarser,
 )
@@ -167,12 +165,11 @@ class Losses:
         own_names = {golden: own for own, golden in self._partners.items()}
         gone = self._gone(self._mine, self._golden)
         lost = {name: tuple(map(self._mine.lost, self._golden.slots(name))) for name in gone}
-        replacing = () if self._by_graphs is None else self._by_graphs.replaced
         for name in self._golden.folder.operators if self._is_told else ():
             own = own_names.get(name)
             if (
                 own is not None
-                and own not in replacing
+                and own not in self._by_graphs.replaced
                 and own not in self._mine.folder.operators
                 and self._has_lost(self._mine, own)
             ):
@@ -197,7 +194,7 @@ class Losses:
     @cached_property
     def _partners(self) -> Mapping[str, str]:
         """Golden operators by those of the examined side, as files call them."""
-        if self._by_graphs is not None:
+        if self._by_graphs.partners is not None:
             return self._by_graphs.partners
         return {name: name for side in (self._mine, self._golden) for name in side.folder.operators}
 
@@ -272,9 +269,9 @@ class ComparedFolder:
         return (self.mine.rank, self.mine.iteration)
 
     @property
-    def networks(self) -> str:
-        """In words, that the directories are of two networks, so that nothing is compared; "" for one."""
-        return "" if self.matched.by_graphs is None else self.matched.by_graphs.networks
+    def is_torn(self) -> bool:
+        """Whether the file of a graph breaks off, so that nothing tells which operators a side lacks."""
+        return self.mine.is_graph_torn or self.theirs.is_graph_torn
 
     @property
     def is_ours(self) -> bool:
@@ -484,8 +481,7 @@ class ComparedFolder:
     @property
     def _casts(self) -> tuple[frozenset[str], frozenset[str]]:
         """Full names of the casts that the other side lacks, of the examined side and of golden."""
-        known = self.matched.by_graphs
-        return (frozenset(), frozenset()) if known is None else known.casts
+        return self.matched.by_graphs.casts
 
     def _operators(self, execution: OperatorExecution) -> tuple[GraphOperator | None, GraphOperator | None]:
         """Return the operator in both graphs; golden's has the counterparts of outputs, or else inputs."""
@@ -528,8 +524,8 @@ class ComparedFolder:
 
     @cached_property
     def _own_names(self) -> Mapping[str, str] | None:
-        known = self.matched.by_graphs
-        return None if known is None else {golden: own for own, golden in known.partners.items()}
+        partners = self.matched.by_graphs.partners
+        return None if partners is None else {golden: own for own, golden in partners.items()}
 
 
 def _with_lost(
@@ -598,9 +594,8 @@ def absence_findings(folder: ComparedFolder) -> Iterator[Finding]:
     for name, tensors in folder.losses.whole.items():
         results = tuple(TensorResult(each, TensorVerdict.UNREADABLE, each.note) for each in tensors)
         yield Finding(folder.missing_place(name), Verdict.UNREADABLE, results, results[0].note)
-    for name in folder.matched.missing:
-        if note := _why_unknown(folder, name):
-            yield Finding(folder.missing_place(name), Verdict.UNCHECKED, note=note)
+    for name in folder.matched.missing if folder.is_torn else ():
+        yield Finding(folder.missing_place(name), Verdict.UNCHECKED, note="the file of a graph breaks off")
 
 
 def is_expected(folder: ComparedFolder, name: str) -> bool:
@@ -614,7 +609,7 @@ def is_expected(folder: ComparedFolder, name: str) -> bool:
     golden_graph = folder.theirs.graph
     if golden_graph is not None and may_be_listed(names.sanitize(name), golden_graph):
         return False  # nothing tells which of the graph's operators it is
-    if _why_unknown(folder, names.sanitize(name)) or _is_left_out(folder, name):
+    if folder.is_torn or _is_left_out(folder, name):
         return False
     if not folder.dumped.kind.is_compiled or folder.golden.kind.is_compiled:
         return True
@@ -623,27 +618,9 @@ def is_expected(folder: ComparedFolder, name: str) -> bool:
     return is_run and not folder.theirs.is_fixed(name)
 
 
-def uneven_operators(folder: ComparedFolder) -> tuple[Uneven, ...]:
-    """Return operators that did not run equally often, and not in other graphs either."""
-    return tuple(each for each in folder.matched.uneven if not _ran_elsewhere(folder, each.name))
-
-
 def _is_left_out(folder: ComparedFolder, name: str) -> bool:
     """Tell whether the examined side's configuration leaves a golden operator out."""
     name = names.sanitize(name)
-    if name.startswith(INSERTED_PREFIX) or name in folder.found_again or _why_unknown(folder, name):
+    if name.startswith(INSERTED_PREFIX) or name in folder.found_again or folder.is_torn:
         return False
     return folder.mine.leaves_out(folder.missing_place(name), folder.own_name(name))
-
-
-def _ran_elsewhere(folder: ComparedFolder, name: str) -> bool:
-    """Tell whether the examined side ran as many operators of a golden one's type, in other graphs."""
-    files = folder.golden.operators.get(name, ())
-    return bool(files) and are_cut_otherwise(files[-1].op_type, folder.mine, folder.theirs)
-
-
-def _why_unknown(folder: ComparedFolder, name: str) -> str:
-    """Return in words why nothing tells whether the examined side lacks an operator, else ""."""
-    if folder.mine.is_graph_torn or folder.theirs.is_graph_torn:
-        return "the file of a graph breaks off"
-    return "mine ran operators of its type in other graphs" if _ran_elsewhere(folder, name) else ""

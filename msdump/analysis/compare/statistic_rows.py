@@ -298,30 +298,11 @@ class Counterparts:
 
     Attributes:
         rows: The golden row beside each examined one, by the place of that one.
-        matched: Operators that belong together by the graphs of both dumps; None: they have the same names.
+        matched: Operators that belong together by the graphs of both dumps.
     """
 
     rows: Mapping[Place, StatisticRow]
-    matched: MatchedNames | None = None
-
-    @property
-    def networks(self) -> str:
-        """In words, that the rows are of two networks; "" for one."""
-        return "" if self.matched is None else self.matched.networks
-
-    def note(self, name: str) -> str:
-        """Return how the counterpart of an operator was found, "" where names tell."""
-        return "" if self.matched is None else self.matched.notes.get(sanitize(name), "")
-
-    def replaces(self, name: str) -> str:
-        """Return the operator of another type that stands in the place of one, "" for none."""
-        return "" if self.matched is None else self.matched.replaced.get(sanitize(name), "")
-
-    def partner(self, name: str) -> str:
-        """Return the golden operator that is the same one, "" where several are, or none."""
-        if self.matched is None:
-            return name
-        return self.matched.partners.get(sanitize(name), "")
+    matched: MatchedNames = MatchedNames()  # noqa: RUF009 - frozen
 
     def lacks(self, row: StatisticRow) -> bool:
         """Tell whether the examined side should have, and has not, the operator of a golden row.
@@ -329,9 +310,9 @@ class Counterparts:
         What a device inserts to bring tensors into its types and formats belongs to it alone.
         """
         name = row.place[0]
-        if row.is_parameter or self.matched is None:
-            return not row.is_parameter
-        return sanitize(name) not in self.matched.golden and not name.startswith(INSERTED_PREFIX)
+        is_named = self.matched.partners is None
+        is_alone = is_named or not (sanitize(name) in self.matched.golden or name.startswith(INSERTED_PREFIX))
+        return is_alone and not row.is_parameter
 
 
 def find_counterparts(
@@ -350,7 +331,7 @@ def find_counterparts(
     shared = tuple(each for each in dumped.categories if each in golden.categories)
     sides = _RowContents(mine, dumped, shared), _RowContents(theirs, golden, shared)
     identities = identities_of(*(each.graph_side() for each in sides))
-    if identities.matched is None:
+    if identities.matched.partners is None:
         return Counterparts(golden.rows)
     return Counterparts(_paired(dumped, golden, identities), identities.matched)
 

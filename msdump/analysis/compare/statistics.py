@@ -330,14 +330,14 @@ def _judge_pair(
             (_tensors_of(folders.dumped, dumped), mine), (_tensors_of(folders.golden, golden), theirs)
         )
     judge, found = Judge(limits), find_counterparts(dumped, golden, mine.graph, theirs.graph)
-    report.add_networks(folders.dumped, folders.golden, found.networks)
+    report.add_networks(folders.dumped, folders.golden, found.matched.networks)
     passages, golden_passages = _by_passage(dumped), _by_passage(golden)
     passes, golden_passes = (Counter(name for name, _ in each) for each in (passages, golden_passages))
     findings = []
     for order, ((name, number), rows) in enumerate(passages.items(), 1):
         reads = mine.reads(name) or theirs.reads(name)
         tensors = [_evidence(row, found, limits, dumped, golden) for row in rows.values()]
-        if not found.matched:
+        if found.matched.partners is None:
             left = golden_passages.get((name, number), {})
             tensors += (
                 replace(lone_row(row), note="mine has no such row")
@@ -347,12 +347,14 @@ def _judge_pair(
         tensors.sort(key=lambda tensor: (tensor.io, tensor.slot))
         place = _place(rows, folders.label, mine, order, passes[name])
         known = tuple(_with_source(tensor, reads) for tensor in tensors)
-        evidence = OperatorEvidence(place, known, replaces=found.replaces(name), reads=reads)
+        evidence = OperatorEvidence(
+            place, known, replaces=found.matched.replaced.get(sanitize(name), ""), reads=reads
+        )
         findings.append(judge.finding(evidence))
     for finding in findings:
         report.add(with_reach(finding, findings, mine.graph))
     used = {place[0] for place in dumped.rows}
-    if found.matched:
+    if found.matched.partners is not None:
         used = {row.place[0] for row in found.rows.values()}
     for (name, _), rows in golden_passages.items():  # what is missing, once for each pass
         if name not in used and found.lacks(next(iter(rows.values()))):
@@ -360,7 +362,7 @@ def _judge_pair(
             (report.unasked if mine.leaves_out(place, name) else report.missing).append(place)
     counts = {sanitize(name): count for name, count in golden_passes.items()}
     for name, count in passes.items():
-        other = counts.get(sanitize(found.partner(name)), count)
+        other = counts.get(sanitize(found.matched.partner(name)), count)
         if count != other:
             report.uneven.append(Uneven(name, count, other))
 
@@ -436,7 +438,7 @@ def _evidence(
     is_other = row.place[:2] != counterpart.place[:2]
     is_handed_on = is_other and dumped.is_compiled != golden.is_compiled
     evidence = row_evidence(row, counterpart, limits.statistics, is_handed_on=is_handed_on)
-    return replace(evidence, note=joined(found.note(row.place[0]), evidence.note))
+    return replace(evidence, note=joined(found.matched.notes.get(sanitize(row.place[0]), ""), evidence.note))
 
 
 def _place(

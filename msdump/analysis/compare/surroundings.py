@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -159,7 +158,6 @@ class FolderSurroundings:
     expectation: DumpExpectation = field(default=DumpExpectation(), repr=False, compare=False)
     is_inferred: bool = False
     _graph: Callable[[], OperatorGraph | None] = field(default=lambda: None, repr=False, compare=False)
-    _runs: Callable[[], Mapping[int, Counter[str]]] = field(default=dict, repr=False, compare=False)
 
     @cached_property
     def graph(self) -> OperatorGraph | None:
@@ -184,11 +182,6 @@ class FolderSurroundings:
             return self._graph()
         except DumpReadError:  # it explains verdicts, it is not compared
             return None
-
-    @cached_property
-    def runs(self) -> Mapping[int, Counter[str]]:
-        """How often operators of each type ran in each graph of the same iteration."""
-        return self._runs()
 
     def with_graph(self, graph: OperatorGraph | None) -> FolderSurroundings:
         """Return the same around another graph."""
@@ -273,18 +266,6 @@ def with_graphs(
     return mine.with_inferred(own), theirs.with_inferred(other)
 
 
-def are_cut_otherwise(op_type: str, mine: FolderSurroundings, theirs: FolderSurroundings) -> bool:
-    """Tell whether one side ran as many operators of a type as the other one, but in other graphs.
-
-    Control flow cuts a network into graphs, which two systems do at other places.
-    """
-    own, other = (
-        {graph: types[op_type] for graph, types in side.runs.items() if types[op_type]}
-        for side in (mine, theirs)
-    )
-    return len({*own, *other}) > 1 and own != other and sum(own.values()) >= sum(other.values())
-
-
 def behind(source: ValueSource, graph: OperatorGraph, casts: frozenset[str]) -> ValueSource:
     """Return where a value comes from that was brought into another type or format on the way.
 
@@ -349,25 +330,9 @@ def _listed(root: str) -> dict[str, FolderSurroundings]:
             iteration.number,
             _expectation(dump, iteration),
             _graph=partial(getattr, iteration, "operator_graph"),
-            _runs=partial(_runs, dump, iteration),
         )
         for iteration in dump.all_iterations
     }
-
-
-def _runs(dump: Dump, iteration: Iteration) -> dict[int, Counter[str]]:
-    runs: dict[int, Counter[str]] = {}
-    for each in dump.all_iterations:
-        if replace(each.key, graph=None) != replace(iteration.key, graph=None):
-            continue
-        files = Counter(replace(record.name, timestamp=0) for record in each.tensor_files)
-        most: Counter[tuple[str, str]] = Counter()
-        for name, count in files.items():
-            most[name.op_type, name.op_name] = max(count, most[name.op_type, name.op_name])
-        types = runs.setdefault(each.key.graph or 0, Counter())
-        for (op_type, _), count in most.items():
-            types[op_type] += count
-    return runs
 
 
 def _expectation(dump: Dump, iteration: Iteration) -> DumpExpectation:

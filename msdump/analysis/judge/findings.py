@@ -331,11 +331,6 @@ class Report:
         readable = [each for each in bad if each.verdict is not Verdict.UNREADABLE]
         return min(readable or bad, key=lambda each: each.place.time, default=None)
 
-    def before(self, finding: Finding) -> list[Finding]:
-        """Return the operators that ran before another one, in all directories, in the order of execution."""
-        earlier = (each for each in self.findings if each.place.time < finding.place.time)
-        return sorted(earlier, key=lambda each: each.place.time)
-
     def below(self, scope: str) -> list[Finding]:
         """Return the operators in a scope, ``Default/fc1-Dense`` or ``h.3``."""
         return [each for each in self.findings if lies_in(each.place.shown_name, scope)]
