@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -44,7 +45,6 @@ from msdump.graph.cutting import (
     splice,
 )
 from msdump.graph.kernel import Rounding
-from msdump.observer import Arrays, Observer
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,31 +119,24 @@ def minimise(items: Sequence[_Item], holds: Callable[[Sequence[_Item]], bool]) -
         items: The list, for which the test holds.
         holds: The test; it is asked about each part once.
     """
-    asked: dict[tuple[int, ...], bool] = {}
 
-    def test(part: Sequence[int]) -> bool:
-        key = tuple(part)
-        if key not in asked:
-            asked[key] = holds([items[index] for index in key])
-        return asked[key]
+    @functools.cache
+    def test(part: tuple[int, ...]) -> bool:
+        return bool(part) and holds([items[index] for index in part])
 
-    left = list(range(len(items)))
-    count = 2
+    left, count = tuple(range(len(items))), 2
     while len(left) > 1:
         size = -(-len(left) // count)
         parts = [left[start : start + size] for start in range(0, len(left), size)]
-        others = [[index for index in left if index not in part] for part in parts]
-        smaller = next((part for part in parts if test(part)), None)
-        if smaller is not None:
+        rests = [tuple(index for index in left if index not in part) for part in parts]
+        if (smaller := next(filter(test, parts), None)) is not None:
             left, count = smaller, 2
-            continue
-        smaller = next((rest for rest in others if rest and test(rest)), None)
-        if smaller is not None:
+        elif (smaller := next(filter(test, rests), None)) is not None:
             left, count = smaller, max(count - 1, 2)
-        elif count >= len(left):
-            break
-        else:
+        elif count < len(left):
             count = min(2 * count, len(left))
+        else:
+            break
     return [items[index] for index in left]
 
 
@@ -399,13 +392,13 @@ class Bisection:
             )
         smallest = minimise(units, lambda part: self._explains(part, whole))
         spliced, difference = self._spliced(smallest), self._difference(smallest)
-        recorder = _Edges(self._golden, spliced)
-        self._run(self._mixed, self._golden, self._fed, recorder)
-        # the values known before the run: weights and inputs
-        names = _edges(spliced)
-        known = {name: array for name, array in self._golden.weights.items() if name in names}
-        known |= {k: item for k, item in self._fed.items() if k in names and isinstance(item, np.ndarray)}
-        edges = known | recorder.arrays
+        names = {*external_values(spliced.taken), *external_values(spliced.given)}
+        computed = [name for node in self._golden.nodes for name in node.outputs if name in names]
+        outputs = tuple(Value(name, self._golden.type_of(name)) for name in computed)
+        results = self._run(self._mixed, replace(self._golden, outputs=outputs), self._fed)
+        # the values known before the run come first: weights and inputs
+        edges = {**self._golden.weights, **self._fed, **dict(zip(computed, results, strict=True))}
+        edges = {name: edges[name] for name in names if isinstance(edges.get(name), np.ndarray)}
         return ExchangedPart(spliced, difference, whole, edges, self._computed_in)
 
     def _units(self) -> list[frozenset[str]]:
@@ -436,16 +429,10 @@ class Bisection:
             self._golden, self._mine, self._values, frozenset().union(*units), (next(scales), next(scales))
         )
 
-    def _run(
-        self,
-        arithmetic: OperatorArithmetic,
-        graph: Graph,
-        fed: Mapping[str, Any],
-        observer: Observer | None = None,
-    ) -> list[Any]:
+    def _run(self, arithmetic: OperatorArithmetic, graph: Graph, fed: Mapping[str, Any]) -> list[Any]:
         inputs = {name: values.from_python(item, graph.type_of(name).dtype) for name, item in fed.items()}
         program = Program(graph, arithmetic.roundings, self._copies, kernels=arithmetic.kernels)
-        outputs = program.run(inputs, observer)
+        outputs = program.run(inputs)
         self.probes += 1
         self._probed()
         return outputs
@@ -485,26 +472,3 @@ def _exchanged(values: Mapping[str, str], mine: Graph, golden: Graph) -> dict[st
         for name, common in values.items()
         if common in known and (common in computed or name not in own)
     }
-
-
-def _edges(spliced: Spliced) -> frozenset[str]:
-    """Return the values that the exchanged operators read from outside."""
-    return frozenset((*external_values(spliced.taken), *external_values(spliced.given)))
-
-
-class _Edges(Observer):
-    """Observes a run, and keeps what stands at the edges of a part."""
-
-    wants_outputs = True
-
-    def __init__(self, graph: Graph, spliced: Spliced) -> None:
-        self._graph, self._names = graph, _edges(spliced)
-        self.watched = [not self._names.isdisjoint(node.outputs) for node in graph.nodes]
-        self.arrays: dict[str, np.ndarray] = {}
-
-    def ran(self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False) -> None:
-        """Keep the outputs that are edges."""
-        del inputs, saturated
-        for name, array in zip(self._graph.nodes[position].declared_outputs, outputs, strict=True):
-            if name in self._names and array is not None:
-                self.arrays[name] = array.copy()

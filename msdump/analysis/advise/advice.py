@@ -5,8 +5,9 @@ from __future__ import annotations
 import enum
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -253,32 +254,23 @@ def advise(
     examples, trials = ([golden(name, feeds, truth) for name, feeds in each] for each in (seen, held))
     search = SetSearch(DeviceRuns(variants, examples), bound)
     try:
-        return _confirmed(search, bound, trials, _Confirming(made_up, truth, variants.progress))
+        return _confirmed(search, bound, trials, _finite(made_up, truth, variants.progress))
     except KeyboardInterrupt:
         return KeepAdvice(search.runs, bound, search.best, (), SearchEnd.INTERRUPTED, is_smallest=False)
 
 
-class _Confirming:
-    """Inputs that are made up to confirm a set on."""
-
-    def __init__(self, made_up: Unseen, truth: Truth, progress: Progress) -> None:
-        self._made_up, self._truth, self._progress = made_up, truth, progress
-        self._numbers = iter(range(_ROUNDS * _MADE_UP))
-
-    def take(self, count: int) -> list[Example]:
-        """Return further ones, fewer where they cannot be made up or have no finite truth."""
-        taken: list[Example] = []
-        while len(taken) < count and (number := next(self._numbers, None)) is not None:
-            try:
-                taken.append(golden(*self._made_up(number), self._truth))
-            except MsdumpError as error:
-                self._progress.say(f"not an input to confirm the set on: {error}")
-        return taken
+def _finite(made_up: Unseen, truth: Truth, progress: Progress) -> Iterator[Example]:
+    """Yield inputs to confirm a set on that can be made up and have a finite truth."""
+    for number in range(_ROUNDS * _MADE_UP):
+        try:
+            yield golden(*made_up(number), truth)
+        except MsdumpError as error:
+            progress.say(f"not an input to confirm the set on: {error}")
 
 
-def _confirmed(search: SetSearch, bound: float, held: list[Example], source: _Confirming) -> KeepAdvice:
+def _confirmed(search: SetSearch, bound: float, held: list[Example], source: Iterator[Example]) -> KeepAdvice:
     runs, progress = search.runs, search.runs.variants.progress
-    made_up, kept = source.take(_MADE_UP), None
+    made_up, kept = [*islice(source, _MADE_UP)], None
     for number in range(1, 1 + _ROUNDS):
         found = search.smallest()
         if found is None:
@@ -300,7 +292,7 @@ def _confirmed(search: SetSearch, bound: float, held: list[Example], source: _Co
         runs.examples += joining
         held = [trial for trial in held if trial not in joining]
         made_up = [trial for trial in made_up if trial not in joining]
-        made_up += source.take(_MADE_UP - len(made_up))
+        made_up += islice(source, _MADE_UP - len(made_up))
         if number >= _WITHOUT_MARGIN and math.isfinite(refuting[0][0]):
             search.limit *= bound / refuting[0][0]
     outcome = SearchEnd.NONE if kept is None else SearchEnd.UNCONFIRMED

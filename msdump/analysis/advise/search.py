@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, groupby
 from typing import Final
@@ -65,21 +65,11 @@ class SetSearch:
         return self._exhaustive() if self.is_exact else self._by_roundings()
 
     def _exhaustive(self) -> frozenset[int]:
-        """Return the set of fewest operators, of several the one that computes least."""
-        variants, costs = self.runs.variants, {}
-        values = dict(self.runs.examples[0].feeds)
-        for position in range(len(variants.graph.nodes)):
-            values |= variants.wide(position, values)
-            costs[position] = variants.cost(position, values)
-            variants.leave(position)
-        sets = [
-            frozenset(each)
-            for size in range(1, 1 + len(self._sizes))
-            for each in combinations(self._sizes, size)
-        ]
-        sets.sort(key=self._size)
-        for _, alike in groupby(sets, self._size):
-            found = self._first_holding([*alike], lambda each: sum(costs[position] for position in each))
+        """Return the set of fewest operators, of several the one with the smallest error."""
+        counts = range(1, 1 + len(self._sizes))
+        sets = [frozenset(each) for count in counts for each in combinations(self._sizes, count)]
+        for _, alike in groupby(sorted(sets, key=self._size), self._size):
+            found = self._first_holding([*alike], by_error=True)
             if found is not None:
                 return found
         raise AssertionError("everything holds")
@@ -173,24 +163,25 @@ class SetSearch:
         return kept
 
     def _first_holding(
-        self, sets: Sequence[frozenset[int]], preference: Callable[[frozenset[int]], float] | None = None
+        self, sets: Sequence[frozenset[int]], *, by_error: bool = False
     ) -> frozenset[int] | None:
         """Return the first set whose errors stay within the bound on all inputs, None where none does.
 
         Args:
             sets: Sets of operators to keep.
-            preference: Gives the order in which those are looked at that hold on one input; None: theirs.
+            by_error: Take the one with the smallest error instead, on the input that refuted a set last.
         """
         left = [*sets]
         while left:
-            errors = self._errors(left)
-            left = [each for each, error in zip(left, errors, strict=True) if error <= self.limit]
-            first = min(left, key=preference, default=None) if preference else next(iter(left), None)
-            if first is not None and self.runs.holds(first, self.limit):
-                self.best = first if self.best is None else min(first, self.best, key=self._size)
-                return first
+            errors = dict(zip(left, self._errors(left), strict=True))
+            left = [each for each in left if errors[each] <= self.limit]
+            if by_error:
+                left.sort(key=errors.__getitem__)
+            if left and self.runs.holds(left[0], self.limit):
+                self.best = min(left[0], self.best or left[0], key=self._size)
+                return left[0]
             # the others are looked at on the input that has refuted this one
-            left = [each for each in left if each is not first]
+            del left[:1]
         return None
 
     def _errors(self, sets: Sequence[frozenset[int]]) -> list[float]:

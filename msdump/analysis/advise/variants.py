@@ -216,9 +216,6 @@ def _is_float(array: Any) -> bool:
     return isinstance(array, np.ndarray) and (array.dtype.kind == "f" or "float" in array.dtype.name)
 
 
-_MATRIX_OPS: Final = frozenset({"MatMul", "Gemm", "Conv", "ConvTranspose"})
-
-
 class Variants:
     """Runs the operators of a network, each narrow or kept.
 
@@ -353,16 +350,6 @@ class Variants:
             for runner in (self._narrow, self._wide, self._kept):
                 runner.forget(position)
 
-    def cost(self, position: int, values: Mapping[str, Any]) -> int:
-        """Return the multiplications and results of an operator, by the shapes of a run."""
-        node = self.graph.nodes[position]
-        written = sum(_size(values.get(name)) for name in node.outputs)
-        if node.op_type in _MATRIX_OPS and len(node.inputs) > 1:
-            first, weight = (values.get(name, self.graph.weights.get(name)) for name in node.inputs[:2])
-            columns = np.shape(weight)[0 if node.op_type == "Conv" else -1] if np.ndim(weight) else 1
-            return max(written, _size(first) * max(1, columns))
-        return written
-
 
 class _Runner:
     """Runs nodes of one precision: operators alone, branches and loops as programs."""
@@ -415,7 +402,3 @@ def _operators(node: Node) -> list[Node]:
     if not node.bodies:
         return [node]
     return [inner for body in node.bodies.values() for each in body.nodes for inner in _operators(each)]
-
-
-def _size(array: Any) -> int:
-    return math.prod(np.shape(array))
