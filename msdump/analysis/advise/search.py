@@ -22,8 +22,7 @@ _ONE_STRETCH: Final = 40  # runs of the network that measuring without stretches
 _SEARCHING: Final = 30  # runs of the network, as an estimate, until a small set is found
 _SHRINKING: Final = 600  # runs of the network after which a set is not shrunk further
 _FEWEST: Final = 16  # operators that are tried side by side, more where none of them can go
-_NEARBY: Final = (0.75, 0.9, 1, 1.15)
-"""Shares of a predicted number at which the right one is looked for."""
+_SECTIONS: Final = 4  # sets of a series that are tried side by side
 
 
 @dataclass(slots=True)
@@ -78,7 +77,7 @@ class SetSearch:
         variants, count = self.runs.variants, len(self._sizes)
         roundings = self._measured()
         self._expect(_SEARCHING + count / 8)
-        kept = self._thinned(self._of_series(*roundings.series()), roundings)
+        kept = self._thinned(self._of_series(roundings.series()), roundings)
         return self._shrunk(kept, roundings, variants.spent + _SHRINKING * len(variants.graph.nodes))
 
     def _expect(self, runs: float) -> None:
@@ -108,23 +107,20 @@ class SetSearch:
                 self._wide = meter.energies([replace(atom, dtype=variants.to) for atom in atoms])
         return Roundings(atoms, np.maximum.reduce([*self._energies.values()]), self._wide, self._sizes)
 
-    def _of_series(self, gone: Sequence[int], squares: Sequence[float]) -> frozenset[int]:
-        """Return a small set of a series that holds: first near the prediction, then by sections.
+    def _of_series(self, gone: Sequence[int]) -> frozenset[int]:
+        """Return a small set that holds of those that are left as operators go, one by one.
 
         Args:
-            gone: The order in which operators leave: with none gone the set holds, with all it does not.
-            squares: Predicted squares of the error, by how many are gone.
+            gone: The order in which they go: with none gone the set holds, with all it does not.
         """
         low, high = 0, len(gone)
-        guess = max((i for i, square in enumerate(squares) if square <= self.limit**2), default=0)
-        places = {round(guess * share) for share in _NEARBY}
         while high - low > 1 + len(gone) // 100:
-            tried = {frozenset(gone[place:]): place for place in sorted(places) if low < place < high}
+            step = max(1.0, (high - low) / (_SECTIONS + 1))
+            sections = (low + round(number * step) for number in range(1, _SECTIONS + 1))
+            tried = {frozenset(gone[place:]): place for place in sections if place < high}
             found = self._first_holding([*reversed(tried)])
             low = low if found is None else tried[found]
             high = min((place for place in tried.values() if place > low), default=high)
-            step = max(1.0, (high - low) / (len(_NEARBY) + 1))
-            places = {low + round(number * step) for number in range(1, len(_NEARBY) + 1)}
         return frozenset(gone[low:])
 
     def _thinned(self, kept: frozenset[int], roundings: Roundings) -> frozenset[int]:
@@ -132,7 +128,7 @@ class SetSearch:
         found: frozenset[int] | None = kept
         while found is not None:
             kept, order = found, roundings.by_harm(found)
-            counts = [len(order) >> shift for shift in range(1, len(_NEARBY)) if len(order) >> shift]
+            counts = [len(order) >> shift for shift in range(1, _SECTIONS) if len(order) >> shift]
             found = self._first_holding([kept - {*order[:count]} for count in counts])
         return kept
 
@@ -222,22 +218,14 @@ class Roundings:
         narrow, wide = (
             np.nan_to_num(side, nan=BROKEN, posinf=BROKEN).clip(0, BROKEN) for side in (narrow, wide)
         )
-        self._wide = wide.sum(axis=0)
-        self._more = narrow - wide
         # an output counts as much as it lacks; the search for the next operator goes by one number
         total = narrow.sum(axis=0)
-        self._weighed: list[float] = (self._more @ (total / max(total.sum(), 1e-300))).tolist()
+        self._weighed: list[float] = ((narrow - wide) @ (total / max(total.sum(), 1e-300))).tolist()
         self._sizes = sizes
         self._of: dict[int, list[int]] = defaultdict(list)
         for index, guards in enumerate(self._guards):
             for guard in guards:
                 self._of[guard].append(index)
-
-    def square(self, kept: frozenset[int]) -> float:
-        """Return the predicted square of the largest error of an output."""
-        happening = [not guards <= kept for guards in self._guards]
-        squares: np.ndarray = self._wide + self._more[happening].sum(axis=0)
-        return float(squares.max(initial=0.0))
 
     def added(self, position: int, gone: Collection[int]) -> float:
         """Return what it adds, all outputs weighed, that an operator leaves when some have left."""
@@ -245,26 +233,19 @@ class Roundings:
             self._weighed[index] for index in self._of[position] if self._guards[index].isdisjoint(gone)
         )
 
-    def series(self) -> tuple[list[int], list[float]]:
-        """Return the order in which operators leave a set, and the predicted squares of the error.
-
-        The set begins with all of them, and the least harmful one leaves first; the squares are those after
-        none, one, two, ... have left.
-        """
+    def series(self) -> list[int]:
+        """Return the order in which operators leave the set of all, the least harmful one first."""
         gone: set[int] = set()
-        kept = frozenset(self._sizes)
-        order, squares = [], [self.square(kept)]
+        order = []
         gains = {position: self.added(position, gone) / self._sizes[position] for position in self._sizes}
         while gains:
             position = min(gains, key=lambda each: (gains[each], each))
             del gains[position]
             gone.add(position)
-            kept -= {position}
-            squares.append(self.square(kept))
             order.append(position)
             for each in self._neighbours(position) & gains.keys():
                 gains[each] = self.added(each, gone) / self._sizes[each]
-        return order, squares
+        return order
 
     def _neighbours(self, position: int) -> set[int]:
         return {guard for index in self._of[position] for guard in self._guards[index]}

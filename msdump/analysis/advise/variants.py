@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -260,9 +261,8 @@ class Variants:
         self.narrow: Final = device.roundings
         self.saturates = overflow is OverflowMode.SATURATION
         copies = WeightCopies()
-        self._narrow, self._wide = (
-            _Runner(self.graph, each, copies) for each in (self.narrow, self._all_wide)
-        )
+        self._narrow = _Runner(self.graph, self.narrow, copies)
+        self._wide = _Runner(self.graph, partial(self._widened, to=FLOAT32), copies)
         self._kept = self._wide if to is FLOAT32 else _Runner(self.graph, self.kept, copies)
         self.heavy = self._heavy()
         self.candidates = {
@@ -290,17 +290,17 @@ class Variants:
 
     def kept(self, node: Node) -> tuple[Rounding, ...]:
         """Return how an operator rounds that is kept: what the mode narrows becomes the wider type."""
+        return self._widened(node, self.to)
+
+    def _widened(self, node: Node, to: DType) -> tuple[Rounding, ...]:
         return tuple(
             replace(
                 usual,
-                reads=FLOAT32 if usual.reads is FLOAT32 else self.to,
-                writes=FLOAT32 if usual.writes is FLOAT32 else self.to,
+                reads=FLOAT32 if usual.reads is FLOAT32 else to,
+                writes=FLOAT32 if usual.writes is FLOAT32 else to,
             )
             for usual in self.narrow(node)
         )
-
-    def _all_wide(self, node: Node) -> tuple[Rounding, ...]:
-        return tuple(replace(usual, reads=FLOAT32, writes=FLOAT32) for usual in self.narrow(node))
 
     def _narrows(self, node: Node) -> bool:
         """Return whether the device rounds anything that an operator reads or writes."""
