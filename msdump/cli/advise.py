@@ -23,7 +23,6 @@ from msdump.analysis.advise import (
     Values,
     Variants,
     advise,
-    by_types,
     write,
 )
 from msdump.analysis.diff import Variant, make_side
@@ -126,7 +125,7 @@ def _errors(advice: KeepAdvice) -> Iterator[str]:
 
 
 def _types_line(types: TypeSet, advice: KeepAdvice) -> str:
-    """Return what lists of operator types would keep instead."""
+    """Return how many operators lists of types would keep instead."""
     names = ", ".join(types.types)
     return (
         f"by name {plural(len(advice.nodes), 'operator')} kept, by type ({names}) {types.size}:"
@@ -171,13 +170,11 @@ class Answer:
     Attributes:
         advice: The advice.
         variant: Variant that the network runs on, "Ascend:force_fp16".
-        types: Lists of types that would keep as much; None where there is nothing to keep.
         files: Files that were written.
     """
 
     advice: KeepAdvice
     variant: str
-    types: TypeSet | None
     files: Sequence[str]
 
     @property
@@ -200,7 +197,7 @@ DOCUMENT: Final = Document(
     Shape(
         Answer,
         "model variant bound=advice.bound outcome=advice.outcome to candidates=advice.variants.rounded kept"
-        " is_smallest=advice.is_smallest types errors=advice.errors runs=advice.runs files",
+        " is_smallest=advice.is_smallest types=advice.types errors=advice.errors runs=advice.runs files",
         name="AdviseDocument",
     ),
     Shape(Node, "name operator=operator.full_name op_type=operator.op_type", name="KeptOperator"),
@@ -222,13 +219,11 @@ def answer(question: Question) -> None:
             variants, _truth(question), seen, held, made_up, bound=question.bound, progress=_Shown(bar)
         )
     seconds = time.perf_counter() - started
-    is_found = bool(advice.kept) and advice.outcome is not SearchEnd.INTERRUPTED
-    types = by_types(advice) if is_found else None
-    written = write(advice, mode, types, question.output) if types and question.output else []
+    written = write(advice, mode, question.output) if advice.types and question.output else []
     if documents.wanted():
-        documents.put(DOCUMENT, Answer(advice, question.mine.text, types, written))
+        documents.put(DOCUMENT, Answer(advice, question.mine.text, written))
     else:
-        _print(advice, question, types, written, seconds)
+        _print(advice, question, written, seconds)
     if advice.outcome is SearchEnd.INTERRUPTED:
         messages.say("interrupted; the smallest set that was found until then is told")
         leave(INTERRUPTED)
@@ -236,13 +231,11 @@ def answer(question: Question) -> None:
         leave(FAILED)
 
 
-def _print(
-    advice: KeepAdvice, question: Question, types: TypeSet | None, written: Sequence[str], seconds: float
-) -> None:
+def _print(advice: KeepAdvice, question: Question, written: Sequence[str], seconds: float) -> None:
     for line in lines(advice, question.mine.text, seconds):
         print(line)
-    if types is not None:
-        print(_types_line(types, advice))
+    if advice.types is not None:
+        print(_types_line(advice.types, advice))
     for path in written:
         print(f"written: {path}")
 

@@ -5,7 +5,6 @@ from .advice import SearchEnd as SearchEnd
 from .advice import TypeSet as TypeSet
 from .advice import Unseen as Unseen
 from .advice import advise as advise
-from .advice import by_types as by_types
 from .advice import write as write
 from .variants import Progress as Progress
 from .variants import Truth as Truth

@@ -6,7 +6,7 @@ import enum
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -44,8 +44,8 @@ class TypeSet:
     error: float
 
 
-def by_types(advice: KeepAdvice) -> TypeSet:
-    """Return what it means to keep all operators that share a type with an advised one."""
+def _by_types(advice: KeepAdvice) -> TypeSet:
+    """Return the set of all operators that share a type with an advised one, and its error."""
     types = sorted({ge_type(node) for node in advice.nodes})
     candidates = advice.variants.candidates
     kept = frozenset(
@@ -62,19 +62,18 @@ def ge_type(node: Node) -> str:
     return GE_TYPES.get(primitive, primitive)
 
 
-def write(advice: KeepAdvice, mode: PrecisionMode, types: TypeSet, folder: str) -> list[str]:
+def write(advice: KeepAdvice, mode: PrecisionMode, folder: str) -> list[str]:
     """Write the files of some advice and return their paths.
 
     Args:
-        advice: The advice; a set was found.
+        advice: The advice, with types.
         mode: The precision mode of the other operators.
-        types: What keeping whole types means.
         folder: The folder; made if missing.
 
     Raises:
         ToolError: A file cannot be written.
     """
-    texts = _texts(advice, mode, types, str(Path(folder).resolve()))
+    texts = _texts(advice, mode, str(Path(folder).resolve()))
     paths = [reports.write(folder, name, (text,)) for name, text in texts.items()]
     if advice.nameless:
         source = Path(advice.variants.graph.source)
@@ -85,7 +84,7 @@ def write(advice: KeepAdvice, mode: PrecisionMode, types: TypeSet, folder: str) 
     return paths
 
 
-def _texts(advice: KeepAdvice, mode: PrecisionMode, types: TypeSet, folder: str) -> dict[str, str]:
+def _texts(advice: KeepAdvice, mode: PrecisionMode, folder: str) -> dict[str, str]:
     if advice.variants.to is FLOAT32:
         names, key = KEEP_DTYPE, "keep_dtype"
         lines = [node.name for node in advice.nodes]
@@ -96,7 +95,11 @@ def _texts(advice: KeepAdvice, mode: PrecisionMode, types: TypeSet, folder: str)
     texts = {names: "".join(f"{line}\n" for line in lines)}
     ascend_config: dict[str, Any] = {"precision_mode": str(mode), key: path}
     if advice.variants.to is FLOAT32:
-        lists = {"black-list": {"to-add": list(types.types)}, "white-list": {"to-add": list(types.narrow)}}
+        assert advice.types is not None
+        lists = {
+            "black-list": {"to-add": list(advice.types.types)},
+            "white-list": {"to-add": list(advice.types.narrow)},
+        }
         texts[MODIFY_MIXLIST] = _json(lists)
         # MindSpore itself has no keep_dtype: types are the finest that it takes
         options = {"ge.exec.modify_mixlist": f"{folder}/{MODIFY_MIXLIST}"}
@@ -168,6 +171,7 @@ class KeepAdvice:
         outcome: How the search ended.
         is_smallest: Whether no operator of the set can go: without any one of them an input of the search is
             beyond the bound.
+        types: The types of the operators to keep; None where there are none, or the search was interrupted.
     """
 
     measured: DeviceRuns
@@ -176,6 +180,7 @@ class KeepAdvice:
     errors: tuple[ErrorPair, ...]
     outcome: SearchEnd
     is_smallest: bool
+    types: TypeSet | None = None
 
     @property
     def is_confirmed(self) -> bool:
@@ -316,4 +321,5 @@ def _advice(
         for output, kept_error in with_kept.items()
     ]
     is_smallest = search.is_minimal and search.limit == bound
-    return KeepAdvice(runs, bound, kept, tuple(errors), outcome, is_smallest)
+    advice = KeepAdvice(runs, bound, kept, tuple(errors), outcome, is_smallest)
+    return replace(advice, types=_by_types(advice)) if kept else advice
