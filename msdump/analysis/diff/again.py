@@ -11,7 +11,7 @@ import numpy as np
 
 from msdump import dtypes
 from msdump.analysis import TensorError
-from msdump.analysis.diff.evidence import ArrayPair, measure_pairs
+from msdump.analysis.diff.evidence import ArrayPair, measure_pair, measure_pairs
 from msdump.analysis.diff.lockstep import Ran
 from msdump.analysis.diff.models import Engine, Side
 from msdump.analysis.diff.pairing import GraphPairing, Pairing
@@ -266,29 +266,48 @@ class GoldenOperators:
         and of two the golden one that is compiled as it is.
         """
         if self.pairing.is_one_model:
-            return (golden if _members(mine.node) == _members(golden.node) else mine), pair
-        graph, pairing = self.pairing.alike or (None, self.pairing)
+            members = ([part.name for part in ran.node.members] for ran in (mine, golden))
+            return (golden if next(members) == next(members) else mine), pair
+        if self.pairing.alike is None or not mine.node.parts:
+            return golden, pair
+        graph, pairing = self.pairing.alike
         alike = pairing.graphs.get(mine.graph.index)
         name = None if alike is None else alike.partners.get(mine.node.name)
-        if graph is None or alike is None or name is None or not mine.node.parts:
-            return golden, pair
-        found = ((inner, node) for inner in graph.walk() for node in inner.nodes if node.name == name)
-        inner, node = next(found)
-        return replace(golden, graph=inner, node=node), alike
+        for inner in graph.walk():
+            for node in inner.nodes:
+                if alike is not None and node.name == name and _types(node) == _types(mine.node):
+                    return replace(golden, graph=inner, node=node), alike
+        return golden, pair
 
     def _given(self, mine: Ran, ran: Ran, pair: GraphPairing) -> dict[str, np.ndarray] | None:
         """Return what the operator reads, by its own names of values; None where that is not known."""
-        arrays = self._read(mine, pair)
-        if ran is not mine:
-            arrays = _renamed(mine.node, ran.node, pair, arrays)
-        needed = [name for name in reads(ran.node) if name not in ran.graph.weights]
-        if any(name not in arrays or not _fits(arrays[name], ran.graph, name) for name in needed):
-            return None
-        variables = (name for name in arrays if name in ran.graph.variables)
-        return {name: arrays[name] for name in (*needed, *variables)}
+        graph, arrays = ran.graph, self._read(mine)
+        sources = _sources(mine.node, ran.node, pair) if ran is not mine else {name: name for name in arrays}
+        common = pair.values if ran is mine else pair.golden_values
+        given = {}
+        for name in reads(ran.node):
+            source = sources.get(name, "")
+            array, is_weight = arrays.get(source), name in graph.weights and name not in graph.variables
+            if is_weight and (source in pair.weights or not self._agrees(array, graph.weights[name])):
+                continue
+            if array is None and name in graph.weights:
+                continue
+            declared = graph.type_of(common.get(name, name)).dtype
+            if array is None or not _fits(array, declared):
+                return None
+            is_held = declared is FLOAT32 and dtypes.from_numpy(array.dtype) in HALVES
+            given[name] = array.astype(np.float32) if is_held else array
+        return given
 
-    def _read(self, mine: Ran, pair: GraphPairing) -> dict[str, np.ndarray]:
-        """Return what an operator read, before it wrote any of it, in the types that the model says."""
+    def _agrees(self, array: Array, weight: np.ndarray) -> bool:
+        """Return whether operators gave a weight, as they do of integers, that golden has as it is."""
+        if array is None or array.shape != weight.shape or array.dtype != weight.dtype:
+            return False
+        allowed = self.limits.allowed((dtypes.from_numpy(array.dtype).name,), self.limits.precision)
+        return allowed is not None and measure_pair(array, weight, allowed).distance <= allowed
+
+    def _read(self, mine: Ran) -> dict[str, np.ndarray]:
+        """Return what an operator read, before it wrote any of it."""
         node, graph = mine.node, mine.graph
         variables = self._variables if graph.variables else {}
         arrays: dict[str, np.ndarray] = {}
@@ -296,10 +315,12 @@ class GoldenOperators:
             if name in variables:
                 arrays[name] = variables[name]
             elif name and name == after and array is not None:
-                declared = graph.type_of(pair.values.get(name, name)).dtype
-                is_held = declared is FLOAT32 and dtypes.from_numpy(array.dtype) in HALVES
-                arrays[name] = array.astype(np.float32) if is_held else array
+                arrays[name] = array
         return arrays
+
+
+def _types(node: Node) -> list[str]:
+    return [part.op_type for part in node.members]
 
 
 def _result(results: Sequence[Array], slot: int) -> Array:
@@ -307,29 +328,21 @@ def _result(results: Sequence[Array], slot: int) -> Array:
     return results[slot] if slot < len(results) else None
 
 
-def _fits(array: np.ndarray, graph: Graph, name: str) -> bool:
-    """Tell whether an operator takes an array: a quantised one reads integers where golden's does not."""
-    dtype = graph.type_of(name).dtype
-    return dtype is None or (array.dtype.kind in "iu") == (dtype.saved.kind in "iu")
+def _fits(array: np.ndarray, declared: dtypes.DType | None) -> bool:
+    """Return whether an operator takes an array: a quantised one reads integers where golden's does not."""
+    return declared is None or (array.dtype.kind in "iu") == (declared.saved.kind in "iu")
 
 
-def _members(node: Node) -> list[str]:
-    return [part.name for part in node.members]
-
-
-def _renamed(
-    node: Node, golden: Node, pair: GraphPairing, arrays: Mapping[str, np.ndarray]
-) -> dict[str, np.ndarray]:
-    """Return arrays by the golden operator's names of what an operator reads."""
+def _sources(node: Node, golden: Node, pair: GraphPairing) -> dict[str, str]:
+    """Return the value that an operator reads for each one that the golden operator reads."""
     theirs = {pair.golden_values.get(name, name): name for name in reads(golden)}
-    own = {name: pair.values.get(name, name) for name in node.inputs if name in arrays}
-    given = {theirs[common]: arrays[name] for name, common in own.items() if common in theirs}
-    if len(node.inputs) == len(golden.inputs):
+    own = {name: pair.values.get(name, name) for name in node.inputs if name}
+    sources = {theirs[common]: name for name, common in own.items() if common in theirs}
+    if len(node.inputs) == len(golden.inputs) and _types(node) == _types(golden):
         # it reads another value than golden's does, as behind an operator that was left out
         for name, other in zip(node.inputs, golden.inputs, strict=True):
-            if other and name in arrays:
-                given.setdefault(other, arrays[name])
-    return given
+            sources.setdefault(other, name)
+    return sources
 
 
 def _written_again(
