@@ -42,8 +42,8 @@ _MOVING: Final = frozenset(
 )
 """Operators whose results are elements of their first input, and so have its scale."""
 
-_WORDS: Final = ("Quant", "QLinear", "QGemm", "Integer")
-"""What the types of quantised operators have in common."""
+_WORDS: Final = ("quant", "qlinear", "qgemm", "integer")
+"""Parts of the types of quantised operators, in lower case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Quantisation:
 def is_quantised(graph: Graph) -> bool:
     """Return whether a model, or a branch or body in it, computes with quantised numbers."""
     types = {node.op_type for inner in graph.walk() for node in inner.nodes}
-    return any(word in op_type for op_type in types for word in _WORDS)
+    return any(word in op_type.lower() for op_type in types for word in _WORDS)
 
 
 def quantisations(graph: Graph) -> dict[str, Quantisation]:

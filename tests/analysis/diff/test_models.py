@@ -182,3 +182,18 @@ def test_a_part_in_float16_is_named_on_every_level(tmp_path, level):
     assert [1, 1] == [done.exit_code, len(named)]
     assert "ReLU" in named[0]
     assert {"equal", "agrees", "unchecked", "dtype"} >= {row["verdict"] for row in rows}
+
+
+@pytest.mark.parametrize("level", ["Ascend:O0", "Ascend:O1", "Ascend:O2"])
+def test_a_kernel_that_is_fused_otherwise_runs_again_on_its_own_inputs(level):
+    """Where an operator reads past another one, kernels have other parts, and none of them is accused."""
+    text = """net (float[2,4] x) => (float[2,4] y) <float[4,4] w = {WEIGHT}>
+    { a = Abs(x) b = Neg(a) c = Relu(b) d = MatMul(READ, w) e = Add(c, d) y = Relu(e) }"""
+    weight = ", ".join(map(str, WEIGHT))
+    mine, golden = (
+        parser.parse_model(f"{HEAD} {text.replace('WEIGHT', weight).replace('READ', read)}") for read in "bc"
+    )
+
+    both = compared(mine, golden, names=(level, "float32"), limits=Limits(precision="float16"))
+
+    assert {"MatMul"} == {op_type for _, op_type in accused(both)}
