@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
 from msdump import dtypes
-from msdump.analysis import TensorError
-from msdump.analysis.diff.evidence import ArrayPair, measure_pair, measure_pairs
+from msdump.analysis.diff.evidence import measure_pair
 from msdump.analysis.diff.lockstep import Ran
 from msdump.analysis.diff.models import Engine, Side
 from msdump.analysis.diff.pairing import GraphPairing, Pairing
@@ -22,6 +22,9 @@ from msdump.execute import Float64Runner, OperatorRunner, Values, is_repeatable
 from msdump.graph import Graph, Node, reads
 from msdump.graph.kernel import FLOAT32, HALVES
 from msdump.observer import Array
+
+Given = Mapping[str, np.ndarray]
+"""What an operator reads, by the names of values."""
 
 _MOST_PACKED: Final = 16 << 20
 """Bytes of weights that kernels which are kept may have packed, beside those of the golden network itself."""
@@ -47,7 +50,7 @@ class OperatorRunners:
     _kept: set[tuple[int, str]] = field(default_factory=set)
     _bytes: int = 0
 
-    def outputs(self, graph: Graph, node: Node, given: Mapping[str, np.ndarray]) -> tuple[Array, ...]:
+    def outputs(self, graph: Graph, node: Node, given: Given) -> tuple[Array, ...]:
         """Run an operator once; return an array for each of its outputs, None for an unused one.
 
         Args:
@@ -83,69 +86,6 @@ class OperatorRunners:
         return True
 
 
-@dataclass(frozen=True, slots=True)
-class OwnErrors:
-    """The own errors of an operator.
-
-    Attributes:
-        own: Its own error, by output; none where it cannot run again.
-        propagated: Relative distance from the golden output to that of the golden operator on the leading
-            side's inputs, None where it cannot run again.
-    """
-
-    own: tuple[OwnError, ...] = ()
-    propagated: float | None = None
-
-
-class Suspect(NamedTuple):
-    """An operator with an output that differs.
-
-    Attributes:
-        mine: The operator.
-        golden: Its counterpart.
-        pair: What belongs together in their graphs.
-        outputs: The evidence of its outputs.
-    """
-
-    mine: Ran
-    golden: Ran
-    pair: GraphPairing
-    outputs: Sequence[TensorEvidence]
-
-
-class _OwnPair(NamedTuple):
-    """An output of an operator, and the same output of the operator that ran again.
-
-    Attributes:
-        tensor: The evidence of the output.
-        arrays: Both.
-        floor: Largest difference of elements that is no error.
-    """
-
-    tensor: TensorEvidence
-    arrays: ArrayPair
-    floor: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Again:
-    """An operator that has run again.
-
-    Attributes:
-        mine: The operator.
-        ran: What ran again.
-        given: What it read.
-        own: Its outputs, each beside what was written again.
-        propagated: What was written again, beside what golden wrote.
-    """
-
-    mine: Ran
-    ran: Ran
-    given: Mapping[str, np.ndarray]
-    own: Sequence[_OwnPair]
-    propagated: Sequence[ArrayPair]
-
-
 @dataclass(slots=True)
 class GoldenOperators:
     """Runs golden operators on the inputs of the leading side, in a run that has not begun yet.
@@ -169,95 +109,86 @@ class GoldenOperators:
         state = self.mine.side.state
         self._before, self._variables = state.values, state.arrays()
 
-    def of(self, suspects: Sequence[Suspect]) -> list[OwnErrors]:
-        """Return the own errors of operators, which are measured together once all have run again."""
-        again = [self._again(suspect) for suspect in suspects]
-        pairs = [
-            pair for each in again if each for pair in (*(own.arrays for own in each.own), *each.propagated)
-        ]
-        measured = iter(measure_pairs(pairs))
-        return [OwnErrors() if each is None else self._own(each, measured) for each in again]
+    def own_errors(
+        self, mine: Ran, golden: Ran, outputs: Iterable[TensorEvidence]
+    ) -> tuple[tuple[OwnError, ...], float | None]:
+        """Return the own errors of an operator, by output, and what golden makes of its inputs' errors.
 
-    def _again(self, suspect: Suspect) -> _Again | None:
-        """Run an operator once more; return what it wrote then, None where it cannot."""
-        mine, golden, pair = suspect.mine, suspect.golden, suspect.pair
+        The latter is the relative distance from the golden output to that of the golden operator on the
+        leading side's inputs. None, and no own errors, where the operator cannot run again.
+
+        Args:
+            mine: The operator.
+            golden: Its counterpart.
+            outputs: The evidence of its outputs.
+        """
+        pair = self.pairing.graphs[mine.graph.index]
         ran, theirs = self._runs_again(mine, golden, pair)
         given = self._given(mine, ran, theirs)
         if given is None and ran is not mine and self.pairing.is_one_model:
             # onnxruntime gives a fused operator the name of one in it: it reads other values than that one
             ran, given = mine, self._given(mine, mine, pair)
         if given is None or not is_repeatable(ran.node):
-            return None
+            return (), None
         try:
-            results = self._run(suspect, ran, given)
+            results = self._run(mine, ran, given)
         except MsdumpError:  # it refuses these inputs, which says nothing of what it did with its own
-            return None
-        own = [
-            self._own_pair(tensor, array, result, ran.node.op_type)
-            for tensor in suspect.outputs
-            if (array := mine.outputs[tensor.slot]) is not None
-            and (result := _result(results, tensor.slot)) is not None
-            and array.shape == result.shape
-        ]
-        return _Again(mine, ran, given, own, _written_again(golden, pair, suspect.outputs, results))
+            return (), None
+        names = (pair.golden_values.get(name, name) for name in golden.node.declared_outputs)
+        written = dict(zip(names, golden.outputs, strict=True))
+        own, propagated = [], []
+        for tensor in outputs:
+            array, again = mine.outputs[tensor.slot], _result(results, tensor.slot)
+            other = written.get(pair.values.get(tensor.name, tensor.name))
+            if array is not None and again is not None and array.shape == again.shape:
+                own.append(self._own_error(tensor, array, again, ran, given))
+            if other is not None and again is not None and other.shape == again.shape:
+                propagated.append(measure_pair(again, other, math.inf).distance)
+        return tuple(own), max(propagated, default=None)
 
-    def _run(self, suspect: Suspect, ran: Ran, given: Mapping[str, np.ndarray]) -> tuple[Array, ...]:
+    def _run(self, mine: Ran, ran: Ran, given: Given) -> tuple[Array, ...]:
         """Return what an operator writes again, integers and truth values as either side computes them.
 
         A scale, a threshold or an input that one side rounds moves elements to the next integer, by all of a
         step. They are golden's unless all of them are what the leading side's arithmetic gives.
         """
         results = self.golden.outputs(ran.graph, ran.node, given)
-        discrete = {
-            tensor.slot: array
-            for tensor in suspect.outputs
-            if (array := suspect.mine.outputs[tensor.slot]) is not None and array.dtype.kind in "iub"
-        }
+        discrete = [
+            (slot, array)
+            for slot, array in enumerate(mine.outputs)
+            if array is not None and array.dtype.kind in "iub"
+        ]
 
         def are_same(others: Sequence[Array]) -> bool:
-            pairs = ((array, _result(others, slot)) for slot, array in discrete.items())
+            pairs = ((array, _result(others, slot)) for slot, array in discrete)
             return all(again is not None and np.array_equal(array, again) for array, again in pairs)
 
-        if not are_same(results):
-            as_mine = self.mine.outputs(ran.graph, ran.node, given)
-            return as_mine if are_same(as_mine) else results
-        return results
+        if are_same(results):
+            return results
+        as_mine = self.mine.outputs(ran.graph, ran.node, given)
+        return as_mine if are_same(as_mine) else results
 
-    def _own_pair(self, tensor: TensorEvidence, own: np.ndarray, again: np.ndarray, op_type: str) -> _OwnPair:
+    def _own_error(
+        self, tensor: TensorEvidence, output: np.ndarray, again: np.ndarray, ran: Ran, given: Given
+    ) -> OwnError:
+        """Return an output's error, and the part of a fused kernel whose overflow explains it."""
         types = (tensor.dtype, dtypes.from_numpy(again.dtype).name)
         allowed = self.limits.allowed(types, self.limits.precision) or 0.0
-        floor = self.limits.floor((*types, self.limits.precision), op_type if types[0] != types[1] else "")
-        return _OwnPair(tensor, ArrayPair(own, again, allowed), floor)
-
-    def _own(self, again: _Again, measured: Iterator[TensorError]) -> OwnErrors:
-        """Return the own errors of an operator that has run again; its pairs were measured in their order."""
-        own = tuple(self._own_error(again, pair, next(measured)) for pair in again.own)
-        return OwnErrors(own, max((next(measured).distance for _ in again.propagated), default=None))
-
-    def _own_error(self, again: _Again, pair: _OwnPair, error: TensorError) -> OwnError:
-        allowed = pair.arrays.limit or 0.0
-        is_explained = error.is_same or error.distance <= allowed or 0 < error.largest <= pair.floor
-        own = OwnError(
-            pair.tensor.slot,
-            error,
-            allowed,
-            is_explained,
-            self.golden.side.variant.text,
-            explanation=self.limits.explained,
+        apart = ran.node.op_type if types[0] != types[1] else ""
+        floor = self.limits.floor((*types, self.limits.precision), apart)
+        error = measure_pair(output, again, allowed)
+        is_explained = error.is_same or error.distance <= allowed or 0 < error.largest <= floor
+        part = ""
+        if not is_explained and ran.node.parts and np.isfinite(output).all():
+            exact = Float64Runner(ran.graph)
+            with suppress(MsdumpError):  # a part of it has no arithmetic in float64
+                part = overflowed_part(
+                    ran.node, lambda change: exact.run(ran.node, given, change=change), tensor.slot, output
+                )
+        arithmetic, explanation = self.golden.side.variant.text, self.limits.explained
+        return OwnError(
+            tensor.slot, error, allowed, is_explained, arithmetic, overflow=part, explanation=explanation
         )
-        is_hidden = not is_explained and np.isfinite(pair.arrays.mine).all()
-        return self._with_overflow(again, own, pair.arrays.mine) if is_hidden else own
-
-    def _with_overflow(self, again: _Again, own: OwnError, output: np.ndarray) -> OwnError:
-        """Return an own error with the part of a fused kernel that overflowed, where that explains it."""
-        ran, exact = again.ran, Float64Runner(again.ran.graph)
-        try:
-            part = overflowed_part(
-                ran.node, lambda change: exact.run(ran.node, again.given, change=change), own.slot, output
-            )
-        except MsdumpError:  # a part of it has no arithmetic in float64
-            return own
-        return replace(own, overflow=part)
 
     def _runs_again(self, mine: Ran, golden: Ran, pair: GraphPairing) -> tuple[Ran, GraphPairing]:
         """Return the operator that runs again, and what belongs together in its graph and the leading one.
@@ -279,7 +210,7 @@ class GoldenOperators:
                     return replace(golden, graph=inner, node=node), alike
         return golden, pair
 
-    def _given(self, mine: Ran, ran: Ran, pair: GraphPairing) -> dict[str, np.ndarray] | None:
+    def _given(self, mine: Ran, ran: Ran, pair: GraphPairing) -> Given | None:
         """Return what the operator reads, by its own names of values; None where that is not known."""
         graph, arrays = ran.graph, self._read(mine)
         sources = _sources(mine.node, ran.node, pair) if ran is not mine else {name: name for name in arrays}
@@ -343,20 +274,3 @@ def _sources(node: Node, golden: Node, pair: GraphPairing) -> dict[str, str]:
         for name, other in zip(node.inputs, golden.inputs, strict=True):
             sources.setdefault(other, name)
     return sources
-
-
-def _written_again(
-    golden: Ran, pair: GraphPairing, outputs: Sequence[TensorEvidence], results: Sequence[Array]
-) -> list[ArrayPair]:
-    """Return what the golden operator wrote on the leading side's inputs, beside what it wrote on its own."""
-    names = (pair.golden_values.get(name, name) for name in golden.node.declared_outputs)
-    written = dict(zip(names, golden.outputs, strict=True))
-    pairs = (
-        (_result(results, tensor.slot), written.get(pair.values.get(tensor.name, tensor.name)))
-        for tensor in outputs
-    )
-    return [
-        ArrayPair(again, array, math.inf)
-        for again, array in pairs
-        if again is not None and array is not None and again.shape == array.shape
-    ]

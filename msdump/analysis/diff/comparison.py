@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from msdump.analysis import Fact, FactKind, errors
-from msdump.analysis.diff.again import GoldenOperators, OperatorRunners, OwnErrors, Suspect
+from msdump.analysis.diff.again import GoldenOperators, OperatorRunners
 from msdump.analysis.diff.evidence import Observations, WeightEvidence, compare_arrays
 from msdump.analysis.diff.lockstep import Follower, OperatorWatch, Ran, RanBlock, Scope
 from msdump.analysis.diff.models import Places, Side
@@ -21,6 +21,7 @@ from msdump.analysis.judge import (
     Limits,
     OperatorEvidence,
     OperatorPlace,
+    OwnError,
     Report,
     TensorEvidence,
     Uneven,
@@ -35,8 +36,6 @@ from msdump.record import IO
 from msdump.store import names
 
 Tensors = tuple[TensorEvidence, ...]
-
-_NOTHING: Final = OwnErrors()
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,26 +229,25 @@ class _Run:
     def _judge_block(self) -> None:
         """Judge the operators that are kept, each beside its counterpart."""
         ran = [(mine, self._counterpart(mine)) for mine in self._block.take()]
-        tensors = [*self._observations.tensors(ran)]
-        own = self._own(ran, tensors)
-        for position, (mine, golden) in enumerate(ran):
-            self._judge_operator(mine, golden, tensors[position], own.get(position, _NOTHING))
+        for (mine, golden), tensors in zip(ran, self._observations.tensors(ran), strict=True):
+            self._judge_operator(mine, golden, tensors)
 
-    def _judge_operator(self, mine: Ran, golden: Ran | None, tensors: Tensors, own: OwnErrors) -> None:
+    def _judge_operator(self, mine: Ran, golden: Ran | None, tensors: Tensors) -> None:
         self._ran[mine.node.name] += 1
         if mine.node.bodies:
             self._leave(mine)
             return
         is_state = bool(self._iteration) and not mine.graph.variables.isdisjoint(mine.node.inputs)
         place, reads = self._comparison.places.next(mine)
+        own, propagated = self._own_errors(mine, golden, tensors)
         evidence = OperatorEvidence(
             place,
             tensors,
             reads=reads,
             is_state=is_state,
             is_random=golden is not None and _is_random(mine.node, golden.node),
-            own=own.own,
-            propagated=own.propagated,
+            own=own,
+            propagated=propagated,
         )
         finding = self._judge.finding(evidence)
         if golden is None:
@@ -280,15 +278,14 @@ class _Run:
             if scope is not None and body.index in self._pairing.bodies:
                 self._count_extra(self._follower.give_up(scope, self._pairing.bodies[body.index]))
 
-    def _own(self, ran: Sequence[tuple[Ran, Ran | None]], tensors: Sequence[Tensors]) -> dict[int, OwnErrors]:
-        """Return the own errors of the operators whose outputs differ beyond the limits, by position."""
-        suspects = {}
-        for position, ((mine, golden), evidence) in enumerate(zip(ran, tensors, strict=True)):
-            outputs = [tensor for tensor in evidence if tensor.io is IO.OUTPUT]
-            if golden is not None and not mine.node.bodies and any(map(self._differs, outputs)):
-                pair = self._pairing.graphs[mine.graph.index]
-                suspects[position] = Suspect(mine, golden, pair, outputs)
-        return dict(zip(suspects, self._again.of([*suspects.values()]), strict=True))
+    def _own_errors(
+        self, mine: Ran, golden: Ran | None, tensors: Tensors
+    ) -> tuple[tuple[OwnError, ...], float | None]:
+        """Return the own errors of an operator with an output that differs beyond the limits."""
+        outputs = [tensor for tensor in tensors if tensor.io is IO.OUTPUT]
+        if golden is None or not any(map(self._differs, outputs)):
+            return (), None
+        return self._again.own_errors(mine, golden, outputs)
 
     def _differs(self, tensor: TensorEvidence) -> bool:
         error, limits = tensor.error, self._comparison.limits

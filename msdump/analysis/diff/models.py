@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -41,6 +41,9 @@ from msdump.store import names
 
 _LOOPS: Final = frozenset({"Loop", "Scan"})
 
+Sources = tuple[ValueSource, ...]
+"""Where the inputs of an operator come from, by slot."""
+
 
 @dataclass(slots=True)
 class Places:
@@ -60,15 +63,19 @@ class Places:
     _passes: Counter[str] = field(default_factory=Counter)
     _looping: frozenset[int] = field(init=False)
     _nodes: dict[str, Node] = field(init=False)
-    _sources: dict[int, dict[str, ValueSource]] = field(default_factory=dict)
-    _ran: dict[tuple[int, str], tuple[OperatorPlace, tuple[ValueSource, ...]]] = field(default_factory=dict)
+    _known: dict[tuple[int, str], tuple[OperatorPlace, Sources]] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Find the bodies that may run several times."""
-        nodes = [node for graph in self.graph.walk() for node in graph.nodes]
-        self._nodes = {node.name: node for node in nodes}
-        loops = (node for node in nodes if node.op_type in _LOOPS)
+        """Find the bodies that may run several times, and where inputs come from."""
+        self._nodes = {node.name: node for graph in self.graph.walk() for node in graph.nodes}
+        loops = (node for node in self._nodes.values() if node.op_type in _LOOPS)
         self._looping = frozenset(body.index for node in loops for body in node.bodies.values())
+        self._known = {}
+        for graph in self.graph.walk():
+            sources = _sources(graph)
+            for node in graph.nodes:
+                reads = tuple(sources.get(name, ABSENT) for name in node.inputs)
+                self._known[graph.index, node.name] = self.of(node), reads
 
     def of(self, node: Node) -> OperatorPlace:
         """Return the place of an operator that has not run."""
@@ -90,22 +97,10 @@ class Places:
         self.iteration, self.before, self.count = iteration, before, 0
         self._passes.clear()
 
-    def _known(self, ran: Ran) -> tuple[OperatorPlace, tuple[ValueSource, ...]]:
-        """Return the place of an operator as if it had not run, and where its inputs come from, by slot."""
-        key = ran.graph.index, ran.node.name
-        known = self._ran.get(key)
-        if known is None:
-            sources = self._sources.get(ran.graph.index)
-            if sources is None:
-                sources = self._sources[ran.graph.index] = _sources(ran.graph)
-            reads = tuple(sources.get(name, ABSENT) for name in ran.node.inputs)
-            known = self._ran[key] = (self.of(ran.node), reads)
-        return known
-
-    def next(self, ran: Ran) -> tuple[OperatorPlace, tuple[ValueSource, ...]]:
+    def next(self, ran: Ran) -> tuple[OperatorPlace, Sources]:
         """Return the place of the operator that ran next, and where its inputs come from, by slot."""
         self.count += 1
-        known, reads = self._known(ran)
+        known, reads = self._known[ran.graph.index, ran.node.name]
         number = self._passes[ran.node.name]
         self._passes[ran.node.name] = number + 1
         is_repeated = any(index in self._looping for index, _ in ran.scope)
@@ -346,57 +341,40 @@ def parse(text: str) -> Variant:
         InputError: Another text; the message says what is allowed.
     """
     name, *words = text.strip().split(SEPARATOR)
-    plain = _PLAIN.get(name.lower())
-    if plain is not None:
-        if words:
-            raise InputError(f"variant {text!r}: nothing can stand behind {text.partition(SEPARATOR)[0]}")
-        return replace(plain, text=text)
-    make = _VARIANTS.get(name.lower())
-    if make is None:
+    variant, allowed = _VARIANTS.get(name.lower(), (None, {}))
+    if variant is None:
         names = [title.partition("[")[0] for title in GRAMMAR]
         raise InputError(f"no variant {text!r}; there are {', '.join(GRAMMAR)}{name_hint(name, names)}")
-    return make(text, words)
-
-
-def _ascend(text: str, words: list[str]) -> Variant:
-    """Return an emulated device; which of its settings a word is follows from the word."""
     chosen: dict[str, Any] = {}
     for word in words:
-        setting = _DEVICE_WORDS.get(word.lower())
-        if setting is None:
-            hint = name_hint(word.lower(), _DEVICE_WORDS)
-            raise InputError(f"variant {text!r}: {word!r} is none of {', '.join(_DEVICE_WORDS)}{hint}")
-        field_name, value = setting
+        if not allowed:
+            raise InputError(f"variant {text!r}: nothing can stand behind {text.partition(SEPARATOR)[0]}")
+        if word.lower() not in allowed:
+            hint = name_hint(word.lower(), allowed)
+            raise InputError(f"variant {text!r}: {word!r} is none of {', '.join(allowed)}{hint}")
+        field_name, value = allowed[word.lower()]
         if field_name in chosen:
             raise InputError(f"variant {text!r}: {word!r} is its second {field_name.replace('_', ' ')}")
         chosen[field_name] = value
-    return Variant(text, context=replace(Context(device_target=DeviceTarget.ASCEND), **chosen))
+    optimisation = chosen.pop("optimisation", variant.optimisation)
+    return replace(variant, text=text, optimisation=optimisation, context=replace(variant.context, **chosen))
 
 
-def _optimised(text: str, words: list[str]) -> Variant:
-    word = words[0].lower() if words else Optimisation.ALL
-    if len(words) > 1 or word not in tuple(Optimisation):
-        raise InputError(
-            f"variant {text!r}: one of {', '.join(Optimisation)} may stand behind onnxruntime"
-            f"{name_hint(word, tuple(Optimisation))}"
-        )
-    return Variant(text, Engine.OPTIMISED, optimisation=Optimisation(word))
+_Words = Mapping[str, tuple[str, Any]]
+"""What can stand behind a name: the field that each word sets, and its value."""
 
-
-_DEVICE_WORDS: Final[Mapping[str, tuple[str, Any]]] = {
+_DEVICE_WORDS: Final[_Words] = {
     **{mode.lower(): ("precision_mode", mode) for mode in PrecisionMode},
     **{mode.lower(): ("overflow_mode", mode) for mode in OverflowMode},
     **{level.lower(): ("jit_level", level) for level in JitLevel},
 }
-"""What can stand behind Ascend: the field of Context that each word sets, and its value."""
+_LEVELS: Final[_Words] = {level: ("optimisation", level) for level in Optimisation}
 
-_PLAIN: Final = {
-    "cpu": Variant(""),
-    "float32": Variant(""),
-    "float64": Variant("", Engine.FLOAT64),
-    "gpu": Variant("", context=Context(device_target=DeviceTarget.GPU)),
-}
-_VARIANTS: Final[Mapping[str, Callable[[str, list[str]], Variant]]] = {
-    "ascend": _ascend,
-    "onnxruntime": _optimised,
+_VARIANTS: Final[Mapping[str, tuple[Variant, _Words]]] = {
+    "cpu": (Variant(""), {}),
+    "float32": (Variant(""), {}),
+    "float64": (Variant("", Engine.FLOAT64), {}),
+    "gpu": (Variant("", context=Context(device_target=DeviceTarget.GPU)), {}),
+    "ascend": (Variant("", context=Context(device_target=DeviceTarget.ASCEND)), _DEVICE_WORDS),
+    "onnxruntime": (Variant("", Engine.OPTIMISED, optimisation=Optimisation.ALL), _LEVELS),
 }

@@ -34,7 +34,6 @@ class ModelValues:
         origins: The value that a quantised product was made of, by the names of its integers and of what
             scales them.
         kernels: Full names of the golden operators that hide the results of an operator, by its name.
-        controls: Name of golden's control flow node for each one that has a counterpart, by its name.
     """
 
     values: Mapping[str, str]
@@ -42,7 +41,6 @@ class ModelValues:
     weights: Mapping[str, tuple[np.ndarray, np.ndarray]]
     origins: Mapping[str, str]
     kernels: Mapping[str, str]
-    controls: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,15 +155,12 @@ def _pair_compiled(
         if not node.is_added:
             writers |= {golden_names[name]: node for name in node.outputs if name}
             hidden |= {name: node for part in node.parts for name in part.outputs}
-    controls = {node.name: node for node in golden.nodes if node.bodies}
     partners, kernels = {}, {} if model is None else dict(model.kernels)
     for node in mine.nodes:
         if node.is_added or (model is not None and _only_casts(node, model)):
             continue
         written = [common[name] for name in node.outputs if name and names[name] in known]
         partner = next((writers[name] for name in written if name in writers), None)
-        if model is not None and partner is None and node.bodies:
-            partner = controls.get(model.controls.get(node.name, ""))
         if partner is not None and (model is not None or partner.bodies.keys() == node.bodies.keys()):
             partners[node.name] = partner.name
         kernel = next((hidden[name] for name in written if name in hidden), None)
@@ -286,8 +281,7 @@ class _AlignedModels:
             for pair in self._alignment.pairs
             for name in pair.mine
         }
-        controls = {node.name: golden.name for node, golden in self.singles if node.bodies}
-        return ModelValues(values, casts, weights, dict(self._origins()), kernels, controls)
+        return ModelValues(values, casts, weights, dict(self._origins()), kernels)
 
     def _origins(self) -> Iterator[tuple[str, str]]:
         """Yield the values inside of quantised products, each with the one that the product was made of."""
