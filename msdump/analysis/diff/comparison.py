@@ -24,6 +24,7 @@ from msdump.analysis.judge import (
     OwnError,
     Report,
     TensorEvidence,
+    TensorResult,
     Uneven,
     Verdict,
     accuse,
@@ -192,9 +193,24 @@ class _Run:
         both.report.uneven += self._uneven()
         outputs = [*self._outputs()]
         both.outputs += outputs
-        results = self._judge.network_outputs(each.evidence for each in outputs)
+        results = [self._result(each.evidence) for each in outputs]
         both.report.outputs += results
         self._accuse(outputs_differ=any(each.is_bad for each in results))
+
+    def _result(self, evidence: TensorEvidence) -> TensorResult:
+        """Return the verdict on an output of the network: that of the operator that writes it, if any."""
+        source = self._comparison.places.results[evidence.name]
+        written = self._judge.written(source.name, source.slot)
+        is_beside = self._pairing.is_one_model or self._is_golden_output(evidence.name)
+        if written is not None and written.evidence.error is not None and is_beside:
+            return replace(written, evidence=evidence)
+        return self._judge.network_outputs([evidence])[0]
+
+    def _is_golden_output(self, name: str) -> bool:
+        """Return whether the counterpart of an output of the network is one of golden's network."""
+        both = self._comparison
+        other = self._pairing.models.graphs[both.mine.model.index].values.get(name)
+        return any(value.name == other for value in both.golden.model.outputs)
 
     def _accuse(self, *, outputs_differ: bool) -> None:
         """Draw the verdicts that follow from what the graphs say differs."""
@@ -248,6 +264,11 @@ class _Run:
             is_random=golden is not None and _is_random(mine.node, golden.node),
             own=own,
             propagated=propagated,
+            returned=frozenset(
+                source.slot
+                for source in self._comparison.places.results.values()
+                if source.name == place.full_name
+            ),
         )
         finding = self._judge.finding(evidence)
         if golden is None:

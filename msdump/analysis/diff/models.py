@@ -54,12 +54,14 @@ class Places:
         iteration: Number of the run.
         before: Number of operators in the runs before.
         count: Number of operators so far.
+        results: Where what the network returns comes from, by name.
     """
 
     graph: Graph
     iteration: int = 0
     before: int = 0
     count: int = 0
+    results: dict[str, ValueSource] = field(init=False)
     _passes: Counter[str] = field(default_factory=Counter)
     _looping: frozenset[int] = field(init=False)
     _nodes: dict[str, Node] = field(init=False)
@@ -70,6 +72,8 @@ class Places:
         self._nodes = {node.name: node for graph in self.graph.walk() for node in graph.nodes}
         loops = (node for node in self._nodes.values() if node.op_type in _LOOPS)
         self._looping = frozenset(body.index for node in loops for body in node.bodies.values())
+        sources = _sources(self.graph)
+        self.results = {value.name: sources.get(value.name, ABSENT) for value in self.graph.results}
         self._known = {}
         for graph in self.graph.walk():
             sources = _sources(graph)
