@@ -230,7 +230,7 @@ class Judge:
     def finding(self, evidence: OperatorEvidence) -> Finding:
         """Return the verdict on the operator that ran next."""
         place = evidence.operator
-        carried = max((self._carried.get(each.name, 0.0) for each in evidence.reads), default=0.0)
+        carried = self._carried_to(evidence)
         results = self._tensors.results(evidence.tensors, evidence.arithmetic, carried)
         if evidence.unread:
             evidence = replace(evidence, own=tuple(each for each in evidence.own if _is_read(each, evidence)))
@@ -286,6 +286,21 @@ class Judge:
         if written is None or error is None or written.evidence.error is None or not written.is_flipped:
             return tensor
         return _flipped(tensor) if error.changed <= written.evidence.error.changed else tensor
+
+    def _carried_to(self, evidence: OperatorEvidence) -> float:
+        """Return how far elements that fell to the other side of an edge may have moved an operator's inputs.
+
+        Where nothing tells what gives an input, as in a branch, any of them may have moved it.
+        """
+        if not self._carried:
+            return 0.0
+        found = [self._carried.get(each.name, 0.0) for each in evidence.reads]
+        for each in evidence.tensors:
+            source = evidence.source(each.slot)
+            is_unjudged = source.kind is SourceKind.OPERATOR and source.name not in self._findings
+            if each.io is IO.INPUT and (is_unjudged or source.kind is SourceKind.ABSENT):
+                found.append(max(self._carried.values()))
+        return max(found, default=0.0)
 
     def _carry(self, case: Case, outputs: Sequence[TensorResult], carried: float, *, is_drift: bool) -> None:
         """Keep how far elements that fell to the other side of an edge may move what reads the outputs."""

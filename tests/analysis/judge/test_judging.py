@@ -74,7 +74,6 @@ def of(name, slot=0):
     return ValueSource(SourceKind.OPERATOR, name, slot)
 
 
-LOST = ValueSource(SourceKind.ABSENT, "M")
 """The source of an input that golden reads and the examined side lacks."""
 
 SINGLE = {

@@ -18,7 +18,7 @@ from msdump.analysis.judge import (
     TensorEvidence,
     TensorVerdict,
 )
-from msdump.read import SourceKind, ValueSource
+from msdump.read import ABSENT, SourceKind, ValueSource
 from msdump.record import IO
 from tests.analysis.judge.test_judging import (
     FAR,
@@ -189,6 +189,22 @@ def test_what_such_elements_become_is_allowed(dtype, distance, verdict):
     reader = with_input(operator("B", [], [distance], order=2, reads=(of("A"),)), replace(first, io=IO.INPUT))
 
     assert verdict == judged(maker, reader)[-1].outputs[0].verdict
+
+
+@pytest.mark.parametrize(
+    ("source", "verdict"), [(ABSENT, "agrees"), (of("If"), "agrees"), (WEIGHT, "differs")]
+)
+def test_what_such_elements_become_in_a_branch_is_allowed(source, verdict):
+    """Where nothing tells what gives an input, any such elements before may have moved it."""
+    made = operator("A", [replace(error(NEAR), largest=NEAR)], op_type="QuantizeLinear")
+    steps = integers(IO.OUTPUT, 0, 1, "int8")
+    maker = replace(made, tensors=(made.tensors[0], steps))
+    real = operator("B", [], [0.02], order=2, reads=(of("A"),))
+    reader = operator("C", [0.02], [0.02], order=3, reads=(source,))
+
+    findings = judged(maker, with_input(real, replace(steps, io=IO.INPUT)), reader)
+
+    assert verdict == findings[-1].outputs[0].verdict
 
 
 @pytest.mark.parametrize(("is_as_written", "verdict"), [(True, "inherited"), (False, "own"), (None, "own")])
