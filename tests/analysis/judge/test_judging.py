@@ -74,8 +74,6 @@ def of(name, slot=0):
     return ValueSource(SourceKind.OPERATOR, name, slot)
 
 
-"""The source of an input that golden reads and the examined side lacks."""
-
 SINGLE = {
     "same bits": ([0], [0], {}, "equal"),
     "within the limit": ([0], [NEAR], {}, "agrees"),
