@@ -24,6 +24,9 @@ import onnx
 from msdump.analysis.diff import make_side, models
 from msdump.execute import WeightCopies
 from msdump.graph import loader
+from msdump.read import read_folder
+from msdump.record import IO
+from msdump.store import sanitize
 from tests.faults import dumps, kernels, kinds, lockstep, trials
 from tests.faults.dumps import Dumped
 from tests.faults.faults import Fault, sites
@@ -191,10 +194,17 @@ def _restore(case: Case, examined: Dumped, sound: Dumped) -> None:
     graphs = examined.graph.walk()
     [writer] = (node for graph in graphs for node in graph.nodes if case.restored in node.declared_outputs)
     slot = writer.declared_outputs.index(case.restored)
-    pattern = f"*.{trials.key(writer.operator.full_name)}.*.output.{slot}.*.npy"
-    [wrong], [right] = (sorted(each.path.rglob(pattern)) for each in (examined, sound))
-    wrong.chmod(0o600)
+    wrong, right = (_file_of(each, writer.operator.full_name, slot) for each in (examined, sound))
+    os.chmod(wrong, 0o600)
     shutil.copyfile(right, wrong)
+
+
+def _file_of(side: Dumped, operator: str, slot: int) -> str:
+    """Return the file of an operator's output, which has a stand-in where its name is too long."""
+    folders = (read_folder(str(path)) for path in {file.parent for file in side.path.rglob("*.npy")})
+    files = (file for folder in folders for file in folder.operators.get(sanitize(operator), ()))
+    [path] = [file.path for file in files if (file.io, file.slot) == (IO.OUTPUT, slot)]
+    return path
 
 
 def _diff(case: Case, folder: Path) -> Answer:

@@ -19,6 +19,7 @@ from msdump.cli import main
 from msdump.device import tasks
 from msdump.errors import MsdumpError
 from msdump.graph import Graph
+from msdump.store import sanitize
 from tests.faults import dumps, kernels
 from tests.faults.dumps import CPU, MODES, Dumped, Mode
 from tests.faults.faults import KINDS, Draw, Fault, Values, distance, site, sites
@@ -287,22 +288,17 @@ class Sides:
         """Return the names of the nodes that an operator of a report is, as a kernel is several."""
         for dumped in (self.golden, self.mine) if missing else (self.mine, self.golden):
             for graph in (dumped.graph, dumped.source):
-                found = by_operator(graph).get(key(operator))
+                found = by_operator(graph).get(sanitize(operator))
                 if found:
                     return found
         # files of parameters carry the names of weights
-        return frozenset({f"weight {key(operator)}"})
-
-
-def key(operator: str) -> str:
-    """Return the full name of an operator as files have it."""
-    return operator.replace("/", "_").replace(".", "_")
+        return frozenset({f"weight {sanitize(operator)}"})
 
 
 def by_operator(graph: Graph) -> dict[str, frozenset[str]]:
     """Return the names of the nodes that each operator is, by its full name as files have it."""
     return {
-        key(node.operator.full_name): frozenset(part.name for part in node.members)
+        sanitize(node.operator.full_name): frozenset(part.name for part in node.members)
         for inner in graph.walk()
         for node in inner.nodes
     }
@@ -371,7 +367,7 @@ def guilty(fault: Fault, sides: Sides) -> frozenset[str]:
     """Return the nodes whose accusation names a fault: its own, and the kernels that hold them."""
     nodes = set(fault.nodes) | {node for node in _node_names(sides.mine.graph) if _is_added(node, fault)}
     nodes |= _joined(fault, sides) | _readers_of_folded(fault, sides)
-    nodes |= {f"weight {key(fault.weight)}"} if fault.weight else set()
+    nodes |= {f"weight {sanitize(fault.weight)}"} if fault.weight else set()
     for graph in (sides.golden.graph, sides.mine.graph, sides.golden.graph):
         for members in by_operator(graph).values():
             if members & nodes and len(members) > 1:
