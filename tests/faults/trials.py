@@ -394,17 +394,17 @@ def _joined(fault: Fault, sides: Sides) -> set[str]:
 
 
 def _readers_of_folded(fault: Fault, sides: Sides) -> set[str]:
-    """Return the nodes that read what the compiler makes of a changed weight once for all."""
+    """Return the nodes that read what the compiler makes once for all of what is wrong."""
     model, ran = onnx.load(sides.mine.model), set(_node_names(sides.mine.graph))
-    made: set[str] = set()
-    readers: set[str] = set()
-    for node in model.graph.node:
-        if {fault.weight, *made} & set(node.input):
-            if node.name not in ran:
+    wrong, made, readers = {fault.weight} - {""}, set[str](), set[str]()
+    for node in (each.node for each in sites(model.graph)):
+        if node.name not in ran:
+            if node.name in fault.nodes or wrong & set(node.input):
+                wrong |= set(node.output)
                 made |= set(node.output)
-            elif made & set(node.input):
-                readers.add(node.name)
-    return readers if fault.weight else set()
+        elif made & set(node.input):
+            readers.add(node.name)
+    return readers
 
 
 def _node_names(graph: Graph) -> Iterator[str]:

@@ -688,7 +688,8 @@ class Reexecution:
             array = self.values.array(site.graph, name, Holder(golden, position, site.node))
         except UNREADABLE:
             return 0.0
-        return errors.measure(again, array).distance
+        # values may give it another size
+        return errors.measure(again, array).distance if again.size == array.size else 0.0
 
     def _found_arithmetic(self, reruns: Sequence[Rerun], suspects: Sequence[int]) -> Arithmetic:
         """Return the arithmetic that explains most operators, golden's unless another one explains more.
