@@ -1,5 +1,6 @@
 from . import sides as sides
 from .alignment import Alignment as Alignment
+from .alignment import Means as Means
 from .alignment import OperatorPair as OperatorPair
 from .alignment import align as align
 from .alignment import operator_graphs as operator_graphs
@@ -45,7 +46,7 @@ from .tensors import IdentifiedTensors as IdentifiedTensors
 from .tensors import Identify as Identify
 from .tensors import Identities as Identities
 from .tensors import MatchedNames as MatchedNames
-from .tensors import find_partners as find_partners
+from .tensors import align_with_model as align_with_model
 from .tensors import identities_of as identities_of
 from .tensors import in_order as in_order
 from .tensors import match_identities as match_identities

@@ -310,10 +310,10 @@ def _unpaired(_name: str, _io: IO, _slot: int) -> None:
     """Return no identity: nothing of two networks belongs together."""
 
 
-def find_partners(
+def align_with_model(
     dumped: tuple[Folder, OperatorGraph], model: OperatorGraph, digest_of: DigestOf
-) -> dict[str, str]:
-    """Return the operators of a model that those of a dump are, full names by full names.
+) -> Alignment:
+    """Return which operators of a dump and of a model belong together.
 
     Args:
         dumped: The directory, and the graph whose tensors lie in it.
@@ -328,8 +328,7 @@ def find_partners(
             for name, each in model.operators.items()
         }
         model = replace(model, operators=unnamed)
-    found = align(_side(graph, model, folder), GraphSide(model, digest_of))
-    return {pair.mine[0]: pair.golden[0] for pair in found.pairs if pair.is_single}
+    return align(_side(graph, model, folder), GraphSide(model, digest_of))
 
 
 def _side(graph: OperatorGraph, other: OperatorGraph, folder: Folder) -> GraphSide:

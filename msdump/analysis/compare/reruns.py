@@ -15,8 +15,10 @@ from msdump.analysis import DumpedOperand, read_operands
 from msdump.analysis.align import (
     INPUTS,
     MatchedNames,
+    Means,
+    OperatorPair,
+    align_with_model,
     canonical_type,
-    find_partners,
     graph_of_contents,
     is_commutative,
     kinds,
@@ -70,26 +72,15 @@ def rerun_operator(
         if place in tensors
     }
     number = os.path.basename(folder.dumped.path)  # noqa: PTH119 - of every operator
-    iteration = int(number) if number.isdigit() else None
     return RerunOperator(
         last.op_name,
         last.op_type,
-        iteration,
+        int(number) if number.isdigit() else None,
         tensors,
         golden,
-        golden_partner(execution),
-        dict(_sources(graph, last.op_name)),
-        last.op_name.startswith(INSERTED_PREFIX),
-        execution.replaces,
-        frozenset() if graph is None or (known := graph.find(last.op_name)) is None else known.held,
+        is_inserted=last.op_name.startswith(INSERTED_PREFIX),
+        held=frozenset() if graph is None or (known := graph.find(last.op_name)) is None else known.held,
     )
-
-
-def _sources(graph: OperatorGraph | None, name: str) -> Iterator[tuple[int, tuple[str, int]]]:
-    operator = None if graph is None else graph.find(name)
-    for slot, source in enumerate(() if operator is None else operator.inputs):
-        if source.kind in {SourceKind.OPERATOR, SourceKind.INPUT}:
-            yield slot, (names.sanitize(source.name), source.slot)
 
 
 def golden_partner(execution: OperatorExecution) -> str:
@@ -216,9 +207,11 @@ class Rerunning:
         labels = self._of_model(listed)
         listed = [each for each in listed if each.folder.label in labels]
         folders = [folder for folder in folders if folder.label in labels]
-        partners = {folder.label: _partners(folder, graphs[folder.label], self._model) for folder in folders}
+        pairs = {folder.label: _pairs(folder, graphs[folder.label], self._model) for folder in folders}
         operators = [
-            replace(operator, partner=partners[folder.label].get(operator.name, operator.partner))
+            operator
+            if (of := pairs[folder.label]) is None
+            else replace(operator, pair=of.get(operator.name, _ALONE))
             for folder, _, _, operator in listed
         ]
         reexecution = Reexecution(
@@ -338,11 +331,9 @@ class Rerunning:
         dumped = [each for group in groups.values() for each in group]
         tried: list[CompiledModel] = []
         for group in [dumped, *groups.values()]:
-            for is_by_partner in (False, True):  # another compiler may number operators otherwise
-                names = {(is_by_partner and each.partner) or each.name: _written_type(each) for each in group}
-                tried.append(fitting(self._models, names))
-                if not dumped or tried[-1].fit >= _LEAST_FIT:
-                    return tried[-1]
+            tried.append(fitting(self._models, {each.name: _written_type(each) for each in group}))
+            if not dumped or tried[-1].fit >= _LEAST_FIT:
+                return tried[-1]
         model = tried[0]
         first = next((each for each in dumped if each.name not in model.sites), None)
         stranger = f"; it has no {first.name} ({first.op_type})" if first is not None else ""
@@ -372,8 +363,8 @@ def _by_label(listed: Iterable[_Listed]) -> dict[str, list[RerunOperator]]:
 
 
 def _fit(model: CompiledModel, dumped: Sequence[RerunOperator]) -> float:
-    """Return how much of operators a model has, by their names or by those that golden has for them."""
-    has = [not model.sites.keys().isdisjoint({each.name, each.partner}) for each in dumped]
+    """Return how much of operators a model has, by their names."""
+    has = [each.name in model.sites for each in dumped]
     if all(has):
         return 1.0
     return max(sum(has) / len(dumped), likeness(model.graph, {each.name: "" for each in dumped}))
@@ -396,29 +387,35 @@ def _present(run: Reexecution) -> Iterator[tuple[_Part, str]]:
             yield from ((part, operator.name) for part in _parts(site))
 
 
-def _partners(folder: ComparedFolder, graph: OperatorGraph | None, model: CompiledModel) -> Mapping[str, str]:
-    """Return the model's operators that dumped ones are, where names do not tell them.
+_ALONE: Final = OperatorPair((), (), Means.STRUCTURE, 1.0)
+"""Of an operator that the model has not."""
+
+
+def _pairs(
+    folder: ComparedFolder, graph: OperatorGraph | None, model: CompiledModel
+) -> Mapping[str, OperatorPair] | None:
+    """Return what of the model the operators of a directory belong to, by their names; None: names tell it.
 
     Names behind an operator that was left out are those of others, and another compiler may number operators
-    of one scope in another order, so the graphs are matched.
+    of one scope in another order, so the graphs are aligned.
     """
     operators = [each for each in folder.matched.executions if each.files[-1].op_type not in INPUTS]
-    told = {each.name: golden_partner(each) for each in operators}
-    is_told = any(other not in {"", name} for name, other in told.items())
-    is_unlike = bool({*told.values()} - {"", *model.sites}) if is_told else _is_unlike(told, model)
+    named = {each.name for each in operators}
+    is_unlike = _is_unlike(named, model)
     number = _number_in(model, () if graph is None else graph.operators)
-    if not is_unlike and (graph is None or not _unlike_reads(graph, model.bare_graphs[number], told)):
-        return {}
+    if not is_unlike and (graph is None or not _unlike_reads(graph, model.bare_graphs[number], {})):
+        return None
     whole = model.operator_graphs[number]
     # tensors tell the graph without the slashes of names and without files of pieces, which the model knows
     graph = graph_of_contents(folder.dumped, whole) or graph
     if graph is None:
-        return {}
-    found = find_partners((folder.dumped, graph), whole, model.digest)
-    partners = {names.sanitize(mine): names.sanitize(other) for mine, other in found.items()}
-    if not is_unlike and _unlike_reads(graph, whole, partners) >= _unlike_reads(graph, whole, told):
-        return {}  # operators read something else, whatever they are called
-    return partners
+        return None
+    found = align_with_model((folder.dumped, graph), whole, model.digest)
+    pairs = {names.sanitize(mine): pair for mine, pair in found.of_mine.items()}
+    told = {name: names.sanitize(pair.golden[0]) for name, pair in pairs.items() if pair.is_single}
+    if not is_unlike and _unlike_reads(graph, whole, told) >= _unlike_reads(graph, whole, {}):
+        return None  # operators read something else, whatever they are called
+    return pairs
 
 
 def _number_in(model: CompiledModel, operators: Collection[str]) -> int:
@@ -431,12 +428,10 @@ def _number_in(model: CompiledModel, operators: Collection[str]) -> int:
 
 
 def _is_unlike(dumped: Collection[str], model: CompiledModel) -> bool:
-    """Tell whether a dump and a model have operators that the other one lacks."""
-    lacks = any(
-        model.is_dumped(node) and not any(name in dumped for name in file_names(node))
-        for node in model.graph.operators
-    )
-    return lacks or any(name not in model.sites for name in dumped)
+    """Tell whether a dump and a model have operators that the other one lacks, but for inserted ones."""
+    own = [node for node in model.graph.operators if model.is_dumped(node) and not node.is_added]
+    lacks = any(not any(name in dumped for name in file_names(node)) for node in own)
+    return lacks or any(not (name in model.sites or name.startswith(INSERTED_PREFIX)) for name in dumped)
 
 
 def _unlike_reads(graph: OperatorGraph, model: OperatorGraph, told: Mapping[str, str]) -> int:

@@ -327,9 +327,7 @@ class DumpedInputs:
 
         A producer that the dump lacks, or of which no output was dumped, proves nothing.
         """
-        unlike = [
-            read for read in self._reads if self._is_of(read, read) is False and not self._reads_past(read)
-        ]
+        unlike = [read for read in self._reads if self._is_of(read, read) is False]
         if is_commutative(canonical_type(self._site.node.operator.op_type)):
             unlike = self._in_no_order(unlike)
         swapped = self._swapped(unlike)
@@ -362,23 +360,6 @@ class DumpedInputs:
         """Return the elements of an input in the shape and type that the model declares of a value."""
         holder = Holder(read.tensor, self._position, self._site.node)
         return self._values.array(self._site.graph, value, holder)
-
-    def _reads_past(self, read: _Read) -> bool:
-        """Tell whether an input is of an operator in another one's place, or what the replaced one reads.
-
-        Where the last part of a fused kernel was dropped, its readers read what that part read. What the
-        dump lacks there is told of the producer.
-        """
-        source = self._values.operators[self._position].sources.get(read.slot)
-        if source is not None and self._values.is_replacement(source[0]):
-            return True
-        holder, graph = read.holder, self._site.graph
-        if holder is None or holder.node is None or holder.operator not in self._values.replaced:
-            return False
-        sources = (
-            self._values.written(graph, value, holder.operator) for value in holder.node.inputs if value
-        )
-        return any(self._holds(read, read.value, source) for source in sources if source is not None)
 
     def _in_no_order(self, unlike: Sequence[_Read]) -> list[_Read]:
         """Return the inputs whose producers' elements are those of no other input either."""
@@ -568,17 +549,13 @@ class Reexecution:
         if self.mine == self.golden:
             self.mine = self._rounding(reruns)
         for position in suspects:
-            if self._hands_on(position):
-                reruns[position] = replace(reruns[position], own=())
+            if self.values.operators[position].is_inserted:
                 continue
             judged = self._judged(position, reruns[position])
             reruns[position] = self._other_kernel(position, judged) if judged.is_suspect else judged
         for position, rerun in enumerate(reruns):
             if rerun.is_miswired:
-                rewired = self._rewired(position, rerun, self.mine)
-                # what the device inserts is read: one that reads something else is another of its kind
-                is_other = self.values.operators[position].is_inserted
-                reruns[position] = replace(rewired, wiring="") if is_other else rewired
+                reruns[position] = self._rewired(position, rerun, self.mine)
         self.reruns = reruns
         return reruns
 
@@ -608,6 +585,8 @@ class Reexecution:
         return self._runners.outputs(site, given, self._arithmetic)
 
     def _first(self, position: int) -> Rerun:
+        if self.values.operators[position].is_inserted:
+            return self._handed_on(position)
         site = self.values.sites[position]
         replaces = self.values.replaced.get(position, "")
         if site is None:
@@ -799,21 +778,22 @@ class Reexecution:
             judged = [(output, self._overflowed(site, given, output, each)) for output, each in judged]
         return replace(rerun, own=tuple(each for _, each in judged))
 
-    def _hands_on(self, position: int) -> bool:
-        """Return whether the device inserted an operator that writes what it reads, in another type.
-
-        Numbers name what the device inserts, so the model's of that name may convert something else.
-        """
-        operator = self.values.operators[position]
-        read, written = (operator.tensors.get((io, 0)) for io in IO)
-        if not operator.is_inserted or read is None or written is None:
-            return False
+    def _handed_on(self, position: int) -> Rerun:
+        """Return the own error of an operator that the device inserted: it writes what it reads."""
+        tensors = self.values.operators[position].tensors
+        read, written = (tensors.get((io, 0)) for io in IO)
+        if read is None or written is None:
+            return Rerun(note="its input or its output was not dumped")
         try:
-            given, result = (each.load(each.host_shape, 1) for each in (read, written))
-        except UNREADABLE:
-            return False
-        types = type_named(read.dtype, given), type_named(written.dtype, result)
-        return is_same(given, result, narrower(*types)) or is_rounded(result, given, types[1])
+            given, result = (each.load(each.host_shape, 1).reshape(-1) for each in (read, written))
+        except UNREADABLE as reason:
+            return Rerun(note=str(reason))
+        if given.size != result.size:
+            return Rerun(note=f"it reads {given.size} elements and writes {result.size}")
+        dtype = type_named(written.dtype, result)
+        is_same = is_rounded(result, given, dtype)
+        error = RerunOutput(0, result, dtype, IO.OUTPUT, 0).error(result if is_same else given)
+        return Rerun(own=(OwnError(0, error, 0.0, is_same, dtype.name),))
 
     def _overflowed(self, site: ModelOperator, given: Given, output: RerunOutput, own: OwnError) -> OwnError:
         """Return an error with the part of the kernel whose overflow explains it, if one does."""

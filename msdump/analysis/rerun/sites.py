@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 
-from msdump.analysis.align import INPUTS, canonical_type, kinds, operator_graphs, sides
+from msdump.analysis.align import INPUTS, OperatorPair, canonical_type, kinds, operator_graphs, sides
 from msdump.device import INSERTED_PREFIX, runs_on_device
 from msdump.errors import MsdumpError
 from msdump.execute import emulated
@@ -19,7 +19,7 @@ from msdump.graph import Graph, Node, fuse_elementwise, reads
 from msdump.plan import Context, DeviceTarget, JitLevel, PrecisionMode
 from msdump.read import OperatorGraph
 from msdump.record import IO
-from msdump.store import names
+from msdump.store import sanitize
 
 Place = tuple[IO, int]
 """Which tensor of an operator: input or output, and its number."""
@@ -59,11 +59,9 @@ class RerunOperator:
         iteration: Number of the iteration, None where it is not known.
         tensors: Its tensors.
         golden: Their counterparts, as far as there are some.
-        partner: Name of the golden operator of its type that matching found to be the same one; "" for none.
-        sources: Names of what wrote its inputs, and the numbers of their outputs, by input; as the dump's
-            graph or the elements of its files tell.
+        pair: The operators of the model that it belongs to, of a pair without operators none; None where its
+            name tells.
         is_inserted: Whether the device inserted it, and numbered it with others of its kind.
-        replaces: Name of the golden operator in whose place it stands, "" for none.
         held: Element types in which the device holds its tensors, as its graph's file tells.
     """
 
@@ -72,11 +70,14 @@ class RerunOperator:
     iteration: int | None
     tensors: Mapping[Place, RerunTensor]
     golden: Mapping[Place, RerunTensor] = field(default_factory=dict)
-    partner: str = ""
-    sources: Mapping[int, tuple[str, int]] = field(default_factory=dict)
+    pair: OperatorPair | None = None
     is_inserted: bool = False
-    replaces: str = ""
     held: frozenset[str] = frozenset()
+
+    @property
+    def is_of_model(self) -> bool:
+        """Whether the model may have the operator: no file of an input, nor what the device inserted."""
+        return not (self.is_inserted or self.op_type in INPUTS)
 
 
 _ENOUGH: Final = 1.0  # of the names: no other way to compile the model can fit better
@@ -111,10 +112,12 @@ class CompiledModel:
         graph: Its main graph.
         fit: How much the names of its operators are those of the dump, 0 to 1.
         is_compiled: Whether the device compiled it as a whole; what only hands tensors on has no task then.
-        models: The graphs of the model before a device compiled it.
+        source: Its main graph before a device compiled it.
+        models: The graphs of the model before a device compiled it, that of a training step among them.
     """
 
     graph: Graph
+    source: Graph
     fit: float = 1.0
     is_compiled: bool = False
     models: tuple[Graph, ...] = ()
@@ -160,18 +163,18 @@ class CompiledModel:
         for graph in self.graph.walk():
             yield from (ModelOperator(node, graph) for node in graph.operators)
 
-    def inserted(self, graph: Graph, value: str) -> Sequence[ModelOperator]:
-        """Return the operators that the device inserted to bring a value into other forms."""
-        return self._inserted.get((self.owner(graph, value).index, value), ())
+    def origin(self, graph: Graph, value: str) -> str:
+        """Return the value of which another one is a form that the device inserted; else the value itself."""
+        produced = self.producer(graph, value)
+        while produced is not None and produced[0].node.is_added:
+            value = produced[0].node.inputs[0]
+            produced = self.producer(produced[0].graph, value)
+        return value
 
-    @cached_property
-    def _inserted(self) -> Mapping[tuple[int, str], list[ModelOperator]]:
-        inserted: dict[tuple[int, str], list[ModelOperator]] = {}
-        for site in self._all():
-            if site.node.is_added:
-                value = site.node.inputs[0]
-                inserted.setdefault((self.owner(site.graph, value).index, value), []).append(site)
-        return inserted
+    def parts(self, site: ModelOperator) -> list[ModelOperator]:
+        """Return the operators that a kernel was made of, each in the graph before it was compiled."""
+        graph = next(each for each in self.source.walk() if each.index == site.graph.index)
+        return [ModelOperator(part, graph) for part in site.node.members]
 
     def around(self, graph: Graph) -> Graph | None:
         """Return the graph around a body, None for the main graph."""
@@ -201,7 +204,7 @@ def file_names(node: Node) -> tuple[str, ...]:
     """Return the names of an operator in the names of files: with its scope, or its last component alone."""
     full_name = node.operator.full_name
     last = full_name.rpartition("/")[2] or full_name
-    return tuple(dict.fromkeys((names.sanitize(full_name), names.sanitize(last))))
+    return tuple(dict.fromkeys((sanitize(full_name), sanitize(last))))
 
 
 def folded_of(graph: Graph, name: str) -> tuple[str, ...]:
@@ -238,9 +241,9 @@ def fitting(models: Sequence[Graph], dumped: Mapping[str, str]) -> CompiledModel
             that is not known.
     """
     fused = [name for name in dumped if len(kinds(name)) > 1]
-    best, most = CompiledModel(models[0], 0.0), (0.0, 0)
-    for graph, is_compiled in _forms(models):
-        model = CompiledModel(graph, likeness(graph, dumped), is_compiled, tuple(models))
+    best, most = CompiledModel(models[0], models[0], 0.0), (0.0, 0)
+    for graph, source, is_compiled in _forms(models):
+        model = CompiledModel(graph, source, likeness(graph, dumped), is_compiled, tuple(models))
         # of two that are as like, the one that has fewer other operators
         by_kind = _share_of_kinds(graph, fused) + _share_of_types(graph, dumped)
         merit = model.fit + by_kind / 2, -model.size
@@ -311,13 +314,13 @@ def written_type(graph: Graph, node: Node) -> str:
     return "" if dtype is None else dtype.name
 
 
-def _forms(models: Sequence[Graph]) -> Iterator[tuple[Graph, bool]]:
-    """Yield the model in each form in which a device may run it, and whether that is compiled as a whole.
+def _forms(models: Sequence[Graph]) -> Iterator[tuple[Graph, Graph, bool]]:
+    """Yield the model in each form in which a device may run it, as it was, and whether it is compiled whole.
 
     The cheapest to make come first.
     """
-    yield from ((model, False) for model in models)
-    yield from ((fuse_elementwise(model), False) for model in models)
+    yield from ((model, model, False) for model in models)
+    yield from ((fuse_elementwise(model), model, False) for model in models)
     for fuses, keeps_node_names in ((True, False), (True, True), (False, False), (False, True)):
         for mode in _COMPILED_MODES:
             for model in models:
@@ -335,7 +338,7 @@ def _forms(models: Sequence[Graph]) -> Iterator[tuple[Graph, bool]]:
                 ):  # folding runs operators, of which a training step may lack what they need
                     continue
                 assert device is not None
-                yield device.graph, True
+                yield device.graph, model, True
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,230 +348,94 @@ class Sites:
     Attributes:
         found: The operator of the model that each dumped one is, or whose place it takes; None for neither.
         replaced: Names of the model's operators in whose place a dumped one stands, by its position.
+        results: Numbers of the outputs of operators that the model lacks, with the values of the model that
+            they hold, by position.
     """
 
     found: tuple[ModelOperator | None, ...]
     replaced: Mapping[int, str]
+    results: Mapping[int, Sequence[tuple[int, tuple[Graph, str]]]] = field(default_factory=dict)
 
 
 def sites(model: CompiledModel, operators: Sequence[RerunOperator]) -> Sites:
     """Return the operators of the model that dumped ones are.
 
     Where several operators share a name, as in files of the ``classic`` generation, they ran in the order
-    of the model. The name of the golden operator that matching found counts before the own one. A dumped
-    operator that the model lacks takes the place of those that the dump lacks and that stand between the
-    same neighbours.
+    of the model.
 
     Args:
         model: The model as the examined side was compiled.
         operators: The dumped operators, in the order in which they ran.
     """
-    found = _named(model, operators)
-    odd = dict(_odd(model, operators, found))
-    replaced = odd | dict(_kindred(model, operators, found))
-    for strangers, unused in _gaps(model, operators, found):
-        if not odd.keys() & set(strangers):
-            replaced[strangers[0]] = _listed(unused)
-        if len(strangers) == len(unused) == 1:
-            found[strangers[0]] = unused[0]
-    for position, name in [*replaced.items()]:
-        if found[position] is not None and kinds(name) and _may_be(operators[position].name, name):
-            del replaced[position]  # the same under another number
-    _site_inserted(model, operators, found)
-    return Sites(tuple(found), replaced)
-
-
-def _odd(
-    model: CompiledModel, operators: Sequence[RerunOperator], found: Sequence[ModelOperator | None]
-) -> Iterator[tuple[int, str]]:
-    """Yield, of several strangers in a gap, the first that is no part of what stood there, and that.
-
-    The others may do what the rest of the parts did, each as a kernel of its own.
-    """
-    for strangers, unused in _gaps(model, operators, found):
-        parts = {canonical_type(part) for each in unused for part in kinds(file_names(each.node)[0])}
-        types = {each: {*map(canonical_type, kinds(operators[each].name))} for each in strangers}
-        odd = next((each for each in strangers if not types[each] <= parts), None)
-        if odd is not None and len(strangers) > 1:
-            yield odd, _listed(unused)
-
-
-def _listed(unused: Iterable[ModelOperator]) -> str:
-    return ", ".join(file_names(each.node)[0] for each in unused)
-
-
-def _kindred(
-    model: CompiledModel, operators: Sequence[RerunOperator], found: list[ModelOperator | None]
-) -> Iterator[tuple[int, str]]:
-    """Find the places of strangers, those in bodies too; yield their positions, and what stood there.
-
-    That is what matching says that they replace; else the only operator of the model that the dump lacks, in
-    the stranger's scope, whose parts are some of the stranger's, or the reverse; else what a body lacks
-    whose only stranger it is.
-    """
-    used = {_identity(site) for site in found if site is not None}
-    unused = {
-        name: sites[0]
-        for name, sites in model.sites.items()
-        if len(sites) == 1 and _identity(sites[0]) not in used and not sites[0].node.is_added
-    }
-    strangers = [
-        (position, operator)
-        for position, operator in enumerate(operators)
-        if found[position] is None and not operator.is_inserted and operator.op_type not in INPUTS
-    ]
-    in_bodies = [name for name, site in unused.items() if site.graph is not model.graph]
-    alone = _alone({operator.name for _, operator in strangers}, in_bodies)
-    for position, operator in strangers:
-        names_here = [operator.replaces] if operator.replaces in unused else _akin(operator.name, unused)
-        names_here = names_here or alone.get(operator.name, [])
-        if len(names_here) == 1:
-            found[position] = unused[names_here[0]]
-            yield position, names_here[0]
-
-
-def _alone(strangers: Iterable[str], unused: Iterable[str]) -> dict[str, list[str]]:
-    """Return what a scope lacks by the name of its only stranger."""
-    here, lacked = _by_scope(strangers), _by_scope(unused)
-    return {names[0]: lacked.get(scope, []) for scope, names in here.items() if scope and len(names) == 1}
-
-
-def _by_scope(operators: Iterable[str]) -> dict[str, list[str]]:
-    scopes: dict[str, list[str]] = {}
-    for name in operators:
-        scopes.setdefault(_scope(name), []).append(name)
-    return scopes
-
-
-def _identity(site: ModelOperator) -> tuple[int, str]:
-    return site.graph.index, site.node.name
-
-
-def _akin(name: str, others: Iterable[str]) -> list[str]:
-    """Return those operators in the scope of another one whose parts are some of its, or the reverse."""
-    own, scope = kinds(name), _scope(name)
-    if not (own and scope):
-        return []
-    return [
-        other
-        for other in others
-        if _scope(other) == scope and (_is_within(own, kinds(other)) or _is_within(kinds(other), own))
-    ]
-
-
-def _scope(name: str) -> str:
-    return name.rpartition("_")[0]
-
-
-def _is_within(parts: Sequence[str], whole: Sequence[str]) -> bool:
-    """Tell whether parts stand in a whole in their order, others between them."""
-    rest = iter(whole)
-    return bool(parts) and all(part in rest for part in parts)
-
-
-def _site_inserted(
-    model: CompiledModel, operators: Sequence[RerunOperator], found: list[ModelOperator | None]
-) -> None:
-    """Find the inserted operators by what wrote their inputs: a number says only how many were before.
-
-    Where nothing tells what wrote an input the number counts, unless other operators have moved it.
-    """
-    has_moved = _has_moved(model, operators, found)
-    written: dict[tuple[str, int], tuple[Graph, str]] = {
-        (names.sanitize(value.name), 0): (model.graph, value.name) for value in model.graph.inputs
-    }
-    for position, operator in enumerate(operators):
-        if operator.is_inserted:
-            forms = _forms_of(model, operator, written)
-            named = found[position]
-            if forms and named not in forms:
-                found[position] = forms[0]
-            elif not forms and has_moved:
-                found[position] = None
-        site = found[position]
-        if site is not None:
-            for slot, value in enumerate(site.node.declared_outputs):
-                written[operator.name, slot] = site.graph, value
-
-
-def _has_moved(
-    model: CompiledModel, operators: Sequence[RerunOperator], found: Sequence[ModelOperator | None]
-) -> bool:
-    """Tell whether inserted operators may have other numbers than the model's."""
-    own = {operator.name for operator in operators if operator.is_inserted}
-    if len(own) != sum(node.is_added for graph in model.graph.walk() for node in graph.operators):
-        return True
-    return any(
-        site is None and not (operator.is_inserted or operator.op_type in INPUTS)
-        for operator, site in zip(operators, found, strict=True)
-    )
-
-
-def _forms_of(
-    model: CompiledModel, operator: RerunOperator, written: Mapping[tuple[str, int], tuple[Graph, str]]
-) -> list[ModelOperator]:
-    """Return the model's operators that bring what an inserted one reads into the form that it writes."""
-    source = operator.sources.get(0)
-    if source is None or source not in written:
-        return []
-    tensor = operator.tensors.get((IO.OUTPUT, 0))
-    return [
-        site
-        for site in model.inserted(*written[source])
-        if site.node.operator.op_type == operator.op_type
-        and (tensor is None or written_type(site.graph, site.node) in {"", tensor.dtype})
-    ]
-
-
-def _named(model: CompiledModel, operators: Sequence[RerunOperator]) -> list[ModelOperator | None]:
     counts: Counter[str] = Counter()
     found: list[ModelOperator | None] = []
-    # where an operator was dropped or added, those behind it may have the names of others
-    moved = {each.partner for each in operators if each.partner not in {"", each.name}} & model.sites.keys()
-    for operator in operators:
-        is_told = operator.partner in model.sites and _may_be(operator.name, operator.partner)
-        name = operator.partner if is_told else operator.name
-        is_taken = name in moved and operator.partner != name
-        named = () if operator.op_type in INPUTS or is_taken else model.sites.get(name, ())
-        number = counts[name] % max(len(named), 1)
+    replaced: dict[int, str] = {}
+    results: dict[int, list[tuple[int, tuple[Graph, str]]]] = {}
+    parts: dict[int, _Parts] = {}
+    for position, operator in enumerate(operators):
+        pair = operator.pair
+        name = operator.name if pair is None else sanitize(pair.golden[0]) if pair.is_single else ""
+        named = model.sites.get(name, ()) if operator.is_of_model else ()
+        site = named[counts[name] % len(named)] if named else None
         counts[name] += 1
-        found.append(named[number] if named else None)
-    return found
+        if named and not _may_be(operator.name, name):
+            replaced[position] = name
+        elif not named and operator.is_of_model and pair is not None and pair.golden:
+            told = parts.setdefault(id(pair), _Parts(model, pair))
+            site = told.found.get(operator.name)
+            if operator.name in told.strangers:
+                replaced[position] = told.whole
+            if site is None:
+                results[position] = [*told.results(operator.name)]
+        found.append(site)
+    return Sites(tuple(found), replaced, results)
+
+
+class _Parts:
+    """Several operators that do together what one or several of the model do.
+
+    Where they are the parts of the model's kernel, as a reader of a value inside of it splits it, each is one
+    of these parts; others, or where parts are missing the first one, stand in the place of the whole.
+
+    Attributes:
+        whole: Names of the model's operators.
+        found: The operator of the model that each of them is, by its name.
+        strangers: Names of those that stand in the place of the whole.
+    """
+
+    def __init__(self, model: CompiledModel, pair: OperatorPair) -> None:
+        self._model, self._pair = model, pair
+        mine = [sanitize(name) for name in pair.mine if not name.startswith(INSERTED_PREFIX)]
+        golden = [sanitize(name) for name in pair.golden if not name.startswith(INSERTED_PREFIX)]
+        self.whole = ", ".join(golden)
+        kernels = [model.sites[name][0] for name in golden if name in model.sites]
+        parts = [part for kernel in kernels for part in model.parts(kernel)]
+        own, theirs = ([_types(name) for name in mine], [_types(file_names(each.node)[0]) for each in parts])
+        self.found = {
+            name: parts[theirs.index(types)]
+            for name, types in zip(mine, own, strict=True)
+            if own.count(types) == theirs.count(types) == 1
+        }
+        odd = [name for name in mine if name not in self.found]
+        if len(self.found) < len(parts):
+            odd = odd[:1] or mine[:1]
+            self.found = {}
+        self.strangers = {*odd}
+
+    def results(self, name: str) -> Iterator[tuple[int, tuple[Graph, str]]]:
+        """Yield the outputs of an operator that hold what the model's operators write, and the values."""
+        for (own, slot), (other, golden_slot) in self._pair.outputs:
+            site = next(iter(self._model.sites.get(sanitize(other), ())), None)
+            if sanitize(own) == name and site is not None:
+                written = site.node.declared_outputs[golden_slot : golden_slot + 1]
+                yield from ((slot, (site.graph, value)) for value in written if value)
+
+
+def _types(name: str) -> tuple[str, ...]:
+    return tuple(map(canonical_type, kinds(name)))
 
 
 def _may_be(name: str, partner: str) -> bool:
     """Tell whether an operator has the parts of another one, as far as their names tell."""
-    if name == partner:
-        return True
-    own, other = (tuple(map(canonical_type, kinds(each))) for each in (name, partner))
-    return own == other or not (own and other)
-
-
-def _gaps(
-    model: CompiledModel, operators: Sequence[RerunOperator], found: Sequence[ModelOperator | None]
-) -> Iterator[tuple[list[int], list[ModelOperator]]]:
-    """Yield the strangers between two operators of the main graph, and what the dump lacks there."""
-    # what the device adds to bring tensors into its types and formats stands in the place of nothing
-    main = [
-        ModelOperator(node, model.graph)
-        for node in model.graph.operators
-        if not node.is_added and model.is_dumped(node)
-    ]
-    places = {each.node.name: place for place, each in enumerate(main)}
-    used = {site.node.name for site in found if site is not None}
-    strangers: list[int] = []
-    last = -1
-    for position, (operator, site) in enumerate(zip(operators, found, strict=True)):
-        if operator.op_type in INPUTS or operator.is_inserted:
-            continue
-        if site is None:
-            strangers.append(position)
-        elif site.node.name in places:
-            place = places[site.node.name]
-            unused = [each for each in main[last + 1 : place] if each.node.name not in used]
-            if strangers and unused:
-                yield strangers, unused
-            strangers, last = [], max(last, place)
-    unused = [each for each in main[last + 1 :] if each.node.name not in used]
-    if strangers and unused:
-        yield strangers, unused
+    own, other = _types(name), _types(partner)
+    return name == partner or own == other or not (own and other)

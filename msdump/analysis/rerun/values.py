@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -32,7 +31,7 @@ from msdump.graph.kernel import FLOAT32, HALVES, Rounding
 from msdump.observer import Array
 from msdump.plan import Context, DeviceTarget, OverflowMode, PrecisionMode
 from msdump.record import IO
-from msdump.store import names
+from msdump.store import sanitize
 
 UNITS: Final = {"float64": 2.0**-53, "float32": SINGLE, "bfloat16": 2.0**-8, "float16": 2.0**-11}
 """Relative error of one rounding to a type: half the distance of its numbers around 1."""
@@ -252,11 +251,7 @@ class DumpedValues:
         self.sites = sites.found
         self.replaced = sites.replaced
         self.rounded: dict[int, set[str]] = {}
-        self._replacing = frozenset(
-            operator.name
-            for position, (operator, site) in enumerate(zip(operators, sites.found, strict=True))
-            if position in self.replaced or (site is None and operator.replaces)
-        )
+        self._keys: dict[tuple[int, str], tuple[int, str]] = {}
         self._written: dict[tuple[int, str], list[Holder]] = {}
         self._read: dict[tuple[int, str], list[Holder]] = {}
         self._inputs: dict[str, Holder] = {}
@@ -267,6 +262,10 @@ class DumpedValues:
                 self._note_outputs(position, operator, site)
             elif operator.op_type in INPUTS and (IO.OUTPUT, 0) in operator.tensors:
                 self._inputs[operator.name] = Holder(operator.tensors[IO.OUTPUT, 0], position, None)
+            for slot, value in sites.results.get(position, ()):
+                if (IO.OUTPUT, slot) in operator.tensors:
+                    holder = Holder(operator.tensors[IO.OUTPUT, slot], position, None)
+                    self._written.setdefault(self._key(*value), []).append(holder)
 
     @property
     def mean_size(self) -> float:
@@ -297,44 +296,17 @@ class DumpedValues:
                     Holder(tensor, position, node)
                 )
 
-    def is_replacement(self, name: str) -> bool:
-        """Tell whether an operator stands in another one's place, or is none of the model's and behind such.
-
-        Of a kernel that the model has and the dump has not, several operators may do the parts.
-        """
-        reached: set[str] = set()
-        left = [name]
-        while left:
-            each = left.pop()
-            if each in self._replacing:
-                return True
-            position = self._positions.get(each)
-            if (
-                position is not None
-                and each not in reached
-                and self._is_no_models(position, may_be_inserted=each != name)
-            ):
-                reached.add(each)
-                left += [source for source, _ in self.operators[position].sources.values()]
-        return False
-
-    def _is_no_models(self, position: int, *, may_be_inserted: bool) -> bool:
-        """Tell whether the model lacks an operator, or the device inserted it."""
-        operator = self.operators[position]
-        if operator.is_inserted:
-            return may_be_inserted
-        return self.sites[position] is None and operator.op_type not in INPUTS
-
-    @cached_property
-    def _positions(self) -> Mapping[str, int]:
-        return {operator.name: position for position, operator in enumerate(self.operators)}
-
     def is_folded(self, name: str) -> bool:
         """Return whether the compiler computed a constant of others."""
         return any(folded_of(model, name) for model in self._model.models)
 
     def _key(self, graph: Graph, value: str) -> tuple[int, str]:
-        return self._model.owner(graph, value).index, value
+        """Return what identifies a value in all of the forms that the device brings it into."""
+        key = self._keys.get((graph.index, value))
+        if key is None:
+            name = self._model.origin(graph, value)
+            key = self._keys[graph.index, value] = self._model.owner(graph, name).index, name
+        return key
 
     def site(self, position: int) -> ModelOperator:
         """Return the operator of the model that one of the run is known to be."""
@@ -353,16 +325,13 @@ class DumpedValues:
 
     def holder(self, graph: Graph, value: str, before: int) -> Holder | None:
         """Return a tensor that holds a value when an operator runs, other than that operator's input."""
-        found = self.written(graph, value, before)
+        index, name = key = self._key(graph, value)
+        found = self.written(graph, value, before) or (None if index else self._inputs.get(sanitize(name)))
         if found is not None:
             return found
-        readers = self._read.get(self._key(graph, value), ())
-        owner = self._model.owner(graph, value)
+        readers = self._read.get(key, ())
         # a value of the main graph is made once, so what reads it later read the same
-        found = _last(readers, before) or (readers[0] if readers and owner.index == 0 else None)
-        if found is not None:
-            return found
-        return self._inputs.get(names.sanitize(value)) if owner.index == 0 else None
+        return _last(readers, before) or (readers[0] if readers and not index else None)
 
     def given(self, position: int, *, as_written: bool = False) -> dict[str, np.ndarray]:
         """Return what an operator read, by the names of values; weights that never change are left out.
@@ -414,6 +383,8 @@ class DumpedValues:
                 return variable
         elif (holder := self.holder(graph, name, position)) is not None:
             return self.array(graph, name, holder)
+        elif (weight := graph.weights.get(self._model.origin(graph, name))) is not None:
+            return in_declared_type(np.asarray(weight), graph.type_of(name).dtype)
         raise NotDumpedError(f"no file holds {name!r}, which {node.operator.full_name} reads")
 
     def _variable(self, graph: Graph, name: str, operator: RerunOperator) -> np.ndarray | None:
