@@ -476,7 +476,7 @@ class Judge:
 
     def _chance(self, case: Case) -> _Reason | None:
         """Judge neither what chance made nor what differs for that alone."""
-        if not case.bad_outputs or case.unexplained is not None:
+        if not case.bad_outputs or case.unexplained is not None or case.evidence.wiring:
             return None
         sources = {case.evidence.source(each.slot).name for each in case.bad_inputs}
         if case.evidence.is_random or (sources and sources <= self._random):

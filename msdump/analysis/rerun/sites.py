@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from msdump.analysis.align import INPUTS, OperatorPair, canonical_type, kinds, operator_graphs, sides
-from msdump.device import INSERTED_PREFIX, runs_on_device
+from msdump.device import INSERTED_PREFIX, moves_nothing, runs_on_device
 from msdump.errors import MsdumpError
 from msdump.execute import emulated
 from msdump.graph import Graph, Node, fuse_elementwise, reads
@@ -164,12 +164,18 @@ class CompiledModel:
             yield from (ModelOperator(node, graph) for node in graph.operators)
 
     def origin(self, graph: Graph, value: str) -> str:
-        """Return the value of which another one is a form that the device inserted; else the value itself."""
+        """Return the value whose elements another one holds in another form; else the value itself.
+
+        Such forms are made by what the device inserted, and by what only names and shapes a value anew there.
+        """
         produced = self.producer(graph, value)
-        while produced is not None and produced[0].node.is_added:
+        while produced is not None and self._is_form(produced[0].node):
             value = produced[0].node.inputs[0]
             produced = self.producer(produced[0].graph, value)
         return value
+
+    def _is_form(self, node: Node) -> bool:
+        return node.is_added or (self.is_compiled and moves_nothing(node))
 
     def parts(self, site: ModelOperator) -> list[ModelOperator]:
         """Return the operators that a kernel was made of, each in the graph before it was compiled."""
