@@ -195,7 +195,7 @@ def _restore(case: Case, examined: Dumped, sound: Dumped) -> None:
     [writer] = (node for graph in graphs for node in graph.nodes if case.restored in node.declared_outputs)
     slot = writer.declared_outputs.index(case.restored)
     wrong, right = (_file_of(each, writer.operator.full_name, slot) for each in (examined, sound))
-    os.chmod(wrong, 0o600)
+    Path(wrong).chmod(0o600)
     shutil.copyfile(right, wrong)
 
 
