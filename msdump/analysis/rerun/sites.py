@@ -375,66 +375,96 @@ def sites(model: CompiledModel, operators: Sequence[RerunOperator]) -> Sites:
     """
     counts: Counter[str] = Counter()
     found: list[ModelOperator | None] = []
-    replaced: dict[int, str] = {}
-    results: dict[int, list[tuple[int, tuple[Graph, str]]]] = {}
-    parts: dict[int, _Parts] = {}
-    for position, operator in enumerate(operators):
+    for operator in operators:
         pair = operator.pair
         name = operator.name if pair is None else sanitize(pair.golden[0]) if pair.is_single else ""
         named = model.sites.get(name, ()) if operator.is_of_model else ()
-        site = named[counts[name] % len(named)] if named else None
+        found.append(named[counts[name] % len(named)] if named else None)
         counts[name] += 1
-        if named and not _may_be(operator.name, name):
-            replaced[position] = name
-        elif not named and operator.is_of_model and pair is not None and pair.golden:
-            told = parts.setdefault(id(pair), _Parts(model, pair))
-            site = told.found.get(operator.name)
-            if operator.name in told.strangers:
-                replaced[position] = told.whole
-            if site is None:
-                results[position] = [*told.results(operator.name)]
-        found.append(site)
+    strangers = {
+        each.name: each.pair
+        for each, site in zip(operators, found, strict=True)
+        if site is None and each.is_of_model
+    }
+    placed = _Placed(model, strangers, [site for site in found if site is not None])
+    results: dict[int, list[tuple[int, tuple[Graph, str]]]] = {}
+    replaced: dict[int, str] = {}
+    for position, operator in enumerate(operators):
+        site = found[position]
+        if site is not None and not _may_be(operator.name, file_names(site.node)[0]):
+            replaced[position] = file_names(site.node)[0]
+        elif site is None and operator.name in strangers:
+            found[position] = placed.found.get(operator.name)
+            if operator.name in placed.replaced:
+                replaced[position] = placed.replaced[operator.name]
+            results[position] = [*placed.results(operator.name)]
     return Sites(tuple(found), replaced, results)
 
 
-class _Parts:
-    """Several operators that do together what one or several of the model do.
+class _Placed:
+    """Operators whose names and neighbours do not tell which of the model's they are.
 
-    Where they are the parts of the model's kernel, as a reader of a value inside of it splits it, each is one
-    of these parts; others, or where parts are missing the first one, stand in the place of the whole.
+    Of those that the dump lacks they are the ones of their types, in order. Several that do together what a
+    kernel does are its parts, as a reader of a value inside of it splits it; what is no part, or the first
+    one where parts are missing, stands in the place of the whole.
 
     Attributes:
-        whole: Names of the model's operators.
         found: The operator of the model that each of them is, by its name.
-        strangers: Names of those that stand in the place of the whole.
+        replaced: Names of the model's operators in whose place one stands, by its name.
     """
 
-    def __init__(self, model: CompiledModel, pair: OperatorPair) -> None:
-        self._model, self._pair = model, pair
-        mine = [sanitize(name) for name in pair.mine if not name.startswith(INSERTED_PREFIX)]
-        golden = [sanitize(name) for name in pair.golden if not name.startswith(INSERTED_PREFIX)]
-        self.whole = ", ".join(golden)
-        kernels = [model.sites[name][0] for name in golden if name in model.sites]
-        parts = [part for kernel in kernels for part in model.parts(kernel)]
-        own, theirs = ([_types(name) for name in mine], [_types(file_names(each.node)[0]) for each in parts])
-        self.found = {
+    def __init__(
+        self,
+        model: CompiledModel,
+        strangers: Mapping[str, OperatorPair | None],
+        used: Sequence[ModelOperator],
+    ) -> None:
+        self._model, self._strangers = model, strangers
+        taken = {_identity(site) for site in used}
+        left = {
+            name: site
+            for name, (site, *others) in (model.sites.items() if strangers else ())
+            if not others and name == file_names(site.node)[0] and _identity(site) not in taken
+            if model.is_dumped(site.node) and not site.node.is_added
+        }
+        names, others = [*strangers], [*left]
+        in_order = sides.aligned([_types(name) for name in names], [_types(name) for name in others])
+        self.found = {names[mine]: left.pop(others[other]) for mine, other in in_order}
+        self.replaced: dict[str, str] = {}
+        pairs = {id(pair): pair for name, pair in strangers.items() if pair and name not in self.found}
+        for pair in pairs.values():
+            kernels = [left[name] for name in map(sanitize, pair.golden) if name in left]
+            if kernels:
+                self._place_parts(
+                    [name for name in names if strangers[name] is pair and name not in self.found], kernels
+                )
+
+    def _place_parts(self, names: Sequence[str], kernels: Sequence[ModelOperator]) -> None:
+        parts = [part for kernel in kernels for part in self._model.parts(kernel)]
+        own, theirs = [_types(name) for name in names], [_types(file_names(each.node)[0]) for each in parts]
+        found = {
             name: parts[theirs.index(types)]
-            for name, types in zip(mine, own, strict=True)
+            for name, types in zip(names, own, strict=True)
             if own.count(types) == theirs.count(types) == 1
         }
-        odd = [name for name in mine if name not in self.found]
-        if len(self.found) < len(parts):
-            odd = odd[:1] or mine[:1]
-            self.found = {}
-        self.strangers = {*odd}
+        odd = [name for name in names if name not in found]
+        if len(found) < len(parts):
+            found, odd = {}, odd[:1] or [*names[:1]]
+        self.found |= found
+        self.replaced |= dict.fromkeys(odd, ", ".join(file_names(each.node)[0] for each in kernels))
 
     def results(self, name: str) -> Iterator[tuple[int, tuple[Graph, str]]]:
         """Yield the outputs of an operator that hold what the model's operators write, and the values."""
-        for (own, slot), (other, golden_slot) in self._pair.outputs:
+        pair = None if name in self.found else self._strangers[name]
+        for (own, slot), (other, golden_slot) in () if pair is None else pair.outputs:
             site = next(iter(self._model.sites.get(sanitize(other), ())), None)
             if sanitize(own) == name and site is not None:
                 written = site.node.declared_outputs[golden_slot : golden_slot + 1]
                 yield from ((slot, (site.graph, value)) for value in written if value)
+
+
+def _identity(site: ModelOperator) -> tuple[int, str]:
+    return site.graph.index, site.node.name
 
 
 def _types(name: str) -> tuple[str, ...]:
