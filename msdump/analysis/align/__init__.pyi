@@ -1,6 +1,5 @@
 from . import sides as sides
 from .alignment import Alignment as Alignment
-from .alignment import Means as Means
 from .alignment import OperatorPair as OperatorPair
 from .alignment import align as align
 from .alignment import operator_graphs as operator_graphs
@@ -23,6 +22,7 @@ from .numbering import as_files as as_files
 from .numbering import lost_operators as lost_operators
 from .numbering import may_be_listed as may_be_listed
 from .numbering import may_have_files as may_have_files
+from .pairing import Means as Means
 from .sides import CAST as CAST
 from .sides import INPUTS as INPUTS
 from .sides import INTEGER as INTEGER
