@@ -170,10 +170,13 @@ class _Side:
         """Return whether a value is the same in each run, so that compilation may have folded it."""
         return source.kind in FIXED or (source.kind is SourceKind.OPERATOR and source.name in self._fixed)
 
-    def lacks(self, beside: _Side, source: ValueSource) -> bool:
-        """Return whether a value is of another side's operator that this one has in no form."""
-        operator = beside.stranger(source)
-        if operator is None or beside.is_fixed(source):
+    def lacks(self, beside: _Side, source: ValueSource, own: ValueSource) -> bool:
+        """Return whether a value, in place of an own one, is of another side's operator that this one lacks.
+
+        Nothing is lacking where compilation has folded it.
+        """
+        operator, computes = beside.stranger(source), self.operator(own) is not None
+        if operator is None or (beside.is_fixed(source) and not computes):
             return False
         return _is_plain(operator) and not {*operator.onnx_names} & self._fused
 
@@ -351,7 +354,7 @@ class _Comparison:
         keys = self._mine.key(own), self._golden.key(other)
         if None not in keys:
             return keys[0] != keys[1]
-        return self._golden.lacks(self._mine, own) or self._mine.lacks(self._golden, other)
+        return self._golden.lacks(self._mine, own, other) or self._mine.lacks(self._golden, other, own)
 
     def _wiring(self, edges: Sequence[_Edge]) -> Iterator[Fact]:
         """Yield the facts of inputs that are other ones: one for each operator that explains some of them."""

@@ -107,3 +107,14 @@ def test_weights_are_compared_by_their_bits(tmp_path):
 
     assert () == pair_models(rounded, golden).facts
     assert ["weight"] == [fact.kind for fact in pair_models(wrong, golden).facts]
+
+
+def test_an_operator_among_constants_is_a_fact():
+    """Where both models compute a constant, an operator more is none that was folded."""
+    text = "g (float[2,2] x) => (float[2,2] y) { [p] p = Neg(w) [q] q = Exp(p) y = MatMul(x, q) }"
+    wider = text.replace("[q] q = Exp(p)", "[t] t = Tanh(p) [q] q = Exp(t)")
+    weight = np.float32([[1, 2], [3, 4]])
+
+    pair = pair_models(*(loader.load(parsed(each, w=weight)) for each in (wider, text)))
+
+    assert [("extra", "t")] == [(fact.kind, fact.onnx_name) for fact in pair.facts]
