@@ -99,7 +99,7 @@ SINGLE = {
     "own error behind a fault": ([FAR], [FAR], {"own": own(FAR, is_explained=False)}, "own"),
     "NaN of its own": ([0], [NAN], {"own": placed_otherwise(FAR)}, "nonfinite"),
     "NaN of its inputs at other places": ([NAN], [NAN], {"own": placed_otherwise(1.0)}, "own"),
-    "more NaN, the others rounded": ([NAN], [NAN], {"own": placed_otherwise(1e-3)}, "nonfinite"),
+    "more NaN, the others rounded": ([NAN], [NAN], {"own": placed_otherwise(1e-3)}, "inherited"),
     "finite where its inputs' NaN come again": ([NAN], [NAN], {"own": placed_otherwise(0, healed=1)}, "own"),
     "explained by running again": ([FAR], [FAR], {"own": own(1e-8, is_explained=True)}, "inherited"),
     "many small errors": ([1e-4], [1e-3], {"own": own(1e-8, is_explained=True)}, "accumulated"),
