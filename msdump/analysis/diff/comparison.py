@@ -354,7 +354,7 @@ class _Run:
         for value in both.mine.graph.results:
             pair = self._results.get(value.name), golden.get(value.name)
             if isinstance(pair[0], np.ndarray) and isinstance(pair[1], np.ndarray):
-                evidence = compare_arrays((IO.OUTPUT, 0, value.name), pair[0], pair[1], both.limits)
+                evidence = compare_arrays((IO.OUTPUT, 0, value.name), pair[0], pair[1], both.limits, {})
                 yield OutputDifference(self._iteration, evidence)
 
     def _golden_results(self) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -147,6 +146,25 @@ WeightEvidence = dict[tuple[int, str, int], TensorEvidence]
 _TEXT: Final = "O"  # numpy's kind of arrays of texts
 
 
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """An operator that has run, and what its counterpart read and wrote.
+
+    Attributes:
+        mine: The operator.
+        pair: What belongs together in its graph and golden's; None: golden has no such graph.
+        golden: The tensors of its counterpart by their common names; none where it did not run.
+    """
+
+    mine: Ran
+    pair: GraphPairing | None
+    golden: Mapping[tuple[IO, str], np.ndarray]
+
+    def common(self, name: str) -> str:
+        """Return the common name of a value that the operator reads or writes."""
+        return name if self.pair is None else self.pair.values.get(name, name)
+
+
 @dataclass(slots=True)
 class Observations:
     """The evidence of one run of both sides, tensor by tensor.
@@ -178,30 +196,48 @@ class Observations:
             ran: Operators of the leading side in the order in which they ran, and their counterparts, None
                 for one that has none.
         """
-        measured: dict[tuple[int, int], TensorError] = {}
-        besides = [
-            None if pair is None else _Beside(pair, golden, self.limits, measured)
-            for pair, golden in ((self.pairing.graphs.get(mine.graph.index), golden) for mine, golden in ran)
-        ]
+        steps = [self._step(*each) for each in ran]
         outputs = [
             ArrayPair(array, golden, _limit(array, golden, self.limits))
-            for (mine, _), beside in zip(ran, besides, strict=True)
-            if beside is not None
-            for array, golden in beside.outputs(mine)
+            for step in steps
+            for _, name, array in _slots(step.mine.node.declared_outputs, step.mine.outputs)
+            if (golden := step.golden.get((IO.OUTPUT, step.common(name)))) is not None
             if array.shape == golden.shape and _TEXT not in (array.dtype.kind, golden.dtype.kind)
         ]
         ids = ((id(pair.mine), id(pair.golden)) for pair in outputs)
-        measured |= zip(ids, measure_pairs(outputs), strict=True)
-        for (mine, _), beside in zip(ran, besides, strict=True):
-            yield tuple(_unchecked_tensors(mine) if beside is None else self._tensors(mine, beside))
+        measured = dict(zip(ids, measure_pairs(outputs), strict=True))
+        for step in steps:
+            yield tuple(self._tensors(step, measured))
 
-    def _tensors(self, mine: Ran, beside: _Beside) -> Iterator[TensorEvidence]:
+    def _step(self, mine: Ran, golden: Ran | None) -> _Step:
+        pair = self.pairing.graphs.get(mine.graph.index)
+        if pair is None or golden is None:
+            return _Step(mine, pair, {})
+        node, common = golden.node, pair.golden_values
+        inputs = _slots(node.inputs_after_run, golden.inputs)
+        outputs = _slots(node.declared_outputs, golden.outputs)
+        read = {(IO.INPUT, common.get(name, name)): array for _, name, array in inputs}
+        return _Step(
+            mine, pair, read | {(IO.OUTPUT, common.get(name, name)): array for _, name, array in outputs}
+        )
+
+    def _tensors(self, step: _Step, measured: Measured) -> Iterator[TensorEvidence]:
+        mine = step.mine
         known = self._measured.setdefault(mine.scope, {})
         for slot, name, array in _slots(mine.node.inputs_after_run, mine.inputs):
-            yield self._input(mine, slot, name, array, beside)
+            yield self._input(step, slot, name, array)
         for slot, name, array in _slots(mine.node.declared_outputs, mine.outputs):
-            known[name] = beside.measured(IO.OUTPUT, slot, name, array)
+            known[name] = self._measure(step, (IO.OUTPUT, slot, name), array, measured)
             yield known[name]
+
+    def _measure(
+        self, step: _Step, which: tuple[IO, int, str], array: np.ndarray, measured: Measured
+    ) -> TensorEvidence:
+        """Return a tensor beside the counterpart's of its common name; unchecked where there is none."""
+        golden = step.golden.get((which[0], step.common(which[2])))
+        if golden is None:
+            return _unchecked(*which, array)
+        return compare_arrays(which, array, golden, self.limits, measured)
 
     def leave(self, scope: Scope, body: int) -> None:
         """Forget the values of a body that has run."""
@@ -210,14 +246,17 @@ class Observations:
             if key[depth][0] == body:
                 del self._measured[key]
 
-    def _input(self, mine: Ran, slot: int, name: str, array: np.ndarray, beside: _Beside) -> TensorEvidence:
-        if name in beside.pair.weights and (self.is_first or name not in mine.graph.variables):
-            return self._weight(mine, slot, name, beside.pair)
-        evidence = self._known(mine.scope, beside.pair.origins.get(name, name))
-        if evidence is None and beside.has_input(name):
-            evidence = beside.measured(IO.INPUT, slot, name, array)
+    def _input(self, step: _Step, slot: int, name: str, array: np.ndarray) -> TensorEvidence:
+        mine, pair = step.mine, step.pair
+        if pair is None:
+            return _unchecked(IO.INPUT, slot, name, array)
+        if name in pair.weights and (self.is_first or name not in mine.graph.variables):
+            return self._weight(mine, slot, name, pair)
+        evidence = self._known(mine.scope, pair.origins.get(name, name))
+        if evidence is None and (IO.INPUT, step.common(name)) in step.golden:
+            evidence = self._measure(step, (IO.INPUT, slot, name), array, {})
         if evidence is None:  # another form of a value that was written before, or the same for both sides
-            evidence = self._known(mine.scope, beside.pair.values.get(name, name))
+            evidence = self._known(mine.scope, step.common(name))
         if evidence is not None:
             self._measured.setdefault(mine.scope, {}).setdefault(name, evidence)
             return _as_input(evidence, slot)
@@ -233,7 +272,7 @@ class Observations:
         known = self.weights.get(key)
         if known is None:
             own, golden = pair.weights[name]
-            known = compare_arrays((IO.INPUT, slot, name), own, golden, self.limits)
+            known = compare_arrays((IO.INPUT, slot, name), own, golden, self.limits, {})
             is_same = known.error is None or known.error.is_same
             known = self.weights[key] = replace(
                 known,
@@ -249,53 +288,6 @@ class Observations:
             if evidence is not None:
                 return evidence
         return None
-
-
-class _Beside:
-    """The tensors of a counterpart, by their common names."""
-
-    def __init__(self, pair: GraphPairing, golden: Ran | None, limits: Limits, measured: Measured) -> None:
-        self.pair = pair
-        self._golden = golden
-        self._limits = limits
-        self._measured = measured
-        self._tensors: dict[IO, dict[str, np.ndarray]] = {}
-
-    def _of(self, io: IO) -> dict[str, np.ndarray]:
-        """Return the counterpart's inputs or outputs by their common names; inputs are rarely asked for."""
-        tensors = self._tensors.get(io)
-        if tensors is None:
-            tensors = self._tensors[io] = {}
-            if self._golden is not None:
-                node, common = self._golden.node, self.pair.golden_values
-                is_output = io is IO.OUTPUT
-                values = node.declared_outputs if is_output else node.inputs_after_run
-                arrays = self._golden.outputs if is_output else self._golden.inputs
-                tensors |= {common.get(name, name): array for _, name, array in _slots(values, arrays)}
-        return tensors
-
-    @property
-    def has_golden(self) -> bool:
-        """Whether the counterpart ran."""
-        return self._golden is not None
-
-    def outputs(self, mine: Ran) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield what an operator wrote, and what its counterpart did."""
-        written, names = self._of(IO.OUTPUT), self.pair.values
-        for _, name, array in _slots(mine.node.declared_outputs, mine.outputs):
-            golden = written.get(names.get(name, name))
-            if golden is not None:
-                yield array, golden
-
-    def has_input(self, name: str) -> bool:
-        return self.pair.values.get(name, name) in self._of(IO.INPUT)
-
-    def measured(self, io: IO, slot: int, name: str, array: np.ndarray) -> TensorEvidence:
-        """Return a tensor beside the counterpart's of its common name; unchecked where there is none."""
-        golden = self._of(io).get(self.pair.values.get(name, name))
-        if golden is None:
-            return _unchecked(io, slot, name, array)
-        return compare_arrays((io, slot, name), array, golden, self._limits, self._measured)
 
 
 def _slots(names: Sequence[str], arrays: Sequence[Array]) -> Iterator[tuple[int, str, np.ndarray]]:
@@ -317,8 +309,6 @@ def _as_input(evidence: TensorEvidence, slot: int) -> TensorEvidence:
         fault=evidence.fault,
         note=evidence.note,
         name=evidence.name,
-        is_weight=evidence.is_weight,
-        is_rounded=evidence.is_rounded,
     )
 
 
@@ -327,21 +317,12 @@ def _unchecked(io: IO, slot: int, name: str, array: np.ndarray) -> TensorEvidenc
     return TensorEvidence(io, slot, array.shape, dtype, fault=TensorVerdict.UNCHECKED, name=name)
 
 
-def _unchecked_tensors(mine: Ran) -> Iterator[TensorEvidence]:
-    for io, names, arrays in (
-        (IO.INPUT, mine.node.inputs_after_run, mine.inputs),
-        (IO.OUTPUT, mine.node.declared_outputs, mine.outputs),
-    ):
-        for slot, name, array in _slots(names, arrays):
-            yield _unchecked(io, slot, name, array)
-
-
 def compare_arrays(
     which: tuple[IO, int, str],
     mine: np.ndarray,
     golden: np.ndarray,
     limits: Limits,
-    measured: Measured = MappingProxyType({}),
+    measured: Measured,
 ) -> TensorEvidence:
     """Return the evidence of a tensor, told by io, slot and name: how far it is from its counterpart."""
     io, slot, name = which

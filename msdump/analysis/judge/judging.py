@@ -137,9 +137,9 @@ class Case:
     def _misplaced(self, own: OwnError, limits: Limits) -> tuple[Verdict, str]:
         """Return the verdict on NaN and infinities that running again does not give.
 
-        Those that were in the inputs do not begin here, and what is made beside them was large for them; where
-        they come out at other places, the operator is told by its finite elements. What overflows was computed
-        in a shorter type, whose rounding these show, and makes no element finite.
+        Where some were in the inputs they do not begin here; where these come out at other places, the
+        operator is told by its finite elements. What overflows was computed in a shorter type, whose rounding
+        these show, and makes no element finite.
         """
         count = own.error.misplaced
         elements = f"{count:,} element{'s' * (count > 1)}"
