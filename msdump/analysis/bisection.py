@@ -49,7 +49,7 @@ from msdump.graph.kernel import Rounding
 
 @dataclass(frozen=True, slots=True)
 class OperatorArithmetic:
-    """What the operators of a model compute in.
+    """Arithmetic of the operators of a model.
 
     Attributes:
         roundings: The emulated device's casts.
@@ -68,11 +68,11 @@ class OperatorArithmetic:
 AS_THE_MODEL_SAYS: Final = OperatorArithmetic()
 
 ArithmeticPair = tuple[OperatorArithmetic, OperatorArithmetic]
-"""What the examined model, and the other one, compute in."""
+"""Arithmetic of the examined model, and of the other one."""
 
 
 def of_side(side: Side) -> tuple[Graph, OperatorArithmetic]:
-    """Return the graph whose operators compute by themselves, and what they compute in.
+    """Return the graph of a side whose operators run one by one, and their arithmetic.
 
     Compiled graphs (O1, O2) give the bits of their models, operator by operator; what onnxruntime optimised
     is a model of its own.
@@ -84,7 +84,7 @@ def of_side(side: Side) -> tuple[Graph, OperatorArithmetic]:
 
 
 def mixed(computed_in: ArithmeticPair) -> OperatorArithmetic:
-    """Return what the other model computes in with operators of the examined one in it.
+    """Return the arithmetic of the other model with operators of the examined one in it.
 
     Args:
         computed_in: What the two compute in.
@@ -110,7 +110,7 @@ _Item = TypeVar("_Item")
 
 
 def minimise(items: Sequence[_Item], holds: Callable[[Sequence[_Item]], bool]) -> list[_Item]:
-    """Return a part of a list for which a test holds, and without any one of whose items it does not.
+    """Return a part of a list for which a test holds, but no longer without any one of the items (ddmin).
 
     >>> minimise(range(100), lambda part: {7, 42} <= set(part))
     [7, 42]
@@ -146,7 +146,7 @@ INPUTS: Final = "inputs.npz"
 SCRIPT: Final = "run.py"
 
 RESULTS: Final = ".npz"
-"""Ends the file of a side's results, where no model says what the side computes in."""
+"""Suffix of a file with the results of a side whose arithmetic no ONNX model can express."""
 
 _SCRIPT: Final = '''"""Run a part of {mine}
 and its counterpart of {golden} on one input, and print how far they are apart.
@@ -233,7 +233,7 @@ class _Part:
     arithmetic: OperatorArithmetic
 
     def fed(self, edges: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return what the operators read from outside and is no weight, in the types that dumps hold."""
+        """Return the values that the operators read from outside, without weights, in the types of dumps."""
         names = (name for name in external_values(self.nodes) if name in edges)
         return {
             name: _held(edges[name], self.graph.type_of(name).dtype)
@@ -265,7 +265,7 @@ class _Part:
         return region_model(self.graph, self.nodes, forms, outputs), is_plain and not self.arithmetic.is_wide
 
     def results(self, fed: Mapping[str, np.ndarray], outputs: Sequence[str]) -> dict[str, np.ndarray]:
-        """Return what the operators make of their inputs, in their own arithmetic."""
+        """Return the outputs of the operators, computed in their own arithmetic."""
         graph = replace(
             self.graph,
             nodes=tuple(self.nodes),
@@ -283,13 +283,13 @@ class _Part:
 
 
 def _held(array: np.ndarray, dtype: DType | None) -> np.ndarray:
-    """Return a value in the type in which dumps hold the declared one, None: its own."""
+    """Return a value in the type in which dumps hold its declared type (None: its own type)."""
     array = array if dtype is None else narrowed(array, dtype)
     return dtypes.widen(array, dtypes.from_numpy(array.dtype))
 
 
 def common_outputs(part: ExchangedPart) -> list[str]:
-    """Return the values that the part and its counterpart both give, those that others read."""
+    """Return the outputs that part and counterpart have in common, without those read only inside."""
     taken, given = _written(part.spliced.taken), _written(part.spliced.given)
     inside = {name for node in part.spliced.taken for name in node.inputs}
     both = [name for name in taken if name in given]
@@ -301,7 +301,7 @@ def _written(nodes: tuple[Node, ...]) -> dict[str, None]:
 
 
 EXPLAINED: Final = 0.5
-"""Share of the whole difference that a part must bring about to explain it."""
+"""Share of the whole difference that the exchange of a part must cause to explain it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,7 +334,7 @@ class ExchangedPart:
 
 
 class Bisection:
-    """The search for the part of a model that makes its results differ.
+    """Search for the smallest part of a model that makes its results differ.
 
     Attributes:
         probes: How many networks were run.
@@ -350,7 +350,7 @@ class Bisection:
         *,
         computed_in: ArithmeticPair = (AS_THE_MODEL_SAYS, AS_THE_MODEL_SAYS),
     ) -> None:
-        """Run golden.
+        """Prepare the search, and run golden.
 
         Args:
             mine: The model whose part is looked for.
@@ -417,7 +417,7 @@ class Bisection:
         return difference >= whole * EXPLAINED if math.isfinite(whole) else not math.isfinite(difference)
 
     def _difference(self, units: Sequence[frozenset[str]]) -> float:
-        """Return what the exchange of some operators does to the outputs; 0 where the network cannot run."""
+        """Return how far the exchange of some operators moves the outputs; 0 if the network cannot run."""
         try:
             return self._distance(self._results_of(self._spliced(units).graph))
         except MsdumpError:
@@ -460,7 +460,7 @@ class Bisection:
 
 
 def _exchanged(values: Mapping[str, str], mine: Graph, golden: Graph) -> dict[str, str]:
-    """Return golden's value for each value that has one there that may be computed in its place.
+    """Return the exchangeable values of the examined model with their counterparts in golden.
 
     What only one of the two computes, as a weight that is quantised, comes with the operators that read it.
     """

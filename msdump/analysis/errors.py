@@ -44,7 +44,7 @@ _EXPONENT: Final = np.uint64(0x7FF0_0000_0000_0000)  # a float64 without sign an
 
 
 class Part(enum.Flag):
-    """Sums beyond those of verdicts, which only some formulas need."""
+    """Additional sums over elements that only some of CANN's formulas need."""
 
     NONE = 0
     MOMENTS = enum.auto()
@@ -237,7 +237,7 @@ class PairSums:
 
     @property
     def least_power(self) -> float:
-        """The least power of two whose units count, which are those of the tensor's scale."""
+        """The smallest power of two at which units of the last place are counted, by the tensor's scale."""
         if self.unit is None:
             return math.inf
         least = max(self.peak * self.unit.epsilon, self.unit.smallest / self.unit.epsilon) / self.power
@@ -464,7 +464,7 @@ def _in_one_type(dumped: np.ndarray, golden: np.ndarray) -> tuple[np.ndarray, np
 
 @functools.cache
 def _unit(dtype: str) -> LastPlace | None:
-    """Return the unit of an element type by its name, None of one that is not rounded or not known."""
+    """Return the unit in the last place of an element type; None for integers and unknown names."""
     try:
         return _unit_of(dtypes.from_name(dtype).numpy) if dtype else None
     except FormatError:
@@ -613,7 +613,7 @@ def _add_block(sums: PairSums, x: np.ndarray, y: np.ndarray, parts: Part, *, lea
 
 
 def _leave_out(sums: PairSums, a: np.ndarray, b: np.ndarray) -> None:
-    """Set elements that are not finite on both sides to zero, and count those that are not the same."""
+    """Zero the elements that are not finite, and count those that are not the same on both sides."""
     is_finite = np.isfinite(a)
     finite = is_finite & np.isfinite(b)
     alike = (a == b) | (np.isnan(a) & np.isnan(b))

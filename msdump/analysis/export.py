@@ -33,7 +33,7 @@ _STATES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class OperatorMetric:
-    """What is known of operators under one name.
+    """One metric of the operators of a report, such as their distance from golden.
 
     Attributes:
         name: ``verdict``, ``distance``, ``own error``, ``state``, ``time in microseconds``, or a statistic by
@@ -51,7 +51,7 @@ class OperatorMetric:
 
 
 def of_operators(report: DumpReport) -> Iterator[OperatorMetric]:
-    """Yield everything that is known of operators, each under its name; what is known of none is left out.
+    """Yield the metrics of a report's operators; a metric that no operator has is left out.
 
     Statistics are those of the outputs over all iterations: the smallest ``min``, of everything else the
     largest. What is not finite has no number; ``state`` names it.
@@ -170,7 +170,7 @@ def scalars(report: DumpReport, most: int = MOST_TENSORS) -> Iterator[ScalarPoin
 
 
 def chosen(report: DumpReport, most: int) -> list[int]:
-    """Return the rows of the tensors that are told, in the order of execution."""
+    """Return the rows of the exported tensors in the order of execution."""
     series, rows = report.series, known(report)
     if len(rows) <= most:
         return rows
@@ -182,12 +182,12 @@ def chosen(report: DumpReport, most: int) -> list[int]:
 
 
 def known(report: DumpReport) -> list[int]:
-    """Return the rows of all tensors that could be told: outputs, and what no operator of the dump wrote."""
+    """Return the rows of all tensors to choose from: outputs, and inputs that no dumped operator wrote."""
     return [row for row, tensor in enumerate(report.series.tensors) if tensor.is_shown]
 
 
 def tag_of(report: DumpReport, tensor: ReportedTensor, *, has_ranks: bool) -> str:
-    """Return ``Default.conv1-Conv2d/Conv2D-op0 output 0``: the group, and what stands in it.
+    """Return a tag for TensorBoard, ``Default.conv1-Conv2d/Conv2D-op0 output 0``: group, then tensor.
 
     TensorBoard makes a group of all tags that are the same up to the first ``/``: here the scope.
     """

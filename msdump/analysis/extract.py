@@ -40,7 +40,7 @@ from msdump.store import PARAMETER, sanitize
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which run of an operator is asked for.
+    """The requested run of an operator.
 
     Attributes:
         operator: Its full name, the name that files have, its last component, or its name in the model.
@@ -57,7 +57,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class OperatorRun:
-    """One run of an operator, as its files tell.
+    """One run of an operator in a dump, with its tensors.
 
     Attributes:
         directory: The iteration that it ran in.
@@ -76,7 +76,7 @@ class OperatorRun:
 
     @property
     def name(self) -> str:
-        """Its full name, or the one that files have."""
+        """Full name of the operator, or its name in files if the dump does not tell the full one."""
         return self.first.full_name or self.first.op_name
 
     @property
@@ -141,7 +141,7 @@ def _by_pass(records: Iterable[Record]) -> dict[int, list[Record]]:
 
 
 def _by_name(folder: Iteration) -> dict[str, list[Record]]:
-    """Return the tensors of operators by name; those of which only statistics were saved are none."""
+    """Return the tensors of operators by name, without those of which only statistics were saved."""
     by_name: dict[str, list[Record]] = {}
     for record in folder.records:
         if not record.is_parameter and record.path:
@@ -194,7 +194,7 @@ def _ranges(numbers: Iterable[int]) -> str:
 
 
 _ON_HOST: Final = frozenset({DEFAULT_FORMAT, "NCHW", "ND", ""})
-"""Formats in which a tensor lies as on the host."""
+"""Memory formats that are the host's."""
 
 
 def host_array(record: Record, shape: tuple[int, ...] | None, groups: int = 1) -> np.ndarray:
@@ -269,7 +269,7 @@ def tensors_of(run: OperatorRun) -> tuple[KeptTensor, ...]:
 
 
 def _kept_array(record: Record) -> tuple[np.ndarray, str]:
-    """Return the elements of a tensor, and how they lie where nothing tells the host's shape."""
+    """Return the elements of a tensor, and their layout if it cannot be undone without the host's shape."""
     try:
         return host_array(record, None), ""
     except InputError:
@@ -280,7 +280,7 @@ def _kept_array(record: Record) -> tuple[np.ndarray, str]:
 
 
 _TENSOR: Final = "Tensor("
-"""Begins a constant that is a tensor, of which the file may not show all elements."""
+"""Prefix of a constant tensor in graph files, which may not show all elements."""
 
 
 class _FromGraphFile:
@@ -473,7 +473,7 @@ def _find_node(run: OperatorRun, model: Graph) -> tuple[Graph, Node]:
 
 @dataclass(frozen=True, slots=True)
 class Repro:
-    """What reproduces one run of an operator.
+    """Model and tensors that reproduce one run of an operator.
 
     Attributes:
         name: Full name of the operator.
@@ -493,7 +493,7 @@ class Repro:
 
 
 def reproduce(run: OperatorRun, dump: Dump, graph: Graph | None) -> Repro:
-    """Return what reproduces a run of an operator.
+    """Return the model and tensors that reproduce a run of an operator.
 
     Args:
         run: The run.

@@ -1,4 +1,4 @@
-"""What a dump looks like: its tree as text; extremes, infinities, histogram, slice, picture of a tensor."""
+"""Views of a dump for people: the folder tree as text; extremes, histogram, slice or picture of a tensor."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SLICE: Final = 6  # rows and columns of a slice
 NONFINITE: Final[Mapping[str, Callable[[np.ndarray], np.ndarray]]] = MappingProxyType(
     {"nan": np.isnan, "inf": np.isposinf, "-inf": np.isneginf}
 )
-"""The kinds of elements that are not finite, and what tells of each element whether it is one."""
+"""Kinds of elements that are not finite, each with the function that marks them in an array."""
 
 Place = tuple[int, ...]
 """Indices of an element, one for each dimension."""
@@ -407,7 +407,7 @@ def _tiles(array: np.ndarray) -> np.ndarray:
 
 
 def _folded(flat: np.ndarray) -> np.ndarray:
-    """Return a vector as a near square, its last element repeated up to the end of the last row."""
+    """Return a vector as a nearly square matrix; its last element fills the rest of the last row."""
     width = math.ceil(math.sqrt(len(flat)))
     blank = -len(flat) % width
     return np.concatenate((flat, flat[-1:].repeat(blank))).reshape(-1, width)
@@ -521,7 +521,7 @@ def _tell(error: OSError) -> None:
 
 
 def file_size(path: Path) -> int:
-    """Return the bytes of a file, of a link those of itself."""
+    """Return the size of a file in bytes; a link counts itself, not its target."""
     return path.lstat().st_size
 
 
@@ -563,7 +563,7 @@ def first_tensor(folder: Path) -> Path | None:
 
 
 def _holds_tensors(name: str) -> bool:
-    """Tell whether a file of this name has tensors of an operator."""
+    """Return whether a file name is that of an operator's tensors."""
     operator = operator_names.parse(name)
     if operator is not None:
         return not operator.is_op_debug
@@ -574,7 +574,7 @@ def _holds_tensors(name: str) -> bool:
 
 
 def first_statistics(folder: Path) -> Path | None:
-    """Return the statistics of the first iteration that has some; of acl's those of the first operator."""
+    """Return the statistics of the first iteration that has any; of acl's files the first operator's."""
     files = [file for _, inside in list_folders(folder) for file in inside]
     tables = [path for path in files if path.name == STATISTICS] or [
         path for path in files if operator_names.parse(path.name, OperatorFileKind.STATISTICS) is not None

@@ -643,7 +643,7 @@ _ONE_PLACE: Final = Block(BASE, 0)
 
 
 class Absent(NamedTuple):
-    """A value without a tensor, and the bytes of its elements; None where they are not known."""
+    """A value of a graph without elements, and the bytes that they would take; None if unknown."""
 
     name: str
     bytes: int | None
@@ -683,7 +683,7 @@ class UnfilledTensors:
 
 
 class _OneSinkProcess(Process):
-    """A process whose dumps all go to one sink."""
+    """A process whose networks all dump into one given sink."""
 
     def __init__(self, sink: Sink) -> None:
         super().__init__()
@@ -697,7 +697,7 @@ class _OneSinkProcess(Process):
 
 
 class _CountingFiles:
-    """Sizes of files by path, and the contents of those that are read again."""
+    """Sizes of the files that would be written, by path; contents only of files that are read again."""
 
     def __init__(self) -> None:
         self.sizes: dict[str, int] = {}

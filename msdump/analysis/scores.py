@@ -156,7 +156,7 @@ ALGORITHMS: Final = (
         Part.RATIOS,
     ),
 )
-"""Every algorithm; its place is its number in ``-alg``."""
+"""All algorithms, in the order of their numbers for ``-alg``."""
 
 BY_NAME: Final = {algorithm.name: algorithm for algorithm in ALGORITHMS}
 
@@ -420,7 +420,7 @@ def _named_by_number(item: str) -> str:
 
 
 def _arguments(text: str) -> dict[str, dict[str, str]]:
-    """Return the arguments of each algorithm that a text names; what comes later wins.
+    """Parse the arguments of algorithms from an option's text; later ones override earlier ones.
 
     >>> _arguments("near:low=1,high=2;0:step=3")
     {'near': {'low': '1', 'high': '2'}, 'CosineSimilarity': {'step': '3'}}

@@ -1,4 +1,4 @@
-"""Statistics of a tensor over the iterations of a dump: the saved ones, and those that its elements tell."""
+"""Statistics of a tensor over the iterations of a dump: saved ones, others computed from elements."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def trends(
 
 
 def _records(dump: Dump) -> Iterator[tuple[Iteration, int, Record]]:
-    """Yield the tensors of all executions, those of which only rows were saved, too."""
+    """Yield the tensors of all executions, including those of which only statistics were saved."""
     for iteration in dump.all_iterations:
         for number, execution in enumerate(iteration.executions or (_NOTHING,)):
             of_operators = () if number else iteration.measured_operators
@@ -163,7 +163,7 @@ def _records(dump: Dump) -> Iterator[tuple[Iteration, int, Record]]:
 
 
 def _values(record: Record, categories: Sequence[str], unreadable: list[str]) -> dict[str, Cell]:
-    """Return the statistics of a tensor; None, and why, where its file cannot be read."""
+    """Return the statistics of a tensor, or None and the reason if its file cannot be read."""
     try:
         statistics = record.stats  # once: what was not saved is measured in one pass
         return {name: statistics[name] for name in categories}
@@ -186,7 +186,7 @@ def _check(seen: Mapping[str, bool], present: Iterable[str], there: set[Slot], s
 
 
 def alike(operator: str, names: Sequence[str]) -> str:
-    """Return the end of a message about an unknown operator: names like it, else some of those there are."""
+    """Return a hint for an unknown operator name: similar names, or else some existing ones."""
     text = operator.strip("*?").lower()
     like = [name for name in names if text and text in name.lower()]
     hint = name_hint(operator, [*names, *(name.rpartition("/")[2] for name in names)])

@@ -127,7 +127,7 @@ class DumpedFolder:
 
     @property
     def size(self) -> int:
-        """Bytes of its files."""
+        """Size of the files of the iteration in bytes."""
         return directory_size(self.iteration.path)
 
     @cached_property
@@ -265,7 +265,7 @@ def _subject(
 
 
 def is_loss_output(graph: OperatorGraph | None, node: GraphOperator | None, slot: int) -> bool:
-    """Tell whether an output is what a graph with gradients returns as a single floating-point number."""
+    """Return whether an output is a training loss: one float that a graph with gradients returns."""
     if graph is None or node is None or not graph.is_output(node.full_name):
         return False
     form = node.outputs[slot] if slot < len(node.outputs) else ValueForm()
@@ -274,7 +274,7 @@ def is_loss_output(graph: OperatorGraph | None, node: GraphOperator | None, slot
 
 
 def seen(record: Record, need: StatisticNeed) -> Seen:
-    """Return what a tensor holds, or what its row of statistics tells where that was saved alone.
+    """Return the measured values of a tensor, read from its row of statistics where only that was saved.
 
     Args:
         record: The tensor.
@@ -305,7 +305,7 @@ def elements(record: Record) -> np.ndarray:
 
 
 def known_of(row: Row) -> Known:
-    """Return the statistics of a row; those that are not in it are not known."""
+    """Return the statistics of a row; those that it lacks stay unknown."""
     values: dict[str, float | int] = {}
     for title, cell in row.items():
         name = _FIELDS.get(title)
@@ -360,7 +360,7 @@ class SharedTensor:
 
 @dataclass(slots=True)
 class CheckedRank:
-    """What rules find in one iteration of one rank.
+    """Hits of the rules in one iteration of one rank.
 
     Attributes:
         iteration: Number of the iteration.
@@ -382,13 +382,13 @@ class CheckedRank:
 
 
 def looks_back(rules: Sequence[WatchRule]) -> bool:
-    """Tell whether what a rule finds in an iteration depends on those before."""
+    """Return whether a rule compares an iteration with earlier ones."""
     pasts = (limit.quantity.past for rule in rules for limit in rule.limits)
     return any(rule.is_first_only for rule in rules) or any(past is not Past.NOTHING for past in pasts)
 
 
 def check(rules: tuple[WatchRule, ...], groups: Sequence[Sequence[DumpedFolder]]) -> list[CheckedRank]:
-    """Return what rules find in the iterations of one rank.
+    """Return the hits of the rules in the iterations of one rank.
 
     Args:
         rules: The rules.
@@ -506,7 +506,7 @@ def watch(
     executor: ExecutorChoice = ExecutorChoice(),  # noqa: B008 - frozen
     progress: Callable[[int], object] = lambda _: None,
 ) -> WatchReport:
-    """Return what rules find in a dump.
+    """Return the hits of the rules in a dump.
 
     Args:
         dump: The dump.
@@ -542,7 +542,7 @@ def _parts(dump: Dump, *, looks_back: bool) -> Iterable[list[list[DumpedFolder]]
 
 
 def _report(rules: tuple[WatchRule, ...], ranks: Sequence[CheckedRank]) -> WatchReport:
-    """Put together what was found, in the order of iterations and ranks."""
+    """Merge the hits of all ranks in the order of iterations, then ranks."""
     report = WatchReport(rules)
     counts: Counter[tuple[str, str]] = Counter()
     first: dict[tuple[str, str], WatchedTensor] = {}

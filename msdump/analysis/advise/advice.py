@@ -57,7 +57,7 @@ def _by_types(advice: KeepAdvice) -> TypeSet:
 
 
 def ge_type(node: Node) -> str:
-    """Return the type of an operator as CANN's lists have it."""
+    """Return the operator type under which CANN's lists know a node."""
     primitive = node.operator.op_type
     return GE_TYPES.get(primitive, primitive)
 
@@ -132,9 +132,9 @@ class SearchEnd(enum.StrEnum):
     """How a search ended."""
 
     CONFIRMED = "confirmed"
-    """The set keeps the bound on every input that the search has not seen."""
+    """The outputs stay within the bound on every input that the search has not seen."""
     UNCONFIRMED = "unconfirmed"
-    """It keeps the bound on the inputs that were looked at, and not on all others, or there were none."""
+    """The bound holds on the inputs of the search, but not on all others, or there were no others."""
     NONE = "none"
     """No set keeps the bound."""
     INTERRUPTED = "interrupted"
@@ -215,18 +215,18 @@ class KeepAdvice:
 
 
 _ROUNDS: Final = 12
-"""How often a set that fails on an input that was not looked at is searched for anew, with that input."""
+"""Largest number of searches: each one that an unseen input refutes is repeated with that input."""
 
 _WITHOUT_MARGIN: Final = 8
-"""How often it is searched for anew with no margin for further inputs: with one it is not the smallest."""
+"""Number of searches before a margin is kept for further inputs; a set with a margin is not the smallest."""
 
 _MADE_UP: Final = 2  # inputs that nobody has looked at, beside those that were given, confirm a set
 
 Unseen = Callable[[int], tuple[str, Values]]
-"""Makes up the input of a number from 0: its name, and its values as they are fed."""
+"""Returns a made-up input by number: its name, and the arrays to feed."""
 
 Named = Sequence[tuple[str, Values]]
-"""Inputs: their names, and their values as they are fed."""
+"""Inputs: names, and the arrays to feed."""
 
 
 def advise(
@@ -291,7 +291,7 @@ def _confirmed(search: SetSearch, bound: float, held: list[Example], source: Ite
         if not refuting:
             outcome = SearchEnd.CONFIRMED if trials.examples else SearchEnd.UNCONFIRMED
             return _advice(search, bound, kept, trials.examples, outcome)
-        # the worst ones mostly stand for the others, which confirm the next set again
+        # only the worst join the search: what holds on them mostly holds on the others, which confirm it
         refuting.sort(key=lambda each: -each[0])
         joining = [trial for _, trial in refuting[:_MADE_UP]]
         runs.examples += joining

@@ -131,7 +131,7 @@ class RoundingMeter:
     _outputs: dict[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Number the outputs."""
+        """Assign a column to each output."""
         self._outputs = {value.name: index for index, value in enumerate(self.variants.graph.outputs)}
 
     def energies(self, atoms: Sequence[Atom]) -> np.ndarray:
@@ -207,7 +207,7 @@ class RoundingMeter:
         return True
 
     def _pass(self, stretch: range, begun: Values, growing: Sequence[Values]) -> None:
-        """Run errors at earlier borders through a stretch, and drop what ends in it."""
+        """Propagate the errors of earlier borders through a stretch; drop values that are read no more."""
         for position in stretch:
             for values in growing:
                 values.update(self.variants.wide(position, values))
@@ -216,7 +216,7 @@ class RoundingMeter:
             self.variants.leave(position)
 
     def _borders(self) -> list[int]:
-        """Return the positions at which stretches begin, and the end: few values cross them."""
+        """Return the positions that divide the network into stretches, at places that few values cross."""
         count = len(self.variants.graph.nodes)
         size = max(1, math.ceil(count / self.stretches))
         alive, crossing = dict.fromkeys(filter(self.variants.is_float, self.example.feeds)), [0]
@@ -239,7 +239,7 @@ class RoundingMeter:
         return squares
 
     def _changed(self, atom: Atom, values: Values) -> Values:
-        """Return what the operator of a rounding writes differently for it."""
+        """Return the outputs that change when one rounding happens."""
         node, given = self.variants.graph.nodes[atom.position], {atom.name: values.get(atom.name)}
         if not atom.name and node.bodies:
             return differing(self.variants.run(atom.position, values, is_kept=False), values)
@@ -263,7 +263,7 @@ class RoundingMeter:
         return array if np.array_equal(narrow, array, equal_nan=True) else narrow
 
     def _spread(self, changed: Values, values: Values, start: int, stop: int) -> Values:
-        """Return what changed values change behind them, up to a border, and what of them lives on."""
+        """Propagate changed values up to a border; return the changed ones that are read behind it."""
         changed = dict(changed)
         self.variants.drop(start - 1, changed)
         for position in range(start, stop):
@@ -276,7 +276,7 @@ class RoundingMeter:
 
 
 def _shared(atoms: Sequence[Atom]) -> list[Atom]:
-    """Return the roundings of tensors that are read several times, for all that read them."""
+    """Return one rounding for each tensor with several readers, which changes it for all of them."""
     uses: dict[tuple[str, DType], list[Atom]] = {}
     for atom in atoms:
         if atom.origin >= 0:

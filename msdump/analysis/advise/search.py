@@ -27,7 +27,7 @@ _SECTIONS: Final = 4  # sets of a series that are tried side by side
 
 @dataclass(slots=True)
 class SetSearch:
-    """Finds the sets of one network, for more and more inputs.
+    """Searches a small set of operators to keep, again whenever inputs are added.
 
     Attributes:
         runs: The network and its inputs.
@@ -45,7 +45,7 @@ class SetSearch:
     _sizes: Mapping[int, int] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Count the operators."""
+        """Count the operators of each candidate."""
         candidates = self.runs.variants.candidates
         self._sizes = {position: len(nodes) for position, nodes in candidates.items()}
 
@@ -81,7 +81,7 @@ class SetSearch:
         return self._shrunk(kept, roundings, variants.spent + _SHRINKING * len(variants.graph.nodes))
 
     def _expect(self, runs: float) -> None:
-        """Estimate how often the whole network is still to run."""
+        """Report the estimated number of runs of the network that are left."""
         variants = self.runs.variants
         variants.progress.expect(variants.spent + runs * len(variants.graph.nodes))
 
@@ -108,7 +108,7 @@ class SetSearch:
         return Roundings(atoms, np.maximum.reduce([*self._energies.values()]), self._wide, self._sizes)
 
     def _of_series(self, gone: Sequence[int]) -> frozenset[int]:
-        """Return a small set that holds of those that are left as operators go, one by one.
+        """Return the smallest set that holds while operators leave in a given order.
 
         Args:
             gone: The order in which they go: with none gone the set holds, with all it does not.
@@ -124,7 +124,7 @@ class SetSearch:
         return frozenset(gone[low:])
 
     def _thinned(self, kept: frozenset[int], roundings: Roundings) -> frozenset[int]:
-        """Return a set without as many of the least harmful operators as can go at once, again and again."""
+        """Return a set after halves, quarters or eighths, the least harmful operators, have left at once."""
         found: frozenset[int] | None = kept
         while found is not None:
             kept, order = found, roundings.by_harm(found)
@@ -138,7 +138,7 @@ class SetSearch:
         Errors may cancel out, so an operator that a larger set needs may be able to leave a smaller one: all
         are tried again once some have left.
         """
-        waiting, costs, width = roundings.by_harm(kept), dict[int, float](), len(kept)
+        waiting, costs, width = roundings.by_harm(kept), dict[int, float](), _FEWEST
         while waiting and self.runs.variants.spent < most:
             self._expect(len(waiting) / 2)
             tried, waiting = waiting[:width], waiting[width:]
@@ -154,7 +154,7 @@ class SetSearch:
                 width *= 2
             else:
                 kept, width = found, _FEWEST
-                waiting = sorted(kept, key=costs.__getitem__)
+                waiting += sorted(kept.difference(waiting), key=costs.__getitem__)
         self.is_minimal = not waiting
         return kept
 
@@ -192,11 +192,11 @@ class SetSearch:
 
 
 BROKEN: Final = 1e30
-"""Stands for the square of an error without bound: NaN or infinities in the outputs."""
+"""Squared error that stands for NaN or infinities in the outputs."""
 
 
 class Roundings:
-    """The roundings of a network with their energies: what a set of kept operators leaves of them.
+    """Predicts the error of a set of kept operators from the squared errors of single roundings.
 
     Errors of many roundings are as good as independent: the square of the output's error is the sum of the
     squares of those that happen. A set loses the operator that adds least. Since a rounding with several
@@ -206,7 +206,7 @@ class Roundings:
     def __init__(
         self, atoms: Sequence[Atom], narrow: np.ndarray, wide: np.ndarray, sizes: Mapping[int, int]
     ) -> None:
-        """Take what was measured.
+        """Combine the measured squares.
 
         Args:
             atoms: The roundings.
@@ -218,7 +218,7 @@ class Roundings:
         narrow, wide = (
             np.nan_to_num(side, nan=BROKEN, posinf=BROKEN).clip(0, BROKEN) for side in (narrow, wide)
         )
-        # an output counts as much as it lacks; the search for the next operator goes by one number
+        # each output weighs as much as its share of the whole error
         total = narrow.sum(axis=0)
         self._weighed: list[float] = ((narrow - wide) @ (total / max(total.sum(), 1e-300))).tolist()
         self._sizes = sizes
@@ -228,7 +228,7 @@ class Roundings:
                 self._of[guard].append(index)
 
     def added(self, position: int, gone: Collection[int]) -> float:
-        """Return what it adds, all outputs weighed, that an operator leaves when some have left."""
+        """Return by how much the squared error, weighed over outputs, grows when an operator leaves."""
         return sum(
             self._weighed[index] for index in self._of[position] if self._guards[index].isdisjoint(gone)
         )

@@ -20,7 +20,7 @@ from msdump.graph.kernel import FLOAT32, Rounding, keeps_types
 from msdump.plan import OverflowMode, PrecisionMode
 
 _RESIDENT_BYTES: Final = 32 << 20
-"""Weights whose operators keep their kernels, and so packed copies of them, from one walk to the next."""
+"""Bytes of weights whose kernels, with packed copies of them, stay between walks through the network."""
 
 _LANES: Final = 64  # runs that go through the network side by side
 _LANE_BYTES: Final = 48 << 20  # of their values
@@ -30,11 +30,11 @@ Values = dict[str, Any]
 """Arrays by the names of values; None for an absent optional."""
 
 Truth = Callable[[Values], Values]
-"""Returns the outputs, by name, that are right for inputs."""
+"""Computes the true outputs by name."""
 
 
 class Progress:
-    """Follows a search; this one shows nothing."""
+    """Observer of a search; the base class shows nothing."""
 
     def say(self, text: str) -> None:
         """Show a line on the state of the search."""
@@ -43,12 +43,12 @@ class Progress:
         """Count an operator that ran."""
 
     def expect(self, operators: float) -> None:
-        """Set how many operators will have run at the end, by the present estimate."""
+        """Set the estimated number of operators that will have run at the end."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Example:
-    """One input of the network, and the truth for it.
+    """An input of the network with the true outputs.
 
     Attributes:
         name: Name in messages: a file, or how the input was made up.
@@ -62,7 +62,7 @@ class Example:
 
 
 def golden(name: str, feeds: Values, truth: Truth) -> Example:
-    """Return an input with the true outputs for it.
+    """Compute the true outputs of an input.
 
     Raises:
         InputError: They are not finite: nothing can be near them.
@@ -146,7 +146,7 @@ class DeviceRuns:
         examples: Sequence[Example],
         pairs: Sequence[tuple[int, int]],
     ) -> Iterator[tuple[int, list[int], Values]]:
-        """Run pairs of an input and a set; yield the input, its sets with the same outputs, and these."""
+        """Run pairs of an input and a set side by side; yield input, sets of the same outputs, outputs."""
         variants = self.variants
         lanes = [
             ([index for each, index in pairs if each == number], number, dict(examples[number].feeds))
@@ -180,7 +180,7 @@ def values_of(variants: Variants, names: Collection[str], values: Mapping[str, A
 
 
 def differing(written: Values, values: Values) -> Values:
-    """Return the arrays whose bits are not those of other values of these names."""
+    """Return the arrays that differ in bits from the values of the same names."""
     return {
         name: array
         for name, array in written.items()
@@ -311,7 +311,7 @@ class Variants:
         return (usual.reads is not FLOAT32 and inputs) or (usual.writes is not FLOAT32 and outputs)
 
     def is_float(self, name: str) -> bool:
-        """Return whether a value is a float32 tensor, which alone is rounded."""
+        """Return whether a value is a float32 tensor; the device rounds no others."""
         return any(graph.type_of(name).dtype is FLOAT32 for graph in self.graph.walk() if name in graph.types)
 
     def needed(self, position: int) -> tuple[str, ...]:
@@ -345,7 +345,7 @@ class Variants:
             values.pop(name, None)
 
     def leave(self, position: int) -> None:
-        """Drop the kernels of an operator with large weights: until the next walk nothing runs it."""
+        """Drop the kernels of an operator with large weights, which runs again only in the next walk."""
         if position in self.heavy:
             for runner in (self._narrow, self._wide, self._kept):
                 runner.forget(position)

@@ -91,7 +91,7 @@ def run_facts(
     series: StatisticSeries,
     fault: Fault,
 ) -> Iterator[RunFact]:
-    """Yield the facts of the run: what the dump tells, then the configuration as it was compiled."""
+    """Yield the facts of the run: device and versions of the dump, then the compiled configuration."""
     version = importlib.import_module("msdump").__version__  # the layers below have no room to import from
     yield RunFact("report", f"made by msdump {version}, {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC")
     ranks = sorted({operator.rank for operator in operators})
@@ -133,7 +133,7 @@ def _metadata(dump: Dump, fault: Fault) -> Iterator[RunFact]:
 def undumped_operators(
     operators: Sequence[ReportedOperator], series: StatisticSeries, plan: DumpPlan | None
 ) -> list[UndumpedOperators]:
-    """Return what of the graphs was not dumped, and why, by reason."""
+    """Return the operators and tensors of the graphs that were not dumped, by reason."""
     reasons: dict[tuple[str, str], list[str]] = {}
     for operator in operators:
         if not operator.is_dumped:
@@ -180,7 +180,7 @@ _RANKS: Final = {"condition": "ranks_disagree"}
 
 @dataclass(frozen=True, slots=True)
 class ReportQuestion:
-    """What a report is asked for.
+    """Options of a report.
 
     Attributes:
         golden: The dump that it is compared with, opened; None for no comparison.
@@ -261,7 +261,7 @@ class DumpReport:
 
 
 class _Reading:
-    """A dump as it is read: its operators, statistics, directories and overflow records."""
+    """State of reading a dump: operators, statistics, directories and overflow records so far."""
 
     def __init__(self) -> None:
         self.faults: dict[str, None] = {}
@@ -272,7 +272,7 @@ class _Reading:
         self._overflows: list[tuple[tuple[int, str], int, str, str]] = []
 
     def fault(self, message: str) -> None:
-        """Remember what cannot be read; each is told once."""
+        """Record a file that cannot be read; each is reported once."""
         self.faults[message] = None
 
     def read(self, dump: Dump, question: ReportQuestion) -> None:
@@ -360,7 +360,7 @@ def collect(dump: Dump, question: ReportQuestion) -> DumpReport:
 
 
 def _advice(compared: ComparedDumps | None, found: Sequence[ReportedProblem]) -> str:
-    """Return what to do next: by the comparison, or where infinities begin without one."""
+    """Return the next step for the user: from the comparison, or without one from where infinities begin."""
     if compared is not None:
         return answer.next_step(compared.report, has_rerun=any(each.own for each in compared.report.findings))
     begins = {ProblemKind.NONFINITE, ProblemKind.OVERFLOW}
@@ -370,7 +370,7 @@ def _advice(compared: ComparedDumps | None, found: Sequence[ReportedProblem]) ->
 def _compared(
     operators: tuple[ReportedOperator, ...], compared: ComparedDumps | None
 ) -> tuple[tuple[ReportedOperator, ...], dict[int, list[Finding]]]:
-    """Return the findings by operator, and the operators with those that the comparison alone knows."""
+    """Return the findings by operator, and all operators, including those of golden alone."""
     if compared is None:
         return operators, {}
     grouped = problems.group_by_operator(compared.report.findings, operators)
@@ -414,7 +414,7 @@ def _problems(
 
 
 def _is_before(accused: ReportedProblem, struck: Sequence[ReportedProblem]) -> bool:
-    """Tell whether an operator at fault ran before NaN began, or is where they began."""
+    """Return whether an operator at fault ran no later than the one where NaN or infinities begin."""
     if not struck:
         return True
     first = struck[0]
@@ -520,7 +520,7 @@ _PATH: Final = re.compile(r"(?<![\w.<>/:])/[^\s\"',;:()\[\]]+")
 
 
 def redact(report: DumpReport) -> DumpReport:
-    """Return a report without code lines and absolute paths; of a file its name stays, of a dump its name."""
+    """Return a report without code lines and absolute paths; names of files and dumps stay."""
     return replace(
         report,
         dump=_last_component(report.dump),
@@ -559,7 +559,7 @@ def _redact_text(text: str, report: DumpReport) -> str:
 
 
 def _without_paths(text: str) -> str:
-    """Return a text whose absolute paths have their last component alone.
+    """Return a text with absolute paths shortened to their last components.
 
     >>> _without_paths("into /home/you/dump/rank_0/, also MatMul/Mul-op0")
     'into rank_0, also MatMul/Mul-op0'

@@ -28,7 +28,7 @@ _Place = tuple[int, str]
 
 @dataclass(frozen=True, slots=True)
 class TrainingCurve:
-    """A number of a training over its iterations.
+    """A curve of a training, such as the loss, over its iterations.
 
     Attributes:
         name: What it is: "loss" or "gradient norm".
@@ -96,7 +96,7 @@ def _norms(
 def _gradient(
     operators: Sequence[ReportedOperator], place: int, rows: Mapping[tuple[int, IO, int], int]
 ) -> int | None:
-    """Return the row of the gradient that an optimizer reads: its input, or what wrote that."""
+    """Return the statistics of the gradient that an optimizer reads: of its input, or of the producer."""
     operator = operators[place]
     slot = _gradient_slot(operator.op_type)
     if slot is None:
@@ -111,7 +111,7 @@ def _gradient(
 
 @functools.cache
 def _gradient_slot(op_type: str) -> int | None:
-    """Return the number of the input that is an optimizer's gradient, None of what is no optimizer."""
+    """Return the number of the gradient input of an optimizer; None for other operators."""
     slots = range(_MOST_INPUTS)
     return next((slot for slot in slots if Role.GRADIENT in subject(op_type, "", IO.INPUT, slot).roles), None)
 

@@ -52,7 +52,7 @@ class ReportedOperator:
 
     @property
     def op_type(self) -> str:
-        """Its type."""
+        """Operator type."""
         return self.key[2]
 
     @property
@@ -62,7 +62,7 @@ class ReportedOperator:
 
     @property
     def scope(self) -> str:
-        """Its name without the last component, "" where that is not known."""
+        """Full name without the last component, "" if unknown."""
         return self.name.rpartition("/")[0]
 
     @property
@@ -72,7 +72,7 @@ class ReportedOperator:
 
 
 class OperatorList:
-    """The operators of a dump, as its directories are read one after the other."""
+    """Collects the operators of a dump from its directories, read one after the other."""
 
     def __init__(self) -> None:
         """Begin without any."""
@@ -80,7 +80,7 @@ class OperatorList:
         self._graphs: dict[tuple[int, str], OperatorGraph] = {}
 
     def add(self, folder: DumpedFolder, op_types_and_names: Iterable[tuple[str, str]]) -> None:
-        """Take in the operators of a directory in the order of their time; those that are known stay."""
+        """Add the operators of a directory in the order of time; operators that were added before stay."""
         place = (folder.rank, folder.place)
         if folder.graph is not None:
             self._graphs.setdefault(place, folder.graph)
@@ -90,7 +90,7 @@ class OperatorList:
                 self._named[key] = _reported_operator(folder, key)
 
     def in_order(self) -> tuple[ReportedOperator, ...]:
-        """Return all operators, also those of which nothing was dumped, by rank, graph and execution."""
+        """Return all operators, dumped or not, ordered by rank, graph and execution."""
         by_place: dict[tuple[int, str], list[ReportedOperator]] = {place: [] for place in self._graphs}
         for key, operator in self._named.items():
             by_place.setdefault((key[0], key[1]), []).append(operator)
@@ -114,7 +114,7 @@ def _reported_operator(folder: DumpedFolder, key: OperatorKey) -> ReportedOperat
 def _merge_undumped(
     place: tuple[int, str], dumped: list[ReportedOperator], graph: OperatorGraph | None
 ) -> Iterator[ReportedOperator]:
-    """Yield the operators of a graph in its order; what it lacks stands behind what ran before it."""
+    """Yield the operators of a graph in its order; dumped ones that it lacks follow their predecessor."""
     known = {} if graph is None else graph.operators
     waiting: dict[str, list[ReportedOperator]] = {}
     followers: dict[str, list[ReportedOperator]] = {}
@@ -136,7 +136,7 @@ def _merge_undumped(
 
 
 def _connect(operators: Iterable[ReportedOperator], first: int) -> Iterator[ReportedOperator]:
-    """Yield operators with their numbers and those that they read, which begin at a place of the list."""
+    """Yield operators numbered from a start, with the numbers of the operators that they read."""
     listed = [*operators]
     places = {each.name: first + number for number, each in reversed([*enumerate(listed)])}
     for number, operator in enumerate(listed, 1):
@@ -170,7 +170,7 @@ _LARGEST: Final = 4 << 20  # bytes of a source file
 
 @dataclass(frozen=True, slots=True)
 class SourceExcerpt:
-    """The line of the program that made an operator, and those around it.
+    """The source line that made an operator, with the lines around it.
 
     Attributes:
         file: The file, as the graph file names it.

@@ -38,7 +38,7 @@ from msdump.return_codes import ReturnCode
 _GRAVITY: Final = {verdict: place for place, verdict in enumerate(BY_GRAVITY)}
 
 Explain = Callable[[DumpComparison], None]
-"""Lets a comparison know what running operators again tells."""
+"""Adds the results of re-execution to the evidence of a comparison."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def compare_dumps(
 def group_by_operator(
     findings: Sequence[Finding], operators: Sequence[ReportedOperator]
 ) -> dict[int, list[Finding]]:
-    """Return findings by the place of their operator in the list; those of no operator stand under -1."""
+    """Return findings by the index of their operator in the list; -1 for findings without one."""
     places = places_by_name(operators)
     grouped: dict[int, list[Finding]] = {}
     for finding in findings:
@@ -129,7 +129,7 @@ def group_by_operator(
 
 
 def judge_operator(findings: Sequence[Finding]) -> OperatorVerdict:
-    """Return the verdict on an operator from its findings of all iterations."""
+    """Return the worst verdict on an operator over all iterations."""
     worst = min(findings, key=lambda each: (_GRAVITY[each.verdict], -gravity(each)[1], each.place.time))
     compared = [each for each in findings if any(tensor.evidence.error for tensor in each.outputs)]
     distance = max((each.distance for each in compared), default=math.nan)
@@ -231,7 +231,7 @@ class _Walk:
         self._earlier = next(iter(found.values()), None)
 
     def visit(self, place: int, iteration: int, state: TensorState) -> None:
-        """Find what an operator that is struck has its NaN or infinities from."""
+        """Find where the NaN or infinities of an operator come from."""
         owner = self._owner(place)
         if owner is not None:
             owner.victims[place] = None
@@ -257,7 +257,7 @@ class _Walk:
         return self._earlier if self._is_trained(operator) else None
 
     def _is_trained(self, operator: ReportedOperator) -> bool:
-        """Tell whether an operator reads weights that an earlier iteration has struck."""
+        """Return whether an operator reads weights that training changed after NaN or infinities began."""
         if self._earlier is None or not operator.parameters:
             return False
         here = operator.rank, operator.place
@@ -273,7 +273,7 @@ _HEIRS: Final = frozenset(
 
 
 class ProblemKind(enum.StrEnum):
-    """What tells of a problem, in the order in which problems are shown."""
+    """Kinds of problems, in the order in which the report shows them."""
 
     FAILURE = "failure"
     NONFINITE = "NaN or infinity"
@@ -302,7 +302,7 @@ _TRIGGERED: Final = {
     Trigger.EXCEPTION: (ProblemKind.FAILURE, "it failed: op_debug_mode 4 dumps nothing else"),
     Trigger.OVERFLOW: (ProblemKind.OVERFLOW, "it overflowed: op_debug_mode 3 dumps nothing else"),
 }
-"""Kind and text of what a dump holds that was asked for no other operators."""
+"""Kind and text of the problem of a dump that was restricted to operators that failed or overflowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,7 +339,7 @@ class ReportedProblem:
 
     @property
     def headline(self) -> str:
-        """The problem in a line: operator, where, what."""
+        """One line: operator, place, problem."""
         type_text = f" ({self.op_type})" if self.op_type else ""
         rank = "" if not self.rank else f", rank {self.rank}"
         iteration = f" in iteration {self.iterations[0]}" if self.iterations else ""
@@ -563,7 +563,7 @@ def hit_problems(
 
 
 def _shortened(note: str) -> str:
-    """Return a text in which a long list of numbers is told by its stretches.
+    """Return a text with a long list of numbers shortened to ranges.
 
     >>> _shortened("rank 2 holds something else than rank 0, 1, 3, 4, 5")
     'rank 2 holds something else than rank 0-1, 3-5'

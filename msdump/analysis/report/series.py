@@ -24,10 +24,10 @@ from msdump.statistics import STATISTICS, Nature
 from msdump.store import STATISTICS as TABLE
 
 Fault = Callable[[str], None]
-"""Gets what cannot be read, in words."""
+"""Receives a message for each file that cannot be read."""
 
 MeasuredName = tuple[str, str, str, int]
-"""Type and name of an operator as files spell them, input or output, its number."""
+"""Key of a tensor in files: operator type and name, input or output, slot."""
 
 CATEGORIES: Final = tuple(each.category for each in STATISTICS if each.nature is not Nature.DIGEST)
 """The statistics that are numbers, by the names of ``statistic_category``."""
@@ -168,7 +168,7 @@ def _whole(text: str) -> int:
 
 
 def _numbers(column: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the numbers of a column, and which of its cells are some."""
+    """Return the numbers of a column, and a mask of the cells that hold one."""
     try:
         values = np.fromiter(map(float, column), np.float64, len(column))
     except ValueError:
@@ -243,17 +243,17 @@ _DAMAGED: Final = "{}; what can be read of it is shown"
 
 
 Stamp = tuple[int, int, int]
-"""When a directory and its table of statistics changed last, and the size of the table."""
+"""Change times of a directory and of its statistics table, and the size of the table."""
 
 DirectoryContent = tuple[MeasuredColumns, tuple[str, ...]]
-"""The tensors of a directory, and what cannot be read of them."""
+"""Tensors of a directory, and messages about files that cannot be read."""
 
 KnownDirectories = dict[str, tuple[Stamp, DirectoryContent]]
-"""What directories held when they were read, by path."""
+"""Cache of the contents of directories by path."""
 
 
 def stamp(path: str) -> Stamp:
-    """Return what changes when something is written into a directory of tensors."""
+    """Return the stamp of a directory of tensors, which changes when something is written into it."""
     try:
         table = os.stat(f"{path}/{TABLE}")  # noqa: PTH116 - a text
         size, written = table.st_size, table.st_mtime_ns
@@ -271,7 +271,7 @@ def read_directories(
     known: KnownDirectories | None,
     executor: ExecutorChoice,
 ) -> Iterator[DirectoryContent]:
-    """Yield what each directory holds, of its last execution that is whole.
+    """Yield the tensors of each directory, of its last complete execution.
 
     Args:
         root: Path of the dump that they are of.
@@ -303,7 +303,7 @@ def _contents(
 
 
 def _content(directory: Iteration) -> DirectoryContent:
-    """Return what a directory holds; runs in a process of its own."""
+    """Return the tensors of a directory; runs in a worker process."""
     faults: dict[str, None] = {}
     return _read_directory(directory, faults.setdefault), tuple(faults)
 
@@ -361,7 +361,7 @@ def _measured(records: list[Record] | tuple[Record, ...], fault: Fault) -> Itera
 
 
 _Key = tuple[OperatorKey, str, int]
-"""Operator, input or output, its number."""
+"""Key of a tensor: operator, input or output, slot."""
 
 _SMALLEST: Final = frozenset({"min"})
 _REAL: Final = ("max", "min", "avg", "l2norm")
@@ -369,7 +369,7 @@ _NAN, _INF, _NEGATIVE_INF = "nan count", "positive inf count", "negative inf cou
 
 
 class TensorState(enum.IntFlag):
-    """What a tensor holds besides numbers."""
+    """Special contents of a tensor."""
 
     THERE = 1
     """It was dumped."""
@@ -421,7 +421,7 @@ class StatisticSeries:
     numbers: Mapping[str, np.ndarray] = field(repr=False)
 
     def of_operators(self, count: int) -> np.ndarray:
-        """Return the states of operators by their outputs; of what has none, by what it shows."""
+        """Return the states of operators by their outputs, or by their inputs if no output was dumped."""
         states = np.zeros((count, len(self.iterations)), np.uint8)
         for number, tensor in enumerate(self.tensors):
             if tensor.is_shown and (tensor.io is IO.OUTPUT or not states[tensor.operator].any()):
@@ -501,7 +501,7 @@ class SeriesTable:
 
 
 def _is_own(operator: ReportedOperator, slot: int, *, has_output: bool) -> bool:
-    """Tell whether an input is what no other operator shows: a weight, what it writes, or all there is."""
+    """Return whether an input is shown nowhere else: a weight, overwritten in place, or the only tensor."""
     if not has_output or slot in written_inputs(operator.op_type):
         return True
     sources = () if operator.described is None else operator.described.inputs

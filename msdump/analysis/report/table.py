@@ -87,7 +87,7 @@ def _judged(
 
 
 def holds(state: TensorState) -> str:
-    """Return in words what a tensor holds besides numbers, "" for nothing."""
+    """Return the special contents of a tensor in words, "" for none."""
     words = ((TensorState.NAN, "NaN"), (TensorState.INF, "inf"), (TensorState.NEGATIVE_INF, "-inf"))
     return " ".join(word for flag, word in words if flag & state)
 
