@@ -379,13 +379,9 @@ def named_files(path: str) -> dict[str, Iterable[Buffer]]:
     }
     named = functions.inline(model)
     name_nodes(named.graph)
-    initializers = [
-        data[start:end]
-        for graph, _, _, body, stop in fields(data, 0, len(data))
-        if graph == _GRAPH
-        for tag, _, start, _, end in fields(data, body, stop)
-        if tag == _INITIALIZER
-    ]
+    ends = next((body, end) for tag, _, _, body, end in fields(data, 0, len(data)) if tag == _GRAPH)
+    inside = fields(data, *ends)
+    initializers = [data[start:end] for tag, _, start, _, end in inside if tag == _INITIALIZER]
     del named.graph.initializer[:]
     graph: list[Buffer] = [named.graph.SerializeToString(), *initializers]
     named.ClearField("graph")

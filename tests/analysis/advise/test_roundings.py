@@ -62,12 +62,10 @@ def test_errors_add_up(name, stretches, tmp_path):
     runs, positions = DeviceRuns(variants, [example]), sorted(variants.candidates)
 
     def predicted(kept):
-        happening = [not atom.guards <= kept for atom in atoms]
-        return energies[happening].sum(axis=0).max(initial=0) ** 0.5
+        return energies[[not atom.guards <= kept for atom in atoms]].sum(axis=0).max(initial=0) ** 0.5
 
     for kept in ((), positions[::2], positions[: len(positions) // 2], positions[len(positions) // 2 :]):
-        measured = runs.worst(frozenset(kept))
-        assert predicted(frozenset(kept)) == pytest.approx(measured, rel=0.5)
+        assert predicted(frozenset(kept)) == pytest.approx(runs.worst(frozenset(kept)), rel=0.5)
     assert predicted(frozenset(positions)) == runs.worst(frozenset(positions)) == 0
 
 
