@@ -138,7 +138,7 @@ class SetSearch:
         Errors may cancel out, so an operator that a larger set needs may be able to leave a smaller one: all
         are tried again once some have left.
         """
-        waiting, costs, width = roundings.by_harm(kept), dict[int, float](), _FEWEST
+        waiting, costs, width = roundings.by_harm(kept), dict[int, float](), len(kept)
         while waiting and self.runs.variants.spent < most:
             self._expect(len(waiting) / 2)
             tried, waiting = waiting[:width], waiting[width:]
@@ -154,7 +154,7 @@ class SetSearch:
                 width *= 2
             else:
                 kept, width = found, _FEWEST
-                waiting += sorted(kept.difference(waiting), key=costs.__getitem__)
+                waiting = sorted(kept, key=costs.__getitem__)
         self.is_minimal = not waiting
         return kept
 
