@@ -18,7 +18,6 @@ from .errors import SHORTER as SHORTER
 from .errors import TensorError as TensorError
 from .errors import is_rounding as is_rounding
 from .errors import measure as measure
-from .extract import Wanted as Wanted
 from .extract import find_run as find_run
 from .extract import reproduce as reproduce
 from .extract import tensors_of as tensors_of

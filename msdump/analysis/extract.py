@@ -38,23 +38,6 @@ from msdump.selector import IterationSet
 from msdump.store import PARAMETER, sanitize
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """The requested run of an operator.
-
-    Attributes:
-        operator: Its full name, the name that files have, its last component, or its name in the model.
-        iteration: Number of the iteration, None: the last one that has the operator.
-        rank: Number of the rank, None: the first one that has it.
-        pass_number: Which of its runs in the iteration, None: the first one.
-    """
-
-    operator: str
-    iteration: int | None = None
-    rank: int | None = None
-    pass_number: int | None = None
-
-
 @dataclass(frozen=True)
 class OperatorRun:
     """One run of an operator in a dump, with its tensors.
@@ -90,8 +73,22 @@ class OperatorRun:
         return {record.slot: record for record in self.records if record.io is io}
 
 
-def find_run(dump: Dump, wanted: Wanted) -> OperatorRun:
+def find_run(
+    dump: Dump,
+    operator: str,
+    *,
+    iteration: int | None = None,
+    rank: int | None = None,
+    pass_number: int | None = None,
+) -> OperatorRun:
     """Return a run of an operator.
+
+    Args:
+        dump: The dump.
+        operator: Full name, name in files, last component, or name of the node in the model.
+        iteration: Number of the iteration; None: the last one that has the operator.
+        rank: Number of the rank; None: the first one that has the operator.
+        pass_number: Number of the run within the iteration; None: the first one.
 
     Raises:
         InputError: The dump has no such operator, or several that the name may mean; or it has none of the
@@ -101,19 +98,22 @@ def find_run(dump: Dump, wanted: Wanted) -> OperatorRun:
     folders = [
         folder
         for folder in dump.iterations
-        if wanted.rank in {None, folder.rank} and wanted.iteration in {None, folder.key.iteration}
+        if rank in {None, folder.rank} and iteration in {None, folder.key.iteration}
     ]
     if not folders:
-        raise InputError(f"{dump.path}: {_numbers(dump, wanted)}")
+        ranks = {folder.rank for folder in dump.iterations}
+        numbers = {folder.key.iteration or 0 for folder in dump.iterations}
+        missing = f"iteration {iteration}, but {_ranges(numbers)}"
+        if rank is not None and rank not in ranks:
+            missing = f"rank {rank}, but {_ranges(ranks)}"
+        raise InputError(f"{dump.path}: the dump has no {missing}")
     known = {folder.path: _by_name(folder) for folder in folders}
-    name = _name_in_dump(wanted.operator, (name for listed in known.values() for name in listed), folders)
+    name = _name_in_dump(operator, (name for listed in known.values() for name in listed), folders)
     having = [folder for folder in folders if name in known[folder.path]]
-    rank = min(folder.rank for folder in having)
-    directory = max(
-        (folder for folder in having if folder.rank == rank), key=lambda each: each.key.iteration or 0
-    )
+    # the last iteration of the first rank
+    directory = max(having, key=lambda each: (-each.rank, each.key.iteration or 0))
     passes = _by_pass(known[directory.path][name])
-    number = min(passes) if wanted.pass_number is None else wanted.pass_number
+    number = min(passes) if pass_number is None else pass_number
     if number not in passes:
         raise InputError(f"{directory.path}: {name} has no pass {number}, but {_ranges(passes)}")
     return OperatorRun(directory, tuple(passes[number]), len(passes))
@@ -156,14 +156,11 @@ def _name_in_dump(asked: str, listed: Iterable[str], folders: Iterable[Iteration
         InputError: There is none, or several.
     """
     known = dict.fromkeys(listed)
-    if asked in known:
-        return asked
-    spelled = {sanitize(name): name for name in known}
-    if sanitize(asked) in spelled:
-        return spelled[sanitize(asked)]
     onnx_names = {each: name for folder in folders for each, name in _onnx_names(folder) if name in known}
-    if asked in onnx_names:
-        return onnx_names[asked]
+    names = onnx_names | {sanitize(name): name for name in known} | {name: name for name in known}
+    found = names.get(asked) or names.get(sanitize(asked))
+    if found is not None:
+        return found
     ends = [name for name in known if sanitize(name).endswith(f"_{sanitize(asked)}")]
     if len(ends) == 1:
         return ends[0]
@@ -179,14 +176,6 @@ def _onnx_names(folder: Iteration) -> Iterator[tuple[str, str]]:
     for operator in graph.operators.values() if graph is not None else ():
         for name in (operator.onnx_name, *operator.onnx_names):
             yield name, operator.full_name
-
-
-def _numbers(dump: Dump, wanted: Wanted) -> str:
-    ranks = {folder.rank for folder in dump.iterations}
-    iterations = {folder.key.iteration or 0 for folder in dump.iterations}
-    if wanted.rank is not None and wanted.rank not in ranks:
-        return f"the dump has no rank {wanted.rank}, but {_ranges(ranks)}"
-    return f"the dump has no iteration {wanted.iteration}, but {_ranges(iterations)}"
 
 
 def _ranges(numbers: Iterable[int]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from msdump.analysis import Wanted, find_run, reproduce, tensors_of, write_folder, write_tensors
+from msdump.analysis import find_run, reproduce, tensors_of, write_folder, write_tensors
 from msdump.cli import messages, options
 from msdump.cli.program import mark_started
 from msdump.errors import UnsupportedOpError, UntoldOperatorError
@@ -51,7 +51,7 @@ def command(
     wrong, or the dump lacks what the operator read or wrote.
     """
     opened = open_dump(dump, execution)
-    run = find_run(opened, Wanted(operator, iteration, rank, pass_number))
+    run = find_run(opened, operator, iteration=iteration, rank=rank, pass_number=pass_number)
     try:
         repro = reproduce(run, opened, None if model is None else mindspore.load_graph(model))
     except (UntoldOperatorError, UnsupportedOpError) as error:

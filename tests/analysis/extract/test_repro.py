@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import parser
 
-from msdump.analysis import Wanted, find_run, inputs, reproduce, write_folder
+from msdump.analysis import find_run, inputs, reproduce, write_folder
 from msdump.capture import Process
 from msdump.cli import main
 from msdump.errors import InputError, UnsupportedOpError
@@ -96,7 +96,7 @@ def test_every_operator_of_a_dump_runs_again(dumped, model, mode):
     assert names(dump)
     for name in names(dump):
         # the default mode of Ascend rounds results of cube operators; the dumped inputs are rounded already
-        assert error(reproduce(find_run(dump, Wanted(name)), dump, graph)) < 1e-3, name
+        assert error(reproduce(find_run(dump, name), dump, graph)) < 1e-3, name
 
 
 @pytest.mark.parametrize("mode", ["CPU", "O0"])
@@ -106,7 +106,7 @@ def test_the_graph_file_alone_is_enough_for_known_primitives(dumped, model, mode
     dump = dumped(GRAPHS / f"{model}.onnx", mode)
 
     for name in names(dump):
-        assert error(reproduce(find_run(dump, Wanted(name)), dump, None)) < 1e-5, name
+        assert error(reproduce(find_run(dump, name), dump, None)) < 1e-5, name
 
 
 def test_inputs_that_were_not_dumped_are_outputs_of_others(dumped):
@@ -114,7 +114,7 @@ def test_inputs_that_were_not_dumped_are_outputs_of_others(dumped):
     path = GRAPHS / "lenet.onnx"
     dump, graph = dumped(path, input_output=2), loader.load(path)
 
-    repro = reproduce(find_run(dump, Wanted("fc1-Dense_MatMul-op0")), dump, graph)
+    repro = reproduce(find_run(dump, "fc1-Dense_MatMul-op0"), dump, graph)
 
     assert error(repro) < 1e-5
 
@@ -137,7 +137,7 @@ def test_each_iteration_has_its_own_tensors(dumped):
     dump = dumped(model, runs=3, trains=True, training={"update_binding": {"w": "new"}})
     graph = loader.load(model, update_binding={"w": "new"})
 
-    last, first = (find_run(dump, Wanted("Mul-op1", iteration=number)) for number in (None, 0))
+    last, first = (find_run(dump, "Mul-op1", iteration=number) for number in (None, 0))
 
     assert [2, 0] == [last.first.iteration, first.first.iteration]
     np.testing.assert_array_equal(
@@ -146,12 +146,15 @@ def test_each_iteration_has_its_own_tensors(dumped):
 
 
 REFUSALS = {
-    "a name that is none": (Wanted("Default/conv9-Conv2d/Conv2D-op0"), "did you mean"),
-    "a name of nobody": (Wanted("Relu"), "no tensors of an operator"),
-    "an iteration that was not dumped": (Wanted("Conv2D-op0", iteration=7), "no iteration 7, but 0"),
-    "a rank that is none": (Wanted("Conv2D-op0", rank=3), "no rank 3, but 0"),
-    "a pass that did not run": (Wanted("Default/conv1-Conv2d/Conv2D-op0", pass_number=2), "no pass 2"),
-    "a component of several": (Wanted("Conv2D-op0"), "give its full name"),
+    "a name that is none": ({"operator": "Default/conv9-Conv2d/Conv2D-op0"}, "did you mean"),
+    "a name of nobody": ({"operator": "Relu"}, "no tensors of an operator"),
+    "an iteration that was not dumped": ({"operator": "Conv2D-op0", "iteration": 7}, "no iteration 7, but 0"),
+    "a rank that is none": ({"operator": "Conv2D-op0", "rank": 3}, "no rank 3, but 0"),
+    "a pass that did not run": (
+        {"operator": "Default/conv1-Conv2d/Conv2D-op0", "pass_number": 2},
+        "no pass 2",
+    ),
+    "a component of several": ({"operator": "Conv2D-op0"}, "give its full name"),
 }
 
 
@@ -161,13 +164,13 @@ def test_what_the_dump_lacks_is_told(dumped, wanted, expected):
     dump = dumped(GRAPHS / "lenet.onnx")
 
     with pytest.raises(InputError, match=expected):
-        find_run(dump, wanted)
+        find_run(dump, **wanted)
 
 
 def test_another_model_is_told(dumped):
     """An operator that the model lacks is no operator of its dump."""
     dump = dumped(GRAPHS / "lenet.onnx")
-    run = find_run(dump, Wanted("conv1/Conv_node_0"))
+    run = find_run(dump, "conv1/Conv_node_0")
 
     with pytest.raises(InputError, match="has no operator Default/conv1-Conv2d/Conv2D-op0"):
         reproduce(run, dump, loader.load(GRAPHS / "transformer.onnx"))
@@ -178,7 +181,7 @@ def test_a_primitive_that_is_not_known_needs_the_model(dumped):
     dump = dumped(GRAPHS / "quantized.onnx")
 
     with pytest.raises(UnsupportedOpError, match="--model"):
-        reproduce(find_run(dump, Wanted("Default/QLinearConv-op0")), dump, None)
+        reproduce(find_run(dump, "Default/QLinearConv-op0"), dump, None)
 
 
 @pytest.mark.parametrize("mode", ["O2", "O2 bin"])
@@ -191,7 +194,7 @@ def test_a_kernel_of_several_operators_needs_the_model(dumped, mode, monkeypatch
     with pytest.raises(
         InputError, match="is one kernel of Conv2D, ReLU, and the graph file tells Conv2D alone"
     ):
-        reproduce(find_run(dump, Wanted("conv1-Conv2d_Conv2D-op0ReLU-op0")), dump, None)
+        reproduce(find_run(dump, "conv1-Conv2d_Conv2D-op0ReLU-op0"), dump, None)
 
 
 def test_a_compiled_dump_without_graph_file_needs_the_model(dumped):
@@ -201,7 +204,7 @@ def test_a_compiled_dump_without_graph_file_needs_the_model(dumped):
     with pytest.raises(
         InputError, match=r"no graph file of the dump tells how .*; give the model with --model"
     ):
-        reproduce(find_run(dump, Wanted("conv1-Conv2d_Conv2D-op0ReLU-op0")), dump, None)
+        reproduce(find_run(dump, "conv1-Conv2d_Conv2D-op0ReLU-op0"), dump, None)
 
 
 WITHOUT_MODEL = {
@@ -239,7 +242,7 @@ def test_tensors_where_no_model_can_be_had(dumped, tmp_path, model, mode, operat
     told = json.loads((tmp_path / "repro/operator.json").read_text())
     assert (None, True) == (told["model"], reason in told["reason"])
     assert dtype == told["tensors"]["input_0"]["dtype"]
-    run = find_run(dump, Wanted(operator))
+    run = find_run(dump, operator)
     for name, io in (("inputs", IO.INPUT), ("outputs", IO.OUTPUT)):
         arrays = np.load(tmp_path / f"repro/{name}.npz")
         assert {f"{io}_{slot}" for slot in run.of(io)} == {*arrays}
@@ -264,13 +267,13 @@ def test_statistics_alone_are_no_tensors(dumped):
     dump = dumped(GRAPHS / "lenet.onnx", "O0", saved_data="statistic")
 
     with pytest.raises(InputError, match="no tensors of an operator"):
-        find_run(dump, Wanted("Default/conv1-Conv2d/Conv2D-op0"))
+        find_run(dump, "Default/conv1-Conv2d/Conv2D-op0")
 
 
 def test_the_script_of_the_folder_runs(dumped, tmp_path):
     """It prints how far the dumped output is off, also where somebody has changed it."""
     dump = dumped(GRAPHS / "lenet.onnx")
-    repro = reproduce(find_run(dump, Wanted("Default/conv1-Conv2d/Conv2D-op0")), dump, None)
+    repro = reproduce(find_run(dump, "Default/conv1-Conv2d/Conv2D-op0"), dump, None)
     paths = write_folder(repro, str(tmp_path / "repro"))
 
     assert ["model.onnx", "inputs.npz", "outputs.npz", "run.py"] == [Path(path).name for path in paths]
