@@ -281,16 +281,16 @@ def _confirmed(search: SetSearch, bound: float, held: list[Example], source: Ite
         if found is None:
             break
         kept = found
-        trials = DeviceRuns(runs.variants, [*held, *made_up])
-        (errors,) = trials.errors([kept], trials.examples)
+        trials = [*held, *made_up]
+        (errors,) = runs.errors([kept], trials)
         worst = [max(each.values(), default=0.0) for each in errors]
         refuting: list[tuple[float, Example]] = []
-        for trial, error in zip(trials.examples, worst, strict=True):
+        for trial, error in zip(trials, worst, strict=True):
             progress.say(f"on {trial.name}, which the search has not seen: error {error:.3g}")
             refuting += [] if error <= bound else [(error, trial)]
         if not refuting:
-            outcome = SearchEnd.CONFIRMED if trials.examples else SearchEnd.UNCONFIRMED
-            return _advice(search, bound, kept, trials.examples, outcome)
+            outcome = SearchEnd.CONFIRMED if trials else SearchEnd.UNCONFIRMED
+            return _advice(search, bound, kept, trials, outcome)
         # only the worst join the search: what holds on them mostly holds on the others, which confirm it
         refuting.sort(key=lambda each: -each[0])
         joining = [trial for _, trial in refuting[:_MADE_UP]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
@@ -93,6 +93,7 @@ class DeviceRuns:
     variants: Variants
     examples: list[Example]
     _refuting: Example | None = field(default=None, init=False)
+    _known: dict[tuple[frozenset[int], Example], dict[str, float]] = field(default_factory=dict, init=False)
     _live: int = field(default=0, init=False)  # bytes that one run holds at most
 
     def worst(self, kept: frozenset[int]) -> float:
@@ -127,18 +128,17 @@ class DeviceRuns:
         self, sets: Sequence[frozenset[int]], examples: Sequence[Example]
     ) -> list[list[dict[str, float]]]:
         """Return the error of every output, by name, for each set and each input."""
-        found: list[list[dict[str, float]]] = [[{} for _ in examples] for _ in sets]
         pairs = [(number, index) for number in range(len(examples)) for index in range(len(sets))]
+        pairs = [each for each in pairs if (sets[each[1]], examples[each[0]]) not in self._known]
         while pairs:
             # the first run alone: it shows how much memory one takes
             width = max(1, min(_LANES, _LANE_BYTES // self._live)) if self._live else 1
             for number, indices, outputs in self._walked(sets, examples, pairs[:width]):
                 true = examples[number].golden
                 errors = {name: distance(outputs[name], array) for name, array in true.items()}
-                for index in indices:
-                    found[index][number] = errors
+                self._known |= {(sets[index], examples[number]): errors for index in indices}
             del pairs[:width]
-        return found
+        return [[self._known[each, example] for example in examples] for each in sets]
 
     def _walked(
         self,
@@ -168,15 +168,14 @@ class DeviceRuns:
             lanes = after
             variants.leave(position)
             if len(pairs) == 1:
-                self._live = max(self._live, nbytes(lanes[0][2]), 1)
+                arrays = (each for each in lanes[0][2].values() if isinstance(each, np.ndarray))
+                self._live = max(self._live, sum(each.nbytes for each in arrays), 1)
         for indices, number, values in lanes:
-            yield number, indices, values_of(variants, tuple(examples[number].golden), values)
-
-
-def values_of(variants: Variants, names: Collection[str], values: Mapping[str, Any]) -> Values:
-    """Return some values of a run; a graph may hand its weights and inputs on as outputs."""
-    weights = variants.graph.weights
-    return {name: values[name] if name in values else weights[name] for name in names}
+            # a graph may return weights as outputs
+            given = {
+                name: variants.graph.weights[name] for name in examples[number].golden.keys() - values.keys()
+            }
+            yield number, indices, values | given
 
 
 def differing(written: Values, values: Values) -> Values:
@@ -206,11 +205,6 @@ def distance(mine: Any, golden: Any) -> float:
             return apart / norm if math.isfinite(apart) else math.inf
     error = measure(mine, golden)
     return 0.0 if error.is_same else float(error.distance)
-
-
-def nbytes(values: Mapping[str, Any]) -> int:
-    """Return the bytes of the arrays among some values."""
-    return sum(array.nbytes for array in values.values() if isinstance(array, np.ndarray))
 
 
 def _is_float(array: Any) -> bool:
