@@ -85,28 +85,26 @@ class Case:
                 yield each, source
 
     def explains_steps(self, output: TensorResult) -> bool:
-        """Tell whether what moved the first input explains the steps that moved a quantised output.
+        """Tell whether what moved the inputs explains the steps that moved a quantised output.
 
         The largest element takes half of the steps of the type at least, or all of them. So an element moves
-        by its difference in such steps, rounded up; by as much again where the scale moved; and of elements
-        that are a part of a step off as large a part goes to the next one.
+        by the inputs' differences in such steps, rounded up; by as much again where the scale moved; and of
+        elements that are a part of a step off as large a part goes to the next one.
         """
-        error = output.evidence.error
-        data = next((each.evidence.error for each in self.inputs if not each.slot), None)
-        if (
-            error is None
-            or data is None
-            or not data.largest
-            or not _steps(output.evidence.dtype)
-            or not math.isfinite(data.scaled)
-        ):
+        error, steps = output.evidence.error, 2 * _steps(output.evidence.dtype)
+        moved = [each.evidence for each in self.inputs if each.evidence.error and each.evidence.error.largest]
+        errors = [each.error for each in moved if each.error is not None]
+        if error is None or not (steps and errors and all(math.isfinite(each.scaled) for each in errors)):
             return False
-        steps, count = 2 * _steps(output.evidence.dtype), math.prod(output.evidence.shape)
-        part = data.norm / math.sqrt(max(count, 1)) * data.scaled / data.largest
+        part = sum(
+            each.norm / math.sqrt(max(math.prod(tensor.shape), 1)) * each.scaled / each.largest
+            for tensor, each in zip(moved, errors, strict=True)
+        )
         # where the zero point of the moment is another one, all elements go with it
         zero = 0.0 if output.slot else self._moved_zero()
         share = 1.0 if zero else max(TIED, steps * part)
-        return error.largest <= 1 + zero + steps * data.scaled and error.changed <= max(1.0, count * share)
+        most = 1 + zero + steps * sum(each.scaled for each in errors)
+        return error.largest <= most and error.changed <= max(1.0, math.prod(output.evidence.shape) * share)
 
     @property
     def unexplained(self) -> OwnError | None:

@@ -381,15 +381,18 @@ STEPS = {
 }
 
 
+@pytest.mark.parametrize("slot", [0, 1], ids=["data", "scale"])
 @pytest.mark.parametrize(("largest", "changed", "expected"), STEPS.values(), ids=STEPS)
-def test_rounded_inputs_move_integers_by_a_step(largest, changed, expected):
-    """A quantising operator gives other integers where its input is off, by what that is in steps."""
-    data = TensorError(is_same=False, distance=1e-3, largest=1e-3, norm=3e-3, scaled=1e-3, ulps=1e6)
+def test_rounded_inputs_move_integers_by_a_step(largest, changed, expected, slot):
+    """A quantising operator gives other integers where an input is off, by what that is in steps."""
+    off = TensorError(is_same=False, distance=1e-3, largest=1e-3, norm=3e-3, scaled=1e-3, ulps=1e6)
+    errors = (off, SAME) if not slot else (SAME, replace(off, norm=1e-3))
     moved = TensorError(is_same=False, distance=2e-3, largest=largest, changed=changed)
     quantise = OperatorEvidence(
         OperatorPlace("Q", "QuantizeLinear", full_name="Q"),
         (
-            TensorEvidence(IO.INPUT, 0, (1000,), "float32", "float32", error=data),
+            TensorEvidence(IO.INPUT, 0, (1000,), "float32", "float32", error=errors[0]),
+            TensorEvidence(IO.INPUT, 1, (), "float32", "float32", error=errors[1]),
             TensorEvidence(IO.OUTPUT, 0, (1000,), "int8", "int8", error=moved),
         ),
     )
