@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from msdump.analysis.align import (
+    INTEGER,
     UNKNOWN,
     UNTOLD,
     Alignment,
@@ -273,7 +274,7 @@ class _Comparison:
                     yield _own_fact(FactKind.WEIGHT, mine[0], text, golden[0])
         elif own != other and is_single and _is_plain(mine[0]) and _is_plain(golden[0]):
             yield _in_place_of(mine[0], golden[0])
-        elif own != other:
+        elif own != other and not any(each.op_type in INTEGER for each in (*mine, *golden)):
             text = f"its parts are {', '.join(own.elements())}, in golden {', '.join(other.elements())}"
             yield _own_fact(FactKind.REPLACED, mine[-1], text, golden[-1])
 

@@ -596,7 +596,9 @@ def _integer_chains(graph: OperatorGraph) -> Iterator[_Group]:
         if len(members) > 2:  # noqa: PLR2004 - a product that is cast and scaled
             op_type = canonical_type(operator.op_type)
             whole = replace(members[-1], op_type=op_type, inputs=operator.inputs[:2], onnx_names=())
-            yield whole, tuple(members)
+            scales = (graph.operators.get(each.name) for each in members[2].inputs)
+            made = (each for each in scales if each is not None and each.op_type == members[2].op_type)
+            yield whole, (*made, *members)
 
 
 def _adds_bias(graph: OperatorGraph, product: GraphOperator, add: GraphOperator) -> bool:
