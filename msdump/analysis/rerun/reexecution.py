@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import islice
 from typing import Final, TypeVar
 
@@ -327,13 +328,25 @@ class DumpedInputs:
 
         A producer that the dump lacks, or of which no output was dumped, proves nothing.
         """
+        swapped = self._swapped(self._unlike)
+        if swapped:
+            return f"inputs {swapped[0]} and {swapped[1]} {SWAPPED}"
+        return "; ".join(map(self._told, self._unlike))
+
+    def strangers(self) -> Iterator[tuple[int, str]]:
+        """Yield the operators that the model lacks and that are read in the place of its own, by position."""
+        name = self._values.operators[self._position].name
+        for read in self._unlike:
+            writer = self._writer(read)
+            if writer is not None and self._values.sites[writer.operator] is None and read.holder is not None:
+                yield writer.operator, f"{name} reads it in the place of {self._named(read.holder)}"
+
+    @cached_property
+    def _unlike(self) -> Sequence[_Read]:
         unlike = [read for read in self._reads if self._is_of(read, read) is False]
         if is_commutative(canonical_type(self._site.node.operator.op_type)):
             unlike = self._in_no_order(unlike)
-        swapped = self._swapped(unlike)
-        if swapped:
-            return f"inputs {swapped[0]} and {swapped[1]} {SWAPPED}"
-        return "; ".join(map(self._told, unlike))
+        return unlike
 
     def _is_of(self, read: _Read, expected: _Read) -> bool | None:
         """Tell whether an input is what the producer of another one, or its own, wrote; None: not known."""
@@ -384,20 +397,18 @@ class DumpedInputs:
         assert unlike.holder is not None, "who has no holder is not known to be unlike"
         text = f"input {unlike.slot} is not {self._named(unlike.holder)}, which the model feeds it"
         other = self._writer(unlike)
-        return f"{text}, but {other}" if other else text
+        return text if other is None else f"{text}, but {self._named(other)}"
 
-    def _writer(self, unlike: _Read) -> str:
-        """Return what wrote the elements of an input, "" where nothing did that can be told from others."""
+    def _writer(self, unlike: _Read) -> Holder | None:
+        """Return what wrote the elements of an input, None where nothing did that can be told from others."""
         try:
             flat = self._array(unlike, unlike.value).reshape(-1)
         except UnfitError:
-            return ""
+            return None
         if flat.size <= 1 or not np.any(flat != flat[0]):
-            return ""
-        for holder in self._values.all_written(self._position):
-            if self._holds(unlike, unlike.value, holder):
-                return self._named(holder)
-        return ""
+            return None
+        written = self._values.all_written(self._position)
+        return next((holder for holder in written if self._holds(unlike, unlike.value, holder)), None)
 
     def _named(self, holder: Holder) -> str:
         return f"{holder.tensor.io} {holder.tensor.slot} of {self._values.operators[holder.operator].name}"
@@ -554,8 +565,13 @@ class Reexecution:
             judged = self._judged(position, reruns[position])
             reruns[position] = self._other_kernel(position, judged) if judged.is_suspect else judged
         for position, rerun in enumerate(reruns):
-            if rerun.is_miswired:
-                reruns[position] = self._rewired(position, rerun, self.mine)
+            if not rerun.is_miswired:
+                continue
+            rewired = self._rewired(position, rerun, self.mine)
+            strangers = dict(DumpedInputs(self.values, position, self.mine).strangers())
+            for stranger, text in strangers.items():
+                reruns[stranger] = replace(reruns[stranger], wiring=reruns[stranger].wiring or text)
+            reruns[position] = replace(rewired, wiring="") if strangers else rewired
         self.reruns = reruns
         return reruns
 

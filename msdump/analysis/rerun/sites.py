@@ -15,10 +15,10 @@ from msdump.analysis.align import INPUTS, OperatorPair, canonical_type, kinds, o
 from msdump.device import INSERTED_PREFIX, moves_nothing, runs_on_device
 from msdump.errors import MsdumpError
 from msdump.execute import emulated
-from msdump.graph import Graph, Node, fuse_elementwise, reads
+from msdump.graph import Graph, Node, compilation, fuse_elementwise, reads
 from msdump.plan import Context, DeviceTarget, JitLevel, PrecisionMode
 from msdump.read import OperatorGraph
-from msdump.record import IO
+from msdump.record import IO, OperatorRef
 from msdump.store import sanitize
 
 Place = tuple[IO, int]
@@ -404,9 +404,9 @@ def sites(model: CompiledModel, operators: Sequence[RerunOperator]) -> Sites:
 class _Placed:
     """Operators whose names and neighbours do not tell which of the model's they are.
 
-    Of those that the dump lacks they are the ones of their types, in order. Several that do together what a
-    kernel does are its parts, as a reader of a value inside of it splits it; what is no part, or the first
-    one where parts are missing, stands in the place of the whole.
+    Of those that the dump lacks they are the ones of their types, in order. Kernels that do together what
+    others do are made of the same parts, as a reader of a value inside of one splits it; what is no part, or
+    the first one where parts are missing, stands in the place of the whole.
 
     Attributes:
         found: The operator of the model that each of them is, by its name.
@@ -441,14 +441,18 @@ class _Placed:
 
     def _place_parts(self, names: Sequence[str], kernels: Sequence[ModelOperator]) -> None:
         parts = [part for kernel in kernels for part in self._model.parts(kernel)]
-        own, theirs = [_types(name) for name in names], [_types(file_names(each.node)[0]) for each in parts]
-        found = {
-            name: parts[theirs.index(types)]
-            for name, types in zip(names, own, strict=True)
-            if own.count(types) == theirs.count(types) == 1
-        }
-        odd = [name for name in names if name not in found]
-        if len(found) < len(parts):
+        types = [part for each in parts for part in _types(file_names(each.node)[0])]
+        found: dict[str, ModelOperator] = {}
+        odd, begin = [], 0
+        for name in names:
+            own = _types(name)
+            end = begin + len(own)
+            if own and list(own) == types[begin:end]:
+                found[name] = _joined(name, parts[begin:end])
+                begin = end
+            else:
+                odd.append(name)
+        if begin < len(parts):
             found, odd = {}, odd[:1] or [*names[:1]]
         self.found |= found
         self.replaced |= dict.fromkeys(odd, ", ".join(file_names(each.node)[0] for each in kernels))
@@ -461,6 +465,15 @@ class _Placed:
             if sanitize(own) == name and site is not None:
                 written = site.node.declared_outputs[golden_slot : golden_slot + 1]
                 yield from ((slot, (site.graph, value)) for value in written if value)
+
+
+def _joined(name: str, parts: Sequence[ModelOperator]) -> ModelOperator:
+    """Return operators of one graph as a kernel of a name, one as it is."""
+    if len(parts) == 1:
+        return parts[0]
+    chain = [part.node for part in parts]
+    kernel = OperatorRef("".join(node.operator.op_type for node in chain), name)
+    return ModelOperator(compilation.joined(chain, kernel), parts[0].graph)
 
 
 def _identity(site: ModelOperator) -> tuple[int, str]:

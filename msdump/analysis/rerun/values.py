@@ -255,6 +255,7 @@ class DumpedValues:
         self._written: dict[tuple[int, str], list[Holder]] = {}
         self._read: dict[tuple[int, str], list[Holder]] = {}
         self._inputs: dict[str, Holder] = {}
+        self._strange: list[Holder] = []
         for position, (operator, site) in enumerate(zip(operators, sites.found, strict=True)):
             if site is not None:
                 if position not in sites.replaced:  # what another operator reads may come in another order
@@ -262,6 +263,9 @@ class DumpedValues:
                 self._note_outputs(position, operator, site)
             elif operator.op_type in INPUTS and (IO.OUTPUT, 0) in operator.tensors:
                 self._inputs[operator.name] = Holder(operator.tensors[IO.OUTPUT, 0], position, None)
+            elif not operator.is_inserted:
+                places = (place for place in operator.tensors if place[0] is IO.OUTPUT)
+                self._strange += [Holder(operator.tensors[place], position, None) for place in places]
             for slot, value in sites.results.get(position, ()):
                 if (IO.OUTPUT, slot) in operator.tensors:
                     holder = Holder(operator.tensors[IO.OUTPUT, slot], position, None)
@@ -320,7 +324,8 @@ class DumpedValues:
 
     def all_written(self, before: int) -> Iterator[Holder]:
         """Yield every tensor that operators wrote before one ran, the newest first."""
-        holders = [holder for each in self._written.values() for holder in each if holder.operator < before]
+        held = (*self._written.values(), self._strange)
+        holders = [holder for each in held for holder in each if holder.operator < before]
         yield from sorted(holders, key=lambda holder: -holder.operator)
 
     def holder(self, graph: Graph, value: str, before: int) -> Holder | None:
