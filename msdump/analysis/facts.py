@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from msdump.analysis.align import (
-    INTEGER,
     UNKNOWN,
     UNTOLD,
     Alignment,
@@ -217,7 +216,8 @@ class _Comparison:
         self._golden = _Side(golden, golden_label, matching.golden_alone)
         self._same_weight = same_weight
         self._pairs: list[tuple[_Operators, _Operators]] = []
-        if _is_quantised(mine.graph) != _is_quantised(golden.graph):  # its range clamps, too
+        self._is_mixed = _is_quantised(mine.graph) != _is_quantised(golden.graph)
+        if self._is_mixed:
             self._mine.passing = self._golden.passing = _PASSING | _CLAMPS
         for pair in matching.pairs:
             for number, (output, counterpart) in enumerate(pair.outputs):
@@ -274,7 +274,7 @@ class _Comparison:
                     yield _own_fact(FactKind.WEIGHT, mine[0], text, golden[0])
         elif own != other and is_single and _is_plain(mine[0]) and _is_plain(golden[0]):
             yield _in_place_of(mine[0], golden[0])
-        elif own != other and not any(each.op_type in INTEGER for each in (*mine, *golden)):
+        elif own != other and not self._is_mixed:  # integers are scaled, and their range clamps
             text = f"its parts are {', '.join(own.elements())}, in golden {', '.join(other.elements())}"
             yield _own_fact(FactKind.REPLACED, mine[-1], text, golden[-1])
 
