@@ -273,35 +273,32 @@ def _finite(made_up: Unseen, truth: Truth, progress: Progress) -> Iterator[Examp
             progress.say(f"not an input to confirm the set on: {error}")
 
 
-def _confirmed(search: SetSearch, bound: float, held: list[Example], source: Iterator[Example]) -> KeepAdvice:
+def _confirmed(
+    search: SetSearch, bound: float, held: Sequence[Example], source: Iterator[Example]
+) -> KeepAdvice:
     runs, progress = search.runs, search.runs.variants.progress
-    made_up, kept = [*islice(source, _MADE_UP)], None
+    trials, kept = [*held, *islice(source, _MADE_UP)], None
     for number in range(1, 1 + _ROUNDS):
         found = search.smallest()
         if found is None:
             break
         kept = found
-        trials = [*held, *made_up]
-        (errors,) = runs.errors([kept], trials)
-        worst = [max(each.values(), default=0.0) for each in errors]
-        refuting: list[tuple[float, Example]] = []
-        for trial, error in zip(trials, worst, strict=True):
+        errors = [max(each.values(), default=0.0) for each in runs.errors([kept], trials)[0]]
+        for trial, error in zip(trials, errors, strict=True):
             progress.say(f"on {trial.name}, which the search has not seen: error {error:.3g}")
-            refuting += [] if error <= bound else [(error, trial)]
-        if not refuting:
+        if max(errors, default=0.0) <= bound:
             outcome = SearchEnd.CONFIRMED if trials else SearchEnd.UNCONFIRMED
             return _advice(search, bound, kept, trials, outcome)
         # only the worst join the search: what holds on them mostly holds on the others, which confirm it
-        refuting.sort(key=lambda each: -each[0])
-        joining = [trial for _, trial in refuting[:_MADE_UP]]
+        by_error = sorted(zip(errors, trials, strict=True), key=lambda each: -each[0])
+        joining = [trial for error, trial in by_error[:_MADE_UP] if error > bound]
         runs.examples += joining
-        held = [trial for trial in held if trial not in joining]
-        made_up = [trial for trial in made_up if trial not in joining]
-        made_up += islice(source, _MADE_UP - len(made_up))
-        if number >= _WITHOUT_MARGIN and math.isfinite(refuting[0][0]):
-            search.limit *= bound / refuting[0][0]
+        trials = [trial for trial in trials if trial not in joining]
+        trials += islice(source, _MADE_UP - sum(trial not in held for trial in trials))
+        if number >= _WITHOUT_MARGIN and math.isfinite(max(errors)):
+            search.limit *= bound / max(errors)
     outcome = SearchEnd.NONE if kept is None else SearchEnd.UNCONFIRMED
-    return _advice(search, bound, kept, [*held, *made_up], outcome)
+    return _advice(search, bound, kept, trials, outcome)
 
 
 def _advice(

@@ -128,11 +128,6 @@ class RoundingMeter:
     example: Example
     stretches: int
     clipped_only: bool = False
-    _outputs: dict[str, int] = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Assign a column to each output."""
-        self._outputs = {value.name: index for index, value in enumerate(self.variants.graph.outputs)}
 
     def energies(self, atoms: Sequence[Atom]) -> np.ndarray:
         """Return the squared error of each output (columns) for each rounding; infinite where one breaks.
@@ -152,7 +147,7 @@ class RoundingMeter:
 
     def _measured(self, atoms: Sequence[Atom]) -> np.ndarray:
         """Return the squared errors of roundings: a walk through the network, stretch by stretch."""
-        found = np.zeros((len(atoms), len(self._outputs)))
+        found = np.zeros((len(atoms), len(self.variants.graph.outputs)))
         begun, growing, end = dict(self.example.feeds), list[_Growth](), len(self.variants.graph.nodes)
         for start, stop in pairwise(self._borders()):
             values = dict(begun)
@@ -233,10 +228,11 @@ class RoundingMeter:
 
     def _squares(self, changed: Values) -> np.ndarray:
         """Return the squared errors of the outputs among changed values."""
-        squares = np.zeros(len(self._outputs))
-        for name in changed.keys() & self._outputs.keys():
-            squares[self._outputs[name]] = distance(changed[name], self.example.golden[name]) ** 2
-        return squares
+        golden = self.example.golden
+        names = [value.name for value in self.variants.graph.outputs]
+        return np.array(
+            [distance(changed[name], golden[name]) ** 2 if name in changed else 0.0 for name in names]
+        )
 
     def _changed(self, atom: Atom, values: Values) -> Values:
         """Return the outputs that change when one rounding happens."""

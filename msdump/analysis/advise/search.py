@@ -49,11 +49,6 @@ class SetSearch:
         candidates = self.runs.variants.candidates
         self._sizes = {position: len(nodes) for position, nodes in candidates.items()}
 
-    @property
-    def is_exact(self) -> bool:
-        """Whether the network is small enough to try every set."""
-        return sum(self._sizes.values()) <= MOST_EXACT
-
     def smallest(self) -> frozenset[int] | None:
         """Return a small set whose measured errors stay within the bound, None where there is none."""
         self.best, self.is_minimal = None, True
@@ -61,7 +56,8 @@ class SetSearch:
         found = self._first_holding([nothing, everything])
         if not found:
             return found
-        return self._exhaustive() if self.is_exact else self._by_roundings()
+        is_small = sum(self._sizes.values()) <= MOST_EXACT
+        return self._exhaustive() if is_small else self._by_roundings()
 
     def _exhaustive(self) -> frozenset[int]:
         """Return the set of fewest operators, of several the one with the smallest error."""
