@@ -52,7 +52,7 @@ from msdump.analysis.judge import (
 )
 from msdump.device import INSERTED_PREFIX
 from msdump.executors import ExecutorChoice
-from msdump.read import Folder, SourceKind, read_folder, with_forms
+from msdump.read import Folder, OperatorGraph, SourceKind, read_folder, with_forms
 from msdump.record import IO
 
 _TORN: Final = "the file of a graph breaks off, and names alone do not tell"
@@ -136,6 +136,7 @@ class DumpComparison:
     def _matched(self, label: str, identities: Identities, own: _Side, other: _Side) -> ComparedFolder:
         (dumped, mine), (golden, theirs) = own, other
         dumped, golden = with_forms(dumped, mine.graph), with_forms(golden, theirs.graph)
+        self._list_facts(mine.graph, theirs.graph, identities)
         matched = match_executions(dumped, golden, identities)
         folder = ComparedFolder(label, dumped, golden, matched, mine, theirs)
         self.folders.append(folder)
@@ -259,15 +260,17 @@ class DumpComparison:
             )
 
     def facts(self, folder: ComparedFolder) -> tuple[Fact, ...]:
-        """Return what the graphs of two directories say differs; iterations share graphs."""
-        mine, golden = folder.mine.graph, folder.theirs.graph
-        if mine is None or golden is None:
-            return ()
+        """Return what the graphs of two directories say differs."""
+        return self._facts.get((id(folder.mine.graph), id(folder.theirs.graph)), ())
+
+    def _list_facts(
+        self, mine: OperatorGraph | None, golden: OperatorGraph | None, identities: Identities
+    ) -> None:
+        """List what two graphs say differs, once for all iterations that share them."""
         key = id(mine), id(golden)
-        if key not in self._facts:
+        if mine is not None and golden is not None and key not in self._facts:
             sides = GraphSide(mine), GraphSide(golden)
-            self._facts[key] = list_facts(*sides, folder.matched.alignment or align(*sides))
-        return self._facts[key]
+            self._facts[key] = list_facts(*sides, identities.alignment or align(*sides))
 
     def runs(self) -> Iterator[list[ComparedFolder]]:
         """Yield the directories of each run; those of branches and loops belong to that of their graph."""

@@ -24,7 +24,6 @@ from msdump.analysis import (
 )
 from msdump.analysis.align import (
     INPUTS,
-    Alignment,
     IdentifiedTensors,
     Identify,
     Identities,
@@ -94,7 +93,6 @@ class Matched:
         unreadable: Messages about golden files that cannot be read.
         uneven: Operators that did not run equally often.
         by_graphs: What the graphs of both dumps tell of operators that belong together.
-        alignment: Which operators of the two graphs belong together; None where these were not aligned.
     """
 
     executions: tuple[OperatorExecution, ...]
@@ -102,7 +100,6 @@ class Matched:
     unreadable: tuple[str, ...] = ()
     uneven: tuple[Uneven, ...] = ()
     by_graphs: MatchedNames = MatchedNames()  # noqa: RUF009 - frozen
-    alignment: Alignment | None = None
 
 
 def match_executions(dumped: Folder, golden: Folder, identities: Identities) -> Matched:
@@ -149,7 +146,6 @@ def match_executions(dumped: Folder, golden: Folder, identities: Identities) -> 
         tuple(run.fault for run in golden_runs if run.fault),
         uneven,
         matched,
-        identities.alignment,
     )
 
 
