@@ -40,7 +40,7 @@ _GAP: Final = 16.0  # elements outside are at least so many times smaller; else 
 _FLOOR: Final = float(np.finfo(np.float32).eps)  # least density of a divergence, relative to the range
 _LEAST_SPREAD: Final = 1e-3  # of the squares; smaller deviations lose digits as a difference of sums
 _BLOCK: Final = 1 << 16  # elements that stay in a core's cache while all sums over them are taken
-_EXPONENT: Final = np.uint64(0x7FF0_0000_0000_0000)  # a float64 without sign and fraction
+_EXPONENT: Final = np.uint64(0x7FF0_0000_0000_0000)  # mask of the exponent bits of float64
 
 
 class Part(enum.Flag):
@@ -233,7 +233,7 @@ class PairSums:
         with np.errstate(all="ignore"):
             divergence = self.entropy / np.float64(self.x.densities)
             divergence += np.log(self.y.densities / np.float64(self.x.densities))
-        return 0.0 if divergence < 0 else float(divergence)  # it is none below zero: that is rounding
+        return 0.0 if divergence < 0 else float(divergence)  # a negative divergence is rounding
 
     @property
     def least_power(self) -> float:

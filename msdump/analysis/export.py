@@ -298,7 +298,7 @@ def _package() -> _Package:
 GRAPHS: Final = "graph.json"
 """Name of the file with the graphs."""
 
-_LOW, _HIGH = "#fde725", "#440154"  # told apart in all kinds of colour vision, and in grey
+_LOW, _HIGH = "#fde725", "#440154"  # distinguishable in all kinds of colour vision, and in grey
 _BAD, _DOUBTFUL, _GOOD = "#d55e00", "#f0e442", "#56b4e9"
 _STATE_COLOURS: Final = {"finite": _GOOD, "-inf": _DOUBTFUL}
 _INPUTS: Final = "inputs"

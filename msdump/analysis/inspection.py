@@ -174,7 +174,9 @@ def _place(number: int, array: np.ndarray) -> Place:
 def _histogram(array: np.ndarray, low: float, high: float) -> Histogram:
     # not low + step * width: the range of all float64 would overflow
     edges = [low * (1 - step / BINS) + high * (step / BINS) for step in range(BINS)] + [high]
-    if not all(left < right for left, right in pairwise(edges)):  # all the same, or large whole numbers
+    if not all(
+        left < right for left, right in pairwise(edges)
+    ):  # equal elements, or too large for more edges
         edges = [low, high]
     counts = np.zeros(len(edges) - 1, np.int64)
     for _, block in blocks(array):

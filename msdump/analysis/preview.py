@@ -186,7 +186,7 @@ def _refused(tables: Iterable[GraphRefusals]) -> Iterator[tuple[str, Reason]]:
                         yield io, reason
 
 
-_MOST: Final = 1 << 16  # elements of a stand-in; a larger tensor is stood in for by one of ones
+_MOST: Final = 1 << 16  # elements of a stand-in; that of a larger tensor has one
 
 
 def unrunnable(graph: Graph) -> Iterator[tuple[Node, str]]:

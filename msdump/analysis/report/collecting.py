@@ -92,7 +92,7 @@ def run_facts(
     fault: Fault,
 ) -> Iterator[RunFact]:
     """Yield the facts of the run: device and versions of the dump, then the compiled configuration."""
-    version = importlib.import_module("msdump").__version__  # the layers below have no room to import from
+    version = importlib.import_module("msdump").__version__  # a plain import breaks the order of rooms
     yield RunFact("report", f"made by msdump {version}, {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC")
     ranks = sorted({operator.rank for operator in operators})
     networks = dict.fromkeys(operator.place for operator in operators)
@@ -296,9 +296,9 @@ class _Reading:
         self._add_overflows(folder)
 
     def _add_overflows(self, folder: DumpedFolder) -> None:
-        if folder.iteration.key.time is None:  # MindSpore's own tree has no records
+        if folder.iteration.key.time is None:  # MindSpore's own tree has no overflow records
             return
-        # a copy: what it lists is given back with it, however many there are
+        # a copy: the lists that it caches are freed with it
         directory = replace(folder.iteration)
         try:
             tasks = replace(folder, iteration=directory).overflows
@@ -476,7 +476,7 @@ def _files(directory: Iteration, operator: ReportedOperator, reading: _Reading) 
             for record in directory.tensors_of(name)
             if record.op_type == operator.op_type
         )
-        # of what was not saved the table of statistics tells
+        # tensors that were not saved have rows in the table of statistics
         tables = directory.statistic_files.values()
         return tuple(path for path in paths if path != directory.path) or tuple(tables)[:1]
     except DumpReadError as error:

@@ -162,7 +162,7 @@ def memory_curve(rank: int, place: str, graph: OperatorGraph, dumped: DumpedForm
     in_use = []
     held: dict[int, list[tuple[str, int]]] = {}
     for number, (name, operator) in enumerate(graph.operators.items()):
-        if not written_inputs(operator.op_type):  # results in the place of inputs take no memory
+        if not written_inputs(operator.op_type):  # outputs written in place of inputs take no memory
             for slot, form in enumerate(operator.device_outputs or operator.outputs):
                 is_known = _reserve(memory, (name, slot), form) or _reserve(
                     memory, (name, slot), _form(dumped.get((name, slot)))
@@ -254,7 +254,7 @@ def operator_histograms(
 def _outputs(directory: Iteration, names: tuple[str, ...]) -> list[Record]:
     records = next(filter(None, (directory.tensors_of(name) for name in names)), ())
     kept = [each for each in records if not isinstance(each, MeasuredRecord)]
-    last = {(each.io, each.slot): each for each in kept}  # of several passes of a loop the last one
+    last = {(each.io, each.slot): each for each in kept}  # the last pass of a loop replaces earlier ones
     outputs = [each for (io, _), each in last.items() if io == "output"]
     return outputs or [*last.values()]
 

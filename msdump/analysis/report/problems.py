@@ -478,10 +478,10 @@ def verdict_problems(
         (each for each in problems if each[1].is_accused), key=lambda each: (each[0], each[1].operator)
     )
     for place, (_, problem) in enumerate(accused):
-        # with several at fault nobody can tell whose heir an operator is: the first one's
+        # with several at fault, an operator counts as inheriting from the first one
         victims = () if place else tuple(sorted(each for each in heirs if each != problem.operator))
         yield replace(problem, victims=victims)
-    # what inherits is told by the number of operators that the fault reaches
+    # inheriting operators are not listed: the fault says how many it reaches
     folded = (
         {each for each in heirs if verdicts[each].worst.verdict in answer.FOLLOWING} if accused else set()
     )

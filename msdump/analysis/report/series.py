@@ -294,7 +294,7 @@ def _contents(
 ) -> Iterator[DirectoryContent]:
     return map_items(
         _content,
-        map(replace, directories),  # copies: what they list is given back with them, however many there are
+        map(replace, directories),  # copies: the lists that they cache are freed with them
         size=lambda each: directory_size(each.path),
         executor=executor,
         name=lambda each: each.path,
@@ -352,7 +352,7 @@ def _measured(records: list[Record] | tuple[Record, ...], fault: Fault) -> Itera
         try:
             form = _form(record)
             measurements = record.stats
-            # what a row of statistics lacks was not asked for, and is not measured either
+            # statistics that a row lacks were not requested, and are not measured either
             names = measurements.saved or CATEGORIES
             statistics = {name: measurements[name] for name in names}
         except (DumpReadError, FormatError) as error:

@@ -33,7 +33,7 @@ def _rows(report: DumpReport) -> Iterator[tuple[object, ...]]:
     faults: dict[int, str] = {}
     for problem in report.problems:
         faults.setdefault(problem.operator, problem.text)
-        if problem.operator < 0:  # of what is no operator of the dump
+        if problem.operator < 0:  # the problem of something that is no operator of the dump
             nothing = ("",) * (len(_TITLES) - len(_TITLES[:4]) - 2)
             yield ("", "", "", problem.name, *nothing, problem.text, "")
     of_operator: dict[int, list[int]] = {}
