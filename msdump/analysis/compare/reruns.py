@@ -209,9 +209,7 @@ class Rerunning:
         folders = [folder for folder in folders if folder.label in labels]
         pairs = {folder.label: _pairs(folder, graphs[folder.label], self._model) for folder in folders}
         operators = [
-            operator
-            if (of := pairs[folder.label]) is None
-            else replace(operator, pair=of.get(operator.name, _ALONE))
+            replace(operator, pair=pairs[folder.label].get(operator.name))
             for folder, _, _, operator in listed
         ]
         reexecution = Reexecution(
@@ -393,8 +391,8 @@ _ALONE: Final = OperatorPair((), (), Means.STRUCTURE, 1.0)
 
 def _pairs(
     folder: ComparedFolder, graph: OperatorGraph | None, model: CompiledModel
-) -> Mapping[str, OperatorPair] | None:
-    """Return what of the model the operators of a directory belong to, by their names; None: names tell it.
+) -> dict[str, OperatorPair]:
+    """Return what of the model the operators of a directory belong to, by name; those left out keep theirs.
 
     Names behind an operator that was left out are those of others, and another compiler may number operators
     of one scope in another order, so the graphs are aligned.
@@ -404,18 +402,19 @@ def _pairs(
     is_unlike = _is_unlike(named, model)
     number = _number_in(model, () if graph is None else graph.operators)
     if not is_unlike and (graph is None or not _unlike_reads(graph, model.bare_graphs[number], {})):
-        return None
+        return {}
     whole = model.operator_graphs[number]
     # tensors tell the graph without the slashes of names and without files of pieces, which the model knows
     graph = graph_of_contents(folder.dumped, whole) or graph
     if graph is None:
-        return None
+        return {}
     found = align_with_model((folder.dumped, graph), whole, model.digest)
     pairs = {names.sanitize(mine): pair for mine, pair in found.of_mine.items()}
     told = {name: names.sanitize(pair.golden[0]) for name, pair in pairs.items() if pair.is_single}
     if not is_unlike and _unlike_reads(graph, whole, told):
-        return None  # operators read something else, whatever they are called
-    return pairs
+        return {}  # operators read something else, whatever they are called
+    taken = dict.fromkeys({*told.values()} - pairs.keys(), _ALONE)  # their names are those of others
+    return taken | pairs
 
 
 def _number_in(model: CompiledModel, operators: Collection[str]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
@@ -431,13 +431,21 @@ class _Placed:
         in_order = sides.aligned([_types(name) for name in names], [_types(name) for name in others])
         self.found = {names[mine]: left.pop(others[other]) for mine, other in in_order}
         self.replaced: dict[str, str] = {}
-        pairs = {id(pair): pair for name, pair in strangers.items() if pair and name not in self.found}
-        for pair in pairs.values():
-            kernels = [left[name] for name in map(sanitize, pair.golden) if name in left]
-            if kernels:
-                self._place_parts(
-                    [name for name in names if strangers[name] is pair and name not in self.found], kernels
-                )
+        groups: dict[tuple[str, ...], list[str]] = {}
+        for name in names:
+            if name not in self.found:
+                groups.setdefault(tuple(self._lacked(name, left)), []).append(name)
+        for lacked, group in groups.items():
+            if lacked:
+                self._place_parts(group, [left[name] for name in lacked])
+
+    def _lacked(self, name: str, left: Iterable[str]) -> Iterator[str]:
+        """Yield the operators that the dump lacks and whose work one does: of its pair, or of its scope."""
+        pair = self._strangers[name]
+        golden = None if pair is None else {*map(sanitize, pair.golden)}
+        yield from (
+            each for each in left if (_scope(each) == _scope(name) if golden is None else each in golden)
+        )
 
     def _place_parts(self, names: Sequence[str], kernels: Sequence[ModelOperator]) -> None:
         parts = [part for kernel in kernels for part in self._model.parts(kernel)]
@@ -454,6 +462,8 @@ class _Placed:
                 odd.append(name)
         if begin < len(parts):
             found, odd = {}, odd[:1] or [*names[:1]]
+        if odd and len(names) == len(kernels) == 1:
+            found[odd[0]] = kernels[0]
         self.found |= found
         self.replaced |= dict.fromkeys(odd, ", ".join(file_names(each.node)[0] for each in kernels))
 
@@ -474,6 +484,10 @@ def _joined(name: str, parts: Sequence[ModelOperator]) -> ModelOperator:
     chain = [part.node for part in parts]
     kernel = OperatorRef("".join(node.operator.op_type for node in chain), name)
     return ModelOperator(compilation.joined(chain, kernel), parts[0].graph)
+
+
+def _scope(name: str) -> str:
+    return name.rpartition("_")[0]
 
 
 def _identity(site: ModelOperator) -> tuple[int, str]:
