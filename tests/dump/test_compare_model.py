@@ -152,3 +152,39 @@ def test_training_steps_run_again(door, mode):
         assert 0 == CliRunner().invoke(main, command).exit_code
         folders.append(door.path.rename(door.folder / f"side{number}"))
     assert [] == operators(folders[1], folders[0], step)
+
+
+SPLIT = [
+    nets.node("Gemm", "x w b", "g"),
+    nets.node("Relu", "g", "r"),
+    nets.node("MatMul", "r v", "m"),
+    nets.node("Softmax", "m", "s"),
+    nets.node("Reshape", "s shape", "t"),
+    nets.node("MatMul", "t u", "y"),
+]
+
+
+@pytest.mark.parametrize(
+    ("expected", "place", "changed"),
+    [
+        (["MatMul-op0"], 2, [nets.node("MatMul", "g v", "m")]),
+        (["Neg-op0"], 4, [nets.node("Neg", "s", "n"), nets.node("Reshape", "n shape", "t")]),
+    ],
+    ids=["a reader of what a kernel holds", "an operator too many"],
+)
+@pytest.mark.parametrize("mode", ["cpu", "o1", "o2-npy", "o2-bin"])
+def test_what_kernels_hide_is_named(door, mode, expected, place, changed):
+    """A reader that splits a kernel, and an operator before one that is no task, are accused alone."""
+    draw = np.random.default_rng(5)
+    shapes = {"w": (16, 16), "b": (16,), "v": (16, 16), "u": (32, 8)}
+    arrays = {name: draw.standard_normal(shape, np.float32) for name, shape in shapes.items()}
+    arrays["shape"] = np.array([2, 32])
+    nodes = [*SPLIT[:place], *changed, *SPLIT[place + 1 :]]
+    sound, wrong = (nets.model(each, [nets.value("x", [4, 16])], ["y"], arrays) for each in (SPLIT, nodes))
+    feeds = {"x": draw.standard_normal((4, 16), np.float32)}
+    golden, mine = door.aside("golden", sound, feeds), door.aside("mine", wrong, feeds, **MODES[mode])
+
+    _, told = document(mine, golden, "--model", f"{golden}.onnx")
+
+    found = [each["operator"] for each in told["operators"] if each["verdict"] in ACCUSING - {"unchecked"}]
+    assert expected == [re.split("[/_]", name)[-1] for name in found]
