@@ -12,6 +12,7 @@ from onnx import numpy_helper
 from onnxruntime import quantization
 
 from msdump.cli import main
+from tests.faults.networks import network
 from tests.texts import parsed
 
 FORMS = {"qdq": quantization.QuantFormat.QDQ, "operators": quantization.QuantFormat.QOperator}
@@ -171,6 +172,18 @@ def test_two_quantised_models_are_compared_bit_by_bit(quantised, tmp_path):
 
     for path in (quantised / "operators.onnx", tmp_path / "coarse.onnx"):
         assert (0, "equal", "") == (diff(path, path)[0], diff(path, path)[1]["verdict"], diff(path, path)[2])
+
+
+def test_steps_of_integers_explain_what_the_network_returns(tmp_path):
+    """Where elements fall to the next integer, outputs lie as far off as that explains, and agree."""
+    net = network("quantised")
+    onnx.save(net.model, tmp_path / "net.onnx")
+    np.savez(tmp_path / "inputs.npz", **net.feeds)
+
+    arguments = ["diff", f"{tmp_path}/net.onnx", "--inputs", f"{tmp_path}/inputs.npz", "--json"]
+    done = CliRunner().invoke(main, arguments)
+
+    assert (0, "agrees") == (done.exit_code, json.loads(done.stdout)["verdict"])
 
 
 def test_rounding_of_a_weight_is_no_error_of_the_operator_that_sums_it_up(tmp_path):
