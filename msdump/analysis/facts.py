@@ -216,7 +216,7 @@ class _Comparison:
         self._golden = _Side(golden, golden_label, matching.golden_alone)
         self._same_weight = same_weight
         self._pairs: list[tuple[_Operators, _Operators]] = []
-        self._is_mixed = _is_quantised(mine.graph) != _is_quantised(golden.graph)
+        self._is_mixed = is_quantised(mine.graph) != is_quantised(golden.graph)
         if self._is_mixed:
             self._mine.passing = self._golden.passing = _PASSING | _CLAMPS
         for pair in matching.pairs:
@@ -391,7 +391,8 @@ class _Comparison:
         return _fact(FactKind.WIRING, shown, text, "", *readers)
 
 
-def _is_quantised(graph: OperatorGraph) -> bool:
+def is_quantised(graph: OperatorGraph) -> bool:
+    """Return whether a network computes with quantised numbers."""
     return any("Quant" in each.op_type or "QLinear" in each.op_type for each in graph.operators.values())
 
 

@@ -62,6 +62,14 @@ def test_table_counts_answers(tmp_path, kind):
     assert any(each.startswith(line) for each in table.table([row]).splitlines())
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_wrong_range_of_a_quantised_tensor(tmp_path, seed):
+    """A scale or zero point that does not fit is named beside a network that is not quantised."""
+    found, _ = table.rows("recurrent", "quantisation", seed, methods=("files", "model"), keep=tmp_path)
+
+    assert [("", True, ())] * 2 == [(row.error, row.is_named, row.accused) for row in found]
+
+
 def test_networks_that_cannot_be_had_are_skipped(monkeypatch, capsys):
     """A table leaves out a network whose package cannot be downloaded, and says why."""
 

@@ -37,11 +37,13 @@ from msdump.analysis.compare.folders import (
 )
 from msdump.analysis.compare.surroundings import FolderSurroundings, SurroundedDump, with_graphs
 from msdump.analysis.judge import (
+    LIKE,
     Finding,
     Judge,
     Limits,
     OperatorEvidence,
     OperatorPlace,
+    Quantisers,
     Report,
     TensorEvidence,
     TensorResult,
@@ -294,6 +296,7 @@ class _Run:
         before = any(each.place.rank == rank and each.wrong(IO.OUTPUT) for each in report.findings)
         self._report = report
         self._judge = Judge(comparison.limits, is_continued=before)
+        self._quantisers = Quantisers[tuple[str, int]]()
 
     def findings(self) -> Iterator[Finding]:
         """Yield the verdicts as tables list them, judged in the order of execution."""
@@ -303,9 +306,13 @@ class _Run:
             place = each.operator
             finding = self._judge.finding(each)
             judged[place.label, place.order] = finding
+            if place.op_type == "QuantizeLinear":
+                self._add_quantiser(finding)
             fed = (each.source(tensor.slot) for tensor in finding.inputs if tensor.is_bad)
             names = (source.name for source in fed if source.kind is SourceKind.INPUT)
             self._report.inputs += (name for name in names if name not in self._report.inputs)
+        for key, note in self._quantisers.wrong():
+            judged[key] = replace(judged[key], verdict=Verdict.OWN, note=note)
         graphs = {label: folder.mine.graph for label, folder in self._folders.items()}
         everything = [*judged.values()]
         outputs = [*_network_outputs(self._folders.values(), everything)]
@@ -320,6 +327,15 @@ class _Run:
                 listed, facts, folder.place_of, {}, outputs_differ=any(each.is_bad for each in outputs)
             ):
                 yield with_reach(finding, everything, graphs.get(label))
+
+    def _add_quantiser(self, finding: Finding) -> None:
+        """Keep an operator that quantises what golden computes with as it is."""
+        place = finding.place
+        errors = [each.evidence.error for each in finding.inputs if not each.slot]
+        found = self._folders[place.label].quantised(place.order - 1)
+        if found is not None and all(error is None or error.distance <= LIKE for error in errors):
+            (numbers, integers, *how), clamp = found
+            self._quantisers.add((place.label, place.order), numbers, how, integers.dtype, clamp)
 
 
 def _with_stranger(findings: list[Finding]) -> list[Finding]:

@@ -9,12 +9,15 @@ from functools import cached_property, partial
 from itertools import zip_longest
 from typing import Final
 
+import numpy as np
+
 from msdump.analysis import (
     SHORTER,
     DumpedOperand,
     Fact,
     FactKind,
     host_arrays,
+    is_quantised,
     is_rounding,
     measure,
     read_operands,
@@ -29,6 +32,7 @@ from msdump.analysis.compare.surroundings import (
     in_its_graph,
 )
 from msdump.analysis.judge import (
+    CLAMPS,
     Finding,
     OperatorEvidence,
     OperatorPlace,
@@ -59,6 +63,9 @@ _ONE_BY_ONE: Final = frozenset({FolderKind.TENSORS, FolderKind.COMPILED})
 """Kinds of the directories that have a file for each tensor."""
 
 _Slot = tuple[IO, int]
+
+_QUANTISING: Final = ((IO.INPUT, 0), (IO.OUTPUT, 0), (IO.INPUT, 1), (IO.INPUT, 2))
+"""What QuantizeLinear reads, writes, and takes for scale and zero point."""
 
 
 @dataclass(frozen=True)
@@ -357,6 +364,34 @@ class ComparedFolder:
             returned=frozenset(each.slot for each in self.returned if each.name == self._name(execution)),
             unread=self.mine.unread(execution.name) | self._leftover(execution),
         )
+
+    def quantised(self, number: int) -> tuple[tuple[np.ndarray, ...], str] | None:
+        """Return what an operator has that quantises a tensor which golden computes with as it is.
+
+        Args:
+            number: Its place in the directory, from 0.
+
+        Returns:
+            What it reads, the integers that it writes, its scale and, where it has one, its zero point; and
+            the type of the golden operator that clamps as their range does, "" for none. None where golden
+            is quantised, too, or a file is missing.
+        """
+        graph, golden = self.mine.graph, self.theirs.graph
+        if graph is None or golden is None or is_quantised(golden):
+            return None
+        execution = self.matched.executions[number]
+        operands = [self._operand(execution, io, slot) for io, slot in _QUANTISING]
+        if None in operands[:3]:
+            return None
+        name, clamp = self._name(execution), ""
+        for reader in graph.operators.values():
+            if any(source.name == name for source in reader.inputs[:1]):
+                partner = golden.find(self.matched.by_graphs.partner(reader.full_name))
+                clamp = partner.op_type if partner and partner.op_type in CLAMPS else clamp
+        try:
+            return tuple(each.on_host() for each in operands if each is not None), clamp
+        except (DumpReadError, FormatError):
+            return None
 
     @cached_property
     def returned(self) -> tuple[ValueSource, ...]:

@@ -9,19 +9,24 @@ from typing import Any
 
 import numpy as np
 
+from msdump import dtypes
 from msdump.analysis import Fact, FactKind, errors
 from msdump.analysis.diff.again import GoldenOperators, OperatorRunners
 from msdump.analysis.diff.evidence import Observations, WeightEvidence, compare_arrays
 from msdump.analysis.diff.lockstep import Follower, OperatorWatch, Ran, RanBlock, Scope
 from msdump.analysis.diff.models import Places, Side
 from msdump.analysis.diff.pairing import Pairing, golden_inputs, output_names
-from msdump.analysis.diff.quantisation import CLAMPS, Quantisation, Quantisers, as_real
+from msdump.analysis.diff.quantisation import Quantisation, as_real
 from msdump.analysis.judge import (
+    CLAMPS,
+    LIKE,
+    Finding,
     Judge,
     Limits,
     OperatorEvidence,
     OperatorPlace,
     OwnError,
+    Quantisers,
     Report,
     TensorEvidence,
     TensorResult,
@@ -159,7 +164,8 @@ class _Run:
         self._advance = advance
         self._iteration = comparison.runs
         self._before = len(comparison.report.findings)
-        self._quantisers = Quantisers(dict(_clamped(comparison)))
+        self._quantisers = Quantisers[int]()
+        self._clamped = dict(_clamped(comparison))
         comparison.places.begin(comparison.runs, self._before)
         self._observations = Observations(
             comparison.pairing,
@@ -274,10 +280,23 @@ class _Run:
         if golden is None:
             self._alone[mine.node.name] += 1
             finding = replace(finding, verdict=Verdict.UNCHECKED, note=self._why_alone(mine))
-        if self._pairing.models.quantised:
-            self._quantisers.add(mine, len(self._comparison.report.findings), finding)
+        if self._pairing.models.quantised and mine.node.op_type == "QuantizeLinear":
+            self._add_quantiser(mine, finding)
         self._comparison.report.add(finding)
         self._advance()
+
+    def _add_quantiser(self, ran: Ran, finding: Finding) -> None:
+        """Keep an operator that quantises what golden computes with as it is."""
+        integers = ran.node.outputs[0]
+        weights = [ran.graph.weights.get(name) for name in ran.node.inputs[1:]]
+        errors = [each.evidence.error for each in finding.inputs if each.io is IO.INPUT and not each.slot]
+        is_like = all(error is None or error.distance <= LIKE for error in errors)
+        dtype, numbers = ran.graph.type_of(integers).dtype, ran.inputs[0]
+        how = [each for each in weights if each is not None]
+        if is_like and dtype is not None and numbers is not None and len(how) == len(weights):
+            place = len(self._comparison.report.findings)
+            clamp = self._clamped.get(integers, "")
+            self._quantisers.add(place, numbers, how, dtypes.from_numpy(dtype.saved).numpy, clamp)
 
     def _counterpart(self, mine: Ran) -> Ran | None:
         pair = self._pairing.graphs.get(mine.graph.index)
