@@ -27,6 +27,9 @@ from msdump.device import INSERTED_PREFIX, is_view
 from msdump.read import FIXED, GraphOperator, OperatorGraph, SourceKind, ValueSource, parse_attributes
 
 _FLOATS: Final = frozenset({"float16", "bfloat16", "float32", "float64"})
+_NOTHING: Final = ValueSource(SourceKind.ABSENT, "nothing")
+"""Beside an input that only one side's kernel has."""
+
 _SAME_NUMBER: Final = 2e-3
 """Relative difference of two arguments that rounding to float16 or bfloat16 makes."""
 
@@ -101,6 +104,7 @@ def list_facts(
 
 
 _LabelOf = Callable[[ValueSource], Hashable]
+_Operators = Sequence[GraphOperator]
 
 
 class _Side:
@@ -180,6 +184,11 @@ class _Side:
             return False
         return _is_plain(operator) and not {*operator.onnx_names} & self._fused
 
+    def strange(self, operators: _Operators, parts: Counter[str]) -> list[GraphOperator]:
+        """Return the operators of which the other side has no part, but for those that it may lack."""
+        computing = [each for each in operators if _parts(each) and each.op_type not in self.passing]
+        return [each for each in computing if _is_plain(each) and not _counts([each]) & parts]
+
     def stranger(self, source: ValueSource) -> GraphOperator | None:
         """Return the operator that gives a value, if nothing on the other side belongs to it."""
         return self.operator(source) if source.name in self.alone else None
@@ -202,9 +211,6 @@ class _Edge(NamedTuple):
     other: ValueSource
 
 
-_Operators = Sequence[GraphOperator]
-
-
 class _Comparison:
     """Compares two graphs whose operators are paired."""
 
@@ -222,9 +228,13 @@ class _Comparison:
         for pair in matching.pairs:
             for number, (output, counterpart) in enumerate(pair.outputs):
                 self._mine.key_of[output] = self._golden.key_of[counterpart] = (pair.mine, number)
+            for side, names in ((self._mine, pair.mine), (self._golden, pair.golden)):
+                for name in names:  # the other side has nowhere what only parts of a kernel read there
+                    side.key_of.setdefault((name, 0), ("inner", name))
             members = self._mine.members(pair.mine), self._golden.members(pair.golden)
             if pair.is_single or not self._split(*members):
-                self._pairs.append(members)
+                mine_parts, golden_parts = map(_without_inserted, members)
+                self._pairs.append((mine_parts, golden_parts))
 
     def _split(self, mine: _Operators, golden: _Operators) -> bool:
         """Pair the operators of two regions, if one has all nodes or types of the other in its order."""
@@ -275,6 +285,15 @@ class _Comparison:
         elif own != other and is_single and _is_plain(mine[0]) and _is_plain(golden[0]):
             yield _in_place_of(mine[0], golden[0])
         elif own != other and not self._is_mixed:  # integers are scaled, and their range clamps
+            added, lacking = self._mine.strange(mine, other), self._golden.strange(golden, own)
+            if len(lacking) == 1 and not added:
+                text = f"it has no counterpart in {mine[-1].full_name}"
+                yield _fact(FactKind.MISSING, lacking[0], text, lacking[0].full_name, mine[-1].full_name)
+                return
+            if len(added) == 1 and not lacking:
+                text = f"it has no counterpart in {golden[-1].full_name}"
+                yield _fact(FactKind.EXTRA, added[0], text, "", mine[-1].full_name)
+                return
             text = f"its parts are {', '.join(own.elements())}, in golden {', '.join(other.elements())}"
             yield _own_fact(FactKind.REPLACED, mine[-1], text, golden[-1])
 
@@ -333,7 +352,10 @@ class _Comparison:
                 left.append((slot, source))
             else:
                 rest.remove(same)
-        return [(slot, source, each) for (slot, source), each in zip(left, rest, strict=False)]
+        # a kernel may read one value more, of an operator that the other side lacks
+        left += [(len(own), _NOTHING)] * (len(rest) - len(left))
+        rest += [_NOTHING] * (len(left) - len(rest))
+        return [(slot, source, each) for (slot, source), each in zip(left, rest, strict=True)]
 
     def _ends(self) -> Iterator[_Edge]:
         """Yield the outputs of the graph that are known to be other ones."""
@@ -344,6 +366,9 @@ class _Comparison:
 
     def _is_other(self, own: ValueSource, other: ValueSource) -> bool:
         """Return whether an input is known to be another value than golden's."""
+        is_lacking = self._golden.lacks(self._mine, own, other) or self._mine.lacks(self._golden, other, own)
+        if _NOTHING in {own, other}:
+            return is_lacking
         if self._mine.is_untold(own) or self._golden.is_untold(other):
             return False
         if own.kind is other.kind is SourceKind.WEIGHT:  # its elements are compared elsewhere
@@ -355,7 +380,7 @@ class _Comparison:
         keys = self._mine.key(own), self._golden.key(other)
         if None not in keys:
             return keys[0] != keys[1]
-        return self._golden.lacks(self._mine, own, other) or self._mine.lacks(self._golden, other, own)
+        return is_lacking
 
     def _wiring(self, edges: Sequence[_Edge]) -> Iterator[Fact]:
         """Yield the facts of inputs that are other ones: one for each operator that explains some of them."""
@@ -427,6 +452,11 @@ def _casts(operators: _Operators) -> int:
 
 def _counts(operators: _Operators) -> Counter[str]:
     return Counter(op_type for each in operators for op_type in _parts(each))
+
+
+def _without_inserted(operators: _Operators) -> _Operators:
+    """Return operators without those that a device inserted, unless there are no others."""
+    return [each for each in operators if not _is_inserted(each)] or operators
 
 
 def _are_alike(mine: _Operators, golden: _Operators) -> bool:

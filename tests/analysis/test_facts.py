@@ -9,11 +9,12 @@ import pytest
 from click.testing import CliRunner
 
 from msdump.analysis import list_facts
-from msdump.analysis.align import GraphSide, align, operator_graphs
+from msdump.analysis.align import GraphSide, align, joined_parts, operator_graphs
 from msdump.analysis.diff import make_side, models, pair_models
 from msdump.cli import main
 from msdump.execute import WeightCopies
-from msdump.graph import loader
+from msdump.graph import compile_graph, loader
+from msdump.read import GraphOperator, OperatorGraph, SourceKind, ValueForm, ValueSource
 from tests.faults.networks import SOUND, network
 from tests.texts import parsed
 
@@ -94,6 +95,59 @@ def test_a_change_is_one_fact_and_accused(before, after, node, text, tmp_path):
     assert [(node, text)] * bool(node) == [(each["onnx_name"], each["text"]) for each in told["facts"]]
     accused = [each["onnx_name"] for each in told["operators"] if each["operator"] in told["accused"]]
     assert ([node] * bool(node), int(bool(node))) == (accused, done.exit_code)
+
+
+KERNELS = """g (float[4,8] x, float[8,8] v, float[8,8] w) => (float[4,8] y) {
+    [a] a = MatMul(x, v) [b] b = Add(a, x) [c] c = Relu(b)
+    [d] d = MatMul(c, w) [e] e = Add(d, c) [f] f = Relu(e)
+    [s] s = Softmax(f) [h] h = Tanh(s) [i] i = Abs(h) [j] j = Softmax(i) [k] y = MatMul(j, v) }"""
+
+CHANGED_KERNELS = {
+    "a kernel's operand dropped": (
+        *("[d] d = MatMul(c, w) [e] e = Add(d, c)", "[e] e = Add(c, c)"),
+        "missing Default/MatMul-op1",
+    ),
+    "a value inside of a kernel is read": ("MatMul(j, v)", "MatMul(h, v)", "wiring Default/MatMul-op2"),
+    "a part of a kernel dropped": (
+        "[h] h = Tanh(s) [i] i = Abs(h)",
+        "[i] i = Abs(s)",
+        "replaced Default/Abs-op0",
+    ),
+    "a part of a kernel replaced": ("Tanh(s)", "Sigmoid(s)", "replaced Default/Sigmoid-op0Abs-op0"),
+}
+"""What is changed in KERNELS, and into what; the fact of the compiled graphs."""
+
+
+@pytest.mark.parametrize(("before", "after", "told"), CHANGED_KERNELS.values(), ids=CHANGED_KERNELS)
+def test_a_change_of_a_compiled_graph_is_one_fact(before, after, told):
+    """Kernels that are fused otherwise behind a change are not told; what the change was is."""
+    mine, golden = (
+        GraphSide(operator_graphs(compile_graph(loader.load(parsed(text))))[0])
+        for text in (KERNELS.replace(before, after), KERNELS)
+    )
+
+    assert [told] == [f"{fact.kind} {fact.operator}" for fact in facts_of(mine, golden)]
+
+
+def test_a_region_with_one_operator_more():
+    """Transfers that a device inserts do not hide the operator that golden's region has alone."""
+    x = ValueSource(SourceKind.INPUT, "x")
+
+    def row(*names):
+        operators, before = {}, x
+        for name in names:
+            op_type = "".join(part.rpartition("-op")[0] for part in joined_parts(name)) or "TransData"
+            operators[name] = GraphOperator(name, op_type, (before,))
+            before = ValueSource(SourceKind.OPERATOR, name)
+        return GraphSide(OperatorGraph(operators, {"x": ValueForm()}, outputs=(before,)))
+
+    mine = row("Softmax-op0", "Add-op1Elu-op0", "Sqrt-op0")
+    golden = row(
+        *("Softmax-op0", "Add-op1", "trans_TransData_0", "InstanceNorm-op0", "Elu-op0", "trans_TransData_1"),
+        "Sqrt-op0",
+    )
+
+    assert ["missing InstanceNorm-op0"] == [f"{each.kind} {each.operator}" for each in facts_of(mine, golden)]
 
 
 def test_weights_are_compared_by_their_bits(tmp_path):

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
@@ -51,23 +51,23 @@ def as_files(graph: OperatorGraph | None, folder: Folder) -> OperatorGraph | Non
     groups = {
         full_names[name]: {*members} for group, members in files.items() for name in listed.get(group, ())
     }
-    candidates = Candidates(graph, tensors, groups)
+    files_of = _told_apart(graph, tensors, groups)
     own = {group for group, members in files.items() if not _is_renumbered(listed.get(group, []), members)}
-    return _with_names(graph, {name: _renamed(name, candidates, own) for name in groups})
+    return _with_names(graph, {name: _renamed(name, files_of, own) for name in groups})
 
 
-def _renamed(name: str, candidates: Candidates, numbered_alike: Collection[str]) -> str:
+def _renamed(name: str, files_of: Mapping[str, str], numbered_alike: Collection[str]) -> str:
     """Return the full name that an operator has in files.
 
     Args:
         name: Its full name in the graph file.
-        candidates: Which files were found to be whose.
+        files_of: The files that operators were found to have, by full name.
         numbered_alike: What stands in front of numbers that the graph has as well.
     """
-    if name in candidates.chosen:
-        return name.rpartition(_NUMBER)[0] + _NUMBER + candidates.chosen[name].rpartition(_NUMBER)[2]
+    if name in files_of:
+        return name.rpartition(_NUMBER)[0] + _NUMBER + files_of[name].rpartition(_NUMBER)[2]
     file = sanitize(name)
-    is_own = file.rpartition(_NUMBER)[0] in numbered_alike and file not in candidates.chosen.values()
+    is_own = file.rpartition(_NUMBER)[0] in numbered_alike and file not in files_of.values()
     return name if is_own else f"{name}{_UNTOLD}"
 
 
@@ -183,95 +183,83 @@ def _is_form(form: ValueForm, dtype: str, count: int) -> bool:
     return form.shape is None or -1 in form.shape or math.prod(form.shape) == count
 
 
-class Candidates:
-    """Files that operators may have, of which more are found the more are known.
+def _told_apart(
+    graph: OperatorGraph, tensors: DumpedTensors, groups: Mapping[str, set[str]]
+) -> dict[str, str]:
+    """Return the files of the operators that are told apart, by their full names.
 
-    An operator's files are those that alone fit it, or that hold, beside files that are known already, the
-    bits that the graph says: what it reads was written so, and what it wrote is read so.
+    An operator's files are those that alone fit it by types and sizes, or that have most tensors whose bits
+    files that are known already hold as well, where the graph says so: what it reads was written so, and what
+    it wrote is read so.
+
+    Args:
+        graph: The graph that ran.
+        tensors: What was dumped.
+        groups: Names of files that each operator may have, by its full name.
+    """
+    fits = {
+        name: {each for each in files if tensors.fits(each, graph, graph.operators[name])}
+        for name, files in groups.items()
+    }
+    chosen: dict[str, str] = {}
+    while True:
+        left = {name: fits[name] - {*chosen.values()} for name in fits.keys() - chosen.keys()}
+        links = _Links(graph, tensors, {name: chosen.get(name, "") for name in fits})
+        found = _unique(left) or _unique({name: links.most(name, files) for name, files in left.items()})
+        if not found:
+            return chosen
+        chosen |= found
+
+
+def _unique(candidates: Mapping[str, set[str]]) -> dict[str, str]:
+    """Return the files that are the only candidates of an operator, and of no other one."""
+    counts = Counter(file for files in candidates.values() for file in files)
+    single = {name: min(files) for name, files in candidates.items() if len(files) == 1}
+    return {name: file for name, file in single.items() if counts[file] == 1}
+
+
+@dataclass(frozen=True, slots=True)
+class _Links:
+    """The tensors that operators share by a graph, in files.
 
     Attributes:
-        chosen: The name of the files of each operator whose files are found, by its full name.
+        graph: The graph.
+        tensors: What was dumped.
+        files: The files of operators whose numbers tell nothing, "" where they are not known.
     """
 
-    def __init__(self, graph: OperatorGraph, tensors: DumpedTensors, groups: Mapping[str, set[str]]) -> None:
-        """Find what is told by types and sizes, and then by contents.
+    graph: OperatorGraph
+    tensors: DumpedTensors
+    files: Mapping[str, str]
 
-        Args:
-            graph: The graph that ran.
-            tensors: What was dumped.
-            groups: Names of files that each operator may have, by its full name.
-        """
-        self._graph = graph
-        self._tensors = tensors
-        self._fits = {
-            name: {each for each in files if tensors.fits(each, graph, graph.operators[name])}
-            for name, files in groups.items()
-        }
-        self.chosen: dict[str, str] = {}
-        self._choose_single()
-        while found := dict(self._told_by_contents()):
-            self.chosen |= found
-            self._choose_single()
+    def most(self, name: str, files: set[str]) -> set[str]:
+        """Return the files that share most tensors with known ones; none where all share none."""
+        counts = {file: self._count(name, file) for file in files}
+        most = max(counts.values(), default=0)
+        return {file for file, count in counts.items() if count == most > 0}
 
-    def _left(self, name: str) -> set[str]:
-        return self._fits[name] - {*self.chosen.values()}
-
-    def _choose_single(self) -> None:
-        """Choose files that alone fit an operator that alone fits them."""
-        while True:
-            left = {name: self._left(name) for name in self._fits if name not in self.chosen}
-            counts = Counter(file for files in left.values() for file in files)
-            single = {name: min(files) for name, files in left.items() if len(files) == 1}
-            found = {name: file for name, file in single.items() if counts[file] == 1}
-            if not found:
-                return
-            self.chosen |= found
-
-    def _told_by_contents(self) -> Iterator[tuple[str, str]]:
-        """Yield operators and files each of which agrees best with the other one."""
-        scores: dict[str, dict[str, int]] = {}
-        of_files: dict[str, dict[str, int]] = defaultdict(dict)
-        for name in self._fits:
-            if name not in self.chosen:
-                scores[name] = {file: self._links(name, file) for file in self._left(name)}
-                for file, score in scores[name].items():
-                    of_files[file][name] = score
-        for name, own in scores.items():
-            chosen = _best(own)
-            if chosen is not None and _best(of_files[chosen]) == name:
-                yield name, chosen
-
-    def _links(self, name: str, file: str) -> int:
-        """Return how many of the tensors that files and known ones share by the graph have the same bits."""
-        operator = self._graph.operators[name]
+    def _count(self, name: str, file: str) -> int:
+        """Return how many tensors have the bits that files of an operator's neighbours hold."""
         reads = (
-            self._has_written(source, self._tensors.key(file, IO.INPUT, slot))
-            for slot, source in enumerate(operator.inputs)
-        )
-        read = (
-            self._tensors.key(self.chosen[reader.full_name], IO.INPUT, slot)
-            == self._tensors.key(file, IO.OUTPUT, source.slot)
+            self._key(source.name, IO.OUTPUT, source.slot)
+            == self.tensors.key(file, IO.INPUT, slot)
             is not None
-            for reader in self._graph.used_by(name)
-            if reader.full_name in self.chosen
+            for slot, source in enumerate(self.graph.operators[name].inputs)
+            if source.kind is not SourceKind.CONSTANT
+        )
+        written = (
+            self._key(reader.full_name, IO.INPUT, slot)
+            == self.tensors.key(file, IO.OUTPUT, source.slot)
+            is not None
+            for reader in self.graph.used_by(name)
             for slot, source in enumerate(reader.inputs)
             if source.kind is SourceKind.OPERATOR and source.name == name
         )
-        return sum(reads) + sum(read)
+        return sum(reads) + sum(written)
 
-    def _has_written(self, source: ValueSource, read: Hashable | None) -> bool:
-        """Tell whether a known operator, a weight or an input of the graph has the bits that were read."""
-        if read is None or source.kind is SourceKind.CONSTANT:
-            return False
-        known = self.chosen.get(source.name, "" if source.name in self._fits else source.name)
-        return bool(known) and self._tensors.key(sanitize(known), IO.OUTPUT, source.slot) == read
-
-
-def _best(scores: Mapping[str, int]) -> str | None:
-    """Return what has more than none, and more than everything else; None where nothing has."""
-    most = max(scores.values(), default=0)
-    best = [each for each, score in scores.items() if score == most]
-    return best[0] if most and len(best) == 1 else None
+    def _key(self, name: str, io: IO, slot: int) -> Hashable | None:
+        known = self.files.get(name, name)
+        return self.tensors.key(sanitize(known), io, slot) if known else None
 
 
 _NUMBERED: Final = re.compile(r"(?P<stem>.*-op)(?P<number>\d+)")

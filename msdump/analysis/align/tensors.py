@@ -442,34 +442,25 @@ class _Identified:
         Where one of the two reads an operator that the other side lacks, their inputs differ, and tell that
         it is lacked; where both do, the two sides compute the same in other ways, which do not compare.
         """
-        own, other = mine.inputs, golden.inputs
-        slots = list(range(max(len(own), len(other))))
-        golden_slots = self._turned(mine, golden) or slots
         is_other_way = self._reads_lacked(0, mine) and self._reads_lacked(1, golden)
-        for slot, golden_slot in zip(slots, golden_slots, strict=True):
-            known = [(own, slot), (other, golden_slot)]
-            if is_sure or any(place < len(inputs) and inputs[place].varies for inputs, place in known):
+        for slot, golden_slot in enumerate(self._turned(mine, golden)):
+            sources = mine.inputs[slot], golden.inputs[golden_slot]
+            is_told = is_sure or any(each.varies for each in sources)
+            if is_told or self._may_be_same(*sources, may_lack=not is_other_way):
                 yield slot, golden_slot
-            elif slot < len(own) and golden_slot < len(other):
-                sources = own[slot], other[golden_slot]
-                origins = [self._of_source(side, source) for side, source in enumerate(sources)]
-                is_lacked = _may_be_alike(*sources) and origins.count(None) == 1
-                is_same = origins[0] == origins[1] is not None or self._are_weights_alike(*sources)
-                if is_same or (is_lacked and not is_other_way):
-                    yield slot, golden_slot
 
-    def _are_weights_alike(self, mine: ValueSource, golden: ValueSource) -> bool:
-        """Tell whether two inputs are weights of one shape, of which a side has no name."""
-        sources = mine, golden
-        if {each.kind for each in sources} != {SourceKind.WEIGHT}:
-            return False
-        if all(weight_place(each.name) is None for each in sources):
-            return False
-        own, other = (
-            graph.weights[source.name].shape if source.name in graph.weights else None
-            for graph, source in zip(self._graphs, sources, strict=True)
-        )
-        return own is not None and own == other
+    def _may_be_same(self, mine: ValueSource, golden: ValueSource, *, may_lack: bool) -> bool:
+        """Return whether two inputs come from the same, or from an operator that only one side may have.
+
+        What is told by contents alone has no name: a weight may be any weight, or a piece of a tensor.
+        """
+        origins = self._of_source(0, mine), self._of_source(1, golden)
+        kinds = {mine.kind, golden.kind}
+        is_unnamed = any(weight_place(each.name) is not None for each in (mine, golden))
+        if origins[0] == origins[1] is not None or (is_unnamed and kinds == {SourceKind.WEIGHT}):
+            return True
+        is_of_kind = len(kinds) == 1 or (is_unnamed and kinds == {SourceKind.WEIGHT, SourceKind.OPERATOR})
+        return may_lack and is_of_kind and origins.count(None) == 1
 
     def _reads_lacked(self, side: int, operator: GraphOperator) -> bool:
         """Tell whether an operator reads another one that the other side lacks."""
@@ -481,14 +472,12 @@ class _Identified:
     def _turned(self, mine: GraphOperator, golden: GraphOperator) -> list[int]:
         """Return the golden inputs in the order of the same ones of mine, where they may change places.
 
-        Where one side reads what the other one does not, no order is known; the list is empty then.
+        Where one side reads what the other one does not, no order but their own is known.
         """
-        if not is_commutative(type_of(mine)) or len(mine.inputs) != len(golden.inputs):
-            return []
         own = [self._of_source(0, source) for source in mine.inputs]
         other = [self._of_source(1, source) for source in golden.inputs]
-        if None in own or Counter(own) != Counter(other):
-            return []
+        if not is_commutative(type_of(mine)) or None in own or Counter(own) != Counter(other):
+            return [*range(len(own))]
         places: dict[Identity | None, list[int]] = defaultdict(list)
         for slot, origin in enumerate(other):
             places[origin].append(slot)
@@ -556,16 +545,6 @@ def _reads_alike(mine: GraphOperator, golden: GraphOperator) -> bool:
 def _is_passed(operator: GraphOperator) -> bool:
     """Tell whether an operator without a partner hands on the elements that it reads."""
     return passes_on(operator.op_type) or is_view(operator.op_type)
-
-
-def _may_be_alike(mine: ValueSource, golden: ValueSource) -> bool:
-    """Tell whether two inputs are of one kind; what is told by contents alone may be a piece of a tensor."""
-    if mine.kind is golden.kind:
-        return True
-    return {SourceKind.WEIGHT, SourceKind.OPERATOR} == {mine.kind, golden.kind} and any(
-        source.kind is SourceKind.WEIGHT and weight_place(source.name) is not None
-        for source in (mine, golden)
-    )
 
 
 def _computes_in_row(mine: Sequence[GraphOperator], golden: Sequence[GraphOperator]) -> bool:
