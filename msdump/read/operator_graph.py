@@ -36,6 +36,9 @@ class SourceKind(enum.StrEnum):
     ABSENT = "absent"
 
 
+_SHAPES: Final = frozenset({"TensorShape", "Shape", "Size"})
+"""Operators that give the shape of what they read, or the number of its elements."""
+
 FIXED: Final = frozenset({SourceKind.WEIGHT, SourceKind.CONSTANT})
 """What gives values that no step changes, but for training."""
 
@@ -213,6 +216,8 @@ class OperatorGraph:
     def is_fixed(self, name: str) -> bool:
         """Tell whether an operator gives the same in every run, as all that it reads does.
 
+        So does one that asks for a shape: a network is compiled for the shapes of its inputs.
+
         Args:
             name: Its full name, or its name as files spell it.
         """
@@ -221,6 +226,8 @@ class OperatorGraph:
             operator = self.find(ahead.pop())
             if operator is None:
                 return False
+            if operator.op_type in _SHAPES:
+                continue
             for source in operator.inputs:
                 if source.kind is SourceKind.OPERATOR:
                     ahead += [source.name] * (source.name not in seen)
