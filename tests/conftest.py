@@ -99,9 +99,8 @@ def _messages():
 @pytest.fixture(autouse=True)
 def _settings(monkeypatch):
     """Let no test load networks with the options of a command that another has run in this process."""
-    configurations = type(mindspore._state.configurations)()
-    settings = replace(mindspore._state, options={}, calls={}, configurations=configurations)
-    monkeypatch.setattr(mindspore, "_state", settings)
+    monkeypatch.setattr(mindspore, "_state", replace(mindspore._state, options={}, calls={}))
+    monkeypatch.setattr(mindspore._state.configurations, "substitute", None)
 
 
 @pytest.fixture(scope="module", autouse=True)

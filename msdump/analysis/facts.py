@@ -22,9 +22,10 @@ from msdump.analysis.align import (
     labels,
     part_types,
     passes_on,
+    weight_place,
 )
 from msdump.device import INSERTED_PREFIX, is_view
-from msdump.read import FIXED, GraphOperator, OperatorGraph, SourceKind, ValueSource, parse_attributes
+from msdump.read import ASKING, FIXED, GraphOperator, OperatorGraph, SourceKind, ValueSource, parse_attributes
 
 _FLOATS: Final = frozenset({"float16", "bfloat16", "float32", "float64"})
 _NOTHING: Final = ValueSource(SourceKind.ABSENT, "nothing")
@@ -118,7 +119,8 @@ class _Side:
         operators = self.graph.operators.values()
         self._fixed: set[str] = set()
         for each in operators:
-            if all(self.is_fixed(source) or source.kind is SourceKind.ABSENT for source in each.inputs):
+            known = (self.is_fixed(source) or source.kind is SourceKind.ABSENT for source in each.inputs)
+            if each.op_type in ASKING or all(known):
                 self._fixed.add(each.full_name)
         self._fused = {name for each in operators if len(each.onnx_names) > 1 for name in each.onnx_names}
 
@@ -373,7 +375,7 @@ class _Comparison:
             return False
         if own.kind is other.kind is SourceKind.WEIGHT:  # its elements are compared elsewhere
             weights = self._mine.graph.weights.keys() & self._golden.graph.weights.keys()
-            is_common = {own.name, other.name} <= weights
+            is_common = {own.name, other.name} <= weights and weight_place(own.name) is None
             return own.name != other.name and is_common and not self._same_weight(own.name, other.name)
         if own.kind is not other.kind and self._mine.is_fixed(own) and self._golden.is_fixed(other):
             return False  # one side has folded it

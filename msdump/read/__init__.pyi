@@ -28,6 +28,7 @@ from .iteration import DumpProblem as DumpProblem
 from .iteration import Iteration as Iteration
 from .iteration import Overflow as Overflow
 from .operator_graph import ABSENT as ABSENT
+from .operator_graph import ASKING as ASKING
 from .operator_graph import FIXED as FIXED
 from .operator_graph import GraphOperator as GraphOperator
 from .operator_graph import OperatorGraph as OperatorGraph

@@ -36,11 +36,11 @@ class SourceKind(enum.StrEnum):
     ABSENT = "absent"
 
 
-_SHAPES: Final = frozenset({"TensorShape", "Shape", "Size"})
-"""Operators that give the shape of what they read, or the number of its elements."""
-
 FIXED: Final = frozenset({SourceKind.WEIGHT, SourceKind.CONSTANT})
 """What gives values that no step changes, but for training."""
+
+ASKING: Final = frozenset({"TensorShape", "Shape", "Size"})
+"""Operators that read no elements but ask for a shape, which a compiler knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +214,7 @@ class OperatorGraph:
         return self.operators.get(name) or self._by_file_name.get(name)
 
     def is_fixed(self, name: str) -> bool:
-        """Tell whether an operator gives the same in every run, as all that it reads does.
+        """Return whether an operator gives the same in every run on inputs of the same shapes.
 
         So does one that asks for a shape: a network is compiled for the shapes of its inputs.
 
@@ -226,7 +226,7 @@ class OperatorGraph:
             operator = self.find(ahead.pop())
             if operator is None:
                 return False
-            if operator.op_type in _SHAPES:
+            if operator.op_type in ASKING:
                 continue
             for source in operator.inputs:
                 if source.kind is SourceKind.OPERATOR:

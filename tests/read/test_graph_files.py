@@ -16,7 +16,17 @@ from msdump.errors import DumpReadError
 from msdump.graph import fuse_elementwise, loader
 from msdump.graph.files import ir_proto, ir_text
 from msdump.plan import Context, DeviceTarget, JitLevel
-from msdump.read import SourceKind, ValueForm, ValueSource, open_dump, read_ge, read_ir, read_pb
+from msdump.read import (
+    GraphOperator,
+    OperatorGraph,
+    SourceKind,
+    ValueForm,
+    ValueSource,
+    open_dump,
+    read_ge,
+    read_ir,
+    read_pb,
+)
 
 O2 = Context(DeviceTarget.ASCEND, JitLevel.O2)
 BUILD = """\
@@ -238,3 +248,21 @@ def test_a_kernel_names_its_nodes(tmp_path, name, break_line, expected):
     (kernel,) = read_ir(str(path)).operators.values()
 
     assert expected == kernel.onnx_names
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("Fill", True), ("Add", True), ("Neg", False), ("Shape", True)],
+)
+def test_what_follows_from_shapes_is_fixed(name, expected):
+    """An operator that reads weights, or shapes of anything, gives the same in every run."""
+    x, weight = ValueSource(SourceKind.INPUT, "x"), ValueSource(SourceKind.WEIGHT, "w")
+    operators = {
+        "Neg": ("Neg", (x,)),
+        "Shape": ("TensorShape", (ValueSource(SourceKind.OPERATOR, "Neg"),)),
+        "Fill": ("FillV2", (ValueSource(SourceKind.OPERATOR, "Shape"),)),
+        "Add": ("Add", (ValueSource(SourceKind.OPERATOR, "Fill"), weight)),
+    }
+    graph = OperatorGraph({each: GraphOperator(each, *rest) for each, rest in operators.items()})
+
+    assert expected == graph.is_fixed(name)

@@ -10,7 +10,6 @@ from .contents import inline_graphs as inline_graphs
 from .contents import join_folders as join_folders
 from .contents import merge_apart as merge_apart
 from .contents import unite_graphs as unite_graphs
-from .contents import weight_place as weight_place
 from .folders import Executions as Executions
 from .folders import FolderPair as FolderPair
 from .folders import FolderPairs as FolderPairs
@@ -42,6 +41,7 @@ from .sides import may_be_transposed as may_be_transposed
 from .sides import part_types as part_types
 from .sides import passes_on as passes_on
 from .sides import type_of as type_of
+from .sides import weight_place as weight_place
 from .tensors import IdentifiedTensors as IdentifiedTensors
 from .tensors import Identify as Identify
 from .tensors import Identities as Identities

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from msdump.analysis import DumpedOperand, read_operands
-from msdump.analysis.align.sides import joined_parts
+from msdump.analysis.align.sides import READ_AT, joined_parts
 from msdump.device import DATA_FLOW
 from msdump.errors import DumpReadError, FormatError
 from msdump.read import (
@@ -39,7 +39,6 @@ _SOME: Final = 1021  # bytes that are taken as they are
 _LARGE: Final = 1 << 16  # bytes, from which on a sample costs less than the tensor
 _SAMPLES: Final = 16  # stretches of a large tensor
 _STRETCH: Final = 64  # bytes of each
-_INPUT: Final = "/input"  # behind an operator's name, before a number: the weight that it reads there
 
 
 def graph_of_contents(folder: Folder, like: OperatorGraph | None = None) -> OperatorGraph | None:
@@ -73,16 +72,6 @@ def graph_of_contents(folder: Folder, like: OperatorGraph | None = None) -> Oper
         else:
             writer.add(name, files[0].op_type, values)
     return writer.graph()
-
-
-def weight_place(name: str) -> tuple[str, int] | None:
-    """Return the operator and the number of its input by which a weight is called; None of other weights.
-
-    >>> weight_place("Default/MatMul-op0/input1")
-    ('Default/MatMul-op0', 1)
-    """
-    reader, mark, slot = name.rpartition(_INPUT)
-    return (reader, int(slot)) if mark and slot.isdecimal() else None
 
 
 def _runs(folder: Folder) -> Iterator[tuple[NamedFile, ...]]:
@@ -235,7 +224,7 @@ class _Writer:
             source = self._written.source(value)
             is_known = source is not None or value.sample is None or not has_written
             if not is_known and not _is_cut(reader, slot, self._like):
-                weight = f"{reader}{_INPUT}{slot}"
+                weight = f"{reader}{READ_AT}{slot}"
                 self._weights[weight] = value.form
                 self._guessed[reader, slot] = value
                 source = ValueSource(SourceKind.WEIGHT, weight)
@@ -256,7 +245,7 @@ class _Writer:
             if (source := ValueSource(SourceKind.OPERATOR, name, slot)) not in self._read
         )
         graph = OperatorGraph(self._operators, self._inputs, self._weights, outputs, is_inferred=True)
-        return _without(graph, {f"{name}{_INPUT}{slot}" for name, slot in self._varying})
+        return _without(graph, {f"{name}{READ_AT}{slot}" for name, slot in self._varying})
 
     def _pieces(self) -> int:
         """Return how many pieces the other side's graph cuts out of tensors that were dumped here."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from msdump.device import is_view
 from msdump.graph import CONVERTED_TYPES, GE_TYPES
-from msdump.read import GraphOperator, OperatorGraph, SourceKind, ValueSource
+from msdump.read import ASKING, GraphOperator, OperatorGraph, SourceKind, ValueSource
 from msdump.record import IO
 from msdump.store import PARAMETER
 
@@ -208,9 +208,23 @@ class _Weights:
         self.counts = Counter(self.digests.values())
 
 
+READ_AT: Final = "/input"
+"""Stands behind an operator's name, before a number, in what weights are called that no graph names."""
+
+
+def weight_place(name: str) -> tuple[str, int] | None:
+    """Return the operator and the number of its input by which a weight is called; None of other weights.
+
+    >>> weight_place("Default/MatMul-op0/input1")
+    ('Default/MatMul-op0', 1)
+    """
+    reader, mark, slot = name.rpartition(READ_AT)
+    return (reader, int(slot)) if mark and slot.isdecimal() else None
+
+
 def _weight_label(name: str, own: _Weights, other: _Weights) -> Hashable:
     digest = own.digests[name]
-    has_name = name in other.forms
+    has_name = name in other.forms and weight_place(name) is None  # the same place may be another weight's
     if has_name and digest == other.digests[name]:
         return ("name", name)
     if digest is not None and own.counts[digest] == other.counts[digest] == 1:
@@ -254,9 +268,6 @@ _PASSING: Final = frozenset(
     }
 )
 """Operators that another network may lack without computing something else."""
-
-_ASKING: Final = frozenset({"TensorShape", "Shape", "Size"})
-"""Operators that ask for the shape of a value: one exporter computes what another one knows."""
 
 _COMMUTATIVE: Final = frozenset(
     {"Add", "BiasAdd", "Mul", "Maximum", "Minimum", "Equal", "LogicalAnd", "LogicalOr", "AddN"}
@@ -463,7 +474,7 @@ def is_commutative(op_type: str) -> bool:
 
 def asks(op_type: str) -> bool:
     """Tell whether an operator of this type reads no elements but asks for a shape."""
-    return op_type in _ASKING
+    return op_type in ASKING
 
 
 def passes_on(op_type: str) -> bool:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from msdump.analysis import GOLDEN_INPUT, FusionRules, read_operands, read_rules
 from msdump.analysis.align.alignment import Alignment, OperatorPair, align
-from msdump.analysis.align.contents import weight_place
 from msdump.analysis.align.sides import (
     CAST,
     DigestOf,
@@ -29,6 +28,7 @@ from msdump.analysis.align.sides import (
     part_types,
     passes_on,
     type_of,
+    weight_place,
 )
 from msdump.device import INSERTED_PREFIX, is_view
 from msdump.errors import DumpReadError, FormatError
