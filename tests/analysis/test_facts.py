@@ -65,6 +65,10 @@ CHANGES = {
         *("[e] e = Mul(d, z)", "[n] n = Neg(d) [e] e = Mul(n, z)", "n"),
         "input 0 of Default/Mul-op0 is of this operator, in golden of Default/Abs-op0",
     ),
+    "inserted before its like": (
+        *("[a] a = Tanh(x)", "[n] n = Tanh(x) [a] a = Tanh(n)", "n"),
+        "input 0 of Default/Tanh-op1 is of this operator, in golden of input x",
+    ),
     "rewired": (
         *("Abs(c)", "Abs(a)", "d"),
         "input 0 is of Default/Tanh-op0, golden's is of Default/LeakyRelu-op0",

@@ -105,6 +105,22 @@ class PartialAlignment:
             return False
         return all(self.inputs(mine, golden)) or not self.are_unlike(mine, golden)
 
+    def is_beside_namesake(self, mine: int, golden: int) -> bool:
+        """Return whether the partner's node is another operator of the type, in front or behind.
+
+        Of two of a type in a row structure alone cannot tell which one is too many.
+        """
+        sides = ((self.mine, mine, self.golden_of), (self.golden, golden, self.mine_of))
+        for (graph, place, partners), (other, partner, _) in (sides, sides[::-1]):
+            node = other.operators[partner].onnx_names
+            beside = {each.position for each in (*graph.producers[place], *graph.readers[place])} - {-1}
+            if node and node != graph.operators[place].onnx_names:
+                for each in beside:
+                    is_alike = graph.types[each] == graph.types[place] and partners[each] is None
+                    if is_alike and graph.operators[each].onnx_names == node:
+                        return True
+        return False
+
     def have_same_readers(self, mine: int, golden: int) -> bool:
         """Return whether all readers of two operators are known to be the same."""
         own = {

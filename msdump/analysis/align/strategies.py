@@ -224,6 +224,6 @@ def pair_operators(pairs: PartialAlignment, ordered: Sequence[Strategy]) -> None
     while number < len(ordered):
         strategy, before = ordered[number], len(pairs.found)
         for mine, golden in strategy.pairs(pairs):
-            if pairs.is_free(mine, golden):
+            if pairs.is_free(mine, golden) and not pairs.is_beside_namesake(mine, golden):
                 pairs.join(mine, golden, strategy.means, strategy.certainty)
         number = 0 if len(pairs.found) > before else number + 1
