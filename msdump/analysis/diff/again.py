@@ -185,9 +185,19 @@ class GoldenOperators:
                 part = overflowed_part(
                     ran.node, lambda change: exact.run(ran.node, given, change=change), tensor.slot, output
                 )
-        arithmetic, explanation = self.golden.side.variant.text, self.limits.explained
+        recurs = False
+        if error.misplaced:
+            as_mine = _result(self.mine.outputs(ran.graph, ran.node, given), tensor.slot)
+            recurs = as_mine is not None and not measure_pair(output, as_mine, allowed).misplaced
         return OwnError(
-            tensor.slot, error, allowed, is_explained, arithmetic, overflow=part, explanation=explanation
+            tensor.slot,
+            error,
+            allowed,
+            is_explained,
+            self.golden.side.variant.text,
+            overflow=part,
+            explanation=self.limits.explained,
+            recurs=recurs,
         )
 
     def _runs_again(self, mine: Ran, golden: Ran, pair: GraphPairing) -> tuple[Ran, GraphPairing]:

@@ -188,6 +188,8 @@ class OwnError:
         explanation: In words, what explains that distance.
         finite: Relative distance of the elements that are finite on both sides, where others are not and
             rounding does not explain it; else 0.
+        recurs: Whether NaN and infinities that golden's arithmetic does not give come again in the examined
+            side's own.
     """
 
     slot: int
@@ -200,6 +202,7 @@ class OwnError:
     overflow: str = ""
     explanation: str = "rounding explains"
     finite: float = 0.0
+    recurs: bool = False
 
 
 FloatTypes = frozenset[tuple[IO, str]]

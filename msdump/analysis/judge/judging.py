@@ -135,9 +135,9 @@ class Case:
     def _misplaced(self, own: OwnError, limits: Limits) -> tuple[Verdict, str]:
         """Return the verdict on NaN and infinities that running again does not give.
 
-        Where some were in the inputs they do not begin here; where these come out at other places, the
-        operator is told by its finite elements. What overflows was computed in a shorter type, whose rounding
-        these show, and makes no element finite.
+        Where some were in the inputs, and MINE's own arithmetic makes more of them, they do not begin here;
+        where these come out at other places, the operator is told by its finite elements. What overflows was
+        computed in a shorter type, whose rounding these show, and makes no element finite.
         """
         count = own.error.misplaced
         elements = f"{count:,} element{'s' * (count > 1)}"
@@ -151,7 +151,7 @@ class Case:
         finite = count - own.error.nonfinite
         if is_given and finite:
             return Verdict.OWN, f"{note}, of which {finite:,} are finite here"
-        return (Verdict.INHERITED if is_given else Verdict.NONFINITE), note
+        return (Verdict.INHERITED if is_given and own.recurs else Verdict.NONFINITE), note
 
     def _moved_zero(self) -> float:
         """Return by how many steps the zero point has moved that the operator found for its input."""

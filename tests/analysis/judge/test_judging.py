@@ -58,10 +58,10 @@ def own(distance, *, is_explained):
     return (OwnError(0, error(distance), 1e-6, is_explained, "float32"),)
 
 
-def placed_otherwise(finite, *, healed=0):
+def placed_otherwise(finite, *, healed=0, recurs=False):
     """Return what came out again with NaN at other places, and the finite elements so far apart."""
     misplaced = replace(NAN, nonfinite=NAN.misplaced - healed)
-    return (OwnError(0, misplaced, 1e-6, False, "float32", finite=finite),)
+    return (OwnError(0, misplaced, 1e-6, False, "float32", finite=finite, recurs=recurs),)
 
 
 def computed(*types):
@@ -99,7 +99,13 @@ SINGLE = {
     "own error behind a fault": ([FAR], [FAR], {"own": own(FAR, is_explained=False)}, "own"),
     "NaN of its own": ([0], [NAN], {"own": placed_otherwise(FAR)}, "nonfinite"),
     "NaN of its inputs at other places": ([NAN], [NAN], {"own": placed_otherwise(1.0)}, "own"),
-    "more NaN, the others rounded": ([NAN], [NAN], {"own": placed_otherwise(1e-3)}, "inherited"),
+    "more NaN, the others rounded": ([NAN], [NAN], {"own": placed_otherwise(1e-3)}, "nonfinite"),
+    "more NaN in MINE's arithmetic": (
+        [NAN],
+        [NAN],
+        {"own": placed_otherwise(1e-3, recurs=True)},
+        "inherited",
+    ),
     "finite where its inputs' NaN come again": ([NAN], [NAN], {"own": placed_otherwise(0, healed=1)}, "own"),
     "explained by running again": ([FAR], [FAR], {"own": own(1e-8, is_explained=True)}, "inherited"),
     "many small errors": ([1e-4], [1e-3], {"own": own(1e-8, is_explained=True)}, "accumulated"),
