@@ -113,7 +113,8 @@ class PartialAlignment:
         sides = ((self.mine, mine, self.golden_of), (self.golden, golden, self.mine_of))
         for (graph, place, partners), (other, partner, _) in (sides, sides[::-1]):
             node = other.operators[partner].onnx_names
-            beside = {each.position for each in (*graph.producers[place], *graph.readers[place])} - {-1}
+            beside = {each.position for each in graph.producers[place] if each.position >= 0}
+            beside |= {each.position for each in graph.readers[place] if each.position >= 0}
             if node and node != graph.operators[place].onnx_names:
                 for each in beside:
                     is_alike = graph.types[each] == graph.types[place] and partners[each] is None

@@ -8,7 +8,7 @@ together.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain, takewhile
 from typing import TYPE_CHECKING, Final
@@ -23,6 +23,7 @@ from msdump.analysis.align.sides import (
     place_of,
 )
 from msdump.device import INSERTED_PREFIX
+from msdump.read import GraphOperator
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
@@ -304,24 +305,26 @@ def _crossing(pair: RegionPair, found: PartialAlignment, at: _Place) -> set[tupl
     return {*zip(*crossing, strict=False)}
 
 
-_NUMBERED = "-op"
+NameOf = Callable[[GraphOperator], str]
 
 
-def namesakes(pairs: PartialAlignment) -> Iterator[tuple[int, int]]:
+def namesakes(name_of: NameOf, pairs: PartialAlignment) -> Iterator[tuple[int, int]]:
     """Yield the places of operators of one name, type and shape that have no partner.
 
     No number of their scope and type may have moved: others of them belong to operators of their names. Nor
     may one of the two lead to what the other one reads, or what reads the other one lead to it.
 
     Args:
+        name_of: Returns the name of an operator, or of its node.
         pairs: All pairs that were found otherwise.
     """
     mine, golden = pairs.mine, pairs.golden
+    places = {name_of(each): place for place, each in enumerate(golden.operators)}
     in_regions = {place for region in region_pairs(pairs) for place in region.mine}
-    moved = _moved(pairs)
+    moved = _moved(name_of, pairs)
     for place, operator in enumerate(mine.operators):
-        name = operator.full_name
-        partner = golden.positions.get(name)
+        name = name_of(operator)
+        partner = places.get(name) if name else None
         is_alone = pairs.golden_of[place] is None and place not in in_regions
         if partner is None or not is_alone or pairs.mine_of[partner] is not None:
             continue
@@ -333,11 +336,11 @@ def namesakes(pairs: PartialAlignment) -> Iterator[tuple[int, int]]:
             yield place, partner
 
 
-def _moved(pairs: PartialAlignment) -> frozenset[str]:
+def _moved(name_of: NameOf, pairs: PartialAlignment) -> frozenset[str]:
     """Return what stands in front of numbers that tell other operators on the two sides."""
     mine, golden = pairs.mine.operators, pairs.golden.operators
     names = (
-        (mine[place].full_name, golden[partner].full_name)
+        (name_of(mine[place]), name_of(golden[partner]))
         for place, partner in enumerate(pairs.golden_of)
         if partner is not None
     )
@@ -345,4 +348,4 @@ def _moved(pairs: PartialAlignment) -> frozenset[str]:
 
 
 def _stem(name: str) -> str:
-    return name.rpartition(_NUMBERED)[0] or name
+    return name.rstrip("0123456789")

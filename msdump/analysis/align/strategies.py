@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import NamedTuple
 
 from msdump.analysis.align import regions
@@ -209,7 +210,8 @@ def strategies(colours: Colours) -> list[Strategy]:
         Strategy(partial(behind_pairs, is_strict=False), structure, 0.7),
         Strategy(partial(before_pairs, is_strict=False), structure, 0.7),
         Strategy(regions.single_pairs, structure, 0.6),
-        Strategy(regions.namesakes, Means.NAME, 0.6),
+        Strategy(partial(regions.namesakes, attrgetter("full_name")), Means.NAME, 0.6),
+        Strategy(partial(regions.namesakes, lambda each: "+".join(each.onnx_names)), Means.NODE, 0.6),
     ]
 
 
