@@ -349,8 +349,13 @@ class DumpedInputs:
         return unlike
 
     def _is_of(self, read: _Read, expected: _Read) -> bool | None:
-        """Tell whether an input is what the producer of another one, or its own, wrote; None: not known."""
-        return None if expected.holder is None else self._holds(read, expected.value, expected.holder)
+        """Return whether an input is what the producer of another one, or its own, wrote; None: not known.
+
+        What stands in the place of a producer writes something else.
+        """
+        if expected.holder is None or expected.holder.operator in self._values.replaced:
+            return None
+        return self._holds(read, expected.value, expected.holder)
 
     def _holds(self, read: _Read, value: str, holder: Holder) -> bool | None:
         """Tell whether an input has the elements of a tensor that some operator wrote; None: not known."""
