@@ -25,6 +25,7 @@ from msdump.analysis.judge.evidence import (
 from msdump.analysis.judge.findings import Finding, TensorResult, largest_distance, of_side
 from msdump.analysis.judge.limits import (
     DISCONTINUOUS,
+    NONEXPANSIVE,
     QUANTISED,
     TIED,
     VALUE_SHAPED,
@@ -643,9 +644,8 @@ class Judge:
             return True
         if op_type in DISCONTINUOUS and error.distance <= math.sqrt(TIED):
             return True
-        # a difference of nearly equal tensors is small beside them, and its relative distance tells nothing
         norms = (each.evidence.error.norm for each in case.inputs if each.evidence.error is not None)
-        return error.norm <= sum(norms)
+        return op_type in NONEXPANSIVE and error.norm <= sum(norms)
 
     @staticmethod
     def _origin(case: Case, tensor: TensorResult) -> str:

@@ -98,6 +98,22 @@ DISCONTINUOUS: Final = frozenset(
 )
 """Types whose real numbers jump where an input passes an edge: a difference far within the limits decides."""
 
+NONEXPANSIVE: Final = frozenset(
+    {
+        *("Add", "AddV2", "Sub", "BiasAdd", "AddN", "Neg", "Abs", "ReLU", "ReLU6", "LeakyReLU", "Maximum"),
+        *("Minimum", "Clip", "ClipByValue", "Sigmoid", "Tanh", "Softmax", "Sin", "Cos", "ReduceMean", "Mean"),
+        *("AvgPool", "AvgPool1D", "AvgPool3D", "AdaptiveAvgPool2D", "AdaptiveAvgPool3D"),
+        *("ReduceMax", "ReduceMin", "HSigmoid", "Softsign", "SoftShrink"),
+        *("Slice", "StridedSlice", "Split", "Gather", "GatherD", "GatherNd", "Compress", "PadV3", "Concat"),
+        *("Mod", "FloorMod"),
+    }
+)
+"""Types whose output moves no further than their inputs together, in absolute numbers.
+
+Where the output is small beside the inputs, as a difference of nearly equal tensors or a part of a tensor is,
+its relative distance tells nothing. Broadcast inputs move more elements than they have; their distance counts
+less, not more."""
+
 VALUE_SHAPED: Final = frozenset(
     {"NonMaxSuppression", "NonMaxSuppressionV3", "NonZero", "Unique", "UniqueConsecutive", "NMSWithMask"}
 )
