@@ -404,9 +404,9 @@ def sites(model: CompiledModel, operators: Sequence[RerunOperator]) -> Sites:
 class _Placed:
     """Operators whose names and neighbours do not tell which of the model's they are.
 
-    Of those that the dump lacks they are the ones of their types, in order. Kernels that do together what
-    others do are made of the same parts, as a reader of a value inside of one splits it; what is no part, or
-    the first one where parts are missing, stands in the place of the whole.
+    Of those that the dump lacks they are the ones of their names, or else of their types, in order. Kernels
+    that do together what others do are made of the same parts, as a reader of a value inside of one splits
+    it; what is no part, or the first one where parts are missing, stands in the place of the whole.
 
     Attributes:
         found: The operator of the model that each of them is, by its name.
@@ -428,7 +428,10 @@ class _Placed:
             if model.is_dumped(site.node) and not site.node.is_added
         }
         names, others = [*strangers], [*left]
-        in_order = sides.aligned([_types(name) for name in names], [_types(name) for name in others])
+        common = {*names} & left.keys()
+        in_order = sides.aligned(
+            *([name if name in common else _types(name) for name in each] for each in (names, others))
+        )
         self.found = {names[mine]: left.pop(others[other]) for mine, other in in_order}
         self.replaced: dict[str, str] = {}
         groups: dict[tuple[str, ...], list[str]] = {}
