@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from msdump.analysis import TensorError
 from msdump.analysis.judge.evidence import (
     AGREEING,
     UNCOMPARED,
@@ -631,14 +632,24 @@ class Judge:
         rounding = (self.limits.allowed((coarsest,), "") or 0.0) / _OF_LIMIT
         return max(case.input_distance, rounding)
 
+    @staticmethod
+    def _are_explained(case: Case, output: TensorResult, error: TensorError) -> bool:
+        """Return whether what moved the inputs explains which integers or truth values are other ones."""
+        dtype = output.evidence.dtype
+        if case.evidence.operator.op_type == "Cast" and dtype != "bool":  # to an integer beside the number
+            errors = [each.evidence.error for each in case.inputs]
+            return bool(error.largest <= 1 + max(each.largest for each in errors if each is not None))
+        if _steps(dtype):
+            return case.explains_steps(output)
+        # ids change in steps: where two candidates are nearly even, a little decides
+        return error.changed <= max(_SWAP, TIED * math.prod(output.evidence.shape))
+
     def _is_explained(self, case: Case, output: TensorResult) -> bool:
         error, op_type, apart = output.evidence.error, case.evidence.operator.op_type, self._read_apart(case)
         if error is None or not apart:
             return False
-        if error.changed and _steps(output.evidence.dtype):
-            return case.explains_steps(output)
-        if error.changed:  # ids change in steps: where two candidates are nearly even, a little decides
-            return error.changed <= max(_SWAP, TIED * math.prod(output.evidence.shape))
+        if error.changed:
+            return self._are_explained(case, output, error)
         # its own rounding, and what its inputs' difference becomes
         if error.distance <= (output.limit or 0.0) + self.limits.growth * apart:
             return True

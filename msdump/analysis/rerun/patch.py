@@ -108,7 +108,9 @@ class _Patch:
         if position is None:
             return None
         operator = self._run.values.operators[position]
-        tensor = (operator.golden if of_golden else operator.tensors).get((IO.OUTPUT, slot))
+        tensor = operator.tensors.get((IO.OUTPUT, slot))
+        if of_golden and tensor is not None:
+            tensor = operator.golden.get((IO.OUTPUT, tensor.slot))
         if tensor is None:
             return None
         return self._run.values.array(self._graph, node.outputs[slot], Holder(tensor, position, node))
@@ -143,8 +145,9 @@ class _Patch:
         if position is None:  # control flow, and what was not dumped
             return values.held(self._graph, node)
         given = values.given(position)
+        inputs = [each for each in values.operators[position].tensors.values() if each.io is IO.INPUT]
         for slot, name in self._run.reruns[position].weights.items():
-            tensor = values.operators[position].tensors[IO.INPUT, slot]
+            tensor = next(each for each in inputs if each.slot == slot)
             given[name] = values.array(self._graph, name, Holder(tensor, position, node))
         return given
 

@@ -284,14 +284,12 @@ class _Read:
     """An input of an operator, and what its producer wrote.
 
     Attributes:
-        slot: Its number.
         value: The value of the model that it holds.
         tensor: The dumped input.
         holder: The tensor in which its producer wrote the value, None where that is not known.
         read_type: The type to which the operator rounds it.
     """
 
-    slot: int
     value: str
     tensor: RerunTensor
     holder: Holder | None
@@ -313,7 +311,6 @@ class DumpedInputs:
         tensors, node = values.operators[position].tensors, self._site.node
         self._reads = [
             _Read(
-                slot,
                 name,
                 tensors[IO.INPUT, slot],
                 values.written(self._site.graph, name, position),
@@ -395,12 +392,12 @@ class DumpedInputs:
         """Return two inputs each of which is what the other one's producer wrote."""
         for one, other in itertools.combinations(unlike, 2):
             if self._is_of(one, other) and self._is_of(other, one):
-                return one.slot, other.slot
+                return one.tensor.slot, other.tensor.slot
         return None
 
     def _told(self, unlike: _Read) -> str:
         assert unlike.holder is not None, "who has no holder is not known to be unlike"
-        text = f"input {unlike.slot} is not {self._named(unlike.holder)}, which the model feeds it"
+        text = f"input {unlike.tensor.slot} is not {self._named(unlike.holder)}, which the model feeds it"
         other = self._writer(unlike)
         return text if other is None else f"{text}, but {self._named(other)}"
 
@@ -455,7 +452,7 @@ def wrong_weights(values: DumpedValues, position: int, arithmetic: Arithmetic) -
         try:
             array = values.array(graph, name, Holder(tensor, position, site.node))
         except UnfitError:  # it has not even the weight's size
-            wrong[slot] = name
+            wrong[tensor.slot] = name
             continue
         except UNREADABLE:
             continue
@@ -470,7 +467,7 @@ def wrong_weights(values: DumpedValues, position: int, arithmetic: Arithmetic) -
         if any(is_rounded(array, weight, half) for half in HALVES):  # the examined model's is rounded
             values.rounded.setdefault(position, set()).add(name)
         else:
-            wrong[slot] = name
+            wrong[tensor.slot] = name
     return wrong
 
 
@@ -674,7 +671,7 @@ class Reexecution:
             array = self.values.array(site.graph, name, Holder(tensor, position, site.node))
         except UNREADABLE:  # said where the tensors themselves are compared
             return
-        yield RerunOutput(slot, array, type_named(tensor.dtype, array), *place)
+        yield RerunOutput(slot, array, type_named(tensor.dtype, array), tensor.io, tensor.slot)
 
     def _propagated(
         self, position: int, site: ModelOperator, output: RerunOutput, again: np.ndarray

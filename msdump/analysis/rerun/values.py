@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -220,6 +220,17 @@ class Holder:
     node: Node | None
 
 
+def _as_model_numbers(operator: RerunOperator, node: Node) -> RerunOperator:
+    """Return an operator with the numbers of the model: compiled graphs do not count what is absent."""
+    places: dict[Place, Place] = {}
+    for io, names in ((IO.INPUT, node.inputs), (IO.OUTPUT, node.declared_outputs)):
+        there = [slot for slot, name in enumerate(names) if name]
+        places |= {(io, number): (io, slot) for number, slot in enumerate(there)}
+    if all(number == slot for number, slot in places.items()):
+        return operator
+    return replace(operator, tensors={places.get(each, each): of for each, of in operator.tensors.items()})
+
+
 class DumpedValues:
     """Finds the tensors that hold the values of a model in one run of it.
 
@@ -247,7 +258,10 @@ class DumpedValues:
         """
         self._model = model
         self._before = before
-        self.operators = operators
+        self.operators = [
+            _as_model_numbers(operator, site.node) if site is not None and model.is_compiled else operator
+            for operator, site in zip(operators, sites.found, strict=True)
+        ]
         self.sites = sites.found
         self.replaced = sites.replaced
         self.rounded: dict[int, set[str]] = {}
@@ -256,7 +270,7 @@ class DumpedValues:
         self._read: dict[tuple[int, str], list[Holder]] = {}
         self._inputs: dict[str, Holder] = {}
         self._strange: list[Holder] = []
-        for position, (operator, site) in enumerate(zip(operators, sites.found, strict=True)):
+        for position, (operator, site) in enumerate(zip(self.operators, sites.found, strict=True)):
             if site is not None:
                 if position not in sites.replaced:  # what another operator reads may come in another order
                     self._note_inputs(position, operator, site)

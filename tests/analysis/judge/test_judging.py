@@ -406,3 +406,21 @@ def test_rounded_inputs_move_integers_by_a_step(largest, changed, expected, slot
     (found,) = judged(quantise, limits=Limits(precision="float16"))
 
     assert expected == found.verdict
+
+
+@pytest.mark.parametrize(("largest", "expected"), [(3.0, "accumulated"), (5.0, "own")])
+def test_numbers_that_become_integers(largest, expected):
+    """A cast to integers moves each number to one next to it, however many of them change."""
+    off = TensorError(is_same=False, distance=1e-3, largest=2.5, scaled=1e-3)
+    moved = TensorError(is_same=False, distance=1e-3, largest=largest, changed=900)
+    cast = OperatorEvidence(
+        OperatorPlace("C", "Cast", full_name="C"),
+        (
+            TensorEvidence(IO.INPUT, 0, (1000,), "float32", "float32", error=off),
+            TensorEvidence(IO.OUTPUT, 0, (1000,), "int32", "int32", error=moved),
+        ),
+    )
+
+    (found,) = judged(cast, limits=Limits(precision="float16"))
+
+    assert expected == found.verdict
