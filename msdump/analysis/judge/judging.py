@@ -27,6 +27,7 @@ from msdump.analysis.judge.findings import Finding, TensorResult, largest_distan
 from msdump.analysis.judge.limits import (
     DISCONTINUOUS,
     NONEXPANSIVE,
+    PRODUCTS,
     QUANTISED,
     TIED,
     VALUE_SHAPED,
@@ -108,6 +109,23 @@ class Case:
         most = 1 + zero + steps * sum(each.scaled for each in errors)
         return error.largest <= most and error.changed <= max(1.0, math.prod(output.evidence.shape) * share)
 
+    def rounding_of_product(self, output: TensorResult) -> float:
+        """Return the norm that an output's error has where its two factors are off at random.
+
+        A sum whose products cancel is small beside them, and its relative distance tells nothing. An element
+        of ``n`` products of factors with the mean squares ``a`` and ``b``, off by ``da`` and ``db``, is off
+        by ``n (a db + b da)`` in the square; the numbers of elements tell ``n``. 0 where a factor is not off:
+        its norm is not known.
+        """
+        factors = [each.evidence for each in self.inputs if each.slot in {0, 1}]
+        errors = [each.error for each in factors if each.error is not None and each.error.distance > 0]
+        sizes = [math.prod(each.shape) for each in (*factors, output.evidence)]
+        if len(errors) != len(factors) or len(factors) != len({0, 1}) or not all(sizes):
+            return 0.0
+        norms = [each.norm / each.distance for each in errors]
+        share = math.sqrt(math.sqrt(sizes[2] / (sizes[0] * sizes[1])))
+        return share * (norms[0] * errors[1].norm + norms[1] * errors[0].norm)
+
     @property
     def unexplained(self) -> OwnError | None:
         """The first of its own errors that nothing explains; None without any."""
@@ -177,6 +195,9 @@ _SHORT: Final = "float16"
 
 _OF_LIMIT: Final = 4.0
 """Times its epsilon that a type of 16 bits allows."""
+
+_CANCELS: Final = 4.0
+"""Times the error of factors that are off at random: what is seldom more than chance."""
 
 _SWAP: Final = 2
 """Ids that change where two candidates are nearly even: each takes the place of the other one."""
@@ -656,6 +677,8 @@ class Judge:
         if op_type in DISCONTINUOUS and error.distance <= math.sqrt(TIED):
             return True
         norms = (each.evidence.error.norm for each in case.inputs if each.evidence.error is not None)
+        if op_type in PRODUCTS and error.norm <= _CANCELS * case.rounding_of_product(output):
+            return True
         return op_type in NONEXPANSIVE and error.norm <= sum(norms)
 
     @staticmethod

@@ -114,6 +114,11 @@ Where the output is small beside the inputs, as a difference of nearly equal ten
 its relative distance tells nothing. Broadcast inputs move more elements than they have; their distance counts
 less, not more."""
 
+PRODUCTS: Final = frozenset(
+    {"MatMul", "MatMulV2", "BatchMatMul", "BatchMatMulV2", "Dense", "Conv1D", "Conv2D", "Conv3D"}
+)
+"""Types whose outputs are sums of products of their first two inputs."""
+
 VALUE_SHAPED: Final = frozenset(
     {"NonMaxSuppression", "NonMaxSuppressionV3", "NonZero", "Unique", "UniqueConsecutive", "NMSWithMask"}
 )

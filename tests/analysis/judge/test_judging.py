@@ -424,3 +424,24 @@ def test_numbers_that_become_integers(largest, expected):
     (found,) = judged(cast, limits=Limits(precision="float16"))
 
     assert expected == found.verdict
+
+
+@pytest.mark.parametrize(
+    ("op_type", "norm", "expected"),
+    [
+        ("MatMul", 0.02, "accumulated"),
+        ("MatMul", 0.2, "own"),
+        ("Mystery", 0.02, "own"),
+    ],
+)
+def test_products_that_cancel(op_type, norm, expected):
+    """A sum of products that cancel may be off as far as its factors make it, whatever is left of it."""
+    off = TensorError(is_same=False, distance=1e-3, norm=1e-3, largest=1e-4, scaled=1e-3, ulps=1e3)
+    wrong = TensorError(is_same=False, distance=0.5, norm=norm / 100, largest=1e-3, scaled=0.5, ulps=1e6)
+    forms = ((IO.INPUT, 0, (1, 64), off), (IO.INPUT, 1, (64, 1), off), (IO.OUTPUT, 0, (1, 1), wrong))
+    tensors = [TensorEvidence(io, slot, shape, *["float32"] * 2, error=of) for io, slot, shape, of in forms]
+    product = OperatorEvidence(OperatorPlace("P", op_type, full_name="P"), tuple(tensors))
+
+    (found,) = judged(product, limits=Limits(precision="float16"))
+
+    assert expected == found.verdict
