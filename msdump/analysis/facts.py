@@ -25,7 +25,7 @@ from msdump.analysis.align import (
     weight_place,
 )
 from msdump.device import INSERTED_PREFIX, is_view
-from msdump.read import ASKING, FIXED, GraphOperator, OperatorGraph, SourceKind, ValueSource, parse_attributes
+from msdump.read import FIXED, GraphOperator, OperatorGraph, SourceKind, ValueSource, parse_attributes
 
 _FLOATS: Final = frozenset({"float16", "bfloat16", "float32", "float64"})
 _NOTHING: Final = ValueSource(SourceKind.ABSENT, "nothing")
@@ -120,7 +120,7 @@ class _Side:
         self._fixed: set[str] = set()
         for each in operators:
             known = (self.is_fixed(source) or source.kind is SourceKind.ABSENT for source in each.inputs)
-            if each.op_type in ASKING or all(known):
+            if asks(each.op_type) or all(known):
                 self._fixed.add(each.full_name)
         self._fused = {name for each in operators if len(each.onnx_names) > 1 for name in each.onnx_names}
 

@@ -37,7 +37,6 @@ from msdump.analysis.compare.folders import (
 )
 from msdump.analysis.compare.surroundings import FolderSurroundings, SurroundedDump, with_graphs
 from msdump.analysis.judge import (
-    LIKE,
     Finding,
     Judge,
     Limits,
@@ -49,6 +48,7 @@ from msdump.analysis.judge import (
     TensorResult,
     Verdict,
     accuse,
+    has_range,
     joined,
     with_reach,
 )
@@ -331,9 +331,8 @@ class _Run:
     def _add_quantiser(self, finding: Finding) -> None:
         """Keep an operator that quantises what golden computes with as it is."""
         place = finding.place
-        errors = [each.evidence.error for each in finding.inputs if not each.slot]
-        found = self._folders[place.label].quantised(place.order - 1)
-        if found is not None and all(error is None or error.distance <= LIKE for error in errors):
+        found = self._folders[place.label].quantised(place.order - 1) if has_range(finding) else None
+        if found is not None:
             (numbers, integers, *how), clamp = found
             self._quantisers.add((place.label, place.order), numbers, how, integers.dtype, clamp)
 

@@ -365,6 +365,10 @@ class ComparedFolder:
             unread=self.mine.unread(execution.name) | self._leftover(execution),
         )
 
+    @cached_property
+    def _is_golden_quantised(self) -> bool:
+        return self.theirs.graph is not None and is_quantised(self.theirs.graph)
+
     def quantised(self, number: int) -> tuple[tuple[np.ndarray, ...], str] | None:
         """Return what an operator has that quantises a tensor which golden computes with as it is.
 
@@ -377,15 +381,15 @@ class ComparedFolder:
             is quantised, too, or a file is missing.
         """
         graph, golden = self.mine.graph, self.theirs.graph
-        if graph is None or golden is None or is_quantised(golden):
+        if graph is None or golden is None or self._is_golden_quantised:
             return None
         execution = self.matched.executions[number]
         operands = [self._operand(execution, io, slot) for io, slot in _QUANTISING]
         if None in operands[:3]:
             return None
         name, clamp = self._name(execution), ""
-        for reader in graph.operators.values():
-            if any(source.name == name for source in reader.inputs[:1]):
+        for reader in graph.used_by(name):
+            if reader.inputs[0].name == name:
                 partner = golden.find(self.matched.by_graphs.partner(reader.full_name))
                 clamp = partner.op_type if partner and partner.op_type in CLAMPS else clamp
         try:

@@ -19,7 +19,6 @@ from msdump.analysis.diff.pairing import Pairing, golden_inputs, output_names
 from msdump.analysis.diff.quantisation import Quantisation, as_real
 from msdump.analysis.judge import (
     CLAMPS,
-    LIKE,
     Finding,
     Judge,
     Limits,
@@ -33,6 +32,7 @@ from msdump.analysis.judge import (
     Uneven,
     Verdict,
     accuse,
+    has_range,
 )
 from msdump.device import numpy_cast
 from msdump.errors import MsdumpError
@@ -289,11 +289,9 @@ class _Run:
         """Keep an operator that quantises what golden computes with as it is."""
         integers = ran.node.outputs[0]
         weights = [ran.graph.weights.get(name) for name in ran.node.inputs[1:]]
-        errors = [each.evidence.error for each in finding.inputs if each.io is IO.INPUT and not each.slot]
-        is_like = all(error is None or error.distance <= LIKE for error in errors)
         dtype, numbers = ran.graph.type_of(integers).dtype, ran.inputs[0]
         how = [each for each in weights if each is not None]
-        if is_like and dtype is not None and numbers is not None and len(how) == len(weights):
+        if has_range(finding) and dtype is not None and numbers is not None and len(how) == len(weights):
             place = len(self._comparison.report.findings)
             clamp = self._clamped.get(integers, "")
             self._quantisers.add(place, numbers, how, dtypes.from_numpy(dtype.saved).numpy, clamp)

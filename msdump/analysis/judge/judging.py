@@ -117,10 +117,10 @@ class Case:
         by ``n (a db + b da)`` in the square; the numbers of elements tell ``n``. 0 where a factor is not off:
         its norm is not known.
         """
-        factors = [each.evidence for each in self.inputs if each.slot in {0, 1}]
+        factors = [each.evidence for each in self.inputs if each.slot in _FACTORS]
         errors = [each.error for each in factors if each.error is not None and each.error.distance > 0]
         sizes = [math.prod(each.shape) for each in (*factors, output.evidence)]
-        if len(errors) != len(factors) or len(factors) != len({0, 1}) or not all(sizes):
+        if len(errors) != len(factors) or len(factors) != len(_FACTORS) or not all(sizes):
             return 0.0
         norms = [each.norm / each.distance for each in errors]
         share = math.sqrt(math.sqrt(sizes[2] / (sizes[0] * sizes[1])))
@@ -198,6 +198,9 @@ _OF_LIMIT: Final = 4.0
 
 _CANCELS: Final = 4.0
 """Times the error of factors that are off at random: what is seldom more than chance."""
+
+_FACTORS: Final = (0, 1)
+"""Numbers of the inputs whose elements a product multiplies."""
 
 _SWAP: Final = 2
 """Ids that change where two candidates are nearly even: each takes the place of the other one."""

@@ -10,6 +10,9 @@ from typing import Final, Generic, TypeVar
 
 import numpy as np
 
+from msdump.analysis.judge.findings import Finding
+from msdump.record import IO
+
 CLAMPS: Final = frozenset({"ReLU", "ReLU6"})
 """Golden operators that the range of quantised numbers stands for."""
 
@@ -28,10 +31,16 @@ _CLIPPED: Final = 0.002
 _MANY: Final = 0.05
 """Share of elements that no calibration cuts off, by however little."""
 
-LIKE: Final = 0.5
+_LIKE: Final = 0.5
 """Relative distance from golden's tensor up to which an input has a range to tell a wrong scale by."""
 
 Key = TypeVar("Key", bound=Hashable)
+
+
+def has_range(finding: Finding) -> bool:
+    """Return whether what an operator quantises is near enough to golden's tensor to tell its range."""
+    errors = [each.evidence.error for each in finding.inputs if each.io is IO.INPUT and not each.slot]
+    return all(error is None or error.distance <= _LIKE for error in errors)
 
 
 @dataclass(frozen=True, slots=True)
