@@ -11,7 +11,7 @@ import resource
 import signal
 import sys
 import threading
-from dataclasses import replace
+from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -96,11 +96,15 @@ def _messages():
     logging.getLogger("msdump").removeHandler(messages._lines)
 
 
-@pytest.fixture(autouse=True)
-def _settings(monkeypatch):
-    """Let no test load networks with the options of a command that another has run in this process."""
-    monkeypatch.setattr(mindspore, "_state", replace(mindspore._state, options={}, calls={}))
-    monkeypatch.setattr(mindspore._state.configurations, "substitute", None)
+def _own_state():
+    """Hide the options, configurations and iterations that commands have left in this process."""
+    with mock.patch.object(mindspore, "_state", mindspore.ProcessState(Process())):
+        yield
+
+
+# of a module too: its fixtures run before the fixtures of a test
+_state_of_module = pytest.fixture(_own_state, scope="module", autouse=True)
+_state_of_test = pytest.fixture(_own_state, autouse=True)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -133,12 +137,10 @@ def forks(tmp_path_factory):
 
 @pytest.fixture
 def fresh(monkeypatch):
-    """Give a test a process of its own, which is returned, and no variable of the environment."""
-    process = Process()
-    monkeypatch.setattr(mindspore, "_state", mindspore.ProcessState(process))
+    """Take every variable of msdump out of the environment; return the test's process."""
     for variable in env.VARIABLES:
         monkeypatch.delenv(variable.name, raising=False)
-    return process
+    return mindspore._state.process
 
 
 @pytest.fixture

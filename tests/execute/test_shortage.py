@@ -17,7 +17,6 @@ from click.testing import CliRunner
 from msdump.cli.program import main
 from msdump.errors import ExecutionError
 from msdump.execute import KernelFactory, Runtime, runtime
-from msdump.frontends import mindspore
 from msdump.graph import loader
 from msdump.session import Network
 from tests.dump.conftest import config
@@ -113,7 +112,6 @@ def test_a_probe_that_runs_out(monkeypatch, tmp_path):
     reason = RuntimeError("pthread_create failed, error code: 11 error msg: Resource temporarily unavailable")
     monkeypatch.setattr(Runtime, "_create", Mock(side_effect=reason))
     monkeypatch.setattr(runtime, "_cpu_runtime", lambda: Runtime(1))
-    monkeypatch.setattr(mindspore, "_state", mindspore.ProcessState())
 
     done = CliRunner().invoke(main, ["run", f"{tmp_path}/net.onnx", "--config", f"{tmp_path}/dump.json"])
 

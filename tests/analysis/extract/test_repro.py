@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from onnx import parser
 
 from msdump.analysis import find_run, inputs, reproduce, write_folder
-from msdump.capture import Process
 from msdump.cli import main
 from msdump.errors import InputError, UnsupportedOpError
 from msdump.frontends import mindspore
@@ -38,7 +37,6 @@ MODES = {
 @pytest.fixture
 def dumped(monkeypatch, tmp_path):
     """Return a function that dumps runs of a model and opens the dump."""
-    monkeypatch.setattr(mindspore, "_state", mindspore.ProcessState(Process()))
 
     def dump(model, mode="CPU", *, runs=1, trains=False, training=None, **common):
         context, more = MODES[mode]
