@@ -16,12 +16,11 @@ import pickle
 import re
 import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, TypeVar
 
 from msdump import reading
 from msdump.errors import NotAvailableError, ToolError
@@ -32,19 +31,20 @@ __all__ = ["ExecutorChoice", "directory_size", "file_size", "map_items"]
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
+_Unit = list[tuple[_Item, int]]  # items that one worker gets together, with their sizes
 _Messages = list[tuple[str, int, str]]  # logger, level and text of each
+_Outcome = list[
+    tuple[Any, _Messages, Exception | None]
+]  # result, or error, of each item up to one that failed
 
 WORTH_IT: Final = 32 << 20  # cost of work from which on processes take less time to start than they save
 ITEM_COST: Final = 1 << 17  # cost of an item itself, in bytes read in the same time
+UNIT_COST: Final = 8 << 20  # cost of a unit, the items that a worker gets and returns together: 10 to 200 ms
 LARGE: Final = 4 << 20  # mean bytes of items from which on threads lose little to the interpreter's lock
-UNIT_SECONDS: Final = 0.25  # time for a unit: some items that a worker gets and returns together
 CONNECTING: Final = 10  # seconds that a Dask scheduler may take to answer
 WAITING: Final = 60  # seconds that it may have no worker: one that starts, or died and is started again
 
-_FIRST_RATE: Final = 300e6  # bytes a second, until a unit was measured
-_MOST_RATE: Final = 4 * _FIRST_RATE  # a first unit that was done in no time says little of the next ones
-_AHEAD: Final = 3  # units for each worker that are given out at a time
-_KEPT: Final = 16  # units for each worker whose results may wait for earlier ones
+_AHEAD: Final = 12  # units for each worker that are given out before the first result is taken
 _DEATHS: Final = 3  # of processes that work on a unit alone, until it is given up, as Dask does
 _PATIENCE: Final = 1.0  # seconds without a result after which the workers are checked
 _ADDRESS: Final = re.compile(r"((tcp|tls|ucx|ws|wss)://)?[^/\s]+:[0-9]{1,5}")
@@ -102,33 +102,49 @@ def map_items(
     Raises:
         ToolError: Workers died of an item, have another version, or there are none.
     """
-    units = _Units(items, size)
-    if not units.has(1):
+    sized = ((item, size(item)) for item in items)
+    first = list(_first_items(sized))
+    if not first:
         return
-    workers = _open_workers(executor, units, tuple(paths), in_threads=in_threads)
+    everything = itertools.chain(first, sized)
+    workers = _open_workers(executor, first, tuple(paths), in_threads=in_threads)
     if workers is None:
-        for item, bytes_read in units.take_all():
+        for item, bytes_read in everything:
             result = work(item)
             progress(bytes_read)
             yield result
         return
     try:
-        for unit, outcome in _outcomes(work, units, workers, name):
-            for (result, messages), bytes_read in zip(outcome.results, unit.sizes, strict=False):
-                _log_again(messages)
+        for unit, outcome in _outcomes(work, _units(everything, workers.unit_cost), workers, name):
+            for (_, bytes_read), (result, messages, error) in zip(unit, outcome, strict=False):
+                for logger, level, text in messages:
+                    logging.getLogger(logger).log(level, "%s", text)
+                if error is not None:
+                    raise error
                 progress(bytes_read)
                 yield result
-            _log_again(outcome.messages)
-            if outcome.error is not None:
-                raise outcome.error
     finally:
         workers.close()
 
 
+def _cost(unit: _Unit[Any]) -> int:
+    return sum(size for _, size in unit) + len(unit) * ITEM_COST
+
+
+def _first_items(sized: Iterator[tuple[_Item, int]]) -> Iterator[tuple[_Item, int]]:
+    """Yield items until their work is worth other processes."""
+    cost = 0
+    for each in sized:
+        yield each
+        cost += _cost([each])
+        if cost >= WORTH_IT:
+            return
+
+
 def _open_workers(
-    choice: ExecutorChoice, units: _Units[Any], paths: tuple[str, ...], *, in_threads: bool
+    choice: ExecutorChoice, first: _Unit[Any], paths: tuple[str, ...], *, in_threads: bool
 ) -> _Workers | None:
-    """Open the chosen executor, None if this process does the work itself."""
+    """Open the chosen executor, None if the first items are so little work that this process does it."""
     level = _LOG.getEffectiveLevel()
     if choice.scheduler or _is_mpi_started():
         origin = _Origin(installed_versions(), str(Path.cwd()), paths, level)
@@ -137,11 +153,10 @@ def _open_workers(
         ranks = importlib.import_module("mpi4py.futures").MPIPoolExecutor()  # if one dies, MPI ends all
         return _Workers(lambda: ranks, ranks.num_workers, origin)
     count = choice.jobs or cores()
-    if count == 1 or not units.has(WORTH_IT):
+    if count == 1 or _cost(first) < WORTH_IT:
         return None
-    if in_threads and units.are_large():
-        units.most_items = 1
-        return _Workers(lambda: pools.ThreadPoolExecutor(count), count, are_processes=False)
+    if in_threads and sum(size for _, size in first) >= LARGE * len(first):
+        return _Workers(lambda: pools.ThreadPoolExecutor(count), count, are_processes=False, unit_cost=0)
     begin = functools.partial(_leave_messages, level)
     return _Workers(lambda: pools.ProcessPoolExecutor(count, initializer=begin), count)
 
@@ -160,113 +175,65 @@ def directory_size(path: str) -> int:
     return 0
 
 
-@dataclass
-class _Unit(Generic[_Item]):
-    """Items that one worker gets together."""
-
-    items: tuple[_Item, ...]
-    sizes: tuple[int, ...]
-    future: pools.Future[_Outcome]
-
-
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    """Results of a unit with the messages logged for each, up to the item that failed."""
-
-    results: list[tuple[Any, _Messages]]
-    messages: _Messages
-    error: Exception | None
-    seconds: float
-
-
-class _Units(Generic[_Item]):
-    """Cuts items into units, by the rate at which earlier units were done."""
-
-    def __init__(self, items: Iterable[_Item], size: Callable[[_Item], int]) -> None:
-        self._sized = ((item, size(item)) for item in items)
-        self._ahead: deque[tuple[_Item, int]] = deque()
-        self._ahead_cost = 0
-        self._cost, self._seconds = 0, 0.0
-        self.most_items = 4096
-
-    def has(self, cost: float) -> bool:
-        """Return whether items of a cost are left; looks ahead so far."""
-        while self._ahead_cost < cost:
-            if (ahead := next(self._sized, None)) is None:
-                return False
-            self._ahead.append(ahead)
-            self._ahead_cost += ahead[1] + ITEM_COST
-        return True
-
-    def are_large(self) -> bool:
-        """Return whether the items that ``has`` looked at are large, in the mean."""
-        return sum(size for _, size in self._ahead) >= LARGE * len(self._ahead)
-
-    def take(self, workers: int) -> list[tuple[_Item, int]]:
-        """Return the items of the next unit with their sizes, none at the end."""
-        rate = self._cost / self._seconds if self._seconds else _FIRST_RATE
-        enough = min(rate, _MOST_RATE) * UNIT_SECONDS
-        if not self.has(2 * workers * enough):  # near the end units shrink: workers should reach it together
-            enough = max(self._ahead_cost / (2 * workers), enough / 10)
-        unit: list[tuple[_Item, int]] = []
-        cost = 0
-        while self.has(1) and (not unit or (cost < enough and len(unit) < self.most_items)):
-            unit.append(self._ahead.popleft())
-            cost += unit[-1][1] + ITEM_COST
-            self._ahead_cost -= unit[-1][1] + ITEM_COST
-        return unit
-
-    def take_all(self) -> Iterator[tuple[_Item, int]]:
-        return itertools.chain(self._ahead, self._sized)
-
-    def measure(self, sizes: tuple[int, ...], seconds: float) -> None:
-        self._cost += sum(sizes) + len(sizes) * ITEM_COST
-        self._seconds += seconds
+def _units(sized: Iterable[tuple[_Item, int]], most: int) -> Iterator[_Unit[_Item]]:
+    """Cut items into units of a cost, one item at least."""
+    unit: list[tuple[_Item, int]] = []
+    for each in sized:
+        unit.append(each)
+        if _cost(unit) >= most:
+            yield unit
+            unit = []
+    if unit:
+        yield unit
 
 
 def _outcomes(
-    work: Callable[[_Item], Any], units: _Units[_Item], workers: _Workers, name: Callable[[_Item], str]
+    work: Callable[[_Item], Any],
+    units: Iterator[_Unit[_Item]],
+    workers: _Workers,
+    name: Callable[[_Item], str],
 ) -> Iterator[tuple[_Unit[_Item], _Outcome]]:
     """Yield units with their outcomes, in order, while workers have the next ones."""
-    given: deque[_Unit[_Item]] = deque()
+    given: deque[tuple[_Unit[_Item], Any]] = deque()
     while True:
-        running = [unit.future for unit in given if not unit.future.done()]
-        while len(running) < workers.count * _AHEAD and len(given) < workers.count * _KEPT:
-            # units that a dead process lost run again alone, when they are the first
-            if any(_has_died(unit.future) for unit in given) or not (taken := units.take(workers.count)):
+        # units that a dead process lost run again alone, when they are the first
+        while len(given) < workers.count * _AHEAD and not any(_is_lost(future) for _, future in given):
+            if (following := next(units, None)) is None:
                 break
-            items, sizes = zip(*taken, strict=True)
-            given.append(_Unit(items, sizes, workers.submit(work, items)))
-            running.append(given[-1].future)
+            given.append((following, workers.submit(work, following)))
         if not given:
             return
-        if not given[0].future.done():
-            if not pools.wait(running, _PATIENCE, pools.FIRST_COMPLETED).done:
-                workers.check()
+        unit, future = given[0]
+        if not _is_done(future):
+            workers.check()
             continue
-        unit = given.popleft()
+        given.popleft()
         for _ in range(_DEATHS):
-            if _has_died(unit.future):
-                unit.future = workers.submit(work, unit.items)
-                pools.wait([unit.future])
+            if _is_lost(future):
+                future = workers.submit(work, unit)
+                pools.wait([future])
         try:
-            outcome = unit.future.result()
+            outcome = future.result()
         except Exception as error:
-            first, last = name(unit.items[0]), name(unit.items[-1])
-            some = f"one of {len(unit.items)} from {first} to {last}"
-            raise workers.explain(error, first if len(unit.items) == 1 else some) from error
-        units.measure(unit.sizes, outcome.seconds)
+            first, last = name(unit[0][0]), name(unit[-1][0])
+            some = first if len(unit) == 1 else f"one of {len(unit)} from {first} to {last}"
+            raise workers.explain(error, some) from error
         yield unit, outcome
 
 
-def _has_died(future: pools.Future[_Outcome]) -> bool:
-    is_done = future.done() and not future.cancelled()
+def _is_done(future: Any) -> bool:
+    """Return whether a unit is done; wait a moment for it."""
+    try:
+        future.exception(_PATIENCE)  # not result: Dask's may take longer than that to travel
+    except TimeoutError:
+        return False
+    return True
+
+
+def _is_lost(future: Any) -> bool:
+    """Return whether a process of a pool died before the unit was done."""
+    is_done = isinstance(future, pools.Future) and future.done() and not future.cancelled()
     return is_done and isinstance(future.exception(), pools.BrokenExecutor)
-
-
-def _log_again(messages: _Messages) -> None:
-    for logger, level, text in messages:
-        logging.getLogger(logger).log(level, "%s", text)
 
 
 @dataclass
@@ -278,27 +245,32 @@ class _Workers:
         count: Number of units that are worked on at the same time.
         origin: Requirements on workers that are not children of this process.
         are_processes: Whether messages of workers are logged again here.
+        unit_cost: Cost of the items that a worker gets together.
     """
 
-    start: Callable[[], pools.Executor]
+    start: Callable[[], Any]
     count: int
     origin: _Origin | None = None
     are_processes: bool = True
+    unit_cost: int = field(default_factory=lambda: UNIT_COST)
 
     def __post_init__(self) -> None:
         self.executor = self.start()
 
-    def submit(self, work: Callable[[Any], Any], items: tuple[Any, ...]) -> pools.Future[_Outcome]:
-        """Give a unit to a worker."""
-        run = functools.partial(_run, work, items, self.are_processes)
+    def submit(self, work: Callable[[_Item], Any], unit: _Unit[_Item]) -> Any:
+        """Give a unit to a worker; return its future."""
+        run = functools.partial(_run, work, [item for item, _ in unit], self.are_processes)
         if self.origin is not None:
             run = functools.partial(_run_remote, pickle.dumps(run, pickle.HIGHEST_PROTOCOL), self.origin)
         try:
-            return self.executor.submit(run)
+            return self._submit(run)
         except pools.BrokenExecutor:
             self.close()
             self.executor = self.start()
-            return self.executor.submit(run)
+            return self._submit(run)
+
+    def _submit(self, run: Callable[[], _Outcome]) -> Any:
+        return self.executor.submit(run)
 
     def check(self) -> None:
         """Raise ToolError if no worker is left that could finish a unit."""
@@ -318,39 +290,6 @@ class _Workers:
         self.executor.shutdown(cancel_futures=True)
 
 
-class _DaskExecutor(pools.Executor):
-    """A Dask client as an executor.
-
-    Dask's own one (``get_executor``) reads a result and then the task's state, which a worker that dies in
-    between has changed: the result is taken for an error.
-    """
-
-    def __init__(self, client: Any) -> None:
-        self._client = client
-        self._tasks: dict[pools.Future[Any], Any] = {}  # Dask drops a task that nobody holds
-
-    def submit(self, run: Callable[..., Any], /, *args: Any, **options: Any) -> pools.Future[Any]:
-        """Give the scheduler a task."""
-        future: pools.Future[Any] = pools.Future()
-        task = self._tasks[future] = self._client.submit(run, *args, pure=False, **options)
-        task.add_done_callback(functools.partial(self._hand_over, future))
-        return future
-
-    def _hand_over(self, future: pools.Future[Any], task: Any) -> None:
-        try:
-            result = task.result()
-        except Exception as error:  # noqa: BLE001 - it is raised where the result is asked for
-            future.set_exception(error)
-        else:
-            future.set_result(result)
-        self._tasks.pop(future, None)
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002, ARG002 - the base class's
-        """Cancel the tasks that are left."""
-        self._client.cancel([*self._tasks.values()])
-        self._tasks.clear()
-
-
 class _DaskWorkers(_Workers):
     """The workers of a Dask scheduler, which starts a unit again where a worker died."""
 
@@ -368,25 +307,27 @@ class _DaskWorkers(_Workers):
         for logger in ("distributed", "distributed.client"):  # errors are raised here in one line
             logging.getLogger(logger).setLevel(logging.CRITICAL)
         try:
-            self._client = distributed.Client(address, timeout=CONNECTING, set_as_default=False)
+            client = distributed.Client(address, timeout=CONNECTING, set_as_default=False)
         except (OSError, ValueError) as error:
             raise self._fault(f"no Dask scheduler answers: {error}", ReturnCode.PARAMETER) from error
         try:
-            self._client.wait_for_workers(1, timeout=WAITING)
+            client.wait_for_workers(1, timeout=WAITING)
         except TimeoutError as error:
-            self._client.close()
+            client.close()
             raise self._fault(_ALONE.format(WAITING), ReturnCode.PARAMETER) from error
-        threads = sum(self._client.ncores().values())
-        super().__init__(lambda: _DaskExecutor(self._client), max(1, threads), origin)
+        super().__init__(lambda: client, max(1, sum(client.ncores().values())), origin)
         self._checks_without_workers = 0
 
     def _fault(self, fault: str, code: ReturnCode = ReturnCode.UNKNOWN) -> ToolError:
         return ToolError(code, self._prefix + fault)
 
+    def _submit(self, run: Callable[[], _Outcome]) -> Any:
+        return self.executor.submit(run, pure=False)
+
     def check(self) -> None:
         """Raise ToolError if the scheduler or all workers have gone for good."""
         try:
-            workers = self._client.ncores() if self._client.status == "running" else None
+            workers = self.executor.ncores() if self.executor.status == "running" else None
         except OSError as error:
             raise self._fault(_GONE) from error
         if workers is None:
@@ -407,8 +348,7 @@ class _DaskWorkers(_Workers):
 
     def close(self) -> None:
         """Leave the scheduler, which cancels the units that are still running."""
-        self.executor.shutdown(wait=False)
-        self._client.close()
+        self.executor.close()
 
 
 def _is_mpi_started() -> bool:
@@ -422,22 +362,20 @@ def _leave_messages(level: int) -> None:
     _LOG.setLevel(level)
 
 
-def _run(work: Callable[[Any], Any], items: tuple[Any, ...], is_process: bool) -> _Outcome:  # noqa: FBT001 - pickled
+def _run(work: Callable[[Any], Any], items: list[Any], is_process: bool) -> _Outcome:  # noqa: FBT001 - pickled
     """Work on a unit; runs in the worker."""
-    began = time.perf_counter()
-    results: list[tuple[Any, _Messages]] = []
-    failed: Exception | None = None
+    outcome: _Outcome = []
     listener = _Listener()
     if is_process:
         _LOG.addHandler(listener)
     try:
         for item in items:
-            results.append((work(item), listener.take()))  # noqa: PERF401 - kept on an error
+            outcome.append((work(item), listener.take(), None))
     except Exception as error:  # noqa: BLE001 - raised where the results are taken
-        failed = error
+        outcome.append((None, listener.take(), error))
     finally:
         _LOG.removeHandler(listener)
-    return _Outcome(results, listener.take(), failed, time.perf_counter() - began)
+    return outcome
 
 
 class _Listener(logging.Handler):

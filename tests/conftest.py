@@ -162,12 +162,12 @@ def file_size_limit():
 
 @pytest.fixture
 def in_processes(quiet, monkeypatch):
-    """Return a function that lets two processes do any work, in units that take so long."""
+    """Return a function that lets two processes do any work, in units of one item unless a cost is given."""
     from msdump import executors  # not above: most tests map nothing
 
-    def let(seconds=0):
+    def let(unit_cost=0):
         monkeypatch.setattr(executors, "WORTH_IT", 0)
         monkeypatch.setattr(executors, "cores", lambda: 2)
-        monkeypatch.setattr(executors, "UNIT_SECONDS", seconds)
+        monkeypatch.setattr(executors, "UNIT_COST", unit_cost)
 
     return let

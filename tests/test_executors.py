@@ -120,7 +120,7 @@ def test_error_and_messages_come_in_their_place(choice, caplog):
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_results_before_an_error_in_a_unit(caplog, in_processes, jobs):
     """A unit whose third item fails gives the results and messages of the first two."""
-    in_processes(0.25)
+    in_processes(executors.ITEM_COST * 8)
     results = map_items(failing, [1, 2, 3, 4], size=lambda _: LITTLE, executor=ExecutorChoice(jobs))
 
     assert [1, 2] == [next(results), next(results)]
@@ -135,11 +135,6 @@ def test_working_directory_is_that_of_the_caller(choice, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     assert [tmp_path] == results_of(Path.absolute, [Path()], choice)
-
-
-def test_nothing_to_do(choice):
-    """Without items there are no results."""
-    assert [] == results_of(failing, [], choice)
 
 
 def test_items_are_found_while_others_are_worked_on(choice):
@@ -169,26 +164,20 @@ def test_process_that_dies_costs_its_unit(choice, tmp_path):
     assert choice is not TWO or [1] * 10 == [calls.count(number) for number in range(30, 40)]
 
 
-def test_unit_that_kills_is_found_among_others(in_processes):
-    """The item of which processes die is named, and those before it have their results."""
-    in_processes()
-    results = map_items(
-        killed_of_thirteen, range(40), size=lambda _: MUCH, executor=TWO, name=lambda number: f"item {number}"
-    )
+@pytest.mark.parametrize(
+    ("cost", "before", "named"),
+    [(0, 13, "item 13"), (40 * executors.ITEM_COST, 0, "one of 40 from item 0 to item 39")],
+)
+def test_unit_that_kills_is_named(in_processes, cost, before, named):
+    """The item of which processes die, or the unit that it is in, is named; others have results."""
+    in_processes(cost)
+    results = map_items(killed_of_thirteen, range(40), size=lambda _: 0, executor=TWO, name="item {}".format)
 
-    assert [*range(13)] == [next(results) for _ in range(13)]
+    assert [*range(before)] == [next(results) for _ in range(before)]
     with pytest.raises(
-        ToolError, match=r"a process was killed while it worked, again and again on item 13, .*; try --jobs 1"
+        ToolError, match=f"a process was killed while it worked, again and again on {named}, .*; try --jobs 1"
     ):
         next(results)
-
-
-def test_items_of_a_unit_that_kills(in_processes):
-    """A unit of several items is named by its first and last ones."""
-    in_processes(0.25)
-
-    with pytest.raises(ToolError, match="again and again on one of 2 from 7 to 8, "):
-        results_of(killed, [7, 8], size=LITTLE)
 
 
 @pytest.mark.parametrize(("size", "jobs"), [(LITTLE, 2), (MUCH, 1)], ids=["little work", "one job"])
@@ -434,16 +423,6 @@ def test_jobs_under_mpi(tmp_path):
 
     assert 2 == code
     assert "--jobs and mpi4py.futures exclude each other" in err
-
-
-@pytest.mark.parametrize("name", ["baseline", "compare", "convert", "pack", "query", "report", "watch"])
-def test_help_names_the_options(name):
-    """Every command that reads tensors has both options."""
-    told = CliRunner().invoke(main, [name, "--help"])
-
-    assert 0 == told.exit_code
-    assert "--jobs" in told.stdout
-    assert "--scheduler" in told.stdout
 
 
 def test_unit_that_kills_workers_of_dask(cluster, scheduler, monkeypatch):
