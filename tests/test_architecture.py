@@ -34,7 +34,6 @@ READS_WHAT_IS_OPEN = {
 }
 MAINS = {
     "cli/documents.py",
-    "config/schema.py",
     "config/reference.py",
     "analysis/query/columns.py",
     "training/reference.py",

@@ -1,6 +1,6 @@
-"""The reference page of MINDSPORE_DUMP_CONFIG files, from the models and the rules.
+"""The reference page and the JSON Schema of MINDSPORE_DUMP_CONFIG files, from the models and the rules.
 
-python -m msdump.config.reference docs/reference/config.md
+python -m msdump.config.reference docs/reference/config.md docs/schema/mindspore_dump.schema.json
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from pydantic import Field
 
 from msdump import env
 from msdump.config import grammar, rules, watch
-from msdump.config.models import BLOCKS, Section, descriptions
+from msdump.config.models import BLOCKS, CommonDumpSettings, E2eDumpSettings, MsdumpSettings, Section, about
 from msdump.config.settings import allowed_of
 from msdump.statistics import STATISTICS
 from msdump.watch import CONDITIONS, Condition, Role
@@ -68,19 +70,16 @@ def reference_text() -> str:
 
 def _block(name: str) -> str:
     model = BLOCKS[name]
-    head = f"## {name}\n\n{model.__doc__}\n"
-    return f"{head}\n{table(('key', 'takes', 'default', 'meaning'), _keys(model))}"
+    return _section(f"{name}\n\n{model.__doc__}", ("key", "takes", "default", "meaning"), _keys(model))
 
 
 def _keys(model: type[Section]) -> Iterator[tuple[str, str, str, str]]:
     """Yield what each key takes, its default and its meaning."""
-    meanings = descriptions(model)
     for key, field in model.model_fields.items():
         allowed = allowed_of(model, key)
         takes = f"{allowed.text}; each is {allowed.item}" if allowed.item else allowed.text
         given = None if field.is_required() else json.dumps(field.get_default(call_default_factory=True))
-        meaning = " ".join(meanings.get(key, "").split())
-        yield f"`{key}`", takes, "required" if given is None else f"`{given}`", meaning
+        yield f"`{key}`", takes, "required" if given is None else f"`{given}`", field.description or ""
 
 
 def _statistics() -> str:
@@ -93,8 +92,8 @@ def _statistics() -> str:
         )
         for each in STATISTICS
     )
-    head = "## Statistics\n\nWhat `statistic_category` takes, and the columns of `statistic.csv`:\n"
-    return f"{head}\n{table(('name', 'column', 'meaning', 'computed by'), rows)}"
+    head = "Statistics\n\nWhat `statistic_category` takes, and the columns of `statistic.csv`:"
+    return _section(head, ("name", "column", "meaning", "computed by"), rows)
 
 
 def _watch_rules() -> str:
@@ -130,21 +129,22 @@ def _rules() -> str:
         )
         for rule in rules.RULES
     )
-    head = "## Rules between keys\n\nWhat depends on the mode or on another key, where it is violated:\n"
-    return f"{head}\n{table(('mode', 'key', 'why', 'what follows'), rows)}"
+    head = "Rules between keys\n\nWhat depends on the mode or on another key, where it is violated:"
+    return _section(head, ("mode", "key", "why", "what follows"), rows)
 
 
 def _modes(rule: rules.Rule) -> str:
-    return (
-        "all"
-        if rule.modes == frozenset(rules.Mode)
-        else ", ".join(mode.value for mode in rules.Mode if mode in rule.modes)
-    )
+    is_every = rule.modes == frozenset(rules.Mode)
+    return "all" if is_every else ", ".join(mode.value for mode in rules.Mode if mode in rule.modes)
 
 
 def _variables() -> str:
     rows = ((f"`{variable.name}`", variable.meaning) for variable in env.VARIABLES)
-    return f"## Environment variables\n\n{table(('variable', 'meaning'), rows)}"
+    return _section("Environment variables", ("variable", "meaning"), rows)
+
+
+def _section(head: str, titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    return f"## {head}\n\n{table(titles, rows)}"
 
 
 def table(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
@@ -156,11 +156,46 @@ def table(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     )
 
 
-def main(arguments: list[str]) -> None:
-    """Write the page to the file that the only argument names."""
-    if len(arguments) != 1:
-        sys.exit("usage: python -m msdump.config.reference FILE")
-    Path(arguments[0]).write_text(reference_text(), encoding="utf-8")
+_BOUNDS: Final = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})
+
+
+class DumpConfig(Section):
+    """A MINDSPORE_DUMP_CONFIG file."""
+
+    common_dump_settings: CommonDumpSettings
+    e2e_dump_settings: E2eDumpSettings = E2eDumpSettings()
+    msdump: MsdumpSettings = MsdumpSettings()
+    schema_url: Annotated[
+        str, Field(alias="$schema"), about("Address of this schema, for editors; it has no effect.")
+    ] = ""
+
+
+def schema_text() -> str:
+    """Return the schema as the text of its file."""
+    schema = DumpConfig.model_json_schema(by_alias=True)
+    # a rule takes what its condition takes: its models derive from the table of conditions
+    schema["$defs"]["MsdumpSettings"]["properties"]["watch"]["items"] = watch.rule_schema()
+    described = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+    return json.dumps(_with_whole_bounds(described), indent=2, ensure_ascii=False) + "\n"
+
+
+def _with_whole_bounds(value: Any) -> Any:
+    """Return a schema whose whole bounds stand without a point, whichever version of pydantic wrote it."""
+    if isinstance(value, list):
+        return [_with_whole_bounds(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: int(item) if key in _BOUNDS and item == int(item) else _with_whole_bounds(item)
+        for key, item in value.items()
+    }
+
+
+def main(files: list[str]) -> None:
+    """Write files: the schema where the name ends in .json, else the page."""
+    for name in files:
+        text = schema_text() if name.endswith(".json") else reference_text()
+        Path(name).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from msdump.config.models import Allowed, Section
-from msdump.config.source import FaultReport, Path, did_you_mean, json_path, show
+from msdump.config.source import FaultReport, Path, choice, did_you_mean, json_path, show
 from msdump.errors import ConfigValueError, Problem
 
 MAPPING_SOURCE: Final = "config"
@@ -201,7 +201,9 @@ def _required(model: type[Section]) -> list[str]:
 
 def allowed_of(model: type[Section], key: str) -> Allowed:
     """Return the allowed values of a field, in the words of its error message."""
-    return next(note for note in model.model_fields[key].metadata if isinstance(note, Allowed))
+    field = model.model_fields[key]
+    notes = (note for note in field.metadata if isinstance(note, Allowed))
+    return next(notes, None) or Allowed(choice(map(repr, choices(field.annotation))))
 
 
 def value_faults(model: type[Section], block: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:

@@ -19,7 +19,7 @@ from pydantic import Field, create_model
 
 from msdump.config import source
 from msdump.config.grammar import parse_iterations, parse_kernel
-from msdump.config.models import Allowed, Section
+from msdump.config.models import Allowed, Section, about
 from msdump.config.settings import value_faults
 from msdump.config.source import FaultReport, GrammarError, Path, choice, did_you_mean, show
 from msdump.record import IO
@@ -33,36 +33,45 @@ _FILE_TEXT: Final = 'the file must hold a list of rules, {"watch": [...]}, or a 
 class RuleSettings(Section):
     """Which tensors a rule looks at, and what its hits are told under."""
 
-    name: Annotated[str, Field(min_length=1, max_length=80), Allowed("a text of 1 to 80 characters")] = ""
-    """What hits are told under; the condition's name where there is none."""
-
+    name: Annotated[
+        str,
+        Allowed("a text of 1 to 80 characters"),
+        Field(min_length=1, max_length=80),
+        about("What hits are told under; the condition's name where there is none."),
+    ] = ""
     operators: Annotated[
-        list[str], Allowed("a list of texts", "a text: a full name, an operator type or name-regex(...)")
+        list[str],
+        Allowed("a list of texts", "a text: a full name, an operator type or name-regex(...)"),
+        about(
+            'Operators, as `kernels` selects them: full names, types, or "name-regex(expression)"; none: all.'
+        ),
     ] = Field(default_factory=list)
-    """Operators, as `kernels` selects them: full names, types, or "name-regex(expression)"; none: all."""
-
-    types: Annotated[list[str], Allowed("a list of texts", "a text: an operator type")] = Field(
-        default_factory=list
-    )
-    """Operator types, exactly but for the case; none: all."""
-
-    scope: Annotated[str, Allowed("a text: a scope or a module's path")] = ""
-    """A scope of the full name, whole or in part, with class names or without: "Default/fc1-Dense", "h.3"."""
-
+    types: Annotated[
+        list[str],
+        Allowed("a list of texts", "a text: an operator type"),
+        about("Operator types, exactly but for the case; none: all."),
+    ] = Field(default_factory=list)
+    scope: Annotated[
+        str,
+        Allowed("a text: a scope or a module's path"),
+        about(
+            "A scope of the full name, whole or in part, with class names or without: "
+            '"Default/fc1-Dense", "h.3".'
+        ),
+    ] = ""
     role: Annotated[
         Literal["weight", "gradient", "activation", "loss", "any"],
-        Allowed("'weight', 'gradient', 'activation', 'loss' or 'any'"),
+        about("What the tensor is to a training; conditions on weights or gradients have one already."),
     ] = "any"
-    """What the tensor is to a training; conditions on weights or gradients have one already."""
-
-    io: Annotated[Literal["input", "output", "all"], Allowed("'input', 'output' or 'all'")] = "all"
-    """Side of the operator."""
-
-    slot: Annotated[Annotated[int, Field(ge=0)] | None, Allowed("a whole number from 0")] = None
-    """Index among the operator's inputs or outputs; without it all of them."""
-
-    iterations: Annotated[str, Allowed("a text such as '0|5-8|100-120' or 'all'")] = "all"
-    """Iterations in which the rule looks."""
+    io: Annotated[Literal["input", "output", "all"], about("Side of the operator.")] = "all"
+    slot: Annotated[
+        Annotated[int, Field(ge=0)] | None,
+        Allowed("a whole number from 0"),
+        about("Index among the operator's inputs or outputs; without it all of them."),
+    ] = None
+    iterations: Annotated[
+        str, Allowed("a text such as '0|5-8|100-120' or 'all'"), about("Iterations in which the rule looks.")
+    ] = "all"
 
 
 _KINDS: Final[Mapping[Domain, Any]] = {

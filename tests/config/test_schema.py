@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from msdump.config.models import BLOCKS
-from msdump.config.schema import schema_text
+from msdump.config.reference import schema_text
 
 
 def test_every_key_is_described_and_required_keys_are_marked():
