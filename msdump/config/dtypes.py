@@ -1,6 +1,4 @@
-"""Files that give single operators another precision: keep_dtype, customize_dtypes, modify_mixlist.
-
-Lines of ``keep_dtype`` and ``customize_dtypes`` files, the grammar of ATC's options of these names.
+"""Files that give single operators another precision, as ATC's options keep_dtype and customize_dtypes do.
 
 keep_dtype       = name | "OpType::" type
 customize_dtypes = name "::InputDtype:" types ",OutputDtype:" types
@@ -38,36 +36,23 @@ class _LineError(ValueError):
     """A line that does not follow its grammar."""
 
 
-def parse_kept(text: str, source: str) -> tuple[DtypeRule, ...]:
-    """Return the rules of a ``keep_dtype`` file.
+def _rules(text: str, source: str, parse: Callable[[str, str], DtypeRule]) -> tuple[DtypeRule, ...]:
+    """Return the rules of a ``keep_dtype`` or ``customize_dtypes`` file.
 
-    Args:
-        text: Its contents.
-        source: Its path, for messages.
+    >>> [(rule.name, rule.is_type) for rule in _rules("OpType::ReLU", "f", _kept)]
+    [('ReLU', True)]
+    >>> rule = _rules("add1::InputDtype:float16,float16,OutputDtype:float32", "f", _customized)[0]
+    >>> rule.name, rule.reads, rule.writes
+    ('add1', 'float16', 'float32')
 
     Raises:
         ConfigValueError: Lines are faulty; the error holds all of them.
-
-    >>> [(rule.name, rule.is_type) for rule in parse_kept("OpType::ReLU", "f")]
-    [('ReLU', True)]
     """
-    return _rules(text, source, _kept)
-
-
-def parse_customized(text: str, source: str) -> tuple[DtypeRule, ...]:
-    """Return the rules of a ``customize_dtypes`` file; arguments and errors as for ``parse_kept``.
-
-    >>> rule = parse_customized("add1::InputDtype:float16,float16,OutputDtype:float32", "f")[0]
-    >>> rule.name, rule.reads, rule.writes
-    ('add1', 'float16', 'float32')
-    """
-    return _rules(text, source, _customized)
-
-
-def _rules(text: str, source: str, parse: Callable[[str, str], DtypeRule]) -> tuple[DtypeRule, ...]:
     rules: dict[tuple[str, bool], DtypeRule] = {}
     problems = []
-    for number, line in _lines(text):
+    for number, line in enumerate(map(str.strip, text.split("\n")), start=1):
+        if not line or line.startswith("#"):
+            continue
         try:
             rule = parse(line, f"{source}:{number}")
         except _LineError as error:
@@ -80,13 +65,6 @@ def _rules(text: str, source: str, parse: Callable[[str, str], DtypeRule]) -> tu
     if problems:
         raise ConfigValueError(source, tuple(problems))
     return tuple(rules.values())
-
-
-def _lines(text: str) -> Iterator[tuple[int, str]]:
-    for number, line in enumerate(text.split("\n"), start=1):
-        stripped = line.strip()
-        if stripped and not stripped.startswith("#"):
-            yield number, stripped
 
 
 def _kept(line: str, place: str) -> DtypeRule:
@@ -115,9 +93,11 @@ def _target(text: str) -> tuple[str, bool]:
 def _float(text: str) -> str:
     """Return the float type in a list of types; the device converts no others."""
     names = [_ALIASES.get(name.strip().lower(), name.strip().lower()) for name in text.split(",")]
-    unknown = [name for name in names if not _is_dtype(name)]
-    if unknown:
-        raise _LineError(f"{unknown[0]!r} is no element type")
+    for name in names:
+        try:
+            from_name(name)
+        except FormatError:
+            raise _LineError(f"{name!r} is no element type") from None
     floats = {name for name in names if name in _FLOATS}
     if len(floats) != 1:
         many = "more than one of them" if floats else "none of them"
@@ -125,34 +105,12 @@ def _float(text: str) -> str:
     return floats.pop()
 
 
-def _is_dtype(name: str) -> bool:
-    try:
-        from_name(name)
-    except FormatError:
-        return False
-    return True
+_LISTS = (_BLACK, _WHITE, _GRAY) = ("black-list", "white-list", "gray-list")
+_CHANGES = (_ADDED, _REMOVED) = ("to-add", "to-remove")
 
 
-_BLACK: Final = "black-list"
-_WHITE: Final = "white-list"
-_GRAY: Final = "gray-list"
-_LISTS: Final = (_BLACK, _WHITE, _GRAY)
-_ADDED: Final = "to-add"
-_REMOVED: Final = "to-remove"
-_CHANGES: Final = (_ADDED, _REMOVED)
-
-
-def parse_mix_lists(data: bytes, source: str) -> MixLists:
-    """Return the changes that a ``modify_mixlist`` file asks for.
-
-    Args:
-        data: Its bytes.
-        source: Its path, for messages.
-
-    Raises:
-        ConfigSyntaxError: It is no JSON.
-        ConfigValueError: Values are wrong or contradict each other; the error holds all of them.
-    """
+def _mix_lists(data: bytes, source: str) -> MixLists:
+    """Return the changes that a ``modify_mixlist`` file asks for; errors as of ``operator_dtypes``."""
     document = parse(data, source)
     report = FaultReport(document)
     if not isinstance(document.value, dict):
@@ -231,9 +189,9 @@ def _read(path: str, key: str) -> Any:
     remedy = f"{key} must be the path of a readable file"
     data = file_bytes(path, remedy)
     if key == MODIFY_MIXLIST:
-        return parse_mix_lists(data, path)
+        return _mix_lists(data, path)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         refuse(path, f"is no UTF-8 text (byte {error.start}); {remedy}")
-    return (parse_kept if key == KEEP_DTYPE else parse_customized)(text, path)
+    return _rules(text, path, _kept if key == KEEP_DTYPE else _customized)

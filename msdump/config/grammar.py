@@ -81,6 +81,8 @@ _REGEX_OPENS: Final = "name-regex("
 def parse_iterations(text: str, *, for_ge: bool = False) -> IterationSet:
     """Return the set of iteration numbers that an ``iteration`` text describes.
 
+    The graph engine (``ge.exec.dumpStep``) takes 100 segments at most and no range of one number.
+
     >>> parse_iterations("0 | 5-8 | 7-9").spans
     ((0, 0), (5, 9))
     >>> 3 in parse_iterations("all")
@@ -88,11 +90,6 @@ def parse_iterations(text: str, *, for_ge: bool = False) -> IterationSet:
     >>> parse_iterations("0|8-5")
     Traceback (most recent call last):
     msdump.config.source.GrammarError: the range 8-5 runs backwards; write 5-8
-
-    Args:
-        text: The text.
-        for_ge: The text becomes the graph engine's ``ge.exec.dumpStep``, which takes 100 segments at most
-            and no range of one number.
 
     Raises:
         GrammarError: A segment is empty, malformed, reversed or beyond 64 bit (the reference
@@ -103,7 +100,6 @@ def parse_iterations(text: str, *, for_ge: bool = False) -> IterationSet:
     spans: list[tuple[int, int]] = []
     faults: list[TextFault] = []
     offset = 0
-    # every segment is looked at, also behind a faulty one: a user gets all faults of a text in one go
     for segment in text.split("|"):
         span, message = _parse_segment(segment, text, for_ge=for_ge)
         if message:

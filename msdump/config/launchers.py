@@ -1,4 +1,4 @@
-"""Which of how many processes this one is, as the launchers say: one table of their variables.
+"""Rank and number of processes, from the environment variables of the launchers: one table.
 
 A process that no launcher has distributed is rank 0 of 1. A launcher counts where it gives both a rank and a
 number of ranks; one that gives a rank alone is only compared with the others. One that has started several
@@ -11,7 +11,7 @@ import functools
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from msdump import env
 from msdump.errors import InputError
@@ -21,16 +21,8 @@ _log = logging.getLogger("msdump.config")
 _MOST: Final = (1 << 31) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Launcher:
-    """A launcher's variables; of several for one fact the first that is set counts.
-
-    Attributes:
-        name: Its name in messages.
-        rank: Variable of the rank among all processes.
-        sizes: Variables of the number of processes.
-        local_ranks: Variables of the rank among the processes of the machine.
-    """
+class Launcher(NamedTuple):
+    """Variables of a launcher; of several for one number the first that is set counts."""
 
     name: str
     rank: str
@@ -51,14 +43,7 @@ LAUNCHERS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Which of how many processes one is.
-
-    Attributes:
-        rank: Its number, from 0.
-        size: Number of processes.
-        local_rank: Its number among the processes of its machine, from 0; the rank where no variable is set.
-        launcher: Who says so, "" for a process alone.
-    """
+    """Rank of a process, from 0, among all and on its machine (else the rank again), and its launcher."""
 
     rank: int = 0
     size: int = 1
@@ -66,9 +51,8 @@ class Identity:
     launcher: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """Values of a launcher's variables: (variable, text) for each fact, None where it is not set."""
+class _Answer(NamedTuple):
+    """Values of a launcher's variables, (variable, text), None where it is not set."""
 
     launcher: Launcher
     rank: tuple[str, str]
@@ -112,36 +96,27 @@ def _settled(answers: tuple[_Answer, ...]) -> Identity:
     first = next((answer for answer in whole if answer.size is not None and answer.size[1] != "1"), whole[0])
     assert first.size is not None
     size = _number(first.size, "a number of processes from 1 is expected", least=1)
-    rank = _rank(first.rank, first.size, size)
+    expected = f"a rank from 0 to {size - 1} is expected, since {first.size[0]} = {first.size[1]!r}"
+    rank = _number(first.rank, expected, most=size - 1)
     for other in answers:
-        if other is not first:
-            _compare(first, other, (rank, size))
+        _compare(first, other, (rank, size))
     if first.local_rank is None:
         return Identity(rank, size, rank, first.launcher.name)
     local_rank = _number(first.local_rank, "a number from 0 is expected")
     return Identity(rank, size, local_rank, first.launcher.name)
 
 
-def _rank(told: tuple[str, str], told_size: tuple[str, str], size: int) -> int:
-    expected = f"a rank from 0 to {size - 1} is expected, since {told_size[0]} = {told_size[1]!r}"
-    rank = _number(told, expected)
-    if rank >= size:
-        raise InputError(f"{told[0]} = {told[1]!r}: {expected}")
-    return rank
-
-
-def _number(told: tuple[str, str], expected: str, least: int = 0) -> int:
-    number = env.number(told[1], _MOST)
+def _number(answer: tuple[str, str], expected: str, least: int = 0, most: int = _MOST) -> int:
+    number = env.number(answer[1], most)
     if number is None or number < least:
-        raise InputError(f"{told[0]} = {told[1]!r}: {expected}")
+        raise InputError(f"{answer[0]} = {answer[1]!r}: {expected}")
     return number
 
 
 def _compare(first: _Answer, other: _Answer, settled: tuple[int, int]) -> None:
     """Warn where a launcher says another rank or number of ranks than the one that holds."""
-    for mine, theirs, value in ((first.rank, other.rank, settled[0]), (first.size, other.size, settled[1])):
-        assert mine is not None
-        if theirs is not None and env.number(theirs[1], _MOST) != value:
+    for mine, theirs, value in zip(first[1:3], other[1:3], settled, strict=True):
+        if mine is not None and theirs is not None and env.number(theirs[1], _MOST) != value:
             _log.warning(
                 "%s = %r of %s and %s = %r of %s contradict each other; %s holds",
                 *(*mine, first.launcher.name),

@@ -6,24 +6,30 @@ MindSpore stops at the first violation; here every fault of a file is collected 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path as File
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msdump import env
+from msdump.config import launchers, rules
 from msdump.config.acl.plan import exception_path
 from msdump.config.dtypes import KEYS, operator_dtypes
+from msdump.config.grammar import foreign_characters, parse_iterations, parse_kernel, parse_root
+from msdump.config.models import BLOCKS
 from msdump.config.rules import ASCEND_MODES, Mode
-from msdump.config.settings import Settings
-from msdump.config.source import Document
+from msdump.config.settings import ABSENT, Settings
+from msdump.config.source import Document, FaultReport, GrammarError, show
+from msdump.config.source import parse as parse_json
 from msdump.plan import (
     Context,
+    DeviceTarget,
     DumpPlan,
     ExceptionDump,
     Existing,
     FileFormat,
     FilePlan,
+    JitLevel,
     ModelDump,
     Naming,
     OnHit,
@@ -38,28 +44,11 @@ from msdump.plan import (
     What,
     When,
 )
-from msdump.selector import DumpMode, KernelPattern, Selector
+from msdump.selector import DumpMode, KernelPattern, PatternKind, Selector
 from msdump.statistics import CATEGORIES
 
 if TYPE_CHECKING:
     from msdump.watch import WatchRule
-
-
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
-from msdump.config import launchers, rules
-from msdump.config.grammar import foreign_characters, parse_iterations, parse_kernel, parse_root
-from msdump.config.models import BLOCKS
-from msdump.config.settings import ABSENT
-from msdump.config.source import FaultReport, GrammarError, Path, show
-from msdump.config.source import parse as parse_json
-from msdump.plan import DeviceTarget, JitLevel
-from msdump.selector import PatternKind
-
-if TYPE_CHECKING:
-    from msdump.watch import WatchRule
-
 
 _log = logging.getLogger("msdump.config")
 
@@ -93,8 +82,8 @@ def parse(data: bytes, source: str, context: Context, *, has_lines: bool = True)
         report.close()
     top = document.value
     # the level decides the mode, the mode the rules: both before any value is looked at
-    context = replace(context, jit_level=_level(context, top))
-    mode = _mode(context)
+    mode, level = _mode(context, top)
+    context = replace(context, jit_level=level)
     report.warn_of_duplicates()
     report.warn_of_keys((), top, _TOP_KEYS, _BLOCK_OF)
     for name, model in BLOCKS.items():
@@ -105,33 +94,30 @@ def parse(data: bytes, source: str, context: Context, *, has_lines: bool = True)
         for name, text in launchers.ranks_without_size():
             _log.warning("%s = %r has no effect: there is one rank, its files go to rank_0", name, text)
     settings = _settings(top, context, mode, report)
-    _read_iteration(settings, report)
     # rules first: which wrong values matter depends on the settings that are in force after them
     rules.apply(mode, settings, report)
-    _report_faults(settings, mode, report)
+    for fault in settings.faults:
+        if rules.is_inert(fault.key, mode, settings):
+            report.warn(fault.path, f"{fault.message}; not read with these settings")
+        else:
+            report.error(fault.path, fault.message)
     root = _root(settings, report)
     patterns = _patterns(settings, mode, report)
     watch_rules = _watch_rules(settings, report)
     report.close()
-    return plan(document, context, mode, settings, root=root, patterns=patterns, watch_rules=watch_rules)
+    return _plan(document, context, mode, settings, root, patterns, watch_rules)
 
 
-def _level(context: Context, top: Mapping[str, Any]) -> JitLevel | None:
-    """Return Ascend's jit level: the explicit one, or the one that the file implies; else None."""
-    if context.device_target is not DeviceTarget.ASCEND:
-        return None
-    return context.jit_level or (JitLevel.O0 if _E2E in top else JitLevel.O2)
-
-
-def _mode(context: Context) -> Mode:
-    if context.device_target is DeviceTarget.CPU:
-        return Mode.CPU
-    if context.device_target is DeviceTarget.GPU:
-        return Mode.GPU
-    return Mode.O2 if context.jit_level is JitLevel.O2 else Mode.O0_O1
+def _mode(context: Context, top: Mapping[str, Any]) -> tuple[Mode, JitLevel | None]:
+    """Return the mode, and Ascend's jit level: the explicit one, or the one that the file implies."""
+    if context.device_target is DeviceTarget.ASCEND:
+        level = context.jit_level or (JitLevel.O0 if _E2E in top else JitLevel.O2)
+        return (Mode.O2 if level is JitLevel.O2 else Mode.O0_O1), level
+    return (Mode.CPU if context.device_target is DeviceTarget.CPU else Mode.GPU), None
 
 
 def _settings(top: Mapping[str, Any], context: Context, mode: Mode, report: FaultReport) -> Settings:
+    """Return the values of all keys, and the set that the text of ``iteration`` describes."""
     uses_ge_options = mode is Mode.O2 and env.read(env.ENABLE_GE_DUMP) == "1"
     if uses_ge_options:
         _log.warning(
@@ -144,27 +130,13 @@ def _settings(top: Mapping[str, Any], context: Context, mode: Mode, report: Faul
         settings.load(name, model, top.get(name, ABSENT), report)
     if mode is Mode.O2:  # the block is read for its faults, and has no effect
         settings.use_defaults(BLOCKS[_E2E])
+    if settings.is_usable("iteration"):
+        try:
+            settings["iteration"] = parse_iterations(settings["iteration"], for_ge=uses_ge_options)
+        except GrammarError as error:
+            report.error_in_text(settings.path("iteration"), error)
+            settings.give_up("iteration")
     return settings
-
-
-def _read_iteration(settings: Settings, report: FaultReport) -> None:
-    """Replace the text of ``iteration`` by the set that it describes."""
-    if not settings.is_usable("iteration"):
-        return
-    try:
-        settings["iteration"] = parse_iterations(settings["iteration"], for_ge=settings["uses_ge_options"])
-    except GrammarError as error:
-        report.error_in_text(settings.path("iteration"), error)
-        settings.give_up("iteration")
-
-
-def _report_faults(settings: Settings, mode: Mode, report: FaultReport) -> None:
-    """Report wrong values: as faults where the mode reads them, else as warnings."""
-    for fault in settings.faults:
-        if rules.is_inert(fault.key, mode, settings):
-            report.warn(fault.path, f"{fault.message}; not read with these settings")
-        else:
-            report.error(fault.path, fault.message)
 
 
 def _root(settings: Settings, report: FaultReport) -> str:
@@ -179,17 +151,14 @@ def _root(settings: Settings, report: FaultReport) -> str:
     try:
         root = parse_root(configured)
     except GrammarError as error:
-        if text:
-            report.error_in_text(path, error)
-        else:
-            report.error_outside(error, env.DIAGNOSTIC_DATA_PATH)
+        report.error_in_text(path, error, "" if text else env.DIAGNOSTIC_DATA_PATH)
         return ""
     if foreign := foreign_characters(root):
         warning = f"= {show(configured)}: MindSpore itself refuses a path with {foreign!r}"
         if text:
             report.warn(path, warning)
         else:
-            report.warn_outside(env.DIAGNOSTIC_DATA_PATH, warning)
+            report.warn_of_variable(env.DIAGNOSTIC_DATA_PATH, warning)
     return root
 
 
@@ -205,12 +174,19 @@ def _patterns(settings: Settings, mode: Mode, report: FaultReport) -> tuple[Kern
         if not isinstance(item, str):
             continue
         path = (*settings.path("kernels"), index)
-        pattern = _pattern(item, path, mode, report)
+        try:
+            pattern = parse_kernel(item, searches=mode is Mode.O2)
+        except GrammarError as error:
+            report.error_in_text(path, error)
+            continue
         if pattern is None:
             continue
+        if mode is Mode.O2 and pattern.kind is PatternKind.TYPE:
+            hint = "Ascend O2 documents full names and name-regex(...), not types"
+            report.warn(path, f"= {show(item)}: {hint}")
         if (pattern.kind, pattern.text) in patterns:
             report.warn(path, f"= {show(item)}: stands more than once")
-        patterns.setdefault((pattern.kind, pattern.text), pattern)
+        patterns.setdefault((pattern.kind, pattern.text), replace(pattern, place=report.place(path)))
     return tuple(patterns.values())
 
 
@@ -234,47 +210,21 @@ def _watch_rules(settings: Settings, report: FaultReport) -> tuple[WatchRule, ..
     return watch_rules
 
 
-def _pattern(item: str, path: Path, mode: Mode, report: FaultReport) -> KernelPattern | None:
-    try:
-        pattern = parse_kernel(item, searches=mode is Mode.O2)
-    except GrammarError as error:
-        report.error_in_text(path, error)
-        return None
-    if pattern and mode is Mode.O2 and pattern.kind is PatternKind.TYPE:
-        hint = "Ascend O2 documents full names and name-regex(...), not types"
-        report.warn(path, f"= {show(item)}: {hint}")
-    return pattern and replace(pattern, place=report.place(path))
-
-
 _WITH_INPUTS: Final = (0, 1)  # values of input_output
 _WITH_OUTPUTS: Final = (0, 2)
 
 
-def plan(
+def _plan(  # noqa: PLR0917 - the parts that have been read
     document: Document,
     context: Context,
     mode: Mode,
     settings: Settings,
-    *,
     root: str,
     patterns: tuple[KernelPattern, ...],
-    watch_rules: tuple[WatchRule, ...] = (),
+    watch_rules: tuple[WatchRule, ...],
 ) -> DumpPlan:
-    """Return the plan of a document.
-
-    Args:
-        document: The configuration file.
-        context: Where the network runs.
-        mode: The same, as the rules between keys know it.
-        settings: The values of its keys.
-        root: Absolute root of the dump.
-        patterns: Items of ``kernels``.
-        watch_rules: Items of ``watch``.
-
-    Raises:
-        ConfigError: A file that it names is missing or faulty.
-    """
     is_ascend = context.jit_level is not None
+    has_precision = is_ascend and settings.has("precision_mode")
     return DumpPlan(
         source=document.source,
         source_bytes=document.data,
@@ -293,9 +243,7 @@ def plan(
             watch_rules, OnHit(settings["on_hit"]), settings["history"], settings["history_bytes"]
         ),
         is_enabled=settings["is_enabled"],
-        precision_mode=PrecisionMode(settings["precision_mode"])
-        if is_ascend and settings.has("precision_mode")
-        else None,
+        precision_mode=PrecisionMode(settings["precision_mode"]) if has_precision else None,
         operator_dtypes=operator_dtypes({key: settings[key] for key in KEYS if is_ascend}),
         optimization=Optimization(settings["optimize"]),
     )
@@ -337,22 +285,18 @@ def _what(mode: Mode, settings: Settings, patterns: tuple[KernelPattern, ...]) -
 
 def _compiled(mode: Mode, context: Context, settings: Settings) -> ModelDump:
     is_failure = settings["op_debug_mode"] == Trigger.EXCEPTION
-    is_exception_dump = mode is Mode.O2 and (is_failure or _dumps_exceptions(context))
+    if mode is Mode.O2 and not is_failure and context.exception_dump is ExceptionDump.LITE:
+        _log.warning(
+            "ascend_config['exception_dump'] = '2' is not supported where Ascend O2 dumps; "
+            "use '1', or op_debug_mode 4"
+        )
+    # '1': a failing operator is dumped beside everything else
+    is_exception_dump = mode is Mode.O2 and (is_failure or context.exception_dump is ExceptionDump.FULL)
     return ModelDump(
         scene=Scene.LITE_EXCEPTION if mode is Mode.O2 and is_failure else None,
         exception_path=exception_path() or str(File.cwd()) if is_exception_dump else "",
         shows_graph=bool(settings["uses_ge_options"]),
     )
-
-
-def _dumps_exceptions(context: Context) -> bool:
-    """Tell whether a failing operator is dumped beside everything else, under Ascend O2."""
-    if context.exception_dump is ExceptionDump.LITE:
-        _log.warning(
-            "ascend_config['exception_dump'] = '2' is not supported where Ascend O2 dumps; "
-            "use '1', or op_debug_mode 4"
-        )
-    return context.exception_dump is ExceptionDump.FULL
 
 
 def _statistics(settings: Settings) -> StatisticSpec | None:

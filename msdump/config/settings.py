@@ -75,13 +75,7 @@ class UnusableError(LookupError):
 
 @dataclass(frozen=True, slots=True)
 class FieldFault:
-    """A wrong value of one key.
-
-    Attributes:
-        key: The key; with ``[]`` behind it where an item of its list is wrong.
-        path: Path of the value.
-        message: The fault.
-    """
+    """A wrong value; its key has ``[]`` behind it where an item of a list is wrong."""
 
     key: str
     path: Path
@@ -106,21 +100,12 @@ class Settings:
         self.faults: list[FieldFault] = []
 
     def __getitem__(self, key: str) -> Any:
-        """Return the value of a key.
-
-        Raises:
-            UnusableError: It is missing or wrong in the file.
-        """
-        if key in self._unusable:
-            raise UnusableError(key)
-        return self._forced.get(key, self._values[key])
+        """Return the value of a key; UnusableError if it is missing or wrong in the file."""
+        value = self.as_configured(key)
+        return self._forced.get(key, value)
 
     def as_configured(self, key: str) -> Any:
-        """Return the value that the file or the default gives a key, whatever a rule replaced it by since.
-
-        Raises:
-            UnusableError: It is missing or wrong in the file.
-        """
+        """Return the value of the file or the default; UnusableError if the file has none or a wrong one."""
         if key in self._unusable:
             raise UnusableError(key)
         return self._values[key]
@@ -131,11 +116,11 @@ class Settings:
         return value if isinstance(value, list) else []
 
     def __setitem__(self, key: str, value: Any) -> None:
-        """Replace a value."""
+        """Replace a value; the one of the file stays in ``as_configured``."""
         self._forced[key] = value
 
     def has(self, key: str) -> bool:
-        """Tell whether the file gives a key or a block."""
+        """Return whether the file gives a key or a block."""
         return key in self._keys_in_file
 
     def path(self, key: str) -> Path:
@@ -143,7 +128,7 @@ class Settings:
         return self._paths[key]
 
     def is_usable(self, key: str) -> bool:
-        """Tell whether a key has a usable value."""
+        """Return whether the value of a key is neither missing nor wrong."""
         return key not in self._unusable
 
     def give_up(self, key: str) -> None:
@@ -151,14 +136,7 @@ class Settings:
         self._unusable.add(key)
 
     def load(self, name: str, model: type[Section], block: Any, report: FaultReport) -> None:
-        """Read one block: the values of its keys, defaults for those that it lacks, its faults.
-
-        Args:
-            name: Key of the block.
-            model: Its model.
-            block: The file's value of it, ``ABSENT`` for none.
-            report: Takes a block that is missing or no object, and keys that are missing.
-        """
+        """Read one block: values of its keys, defaults for missing keys, its faults; ``ABSENT`` for none."""
         self._paths[name] = (name,)
         for key, field in model.model_fields.items():
             self._paths[key] = (name, key)
@@ -207,15 +185,7 @@ def allowed_of(model: type[Section], key: str) -> Allowed:
 
 
 def value_faults(model: type[Section], block: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
-    """Yield the wrong values of an object in msdump's words; keys that are missing are left out.
-
-    Args:
-        model: Its model.
-        block: The object.
-
-    Yields:
-        The key, with an index behind it where an item of its list is wrong, and the message.
-    """
+    """Yield path (a key, for an item of a list with its index) and message of each wrong value."""
     try:
         model.model_validate(block)
     except ValidationError as error:

@@ -1,9 +1,7 @@
-"""JSON text as values, with the line and column of every key and value.
+"""Configuration files: JSON with the line and column of every key and value, and a report of all faults.
 
-The values come from the standard library, which does not tell where they stood: a second scan of the text,
-which is known to be valid JSON by then, notes the offset of each.
-
-Faults and warnings of one configuration file: worded, placed in it, collected, reported at once.
+The values come from the standard library, which gives no offsets: a second scan of the text, which is known
+to be valid JSON by then, notes the offset of each.
 """
 
 from __future__ import annotations
@@ -12,12 +10,12 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, Final, NoReturn, TypeAlias
 
-from msdump import reading
+from msdump import env, reading
 from msdump.errors import ConfigSyntaxError, ConfigValueError, Problem
 
 Path: TypeAlias = tuple[str | int, ...]
@@ -39,13 +37,7 @@ _HINTS: Final = (
 
 @dataclass(slots=True)
 class Mark:
-    """Where a value stands in the text.
-
-    Attributes:
-        start: Offset of its first character.
-        key: Offset of the first character of its key; of the value itself in a list.
-        children: The marks of its items, by key or index.
-    """
+    """Offsets of a value, of its key (in a list: of the value again), and the marks of its items."""
 
     start: int
     key: int
@@ -63,7 +55,7 @@ class Document:
         value: The value of the whole.
         mark: Where that value and all below it stand.
         duplicates: Paths of keys that stand more than once in their object; the last one counts.
-        has_lines: Whether lines and columns mean something to who reads of them.
+        has_lines: Whether messages name lines and columns; those of a program's mapping would mislead.
     """
 
     source: str
@@ -74,24 +66,16 @@ class Document:
     duplicates: tuple[Path, ...]
     has_lines: bool = True
 
-    def value_position(self, path: Path) -> tuple[int, int]:
-        """Return line and column, from 1, of a value, or of the enclosing one where it is missing."""
-        return self._position(self._mark(path).start)
-
-    def key_position(self, path: Path) -> tuple[int, int]:
-        """Return line and column, from 1, of the key (the value, in a list) at a path."""
-        return self._position(self._mark(path).key)
-
-    def _position(self, offset: int) -> tuple[int, int]:
-        return _position(self.text, offset) if self.has_lines else (0, 0)
-
-    def _mark(self, path: Path) -> Mark:
+    def position(self, path: Path, *, of_key: bool = False) -> tuple[int, int]:
+        """Return line and column, from 1, of a value or its key; of the enclosing value for a missing one."""
+        if not self.has_lines:
+            return 0, 0
         mark = self.mark
         for step in path:
             if step not in mark.children:
                 break
             mark = mark.children[step]
-        return mark
+        return _position(self.text, mark.key if of_key else mark.start)
 
 
 def read(path: str, giver: str) -> bytes:
@@ -219,35 +203,27 @@ def _position(text: str, offset: int) -> tuple[int, int]:
     return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
 
 
-@dataclass(frozen=True, slots=True)
-class _Open:
-    """An object or list that is not closed yet."""
-
-    mark: Mark
-    path: Path
-    is_object: bool
-
-
 def _scan(text: str) -> tuple[Mark, list[Path]]:
     """Return the mark of a valid document and the paths of its repeated keys."""
     top = Mark(0, 0)
-    stack = [_Open(top, (), is_object=False)]
+    stack: list[tuple[Mark, Path, bool]] = [(top, (), False)]  # open ones, and whether they are objects
     duplicates: list[Path] = []
     key: tuple[str, int] | None = None
     for token in _TOKEN.finditer(text):
-        piece, start, owner = token[0], token.start(), stack[-1]
+        piece, start = token[0], token.start()
+        owner, owner_path, is_object = stack[-1]
         if piece in {"}", "]"}:
             stack.pop()
-        elif owner.is_object and key is None:
+        elif is_object and key is None:
             key = (json.loads(piece), start)
         else:
-            slot, key_start = key or (len(owner.mark.children), start)
-            key, path = None, (*owner.path, slot)
-            if slot in owner.mark.children:
+            slot, key_start = key or (len(owner.children), start)
+            key, path = None, (*owner_path, slot)
+            if slot in owner.children:
                 duplicates.append(path[1:])
-            mark = owner.mark.children[slot] = Mark(start, key_start)
+            mark = owner.children[slot] = Mark(start, key_start)
             if piece in {"{", "["}:
-                stack.append(_Open(mark, path, piece == "{"))
+                stack.append((mark, path, piece == "{"))
     return top.children[0], duplicates
 
 
@@ -257,13 +233,7 @@ _LONGEST_VALUE: Final = 80  # characters of a value in a message
 
 @dataclass(frozen=True, slots=True)
 class TextFault:
-    """One fault of a text that follows a grammar.
-
-    Attributes:
-        start: Offset of the offending part, in characters.
-        end: Offset behind it.
-        message: The fault and the remedy.
-    """
+    """One fault of a text that follows a grammar, in its characters from start to end."""
 
     start: int
     end: int
@@ -298,14 +268,9 @@ class FaultReport:
         """Add a fault of the value at a path."""
         self._errors.append(self._problem(path, message))
 
-    def warn(self, path: Path, message: str) -> None:
-        """Add a doubt about the value at a path."""
-        self._warnings.append(self._problem(path, message))
-
-    def warn_of_key(self, path: Path, message: str) -> None:
-        """Add a doubt about the key at a path."""
-        line, column = self._document.key_position(path)
-        self._warnings.append(Problem(json_path(path), message, line, column))
+    def warn(self, path: Path, message: str, *, of_key: bool = False) -> None:
+        """Add a doubt about the value, or the key, at a path."""
+        self._warnings.append(self._problem(path, message, of_key=of_key))
 
     def warn_of_keys(
         self,
@@ -314,49 +279,33 @@ class FaultReport:
         known: Iterable[str],
         owners: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Add a doubt about each unknown key of an object.
-
-        Args:
-            path: Where the object stands.
-            block: The object.
-            known: Its keys.
-            owners: The object of each key that a user may have put into another one, for a hint.
-        """
+        """Add a doubt about each unknown key of an object; ``owners`` holds the object of keys of others."""
         names = tuple(known)
         for key in block:
             if key not in names:
                 is_elsewhere = key in owners
                 hint = f" (it belongs into $.{owners[key]})" if is_elsewhere else did_you_mean(key, names)
-                self.warn_of_key((*path, key), f"is unknown and ignored{hint}")
+                self.warn((*path, key), f"is unknown and ignored{hint}", of_key=True)
 
     def warn_of_duplicates(self) -> None:
         """Add a doubt about each key that stands more than once in its object."""
         for path in self._document.duplicates:
-            self.warn_of_key(path, "stands more than once in its object; the last one counts")
+            self.warn(path, "stands more than once in its object; the last one counts", of_key=True)
 
-    def warn_outside(self, name: str, message: str) -> None:
+    def warn_of_variable(self, name: str, message: str) -> None:
         """Add a doubt about the value of an environment variable."""
         self._warnings.append(Problem("", f"{name} {message}"))
 
-    def error_outside(self, error: GrammarError, name: str) -> None:
-        """Add the faults of a text that an environment variable gives."""
-        self._add_faults("", error, name, 0, 0)
-
-    def error_in_text(self, path: Path, error: GrammarError) -> None:
-        """Add the faults of a text at a path, each with a caret below the offending part."""
-        line, column = self._document.value_position(path)
-        self._add_faults(json_path(path), error, "", line, column)
-
-    def _add_faults(self, path: str, error: GrammarError, name: str, line: int, column: int) -> None:
-        text = f"{name} = {show(error.text)}".lstrip()
-        self._errors += [
-            Problem(path, f"{text}: {each.message}", line, column, caret(error.text, each.start, each.end))
-            for each in error.faults
-        ]
+    def error_in_text(self, path: Path, error: GrammarError, variable: str = "") -> None:
+        """Add the faults of a text, each with a caret: that at a path, or of an environment variable."""
+        for each in error.faults:
+            message = f"{variable} = {show(error.text)}: {each.message}".lstrip()
+            problem = Problem("", message) if variable else self._problem(path, message)
+            self._errors.append(replace(problem, excerpt=caret(error.text, each.start, each.end)))
 
     def place(self, path: Path) -> str:
-        """Return where the value at a path stands, for messages: file, line and path."""
-        line, _ = self._document.value_position(path)
+        """Return file, line and path of a value, for messages."""
+        line, _ = self._document.position(path)
         return f"{self._document.source}:{line}: {json_path(path)}"
 
     def close(self) -> None:
@@ -372,9 +321,8 @@ class FaultReport:
         if self._errors:
             raise ConfigValueError(source, tuple(self._errors))
 
-    def _problem(self, path: Path, message: str) -> Problem:
-        line, column = self._document.value_position(path)
-        return Problem(json_path(path), message, line, column)
+    def _problem(self, path: Path, message: str, *, of_key: bool = False) -> Problem:
+        return Problem(json_path(path), message, *self._document.position(path, of_key=of_key))
 
 
 def json_path(path: Path) -> str:
@@ -426,6 +374,5 @@ def did_you_mean(value: Any, candidates: Iterable[Any]) -> str:
 
 def clamped_number(digits: str, most: int) -> int:
     """Return the number that decimal digits write, at most ``most``."""
-    significant = digits.lstrip("0") or "0"
-    # Python refuses to convert more than 4,300 digits; the length alone tells that these are too many
-    return min(int(significant), most) if len(significant) <= len(str(most)) else most
+    number = env.number(digits, most)
+    return most if number is None else number

@@ -1,4 +1,4 @@
-"""Options of GE behind torch.compile: the dump that torchair's CompilerConfig demands becomes a DumpPlan.
+"""GE options of torchair's CompilerConfig become a DumpPlan.
 
 torchair hands its options to the graph engine as texts. Their rules and defaults are those of the engine's
 own options (``ge.exec.*``), not of torchair's.
@@ -67,26 +67,22 @@ _KNOWN: Final = frozenset({*_CHOICES, PATH, STEP, LAYER})
 
 
 def plan(options: Mapping[str, str], context: Context) -> DumpPlan | None:
-    """Return the plan of the dump that GE options ask for, None where they ask for none.
+    """Return the plan of the dump that GE options, by key, turn on; None if they turn none on.
 
-    Where both the options and an acl.json ask for one, the options win, with a warning.
-
-    Args:
-        options: Values by key: ``ge.exec.enableDump``, ``ge.exec.enableDumpDebug``, those beside
-            them, and ``ge_dump_with_acl_config``, the path of an acl.json. Other keys are not read.
-        context: The device of the graphs.
+    Of options and an acl.json (``ge_dump_with_acl_config``) that both turn one on, the options win, with a
+    warning.
 
     Raises:
         ConfigValueError: Values are wrong, missing or contradicting; it names them all.
         AclError: The acl.json cannot be used.
-        NotAvailableError: A dump of graphs that are captured and replayed is asked for.
+        NotAvailableError: The mode reduce-overhead, which has no dump.
     """
     if options.get(CAPTURE_ENABLE) == "1":
         raise NotAvailableError(
             f"{SOURCE}: enable_dump works in mode 'max-autotune' only, mode is 'reduce-overhead':"
             " set config.mode = 'max-autotune'"
         )
-    # before the defaults: a message must not speak of values that nobody wrote
+    # before the defaults: messages quote only values that the user has set
     faults = tuple(Problem("", text) for text in _faults(options) if text)
     if faults:
         raise ConfigValueError(SOURCE, faults)
@@ -139,7 +135,7 @@ def _iterations(text: str) -> IterationSet:
 
 def _plan(values: Mapping[str, str], context: Context) -> DumpPlan:
     is_overflow = values[ENABLE_DEBUG] == "1"
-    # the engine's overflow detection knows nothing of modes, layers, steps and statistics
+    # the engine's overflow detection has no modes, layers, steps and statistics
     mode = "all" if is_overflow else values[MODE]
     layers = () if is_overflow else tuple(values.get(LAYER, "").split())
     has_statistics = values[DATA] == "stats" and not is_overflow

@@ -129,7 +129,7 @@ def test_byte_order_mark_is_skipped():
     document = parse(b'\xef\xbb\xbf{"a": 1}', "s.json")
 
     assert document.value == {"a": 1}
-    assert document.value_position(("a",)) == (1, 7)
+    assert document.position(("a",)) == (1, 7)
 
 
 def test_long_value_is_cut():
@@ -141,12 +141,12 @@ def test_positions_count_lines_and_columns_from_one():
     """Keys and values have a line and a column; a missing value stands where its owner stands."""
     document = parse(b'{\n  "a": {\n    "b": [10,\n  20]}}', "s.json")
 
-    assert document.value_position(()) == (1, 1)
-    assert document.key_position(("a",)) == (2, 3)
-    assert document.value_position(("a",)) == (2, 8)
-    assert document.key_position(("a", "b")) == (3, 5)
-    assert document.value_position(("a", "b", 1)) == (4, 3)
-    assert document.value_position(("a", "none")) == (2, 8)
+    assert document.position(()) == (1, 1)
+    assert document.position(("a",), of_key=True) == (2, 3)
+    assert document.position(("a",)) == (2, 8)
+    assert document.position(("a", "b"), of_key=True) == (3, 5)
+    assert document.position(("a", "b", 1)) == (4, 3)
+    assert document.position(("a", "none")) == (2, 8)
 
 
 def test_last_of_repeated_keys_counts():
@@ -155,8 +155,8 @@ def test_last_of_repeated_keys_counts():
 
     assert document.value == {"a": {"y": 3}, "b": {"c": 2}}
     assert document.duplicates == (("b", "c"), ("a",))
-    assert document.value_position(("a", "y")) == (2, 13)
-    assert document.value_position(("a", "x")) == (2, 7)
+    assert document.position(("a", "y")) == (2, 13)
+    assert document.position(("a", "x")) == (2, 7)
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_scanner_agrees_with_json(value, indent, is_ascii):
 
     lines = document.text.split("\n")
     for path, expected in _walk(document.value, ()):
-        line, column = document.value_position(path)
+        line, column = document.position(path)
         offset = sum(len(earlier) + 1 for earlier in lines[: line - 1]) + column - 1
         assert expected == json.JSONDecoder().raw_decode(document.text, offset)[0]
     assert {path for path, _ in _walk(document.value, ())} == set(_marked(document.mark, ()))

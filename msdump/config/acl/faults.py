@@ -1,9 +1,4 @@
-"""The messages of acl.json's faults, in the words of CANN's own: EP0001 to EP0008, one text each.
-
-The return codes of pyACL (``aclError``), under CANN's names without their prefix ``ACL_ERROR_``.
-
-The file of acl.json: its bytes, with CANN's limits on size (10 MiB) and nesting (ten levels).
-"""
+"""The codes of pyACL and CANN's messages EP0001 to EP0008 of faults, and the bytes of an acl.json file."""
 
 from __future__ import annotations
 
@@ -18,7 +13,7 @@ from msdump.errors import AclError
 
 
 class AclCode(enum.IntEnum):
-    """The number that a function of pyACL returns; those from 145000 on are the graph engine's."""
+    """Return codes of pyACL (``aclError``), from 145000 on the graph engine's; without ``ACL_ERROR_``."""
 
     SUCCESS = 0
     INVALID_PARAM = 100000
@@ -75,27 +70,19 @@ _MOST_CHARACTERS: Final = 200  # a longer value is cut in a message
 
 @dataclass(frozen=True, slots=True)
 class AclFaults:
-    """Words the faults of one file; every method returns the error to raise.
-
-    Attributes:
-        path: The file, as the user gave it.
-    """
+    """Words the faults of the file at a path; every method returns the error to raise."""
 
     path: str
 
     def item(self, item: str, reason: str) -> AclError:
         """Word an item that is missing, empty or of the wrong type."""
-        return _refused(
-            "EP0001",
-            f"The content of configuration item {item} in configuration file {self.path} is invalid."
-            f" Reason: {reason}.",
-        )
+        place = f"configuration item {item} in configuration file {self.path}"
+        return _refused("EP0001", f"The content of {place} is invalid. Reason: {reason}.")
 
     def choice(self, value: str, item: str, allowed: Iterable[str]) -> AclError:
         """Word a value that is not allowed."""
-        return _refused(
-            "EP0002", f"{self._value(value, item)} is invalid. Expected value: {'/'.join(sorted(allowed))}."
-        )
+        expected = "/".join(sorted(allowed))
+        return _refused("EP0002", f"{self._value(value, item)} is invalid. Expected value: {expected}.")
 
     def value(self, value: str, item: str, reason: str) -> AclError:
         """Word a value that breaks a rule."""
@@ -107,11 +94,13 @@ class AclFaults:
 
     def conflict(self, reason: str, code: AclCode = AclCode.INVALID_DUMP_CONFIG) -> AclError:
         """Word two items that do not go together."""
-        return _refused(
-            "EP0005",
-            f"Conflict of configuration items in configuration file {self.path}. Reason: {reason}.",
-            code,
-        )
+        text = f"Conflict of configuration items in configuration file {self.path}. Reason: {reason}."
+        return _refused("EP0005", text, code)
+
+    def exclusion(self, condition: str, item: str, fate: str = "configured") -> AclError:
+        """Word an item that cannot stand beside the value of another one."""
+        condition = f"When configuration item {condition}"
+        return self.conflict(f"{condition}, configuration item {item} cannot be {fate}")
 
     def _value(self, value: str, item: str) -> str:
         shown = value if len(value) <= _MOST_CHARACTERS else f"{value[:_MOST_CHARACTERS]}..."
@@ -141,7 +130,6 @@ def _refused(number: str, text: str, code: AclCode = AclCode.INVALID_DUMP_CONFIG
 
 _BIGGEST: Final = 10 << 20
 _DEEPEST: Final = 10
-_BRACKETS: Final = (("{", "}"), ("[", "]"))
 
 
 def read_file(path: str) -> bytes:
@@ -158,19 +146,12 @@ def read_file(path: str) -> bytes:
         raise faults.unparsable("it is not a regular file", AclCode.INVALID_FILE) from error
     except OSError as error:
         raise faults.unparsable(error.strerror or str(error), AclCode.INVALID_FILE) from error
-    for opening, closing in _BRACKETS:
-        if _is_too_deep(data, opening, closing):
-            reason = f"more than {_DEEPEST} levels of {opening}{closing} are nested"
-            raise faults.unparsable(reason, AclCode.PARSE_FILE)
-    return data
-
-
-def _is_too_deep(data: bytes, opening: str, closing: str) -> bool:
-    """Tell whether brackets of one kind are nested more than ten deep."""
-    depth = 0
     # vendor: brackets inside of texts count too, and each kind of bracket has a count of its own
-    for match in re.finditer(f"[{re.escape(opening + closing)}]".encode(), data):
-        depth = depth + 1 if match[0] == opening.encode() else max(0, depth - 1)
-        if depth > _DEEPEST:
-            return True
-    return False
+    for brackets in ("{}", "[]"):
+        depth = 0
+        for match in re.finditer(f"[{re.escape(brackets)}]".encode(), data):
+            depth = depth + 1 if match[0] == brackets[:1].encode() else max(0, depth - 1)
+            if depth > _DEEPEST:
+                reason = f"more than {_DEEPEST} levels of {brackets} are nested"
+                raise faults.unparsable(reason, AclCode.PARSE_FILE)
+    return data

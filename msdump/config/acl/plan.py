@@ -1,15 +1,11 @@
-"""acl.json: the configuration of pyACL's dumps becomes a DumpPlan.
-
-acl's exception dump where environment variables turn it on, and the directory that it goes to.
-"""
+"""acl.json, and the environment variables of acl's exception dump, become DumpPlans."""
 
 from __future__ import annotations
 
 import logging
 import os
-import pathlib
 from dataclasses import replace
-from pathlib import Path as File
+from pathlib import Path
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -70,7 +66,7 @@ def exception_plan(context: Context) -> DumpPlan | None:
     """
     scene = env.read(env.ASCEND_DUMP_SCENE)
     if scene in _SCENES:
-        path = exception_path() or str(pathlib.Path.cwd())
+        path = exception_path() or str(Path.cwd())
         return _exception_plan(Scene(scene), path, env.ASCEND_DUMP_SCENE, context)
     if scene is not None:
         allowed = "/".join(sorted(_SCENES))
@@ -94,7 +90,7 @@ def _usable(name: str) -> str | None:
     text = env.read(name)
     if text is None:
         return None
-    directory = pathlib.Path(text).absolute()
+    directory = Path(text).absolute()
     try:
         _make(directory)
     except (OSError, ValueError) as error:
@@ -106,7 +102,7 @@ def _usable(name: str) -> str | None:
     return str(directory)
 
 
-def _make(directory: pathlib.Path) -> None:
+def _make(directory: Path) -> None:
     """Make a directory and missing parents, each 0700; mkdir gives that mode to the last one alone."""
     if not directory.is_dir():
         _make(directory.parent)
@@ -132,12 +128,7 @@ _MINDSPORE_ONLY: Final = "naming"  # the one of msdump's own settings that has n
 def read(path: str, context: Context, *, malformed: AclCode = AclCode.INVALID_DUMP_CONFIG) -> DumpPlan | None:
     """Return the plan of the dump that an acl.json asks for, None where it configures none.
 
-    Whatever is doubtful is logged as a warning of ``msdump.config``.
-
-    Args:
-        path: The file.
-        context: The device of the process.
-        malformed: The code of a file that is not JSON; aclInit has one of its own.
+    Doubts are logged as warnings of ``msdump.config``. A file that is not JSON has the code ``malformed``.
 
     Raises:
         AclError: The file or one of its values cannot be used; the error names the first fault, as CANN does.
@@ -203,12 +194,12 @@ def _warn(document: Document, top: dict[str, Any], section: DumpSection) -> None
         report.warn_of_keys(("dump", "dump_list", index), item, DumpListItem.model_fields)
     report.warn_of_keys((_MSDUMP_BLOCK,), top.get(_MSDUMP_BLOCK, {}), MsdumpSettings.model_fields)
     if _MINDSPORE_ONLY in top.get(_MSDUMP_BLOCK, {}):
-        report.warn_of_key(
-            (_MSDUMP_BLOCK, _MINDSPORE_ONLY), "has no effect here: files are named as CANN names them"
-        )
+        message = "has no effect here: files are named as CANN names them"
+        report.warn((_MSDUMP_BLOCK, _MINDSPORE_ONLY), message, of_key=True)
     # an exception dump is of whichever operator fails
     if section.dump_scene not in {"", Scene.WATCHER} and section.dump_list:
-        report.warn_of_key(("dump", "dump_list"), "is not read: dump_scene turns an exception dump on")
+        message = "is not read: dump_scene turns an exception dump on"
+        report.warn(("dump", "dump_list"), message, of_key=True)
     if not _dumps(section):
         report.warn(("dump",), "asks for no dump: give dump_list an item, or set one of the switches")
     if iterations(section.dump_step) is None:
@@ -226,7 +217,7 @@ def _plan(document: Document, context: Context, section: DumpSection, settings: 
     is_overflow = section.dump_debug == "on"
     keeps_all = is_exception or is_overflow or section.dump_mode == "all"
     return DumpPlan(
-        source=str(File(document.source).absolute()),
+        source=str(Path(document.source).absolute()),
         source_bytes=document.data,
         context=replace(context, fuses=context.fuses and settings.fusion_switch == "on"),
         files=_files((is_exception and exception_path()) or _path(section), settings),
@@ -277,7 +268,7 @@ def _path(section: DumpSection) -> str:
 
     An exception dump may go without ``dump_path``: the empty text resolves to the working directory.
     """
-    return str(File(remote_path(section.dump_path) or section.dump_path).resolve())
+    return str(Path(remote_path(section.dump_path) or section.dump_path).resolve())
 
 
 def _statistics(section: DumpSection) -> tuple[OperatorStatistic, ...] | None:

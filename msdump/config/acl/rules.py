@@ -1,8 +1,6 @@
-"""The checks of acl.json: values that a key allows and demands between keys, in the order of CANN's own.
+"""The keys of acl.json, their values and the demands between them, in the order of CANN's checks.
 
 The order is part of the behaviour: CANN stops at the first fault, whose number and text a user looks up.
-
-The wire models of acl.json: which keys exist, in the order in which CANN checks their types.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ class _Object(BaseModel):
     model_config = ConfigDict(extra="ignore", defer_build=True)
 
     def has(self, key: str) -> bool:
-        """Tell whether the file gives a key."""
+        """Return whether the file gives a key."""
         return key in self.model_fields_set
 
 
@@ -134,11 +132,7 @@ _SIZE_EXCEEDED: Final = f"The value size exceeds the maximum limit of {_MOST_ENT
 
 
 def check_values(section: DumpSection, faults: AclFaults) -> None:
-    """Check the keys that take one of a few values.
-
-    Raises:
-        AclError: A value is not allowed, or empty.
-    """
+    """Check the keys that take one of a few values; AclError if one is not allowed, or empty."""
     for key, allowed in _CHOICES.items():
         if section.has(key):
             _check_choice(getattr(section, key), key, allowed, faults)
@@ -150,23 +144,25 @@ def check_values(section: DumpSection, faults: AclFaults) -> None:
 
 
 def check_constraints(section: DumpSection, faults: AclFaults) -> None:
-    """Check demands between keys.
-
-    Raises:
-        AclError: The first demand that is not met.
-    """
+    """Check demands between keys; AclError for the first that is not met."""
     if section.dump_scene:
         _check_scene(section, faults)
         if section.dump_scene != Scene.WATCHER:
             return  # the rest is not looked at: an exception dump has no use for it
     _check_path(section, faults)
     if section.dump_debug == "on":
-        _check_overflow(section, faults)
+        if section.dump_op_switch == "on":
+            raise faults.exclusion("dump_debug is set to on", "dump_op_switch", "set to on")
+        if section.dump_list:
+            raise faults.exclusion("dump_debug is set to on", "dump_list")
         return
     _check_steps(section, faults)
     for index, item in enumerate(section.dump_list):
         _check_item(item, f"dump_list[{index}]", section, faults)
-    _check_statistics(section, faults)
+    if section.has("dump_stats") and not section.dump_stats:
+        raise faults.item("dump_stats", EMPTY)
+    if section.has("dump_stats") and section.dump_data == "tensor":
+        raise faults.exclusion("dump_data is set to tensor", "dump_stats")
 
 
 def _check_choice(value: str, item: str, allowed: tuple[str, ...], faults: AclFaults) -> None:
@@ -177,14 +173,12 @@ def _check_choice(value: str, item: str, allowed: tuple[str, ...], faults: AclFa
 
 
 def _check_scene(section: DumpSection, faults: AclFaults) -> None:
-    condition = f"When configuration item dump_scene is set to {section.dump_scene}"
-    refused = {"dump_debug": section.dump_debug == "on", "dump_op_switch": section.dump_op_switch == "on"}
-    for key, is_on in refused.items():
-        if is_on:
-            raise faults.conflict(f"{condition}, configuration item {key} cannot be set to on")
-    mode = section.dump_mode
-    if section.dump_scene == Scene.WATCHER and mode != "output":
-        raise faults.conflict(f"{condition}, configuration item dump_mode cannot be set to {mode}")
+    condition = f"dump_scene is set to {section.dump_scene}"
+    for key in ("dump_debug", "dump_op_switch"):
+        if getattr(section, key) == "on":
+            raise faults.exclusion(condition, key, "set to on")
+    if section.dump_scene == Scene.WATCHER and section.dump_mode != "output":
+        raise faults.exclusion(condition, "dump_mode", f"set to {section.dump_mode}")
 
 
 def _check_path(section: DumpSection, faults: AclFaults) -> None:
@@ -228,14 +222,6 @@ def remote_path(path: str) -> str | None:
     return match["path"]
 
 
-def _check_overflow(section: DumpSection, faults: AclFaults) -> None:
-    condition = "When configuration item dump_debug is set to on, configuration item"
-    if section.dump_op_switch == "on":
-        raise faults.conflict(f"{condition} dump_op_switch cannot be set to on")
-    if section.dump_list:
-        raise faults.conflict(f"{condition} dump_list cannot be configured")
-
-
 def _check_steps(section: DumpSection, faults: AclFaults) -> None:
     if not section.dump_step:
         return
@@ -244,8 +230,7 @@ def _check_steps(section: DumpSection, faults: AclFaults) -> None:
         reason = f"The value exceeds the maximum limit of {_MOST_STEPS} intervals"
         raise faults.value(section.dump_step, "dump_step", reason)
     for index, segment in enumerate(segments):
-        reason = _step_fault(segment)
-        if reason:
+        if reason := _step_fault(segment):
             raise faults.value(segment, f"dump_step[{index}]", reason)
 
 
@@ -294,34 +279,12 @@ def _check_item(item: DumpListItem, path: str, section: DumpSection, faults: Acl
             raise faults.value(str(entries), f"{path}.{key}", _SIZE_EXCEEDED)
     for key in ("optype_blacklist", "opname_blacklist", "opname_range"):
         if getattr(item, key) and section.dump_level != DumpLevel.OP:
-            raise faults.conflict(
-                "When configuration item dump_level is not set to op,"
-                f" configuration item {path}.{key} cannot be configured"
-            )
+            raise faults.exclusion("dump_level is not set to op", f"{path}.{key}")
     _check_ranges(item, path, faults)
 
 
-def _check_watched(item: DumpListItem, path: str, section: DumpSection, faults: AclFaults) -> None:
-    if section.dump_scene != Scene.WATCHER:
-        if item.watcher_nodes:
-            raise faults.conflict(
-                "When configuration item dump_scene is not set to watcher,"
-                f" configuration item {path}.watcher_nodes cannot be configured"
-            )
-        return
-    if not item.watcher_nodes:
-        raise faults.item(f"{path}.watcher_nodes", EMPTY)
-    if item.model_name:
-        raise faults.conflict(
-            "When configuration item dump_scene is set to watcher,"
-            f" configuration item {path}.model_name cannot be configured"
-        )
-
-
 def _check_ranges(item: DumpListItem, path: str, faults: AclFaults) -> None:
-    if not item.opname_range:
-        return
-    if not item.model_name:
+    if item.opname_range and not item.model_name:
         raise faults.item(f"{path}.model_name", EMPTY if item.has("model_name") else NOT_FOUND)
     for index, entry in enumerate(item.opname_range):
         if not (entry.begin and entry.end):
@@ -329,13 +292,12 @@ def _check_ranges(item: DumpListItem, path: str, faults: AclFaults) -> None:
             raise faults.value(value, f"{path}.opname_range[{index}]", _RANGE_INCOMPLETE)
 
 
-def _check_statistics(section: DumpSection, faults: AclFaults) -> None:
-    if not section.has("dump_stats"):
+def _check_watched(item: DumpListItem, path: str, section: DumpSection, faults: AclFaults) -> None:
+    if section.dump_scene != Scene.WATCHER:
+        if item.watcher_nodes:
+            raise faults.exclusion("dump_scene is not set to watcher", f"{path}.watcher_nodes")
         return
-    if not section.dump_stats:
-        raise faults.item("dump_stats", EMPTY)
-    if section.dump_data == "tensor":
-        raise faults.conflict(
-            "When configuration item dump_data is set to tensor,"
-            " configuration item dump_stats cannot be configured"
-        )
+    if not item.watcher_nodes:
+        raise faults.item(f"{path}.watcher_nodes", EMPTY)
+    if item.model_name:
+        raise faults.exclusion("dump_scene is set to watcher", f"{path}.model_name")
