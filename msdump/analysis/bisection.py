@@ -12,8 +12,8 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from msdump import dtypes
-from msdump.analysis import inputs, reports
-from msdump.analysis.diff import Engine, ModelPairs, Side, as_real, golden_inputs, measure_pair, output_names
+from msdump.analysis import errors, inputs, reports
+from msdump.analysis.diff import Engine, ModelPairs, Side, as_real, golden_inputs, output_names
 from msdump.dtypes import DType
 from msdump.errors import InputError, MsdumpError
 from msdump.execute import (
@@ -455,7 +455,8 @@ class Bisection:
         pairs = zip(outputs, self._outputs, strict=True)
         tensors = ((a, b) for a, b in pairs if isinstance(a, np.ndarray) and isinstance(b, np.ndarray))
         return max(
-            (measure_pair(a, b).distance if a.shape == b.shape else math.inf for a, b in tensors), default=0.0
+            (errors.measure(a, b).distance if a.shape == b.shape else math.inf for a, b in tensors),
+            default=0.0,
         )
 
 

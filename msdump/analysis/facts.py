@@ -16,7 +16,6 @@ from msdump.analysis.align import (
     Alignment,
     GraphSide,
     aligned,
-    asks,
     canonical_type,
     is_commutative,
     labels,
@@ -25,7 +24,7 @@ from msdump.analysis.align import (
     weight_place,
 )
 from msdump.device import INSERTED_PREFIX, is_view
-from msdump.read import FIXED, GraphOperator, OperatorGraph, SourceKind, ValueSource, parse_attributes
+from msdump.read import ASKING, FIXED, GraphOperator, OperatorGraph, SourceKind, ValueSource, parse_attributes
 
 _FLOATS: Final = frozenset({"float16", "bfloat16", "float32", "float64"})
 _NOTHING: Final = ValueSource(SourceKind.ABSENT, "nothing")
@@ -120,7 +119,7 @@ class _Side:
         self._fixed: set[str] = set()
         for each in operators:
             known = (self.is_fixed(source) or source.kind is SourceKind.ABSENT for source in each.inputs)
-            if asks(each.op_type) or all(known):
+            if each.op_type in ASKING or all(known):
                 self._fixed.add(each.full_name)
         self._fused = {name for each in operators if len(each.onnx_names) > 1 for name in each.onnx_names}
 
@@ -346,7 +345,7 @@ class _Comparison:
         is_alike = len(mine) == len(golden) == 1 and _parts(mine[0]) == _parts(golden[0])
         if not is_alike or is_commutative(canonical_type(mine[0].op_type)):
             pairs = self._unequal(own, other)
-        for slot, one, two in () if asks(mine[-1].op_type) else pairs:
+        for slot, one, two in () if mine[-1].op_type in ASKING else pairs:
             if self._is_other(one, two):
                 yield _Edge(mine[-1], slot, one, two)
 

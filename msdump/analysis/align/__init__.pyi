@@ -31,7 +31,6 @@ from .sides import DigestOf as DigestOf
 from .sides import GraphSide as GraphSide
 from .sides import TensorContent as TensorContent
 from .sides import aligned as aligned
-from .sides import asks as asks
 from .sides import canonical_type as canonical_type
 from .sides import is_commutative as is_commutative
 from .sides import joined_parts as joined_parts

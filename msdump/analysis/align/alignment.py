@@ -14,7 +14,6 @@ from msdump.analysis.align.fusion import ContractedGraph, contracted
 from msdump.analysis.align.pairing import LIKE, Means, PartialAlignment
 from msdump.analysis.align.sides import (
     GraphSide,
-    colours,
     count_shared_weights,
     has_views,
     indexed,
@@ -226,7 +225,7 @@ def align(mine: GraphSide, golden: GraphSide) -> Alignment:
     )
     own, other = (indexed(*each) for each in zip(sides, labels(*sides), strict=True))
     pairs = PartialAlignment(own, other)
-    pair_operators(pairs, strategies(colours(own, other)))
+    pair_operators(pairs, strategies(own, other))
     found = _Result(pairs, contractions).alignment()
     is_body = bool(mine.graph.caller and golden.graph.caller)  # what runs it belongs together
     return replace(found, is_one_network=is_body or _is_one_network(found, mine, golden))

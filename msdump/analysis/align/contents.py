@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -36,9 +35,6 @@ _LOOSE: Final = 0.1
 _WORD: Final = 8  # bytes
 _PARTS: Final = 64
 _SOME: Final = 1021  # bytes that are taken as they are
-_LARGE: Final = 1 << 16  # bytes, from which on a sample costs less than the tensor
-_SAMPLES: Final = 16  # stretches of a large tensor
-_STRETCH: Final = 64  # bytes of each
 
 
 def graph_of_contents(folder: Folder, like: OperatorGraph | None = None) -> OperatorGraph | None:
@@ -64,7 +60,7 @@ def graph_of_contents(folder: Folder, like: OperatorGraph | None = None) -> Oper
             tensors = read_operands(folder, files)
         except DumpReadError:  # said where the tensors themselves are compared
             continue
-        values = _values(folder, files, tensors)
+        values = [*map(_value, tensors)]
         if files[0].pass_number:
             writer.add_pass(name, values)
         elif files[0].op_type in _NO_OPERATORS:
@@ -83,80 +79,19 @@ def _runs(folder: Folder) -> Iterator[tuple[NamedFile, ...]]:
         yield from map(tuple, by_pass.values())
 
 
-class _Value:
-    """A dumped tensor as what its elements are; its file is not kept open.
+class _Value(NamedTuple):
+    """A dumped tensor by its elements: tensors with the same bits have the same key; None if unreadable."""
 
-    Attributes:
-        io: Input or output.
-        index: Its number among the operator's inputs or outputs.
-        form: Its shape on the host.
-        sample: What tensors of the same elements have in common, and few others; None where it is unreadable.
-    """
-
-    def __init__(self, tensor: DumpedOperand, load: Callable[[], DumpedOperand | None]) -> None:
-        """Take a sample of a tensor, which can be loaded again."""
-        self.io, self.index, self.form = tensor.io, tensor.index, _form(tensor)
-        self._load = load
-        data = _bytes(tensor)
-        if data is None or data.size < _LARGE:
-            self.sample: Hashable | None = tensor_key(tensor)
-            self.key = self.sample
-        else:
-            starts = range(0, data.size, data.size // _SAMPLES)
-            stretches = b"".join(data[start : start + _STRETCH].tobytes() for start in starts)
-            self.sample = tensor.dtype, data.size, stretches
-
-    @cached_property
-    def key(self) -> Hashable | None:
-        """What tensors of the same elements have in common, and no others; all elements are read."""
-        tensor = self._load()
-        return None if tensor is None else tensor_key(tensor)
+    io: IO
+    slot: int
+    form: ValueForm
+    key: Hashable | None
 
 
-def _values(folder: Folder, files: Sequence[NamedFile], tensors: Sequence[DumpedOperand]) -> list[_Value]:
-    def load(place: int) -> DumpedOperand | None:
-        try:
-            return read_operands(folder, files)[place]
-        except DumpReadError:
-            return None
-
-    return [_Value(tensor, partial(load, place)) for place, tensor in enumerate(tensors)]
-
-
-class _Written:
-    """Where values were written. Of those whose samples no other value shares, not all elements are read."""
-
-    def __init__(self) -> None:
-        self._alone: dict[Hashable, tuple[_Value, ValueSource]] = {}
-        self._by_key: dict[Hashable, ValueSource] = {}
-        self._samples: set[Hashable] = set()
-
-    def add(self, value: _Value, source: ValueSource) -> None:
-        """Note where a value was written last."""
-        if value.sample is None:
-            return
-        if value.sample in self._samples:
-            self._part(value.sample)
-            self._know(value, source)
-        else:
-            self._samples.add(value.sample)
-            self._alone[value.sample] = value, source
-
-    def source(self, value: _Value) -> ValueSource | None:
-        """Return where a value was written, None if it was not."""
-        if value.sample is None or value.sample not in self._samples:
-            return None
-        self._part(value.sample)
-        return self._by_key.get(value.key)
-
-    def _part(self, sample: Hashable) -> None:
-        """Know the one value of a sample by all of its elements."""
-        if sample in self._alone:
-            self._know(*self._alone.pop(sample))
-
-    def _know(self, value: _Value, source: ValueSource) -> None:
-        if value.key is not None:
-            self._by_key[value.key] = replace(source, is_guessed=value.key in self._by_key)
+def _value(tensor: DumpedOperand) -> _Value:
+    # the type of a tensor on the device is not the one that the model gives the value
+    shape = tensor.host_shape or (() if tensor.is_converted else tensor.shape)
+    return _Value(tensor.io, tensor.index, ValueForm(shape=shape or None), tensor_key(tensor))
 
 
 class _Writer:
@@ -167,7 +102,7 @@ class _Writer:
         self._operators: dict[str, GraphOperator] = {}
         self._inputs: dict[str, ValueForm] = {}
         self._weights: dict[str, ValueForm] = {}
-        self._written = _Written()
+        self._written: dict[Hashable, ValueSource] = {}  # where the bits of a tensor were written last
         self._read: set[ValueSource] = set()
         self._foreign: set[Hashable] = set()
         self._guessed: dict[tuple[str, int], _Value] = {}  # what seems to be a weight, by who reads it where
@@ -178,14 +113,14 @@ class _Writer:
         for value in values:
             self._inputs[name] = value.form
             if value.io is IO.OUTPUT:
-                self._written.add(value, ValueSource(SourceKind.INPUT, name))
+                self._write(value, ValueSource(SourceKind.INPUT, name))
 
     def add(self, name: str, op_type: str, values: Sequence[_Value]) -> None:
         """Add an operator."""
         name = _spelled(name, self._like)
         sides: Mapping[IO, dict[int, _Value]] = {io: {} for io in IO}
         for value in values:
-            sides[value.io][value.index] = value
+            sides[value.io][value.slot] = value
         inputs, outputs = sides[IO.INPUT], sides[IO.OUTPUT]
         reads = self._sources(name, inputs)
         self._read |= {*reads}
@@ -201,13 +136,17 @@ class _Writer:
         name, values = _spelled(name, self._like), list(values)
         self._add_outputs(name, (each for each in values if each.io is IO.OUTPUT))
         for value in values:
-            first = self._guessed.get((name, value.index)) if value.io is IO.INPUT else None
-            if first is not None and first.sample != value.sample:
-                self._varying.add((name, value.index))
+            first = self._guessed.get((name, value.slot)) if value.io is IO.INPUT else None
+            if first is not None and first.key != value.key:
+                self._varying.add((name, value.slot))
 
     def _add_outputs(self, name: str, outputs: Iterable[_Value]) -> None:
         for value in outputs:
-            self._written.add(value, ValueSource(SourceKind.OPERATOR, name, value.index))
+            self._write(value, ValueSource(SourceKind.OPERATOR, name, value.slot))
+
+    def _write(self, value: _Value, source: ValueSource) -> None:
+        if value.key is not None:
+            self._written[value.key] = replace(source, is_guessed=value.key in self._written)
 
     def _sources(self, reader: str, inputs: Mapping[int, _Value]) -> tuple[ValueSource, ...]:
         """Return what an operator reads; what nobody wrote is a weight, beside an input that was written.
@@ -216,19 +155,19 @@ class _Writer:
         nothing that was written reads what those made.
         """
         written = {SourceKind.OPERATOR, SourceKind.INPUT}
-        has_written = any((self._written.source(each) or ABSENT).kind in written for each in inputs.values())
+        has_written = any(self._written.get(each.key, ABSENT).kind in written for each in inputs.values())
         if inputs and not has_written:
-            self._foreign.add(next(iter(inputs.values())).sample)
+            self._foreign.add(next(iter(inputs.values())).key)
         sources = [ABSENT] * (max(inputs, default=-1) + 1)
         for slot, value in inputs.items():
-            source = self._written.source(value)
-            is_known = source is not None or value.sample is None or not has_written
+            source = self._written.get(value.key)
+            is_known = source is not None or value.key is None or not has_written
             if not is_known and not _is_cut(reader, slot, self._like):
                 weight = f"{reader}{READ_AT}{slot}"
                 self._weights[weight] = value.form
                 self._guessed[reader, slot] = value
                 source = ValueSource(SourceKind.WEIGHT, weight)
-                self._written.add(value, source)
+                self._write(value, source)
             sources[slot] = source or ABSENT
         return tuple(sources)
 
@@ -320,35 +259,23 @@ def _parts(name: str) -> list[str]:
     return [f"{scope}{slash}{part}" for part in joined_parts(last)] or [name]
 
 
-def _form(tensor: DumpedOperand) -> ValueForm:
-    # the type of a tensor on the device is not the one that the model gives the value
-    shape = tensor.host_shape or (() if tensor.is_converted else tensor.shape)
-    return ValueForm(shape=shape or None)
-
-
 def tensor_key(tensor: DumpedOperand) -> Hashable | None:
     """Return what tensors of the same bits and type have in common, None where they cannot be read.
 
     Sums over the words of each part, one over all, and some elements, that show their order: that costs less
     than to read the tensor.
     """
-    data = _bytes(tensor)
-    if data is None:
+    try:
+        array = np.ascontiguousarray(tensor.array)
+    except (DumpReadError, FormatError):
         return None
+    data = array.reshape(-1).view(np.uint8) if array.size else np.empty(0, np.uint8)
     whole = data.size - data.size % _WORD
     words = data[:whole].view(np.uint64)
     starts = range(0, words.size, -(-words.size // _PARTS) or 1)
     sums = np.add.reduceat(words, starts).tobytes() if words.size else b""
     some = data[:: max(1, data.size // _SOME)].tobytes() + data[whole:].tobytes()
     return tensor.dtype, data.size, sums, int(np.bitwise_xor.reduce(words)), some
-
-
-def _bytes(tensor: DumpedOperand) -> np.ndarray | None:
-    try:
-        array = np.ascontiguousarray(tensor.array)
-    except (DumpReadError, FormatError):
-        return None
-    return array.reshape(-1).view(np.uint8) if array.size else np.empty(0, np.uint8)
 
 
 _LOOP: Final = "Loop"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
 
-from msdump.analysis.align.sides import CAST, HOST_NAMES, joined_parts, quantised_groups
+from msdump.analysis.align.sides import CAST, HOST_NAMES, INTEGER, canonical_type, joined_parts
 from msdump.device import INSERTED_PREFIX
 from msdump.read import GraphOperator, OperatorGraph, SourceKind, ValueSource
 
@@ -53,7 +53,7 @@ def _quantised(graph: OperatorGraph, beside: OperatorGraph, wholes: Sequence[_Wh
     """Return what is one operator where the other graph is, or is not, quantised; none is in two groups."""
     taken = {each.full_name for whole in wholes for each in whole.members}
     found = []
-    for operator, members in quantised_groups(graph, beside):
+    for operator, members in _quantised_groups(graph, beside):
         names = {each.full_name for each in members}
         if not names & taken:
             taken |= names
@@ -291,3 +291,63 @@ def _outside(members: Sequence[GraphOperator]) -> Iterator[ValueSource]:
             for source in each.inputs
             if source.kind is not SourceKind.OPERATOR or source.name not in inside
         )
+
+
+_Single = tuple[GraphOperator, tuple[GraphOperator, ...]]
+"""The operator that a group becomes, and the group in the order of execution."""
+
+_CLAMPS: Final = frozenset({"ReLU", "ReLU6"})
+_QLINEAR: Final = ("QLinear", "QGemm")
+
+
+def _quantised_groups(graph: OperatorGraph, other: OperatorGraph) -> Iterator[_Single]:
+    """Yield operators that stand for one operator of another graph, where one of the two may be quantised."""
+    yield from _integer_chains(graph)
+    if _has_ranges(other) and not _has_ranges(graph):
+        yield from _clamped(graph, other)
+
+
+def _has_ranges(graph: OperatorGraph) -> bool:
+    """Tell whether operators of a graph write numbers of a range, beyond which they are cut off."""
+    return any(each.op_type.startswith(_QLINEAR) for each in graph.operators.values())
+
+
+def _clamped(graph: OperatorGraph, other: OperatorGraph) -> Iterator[_Single]:
+    """Yield each operator with what clamps it alone, where the range of a quantised one does that as well."""
+    kept = {each.op_type for each in other.operators.values()}
+    for operator in graph.operators.values():
+        readers = graph.used_by(operator.full_name)
+        if len(readers) == 1 and readers[0].op_type in _CLAMPS - kept:
+            yield replace(operator, outputs=readers[0].outputs), (operator, readers[0])
+
+
+def _integer_chains(graph: OperatorGraph) -> Iterator[_Single]:
+    """Yield integer products with what scales them, and adds the bias of a convolution."""
+    for operator in graph.operators.values():
+        if operator.op_type not in INTEGER:
+            continue
+        members = [operator]
+        for expected in (CAST, "Mul", "Add"):
+            readers = graph.used_by(members[-1].full_name)
+            if len(readers) != 1 or canonical_type(readers[0].op_type) != expected:
+                break
+            if expected == "Add" and not _adds_bias(graph, operator, readers[0]):
+                break
+            members.append(readers[0])
+        if len(members) > 2:  # noqa: PLR2004 - a product that is cast and scaled
+            op_type = canonical_type(operator.op_type)
+            whole = replace(members[-1], op_type=op_type, inputs=operator.inputs[:2], onnx_names=())
+            scales = (graph.operators.get(each.name) for each in members[2].inputs)
+            made = (each for each in scales if each is not None and each.op_type == members[2].op_type)
+            yield whole, (*made, *members)
+
+
+def _adds_bias(graph: OperatorGraph, product: GraphOperator, add: GraphOperator) -> bool:
+    """Tell whether an operator adds the bias of a convolution, which was brought into form."""
+    if product.op_type != "ConvInteger":
+        return False
+    writers = (graph.operators.get(each.name) for each in add.inputs if each.kind is SourceKind.OPERATOR)
+    return any(
+        each is not None and each.op_type == "Reshape" and each.inputs[0].kind is SourceKind.WEIGHT
+        for each in writers
+    )

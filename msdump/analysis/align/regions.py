@@ -17,13 +17,12 @@ from msdump.analysis.align.sides import (
     CAST,
     UNKNOWN,
     IndexedGraph,
-    asks,
     canonical_type,
     part_types,
     place_of,
 )
 from msdump.device import INSERTED_PREFIX
-from msdump.read import GraphOperator
+from msdump.read import ASKING, GraphOperator
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
@@ -182,7 +181,7 @@ def _regions(
 
 def _neighbours(graph: IndexedGraph, place: int) -> Iterator[int]:
     """Yield the operators whose values an operator reads, and that read its values."""
-    if not asks(graph.types[place]):
+    if graph.types[place] not in ASKING:
         yield from (each.position for each in graph.producers[place] if each.position >= 0)
     yield from (each.position for each in graph.readers[place] if each.position >= 0)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -163,49 +163,33 @@ UNTOLD: Final = ("untold",)
 def labels(mine: GraphSide, golden: GraphSide) -> tuple[Labels, Labels]:
     """Return the functions that label weights, graph inputs and constants of either side.
 
-    A weight is known by its elements where they are telling, else by its name; a graph input by its name, or
-    by its place among the inputs with names that the other side lacks.
+    A weight is labelled by its elements where they are distinctive, else by its name; a graph input by its
+    name, or by its place among the inputs with names that the other side lacks.
     """
-    return _Labels(mine, golden), _Labels(golden, mine)
+    own, other = weight_labels(mine, golden)
+    return _labels(mine.graph, golden.graph, own), _labels(golden.graph, mine.graph, other)
 
 
-class _Labels:
-    """Gives the labels of one side."""
+def _labels(graph: OperatorGraph, other: OperatorGraph, weights: Mapping[str, Hashable]) -> Labels:
+    places = {
+        name: place for place, name in enumerate(each for each in graph.inputs if each not in other.inputs)
+    }
+    operators = other.operators.values()
+    constants = {
+        each.name for operator in operators for each in operator.inputs if each.kind is SourceKind.CONSTANT
+    }
 
-    def __init__(self, side: GraphSide, other: GraphSide) -> None:
-        self._is_inferred = side.graph.is_inferred
-        weights = _Weights(side), _Weights(other)
-        self._labels: dict[tuple[SourceKind, str], Hashable] = {
-            (SourceKind.WEIGHT, name): _weight_label(name, *weights) for name in side.graph.weights
-        }
-        others = other.graph.inputs
-        own = [name for name in side.graph.inputs if name not in others]
-        places = {name: place for place, name in enumerate(own)}
-        self._labels |= {
-            (SourceKind.INPUT, name): ("input", places.get(name, name)) for name in side.graph.inputs
-        }
-        self._constants = {
-            source.name
-            for operator in other.graph.operators.values()
-            for source in operator.inputs
-            if source.kind is SourceKind.CONSTANT
-        }
-
-    def __call__(self, source: ValueSource) -> Hashable:
+    def label(source: ValueSource) -> Hashable:
+        name = source.name
         if source.kind is SourceKind.ABSENT:
-            return UNTOLD if self._is_inferred else source.kind
-        if source.kind is SourceKind.CONSTANT and source.name in self._constants:
-            return ("constant", source.name)
-        return self._labels.get((source.kind, source.name), UNKNOWN)
+            return UNTOLD if graph.is_inferred else source.kind
+        if source.kind is SourceKind.CONSTANT and name in constants:
+            return ("constant", name)
+        if source.kind is SourceKind.INPUT and name in graph.inputs:
+            return ("input", places.get(name, name))
+        return weights.get(name, UNKNOWN) if source.kind is SourceKind.WEIGHT else UNKNOWN
 
-
-class _Weights:
-    """The weights of a side, and hashes over their elements."""
-
-    def __init__(self, side: GraphSide) -> None:
-        self.forms = side.graph.weights
-        self.digests = {name: side.digest_of(name) for name in self.forms}
-        self.counts = Counter(self.digests.values())
+    return label
 
 
 READ_AT: Final = "/input"
@@ -222,25 +206,40 @@ def weight_place(name: str) -> tuple[str, int] | None:
     return (reader, int(slot)) if mark and slot.isdecimal() else None
 
 
-def _weight_label(name: str, own: _Weights, other: _Weights) -> Hashable:
-    digest = own.digests[name]
-    has_name = name in other.forms and weight_place(name) is None  # the same place may be another weight's
-    if has_name and digest == other.digests[name]:
-        return ("name", name)
-    if digest is not None and own.counts[digest] == other.counts[digest] == 1:
-        return ("elements", digest)
-    if has_name and own.forms[name].shape == other.forms[name].shape:
-        return ("name", name)
-    return ("elements", digest) if digest is not None and other.counts[digest] else UNKNOWN
+def weight_labels(mine: GraphSide, golden: GraphSide) -> tuple[dict[str, Hashable], dict[str, Hashable]]:
+    """Return the labels of the weights of both sides, by name; equal on both sides for the same weight."""
+    digests, golden_digests = (
+        {name: side.digest_of(name) for name in side.graph.weights} for side in (mine, golden)
+    )
+    counts, golden_counts = Counter(digests.values()), Counter(golden_digests.values())
+    forms, golden_forms = mine.graph.weights, golden.graph.weights
+
+    def label(
+        name: str, own: Mapping[str, Hashable | None], other: Mapping[str, Hashable | None]
+    ) -> Hashable:
+        digest = own[name]
+        has_name = name in other and weight_place(name) is None  # the same place may be another weight's
+        if has_name and digest == other[name]:
+            return ("name", name)
+        if digest is not None and counts[digest] == golden_counts[digest] == 1:
+            return ("elements", digest)
+        if has_name and forms[name].shape == golden_forms[name].shape:
+            return ("name", name)
+        is_shared = digest is not None and counts[digest] and golden_counts[digest]
+        return ("elements", digest) if is_shared else UNKNOWN
+
+    return (
+        {name: label(name, digests, golden_digests) for name in digests},
+        {name: label(name, golden_digests, digests) for name in golden_digests},
+    )
 
 
 def count_shared_weights(mine: GraphSide, golden: GraphSide) -> int:
     """Return how many weights two graphs have in common: with the same elements, or name and shape."""
-    own, other = _Weights(mine), _Weights(golden)
-    labels = {name: _weight_label(name, own, other) for name in own.forms}
+    forms, others = mine.graph.weights, golden.graph.weights
     return sum(
-        label != UNKNOWN and (label != ("name", name) or own.forms[name].shape == other.forms[name].shape)
-        for name, label in labels.items()
+        label != UNKNOWN and (label != ("name", name) or forms[name].shape == others[name].shape)
+        for name, label in weight_labels(mine, golden)[0].items()
     )
 
 
@@ -250,22 +249,15 @@ DigestOf = Callable[[str], Hashable | None]
 ContentOf = Callable[[str, int], TensorContent | None]
 """Returns the summary of a dumped output, by the operator's full name and the output's number."""
 
-WEIGHTS: Final = frozenset({"name", "elements"})
-"""First part of the labels of weights: known by their name, or by their elements."""
-
 CAST: Final = "Cast"
+
+INTEGER: Final = frozenset({"ConvInteger", "MatMulInteger"})
+"""Operators that multiply integers, which others scale."""
 
 
 _PASSING: Final = frozenset(
-    {
-        "Identity",
-        CAST,
-        "TransData",
-        "QuantizeLinear",
-        "DequantizeLinear",
-        "DynamicQuantizeLinear",
-        "StopGradient",
-    }
+    {"Identity", CAST, "TransData", "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"}
+    | {"StopGradient"}
 )
 """Operators that another network may lack without computing something else."""
 
@@ -337,7 +329,7 @@ class Producer(NamedTuple):
 
 def is_weight(producer: Producer) -> bool:
     """Tell whether an input is a weight that both sides are known to have."""
-    return isinstance(producer.label, tuple) and producer.label[0] in WEIGHTS
+    return isinstance(producer.label, tuple) and producer.label[0] in {"name", "elements"}
 
 
 class Reader(NamedTuple):
@@ -472,11 +464,6 @@ def is_commutative(op_type: str) -> bool:
     return op_type in _COMMUTATIVE
 
 
-def asks(op_type: str) -> bool:
-    """Tell whether an operator of this type reads no elements but asks for a shape."""
-    return op_type in ASKING
-
-
 def passes_on(op_type: str) -> bool:
     """Tell whether an operator of this type is looked through."""
     return op_type in _PASSING
@@ -510,11 +497,12 @@ def indexed(side: GraphSide, label_of: Labels) -> IndexedGraph:
         graph.positions[operator.full_name] = position
         graph.readers.append([])
     for position, operator in enumerate(graph.operators):
-        sources = _read(operator) if side.graph.is_inferred else _trimmed(_read(operator))
-        producers = tuple(_producer(graph, source, label_of) for source in sources)
-        graph.producers.append(producers)
-        for slot, producer in enumerate(producers):
-            if producer.position >= 0 and not asks(graph.types[position]):
+        sources = _read(operator)
+        while sources and not side.graph.is_inferred and sources[-1].kind is SourceKind.ABSENT:
+            sources = sources[:-1]
+        graph.producers.append(tuple(_producer(graph, source, label_of) for source in sources))
+        for slot, producer in enumerate(graph.producers[-1]):
+            if producer.position >= 0 and graph.types[position] not in ASKING:
                 graph.readers[producer.position].append(Reader(position, slot, producer.slot))
     for slot, source in enumerate(side.graph.outputs):
         producer = _producer(graph, source, label_of)
@@ -538,14 +526,6 @@ def _read(operator: GraphOperator) -> tuple[ValueSource, ...]:
     return inputs if slots is None else tuple(inputs[slot] for slot in slots if slot < len(inputs))
 
 
-def _trimmed(inputs: tuple[ValueSource, ...]) -> tuple[ValueSource, ...]:
-    """Return inputs without the absent ones at their end."""
-    count = len(inputs)
-    while count and inputs[count - 1].kind is SourceKind.ABSENT:
-        count -= 1
-    return inputs[:count]
-
-
 def _producer(graph: IndexedGraph, source: ValueSource, label_of: Labels) -> Producer:
     for _ in graph.operators:  # a cycle, which no sound graph has, ends here
         position = graph.positions.get(source.name, -1) if source.kind is SourceKind.OPERATOR else -1
@@ -557,209 +537,3 @@ def _producer(graph: IndexedGraph, source: ValueSource, label_of: Labels) -> Pro
             return Producer(position, source.slot)
         source = operator.inputs[0]
     return Producer(-1, 0, label_of(source))
-
-
-_CLAMPS: Final = frozenset({"ReLU", "ReLU6"})
-INTEGER: Final = frozenset({"ConvInteger", "MatMulInteger"})
-"""Operators that multiply integers, which others scale."""
-
-_QLINEAR: Final = ("QLinear", "QGemm")
-
-
-_Group = tuple[GraphOperator, tuple[GraphOperator, ...]]
-"""What operators become, and the operators in the order of execution."""
-
-
-def quantised_groups(graph: OperatorGraph, other: OperatorGraph) -> Iterator[_Group]:
-    """Yield operators that stand for one operator of another graph, where one of the two may be quantised."""
-    yield from _integer_chains(graph)
-    if _has_ranges(other) and not _has_ranges(graph):
-        yield from _clamped(graph, other)
-
-
-def _has_ranges(graph: OperatorGraph) -> bool:
-    """Tell whether operators of a graph write numbers of a range, beyond which they are cut off."""
-    return any(each.op_type.startswith(_QLINEAR) for each in graph.operators.values())
-
-
-def _clamped(graph: OperatorGraph, other: OperatorGraph) -> Iterator[_Group]:
-    """Yield each operator with what clamps it alone, where the range of a quantised one does that as well."""
-    kept = {each.op_type for each in other.operators.values()}
-    for operator in graph.operators.values():
-        readers = graph.used_by(operator.full_name)
-        if len(readers) == 1 and readers[0].op_type in _CLAMPS - kept:
-            yield replace(operator, outputs=readers[0].outputs), (operator, readers[0])
-
-
-def _integer_chains(graph: OperatorGraph) -> Iterator[_Group]:
-    """Yield integer products with what scales them, and adds the bias of a convolution."""
-    for operator in graph.operators.values():
-        if operator.op_type not in INTEGER:
-            continue
-        members = [operator]
-        for expected in (CAST, "Mul", "Add"):
-            readers = graph.used_by(members[-1].full_name)
-            if len(readers) != 1 or canonical_type(readers[0].op_type) != expected:
-                break
-            if expected == "Add" and not _adds_bias(graph, operator, readers[0]):
-                break
-            members.append(readers[0])
-        if len(members) > 2:  # noqa: PLR2004 - a product that is cast and scaled
-            op_type = canonical_type(operator.op_type)
-            whole = replace(members[-1], op_type=op_type, inputs=operator.inputs[:2], onnx_names=())
-            scales = (graph.operators.get(each.name) for each in members[2].inputs)
-            made = (each for each in scales if each is not None and each.op_type == members[2].op_type)
-            yield whole, (*made, *members)
-
-
-def _adds_bias(graph: OperatorGraph, product: GraphOperator, add: GraphOperator) -> bool:
-    """Tell whether an operator adds the bias of a convolution, which was brought into form."""
-    if product.op_type != "ConvInteger":
-        return False
-    writers = (graph.operators.get(each.name) for each in add.inputs if each.kind is SourceKind.OPERATOR)
-    return any(
-        each is not None and each.op_type == "Reshape" and each.inputs[0].kind is SourceKind.WEIGHT
-        for each in writers
-    )
-
-
-RADII: Final = (1, 2, 3)
-
-
-_Palette = dict[Hashable, int]
-"""Numbers of colours by their keys, which both graphs share."""
-
-
-@dataclass(frozen=True, slots=True)
-class Colouring:
-    """A colour for each operator of both graphs.
-
-    Attributes:
-        mine: Colours by position in the first graph.
-        golden: Colours by position in the second one.
-        unique: The colours that one operator of either graph has.
-    """
-
-    mine: Sequence[int]
-    golden: Sequence[int]
-    unique: frozenset[int]
-
-    def joins(self, mine: int, golden: int) -> bool:
-        """Tell whether an operator of each graph have the same colour."""
-        return self.mine[mine] == self.golden[golden]
-
-    def is_unique(self, mine: int) -> bool:
-        """Tell whether no other operator of either graph has the colour of an operator of the first one."""
-        return self.mine[mine] in self.unique
-
-
-@dataclass(frozen=True, slots=True)
-class Colours:
-    """All colourings of two graphs.
-
-    ``before`` covers all operators that lead to one, ``behind`` all that follow it; where one operator was
-    dropped, all operators before it keep the first colour and all behind it the second. Colours of a radius
-    cover the neighbours alone, so that they stay equal between two changes.
-
-    Attributes:
-        before: By all that leads to an operator.
-        behind: By all that follows it.
-        around: By its neighbours up to each of ``RADII``.
-    """
-
-    before: Colouring
-    behind: Colouring
-    around: tuple[Colouring, ...]
-
-
-def colours(mine: IndexedGraph, golden: IndexedGraph) -> Colours:
-    """Return the colourings of two graphs."""
-    palette: _Palette = {}
-    around = zip(*(_around(graph, palette) for graph in (mine, golden)), strict=True)
-    return Colours(
-        _colouring(_before(mine, palette), _before(golden, palette)),
-        _colouring(_behind(mine, palette), _behind(golden, palette)),
-        tuple(_colouring(*each) for each in around),
-    )
-
-
-def _colouring(mine: Sequence[int], golden: Sequence[int]) -> Colouring:
-    counts = Counter(mine), Counter(golden)
-    return Colouring(
-        mine, golden, frozenset(colour for colour in counts[0] if counts[0][colour] == counts[1][colour] == 1)
-    )
-
-
-def _number(palette: _Palette, *key: Hashable) -> int:
-    return palette.setdefault(key, len(palette))
-
-
-def _before(graph: IndexedGraph, palette: _Palette) -> list[int]:
-    colours: list[int] = []
-    for position, op_type in enumerate(graph.types):
-        colours.append(_number(palette, "before", op_type, _read_colours(graph, position, colours)))
-    return colours
-
-
-def _behind(graph: IndexedGraph, palette: _Palette) -> list[int]:
-    colours = [-1] * len(graph.operators)
-    for position in reversed(range(len(colours))):
-        key = _weight_labels(graph, position), _reader_colours(graph, position, colours)
-        colours[position] = _number(palette, "behind", graph.types[position], *key)
-    return colours
-
-
-def _around(graph: IndexedGraph, palette: _Palette) -> list[list[int]]:
-    """Return the colours of each radius."""
-    colours = [
-        _number(palette, "alone", op_type, _weight_labels(graph, position))
-        for position, op_type in enumerate(graph.types)
-    ]
-    rounds = []
-    for _ in RADII:
-        colours = [
-            _number(
-                palette,
-                "around",
-                colour,
-                _read_colours(graph, position, colours),
-                _reader_colours(graph, position, colours),
-            )
-            for position, colour in enumerate(colours)
-        ]
-        rounds.append(colours)
-    return rounds
-
-
-def _read_colours(graph: IndexedGraph, position: int, colours: Sequence[int]) -> tuple[Hashable, ...]:
-    """Return the colours of producers, and the labels of inputs that no operator writes."""
-    # in a graph without an order a producer may stand behind its reader, and have no colour yet
-    parts = [
-        (colours[each.position] if each.position < len(colours) else -1, each.slot)
-        if each.position >= 0
-        else each.label
-        for each in graph.producers[position]
-    ]
-    return _arranged(graph.types[position], parts)
-
-
-def _reader_colours(graph: IndexedGraph, position: int, colours: Sequence[int]) -> tuple[Hashable, ...]:
-    readers = [
-        (
-            colours[reader.position] if reader.position >= 0 else "output",
-            place_of(graph, reader),
-            reader.output,
-        )
-        for reader in graph.readers[position]
-    ]
-    return tuple(sorted(readers, key=str))
-
-
-def _weight_labels(graph: IndexedGraph, position: int) -> tuple[Hashable, ...]:
-    """Return what an operator reads beside other operators' outputs."""
-    labels = [each.label for each in graph.producers[position] if each.position < 0]
-    return _arranged(graph.types[position], labels)
-
-
-def _arranged(op_type: str, parts: Sequence[Hashable]) -> tuple[Hashable, ...]:
-    return tuple(sorted(parts, key=str)) if is_commutative(op_type) else tuple(parts)

@@ -6,13 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msdump.analysis.align import regions
 from msdump.analysis.align.pairing import Means, PartialAlignment
 from msdump.analysis.align.sides import (
-    Colouring,
-    Colours,
     IndexedGraph,
     aligned,
     is_commutative,
@@ -69,18 +67,93 @@ def _unique(
             yield members[0], other[known][0]
 
 
+_Hashes = Sequence[int]
+"""Weisfeiler-Leman hash of each operator, by position; equal neighbourhoods have equal hashes."""
+
+_HashPair = tuple[_Hashes, _Hashes]
+"""The hashes of both graphs, from the same numbering."""
+
+_RADII: Final = 3
+
+
+class _Hasher:
+    """Numbers the neighbourhoods of operators; both graphs share the numbers.
+
+    Hashes over all operators before one stay equal in front of a change, those over all behind it stay equal
+    behind the change, and those of a radius between two changes.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[Hashable, int] = {}
+
+    def _number(self, *key: Hashable) -> int:
+        return self._numbers.setdefault(key, len(self._numbers))
+
+    def hashes(self, graph: IndexedGraph) -> Iterator[_Hashes]:
+        """Yield the hashes over all operators before, over all behind, and over neighbours by radius."""
+        before: list[int] = []
+        for position, op_type in enumerate(graph.types):
+            before.append(self._number("before", op_type, _read_hashes(graph, position, before)))
+        yield before
+        behind = [-1] * len(graph.operators)
+        for position in reversed(range(len(behind))):
+            key = _read_labels(graph, position), _reader_hashes(graph, position, behind)
+            behind[position] = self._number("behind", graph.types[position], *key)
+        yield behind
+        around = [
+            self._number("alone", op_type, _read_labels(graph, position))
+            for position, op_type in enumerate(graph.types)
+        ]
+        for _ in range(_RADII):
+            around = [
+                self._number(
+                    own, _read_hashes(graph, position, around), _reader_hashes(graph, position, around)
+                )
+                for position, own in enumerate(around)
+            ]
+            yield around
+
+
+def _read_hashes(graph: IndexedGraph, position: int, hashes: _Hashes) -> tuple[Hashable, ...]:
+    # in a graph without an order a producer may stand behind its reader, and have no hash yet
+    parts = [
+        (hashes[each.position] if each.position < len(hashes) else -1, each.slot)
+        if each.position >= 0
+        else each.label
+        for each in graph.producers[position]
+    ]
+    return _arranged(graph.types[position], parts)
+
+
+def _reader_hashes(graph: IndexedGraph, position: int, hashes: _Hashes) -> tuple[Hashable, ...]:
+    readers = [
+        (hashes[each.position] if each.position >= 0 else "output", place_of(graph, each), each.output)
+        for each in graph.readers[position]
+    ]
+    return tuple(sorted(readers, key=str))
+
+
+def _read_labels(graph: IndexedGraph, position: int) -> tuple[Hashable, ...]:
+    labels = [each.label for each in graph.producers[position] if each.position < 0]
+    return _arranged(graph.types[position], labels)
+
+
+def _arranged(op_type: str, parts: Sequence[Hashable]) -> tuple[Hashable, ...]:
+    return tuple(sorted(parts, key=str)) if is_commutative(op_type) else tuple(parts)
+
+
 def of_one_key(key: Keys, pairs: PartialAlignment) -> Iterator[tuple[int, int]]:
     """Yield operators that are the only ones known by a key, where nothing contradicts."""
     return (pair for pair in _unique(pairs, key, *pairs.free()) if pairs.may_belong(*pair))
 
 
-def of_one_colour(colouring: Colouring, pairs: PartialAlignment) -> Iterator[tuple[int, int]]:
-    """Yield operators of one colour: the only ones, or those of one node or name among equally many."""
+def of_one_hash(hashes: _HashPair, pairs: PartialAlignment) -> Iterator[tuple[int, int]]:
+    """Yield operators of one hash: the only ones, or those of one node or name among equally many."""
     own, other = pairs.free()
-    classes = _classes(own, colouring.mine.__getitem__)
-    golden_classes = _classes(other, colouring.golden.__getitem__)
-    for colour, members in classes.items():
-        partners = golden_classes.get(colour, [])
+    classes = _classes(own, hashes[0].__getitem__)
+    golden_classes = _classes(other, hashes[1].__getitem__)
+    for known, members in classes.items():
+        partners = golden_classes.get(known, [])
         if len(members) == len(partners) == 1:
             yield members[0], partners[0]
         elif len(members) == len(partners):
@@ -88,20 +161,16 @@ def of_one_colour(colouring: Colouring, pairs: PartialAlignment) -> Iterator[tup
                 yield from _unique(pairs, key, members, partners)
 
 
-def in_order(colouring: Colouring, pairs: PartialAlignment) -> Iterator[tuple[int, int]]:
-    """Yield operators of one colour at the same place of the order that both graphs share."""
-    own: list[Hashable] = [
-        (colour, partner, *(form.shape for form in operator.outputs))
-        for colour, partner, operator in zip(
-            colouring.mine, pairs.golden_of, pairs.mine.operators, strict=True
-        )
-    ]
-    other: list[Hashable] = [
-        (colour, None if partner is None else place, *(form.shape for form in operator.outputs))
-        for place, (colour, partner, operator) in enumerate(
-            zip(colouring.golden, pairs.mine_of, pairs.golden.operators, strict=True)
-        )
-    ]
+def in_order(hashes: _HashPair, pairs: PartialAlignment) -> Iterator[tuple[int, int]]:
+    """Yield operators of one hash and shape at the same place of the order that both graphs share."""
+    partners = pairs.golden_of, [None if each is None else place for place, each in enumerate(pairs.mine_of)]
+    own, other = (
+        [
+            (known, partner, *(form.shape for form in operator.outputs))
+            for known, partner, operator in zip(side, others, graph.operators, strict=True)
+        ]
+        for side, others, graph in zip(hashes, partners, (pairs.mine, pairs.golden), strict=True)
+    )
     return (pair for pair in aligned(own, other) if pairs.may_belong(*pair))
 
 
@@ -188,25 +257,22 @@ class Strategy(NamedTuple):
     certainty: float
 
 
-def strategies(colours: Colours) -> list[Strategy]:
-    """Return all strategies, the surest first.
-
-    Args:
-        colours: The colours of the operators of both graphs.
-    """
-    near, *_ = colours.around
+def strategies(mine: IndexedGraph, golden: IndexedGraph) -> list[Strategy]:
+    """Return all strategies for two graphs, the surest first."""
+    hasher = _Hasher()
+    before, behind, *around = zip(hasher.hashes(mine), hasher.hashes(golden), strict=True)
     structure = Means.STRUCTURE
     return [
-        Strategy(partial(of_one_colour, colours.before), structure, 0.99),
-        Strategy(partial(of_one_colour, colours.behind), structure, 0.99),
-        *(Strategy(partial(of_one_colour, each), structure, 0.95) for each in reversed(colours.around)),
+        Strategy(partial(of_one_hash, before), structure, 0.99),
+        Strategy(partial(of_one_hash, behind), structure, 0.99),
+        *(Strategy(partial(of_one_hash, each), structure, 0.95) for each in reversed(around)),
         Strategy(partial(behind_pairs, is_strict=True), structure, 0.95),
         Strategy(partial(before_pairs, is_strict=True), structure, 0.95),
         Strategy(partial(of_one_key, _node), Means.NODE, 0.9),
         # they may have computed the same of other values: inputs are not compared one by one
         Strategy(partial(of_one_key, _elements), Means.CONTENT, 0.85),
         Strategy(partial(of_one_key, _weights), structure, 0.8),
-        Strategy(partial(in_order, near), structure, 0.8),
+        Strategy(partial(in_order, around[0]), structure, 0.8),
         Strategy(partial(behind_pairs, is_strict=False), structure, 0.7),
         Strategy(partial(before_pairs, is_strict=False), structure, 0.7),
         Strategy(regions.single_pairs, structure, 0.6),

@@ -14,7 +14,8 @@ import numpy as np
 from msdump.analysis.diff.lockstep import Ran
 from msdump.analysis.diff.pairing import Pairing, pair_graphs, pair_models
 from msdump.analysis.judge import OperatorPlace, coarser
-from msdump.device import float_status_of, rounding
+from msdump.analysis.rerun import Arithmetic
+from msdump.device import float_status_of
 from msdump.errors import InputError, name_hint
 from msdump.execute import (
     Float64Kernels,
@@ -33,7 +34,6 @@ from msdump.execute import (
     optimise,
 )
 from msdump.graph import IN_MEMORY, Graph, Node, loader
-from msdump.graph.kernel import Rounding
 from msdump.observer import Observer
 from msdump.plan import Context, DeviceTarget, JitLevel, OverflowMode, PrecisionMode
 from msdump.read import ABSENT, GraphOperator, SourceKind, ValueSource
@@ -173,16 +173,8 @@ class Side:
     @property
     def arithmetic(self) -> RoundingsOf:
         """How it computes any operator, one of another side's graph as well."""
-        context = self.variant.context
-        if context.device_target is not DeviceTarget.ASCEND:
-            return as_the_model_says
-        mode = context.precision_mode or PrecisionMode.ALLOW_FP32_TO_FP16
-
-        def roundings(node: Node) -> tuple[Rounding, ...]:
-            types = (part.operator.op_type for part in node.members)
-            return tuple(rounding(op_type, mode, context.overflow_mode) for op_type in types)
-
-        return roundings
+        arithmetic = Arithmetic.of(self.variant.context)
+        return as_the_model_says if arithmetic.precision is None else arithmetic.roundings
 
 
 def make_side(graph: Graph, variant: Variant, copies: WeightCopies, *, trains: bool) -> Side:
@@ -309,10 +301,8 @@ class Variant:
     @property
     def precision(self) -> str:
         """The coarsest element type that it computes in where the model says float32; "" for float32."""
-        if self.context.device_target is not DeviceTarget.ASCEND:
-            return ""
-        mode = self.context.precision_mode or PrecisionMode.ALLOW_FP32_TO_FP16
-        return _COARSEST.get(mode, "")
+        mode = Arithmetic.of(self.context).precision
+        return "" if mode is None else _COARSEST.get(mode, "")
 
 
 _COARSEST: Final[Mapping[PrecisionMode, str]] = {
