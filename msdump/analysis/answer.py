@@ -1,4 +1,4 @@
-"""The answer of a comparison in sentences: what the outputs do, what that means, and what to do next."""
+"""The answer of a comparison in sentences: the outputs, the meaning of the verdict, the next step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FOLLOWING: Final = frozenset({Verdict.INHERITED, Verdict.HEALED})
 
 _COMPUTED: Final = ("float64", "float32", "float16", "tfloat32", "bfloat16")
 _MOST_NAMED: Final = 3
-_LEAST_ALIKE: Final = 3  # operators at fault in one way that are told together
+_LEAST_ALIKE: Final = 3  # operators at fault in one way that are named together
 
 _MEANINGS: Final = {
     Verdict.ACCUMULATED: "no operator is at fault: rounding adds up beyond the limit",
@@ -25,7 +25,7 @@ _MEANINGS: Final = {
     Verdict.UNREADABLE: "what could be read agrees",
     Verdict.UNCHECKED: "an output was not compared: it has no file, one side alone has it, or chance made it",
 }
-"""What a verdict that accuses nobody means."""
+"""Meanings of verdicts without an operator at fault."""
 
 _RERUN: Final = "--model FILE.onnx runs each operator again and tells its own error from what it inherits"
 KEEP: Final = "msdump diff FILE.onnx --advise 0.01 names the operators to keep in float32"
@@ -41,11 +41,11 @@ _STEPS: Final = {
     Verdict.INHERITED: "feed both sides the same inputs",
     Verdict.UNREADABLE: "dump again: files are lost or torn",
 }
-"""What to do next, by the verdict of the whole."""
+"""Next steps, by the verdict of the whole."""
 
 
 def tell_outputs(outputs: Iterable[TensorResult]) -> str:
-    """Return in a sentence how far the network's outputs are apart; "" where none was compared.
+    """Return a sentence on the differences of the network's outputs; "" where none was compared.
 
     >>> tell_outputs([])
     ''
@@ -97,7 +97,7 @@ def _allowance(output: TensorResult) -> str:
 def _type(output: TensorResult) -> str:
     """Return the element type whose limit an output has, with "by" in front; "" for none.
 
-    No device computes in types of 8 bits and less: limits as wide as theirs are those of types, grown.
+    No device computes in types of 8 bits and less: limits as wide as theirs have grown from other types'.
     """
     types = {*_COMPUTED, output.evidence.dtype, output.evidence.golden_dtype}
     known = (name for name in TYPES if name in types and TYPES[name].distance == output.limit)
@@ -105,7 +105,7 @@ def _type(output: TensorResult) -> str:
 
 
 def meaning(report: Report) -> str:
-    """Return which inputs of the network differ, or what it means that nobody is accused; "" for neither."""
+    """Return the network's inputs that differ, or the meaning of a verdict without fault; "" for neither."""
     if report.inputs:
         names = _first_of(report.inputs)
         is_one = len(report.inputs) == 1
@@ -114,7 +114,7 @@ def meaning(report: Report) -> str:
 
 
 def next_step(report: Report, *, has_rerun: bool) -> str:
-    """Return what the user may do next; "" where nothing is left to do.
+    """Return a next step for the user; "" where nothing is left to do.
 
     Args:
         report: The verdicts.
@@ -123,7 +123,7 @@ def next_step(report: Report, *, has_rerun: bool) -> str:
     verdict = report.verdict
     if report.inputs:
         return _STEPS[Verdict.INHERITED]
-    # what a model tells of an operator needs no guess at a precision
+    # after re-execution no precision needs to be guessed
     if not has_rerun and verdict in _NUMERIC and (precision := report.precision()):
         return f"--precision {precision}, if the device computed in it: that far its limits reach"
     if verdict is Verdict.OWN:
@@ -140,8 +140,8 @@ def group_alike(
 
     Args:
         faults: The faults, in the order of execution.
-        name_of: Gives the name of the operator.
-        kind_of: Gives what faults that are told together have in common, as ``kind_of_fault`` does.
+        name_of: Returns the name of the operator.
+        kind_of: Returns the kind of a fault, as ``kind_of_fault`` does.
     """
     names: dict[Hashable, set[str]] = {}
     for each in faults:
@@ -154,19 +154,13 @@ def group_alike(
 
 
 def kind_of_fault(name: str, op_type: str, what: str) -> Hashable:
-    """Return what "Pow of each of 9 RMSNorm overflows" has in common: type, class of the module, and fault.
-
-    Args:
-        name: Full name of the operator.
-        op_type: Its type.
-        what: Its fault.
-    """
+    """Return the key that "Pow of each of 9 RMSNorm overflows" shares: fault, type, module's class."""
     scope = name.rpartition("/")[0]
     return what, op_type, class_of(scope) or name
 
 
 def alike_text(name: str, op_type: str, others: int) -> str:
-    """Return in words of which kind further operators are that have the same fault.
+    """Return a count of further operators with the same fault in words.
 
     >>> alike_text("Default/norm-RMSNorm/Pow-op0", "Pow", 8)
     '8 more Pow of RMSNorm'
@@ -175,7 +169,7 @@ def alike_text(name: str, op_type: str, others: int) -> str:
 
 
 def class_of(scope: str) -> str:
-    """Return the class of the innermost module of a scope, "" where it tells none.
+    """Return the class of the innermost module of a scope, "" for none.
 
     >>> class_of("Default/layers-CellList/0-Block/norm-RMSNorm"), class_of("Default")
     ('RMSNorm', '')

@@ -53,7 +53,7 @@ class OperatorArithmetic:
 
     Attributes:
         roundings: The emulated device's casts.
-        kernels: What compiles them.
+        kernels: Compiler of the kernels.
     """
 
     roundings: RoundingsOf = as_the_model_says
@@ -74,8 +74,8 @@ ArithmeticPair = tuple[OperatorArithmetic, OperatorArithmetic]
 def of_side(side: Side) -> tuple[Graph, OperatorArithmetic]:
     """Return the graph of a side whose operators run one by one, and their arithmetic.
 
-    Compiled graphs (O1, O2) give the bits of their models, operator by operator; what onnxruntime optimised
-    is a model of its own.
+    Compiled graphs (O1, O2) give the bits of their models, operator by operator; onnxruntime's optimiser
+    makes a model of its own.
     """
     if side.variant.engine is Engine.OPTIMISED:
         return side.graph, AS_THE_MODEL_SAYS
@@ -84,11 +84,7 @@ def of_side(side: Side) -> tuple[Graph, OperatorArithmetic]:
 
 
 def mixed(computed_in: ArithmeticPair) -> OperatorArithmetic:
-    """Return the arithmetic of the other model with operators of the examined one in it.
-
-    Args:
-        computed_in: What the two compute in.
-    """
+    """Return the arithmetic of golden with operators of the examined model in it."""
     mine, golden = computed_in
 
     def roundings(node: Node) -> Sequence[Rounding] | None:
@@ -100,7 +96,7 @@ def mixed(computed_in: ArithmeticPair) -> OperatorArithmetic:
         return OperatorArithmetic(roundings, mine.kernels)
 
     def is_wide(node: Node) -> bool:
-        # a value at the edge gets its other element type before it is rounded for what reads it
+        # a value at the edge gets its other element type before it is rounded for its readers
         return node.name.startswith(CAST) or (mine if is_taken(node) else golden).is_wide
 
     return OperatorArithmetic(roundings, mixed_kernels(is_wide))
@@ -117,7 +113,7 @@ def minimise(items: Sequence[_Item], holds: Callable[[Sequence[_Item]], bool]) -
 
     Args:
         items: The list, for which the test holds.
-        holds: The test; it is asked about each part once.
+        holds: The test; it is called once for each part.
     """
 
     @functools.cache
@@ -224,7 +220,7 @@ class _Part:
         file: Name of its model's file.
         graph: The graph of its operators.
         nodes: The operators.
-        arithmetic: What they compute in.
+        arithmetic: Their arithmetic.
     """
 
     file: str
@@ -244,7 +240,7 @@ class _Part:
     def model(self, fed: Mapping[str, np.ndarray], outputs: Sequence[str]) -> tuple[RegionModel, bool]:
         """Return the model of the operators, and whether it computes in their arithmetic."""
         has_bodies = any(node.bodies for node in self.nodes)
-        # what a loop carries may change its shape
+        # a value that a loop carries may change its shape
         forms = {
             name: ValueShape(self._dtype(name, fed), None if has_bodies else array.shape)
             for name, array in fed.items()
@@ -310,10 +306,10 @@ class ExchangedPart:
 
     Attributes:
         spliced: The network that has it, and the operators that were exchanged.
-        difference: Relative distance of its outputs from those of the network without the part.
+        difference: Relative distance of its outputs from the network's without the part.
         whole: The same of the two models.
-        edges: What golden holds at the edges of the part, by name.
-        computed_in: What the part, and its counterpart, compute in.
+        edges: Golden's values at the edges of the part, by name.
+        computed_in: Arithmetic of the part, and of its counterpart.
     """
 
     spliced: Spliced
@@ -353,12 +349,12 @@ class Bisection:
         """Prepare the search, and run golden.
 
         Args:
-            mine: The model whose part is looked for.
+            mine: The model that has the part.
             golden: The model that parts are put into.
-            pairing: What belongs together in the two models, before onnxruntime has optimised one of them.
-            inputs: What the examined model is fed.
+            pairing: Pairs of the two models, before onnxruntime has optimised one of them.
+            inputs: Inputs of the examined model.
             probed: Called after each network that was run.
-            computed_in: What the operators of the two compute in; each takes its own along.
+            computed_in: Arithmetic of the two; each operator keeps its own.
 
         Raises:
             MsdumpError: Golden cannot run.
@@ -378,7 +374,7 @@ class Bisection:
         """Return the smallest part whose exchange brings about at least half of the difference.
 
         Raises:
-            InputError: The two agree, or what differs has no counterpart to be exchanged with.
+            InputError: The two agree, or the difference lies in operators without counterpart.
             MsdumpError: The examined model cannot run.
         """
         whole = self._distance(self._own_outputs())
@@ -463,7 +459,7 @@ class Bisection:
 def _exchanged(values: Mapping[str, str], mine: Graph, golden: Graph) -> dict[str, str]:
     """Return the exchangeable values of the examined model with their counterparts in golden.
 
-    What only one of the two computes, as a weight that is quantised, comes with the operators that read it.
+    A value that only one of the two computes, as a quantised weight, comes with its readers.
     """
     computed = {name for node in golden.nodes for name in node.outputs}
     known = computed | {value.name for value in golden.inputs} | {*golden.weights}

@@ -1,4 +1,4 @@
-"""Facts: what two operator graphs say differs, whatever the numbers do."""
+"""Facts: differences of two operator graphs, whatever the numbers are."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _CLAMPS: Final = frozenset({"ReLU", "ReLU6", "Clip", "ClipByValue"})
 
 
 class FactKind(enum.StrEnum):
-    """What differs."""
+    """Kind of a difference."""
 
     ATTRIBUTE = "attribute"
     WIRING = "wiring"
@@ -58,14 +58,15 @@ class Fact:
     """One difference between two graphs.
 
     Attributes:
-        kind: In what the two differ.
+        kind: Kind of the difference.
         operator: Full name of the operator; golden's of one that is missing.
-        text: What differs, in words.
+        text: The difference in words.
         op_type: The operator's type.
         onnx_name: Name of its node in the model, "" where it is not known.
         golden: Full name of the golden operator, "" for none.
-        readers: Full names of the examined side's operators whose outputs show it: the operator itself, or
-            those that read it; none for an output of the graph.
+        readers: Full names of the examined side's operators with outputs that show it: the operator itself,
+            or its
+            readers; none for an output of the graph.
     """
 
     kind: FactKind
@@ -87,17 +88,17 @@ def list_facts(
     matching: Alignment,
     same_weight: SameWeight = lambda _mine, _golden: None,
 ) -> tuple[Fact, ...]:
-    """Return what two graphs say differs, in the order of the first one.
+    """Return the differences of two graphs, in the order of the first one.
 
-    What compilation explains is left out: fusion, folding, casts, transfers, other ways to shape a value.
+    Effects of compilation are left out: fusion, folding, casts, transfers, other ways to shape a value.
 
     Args:
         mine: The examined graph.
         golden: The graph that it is compared with.
-        matching: Which of their operators belong together.
+        matching: The aligned operators.
         same_weight: Compares the bits of weights.
     """
-    # tensors alone tell neither what compilation settles without the device nor what is in branches
+    # graphs inferred from tensors lack operators that compilation settles, and branches
     if mine.graph.is_inferred is not golden.graph.is_inferred or not matching.is_one_network:
         return ()
     return tuple(_Comparison(mine, golden, matching, same_weight).facts())
@@ -108,7 +109,7 @@ _Operators = Sequence[GraphOperator]
 
 
 class _Side:
-    """A graph, and what both sides know its values by: the pair that gives one, or a label."""
+    """A graph, and keys of its values that both sides share: the pair of the producer, or a label."""
 
     def __init__(self, side: GraphSide, label_of: _LabelOf, alone: Sequence[str]) -> None:
         self.graph, self.alone, self.passing = side.graph, {*alone}, _PASSING
@@ -124,11 +125,11 @@ class _Side:
         self._fused = {name for each in operators if len(each.onnx_names) > 1 for name in each.onnx_names}
 
     def operator(self, source: ValueSource) -> GraphOperator | None:
-        """Return the operator that gives a value, None for everything else."""
+        """Return the producer of a value, None for everything else."""
         return self.graph.operators.get(source.name) if source.kind is SourceKind.OPERATOR else None
 
     def origin(self, source: ValueSource) -> ValueSource:
-        """Return where a value comes from before operators that the other side may lack passed it on."""
+        """Return the source of a value, looking through operators that the other side may lack."""
         for _ in self.graph.operators:  # a cycle, which no sound graph has, ends here
             operator = self.operator(source)
             if operator is None or not (operator.inputs and self._is_passed(operator)):
@@ -142,21 +143,21 @@ class _Side:
         return _is_inserted(operator) or (is_alone and (is_passing or operator.op_type in self.passing))
 
     def key(self, source: ValueSource) -> Hashable:
-        """Return what a value is known by on both sides, None where nothing tells."""
+        """Return the common key of a value, None if unknown."""
         if self.operator(source) is not None:
             return self.key_of.get((source.name, source.slot))
         label = self._label_of(source)
         return None if label in (UNKNOWN, UNTOLD) else label
 
     def members(self, names: Sequence[str], others: Sequence[GraphOperator] = ()) -> list[GraphOperator]:
-        """Return the operators of a region, with those alone that are nodes of the other side's region."""
+        """Return the operators of a region, with unpaired ones that are nodes of the other side's region."""
         nodes = {each.onnx_names for each in others if each.onnx_names}
         alone = {name for name in self.alone if nodes and self.graph.operators[name].onnx_names in nodes}
         ordered = sorted({*names} | alone, key=self.places.__getitem__)
         return [self.graph.operators[name] for name in ordered]
 
     def reads(self, operators: Sequence[GraphOperator]) -> list[ValueSource]:
-        """Return what operators together read of others; constants only of one alone."""
+        """Return the inputs of operators from outside; constants only of one alone."""
         inside = {each.full_name for each in operators}
         found = [self.origin(each) for operator in operators for each in operator.inputs]
         if len(operators) == 1:
@@ -164,7 +165,7 @@ class _Side:
         return [*dict.fromkeys(each for each in found if each.name not in inside and not self.is_fixed(each))]
 
     def is_untold(self, source: ValueSource) -> bool:
-        """Return whether nothing tells surely where a value comes from, or passes of a loop read several."""
+        """Return whether the source of a value is uncertain, or varies by passes of a loop."""
         return (
             source.varies
             or source.is_guessed
@@ -176,7 +177,7 @@ class _Side:
         return source.kind in FIXED or (source.kind is SourceKind.OPERATOR and source.name in self._fixed)
 
     def lacks(self, beside: _Side, source: ValueSource, own: ValueSource) -> bool:
-        """Return whether a value, in place of an own one, is of another side's operator that this one lacks.
+        """Return whether a value, in place of an own one, comes from an operator that this side lacks.
 
         Nothing is lacking where compilation has folded it.
         """
@@ -186,12 +187,12 @@ class _Side:
         return _is_plain(operator) and not {*operator.onnx_names} & self._fused
 
     def strange(self, operators: _Operators, parts: Counter[str]) -> list[GraphOperator]:
-        """Return the operators of which the other side has no part, but for those that it may lack."""
+        """Return the operators without any part in the other side, except for optional ones."""
         computing = [each for each in operators if _parts(each) and each.op_type not in self.passing]
         return [each for each in computing if _is_plain(each) and not _counts([each]) & parts]
 
     def stranger(self, source: ValueSource) -> GraphOperator | None:
-        """Return the operator that gives a value, if nothing on the other side belongs to it."""
+        """Return the producer of a value if the other side has no counterpart."""
         return self.operator(source) if source.name in self.alone else None
 
 
@@ -204,7 +205,7 @@ def _is_plain(operator: GraphOperator) -> bool:
 
 
 class _Edge(NamedTuple):
-    """An input that is another one than golden's; without a reader an output of the graph."""
+    """An input that differs from golden's; without a reader an output of the graph."""
 
     reader: GraphOperator | None
     slot: int
@@ -213,8 +214,6 @@ class _Edge(NamedTuple):
 
 
 class _Comparison:
-    """Compares two graphs whose operators are paired."""
-
     def __init__(
         self, mine: GraphSide, golden: GraphSide, matching: Alignment, same_weight: SameWeight
     ) -> None:
@@ -230,7 +229,7 @@ class _Comparison:
             for number, (output, counterpart) in enumerate(pair.outputs):
                 self._mine.key_of[output] = self._golden.key_of[counterpart] = (pair.mine, number)
             for side, names in ((self._mine, pair.mine), (self._golden, pair.golden)):
-                for name in names:  # the other side has nowhere what only parts of a kernel read there
+                for name in names:  # inner values of a kernel are nowhere in the other side
                     side.key_of.setdefault((name, 0), ("inner", name))
             members = self._mine.members(pair.mine), self._golden.members(pair.golden)
             if pair.is_single or not self._split(*members):
@@ -254,7 +253,9 @@ class _Comparison:
             for place, each in enumerate(side)
             if place not in paired
         )
-        is_kernel = len(pairs) == 1 and not all(passed)  # it may compute what the other side's others do
+        is_kernel = len(pairs) == 1 and not all(
+            passed
+        )  # it may compute the other operators of the other side, too
         if is_kernel or not pairs or len(pairs) < min(len(mine), len(golden)):
             return False
         for side, operators in ((self._mine, mine), (self._golden, golden)):
@@ -280,7 +281,7 @@ class _Comparison:
         return sorted(facts, key=lambda fact: min(map(places.__getitem__, fact.readers), default=len(places)))
 
     def _of_pair(self, mine: _Operators, golden: _Operators) -> Iterator[Fact]:
-        """Yield what operators do otherwise: parts that only one side has, arguments, weights."""
+        """Yield differences of paired operators: parts that only one side has, arguments, weights."""
         own, other = _counts(mine), _counts(golden)
         is_single = len(mine) == len(golden) == 1
         if own == other and is_single:
@@ -307,9 +308,9 @@ class _Comparison:
             yield _own_fact(FactKind.REPLACED, mine[-1], text, golden[-1])
 
     def _dtypes(self) -> Iterator[Fact]:
-        """Yield which operators write another type of floats than golden's, the first of several in a row.
+        """Yield operators with another type of float output than golden's, the first of several in a row.
 
-        Nothing where most of them do: the network was converted as a whole.
+        Nothing if most of them differ: the network was converted as a whole.
         """
         facts: dict[str, Fact] = {}
         single = [(mine[0], golden[0]) for mine, golden in self._pairs if len(mine) == len(golden) == 1]
@@ -326,9 +327,9 @@ class _Comparison:
                 yield fact
 
     def _inner_casts(self) -> Iterator[Fact]:
-        """Yield which kernels cast inside more often than their counterparts, or less often.
+        """Yield kernels with more casts inside than their counterparts, or fewer.
 
-        Only where the graph of that side has more casts as a whole: else the other one has them elsewhere.
+        Only if the graph of that side has more casts as a whole: else the other one has them elsewhere.
         """
         own, other = (_casts([*side.graph.operators.values()]) for side in (self._mine, self._golden))
         for mine, golden in self._pairs:
@@ -339,7 +340,7 @@ class _Comparison:
                 yield _own_fact(FactKind.DTYPE, mine[-1], text, golden[-1])
 
     def _edges(self, mine: _Operators, golden: _Operators) -> Iterator[_Edge]:
-        """Yield the inputs of operators that are known to be other ones."""
+        """Yield the inputs of operators that are known to differ."""
         own, other = self._mine.reads(mine), self._golden.reads(golden)
         pairs = [*zip(range(len(own)), own, other, strict=False)]
         is_alike = len(mine) == len(golden) == 1 and _parts(mine[0]) == _parts(golden[0])
@@ -352,7 +353,7 @@ class _Comparison:
     def _unequal(
         self, own: Sequence[ValueSource], other: Sequence[ValueSource]
     ) -> list[tuple[int, ValueSource, ValueSource]]:
-        """Return inputs that may change places without those that are the same on both sides."""
+        """Return commutative inputs without those equal on both sides."""
         rest, left = [*other], []
         for slot, source in enumerate(own):
             key = self._mine.key(source)
@@ -367,14 +368,14 @@ class _Comparison:
         return [(slot, source, each) for (slot, source), each in zip(left, rest, strict=True)]
 
     def _ends(self) -> Iterator[_Edge]:
-        """Yield the outputs of the graph that are known to be other ones."""
+        """Yield the outputs of the graph that are known to differ."""
         own, other = ([*map(side.origin, side.graph.outputs)] for side in (self._mine, self._golden))
         for slot, (one, two) in enumerate(zip(own, other, strict=False) if len(own) == len(other) else ()):
             if self._is_other(one, two):
                 yield _Edge(None, slot, one, two)
 
     def _is_other(self, own: ValueSource, other: ValueSource) -> bool:
-        """Return whether an input is known to be another value than golden's."""
+        """Return whether an input is known to differ from golden's."""
         is_lacking = self._golden.lacks(self._mine, own, other) or self._mine.lacks(self._golden, other, own)
         if _NOTHING in {own, other}:
             return is_lacking
@@ -392,7 +393,7 @@ class _Comparison:
         return is_lacking
 
     def _wiring(self, edges: Sequence[_Edge]) -> Iterator[Fact]:
-        """Yield the facts of inputs that are other ones: one for each operator that explains some of them."""
+        """Yield one fact for each operator that explains differing inputs."""
         told: dict[Hashable, Fact] = {}
         for edge in edges:
             fact = self._of_edge(edge, edges)
@@ -402,7 +403,7 @@ class _Comparison:
         yield from told.values()
 
     def _of_edge(self, edge: _Edge, edges: Sequence[_Edge]) -> Fact:
-        """Return what makes an input another one than golden's."""
+        """Return the fact that explains a differing input."""
         keys = self._mine.key(edge.own), self._golden.key(edge.other)
         lacking, added = self._golden.stranger(edge.other), self._mine.stranger(edge.own)
         readers = () if edge.reader is None else (edge.reader.full_name,)
@@ -436,25 +437,24 @@ def _in_place_of(mine: GraphOperator, golden: GraphOperator) -> Fact:
 
 
 def _called(source: ValueSource) -> str:
-    """Return a value's name in words."""
     slot = f":{source.slot}" if source.slot else ""
     kind = "" if source.kind is SourceKind.OPERATOR else f"{source.kind} "
     return "absent" if source.kind is SourceKind.ABSENT else f"of {kind}{source.name}{slot}"
 
 
 def _parts(operator: GraphOperator) -> tuple[str, ...]:
-    """Return the types of what an operator is made of, without what another system does otherwise."""
+    """Return the types of an operator's parts, without parts that are optional in other systems."""
     return _types(operator.full_name, operator.op_type)
 
 
-@functools.lru_cache(maxsize=1 << 14)  # asked of every operator several times
+@functools.lru_cache(maxsize=1 << 14)  # called several times for every operator
 def _types(full_name: str, op_type: str) -> tuple[str, ...]:
     types = map(canonical_type, part_types(GraphOperator(full_name, op_type)))
     return tuple(each for each in types if not (passes_on(each) or is_view(each)))
 
 
 def _casts(operators: _Operators) -> int:
-    """Return how often operators cast, alone or as parts of kernels, without what a device inserted."""
+    """Return the number of casts, alone or as parts of kernels, without inserted ones."""
     parts = (part_types(each) for each in operators if not _is_inserted(each))
     return sum(canonical_type(each) == "Cast" for types in parts for each in types)
 
@@ -464,15 +464,11 @@ def _counts(operators: _Operators) -> Counter[str]:
 
 
 def _without_inserted(operators: _Operators) -> _Operators:
-    """Return operators without those that a device inserted, unless there are no others."""
     return [each for each in operators if not _is_inserted(each)] or operators
 
 
 def _are_alike(mine: _Operators, golden: _Operators) -> bool:
-    """Return whether operators are one of each side, or have most parts in common.
-
-    Others are other ways to compute the same.
-    """
+    """Return whether operators are one of each side, or have most parts in common."""
     own, other = _counts(mine), _counts(golden)
     is_single = len(mine) == len(golden) == 1 and _is_plain(mine[0]) and _is_plain(golden[0])
     return is_single or 2 * (own & other).total() >= max(own.total(), other.total())

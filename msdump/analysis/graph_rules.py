@@ -39,13 +39,7 @@ msprobe's offline dump of onnxruntime writes them as ``input_{node}.{index}.{tim
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """An output of the original network.
-
-    Attributes:
-        name: Name of its operator.
-        index: Number of the output.
-        format: Order of its axes, "" where it is not told.
-    """
+    """An output of the original network; its format is the order of axes, "" where it is not known."""
 
     name: str
     index: int
@@ -62,8 +56,8 @@ class RuleOperator:
         name: Full name.
         op_type: Operator type.
         inputs: Producer and output number of each input.
-        originals: Operators of the original network that it stands for; none: the compiler added it.
-        outputs: The original output of each of its outputs, None where the original network has no such.
+        originals: Its operators of the original network; none: the compiler added it.
+        outputs: The original output of each of its outputs, None for none.
         is_inner: Whether it is one of several operators for the same originals and gives no output of them.
         is_added: Whether the compiler has added it to change a tensor's element type or format.
     """
@@ -82,7 +76,7 @@ class RuleOperator:
 _Default = TypeVar("_Default")
 
 IsPassing = Callable[[RuleOperator], bool]
-"""Tells whether an operator only passes its input on, in another element type or format."""
+"""Returns whether an operator only passes its input on, in another element type or format."""
 
 
 def _has_passing_type(operator: RuleOperator) -> bool:
@@ -147,13 +141,9 @@ class FusionRules:
     def output_origin(
         self, operator: RuleOperator, index: int, is_passing: IsPassing = _has_passing_type
     ) -> Origin | None:
-        """Return the original output that an output stands for, through casts and changes of format.
+        """Return the original output of an output, through casts and changes of format.
 
-        Args:
-            operator: The operator.
-            index: Number of its output.
-            is_passing: Tells which operators only pass their input on. By default these are all casts and
-                changes of format, also those of the original network, as for CANN's tool.
+        By default all casts are looked through, also those of the original network, as by CANN's tool.
         """
         source, number = self._behind_casts(operator, index, is_passing)
         if source is None or not source.outputs:
@@ -173,8 +163,7 @@ class FusionRules:
     ) -> tuple[RuleOperator | None, int]:
         """Return the operator behind casts and changes of format, and the number of its output.
 
-        None comes back where the producer is not in the file, or such operators form a ring, as only a
-        damaged file has it.
+        None if the producer is not in the file, or such operators form a ring, as only a damaged file has it.
         """
         source: RuleOperator | None = operator
         seen: set[str] = set()
@@ -229,10 +218,7 @@ def parse_rules(value: Any, source: str) -> FusionRules:
 
 
 def _renamed(operator: RuleOperator) -> RuleOperator:
-    """Return an operator that stands alone for one original, each output named after an output of that one.
-
-    Outputs whose origin the file tells keep it.
-    """
+    """Return an operator whose outputs without origin are those of its only original."""
     if len(operator.originals) != 1:
         return operator
     name = operator.originals[0]
@@ -316,12 +302,7 @@ def _inputs(place: _Place) -> Iterator[tuple[str, int]]:
 
 
 def _outputs(place: _Place, default: str) -> Iterator[Origin | None]:
-    """Yield the origin of each output that has attributes, None where the file names none.
-
-    Args:
-        place: The operator.
-        default: Name of the original operator where an output names none, "" for no origin.
-    """
+    """Yield the origin of each output that has attributes, else one of ``default``; None for none."""
     for index, output in enumerate(place.member("output_desc", list, []).items()):
         if not isinstance(output.value, dict) or "attr" not in output.value:
             continue
@@ -333,8 +314,6 @@ def _outputs(place: _Place, default: str) -> Iterator[Origin | None]:
 
 
 class _Attributes:
-    """The attributes of an operator or an output."""
-
     def __init__(self, place: _Place) -> None:
         items = place.member("attr", list, []).items()
         self._places = {item.member("key", str).value: item for item in items}

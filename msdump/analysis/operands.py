@@ -32,7 +32,7 @@ class DumpedOperand:
 
     Attributes:
         io: Input or output.
-        index: Its number among the operator's inputs or outputs.
+        index: Its number.
         path: Its file.
         dtype: Element type on the device, ``float16``; the vendor's number of a type that cannot be read.
         format: Memory format.
@@ -40,7 +40,7 @@ class DumpedOperand:
         host_shape: Shape on the host; empty where it is not known.
         groups: Groups of the convolution that reads a weight.
         address: Address in the device's memory, 0 where it is not known.
-        is_typed: Whether its file tells its element type; else its elements are its bytes.
+        is_typed: Whether its file has the element type; else its elements are its bytes.
     """
 
     io: IO
@@ -68,11 +68,7 @@ class DumpedOperand:
     def read_as(self, dtype: str) -> DumpedOperand:
         """Return the operand with its bytes read as elements of a type, or of one that files widen to it.
 
-        Args:
-            dtype: Name of the element type.
-
-        Returns:
-            The operand itself where its bytes are not as many as elements of these types have.
+        The operand itself comes back if its size does not fit.
 
         Raises:
             DumpReadError: The file is missing, truncated or corrupt.
@@ -96,7 +92,7 @@ class DumpedOperand:
         """Return the elements in the host's layout.
 
         Args:
-            shape: The host shape, for a tensor whose file does not tell it.
+            shape: The host shape, for a tensor whose file lacks it.
 
         Raises:
             DumpReadError: The file is missing, truncated or corrupt.
@@ -127,7 +123,7 @@ def read_operands(
         folder: The directory of the files.
         files: Files of one execution of the operator.
         recent: For a list of very many: files with one tensor are let go, and read again by this where their
-            elements are asked for. None: they are kept open.
+            elements are needed. None: they are kept open.
 
     Raises:
         DumpReadError: A file is missing, truncated or corrupt.
@@ -199,7 +195,7 @@ def _from_npy(file: NamedFile) -> DumpedOperand:
 
 
 def _of_npy(file: NamedFile, header: npy.Header, opened: Callable[[str], memoryview]) -> DumpedOperand:
-    # The name knows the type on the device: bfloat16 lies in the file as float32.
+    # The name has the type on the device: bfloat16 lies in the file as float32.
     dtype = file.dtype.lower() if file.dtype else dtypes.from_numpy(header.dtype).name
     shape = _held_shape(file, header.shape)
 
@@ -216,7 +212,7 @@ def _of_npy(file: NamedFile, header: npy.Header, opened: Callable[[str], memoryv
 
 
 def _is_cut(file: NamedFile, dtype: np.dtype) -> bool:
-    """Tell whether a file holds less bytes of each element than the device did.
+    """Return whether a file holds fewer bytes of each element than the device did.
 
     vendor: MindSpore 2.10 names the file of a kernel that computes in a wider type than its graph declares by
     the graph, and writes so many bytes as that type has.
@@ -230,7 +226,7 @@ def _is_cut(file: NamedFile, dtype: np.dtype) -> bool:
 def _held_shape(file: NamedFile, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape of a file's elements.
 
-    vendor: MindSpore 2.10 gives the file of a view, and of what reads it, the shape of the view's input.
+    vendor: MindSpore 2.10 gives the file of a view, and of its readers, the shape of the view's input.
     """
     held = file.held.shape
     is_told = held is not None and min(held, default=0) >= 0 and math.prod(held) == math.prod(shape)
@@ -258,12 +254,7 @@ def in_layout(array: np.ndarray, source: str, target: str) -> np.ndarray:
 
 
 def host_layout(operand: DumpedOperand, rank: int) -> str:
-    """Return the order of the axes of an operand on the host, "" where it has no names.
-
-    Args:
-        operand: The operand.
-        rank: Number of axes of its host shape.
-    """
+    """Return the order of an operand's axes on the host, "" where they have no names."""
     if operand.format in _LAYOUTS:
         return operand.format if len(operand.format) == rank else ""
     if not operand.is_converted:
@@ -272,7 +263,7 @@ def host_layout(operand: DumpedOperand, rank: int) -> str:
 
 
 def in_one_type(dumped: DumpedOperand, golden: DumpedOperand) -> tuple[DumpedOperand, DumpedOperand]:
-    """Return two operands, one whose file does not tell its element type with that of the other one.
+    """Return two operands; one without element type has that of the other one.
 
     vendor: CANN's numbers of element types have none for uint4; its files say DT_UNDEFINED then.
     """
@@ -288,51 +279,48 @@ def host_arrays(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the arrays of two dumped tensors in the host's layout.
 
-    Where neither tells its host shape and both have the same format and device shape, the arrays come
+    Where neither has a host shape and both have the same format and device shape, the arrays come
     back as the device holds them.
 
     Args:
         dumped: The tensor.
         golden: Its counterpart.
-        is_handed_on: Whether one is what the other becomes in a graph that only the other side's compiler
-            has simplified, so that a reshape may lie between them.
+        is_handed_on: Whether only one side's compiler has simplified the operators between the two, so that
+            a reshape may lie there.
 
     Raises:
         ToolError: Their shapes differ, or a format has no conversion.
         DumpReadError: A file is corrupt.
         FormatError: Elements of a type cannot be read.
     """
-    if not (dumped.is_converted or golden.is_converted):
-        arrays = dumped.array, golden.array
-        if is_handed_on and arrays[0].size == arrays[1].size:
-            return arrays
-        return _checked(dumped, golden, *arrays)
     # A dump file may lack the host shape; the counterpart's serves both.
     shape = dumped.host_shape or golden.host_shape or _plain_shape(dumped) or _plain_shape(golden)
     layouts = [(operand.format, operand.shape, operand.host_shape) for operand in (dumped, golden)]
     is_same = layouts[0] == layouts[1]
-    if not shape and is_same:
+    if is_same and not shape:
         return dumped.array, golden.array
     try:
         arrays = dumped.on_host(shape), golden.on_host(shape)
-        if is_handed_on and arrays[0].size == arrays[1].size:
-            return arrays
-        return _checked(dumped, golden, *arrays)
     except FormatError as error:
-        if is_same:  # a format without a conversion, but the same on both sides: element by element it is
+        if is_same:  # a format without a conversion, but the same on both sides
             return dumped.array, golden.array
+        if not (dumped.is_converted or golden.is_converted):
+            raise
         raise ToolError(ReturnCode.FORMAT, str(error)) from error
+    if is_handed_on and arrays[0].size == arrays[1].size:
+        return arrays
+    return _checked(dumped, golden, *arrays)
 
 
 def in_golden_layout(
     dumped: DumpedOperand, golden: DumpedOperand, layout: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the array of a dumped tensor in the layout of a golden one, and the golden array.
+    """Return a tensor's array in the layout of a golden one without device format, and the golden array.
 
     Args:
         dumped: The tensor.
-        golden: Its counterpart, which has no device format.
-        layout: Order of the counterpart's axes, "" where it is not told.
+        golden: Its counterpart.
+        layout: Order of the counterpart's axes, "" where it is not known.
 
     Raises:
         ToolError: The shapes do not fit, or the format has no conversion.
@@ -343,11 +331,7 @@ def in_golden_layout(
         return host_arrays(dumped, golden)
     golden_array = golden.array
     try:
-        dumped_array = (
-            dumped.array
-            if not dumped.is_converted
-            else dumped.on_host(_host_shape(golden_array.shape, layout))
-        )
+        dumped_array = dumped.on_host(_host_shape(golden_array.shape, layout))
     except FormatError as error:
         raise ToolError(ReturnCode.FORMAT, str(error)) from error
     candidates = list(_layout_candidates(dumped_array, dumped, layout))
@@ -383,7 +367,7 @@ def _plain_shape(operand: DumpedOperand) -> tuple[int, ...]:
 
 
 def is_transposed(dumped: DumpedOperand, golden: DumpedOperand) -> bool:
-    """Tell whether two tensors have the same shape but for the order of the last two axes."""
+    """Return whether two tensors have the same shape except for the order of the last two axes."""
     if dumped.is_converted or golden.is_converted or len(dumped.shape) <= 1:
         return False
     *batch, rows, columns = dumped.shape
@@ -391,7 +375,7 @@ def is_transposed(dumped: DumpedOperand, golden: DumpedOperand) -> bool:
 
 
 def is_square(dumped: DumpedOperand) -> bool:
-    """Tell whether a tensor has as many columns as rows, so that its shape does not tell what it is."""
+    """Return whether the last two axes are equal, so that the shape does not show a transposition."""
     return not dumped.is_converted and len(dumped.shape) > 1 and len({*dumped.shape[-2:]}) == 1
 
 

@@ -161,16 +161,15 @@ class ErrorPair:
 
 @dataclass(frozen=True, slots=True)
 class KeepAdvice:
-    """What to keep.
+    """Operators to keep.
 
     Attributes:
-        measured: The runs of the inputs that the search has looked at.
+        measured: The runs of the inputs of the search.
         bound: The largest error that is allowed.
         kept: Positions of the operators to keep; None where no set keeps the bound.
         errors: The errors of every output and input; without a set, ``after`` is that with everything kept.
-        outcome: How the search ended.
-        is_smallest: Whether no operator of the set can go: without any one of them an input of the search is
-            beyond the bound.
+        outcome: End of the search.
+        is_smallest: Whether removing any operator breaks the bound on an input of the search.
         types: The types of the operators to keep; None where there are none, or the search was interrupted.
     """
 
@@ -204,7 +203,7 @@ class KeepAdvice:
 
     @property
     def nameless(self) -> tuple[Node, ...]:
-        """The operators to keep whose names are not in the model's file, so that no other tool knows them."""
+        """The operators to keep whose names are not in the model's file, so that other tools lack them."""
         source = self.variants.graph.source
         known = None if source == IN_MEMORY else loader.node_names(source)
         return tuple(node for node in self.nodes if known is not None and node.name not in known)
@@ -220,7 +219,7 @@ _ROUNDS: Final = 12
 _WITHOUT_MARGIN: Final = 8
 """Number of searches before a margin is kept for further inputs; a set with a margin is not the smallest."""
 
-_MADE_UP: Final = 2  # inputs that nobody has looked at, beside those that were given, confirm a set
+_MADE_UP: Final = 2  # unseen inputs that confirm a set, beside given ones
 
 Unseen = Callable[[int], tuple[str, Values]]
 """Returns a made-up input by number: its name, and the arrays to feed."""
@@ -265,7 +264,7 @@ def advise(
 
 
 def _finite(made_up: Unseen, truth: Truth, progress: Progress) -> Iterator[Example]:
-    """Yield inputs to confirm a set on that can be made up and have a finite truth."""
+    """Yield made-up inputs with a finite truth."""
     for number in range(_ROUNDS * _MADE_UP):
         try:
             yield golden(*made_up(number), truth)
@@ -289,7 +288,7 @@ def _confirmed(
         if max(errors, default=0.0) <= bound:
             outcome = SearchEnd.CONFIRMED if trials else SearchEnd.UNCONFIRMED
             return _advice(search, bound, kept, trials, outcome)
-        # only the worst join the search: what holds on them mostly holds on the others, which confirm it
+        # only the worst join the search: a set that holds on them mostly holds on the others
         by_error = sorted(zip(errors, trials, strict=True), key=lambda each: -each[0])
         joining = [trial for error, trial in by_error[:_MADE_UP] if error > bound]
         runs.examples += joining

@@ -2,11 +2,11 @@
 
 A tensor between two operators is rounded where one of the two is narrow, so that keeping one of them alone
 changes nothing: each use of a tensor is one rounding, which is gone only where all its guards are kept - the
-operator that writes it, the one that reads it, and what moves elements between them. The weights of an
+operator that writes it, the one that reads it, and the moving operators between them. The weights of an
 operator are another, guarded by it alone.
 
 An error is measured with everything else kept: the rounded tensor runs to the end of its stretch of the
-network, through the operators that it changes. From there to the outputs errors grow as those of the whole
+network, through the operators that it changes. From there to the outputs errors grow as errors of the whole
 stretch do, which is measured for each tensor that crosses the border. With one stretch all is measured. All
 of it is one walk through the network: operators with large weights are compiled once.
 """
@@ -33,11 +33,11 @@ class Atom:
     """One rounding.
 
     Attributes:
-        guards: Positions of the candidates of which one that is narrow causes it.
-        position: The operator that reads what is rounded; the number of operators for an output.
-        name: The tensor, "" for the weights of the operator, or all that it does inside.
+        guards: Positions of the candidates of which a narrow one causes it.
+        position: The operator that reads the rounded tensor; the number of operators for an output.
+        name: The tensor, "" for the weights of the operator, or for all roundings inside.
         dtype: The type that it is rounded to.
-        origin: The operator that writes the tensor, -1 for inputs and where something moves it.
+        origin: The operator that writes the tensor, -1 for inputs and moved tensors.
     """
 
     guards: frozenset[int]
@@ -62,7 +62,7 @@ def atoms_of(variants: Variants) -> list[Atom]:
 def _of_outputs(
     variants: Variants, written: Mapping[str, Atom], position: int, node: Node
 ) -> dict[str, Atom]:
-    """Return the roundings that an operator's outputs have before anything reads them."""
+    """Return the roundings of an operator's outputs before they are read."""
     usual, is_candidate = variants.narrow(node)[-1], position in variants.candidates
     guards, dtype, origin = frozenset[int](), usual.writes, position
     if keeps_types(node) and not node.bodies:
@@ -81,7 +81,7 @@ def _of_outputs(
 def _of_operator(
     variants: Variants, written: Mapping[str, Atom], position: int, node: Node
 ) -> Iterator[Atom]:
-    """Yield the roundings of what an operator reads, and of its weights."""
+    """Yield the roundings of an operator's inputs and weights."""
     usual, is_candidate = variants.narrow(node)[0], position in variants.candidates
     if node.bodies and is_candidate:
         yield Atom(frozenset({position}), position, "", FLOAT16)
@@ -121,7 +121,7 @@ class RoundingMeter:
         variants: The network.
         example: The input.
         stretches: Number of parts that the network is divided into.
-        clipped_only: Whether roundings within the type's range, and those of weights, count as 0.
+        clipped_only: Whether roundings within the type's range, and of weights, count as 0.
     """
 
     variants: Variants
@@ -146,7 +146,7 @@ class RoundingMeter:
         return energies
 
     def _measured(self, atoms: Sequence[Atom]) -> np.ndarray:
-        """Return the squared errors of roundings: a walk through the network, stretch by stretch."""
+        """Return the squared errors of roundings: one walk through the network, stretch by stretch."""
         found = np.zeros((len(atoms), len(self.variants.graph.outputs)))
         begun, growing, end = dict(self.example.feeds), list[_Growth](), len(self.variants.graph.nodes)
         for start, stop in pairwise(self._borders()):
@@ -169,14 +169,7 @@ class RoundingMeter:
     def _at_border(
         self, stretch: range, atoms: Sequence[Atom], values: Values, found: np.ndarray
     ) -> dict[str, _Growth]:
-        """Measure the roundings of a stretch; return the sums of the errors that are left at its end.
-
-        Args:
-            stretch: Positions of its operators.
-            atoms: All roundings.
-            values: All values of the stretch: each rounding changes some of them.
-            found: Gets the squared errors of outputs in the last stretch, infinity for what breaks before.
-        """
+        """Measure the roundings of a stretch; return the sums of the errors that are left at its end."""
         sums: dict[str, _Growth] = {}
         is_last = stretch.stop == len(self.variants.graph.nodes)
         for index, atom in enumerate(atoms):
@@ -191,7 +184,7 @@ class RoundingMeter:
         return sums
 
     def _add(self, sums: dict[str, _Growth], index: int, changed: Values, values: Values) -> bool:
-        """Add the errors that a rounding makes at a border to the sums; return whether they are finite."""
+        """Add a rounding's errors at a border to the sums; return whether they are finite."""
         for name in filter(self.variants.is_float, changed):
             error = distance(changed[name], values[name])
             if not math.isfinite(error):
@@ -202,7 +195,7 @@ class RoundingMeter:
         return True
 
     def _pass(self, stretch: range, begun: Values, growing: Sequence[Values]) -> None:
-        """Propagate the errors of earlier borders through a stretch; drop values that are read no more."""
+        """Propagate the errors of earlier borders through a stretch; drop dead values."""
         for position in stretch:
             for values in growing:
                 values.update(self.variants.wide(position, values))
@@ -211,7 +204,7 @@ class RoundingMeter:
             self.variants.leave(position)
 
     def _borders(self) -> list[int]:
-        """Return the positions that divide the network into stretches, at places that few values cross."""
+        """Return the borders of the stretches, at places that few values cross."""
         count = len(self.variants.graph.nodes)
         size = max(1, math.ceil(count / self.stretches))
         alive, crossing = dict.fromkeys(filter(self.variants.is_float, self.example.feeds)), [0]
@@ -227,7 +220,6 @@ class RoundingMeter:
         return [*borders, count]
 
     def _squares(self, changed: Values) -> np.ndarray:
-        """Return the squared errors of the outputs among changed values."""
         golden = self.example.golden
         names = [value.name for value in self.variants.graph.outputs]
         return np.array(
@@ -235,7 +227,6 @@ class RoundingMeter:
         )
 
     def _changed(self, atom: Atom, values: Values) -> Values:
-        """Return the outputs that change when one rounding happens."""
         node, given = self.variants.graph.nodes[atom.position], {atom.name: values.get(atom.name)}
         if not atom.name and node.bodies:
             return differing(self.variants.run(atom.position, values, is_kept=False), values)
@@ -250,7 +241,7 @@ class RoundingMeter:
         return differing(self.variants.wide(atom.position, values | rounded_ones), values)
 
     def _narrow(self, atom: Atom, array: Any) -> Any:
-        """Return a tensor after a rounding, the same object where that changes nothing."""
+        """Return a rounded tensor, the same object where that changes nothing."""
         if not isinstance(array, np.ndarray):  # an optional without a value
             return array
         if self.clipped_only and not (atom.dtype is FLOAT16 and overflows(array)):

@@ -92,7 +92,7 @@ class SetSearch:
         self._expect(each * len(waiting) + _SEARCHING + len(self._sizes) / 8)
         for example in waiting:
             variants.progress.say(f"measuring {len(atoms)} roundings on {example.name}")
-            # of a large network the first input shows how errors grow, the others what overflows
+            # of a large network the first input shows how errors grow, the others show overflows
             clipped_only = bool(self._energies) and not is_short
             meter = RoundingMeter(variants, example, stretches, clipped_only=clipped_only)
             self._energies[example.name] = meter.energies(atoms)
@@ -104,11 +104,7 @@ class SetSearch:
         return Roundings(atoms, np.maximum.reduce([*self._energies.values()]), self._wide, self._sizes)
 
     def _of_series(self, gone: Sequence[int]) -> frozenset[int]:
-        """Return the smallest set that holds while operators leave in a given order.
-
-        Args:
-            gone: The order in which they go: with none gone the set holds, with all it does not.
-        """
+        """Return the smallest set that holds while operators leave in a given order."""
         low, high = 0, len(gone)
         while high - low > 1 + len(gone) // 100:
             step = max(1.0, (high - low) / (_SECTIONS + 1))
@@ -129,7 +125,7 @@ class SetSearch:
         return kept
 
     def _shrunk(self, kept: frozenset[int], roundings: Roundings, most: float) -> frozenset[int]:
-        """Return a set of which no single operator can go, unless the search may spend no more.
+        """Return a set that no single operator can leave, unless the search may spend no more.
 
         Errors may cancel out, so an operator that a larger set needs may be able to leave a smaller one: all
         are tried again once some have left.
@@ -157,11 +153,9 @@ class SetSearch:
     def _first_holding(
         self, sets: Sequence[frozenset[int]], *, by_error: bool = False
     ) -> frozenset[int] | None:
-        """Return the first set whose errors stay within the bound on all inputs, None where none does.
+        """Return the first set with errors within the bound on all inputs, None for none.
 
-        Args:
-            sets: Sets of operators to keep.
-            by_error: Take the one with the smallest error instead, on the input that refuted a set last.
+        With ``by_error`` the one with the smallest error, on the input that refuted a set last.
         """
         left = [*sets]
         while left:
@@ -177,7 +171,6 @@ class SetSearch:
         return None
 
     def _errors(self, sets: Sequence[frozenset[int]]) -> list[float]:
-        """Return the errors of sets on the input that refuted a set last."""
         found = self.runs.first_errors(sets)
         for each, error in zip(sets, found, strict=True):
             self.runs.variants.progress.say(f"{self._size(each)} operators kept: error {error:.3g}")
@@ -195,8 +188,8 @@ class Roundings:
     """Predicts the error of a set of kept operators from the squared errors of single roundings.
 
     Errors of many roundings are as good as independent: the square of the output's error is the sum of the
-    squares of those that happen. A set loses the operator that adds least. Since a rounding with several
-    guards happens once, the neighbours of operators that left cost less, and what is kept stays connected.
+    single squares. A set loses the operator that adds least. Since a rounding with several guards happens
+    once, the neighbours of operators that left cost less, and the kept ones stay connected.
     """
 
     def __init__(

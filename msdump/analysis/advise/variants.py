@@ -83,7 +83,7 @@ class DeviceRuns:
     """Measures how far the device's outputs are from the truth when some operators are kept.
 
     The runs of several sets go through the network side by side, and as one as long as the sets agree: each
-    operator is compiled once for all of them, and what a large network has packed is dropped behind them.
+    operator is compiled once for all of them, and packed weights of a large network are dropped behind them.
 
     Attributes:
         variants: The network.
@@ -215,7 +215,7 @@ class Variants:
     """Runs the operators of a network, each narrow or kept.
 
     Attributes:
-        graph: The model, operator by operator: no level changes what its operators compute.
+        graph: The model, operator by operator: no level changes its operators' results.
         to: The type of operators that are kept.
         narrow: How an operator rounds in the device's mode.
         saturates: Whether float16 stays within its range.
@@ -234,7 +234,7 @@ class Variants:
         Args:
             graph: The model.
             mode: The device's precision mode.
-            overflow: What float16 results beyond the range become.
+            overflow: Result of float16 beyond the range.
             to: float32 or bfloat16.
 
         Raises:
@@ -283,7 +283,7 @@ class Variants:
         return sum(map(len, self.candidates.values()))
 
     def kept(self, node: Node) -> tuple[Rounding, ...]:
-        """Return how an operator rounds that is kept: what the mode narrows becomes the wider type."""
+        """Return the roundings of a kept operator: narrowed types become the wider one."""
         return self._widened(node, self.to)
 
     def _widened(self, node: Node, to: DType) -> tuple[Rounding, ...]:
@@ -297,7 +297,6 @@ class Variants:
         )
 
     def _narrows(self, node: Node) -> bool:
-        """Return whether the device rounds anything that an operator reads or writes."""
         (usual,) = self.narrow(node)
         inputs, outputs = (any(map(self.is_float, names)) for names in (node.inputs, node.outputs))
         if keeps_types(node):
@@ -309,12 +308,12 @@ class Variants:
         return any(graph.type_of(name).dtype is FLOAT32 for graph in self.graph.walk() if name in graph.types)
 
     def needed(self, position: int) -> tuple[str, ...]:
-        """Return the names of the values that an operator reads, weights aside."""
+        """Return the names of an operator's inputs, weights aside."""
         node = self.graph.nodes[position]
         return tuple(name for name in reads(node) if name not in self.graph.weights)
 
     def float_weights(self, position: int) -> tuple[str, ...]:
-        """Return the names of the float32 weights that an operator reads."""
+        """Return the names of an operator's float32 weights."""
         weights = self.graph.weights
         return tuple(
             name for name in reads(self.graph.nodes[position]) if name in weights and self.is_float(name)

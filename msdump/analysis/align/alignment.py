@@ -1,4 +1,4 @@
-"""Which operators of two graphs belong together, how that was found, and how sure it is."""
+"""The alignment of two graphs: pairs of operators, the strategy that found each, and its certainty."""
 
 from __future__ import annotations
 
@@ -49,16 +49,6 @@ def operator_graphs(
 
 @dataclass(frozen=True)
 class _Reader:
-    """Turns the program of one graph into operators.
-
-    Attributes:
-        graph: The graph.
-        number: Its number.
-        shows_arguments: Whether its operators have their arguments.
-        program: Its statements.
-        values: What the value of each statement is.
-    """
-
     model: Graph
     number: int
     shows_arguments: bool
@@ -136,13 +126,13 @@ Output = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class OperatorPair:
-    """Operators of two graphs that belong together: one and one, or several that do the same.
+    """Operators of two graphs that compute the same values: one and one, or several and several.
 
     Attributes:
         mine: Full names in the first graph, in order.
         golden: Full names in the second graph, in order.
-        means: What tells that they belong together.
-        certainty: How sure it is, 0 to 1.
+        means: Strategy that found the pair.
+        certainty: 0 to 1.
         outputs: Outputs that hold the same values.
     """
 
@@ -160,14 +150,13 @@ class OperatorPair:
 
 @dataclass(frozen=True)
 class Alignment:
-    """The operators of two graphs that belong together, and those without a partner.
+    """The pairs of operators of two graphs, and the operators without a partner.
 
     Attributes:
-        pairs: Those that belong together, in the order of the first graph.
+        pairs: In the order of the first graph.
         mine_alone: Operators of the first graph without a partner, in its order.
         golden_alone: Operators of the second graph without a partner, in its order.
-        is_one_network: Whether the graphs are forms of one network; else the pairs are chance, and no
-            difference is a fault.
+        is_one_network: Whether the graphs are forms of one network; else the pairs are chance.
     """
 
     pairs: tuple[OperatorPair, ...]
@@ -176,7 +165,7 @@ class Alignment:
     is_one_network: bool = True
 
     def describe_networks(self) -> str:
-        """Return in words that the graphs are of two networks, and how many operators are paired."""
+        """Return the sentence that the graphs are of two networks, with the numbers of paired operators."""
         single = [pair for pair in self.pairs if 1 in {len(pair.mine), len(pair.golden)}]
         own, other = (
             f"{len({name for pair in single for name in names(pair)})} of {len(every) + len(alone)}"
@@ -205,15 +194,11 @@ class Alignment:
 
 
 def align(mine: GraphSide, golden: GraphSide) -> Alignment:
-    """Return which operators of two graphs belong together.
+    """Return which operators of two graphs are the same.
 
-    Names count where what is around the operators agrees with them; else what an operator does, reads and
-    is read by tells its partner, and where that leaves operators over, the elements that they wrote. Those of
-    one name that are left by all of it belong together, too: one side has wired them otherwise.
-
-    Args:
-        mine: The first graph, and what is known beside it.
-        golden: The second graph.
+    Names count where the neighbourhoods of the operators agree with them; else type, inputs and readers
+    identify the partner, then the elements of dumped outputs. Operators of one name that are left over are
+    paired last: one side has wired them otherwise.
     """
     if _is_same(mine.graph, golden.graph):
         return _alike(mine.graph)
@@ -227,7 +212,7 @@ def align(mine: GraphSide, golden: GraphSide) -> Alignment:
     pairs = PartialAlignment(own, other)
     pair_operators(pairs, strategies(own, other))
     found = _Result(pairs, contractions).alignment()
-    is_body = bool(mine.graph.caller and golden.graph.caller)  # what runs it belongs together
+    is_body = bool(mine.graph.caller and golden.graph.caller)  # their callers are paired
     return replace(found, is_one_network=is_body or _is_one_network(found, mine, golden))
 
 
@@ -236,10 +221,11 @@ _ANCHORED: Final = 0.25
 
 
 def _is_one_network(found: Alignment, mine: GraphSide, golden: GraphSide) -> bool:
-    """Return whether operators are paired one by one, weights are shared, or unlike parts wrote the same.
+    """Return whether two graphs are forms of one network.
 
-    Two regions with the same neighbours belong together though they compute in other ways; of two networks
-    the whole graphs are such regions, between the inputs and the outputs.
+    They are if enough operators are paired one by one, if they share weights, or if unlike regions wrote the
+    same values. Regions with the same neighbours are paired though they compute in other ways; of two
+    networks the whole graphs are such regions, between the inputs and the outputs.
     """
     sides = mine, golden
     counts = [sum(not passes_on(each.op_type) for each in side.graph.operators.values()) for side in sides]
@@ -259,7 +245,6 @@ def _is_one_network(found: Alignment, mine: GraphSide, golden: GraphSide) -> boo
 
 
 def _is_same(mine: OperatorGraph, golden: OperatorGraph) -> bool:
-    """Tell whether two graphs have operators of the same names that read the same."""
     if mine.operators.keys() != golden.operators.keys():
         return False
     pairs = ((operator, golden.operators[name]) for name, operator in mine.operators.items())
@@ -282,8 +267,6 @@ def _outputs(mine: GraphOperator, golden: GraphOperator) -> Iterator[tuple[Outpu
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """Turns pairs of contracted graphs into pairs of the original graphs' operators."""
-
     pairs: PartialAlignment
     contractions: tuple[ContractedGraph, ContractedGraph]
 
@@ -335,6 +318,6 @@ class _Result:
         return OperatorPair(mine, golden, Means.STRUCTURE, round(region.certainty, 3), tuple(outputs))
 
     def _original(self, side: int, output: Output) -> Output:
-        """Return an output by the operator of the original graph: of parts put together, the last one."""
+        """Return the output in the original graph; of a contracted operator it is the last part's."""
         name, slot = output
         return self.contractions[side].parts_of(name)[-1], slot

@@ -38,18 +38,16 @@ _SOME: Final = 1021  # bytes that are taken as they are
 
 
 def graph_of_contents(folder: Folder, like: OperatorGraph | None = None) -> OperatorGraph | None:
-    """Return the graph that the tensors of a compiled network tell; None where they tell none.
+    """Return the graph of a compiled network, inferred from its tensors' contents; None where that fails.
 
-    An operator read what another one wrote if both have the same bits. So every input is an output with its
-    bits that was written before, or else a weight or an input of the network.
-
-    Of an operator that ran several times the first run counts, and what it wrote in the others. Where many
-    operators read other tensors that were not written before, not all were dumped, and what they read is not
-    known to be weights.
+    An operator read another one's output if both have the same bits. So every input is an output with its
+    bits that was written before, or else a weight or an input of the network. Of an operator that ran several
+    times the first run counts. Where many operators read tensors that no operator wrote before, the dump is
+    not complete, and their inputs are not known to be weights.
 
     Args:
         folder: A directory of operators.
-        like: The other side's graph, which tells how names are spelled that files hold without slashes.
+        like: The other side's graph; it has the slashes of names, which files lack.
     """
     if not folder.kind.is_compiled:  # others have graph files, or were cut out of a dump
         return None
@@ -71,7 +69,6 @@ def graph_of_contents(folder: Folder, like: OperatorGraph | None = None) -> Oper
 
 
 def _runs(folder: Folder) -> Iterator[tuple[NamedFile, ...]]:
-    """Yield the files of each run of each operator."""
     for files in folder.operators.values():
         by_pass: dict[int, list[NamedFile]] = {}
         for file in files:
@@ -95,7 +92,7 @@ def _value(tensor: DumpedOperand) -> _Value:
 
 
 class _Writer:
-    """Lists operators in the order in which they ran."""
+    """Builds a graph from operators in the order in which they ran."""
 
     def __init__(self, like: OperatorGraph) -> None:
         self._like = like
@@ -105,18 +102,16 @@ class _Writer:
         self._written: dict[Hashable, ValueSource] = {}  # where the bits of a tensor were written last
         self._read: set[ValueSource] = set()
         self._foreign: set[Hashable] = set()
-        self._guessed: dict[tuple[str, int], _Value] = {}  # what seems to be a weight, by who reads it where
+        self._guessed: dict[tuple[str, int], _Value] = {}  # seeming weights by reader and slot
         self._varying: set[tuple[str, int]] = set()
 
     def add_input(self, name: str, values: Iterable[_Value]) -> None:
-        """Add an input of the network, or a weight that has a file of its own."""
         for value in values:
             self._inputs[name] = value.form
             if value.io is IO.OUTPUT:
                 self._write(value, ValueSource(SourceKind.INPUT, name))
 
     def add(self, name: str, op_type: str, values: Sequence[_Value]) -> None:
-        """Add an operator."""
         name = _spelled(name, self._like)
         sides: Mapping[IO, dict[int, _Value]] = {io: {} for io in IO}
         for value in values:
@@ -132,7 +127,7 @@ class _Writer:
         self._add_outputs(name, outputs.values())
 
     def add_pass(self, name: str, values: Iterable[_Value]) -> None:
-        """Add what an operator wrote in another pass of a loop; what it reads otherwise is no weight."""
+        """Add a later pass of an operator in a loop; an input that varies between passes is no weight."""
         name, values = _spelled(name, self._like), list(values)
         self._add_outputs(name, (each for each in values if each.io is IO.OUTPUT))
         for value in values:
@@ -149,10 +144,10 @@ class _Writer:
             self._written[value.key] = replace(source, is_guessed=value.key in self._written)
 
     def _sources(self, reader: str, inputs: Mapping[int, _Value]) -> tuple[ValueSource, ...]:
-        """Return what an operator reads; what nobody wrote is a weight, beside an input that was written.
+        """Return the sources of an operator's inputs; an unwritten one beside a written one is a weight.
 
-        Compiled networks have no files of what cuts tensors and puts them together (Split, Concat): who reads
-        nothing that was written reads what those made.
+        Compiled networks have no files of Split and Concat: an operator without any written input reads their
+        outputs.
         """
         written = {SourceKind.OPERATOR, SourceKind.INPUT}
         has_written = any(self._written.get(each.key, ABSENT).kind in written for each in inputs.values())
@@ -172,7 +167,7 @@ class _Writer:
         return tuple(sources)
 
     def graph(self) -> OperatorGraph | None:
-        """Return the graph; what nobody reads is its output."""
+        """Return the graph; its outputs are those that no operator reads."""
         reading = [each for each in self._operators.values() if each.inputs]
         known = self._pieces() + self._from_loops()
         if not reading or len(self._foreign) > max(1, _LOOSE * len(reading)) + known:
@@ -187,7 +182,7 @@ class _Writer:
         return _without(graph, {f"{name}{READ_AT}{slot}" for name, slot in self._varying})
 
     def _pieces(self) -> int:
-        """Return how many pieces the other side's graph cuts out of tensors that were dumped here."""
+        """Return the number of pieces that the other side's graph cuts out of tensors dumped here."""
         dumped = {part for name in self._operators for part in _parts(name)}
         cutting = (each for each in self._like.operators.values() if each.op_type in DATA_FLOW)
         return sum(
@@ -195,12 +190,11 @@ class _Writer:
         )
 
     def _from_loops(self) -> int:
-        """Return how many operators of the other side's graph read what a loop cuts out or puts together."""
+        """Return the number of operators of the other side's graph that read values of a loop's passes."""
         return sum(any(source.varies for source in each.inputs) for each in self._like.operators.values())
 
 
 def _without(graph: OperatorGraph, weights: AbstractSet[str]) -> OperatorGraph:
-    """Return a graph in which some values are no weights: other passes of a loop read others."""
     if not weights:
         return graph
     kept = {name: form for name, form in graph.weights.items() if name not in weights}
@@ -209,9 +203,9 @@ def _without(graph: OperatorGraph, weights: AbstractSet[str]) -> OperatorGraph:
 
 
 def _is_cut(reader: str, slot: int, like: OperatorGraph) -> bool:
-    """Tell whether the other side's graph says that an input is cut out of values, or put together of them.
+    """Return whether an input is a piece of a tensor, or several put together, by the other side's graph.
 
-    Of a kernel that is fused there it says so only where no part reads anything that is fixed.
+    Of a kernel that is fused there this holds only where no part reads anything fixed.
     """
     parts = _parts(reader)
     known = [like.operators[part] for part in parts if part in like.operators]
@@ -236,9 +230,9 @@ def _is_fixed(source: ValueSource, graph: OperatorGraph) -> bool:
 
 
 def _spelled(name: str, like: OperatorGraph) -> str:
-    """Return the name of an operator with the slashes of its scope, as far as another graph tells them.
+    """Return an operator's name with the slashes of its scope, as far as another graph has them.
 
-    A fused operator is called as its first part, with the last components of the others behind it.
+    A fused operator is named after its first part, with the last components of the others behind it.
     """
     known = like.find(name)
     if known is not None:
@@ -250,7 +244,7 @@ def _spelled(name: str, like: OperatorGraph) -> str:
 
 
 def _parts(name: str) -> list[str]:
-    """Return what the operators of a kernel are called, of which only the first has its scope in front.
+    """Return the names of a fused operator's parts; only the first one has the scope in front.
 
     >>> _parts("Default/fc/MatMul-op0ReLU-op1")
     ['Default/fc/MatMul-op0', 'Default/fc/ReLU-op1']
@@ -260,10 +254,10 @@ def _parts(name: str) -> list[str]:
 
 
 def tensor_key(tensor: DumpedOperand) -> Hashable | None:
-    """Return what tensors of the same bits and type have in common, None where they cannot be read.
+    """Return a key that tensors of the same bits and type share; None if the file cannot be read.
 
-    Sums over the words of each part, one over all, and some elements, that show their order: that costs less
-    than to read the tensor.
+    Sums over the words of each part, one over all, and some elements, which show their order: cheaper than a
+    digest.
     """
     try:
         array = np.ascontiguousarray(tensor.array)
@@ -282,7 +276,7 @@ _LOOP: Final = "Loop"
 
 
 def are_inside(compiled: Folder, folder: Folder) -> bool:
-    """Tell whether one directory holds branches and loops that the other one has beside it.
+    """Return whether a compiled directory holds branches and loops that the other dump has beside the graph.
 
     >>> whole, graph = (Folder("", kind, {}) for kind in (FolderKind.DUMPS, FolderKind.TENSORS))
     >>> are_inside(whole, graph), are_inside(graph, graph)
@@ -296,11 +290,11 @@ def are_inside(compiled: Folder, folder: Folder) -> bool:
 
 
 def graphs_run_by(graph: OperatorGraph, others: Mapping[str, OperatorGraph]) -> dict[str, OperatorGraph]:
-    """Return the graphs of the branches and loops that a graph runs, and of those in these.
+    """Return the graphs of all branches and loops that a graph runs, nested ones too.
 
     Args:
         graph: The graph around them.
-        others: Graphs by what they are called here; those that it does not run are left out.
+        others: Candidates by key; graphs that it does not run are left out.
     """
     found: dict[str, OperatorGraph] = {}
     around = [graph]
@@ -313,7 +307,7 @@ def graphs_run_by(graph: OperatorGraph, others: Mapping[str, OperatorGraph]) -> 
 
 
 def join_folders(folder: Folder, inner: Iterable[Folder]) -> Folder:
-    """Return a directory with the files of others, all of them in the order in which their operators ran."""
+    """Return a directory with the files of others added, in the order in which the operators ran."""
     operators = dict(folder.operators)
     for each in inner:
         # inputs and weights have a file beside each graph that reads them
@@ -323,10 +317,10 @@ def join_folders(folder: Folder, inner: Iterable[Folder]) -> Folder:
 
 
 def inline_graphs(graph: OperatorGraph, inner: Iterable[OperatorGraph]) -> OperatorGraph:
-    """Return a graph with the operators of branches and loops in the place of what runs these.
+    """Return a graph with the operators of branches and loops in the place of their control flow.
 
-    What a loop reads first comes from the graph around it, and what it gives from its last pass: sources that
-    lead into a branch or a loop, or out of it, say that other passes read other values (``varies``).
+    The first input of a loop comes from the graph around it, and its result from the last pass: such sources
+    are marked ``varies``, since other passes read other values.
 
     Args:
         graph: The graph around them.
@@ -340,9 +334,9 @@ def inline_graphs(graph: OperatorGraph, inner: Iterable[OperatorGraph]) -> Opera
 
 
 def unite_graphs(graphs: Sequence[OperatorGraph]) -> OperatorGraph:
-    """Return the graphs of a network as one, those of branches and loops in the place of what runs them.
+    """Return the graphs of a network as one; branches and loops stand in the place of their control flow.
 
-    Where no graph tells what runs another one, as in MindSpore's own files, nothing tells what it is given.
+    MindSpore's own files do not record the caller of a graph: its inputs are unknown then.
 
     Args:
         graphs: The graphs in the order of their numbers; the first one is a main graph.
@@ -355,10 +349,10 @@ def unite_graphs(graphs: Sequence[OperatorGraph]) -> OperatorGraph:
 
 
 def merge_apart(graphs: Sequence[OperatorGraph]) -> OperatorGraph:
-    """Return the graphs of a network as one, without what runs branches and loops.
+    """Return the graphs of a network as one, without control flow.
 
-    So two networks are alike however they are divided into graphs: nothing tells what a graph is given by
-    another one.
+    So two networks look alike however they are divided into graphs; values that cross between graphs are
+    unknown.
 
     Args:
         graphs: The graphs in the order of their numbers; the first one is a main graph.
@@ -368,7 +362,6 @@ def merge_apart(graphs: Sequence[OperatorGraph]) -> OperatorGraph:
 
 
 def _without_calls(graph: OperatorGraph) -> OperatorGraph:
-    """Return a graph without control flow; what that gives is not told."""
     calls = frozenset(name for name, each in graph.operators.items() if each.bodies)
     operators = {name: each for name, each in graph.operators.items() if name not in calls}
     return _untold(
@@ -378,7 +371,7 @@ def _without_calls(graph: OperatorGraph) -> OperatorGraph:
 
 
 def _without_borders(graph: OperatorGraph) -> OperatorGraph:
-    """Return a graph of which is not told what it is given: names of inputs mean nothing in other graphs."""
+    """Return a graph whose inputs are unknown: their names mean nothing in other graphs."""
     return _untold(replace(graph, inputs={}), lambda source: source.kind is SourceKind.INPUT)
 
 
@@ -399,12 +392,9 @@ def _merged(graphs: Sequence[OperatorGraph]) -> OperatorGraph:
 
 @dataclass(frozen=True, slots=True)
 class _Inlining:
-    """A graph and those of its branches and loops, by number."""
-
     graphs: Mapping[int, OperatorGraph]
 
     def operators(self, graph: OperatorGraph) -> Iterator[GraphOperator]:
-        """Yield the operators of a graph and of what it runs, without control flow."""
         for operator in graph.operators.values():
             bodies = self._bodies(operator)
             for body in bodies:
@@ -413,7 +403,7 @@ class _Inlining:
                 yield replace(operator, inputs=tuple(self.source(graph, each) for each in operator.inputs))
 
     def source(self, graph: OperatorGraph, source: ValueSource) -> ValueSource:
-        """Return where a value comes from that an operator of a graph reads, through control flow."""
+        """Return the source of a value that an operator reads, followed through control flow."""
         if source.kind is SourceKind.INPUT and graph.caller:
             return self._from_outside(graph, source)
         operator = graph.operators.get(source.name) if source.kind is SourceKind.OPERATOR else None
@@ -426,7 +416,7 @@ class _Inlining:
         return replace(self.source(bodies[0], bodies[0].outputs[slot]), varies=True)
 
     def _from_outside(self, graph: OperatorGraph, source: ValueSource) -> ValueSource:
-        """Return where what a branch or a body reads from the graph around it comes from."""
+        """Return the source of a value that a branch or body reads from the graph around it."""
         outer = next(each for each in self.graphs.values() if graph.caller in each.operators)
         caller = outer.operators[graph.caller]
         place = [*graph.inputs].index(source.name) if source.name in graph.inputs else 0
@@ -441,7 +431,6 @@ class _Inlining:
 
 
 def _is_called(source: ValueSource, graph: OperatorGraph, name: str) -> bool:
-    """Tell whether a value of a graph has a name; that of operators is known of their first outputs."""
     operator = graph.operators.get(source.name) if source.kind is SourceKind.OPERATOR else None
     called = source.name if operator is None else operator.label
     return called == name and not source.slot

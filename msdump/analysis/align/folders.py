@@ -1,4 +1,4 @@
-"""The directories of dumped operators below two paths, and which belongs to which."""
+"""Pairs of the directories of dumped operators below two paths."""
 
 from __future__ import annotations
 
@@ -27,21 +27,20 @@ Executions = tuple[int | None, int | None]
 """Number of an execution, or of a run, of the examined side and of golden; None: the last one."""
 
 _IsWanted = Callable[[Sequence[str]], bool]
-"""Tells by the names of its files whether a directory is looked for."""
+"""Returns whether a directory is wanted, by the names of its files."""
 
 
 @dataclass(frozen=True, slots=True)
 class FolderPair:
-    """Two directories of dumped operators that belong together.
+    """Two directories of dumped operators that are compared.
 
     Attributes:
         label: Their path without the time of the dump, or their iteration; "" for the only pair.
-        dumped: The directory that is examined.
-        golden: The directory that it is compared with.
         dumped_inner: Directories of further graphs of the same iteration, which branches and loops may be.
         golden_inner: The same of golden.
-        is_united: Whether the two divide their network into graphs in other ways, so that all directories of
-            one side belong to all of the other one.
+        is_united: Whether the sides divide their network into graphs otherwise, so that all directories of
+            one side
+            are compared with all of the other one.
     """
 
     label: str
@@ -54,13 +53,13 @@ class FolderPair:
 
 @dataclass(frozen=True, slots=True)
 class FolderPairs:
-    """Directories that belong together, and those without a counterpart.
+    """Directories that are compared, and those without a counterpart.
 
     Attributes:
         pairs: Sorted by their labels, numbers by value.
         alone: Directories without a counterpart.
-        executions: Number of the execution in the directories of each side that is compared, None: the last
-            one that is whole, or the only one.
+        executions: Number of the compared execution in the directories of each side, None: the last whole
+            one.
     """
 
     pairs: tuple[FolderPair, ...]
@@ -73,13 +72,13 @@ def pair_folders(
 ) -> FolderPairs:
     """Return the pairs of directories of dumped operators below two paths.
 
-    Directories with the same path below these belong together, whenever the dumps were made; else the
-    only one of each side, or those of the same iteration. A directory that cannot be listed is told by a
+    Directories with the same path below these are a pair, whenever the dumps were made; else the only one of
+    each side, or directories of the same iteration. A directory that cannot be listed is left out with a
     warning.
 
     Args:
         dumped: Directory of dumped operators that is examined, or one above it.
-        golden: Directory that it is compared with, or one above it.
+        golden: The same of the other side.
         executions: Number of the execution, or of the run, of each side; None: the last one.
         is_measured: Pair directories with statistics, too.
 
@@ -102,7 +101,7 @@ def pair_folders(
 
 
 def _of_networks(mine: Mapping[str, str], theirs: Mapping[str, str]) -> tuple[FolderPair, ...]:
-    """Return the pairs of all directories of each network and iteration, whatever their graphs' numbers."""
+    """Return a pair of all directories of each network and iteration, whatever their graphs' numbers."""
     own, other = _by_network(mine), _by_network(theirs)
     pairs = []
     for place in sorted(own.keys() & other.keys(), key=lambda place: _order("/".join(place))):
@@ -113,7 +112,7 @@ def _of_networks(mine: Mapping[str, str], theirs: Mapping[str, str]) -> tuple[Fo
 
 
 def is_measured_alone(*roots: str) -> bool:
-    """Tell whether one of the paths has statistics below it and no tensors, and the others have either."""
+    """Return whether one path has statistics below it and no tensors, and the others have either."""
     has_tensors = [next(_holding(root, _has_dumps), None) is not None for root in roots]
     has_statistics = [next(_holding(root, _has_statistics), None) is not None for root in roots]
     pairs = list(zip(has_statistics, has_tensors, strict=True))
@@ -160,12 +159,12 @@ def lowest_folder(path: str) -> str:
 def label_folders(
     root: str, execution: int | None = None, is_wanted: _IsWanted | None = None
 ) -> tuple[dict[str, str], int | None]:
-    """Return the wanted directories of one run below a root by their labels, and the execution in them.
+    """Return the directories of one run below a root by label, and the number of the execution in them.
 
     Args:
         root: The root.
         execution: Number of the execution, or of the run, None: the last one.
-        is_wanted: Tells which directories are wanted; None: those with statistics or tensors.
+        is_wanted: Selects directories by the names of their files; None: any with statistics or tensors.
 
     Raises:
         ToolError: The root is no directory, has none of them, or two with the same label.
@@ -181,7 +180,7 @@ def label_folders(
     label_of = {path: _label(Path(path).relative_to(root)) for path in wanted}
     if not label_of:
         raise ToolError(ReturnCode.FILE_NAME, f"{root}: no dump files in it, nor below it{_hint(root)}")
-    # Several dumps of one network below a root: nothing tells which of them is meant.
+    # several dumps of one network below a root are ambiguous
     repeated = [label for label, count in Counter(label_of.values()).items() if count > 1]
     if repeated:
         one, other, *_ = (path for path, label in label_of.items() if label == repeated[0])
@@ -193,7 +192,6 @@ def label_folders(
 
 
 def _of_other_runs(root: str, execution: int | None) -> frozenset[str]:
-    """Return the directories below a root of the runs that are not meant."""
     try:
         open_dump(root)
     except DumpReadError:  # it holds several dumps, or no tree of one
@@ -245,10 +243,10 @@ def _has_either(names: Sequence[str]) -> bool:
 
 
 def _by_iteration(labelled: Mapping[str, str]) -> dict[str, str]:
-    """Return directories by the number that their path ends in, without those that share a number.
+    """Return directories by iteration, without those that share a number.
 
-    Of the graphs of one network the first is taken: a graph that was compiled as a whole holds its branches
-    and loops, which have directories of their own elsewhere.
+    Of the graphs of a network the first is taken: a compiled graph holds its branches and loops, which have
+    directories of their own elsewhere.
     """
     mains = {place: labels[0] for place, labels in _by_network(labelled).items()}
     counts = Counter(number for _, number in mains)
@@ -256,13 +254,11 @@ def _by_iteration(labelled: Mapping[str, str]) -> dict[str, str]:
 
 
 def _inner_folders(labelled: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Return the directories of the further graphs of each network and iteration by that of the first."""
     networks = _by_network(labelled).values()
     return {labelled[main]: tuple(labelled[label] for label in inner) for main, *inner in networks}
 
 
 def _by_network(labelled: Mapping[str, str]) -> dict[tuple[str, str], list[str]]:
-    """Return the labels of each network and number of an iteration, in the order of the graphs."""
     # The trees of MindSpore, acl and torchair differ above, but all end in the number of the iteration.
     networks: dict[tuple[str, str], list[str]] = {}
     for label in sorted(labelled, key=_order):
@@ -291,7 +287,7 @@ _ENOUGH: Final = 0.5
 
 
 def _renumbered(mine: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str, str]:
-    """Return golden directories under labels with the numbers that the examined side has for the same graphs.
+    """Return golden directories under labels with the examined side's numbers of the same graphs.
 
     Graphs and iterations have other numbers where a process ran other networks before.
     """
@@ -315,7 +311,6 @@ def _renumbered(mine: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str,
 
 
 def _by_graph(labelled: Mapping[str, str]) -> dict[str, _Graphs]:
-    """Return directories by network, graph and iteration, where labels end in the numbers of the last two."""
     networks: dict[str, _Graphs] = {}
     for label in sorted(labelled, key=_order):
         above, _, number = label.rpartition("/")
@@ -326,10 +321,10 @@ def _by_graph(labelled: Mapping[str, str]) -> dict[str, _Graphs]:
 
 
 def _pair_graphs(mine: _Graphs, theirs: _Graphs) -> Iterator[tuple[int, int]]:
-    """Yield the numbers of graphs that belong together: those that hold the same operators.
+    """Yield the numbers of graphs that hold the same operators.
 
-    The graphs of a network have numbers in a row, so the differences of numbers with the most in common come
-    first. Of what is left the graphs of one number belong together.
+    The graphs of a network are numbered in a row, so shifts of numbers with the most in common come first.
+    Graphs that are left are paired by number.
     """
     own, other = ({number: _operators(graph) for number, graph in side.items()} for side in (mine, theirs))
     shared = own.keys() & other.keys()
@@ -354,7 +349,7 @@ def _likeness(mine: Counter[str], golden: Counter[str]) -> float:
 
 
 def _operators(graph: Mapping[str, str]) -> Counter[str]:
-    """Return names of a graph's operators and parameters, with numbers and without, and their types."""
+    """Return a graph's operator names, with and without numbers, and their types."""
     folder = next(iter(graph.values()))
     listed = original_names(folder, [entry.name for entry in os.scandir(folder)])
     parsed = (parse_file_name(name, name) for name in listed)
@@ -372,17 +367,11 @@ def _examples(labelled: Mapping[str, str]) -> str:
 
 
 def _divide_otherwise(dumped: str, golden: str) -> bool:
-    """Tell whether a rank of two dumps has another number of graphs, which all belong to one network.
+    """Return whether a rank has another number of graphs in two dumps of one network.
 
-    MindSpore's compiler makes a graph of the condition of a loop, of its body, of what follows it, and of
-    each branch; msdump makes one of all that stands around branches and bodies. Their numbers do not
-    correspond.
-
-    Graphs of several networks, or of a training step and an evaluation, have operators of the same names.
-
-    Args:
-        dumped: Path of a dump, or of a part of it.
-        golden: Path of another one.
+    MindSpore's compiler makes a graph of the condition of a loop, of its body, of the operators behind it,
+    and of each branch; msdump makes one of everything around branches and bodies. Graphs of several networks,
+    or of a training step and an evaluation, share names of operators.
     """
     mine, theirs = _orders(dumped), _orders(golden)
     return any(
@@ -395,7 +384,6 @@ def _divide_otherwise(dumped: str, golden: str) -> bool:
 
 
 def _orders(path: str) -> Mapping[int, Sequence[tuple[str, ...]]]:
-    """Return the operators of each graph that was compiled, by rank."""
     try:
         ranks = open_dump(path).ranks
         return {
@@ -413,6 +401,6 @@ def _is_one_network(orders: Sequence[tuple[str, ...]]) -> bool:
 
 
 def _is_spread(orders: Sequence[tuple[str, ...]], others: Sequence[tuple[str, ...]]) -> bool:
-    """Tell whether operators of one graph stand in several graphs of the other side."""
+    """Return whether operators of one graph stand in several graphs of the other side."""
     graph_of = {name: number for number, order in enumerate(others) for name in order}
     return any(len({graph_of[name] for name in order if name in graph_of}) > 1 for order in orders)

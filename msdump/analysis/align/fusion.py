@@ -20,7 +20,7 @@ Group = tuple[tuple[GraphOperator, ...], tuple[GraphOperator, ...]]
 
 @dataclass(frozen=True, slots=True)
 class ContractedGraph:
-    """A graph in which operators that belong together with the other graph's are one.
+    """A graph with groups of operators contracted to one operator each.
 
     Attributes:
         graph: The graph.
@@ -31,16 +31,16 @@ class ContractedGraph:
     parts: Mapping[str, tuple[str, ...]]
 
     def parts_of(self, name: str) -> tuple[str, ...]:
-        """Return the operators of the original graph that an operator stands for."""
+        """Return the original operators of a contracted one."""
         return self.parts.get(name, (name,))
 
 
 def contracted(mine: OperatorGraph, golden: OperatorGraph) -> tuple[ContractedGraph, ContractedGraph]:
     """Return two graphs in which a fused operator and its parts on the other side are one operator each.
 
-    The parts of a fused operator are known by the ONNX nodes that it was made of, or by its name, which joins
-    theirs (``Default/Add-op0ReLU-op0``). Where two graphs have fused operators otherwise, the smallest groups
-    that have the same parts on both sides become one operator on either side.
+    The parts are identified by the ONNX nodes of a fused operator, or by its name, which joins theirs
+    (``Default/Add-op0ReLU-op0``). Where both graphs fuse, the smallest groups with the same parts are
+    contracted.
     """
     groups = [group for group in _groups(mine, golden) if any(len(members) > 1 for members in group)]
     own, other = ([_Whole(_whole(group), group[side]) for group in groups] for side in (0, 1))
@@ -50,7 +50,6 @@ def contracted(mine: OperatorGraph, golden: OperatorGraph) -> tuple[ContractedGr
 
 
 def _quantised(graph: OperatorGraph, beside: OperatorGraph, wholes: Sequence[_Whole]) -> list[_Whole]:
-    """Return what is one operator where the other graph is, or is not, quantised; none is in two groups."""
     taken = {each.full_name for whole in wholes for each in whole.members}
     found = []
     for operator, members in _quantised_groups(graph, beside):
@@ -62,7 +61,6 @@ def _quantised(graph: OperatorGraph, beside: OperatorGraph, wholes: Sequence[_Wh
 
 
 def _groups(mine: OperatorGraph, golden: OperatorGraph) -> Iterator[Group]:
-    """Yield the groups; no operator is in two of them."""
     taken: set[str] = set()
     numbered = _by_names(mine, golden)
     for group in chain(_by_nodes(mine, golden), numbered, _by_names(mine, golden, _unnumbered)):
@@ -73,7 +71,6 @@ def _groups(mine: OperatorGraph, golden: OperatorGraph) -> Iterator[Group]:
 
 
 def _by_nodes(mine: OperatorGraph, golden: OperatorGraph) -> Iterator[Group]:
-    """Yield the groups that were made of the same ONNX nodes, in the order of execution."""
     nodes = [
         {node: each for each in graph.operators.values() for node in each.onnx_names}
         for graph in (mine, golden)
@@ -92,7 +89,6 @@ def _by_nodes(mine: OperatorGraph, golden: OperatorGraph) -> Iterator[Group]:
 
 
 def _closure(names: Iterable[str], nodes: Sequence[Mapping[str, GraphOperator]]) -> set[str]:
-    """Return the nodes of all operators that share nodes with each other."""
     closure: set[str] = set()
     pending = [*names]
     while pending:
@@ -108,7 +104,7 @@ def _in_order(operators: Mapping[str, GraphOperator], graph: OperatorGraph) -> t
 
 
 def _unnumbered(parts: Sequence[str]) -> list[str]:
-    """Return parts with the number of the first one alone: an operator that was dropped moves the others.
+    """Return parts without numbers but that of the first one: a dropped operator moves the others.
 
     >>> _unnumbered(["Conv2D-op3", "Elu-op1"])
     ['Conv2D-op3', 'Elu']
@@ -119,13 +115,7 @@ def _unnumbered(parts: Sequence[str]) -> list[str]:
 def _by_names(
     mine: OperatorGraph, golden: OperatorGraph, key: Callable[[Sequence[str]], Sequence[str]] = list
 ) -> Iterator[Group]:
-    """Yield fused operators whose parts are known by their names alone.
-
-    Args:
-        mine: The first graph.
-        golden: The second one.
-        key: Returns what the parts of a row are compared by.
-    """
+    """Yield fused operators with the parts that their names join; ``key`` maps parts for comparison."""
     own, other = _NamedParts(mine), _NamedParts(golden)
     for fused in mine.operators.values():
         rows = _rows(fused, own, other, key)
@@ -138,8 +128,6 @@ def _by_names(
 
 
 class _NamedParts:
-    """The operators of a graph by the parts that their names join."""
-
     def __init__(self, graph: OperatorGraph) -> None:
         self.graph = graph
         self._beginning: dict[str, list[GraphOperator]] = {}
@@ -147,12 +135,12 @@ class _NamedParts:
             self._beginning.setdefault(_parts(operator)[0], []).append(operator)
 
     def heads(self, part: str, scope: str) -> list[GraphOperator]:
-        """Return the operators below a scope whose names begin with a part."""
+        """Return the operators below a scope with names that begin with a part."""
         below = f"{scope}/" if scope else ""
         return [each for each in self._beginning.get(part, ()) if f"{each.scope}/".startswith(below)]
 
     def readers(self, operator: GraphOperator) -> Iterator[GraphOperator]:
-        """Yield the operators that read an operator, also what a device makes of its outputs."""
+        """Yield the readers of an operator, looking through transfers that the device inserted."""
         for reader in self.graph.used_by(operator.full_name):
             if reader.full_name.startswith(INSERTED_PREFIX):
                 yield from self.readers(reader)
@@ -166,7 +154,7 @@ def _rows(
     other: _NamedParts,
     key: Callable[[Sequence[str]], Sequence[str]],
 ) -> Group | None:
-    """Return the operators whose names join the same parts, without casts where the other graph has none."""
+    """Return the row of operators on each side that join the same parts; a second try leaves out casts."""
     parts = _parts(fused)
     if len(parts) == 1:
         return None
@@ -183,13 +171,10 @@ def _rows_of(
     graphs: tuple[_NamedParts, _NamedParts],
     key: Callable[[Sequence[str]], Sequence[str]],
 ) -> list[Group]:
-    """Return the shortest rows of operators of two graphs, each reading the one before, with the same parts.
+    """Return the shortest chains of operators of two graphs with the same parts.
 
-    Args:
-        parts: Parts of the first operator.
-        fused: The first operator, of the first graph.
-        graphs: Both graphs, of which either may have fused parts that the other one has not.
-        key: Returns what parts are compared by.
+    Either graph may have fused parts that are separate in the other one: the search alternates between the
+    sides.
     """
     found: list[Group] = []
     pending: list[tuple[Group, Sequence[str], int]] = [(((fused,), ()), parts, 1)]
@@ -213,7 +198,7 @@ def _rows_of(
 
 
 def _parts(operator: GraphOperator) -> Sequence[str]:
-    """Return the parts that the name of an operator joins, or itself, as graphs without compilation do.
+    """Return the parts that an operator's name joins; the name itself for one that is not fused.
 
     >>> _parts(GraphOperator("Default/Maximum-op0RealDiv-op1", "Maximum"))
     ['Maximum-op0', 'Div-op1']
@@ -225,7 +210,6 @@ def _parts(operator: GraphOperator) -> Sequence[str]:
 
 
 def _whole(group: Group) -> GraphOperator:
-    """Return the operator that a group is called after on both sides, with the nodes of all parts."""
     single = [members[0] for members in group if len(members) == 1]
     most = max(group, key=len)
     joined = replace(
@@ -240,21 +224,13 @@ def _whole(group: Group) -> GraphOperator:
 
 @dataclass(frozen=True, slots=True)
 class _Whole:
-    """What a group of operators becomes.
-
-    Attributes:
-        operator: The operator.
-        members: The group.
-        inputs: What it reads, None: all that the group reads from outside.
-    """
-
     operator: GraphOperator
     members: tuple[GraphOperator, ...]
     inputs: tuple[ValueSource, ...] | None = None
 
 
 def _replaced(graph: OperatorGraph, wholes: Sequence[_Whole]) -> ContractedGraph:
-    """Return a graph with groups replaced by one operator each, which stands where the last one stood."""
+    """Return a graph with groups replaced by one operator each, at the place of their last member."""
     whole_of = {each.full_name: whole for whole in wholes for each in whole.members}
 
     def moved(source: ValueSource) -> ValueSource:
@@ -283,7 +259,6 @@ def _replaced(graph: OperatorGraph, wholes: Sequence[_Whole]) -> ContractedGraph
 
 
 def _outside(members: Sequence[GraphOperator]) -> Iterator[ValueSource]:
-    """Yield what operators read that are put together, but for what they read of each other."""
     inside = {each.full_name for each in members}
     for each in members:
         yield from (
@@ -301,19 +276,18 @@ _QLINEAR: Final = ("QLinear", "QGemm")
 
 
 def _quantised_groups(graph: OperatorGraph, other: OperatorGraph) -> Iterator[_Single]:
-    """Yield operators that stand for one operator of another graph, where one of the two may be quantised."""
+    """Yield groups that are one operator in the other graph if one of the two is quantised."""
     yield from _integer_chains(graph)
     if _has_ranges(other) and not _has_ranges(graph):
         yield from _clamped(graph, other)
 
 
 def _has_ranges(graph: OperatorGraph) -> bool:
-    """Tell whether operators of a graph write numbers of a range, beyond which they are cut off."""
     return any(each.op_type.startswith(_QLINEAR) for each in graph.operators.values())
 
 
 def _clamped(graph: OperatorGraph, other: OperatorGraph) -> Iterator[_Single]:
-    """Yield each operator with what clamps it alone, where the range of a quantised one does that as well."""
+    """Yield each operator with its only reader, a clamp that the range of a quantised one replaces."""
     kept = {each.op_type for each in other.operators.values()}
     for operator in graph.operators.values():
         readers = graph.used_by(operator.full_name)
@@ -322,7 +296,7 @@ def _clamped(graph: OperatorGraph, other: OperatorGraph) -> Iterator[_Single]:
 
 
 def _integer_chains(graph: OperatorGraph) -> Iterator[_Single]:
-    """Yield integer products with what scales them, and adds the bias of a convolution."""
+    """Yield integer products with their scaling, and a convolution's bias."""
     for operator in graph.operators.values():
         if operator.op_type not in INTEGER:
             continue
@@ -343,7 +317,6 @@ def _integer_chains(graph: OperatorGraph) -> Iterator[_Single]:
 
 
 def _adds_bias(graph: OperatorGraph, product: GraphOperator, add: GraphOperator) -> bool:
-    """Tell whether an operator adds the bias of a convolution, which was brought into form."""
     if product.op_type != "ConvInteger":
         return False
     writers = (graph.operators.get(each.name) for each in add.inputs if each.kind is SourceKind.OPERATOR)

@@ -1,4 +1,4 @@
-"""Operators of a graph file by the numbers that the files of its dump have, where those are other ones.
+"""Operator numbers of a graph file and of the dump's files, where the two differ.
 
 vendor: MindSpore 2.10 numbers the operators that its backend inserts, and others of their scope and type,
 once for the graph file and once more for the kernels that are dumped: both call other ones ``Cast-op3``.
@@ -24,25 +24,25 @@ from msdump.store import sanitize
 
 _NUMBER = "-op"
 _UNTOLD = " of the graph file"
-"""Behind the name of an operator of which nothing tells which files are its."""
+"""Suffix of the name of an operator with no known files."""
 
 
 def as_files(graph: OperatorGraph | None, folder: Folder) -> OperatorGraph | None:
-    """Return a graph whose operators have the numbers of a directory's files.
+    """Return a graph with the operator numbers that a directory's files have.
 
-    Where files have numbers that the graph lacks, or the sizes of others, operators of one scope and type are
-    told apart by types, sizes and contents of their tensors. Those that are not told apart so keep their
-    numbers where files have no others; else they get names that no file has: nothing is known of their files.
+    Where files have numbers that the graph lacks, or sizes of other operators, the operators of one scope and
+    type are distinguished by types, sizes and contents of their tensors. An operator that stays ambiguous
+    keeps its number if no file has another one; else it gets a name without files.
 
     Args:
-        graph: The graph that ran; None: nothing tells.
+        graph: The graph that ran; None comes back for None.
         folder: The directory of its operators.
     """
     if graph is None or folder.kind is not FolderKind.TENSORS:
         return graph
     listed, files = _groups(map(sanitize, graph.operators)), _groups(folder.operators)
     full_names = {sanitize(name): name for name in graph.operators}
-    tensors = DumpedTensors(folder)
+    tensors = _DumpedTensors(folder)
     is_told = any(_is_renumbered(listed.get(group, []), members) for group, members in files.items())
     if not is_told and not any(
         _is_mixed_up(graph, tensors, full_names, members) for members in files.values()
@@ -57,13 +57,6 @@ def as_files(graph: OperatorGraph | None, folder: Folder) -> OperatorGraph | Non
 
 
 def _renamed(name: str, files_of: Mapping[str, str], numbered_alike: Collection[str]) -> str:
-    """Return the full name that an operator has in files.
-
-    Args:
-        name: Its full name in the graph file.
-        files_of: The files that operators were found to have, by full name.
-        numbered_alike: What stands in front of numbers that the graph has as well.
-    """
     if name in files_of:
         return name.rpartition(_NUMBER)[0] + _NUMBER + files_of[name].rpartition(_NUMBER)[2]
     file = sanitize(name)
@@ -72,7 +65,7 @@ def _renamed(name: str, files_of: Mapping[str, str], numbered_alike: Collection[
 
 
 def may_have_files(name: str, graph: OperatorGraph, folder: Folder) -> bool:
-    """Tell whether files that are told of no operator may be those of one whose files were not found.
+    """Return whether unassigned files may be those of an operator without files.
 
     Args:
         name: Full name of the operator in a graph from ``as_files``.
@@ -84,12 +77,7 @@ def may_have_files(name: str, graph: OperatorGraph, folder: Folder) -> bool:
 
 
 def may_be_listed(name: str, graph: OperatorGraph) -> bool:
-    """Tell whether an operator's files may be those of an operator of the graph whose files were not found.
-
-    Args:
-        name: The operator as files call it.
-        graph: A graph from ``as_files``.
-    """
+    """Return whether files may be those of an operator of a graph from ``as_files`` without files."""
     untold = {_untold_group(each) for each in graph.operators if each.endswith(_UNTOLD)}
     return graph.find(name) is None and name.rpartition(_NUMBER)[0] in untold
 
@@ -99,7 +87,6 @@ def _untold_group(name: str) -> str:
 
 
 def _groups(names: Iterable[str]) -> dict[str, list[str]]:
-    """Return names as files hold them, by what stands in front of their numbers."""
     groups: dict[str, list[str]] = defaultdict(list)
     for name in names:
         stem, mark, number = name.rpartition(_NUMBER)
@@ -109,16 +96,15 @@ def _groups(names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _is_renumbered(listed: Sequence[str], files: Sequence[str]) -> bool:
-    """Tell whether files have other numbers than the operators of a graph, which are no fewer."""
     return len(files) <= len(listed) and not {*files} <= {*listed}
 
 
 def _is_mixed_up(
-    graph: OperatorGraph, tensors: DumpedTensors, full_names: Mapping[str, str], files: Sequence[str]
+    graph: OperatorGraph, tensors: _DumpedTensors, full_names: Mapping[str, str], files: Sequence[str]
 ) -> bool:
-    """Tell whether the files of operators of one scope and type do not fit the operators of their numbers.
+    """Return whether files of one scope and type do not fit the operators of their numbers.
 
-    Graphs that tell the nodes of a model are msdump's own, which has one number for both.
+    A graph with names of ONNX nodes is msdump's own, which has one number for both.
     """
     operators = {name: graph.operators[full_names[name]] for name in files if name in full_names}
     if len(operators) <= 1 or any(each.onnx_names for each in operators.values()):
@@ -140,17 +126,14 @@ _Place = tuple[IO, int]
 """Side and number of a tensor of an operator."""
 
 
-class DumpedTensors:
-    """The tensors that the operators of a directory read and wrote in their first run."""
-
+class _DumpedTensors:
     def __init__(self, folder: Folder) -> None:
-        """Read no file yet."""
         self._folder = folder
         self._of = cache(self._read)
         self.key = cache(self._key)
 
     def fits(self, name: str, graph: OperatorGraph, operator: GraphOperator) -> bool:
-        """Tell whether files may be those of an operator, by element types and sizes; none are of nobody."""
+        """Return whether files may be those of an operator, by element types and sizes."""
         forms = {
             **{(IO.INPUT, slot): graph.form_of(each) for slot, each in enumerate(operator.inputs)},
             **{(IO.OUTPUT, slot): each for slot, each in enumerate(operator.outputs)},
@@ -162,12 +145,10 @@ class DumpedTensors:
         )
 
     def _key(self, name: str, io: IO, slot: int) -> Hashable | None:
-        """Return what tensors of the same bits have in common; None where few bits tell nothing, or none."""
         tensor = self._of(name)[1].get((io, slot))
         return tensor_key(tensor) if tensor is not None and math.prod(tensor.shape) > 1 else None
 
     def _read(self, name: str) -> tuple[Mapping[_Place, str], Mapping[_Place, DumpedOperand]]:
-        """Return element types by the names of files, and tensors."""
         files = [file for file in self._folder.operators.get(name, ()) if not file.pass_number]
         dtypes = {(file.io or IO.OUTPUT, file.slot): (file.dtype or "").lower() for file in files}
         try:
@@ -184,17 +165,16 @@ def _is_form(form: ValueForm, dtype: str, count: int) -> bool:
 
 
 def _told_apart(
-    graph: OperatorGraph, tensors: DumpedTensors, groups: Mapping[str, set[str]]
+    graph: OperatorGraph, tensors: _DumpedTensors, groups: Mapping[str, set[str]]
 ) -> dict[str, str]:
-    """Return the files of the operators that are told apart, by their full names.
+    """Return the files of ambiguous operators, by full name, as far as they can be assigned.
 
-    An operator's files are those that alone fit it by types and sizes, or that have most tensors whose bits
-    files that are known already hold as well, where the graph says so: what it reads was written so, and what
-    it wrote is read so.
+    An operator's files are the only ones that fit it by types and sizes, or those that share most tensors
+    with assigned neighbours: an input has the bits that its producer wrote.
 
     Args:
         graph: The graph that ran.
-        tensors: What was dumped.
+        tensors: The dumped tensors.
         groups: Names of files that each operator may have, by its full name.
     """
     fits = {
@@ -212,7 +192,6 @@ def _told_apart(
 
 
 def _unique(candidates: Mapping[str, set[str]]) -> dict[str, str]:
-    """Return the files that are the only candidates of an operator, and of no other one."""
     counts = Counter(file for files in candidates.values() for file in files)
     single = {name: min(files) for name, files in candidates.items() if len(files) == 1}
     return {name: file for name, file in single.items() if counts[file] == 1}
@@ -220,26 +199,16 @@ def _unique(candidates: Mapping[str, set[str]]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Links:
-    """The tensors that operators share by a graph, in files.
-
-    Attributes:
-        graph: The graph.
-        tensors: What was dumped.
-        files: The files of operators whose numbers tell nothing, "" where they are not known.
-    """
-
     graph: OperatorGraph
-    tensors: DumpedTensors
+    tensors: _DumpedTensors
     files: Mapping[str, str]
 
     def most(self, name: str, files: set[str]) -> set[str]:
-        """Return the files that share most tensors with known ones; none where all share none."""
         counts = {file: self._count(name, file) for file in files}
         most = max(counts.values(), default=0)
         return {file for file, count in counts.items() if count == most > 0}
 
     def _count(self, name: str, file: str) -> int:
-        """Return how many tensors have the bits that files of an operator's neighbours hold."""
         reads = (
             self._key(source.name, IO.OUTPUT, source.slot)
             == self.tensors.key(file, IO.INPUT, slot)
@@ -267,17 +236,15 @@ _INSERTED: Final = re.compile(rf"(?P<stem>{INSERTED_PREFIX}.*_)(?P<number>\d+)")
 
 
 def lost_operators(folder: Folder, other: Folder) -> frozenset[str]:
-    """Return the operators of another directory of which a directory has lost the files.
+    """Return the operators that another directory has, and of which this one has lost the files.
 
-    A network that lacks an operator numbers those behind it otherwise, and their tasks. Where no number has
-    moved the operators belong together by name, whatever the tensors that are left tell of the graph.
-
-    There are none where the directory has operators of its own, where it lacks more than it has, and where a
-    network without one of them would have the same names and tasks.
+    A network that lacks an operator numbers the operators and tasks behind it otherwise. If no number has
+    moved, the files are lost. None are where the directory has operators of its own, or lacks more than it
+    has.
 
     Args:
         folder: The directory that may lack some.
-        other: The one that it is compared with.
+        other: The directory that it is compared with.
     """
     if not (folder.kind.is_compiled and other.kind.is_compiled):
         return frozenset()
@@ -299,7 +266,6 @@ def _has_same(name: str, folder: Folder, other: Folder) -> bool:
 
 
 def _tells_tasks(folder: Folder) -> bool:
-    """Return whether operators have numbers of tasks that tell them apart."""
     return 2 * len({_task(name, folder) for name in folder.operators}) > len(folder.operators)
 
 
@@ -313,7 +279,7 @@ def _task(name: str, folder: Folder) -> tuple[int | None, int]:
 
 
 def _keeps_tasks(name: str, folder: Folder, other: Folder) -> bool:
-    """Tell whether an operator's task is left out among those that are left.
+    """Return whether an operator's task number is missing among the others.
 
     The last one is, unless the task before it has the number before in its name: that one may be gone, too.
     """
@@ -326,9 +292,9 @@ def _keeps_tasks(name: str, folder: Folder, other: Folder) -> bool:
 
 
 def _keeps_numbers(name: str, folder: Folder) -> bool:
-    """Tell whether an operator's number is left out among those of its kind, or it is the only one.
+    """Return whether an operator's number is missing among those of its kind, or it is the only one.
 
-    What the device inserts is numbered in one row, whatever its type; another compiler may insert less.
+    Inserted operators share one row of numbers, whatever their type; another compiler may insert fewer.
     """
     if name.startswith(INSERTED_PREFIX):
         number = _number(name)
@@ -348,6 +314,5 @@ def _number(name: str) -> int:
 
 
 def _before(name: str) -> str:
-    """Return the name with the number before, "" where it has none."""
     found = (_INSERTED if name.startswith(INSERTED_PREFIX) else _NUMBERED).fullmatch(name)
     return "" if found is None or found["number"] == "0" else f"{found['stem']}{int(found['number']) - 1}"

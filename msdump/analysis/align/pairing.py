@@ -1,4 +1,4 @@
-"""Two graphs whose operators are paired one after another, and what speaks for or against a pair."""
+"""A partial alignment of two graphs, and the checks that a new pair has to pass."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LIKE: Final = 0.85
 
 
 class Means(enum.StrEnum):
-    """How a pair of operators was found."""
+    """Strategy by which a pair of operators was found."""
 
     NAME = "name"
     NODE = "node"
@@ -27,13 +27,7 @@ class Means(enum.StrEnum):
 
 
 class Found(NamedTuple):
-    """The partner of an operator.
-
-    Attributes:
-        place: Its position in the golden graph.
-        means: How it was found.
-        certainty: How sure the pair is, 0 to 1.
-    """
+    """The partner of an operator: its position in the golden graph."""
 
     place: int
     means: Means
@@ -41,7 +35,7 @@ class Found(NamedTuple):
 
 
 class PartialAlignment:
-    """Two indexed graphs, and the operators that are paired so far.
+    """Two indexed graphs, and the operators that are paired so far, by position.
 
     Attributes:
         mine: The first graph.
@@ -89,7 +83,7 @@ class PartialAlignment:
         return all(map(_may_be_same_shape, own, other))
 
     def likeness(self, mine: int, golden: int) -> float | None:
-        """Return how alike the elements of the first outputs are, None where that is not known."""
+        """Return the likeness of the first outputs' elements, 0 to 1; None where a file is missing."""
         own, other = (
             graph.side.content_of(graph.operators[position].full_name, 0)
             for graph, position in ((self.mine, mine), (self.golden, golden))
@@ -99,16 +93,16 @@ class PartialAlignment:
     def may_belong(self, mine: int, golden: int) -> bool:
         """Return whether shapes, order and elements allow a pair.
 
-        What reads the same may have written other elements: one of the two may be wrong.
+        Operators with the same inputs may have written other elements: one of the two may be wrong.
         """
         if not (self.may_have_form(mine, golden) and self.is_in_order(mine, golden)):
             return False
         return all(self.inputs(mine, golden)) or not self.are_unlike(mine, golden)
 
     def is_beside_namesake(self, mine: int, golden: int) -> bool:
-        """Return whether the partner's node is another operator of the type, in front or behind.
+        """Return whether the partner's node is a neighbour of the same type.
 
-        Of two of a type in a row structure alone cannot tell which one is too many.
+        Of two of a type in a row structure alone cannot decide which one is too many.
         """
         sides = ((self.mine, mine, self.golden_of), (self.golden, golden, self.mine_of))
         for (graph, place, partners), (other, partner, _) in (sides, sides[::-1]):
@@ -143,19 +137,15 @@ class PartialAlignment:
         return likeness is not None and likeness < LIKE
 
     def is_in_order(self, mine: int, golden: int) -> bool:
-        """Return whether neither of two operators leads to what the other one reads, nor from its readers."""
+        """Return whether neither operator of a pair leads to the other one's producers."""
         return _is_between(self.mine, mine, self.golden_of, self.golden, golden) and _is_between(
             self.golden, golden, self.mine_of, self.mine, mine
         )
 
     def inputs(self, mine: int, golden: int, *, may_lack: bool = False) -> list[bool | None]:
-        """Return for each input of two operators whether it is the same value; None where that is not known.
+        """Return for each input of two operators whether it is the same value; None if unknown.
 
-        Args:
-            mine: Position of the first operator.
-            golden: Position of the second one.
-            may_lack: Whether one side may lack what writes an input, so that nothing is known of inputs whose
-                writer has no partner.
+        If one side may lack a producer (``may_lack``), an input is unknown if its producer has no partner.
         """
         is_same = partial(self._is_same, may_lack=may_lack)
         own, other = list(self.mine.producers[mine]), list(self.golden.producers[golden])
@@ -173,7 +163,7 @@ class PartialAlignment:
         return known + [False] * abs(len(own) - len(other))
 
     def _partner(self, side: int, writer: Producer) -> int | None:
-        """Return the partner of what writes an input, -1 for what no operator writes, None for none."""
+        """Return the partner of an input's producer, -1 for an input that no operator writes."""
         partners = self.mine_of if side else self.golden_of
         return partners[writer.position] if writer.position >= 0 else -1
 
@@ -200,7 +190,6 @@ def _may_be_same_shape(own: ValueForm, other: ValueForm) -> bool:
 def _is_between(
     graph: IndexedGraph, place: int, partner_of: Sequence[int | None], other: IndexedGraph, partner: int
 ) -> bool:
-    """Return whether a partner leads to none of what the operator reads, and none of its readers to it."""
     before = (partner_of[each.position] for each in graph.producers[place] if each.position >= 0)
     behind = (partner_of[each.position] for each in graph.readers[place] if each.position >= 0)
     return not (

@@ -1,4 +1,4 @@
-"""Operators without partner that together do what operators of the other graph do in other ways.
+"""Regions: connected operators without partner that compute the same in other ways than the other graph.
 
 Operators without partner that hand values to each other form a region. Two regions belong together where the
 same operators read their results, or where they read the same values and lie between operators that belong
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 LEAST: Final = 0.5
 """Two regions that are less sure than this do not belong together."""
 _RESULTS: Final = 0.6
-"""What the results have in common counts so much of the certainty, what is read the rest."""
+"""Weight of common results in the certainty; common inputs have the rest."""
 _OTHER_WAY: Final = 0.8
 """Certainty of two regions with the same neighbours that have no name or type in common."""
 
@@ -42,12 +42,12 @@ Result = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Operators without partner that hand values to each other.
+    """Connected operators without partner.
 
     Attributes:
         places: Their positions, in order.
-        reads: What they read from outside, in the golden graph's terms.
-        results: Their outputs that are read outside, by who reads them, in the golden graph's terms.
+        reads: Values read from outside, in the golden graph's terms.
+        results: Outputs that are read outside, by their readers in the golden graph's terms.
     """
 
     places: tuple[int, ...] = ()
@@ -55,21 +55,21 @@ class Region:
     results: dict[Hashable, Result] = field(default_factory=dict)
 
     def __add__(self, other: Region) -> Region:
-        """Return two regions as one."""
+        """Return the union of two regions."""
         places = tuple(sorted({*self.places, *other.places}))
         return Region(places, self.reads | other.reads, self.results | other.results)
 
 
 @dataclass(frozen=True, slots=True)
 class RegionPair:
-    """Two regions that do the same.
+    """Two regions that compute the same results.
 
     Attributes:
         mine: Positions of the operators of the first graph.
-        golden: Positions of those of the second one.
+        golden: Positions in the second graph.
         results: Outputs that hold the same values.
-        certainty: How sure it is, 0 to 1.
-        reads_same: Whether both read the same.
+        certainty: 0 to 1.
+        reads_same: Whether both read the same values.
     """
 
     mine: tuple[int, ...]
@@ -80,9 +80,9 @@ class RegionPair:
 
 
 def region_pairs(found: PartialAlignment) -> Iterator[RegionPair]:
-    """Yield the regions that belong together; each operator is in one pair at most.
+    """Yield pairs of regions; each operator is in one pair at most.
 
-    Those whose results have a reader in common are taken together; one of either side is tried first.
+    Regions with a common reader are tried together; single ones first.
     """
     own = _regions(found.mine, found.golden_of, found.golden_of)
     other = _regions(found.golden, found.mine_of, range(len(found.golden.operators)))
@@ -97,7 +97,7 @@ def region_pairs(found: PartialAlignment) -> Iterator[RegionPair]:
 
 
 def _candidates(own: Sequence[Region], other: Sequence[Region]) -> Iterator[tuple[Region, Region]]:
-    """Yield regions with a neighbour in common: one and one, one and all those that it does the work of."""
+    """Yield regions with a common neighbour: one and one, and one with all regions inside its results."""
     for region in own:
         partners = [each for each in other if _touch(region, each)]
         yield from ((region, partner) for partner in partners)
@@ -136,7 +136,7 @@ def _share(mine: AbstractSet[Hashable], golden: AbstractSet[Hashable]) -> float:
 
 
 def _may_do_the_same(pair: RegionPair, found: PartialAlignment) -> bool:
-    """Return whether two regions may have written the same; what reads the same may have been wrong."""
+    """Return whether two regions may compute the same; unlike results of the same inputs may be a fault."""
     is_alike = pair.reads_same or not any(
         found.are_unlike(own, other) for (own, _), (other, _) in pair.results
     )
@@ -144,10 +144,9 @@ def _may_do_the_same(pair: RegionPair, found: PartialAlignment) -> bool:
 
 
 def is_of_idle_transfers(pair: RegionPair, found: PartialAlignment) -> bool:
-    """Return whether a region only brings values into other forms, and nothing says for whom.
+    """Return whether a region has only inserted transfers, and no reader in common with the other one.
 
-    Such operators compute nothing: without a reader in common they do the work of no other operator, though
-    they read the same.
+    Such operators compute nothing, so they stand for no other operator though they read the same.
     """
     sides = ((found.mine, pair.mine), (found.golden, pair.golden))
     return not pair.results and any(
@@ -159,12 +158,12 @@ def is_of_idle_transfers(pair: RegionPair, found: PartialAlignment) -> bool:
 def _regions(
     graph: IndexedGraph, partners: Sequence[int | None], golden_of: Sequence[int | None]
 ) -> list[Region]:
-    """Return the regions of a graph.
+    """Return the connected regions of operators without partner.
 
     Args:
         graph: The graph.
         partners: Position of the partner of each operator, None where there is none.
-        golden_of: Position in the golden graph by which an operator with a partner is called.
+        golden_of: Position in the golden graph by which a paired operator is identified.
     """
     found, seen = [], set[int]()
     for place, partner in enumerate(partners):
@@ -180,7 +179,6 @@ def _regions(
 
 
 def _neighbours(graph: IndexedGraph, place: int) -> Iterator[int]:
-    """Yield the operators whose values an operator reads, and that read its values."""
     if graph.types[place] not in ASKING:
         yield from (each.position for each in graph.producers[place] if each.position >= 0)
     yield from (each.position for each in graph.readers[place] if each.position >= 0)
@@ -201,13 +199,13 @@ def _region(graph: IndexedGraph, places: Sequence[int], golden_of: Sequence[int 
                 name = "output" if reader.position < 0 else golden_of[reader.position]
                 key: Hashable = (name, place_of(graph, reader))
                 while key in results and results[key] != (place, reader.output):
-                    key = (key, "other")  # both inputs of an operator whose inputs may change places
+                    key = (key, "other")  # both inputs of a commutative operator
                 results[key] = place, reader.output
     return Region(tuple(places), frozenset(reads), results)
 
 
 def single_pairs(found: PartialAlignment) -> Iterator[tuple[int, int]]:
-    """Yield the operators that are the only ones of their type in two regions that belong together."""
+    """Yield operators that are the only ones of their type in two paired regions."""
     for pair in region_pairs(found):
         own = Counter(found.mine.types[place] for place in pair.mine)
         other = Counter(found.golden.types[place] for place in pair.golden)
@@ -219,14 +217,14 @@ def single_pairs(found: PartialAlignment) -> Iterator[tuple[int, int]]:
 
 
 def cut(pair: RegionPair, found: PartialAlignment) -> list[RegionPair]:
-    """Return the smallest regions that a pair of regions falls into, in order.
+    """Return the smallest regions that a pair of regions divides into, in order.
 
-    A region whose results differ says only that one of its operators is wrong; the smaller ones say which.
-    Regions that wrote the same stay whole: they may compute it in different ways. Of others one side may have
-    more in front, or behind: that belongs to nothing of the other side, and is left out.
+    A region with results that differ says only that one of its operators is wrong; smaller ones say which.
+    Regions with equal results stay whole: they may compute them in different ways. Operators that only one
+    side has in front or behind are left out.
 
     Args:
-        pair: Two regions that do the same.
+        pair: Two regions that compute the same results.
         found: All pairs of operators.
     """
     if not any(found.are_unlike(own, other) for (own, _), (other, _) in pair.results):
@@ -249,7 +247,7 @@ _Place = tuple[int, int]
 
 
 def _ends(pair: RegionPair, found: PartialAlignment) -> list[_Place]:
-    """Return where both regions have the same parts in front of a cut, or behind it."""
+    """Return the cuts in front of which, or behind which, both regions have the same parts."""
     own, other = (
         [_computing_parts(graph, place) for place in places]
         for graph, places in ((found.mine, pair.mine), (found.golden, pair.golden))
@@ -265,7 +263,7 @@ def _ends(pair: RegionPair, found: PartialAlignment) -> list[_Place]:
 
 
 def _computing_parts(graph: IndexedGraph, place: int) -> list[str]:
-    """Return the types of the parts of an operator, in order, without what the device adds, and casts."""
+    """Return the types of an operator's parts, in order, without casts; none of an inserted one."""
     operator = graph.operators[place]
     if operator.full_name.startswith(INSERTED_PREFIX):
         return []
@@ -273,7 +271,7 @@ def _computing_parts(graph: IndexedGraph, place: int) -> list[str]:
 
 
 def _equal_beginnings(own: Sequence[list[str]], other: Sequence[list[str]]) -> list[_Place]:
-    """Return the numbers of operators that have the same parts from the beginning on, but for none at all."""
+    """Return the numbers of operators with equal parts from the beginning on, except for (0, 0)."""
     pairs = zip(chain.from_iterable(own), chain.from_iterable(other), strict=False)
     common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
     count_of = {length: count for count, length in enumerate(accumulate(map(len, other)), 1)}
@@ -282,9 +280,9 @@ def _equal_beginnings(own: Sequence[list[str]], other: Sequence[list[str]]) -> l
 
 
 def _crossing(pair: RegionPair, found: PartialAlignment, at: _Place) -> set[tuple[Result, Result]] | None:
-    """Return the one value of either region that crosses a cut; None for none or several.
+    """Return the one pair of values that crosses a cut; None for none or several.
 
-    Nothing of a region crosses that lies behind the cut as a whole, and the result of one in front of it.
+    Nothing of a region crosses a cut behind it, and its result crosses a cut in front of it.
     """
     crossing, fronts = [], []
     for graph, places, count, results in (
@@ -308,10 +306,10 @@ NameOf = Callable[[GraphOperator], str]
 
 
 def namesakes(name_of: NameOf, pairs: PartialAlignment) -> Iterator[tuple[int, int]]:
-    """Yield the places of operators of one name, type and shape that have no partner.
+    """Yield unpaired operators of one name, type and shape.
 
-    No number of their scope and type may have moved: others of them belong to operators of their names. Nor
-    may one of the two lead to what the other one reads, or what reads the other one lead to it.
+    Not if numbers of their scope and type have moved (others of them are paired under other names), nor if
+    the pair breaks the order.
 
     Args:
         name_of: Returns the name of an operator, or of its node.
@@ -336,7 +334,6 @@ def namesakes(name_of: NameOf, pairs: PartialAlignment) -> Iterator[tuple[int, i
 
 
 def _moved(name_of: NameOf, pairs: PartialAlignment) -> frozenset[str]:
-    """Return what stands in front of numbers that tell other operators on the two sides."""
     mine, golden = pairs.mine.operators, pairs.golden.operators
     names = (
         (name_of(mine[place]), name_of(golden[partner]))

@@ -1,4 +1,4 @@
-"""A graph as the matching sees it: operators by position, what each one reads and who reads it."""
+"""A graph as the alignment sees it: operators by position, with their producers and readers."""
 
 from __future__ import annotations
 
@@ -34,8 +34,6 @@ class TensorContent:
         digest: Hash over all of its elements, None where they are not known.
         count: Number of elements.
         norm: Euclidean norm.
-        largest: Largest element.
-        smallest: Smallest element.
     """
 
     digest: Hashable | None = None
@@ -46,11 +44,11 @@ class TensorContent:
 
     @property
     def is_telling(self) -> bool:
-        """Whether many tensors cannot have the same content, as all that are zero have."""
+        """Whether the content is distinctive: more than one element, and not all equal."""
         return self.count > 1 and self.largest != self.smallest
 
     def likeness(self, other: TensorContent) -> float | None:
-        """Return 1 for equal elements, 0 for quite other ones, None where nothing can be said."""
+        """Return 1 for equal elements, 0 for quite other ones, None without statistics to compare."""
         if self.digest is not None and self.digest == other.digest:
             return 1.0
         if self.count != other.count:
@@ -80,8 +78,7 @@ def of_array(array: np.ndarray) -> TensorContent:
 def digest(array: np.ndarray) -> Hashable:
     """Return a hash over the elements of a tensor that does not depend on their order.
 
-    A weight that one exporter transposes has the digest of the other's; so has one that is rounded from
-    float32 to float16, unless the two differ by rounding alone.
+    A transposed weight has the same digest, and so has one that is rounded from float32 to float16.
 
     >>> weight = np.arange(6, dtype=np.float32).reshape(2, 3)
     >>> digest(weight) == digest(weight.T), digest(weight) == digest(weight + 1)
@@ -106,10 +103,10 @@ _MOST_CHANGES: Final = 400
 
 
 def aligned(mine: Sequence[Hashable], golden: Sequence[Hashable]) -> list[tuple[int, int]]:
-    """Return the places of equal elements in a shortest way from one sequence to the other, in order.
+    """Return the places of equal elements in a shortest edit script between two sequences, in order.
 
-    Nothing comes back where the sequences have too little in common. (E. W. Myers, An O(ND) Difference
-    Algorithm and Its Variations, 1986.)
+    Empty where the sequences have too little in common. (E. W. Myers, An O(ND) Difference Algorithm and Its
+    Variations, 1986.)
 
     >>> aligned("conv add relu".split(), "conv relu".split())
     [(0, 0), (2, 1)]
@@ -133,7 +130,7 @@ def aligned(mine: Sequence[Hashable], golden: Sequence[Hashable]) -> list[tuple[
 
 
 def _start(furthest: dict[int, int], diagonal: int, changes: int) -> int:
-    """Return how far one more change reaches in the first sequence: one element less, or one more."""
+    """Return the furthest place in the first sequence after one more deletion or insertion."""
     is_added = diagonal == -changes or (
         diagonal != changes and furthest.get(diagonal - 1, -1) < furthest.get(diagonal + 1, -1)
     )
@@ -141,7 +138,6 @@ def _start(furthest: dict[int, int], diagonal: int, changes: int) -> int:
 
 
 def _way_back(steps: Sequence[dict[int, int]], place: int, other: int) -> Iterator[tuple[int, int]]:
-    """Yield the places of equal elements on the way that was found, the last ones first."""
     for changes in range(len(steps) - 1, -1, -1):
         furthest, diagonal = steps[changes], place - other
         start = _start(furthest, diagonal, changes) if changes else 0
@@ -193,11 +189,11 @@ def _labels(graph: OperatorGraph, other: OperatorGraph, weights: Mapping[str, Ha
 
 
 READ_AT: Final = "/input"
-"""Stands behind an operator's name, before a number, in what weights are called that no graph names."""
+"""Separates operator and input number in the name of a weight that no graph names."""
 
 
 def weight_place(name: str) -> tuple[str, int] | None:
-    """Return the operator and the number of its input by which a weight is called; None of other weights.
+    """Return the operator and input in the name of a weight that no graph names; None for other weights.
 
     >>> weight_place("Default/MatMul-op0/input1")
     ('Default/MatMul-op0', 1)
@@ -298,13 +294,13 @@ _SAME: Final = {
 
 @dataclass(frozen=True, slots=True)
 class GraphSide:
-    """One of the two graphs that are matched, and what is known beside it.
+    """A graph that is aligned, and the contents of its dumped tensors.
 
     Attributes:
         graph: The graph.
         digest_of: Returns a hash over the elements of a weight.
         content_of: Returns the summary of a dumped output.
-        has_views: Whether operators that only give a tensor another shape count: a compiled graph has none.
+        has_views: Whether reshapes count as operators: a compiled graph has none.
     """
 
     graph: OperatorGraph
@@ -314,12 +310,12 @@ class GraphSide:
 
 
 class Producer(NamedTuple):
-    """What gives an operator an input, once operators that pass values on are looked through.
+    """The source of an input, behind operators that only pass values on.
 
     Attributes:
         position: Position of the operator, -1 for everything else.
         slot: Number of its output.
-        label: What a weight, graph input or constant is known by; equal on both sides for the same one.
+        label: Label of a weight, graph input or constant; equal on both sides for the same one.
     """
 
     position: int
@@ -328,12 +324,12 @@ class Producer(NamedTuple):
 
 
 def is_weight(producer: Producer) -> bool:
-    """Tell whether an input is a weight that both sides are known to have."""
+    """Return whether an input is a weight that both sides have."""
     return isinstance(producer.label, tuple) and producer.label[0] in {"name", "elements"}
 
 
 class Reader(NamedTuple):
-    """Who reads an output: position of the operator, number of its input, number of the output."""
+    """A reader of an output: position of the operator, number of its input, number of the output."""
 
     position: int
     slot: int
@@ -348,7 +344,7 @@ class IndexedGraph:
         side: The side.
         operators: Its operators.
         types: Their types, names of one operator in other worlds made equal.
-        producers: What each one reads, by the number of the input; absent inputs at the end are left out.
+        producers: Producers of the inputs of each; absent inputs at the end are left out.
         readers: Who reads the elements of its outputs; the graph itself is at position -1, its slot the
             number of the output.
         positions: Positions by full name.
@@ -363,10 +359,7 @@ class IndexedGraph:
     _ancestors: list[int] = field(default_factory=list)
 
     def leads_to(self, position: int, other: int) -> bool:
-        """Tell whether what another operator reads is made, maybe through others, of this one's outputs.
-
-        What a loop carries into its next pass does not count: whoever reads it stands before who wrote it.
-        """
+        """Return whether an operator depends on another one, within one pass of a loop."""
         if position >= other:
             return False
         if not self._ancestors:
@@ -375,7 +368,7 @@ class IndexedGraph:
 
 
 def _ancestors(producers: Sequence[Sequence[Producer]]) -> list[int]:
-    """Return for each operator a number whose bits are set at the positions of all that it depends on."""
+    """Return for each operator a bit set of the positions that it depends on."""
     found: list[int] = []
     for position, sources in enumerate(producers):
         bits = 0
@@ -386,9 +379,9 @@ def _ancestors(producers: Sequence[Sequence[Producer]]) -> list[int]:
     return found
 
 
-@lru_cache(maxsize=1024)  # asked of every operator again and again
+@lru_cache(maxsize=1024)  # called several times for every operator
 def canonical_type(op_type: str) -> str:
-    """Return the type of an operator under the name that it has in all worlds.
+    """Return an operator type under one name for MindSpore, GE and quantised ONNX.
 
     >>> canonical_type("RealDiv"), canonical_type("QLinearConv"), canonical_type("BatchMatMul")
     ('Div', 'Conv2D', 'MatMul')
@@ -401,16 +394,16 @@ _OF_MATRICES: Final = frozenset({"MatMul", "Dense", "Gemm"})
 
 
 def may_be_transposed(op_type: str, io: IO) -> bool:
-    """Tell whether one network may hold a tensor transposed beside another one's that computes the same.
+    """Return whether exporters may hold a tensor of an operator transposed.
 
-    MindSpore's dense layers read their weights transposed, as an argument of the operator says; the operators
-    of other exporters have no such argument.
+    MindSpore's dense layers read their weights transposed, by an argument; operators of other exporters have
+    none.
     """
     return op_type == PARAMETER or (io is IO.INPUT and canonical_type(op_type) in _OF_MATRICES)
 
 
 def kinds(name: str) -> tuple[str, ...]:
-    """Return the types of operators in the name of one, of a fused one those of its parts.
+    """Return the operator types in an operator's name; those of its parts for a fused one.
 
     >>> kinds("Default_fc1-Dense_MatMul-op0BiasAdd-op0ReLU-op2")
     ('MatMul', 'BiasAdd', 'ReLU')
@@ -419,7 +412,7 @@ def kinds(name: str) -> tuple[str, ...]:
 
 
 def part_types(operator: GraphOperator) -> tuple[str, ...]:
-    """Return the types of the operators that a fused one was made of, as its name joins theirs.
+    """Return the types of a fused operator's parts; of any other operator its own.
 
     >>> part_types(GraphOperator("Default/Cast-op0ReLU-op1", "CastReLU"))
     ('Cast', 'ReLU')
@@ -447,9 +440,7 @@ def joined_parts(name: str) -> list[str]:
 
 
 def type_of(operator: GraphOperator) -> str:
-    """Return the type of an operator under the name that it has in all worlds.
-
-    A fused one may hold casts where another network computes in one type: its type tells of its other parts.
+    """Return an operator's canonical type; of a fused one without its casts.
 
     >>> type_of(GraphOperator("Default/Cast-op0ReLU-op1", "CastReLU"))
     'ReLU'
@@ -460,36 +451,31 @@ def type_of(operator: GraphOperator) -> str:
 
 
 def is_commutative(op_type: str) -> bool:
-    """Tell whether the inputs of a type may change places."""
+    """Return whether the inputs of a type may change places."""
     return op_type in _COMMUTATIVE
 
 
 def passes_on(op_type: str) -> bool:
-    """Tell whether an operator of this type is looked through."""
+    """Return whether operators of a type are looked through."""
     return op_type in _PASSING
 
 
 def has_views(graph: OperatorGraph) -> bool:
-    """Tell whether a graph has operators that only give a tensor another shape."""
+    """Return whether a graph has operators that only reshape a tensor."""
     return any(is_view(operator.op_type) for operator in graph.operators.values())
 
 
 def place_of(graph: IndexedGraph, reader: Reader) -> int:
-    """Return the number of the input that is read, -1 where the reader's inputs may change places."""
+    """Return the number of the input that is read, -1 if the reader is commutative."""
     return -1 if reader.position >= 0 and is_commutative(graph.types[reader.position]) else reader.slot
 
 
 Labels = Callable[[ValueSource], Hashable]
-"""Gives what a weight, graph input or constant is known by."""
+"""Returns the label of a weight, graph input or constant."""
 
 
 def indexed(side: GraphSide, label_of: Labels) -> IndexedGraph:
-    """Return the operators of a side by position.
-
-    Args:
-        side: The side.
-        label_of: Gives what both sides know a weight, graph input or constant by.
-    """
+    """Return the operators of a side by position, with labels for the values that no operator writes."""
     graph = IndexedGraph(side)
     for position, operator in enumerate(side.graph.operators.values()):
         graph.operators.append(operator)
@@ -520,7 +506,7 @@ def _type(operator: GraphOperator) -> str:
 
 
 def _read(operator: GraphOperator) -> tuple[ValueSource, ...]:
-    """Return the values that an operator computes with."""
+    """Return the inputs of an operator without scales and zero points."""
     slots = _VALUE_SLOTS.get(operator.op_type)
     inputs = operator.inputs
     return inputs if slots is None else tuple(inputs[slot] for slot in slots if slot < len(inputs))

@@ -20,7 +20,7 @@ from msdump.analysis.align.sides import (
 )
 
 Keys = Callable[[IndexedGraph, int], Hashable | None]
-"""Returns what an operator is known by, by its position; None for nothing."""
+"""Returns the key of an operator, by its position; None for none."""
 
 
 def _node(graph: IndexedGraph, place: int) -> Hashable | None:
@@ -59,7 +59,7 @@ def _classes(places: Iterable[int], key: Callable[[int], Hashable | None]) -> di
 def _unique(
     pairs: PartialAlignment, key: Keys, mine: Iterable[int], golden: Iterable[int]
 ) -> Iterator[tuple[int, int]]:
-    """Yield the only operators of both graphs that are known by the same."""
+    """Yield operators that are the only ones with their key in both graphs."""
     own = _classes(mine, partial(key, pairs.mine))
     other = _classes(golden, partial(key, pairs.golden))
     for known, members in own.items():
@@ -79,8 +79,8 @@ _RADII: Final = 3
 class _Hasher:
     """Numbers the neighbourhoods of operators; both graphs share the numbers.
 
-    Hashes over all operators before one stay equal in front of a change, those over all behind it stay equal
-    behind the change, and those of a radius between two changes.
+    Hashes over all operators before one stay equal in front of a change, hashes over all behind it stay
+    equal behind the change, and hashes over a radius between two changes.
     """
 
     def __init__(self) -> None:
@@ -143,7 +143,7 @@ def _arranged(op_type: str, parts: Sequence[Hashable]) -> tuple[Hashable, ...]:
 
 
 def of_one_key(key: Keys, pairs: PartialAlignment) -> Iterator[tuple[int, int]]:
-    """Yield operators that are the only ones known by a key, where nothing contradicts."""
+    """Yield operators that are the only ones with their key, where nothing contradicts."""
     return (pair for pair in _unique(pairs, key, *pairs.free()) if pairs.may_belong(*pair))
 
 
@@ -175,11 +175,11 @@ def in_order(hashes: _HashPair, pairs: PartialAlignment) -> Iterator[tuple[int, 
 
 
 def behind_pairs(pairs: PartialAlignment, *, is_strict: bool) -> Iterator[tuple[int, int]]:
-    """Yield the only operators of a type that read the outputs of a pair, from front to back.
+    """Yield the only readers of their type behind a pair, from front to back.
 
     Args:
-        pairs: The pairs so far; those that are yielded count at once.
-        is_strict: Whether all that they read has to be the same.
+        pairs: The pairs so far; new ones count at once.
+        is_strict: Whether all of their inputs have to be the same.
     """
     for place in range(len(pairs.mine.operators)):
         partner = pairs.golden_of[place]
@@ -194,11 +194,11 @@ def behind_pairs(pairs: PartialAlignment, *, is_strict: bool) -> Iterator[tuple[
 
 
 def before_pairs(pairs: PartialAlignment, *, is_strict: bool) -> Iterator[tuple[int, int]]:
-    """Yield the only operators of a type that a pair reads at the same place, from back to front.
+    """Yield the only producers of their type in front of a pair, from back to front.
 
     Args:
-        pairs: The pairs so far; those that are yielded count at once.
-        is_strict: Whether all that read them have to be the same.
+        pairs: The pairs so far; new ones count at once.
+        is_strict: Whether all of their readers have to be the same.
     """
     for place in reversed(range(len(pairs.mine.operators))):
         partner = pairs.golden_of[place]
@@ -216,7 +216,6 @@ _Places = Iterable[tuple[Hashable, int]]
 
 
 def _neighbours(own: _Places, other: _Places) -> Iterator[tuple[int, int]]:
-    """Yield the only neighbours of two operators that have one type and place."""
     own, other = dict.fromkeys(own), dict.fromkeys(other)
     counts, golden_counts = (Counter(key for key, _ in neighbours) for neighbours in (own, other))
     partners = dict([*other])
@@ -244,13 +243,7 @@ def _writers(
 
 
 class Strategy(NamedTuple):
-    """One way to find pairs.
-
-    Attributes:
-        pairs: Yields pairs, given those that were found before.
-        means: What tells that they belong together.
-        certainty: How sure they are, 0 to 1.
-    """
+    """One way to find pairs; its function yields pairs, given those that were found before."""
 
     pairs: Callable[[PartialAlignment], Iterator[tuple[int, int]]]
     means: Means
@@ -282,12 +275,7 @@ def strategies(mine: IndexedGraph, golden: IndexedGraph) -> list[Strategy]:
 
 
 def pair_operators(pairs: PartialAlignment, ordered: Sequence[Strategy]) -> None:
-    """Pair what belongs together: the first strategy that finds pairs among what is left is followed.
-
-    Args:
-        pairs: The pairs so far, to which those that are found are added.
-        ordered: The strategies.
-    """
+    """Pair operators: each time a strategy has found pairs, begin with the surest again."""
     number = 0
     while number < len(ordered):
         strategy, before = ordered[number], len(pairs.found)

@@ -1,7 +1,7 @@
 """Identities of tensors, by which those of two dumps are paired: names, values of a model, a graph file.
 
 The operators of two dumps have the same names where both compiled the network alike. Elsewhere
-the model tells what belongs together: its values, which operators read and write, keep their
+the model identifies tensors: its values, which operators read and write, keep their
 names however they are fused; so does an offline dump of onnxruntime, which names files after
 the model's nodes.
 """
@@ -44,7 +44,7 @@ _Tensor = tuple[str, IO, int]
 """Name of an operator, side and number of its tensor."""
 
 Identity = tuple[str, ...]
-"""What two tensors that are compared have in common."""
+"""Equal for tensors that are compared with each other."""
 
 Identify = Callable[[str, IO, int], Identity | None]
 """Gives the identity of an operator's input or output, by the operator's name in files; None: none."""
@@ -64,16 +64,16 @@ def by_name(name: str, io: IO, slot: int) -> Identity | None:
 
 @dataclass(frozen=True, slots=True)
 class MatchedNames:
-    """Operators that belong together by the graphs of both dumps, as the names of files have them.
+    """The pairs of operators of two dumps, by the names that files have.
 
     Attributes:
-        partners: The golden operator of each examined one that belongs to one alone; None: names tell it.
-        replaced: Those of them that do something else.
-        golden: Golden operators that belong to an examined one, as parts of a fused one do, too.
-        notes: How the partner of an examined operator was found, where its name does not tell.
+        partners: The golden operator of each examined one that is paired alone; None: names decide.
+        replaced: Pairs among them with different types.
+        golden: Paired golden operators, as parts of a fused one are, too.
+        notes: Strategy that found the partner of an examined operator, if its name does not.
         casts: Full names of the casts that the other side lacks, of the examined side and of golden.
-        whole: Examined operators whose parts are those of the golden ones, one or several, beside them.
-        networks: In words, that the graphs are of two networks, so that nothing is compared; "" for one.
+        whole: Examined operators with the same parts as their golden ones.
+        networks: Sentence that the graphs are of two networks, so that nothing is compared; "" for one.
     """
 
     partners: Mapping[str, str] | None = None
@@ -85,19 +85,16 @@ class MatchedNames:
     networks: str = ""
 
     def partner(self, name: str) -> str:
-        """Return the golden operator that is the same one, "" where several are, or none."""
+        """Return the golden operator that is paired alone with an examined one, "" for none."""
         return name if self.partners is None else self.partners.get(sanitize(name), "")
 
 
 @dataclass(frozen=True)
 class Identities:
-    """How the tensors of both sides are identified.
+    """Functions that identify the tensors of both sides.
 
     Attributes:
-        dumped: Identifies tensors of the side that is examined.
-        golden: Identifies tensors of the golden side.
-        matched: Operators that belong together by the graphs of both dumps.
-        alignment: Which operators of the two graphs belong together; None where these were not aligned.
+        alignment: The aligned operators of the two graphs; None where these were not aligned.
     """
 
     dumped: Identify = by_name
@@ -107,26 +104,22 @@ class Identities:
 
 
 class IdentifiedTensors(Generic[_Golden]):
-    """Golden tensors by identity, and how many counterparts each examined tensor has asked for."""
+    """Golden tensors by identity, and the passes in which each examined tensor has been looked up."""
 
     def __init__(self) -> None:
-        """Hold no tensor yet."""
+        """Begin without tensors."""
         self._tensors: dict[IO, dict[Identity, list[_Golden]]] = {io: {} for io in IO}
         self._asked: Counter[_Tensor] = Counter()
 
     def add(self, identity: Identity | None, io: IO, tensor: _Golden) -> None:
-        """Take in a golden tensor, those of several passes of a loop in their order; None: nobody's."""
+        """Register a golden tensor under an identity (None: unmatched); passes of a loop in their order."""
         if identity is not None:
             self._tensors[io].setdefault(identity, []).append(tensor)
 
     def counterpart(self, identify: Identify, name: str, io: IO, slot: int) -> _Golden | None:
-        """Return the golden tensor that came in the same pass as an examined one, None where there was none.
+        """Return the golden tensor of the same pass as an examined one, None where there was none.
 
-        Args:
-            identify: Identifies examined tensors.
-            name: The operator of the examined tensor, as files call it.
-            io: Its side; a golden tensor of the same side is preferred.
-            slot: Its number.
+        A tensor of the same side, input or output, is preferred.
         """
         identity = identify(name, io, slot)
         number = self._asked[name, io, slot]
@@ -147,14 +140,14 @@ Slots = Mapping[tuple[str, IO], Sequence[int]]
 
 
 def in_order(identities: Identities, dumped: Slots, golden: Slots) -> Identities:
-    """Return identities by which as many inputs, or outputs, of an operator are paired in their order.
+    """Return identities that pair an operator's inputs, and outputs, in order where the counts are equal.
 
     A compiled graph does not number optional inputs and outputs that are absent, other graphs do.
 
     Args:
-        identities: How the tensors are paired where both sides have the same numbers.
-        dumped: What the side that is examined dumped.
-        golden: What the golden side dumped.
+        identities: The identities where both sides have the same numbers.
+        dumped: Dumped slots of the examined side.
+        golden: Dumped slots of the golden side.
     """
     tables: tuple[dict[_Tensor, Identity], dict[_Tensor, Identity]] = {}, {}
     for (name, io), slots in dumped.items():
@@ -173,7 +166,7 @@ def in_order(identities: Identities, dumped: Slots, golden: Slots) -> Identities
 
 
 def read_identities(path: str, dumped: FolderKind, golden: FolderKind) -> Identities:
-    """Return the identities that a model (.onnx) or a graph file (.json) gives.
+    """Return the identities by a model (.onnx) or a GE graph file (.json).
 
     Args:
         path: The model or graph file.
@@ -194,8 +187,6 @@ def read_identities(path: str, dumped: FolderKind, golden: FolderKind) -> Identi
 
 
 def _by_rules(rules: FusionRules) -> Identify:
-    """Return what identifies tensors of a compiled graph: outputs of the original network."""
-
     def identify(name: str, io: IO, slot: int) -> Identity | None:
         operator = rules.by_key.get(name)
         if operator is None:
@@ -209,10 +200,10 @@ def _by_rules(rules: FusionRules) -> Identify:
 
 
 def _by_model(graph: Graph, kinds: Sequence[FolderKind]) -> Iterator[Identify]:
-    """Yield what identifies tensors in each of several kinds of dumps: values that operators read and write.
+    """Yield the identities in dumps of several kinds: the model's values that operators read and write.
 
-    A dump does not tell how its graph was compiled, so the names of all forms are taken in: as it is,
-    with fused chains of elementwise operators (O1), and compiled (O2), with names of scopes or of nodes.
+    A dump does not record how its graph was compiled, so the names of all forms are known: as it is, with
+    fused elementwise chains (O1), and compiled (O2), with names of scopes or of nodes.
     """
     from msdump.graph import compile_graph, fuse_elementwise
 
@@ -246,14 +237,6 @@ _full_name: Final = attrgetter("operator.full_name")
 def _places(
     graph: Graph, name_of: Callable[[Node], str], *, has_gaps: bool = True
 ) -> Iterator[tuple[tuple[str, IO, int], Identity]]:
-    """Yield name, side and number of each value of a graph and of its branches and loops.
-
-    Args:
-        graph: The graph.
-        name_of: Gives the name of an operator.
-        has_gaps: Whether absent optional inputs and outputs are numbered too; compiled graphs
-            do not know of them.
-    """
     for number, inner in enumerate(graph.walk()):
         for node in inner.nodes:
             name = sanitize(name_of(node))
@@ -264,23 +247,21 @@ def _places(
 
 
 _SURE: Final = 0.9
-"""A pair that is less sure than this is told."""
+"""A pair that is less certain has a note."""
 
 
 Dumped = tuple[Folder, OperatorGraph | None]
-"""A directory, and the graph whose tensors lie in it, None where the dump does not tell."""
+"""A directory, and the graph of its tensors, None where the dump has no graph."""
 
 
 def match_identities(dumped: Dumped, golden: Dumped) -> Identities:
-    """Return the identities of the tensors in two directories.
+    """Return the identities of the tensors in two directories: those of aligned graphs, or else names.
 
-    Names tell nothing where networks were exported or compiled in different ways, and mislead where the
-    numbers behind them moved because one operator was dropped: the graphs of both dumps are matched.
-
-    These are names, unless both dumps tell their graphs and other names belong together by them.
+    Names do not pair networks that were exported or compiled in different ways, and mislead where a dropped
+    operator has moved numbers.
 
     Args:
-        dumped: The directory that is examined.
+        dumped: The directory that is examined, and its graph.
         golden: The directory that it is compared with.
     """
     (folder, mine), (golden_folder, other) = dumped, golden
@@ -290,12 +271,7 @@ def match_identities(dumped: Dumped, golden: Dumped) -> Identities:
 
 
 def identities_of(mine: GraphSide, golden: GraphSide) -> Identities:
-    """Return the identities of the tensors of two graphs, names unless other names belong together by them.
-
-    Args:
-        mine: The graph that ran on the examined side.
-        golden: The graph of the golden side.
-    """
+    """Return the identities of the tensors of two graphs: names if all operators are paired by name."""
     found = align(mine, golden)
     if not found.is_one_network:
         every = frozenset(map(sanitize, golden.graph.operators))
@@ -307,22 +283,22 @@ def identities_of(mine: GraphSide, golden: GraphSide) -> Identities:
 
 
 def _unpaired(_name: str, _io: IO, _slot: int) -> None:
-    """Return no identity: nothing of two networks belongs together."""
+    """Return no identity, for two networks."""
 
 
 def align_with_model(
     dumped: tuple[Folder, OperatorGraph], model: OperatorGraph, digest_of: DigestOf
 ) -> Alignment:
-    """Return which operators of a dump and of a model belong together.
+    """Return the aligned operators of a dump and a model.
 
     Args:
-        dumped: The directory, and the graph whose tensors lie in it.
+        dumped: The directory, and the graph of its tensors.
         model: The graph of the model, compiled as that of the dump.
-        digest_of: Gives what stands for the elements of the model's weights.
+        digest_of: Returns a hash over the elements of the model's weights.
     """
     folder, graph = dumped
     told = max((len(each.onnx_names) for each in graph.operators.values()), default=0)
-    if told <= 1:  # the dump's file does not tell parts: of what is fused it names the last node, or none
+    if told <= 1:  # the dump's file names the last node of a fused operator, or none
         unnamed = {
             name: replace(each, onnx_names=each.onnx_names[-told:] if told else ())
             for name, each in model.operators.items()
@@ -332,8 +308,6 @@ def align_with_model(
 
 
 def _side(graph: OperatorGraph, other: OperatorGraph, folder: Folder) -> GraphSide:
-    """Return a graph with what the files of its dump tell of elements."""
-
     @cache
     def content_of(name: str, slot: int) -> TensorContent | None:
         return _content(folder, name, slot)
@@ -348,7 +322,7 @@ def _side(graph: OperatorGraph, other: OperatorGraph, folder: Folder) -> GraphSi
 
 
 def _content(folder: Folder, name: str, slot: int) -> TensorContent | None:
-    """Return what an operator wrote in its first run, or a weight; None where that was not dumped."""
+    """Return the content of an output in its first run, or of a weight; None where that was not dumped."""
     reader = weight_place(name)
     name, io, slot = (name, IO.OUTPUT, slot) if reader is None else (reader[0], IO.INPUT, reader[1])
     files = folder.operators.get(sanitize(name)) or folder.operators.get(
@@ -364,15 +338,12 @@ def _content(folder: Folder, name: str, slot: int) -> TensorContent | None:
 
 
 class _Identified:
-    """The tensors of operators that belong together, by what they have in common."""
-
     def __init__(self, found: Alignment, mine: OperatorGraph, golden: OperatorGraph) -> None:
         self._found = found
         self._graphs = mine, golden
         self._tables: tuple[dict[_Tensor, Identity], dict[_Tensor, Identity]] = {}, {}
 
     def identities(self) -> Identities:
-        """Return the identities, and which operators belong together."""
         for number, pair in enumerate(self._found.pairs):
             self._add_outputs(pair, number)
         for number, pair in enumerate(self._found.pairs):
@@ -384,7 +355,7 @@ class _Identified:
 
         def identify(name: str, io: IO, slot: int) -> Identity | None:
             operator = graph.find(name)
-            # what is no operator is a weight or an input of the graph
+            # a name without operator is a weight or an input of the graph
             return by_name(name, io, slot) if operator is None else table.get((operator.full_name, io, slot))
 
         return identify
@@ -405,7 +376,7 @@ class _Identified:
                 self._tables[0][mine[0].full_name, IO.INPUT, slot] = identity
                 self._tables[1][golden[0].full_name, IO.INPUT, golden_slot] = identity
             return
-        # what a part reads, or what is computed in another way, is known by what wrote it
+        # inputs of parts, and of other ways to compute, are identified by their producers
         for side, operators in enumerate((mine, golden)):
             for operator in operators:
                 for slot, source in enumerate(operator.inputs):
@@ -418,16 +389,16 @@ class _Identified:
     def _add_weights(
         self, mine: Sequence[GraphOperator], golden: Sequence[GraphOperator], number: int
     ) -> None:
-        """Pair the weights that a kernel and its parts read, and what varies by passes, by their order.
+        """Pair the weights of a kernel and its parts, and values that vary by passes, by their order.
 
-        A dump may not name weights, and no single run of an operator wrote what varies.
+        A dump may not name weights, and no single run of an operator wrote a varying value.
         """
         own, other = _read_from_outside(mine), _read_from_outside(golden)
         if len(own) != len(other):
             return
         unnamed = {SourceKind.WEIGHT, SourceKind.ABSENT}
         for place, ((tensor, source), (golden_tensor, theirs)) in enumerate(zip(own, other, strict=True)):
-            # without a graph file nothing tells of what the first operators read
+            # without a graph file the inputs of the first operators are unknown
             is_weight = theirs.kind is SourceKind.WEIGHT and source.kind in unnamed
             names = self._tables[0].get(tensor), self._tables[1].get(golden_tensor)
             if (is_weight or source.varies or theirs.varies) and (names[0] is None or names[0] != names[1]):
@@ -439,8 +410,8 @@ class _Identified:
     ) -> Iterator[tuple[int, int]]:
         """Yield the numbers of the inputs of two operators that are compared with each other.
 
-        Where one of the two reads an operator that the other side lacks, their inputs differ, and tell that
-        it is lacked; where both do, the two sides compute the same in other ways, which do not compare.
+        If one of the two reads an operator that the other side lacks, their inputs differ, which shows the
+        lack; if both do, the sides compute the same in other ways, which do not compare.
         """
         is_other_way = self._reads_lacked(0, mine) and self._reads_lacked(1, golden)
         for slot, golden_slot in enumerate(self._turned(mine, golden)):
@@ -450,9 +421,9 @@ class _Identified:
                 yield slot, golden_slot
 
     def _may_be_same(self, mine: ValueSource, golden: ValueSource, *, may_lack: bool) -> bool:
-        """Return whether two inputs come from the same, or from an operator that only one side may have.
+        """Return whether two inputs have the same source, or one that only one side may have.
 
-        What is told by contents alone has no name: a weight may be any weight, or a piece of a tensor.
+        A weight that is inferred from contents has no name: it may be any weight, or a piece of a tensor.
         """
         origins = self._of_source(0, mine), self._of_source(1, golden)
         kinds = {mine.kind, golden.kind}
@@ -463,17 +434,13 @@ class _Identified:
         return may_lack and is_of_kind and origins.count(None) == 1
 
     def _reads_lacked(self, side: int, operator: GraphOperator) -> bool:
-        """Tell whether an operator reads another one that the other side lacks."""
         return any(
             source.kind is SourceKind.OPERATOR and self._of_source(side, source) is None
             for source in operator.inputs
         )
 
     def _turned(self, mine: GraphOperator, golden: GraphOperator) -> list[int]:
-        """Return the golden inputs in the order of the same ones of mine, where they may change places.
-
-        Where one side reads what the other one does not, no order but their own is known.
-        """
+        """Return the golden inputs in the order of the same ones of mine, if they are commutative."""
         own = [self._of_source(0, source) for source in mine.inputs]
         other = [self._of_source(1, source) for source in golden.inputs]
         if not is_commutative(type_of(mine)) or None in own or Counter(own) != Counter(other):
@@ -510,7 +477,6 @@ class _Identified:
         )
 
     def _is_whole(self, pair: OperatorPair) -> bool:
-        """Return whether one operator has the parts of golden's, which may be one or several."""
         own, golden = (self._types(side, names) for side, names in enumerate((pair.mine, pair.golden)))
         return len(pair.mine) == 1 and own == golden
 
@@ -519,7 +485,7 @@ class _Identified:
         return Counter(canonical_type(part) for name in names for part in part_types(operators[name]))
 
     def _replaced(self, pair: OperatorPair) -> tuple[str, str] | None:
-        """Return an operator and golden's that it, or one part of the kernel, replaces; None for neither."""
+        """Return an operator and the golden one that it, or one part of it, replaces; None for neither."""
         mine = [name for name in pair.mine if not name.startswith(INSERTED_PREFIX)]
         if len(mine) != 1:
             return None
@@ -538,17 +504,16 @@ class _Identified:
 
 
 def _reads_alike(mine: GraphOperator, golden: GraphOperator) -> bool:
-    """Tell whether the inputs of two operators have the same meanings: those of a quantized one have not."""
+    """Return whether the inputs of two operators have the same meanings: not if one is quantised."""
     return type_of(mine) == type_of(golden) and len(mine.inputs) == len(golden.inputs)
 
 
 def _is_passed(operator: GraphOperator) -> bool:
-    """Tell whether an operator without a partner hands on the elements that it reads."""
     return passes_on(operator.op_type) or is_view(operator.op_type)
 
 
 def _computes_in_row(mine: Sequence[GraphOperator], golden: Sequence[GraphOperator]) -> bool:
-    """Tell whether one operator on either side does what those of the other side do in their order."""
+    """Return whether one operator has the parts of several on the other side, in their order."""
     own, other = (
         [canonical_type(part) for each in operators for part in part_types(each) if part != CAST]
         for operators in (mine, golden)
@@ -557,7 +522,7 @@ def _computes_in_row(mine: Sequence[GraphOperator], golden: Sequence[GraphOperat
 
 
 def _read_from_outside(operators: Sequence[GraphOperator]) -> list[tuple[_Tensor, ValueSource]]:
-    """Return what operators read, once each and in order, but for what they read of each other."""
+    """Return the inputs of a group of operators, once each and in order, except for inner values."""
     inside = {each.full_name for each in operators}
     read: dict[Hashable, tuple[_Tensor, ValueSource]] = {}
     for each in operators:
@@ -572,7 +537,7 @@ def _read_from_outside(operators: Sequence[GraphOperator]) -> list[tuple[_Tensor
 
 
 def _note(pair: OperatorPair) -> str:
-    """Return how operators of other names were found to belong together, "" for a sure pair of one name."""
+    """Return the strategy that paired operators of other names, "" for a sure pair of one name."""
     if pair.mine == pair.golden and pair.certainty >= _SURE:
         return ""
     how = f"by {pair.means}" + ("" if pair.certainty >= _SURE else f", {pair.certainty:.0%} sure")

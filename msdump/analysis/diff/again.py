@@ -24,10 +24,10 @@ from msdump.graph.kernel import FLOAT32, HALVES
 from msdump.observer import Array
 
 Given = Mapping[str, np.ndarray]
-"""What an operator reads, by the names of values."""
+"""Inputs of an operator by the names of values."""
 
 _MOST_PACKED: Final = 16 << 20
-"""Bytes of weights that kernels which are kept may have packed, beside those of the golden network itself."""
+"""Bytes of packed weights in kept kernels, beside the golden network's own."""
 
 _MOST_KEPT: Final = 1024
 """Operators whose kernels are kept; a session without weights takes some tens of kilobytes."""
@@ -35,13 +35,10 @@ _MOST_KEPT: Final = 1024
 
 @dataclass(slots=True)
 class OperatorRunners:
-    """Runs operators of any graph as one side computes them.
+    """Runs operators of any graph in one side's arithmetic.
 
-    Operators that ran again in one run of the networks do so in the next one as a rule. So their kernels
-    stay, up to a bound: those of the first ones, since each run asks for them in the same order.
-
-    Attributes:
-        side: The side.
+    Operators that ran again in one run of the networks usually do so in the next one. So the kernels of the
+    first ones stay, up to a bound.
     """
 
     side: Side
@@ -56,7 +53,7 @@ class OperatorRunners:
         Args:
             graph: The graph of the operator, of either side.
             node: The operator.
-            given: What it reads, by the names of values; weights that are not given are the graph's.
+            given: Its inputs by value name; weights that are not given are the graph's.
 
         Raises:
             MsdumpError: It refuses its inputs.
@@ -74,7 +71,6 @@ class OperatorRunners:
                 runner.forget(node)
 
     def _keeps(self, graph: Graph, node: Node) -> bool:
-        """Tell whether the kernels of an operator stay."""
         key = (id(graph), node.name)
         if key in self._kept:
             return True
@@ -88,14 +84,7 @@ class OperatorRunners:
 
 @dataclass(slots=True)
 class GoldenOperators:
-    """Runs golden operators on the inputs of the leading side, in a run that has not begun yet.
-
-    Attributes:
-        mine: Run operators with the arithmetic of the leading side, kept over the runs.
-        golden: Run operators with the arithmetic and weights of the golden side.
-        limits: What counts as agreement.
-        pairing: What belongs together in their graphs.
-    """
+    """Runs golden operators on the leading side's inputs, for one run that has not begun yet."""
 
     mine: OperatorRunners
     golden: OperatorRunners
@@ -105,14 +94,14 @@ class GoldenOperators:
     _variables: Mapping[str, np.ndarray] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Keep what the variables hold: operators of a step run again when the step may have ended."""
+        """Keep the values of variables: operators of a step run again after the step has updated them."""
         state = self.mine.side.state
         self._before, self._variables = state.values, state.arrays()
 
     def own_errors(
         self, mine: Ran, golden: Ran, outputs: Iterable[TensorEvidence]
     ) -> tuple[tuple[OwnError, ...], float | None]:
-        """Return the own errors of an operator, by output, and what golden makes of its inputs' errors.
+        """Return an operator's own errors, by output, and the error that golden makes of its inputs' errors.
 
         The latter is the relative distance from the golden output to that of the golden operator on the
         leading side's inputs. None, and no own errors, where the operator cannot run again.
@@ -132,7 +121,7 @@ class GoldenOperators:
             return (), None
         try:
             results = self._run(mine, ran, given)
-        except MsdumpError:  # it refuses these inputs, which says nothing of what it did with its own
+        except MsdumpError:  # it refuses these inputs: that proves nothing
             return (), None
         names = (pair.golden_values.get(name, name) for name in golden.node.declared_outputs)
         written = dict(zip(names, golden.outputs, strict=True))
@@ -147,10 +136,11 @@ class GoldenOperators:
         return tuple(own), max(propagated, default=None)
 
     def _run(self, mine: Ran, ran: Ran, given: Given) -> tuple[Array, ...]:
-        """Return what an operator writes again, integers and truth values as either side computes them.
+        """Return the outputs of an operator that runs again.
 
         A scale, a threshold or an input that one side rounds moves elements to the next integer, by all of a
-        step. They are golden's unless all of them are what the leading side's arithmetic gives.
+        step. So integers and truth values are golden's unless all of them equal those of the leading side's
+        arithmetic.
         """
         results = self.golden.outputs(ran.graph, ran.node, given)
         discrete = [
@@ -171,7 +161,6 @@ class GoldenOperators:
     def _own_error(
         self, tensor: TensorEvidence, output: np.ndarray, again: np.ndarray, ran: Ran, given: Given
     ) -> OwnError:
-        """Return an output's error, and the part of a fused kernel whose overflow explains it."""
         types = (tensor.dtype, dtypes.from_numpy(again.dtype).name)
         allowed = self.limits.allowed(types, self.limits.precision) or 0.0
         apart = ran.node.op_type if types[0] != types[1] else ""
@@ -201,10 +190,10 @@ class GoldenOperators:
         )
 
     def _runs_again(self, mine: Ran, golden: Ran, pair: GraphPairing) -> tuple[Ran, GraphPairing]:
-        """Return the operator that runs again, and what belongs together in its graph and the leading one.
+        """Return the operator that runs again, and the pairing of its graph with the leading one.
 
-        Where the counterpart does more or less, as kernels are fused, it is the operator itself of one model,
-        and of two the golden one that is compiled as it is.
+        Where the counterpart does more or less, as kernels are fused, it is the operator itself if both have
+        one model, else the golden one compiled as the leading side is.
         """
         if self.pairing.is_one_model:
             members = ([part.name for part in ran.node.members] for ran in (mine, golden))
@@ -221,7 +210,7 @@ class GoldenOperators:
         return golden, pair
 
     def _given(self, mine: Ran, ran: Ran, pair: GraphPairing) -> Given | None:
-        """Return what the operator reads, by its own names of values; None where that is not known."""
+        """Return the inputs of the operator by its own value names; None where one is unknown."""
         graph, arrays = ran.graph, self._read(mine)
         sources = _sources(mine.node, ran.node, pair) if ran is not mine else {name: name for name in arrays}
         common = pair.values if ran is mine else pair.golden_values
@@ -241,14 +230,14 @@ class GoldenOperators:
         return given
 
     def _agrees(self, array: Array, weight: np.ndarray) -> bool:
-        """Return whether operators gave a weight, as they do of integers, that golden has as it is."""
+        """Return whether a weight that operators of the leading side compute agrees with golden's."""
         if array is None or array.shape != weight.shape or array.dtype != weight.dtype:
             return False
         allowed = self.limits.allowed((dtypes.from_numpy(array.dtype).name,), self.limits.precision)
         return allowed is not None and measure_pair(array, weight, allowed).distance <= allowed
 
     def _read(self, mine: Ran) -> dict[str, np.ndarray]:
-        """Return what an operator read, before it wrote any of it."""
+        """Return the inputs of an operator before it updated any in place."""
         node, graph = mine.node, mine.graph
         variables = self._variables if graph.variables else {}
         arrays: dict[str, np.ndarray] = {}
@@ -265,17 +254,15 @@ def _types(node: Node) -> list[str]:
 
 
 def _result(results: Sequence[Array], slot: int) -> Array:
-    """Return an output of an operator that ran again, None where it has no such output."""
     return results[slot] if slot < len(results) else None
 
 
 def _fits(array: np.ndarray, declared: dtypes.DType | None) -> bool:
-    """Return whether an operator takes an array: a quantised one reads integers where golden's does not."""
     return declared is None or (array.dtype.kind in "iu") == (declared.saved.kind in "iu")
 
 
 def _sources(node: Node, golden: Node, pair: GraphPairing) -> dict[str, str]:
-    """Return the value that an operator reads for each one that the golden operator reads."""
+    """Return the leading side's value for each value that the golden operator reads."""
     theirs = {pair.golden_values.get(name, name): name for name in reads(golden)}
     own = {name: pair.values.get(name, name) for name in node.inputs if name}
     sources = {theirs[common]: name for name, common in own.items() if common in theirs}

@@ -59,22 +59,21 @@ class OutputDifference:
 
 @dataclass(slots=True)
 class LockstepComparison:
-    """Two networks that run in lockstep, and what is known of them so far.
+    """Two networks that run in lockstep, and the report so far.
 
     Attributes:
         mine: The side that is examined; it leads.
         golden: The side that it is compared with.
-        pairing: What belongs together.
-        limits: What counts as agreement.
+        pairing: Paired operators and values of both.
+        limits: The limits of agreement.
         trains: Whether each run is a step of training.
         report: The verdicts so far.
-        outputs: How far the outputs of the network are apart, run by run.
-        failures: What ended a run of a side before its time, in words.
+        outputs: The differences of the network's outputs, run by run.
+        failures: Errors that ended a run of a side, in words.
         runs: Number of runs so far.
-        runners: What runs operators again, as the examined side and as golden does; they keep their kernels
-            from run to run.
-        places: What is known of the places of the examined side's operators.
-        fact_places: The operators of what the models say differs.
+        runners: Run operators again as the examined side and as golden does; kernels stay from run to run.
+        places: The places of the examined side's operators.
+        fact_places: The operators of the facts about both models.
         node_names: Names of the examined model's nodes, by full names.
         weights: Evidence of weights as inputs.
     """
@@ -95,7 +94,7 @@ class LockstepComparison:
     weights: WeightEvidence = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """List what one of two models lacks."""
+        """Report the facts about the two models, and golden operators that one lacks."""
         self.runners = OperatorRunners(self.mine), OperatorRunners(self.golden)
         self.places, golden = Places(self.mine.graph), Places(self.golden.graph)
         models = self.pairing.models
@@ -112,12 +111,7 @@ class LockstepComparison:
         self.node_names = {name: node.name for name, node in nodes[0].items()}
 
     def count_overflows(self, node: Node, weight: np.ndarray) -> int:
-        """Return how many elements of a weight are too large for the type in which one side alone reads it.
-
-        Args:
-            node: The operator of the examined side that reads it.
-            weight: The weight of its model.
-        """
+        """Return the number of a weight's elements beyond the range in which one side alone reads it."""
         reads, golden = (
             {each.reads for each in side.arithmetic(node) or () if not each.saturates}
             for side in (self.mine, self.golden)
@@ -135,13 +129,12 @@ class LockstepComparison:
     ) -> bool:
         """Run both sides once; return whether both came to their end.
 
-        What was found before an interruption stays in the report.
+        After an interruption the report keeps all verdicts so far.
 
         Args:
             inputs: Inputs by name, as ``feeds.bind`` returns them.
             advance: Called whenever an operator has run on the examined side.
-            is_last: Whether no run follows, so that nothing is kept for it: of the weights that sessions have
-                packed only those of the operators that run are in memory.
+            is_last: Whether no run follows: then packed weights of sessions are freed.
         """
         failed = len(self.failures)
         if is_last:
@@ -185,7 +178,6 @@ class _Run:
         self._extra: Counter[str] = Counter()
 
     def complete(self, inputs: Mapping[str, Any]) -> None:
-        """Run both sides to their ends, whichever of them fails."""
         both, golden = self._comparison, self._comparison.golden
         try:
             self._lead(inputs)
@@ -213,13 +205,11 @@ class _Run:
         return self._judge.network_outputs([evidence])[0]
 
     def _is_golden_output(self, name: str) -> bool:
-        """Return whether the counterpart of an output of the network is one of golden's network."""
         both = self._comparison
         other = self._pairing.models.graphs[both.mine.model.index].values.get(name)
         return any(value.name == other for value in both.golden.model.outputs)
 
     def _accuse(self, *, outputs_differ: bool) -> None:
-        """Draw the verdicts that follow from what the graphs say differs."""
         both, findings = self._comparison, self._comparison.report.findings
         for place, note in self._quantisers.wrong():
             findings[place] = replace(findings[place], verdict=Verdict.OWN, note=note)
@@ -233,7 +223,7 @@ class _Run:
         )
 
     def _lead(self, inputs: Mapping[str, Any]) -> None:
-        """Run the examined side; where it fails the other one still comes to its end."""
+        """Run the examined side; if it fails golden still comes to its end."""
         both, mine = self._comparison, self._comparison.mine
         try:
             watch = OperatorWatch(mine.graph, self._show, quantised=self._pairing.models.quantised)
@@ -244,12 +234,11 @@ class _Run:
         self._judge_block()
 
     def _show(self, mine: Ran) -> None:
-        """Keep an operator of the examined side that has just run; judge those of a block together."""
+        """Add an operator of the examined side to the block; judge a full block."""
         if not mine.node.is_added and self._block.add(mine):
             self._judge_block()
 
     def _judge_block(self) -> None:
-        """Judge the operators that are kept, each beside its counterpart."""
         ran = [(mine, self._counterpart(mine)) for mine in self._block.take()]
         for (mine, golden), tensors in zip(ran, self._observations.tensors(ran), strict=True):
             self._judge_operator(mine, golden, tensors)
@@ -286,7 +275,7 @@ class _Run:
         self._advance()
 
     def _add_quantiser(self, ran: Ran, finding: Finding) -> None:
-        """Keep an operator that quantises what golden computes with as it is."""
+        """Register an operator that quantises a tensor which golden leaves as it is."""
         integers = ran.node.outputs[0]
         weights = [ran.graph.weights.get(name) for name in ran.node.inputs[1:]]
         dtype, numbers = ran.graph.type_of(integers).dtype, ran.inputs[0]
@@ -309,7 +298,7 @@ class _Run:
         return tuple((bodies[index], number) for index, number in scope)
 
     def _leave(self, control: Ran) -> None:
-        """Forget what belongs to the bodies of control flow that has run."""
+        """Forget the values of control flow's bodies."""
         scope = self._golden_scope(control.scope)
         for body in control.node.bodies.values():
             self._observations.leave(control.scope, body.index)
@@ -319,7 +308,7 @@ class _Run:
     def _own_errors(
         self, mine: Ran, golden: Ran | None, tensors: Tensors
     ) -> tuple[tuple[OwnError, ...], float | None]:
-        """Return the own errors of an operator with an output that differs beyond the limits."""
+        """Return the own errors of an operator if an output differs beyond the limits."""
         outputs = [tensor for tensor in tensors if tensor.io is IO.OUTPUT]
         if golden is None or not any(map(self._differs, outputs)):
             return (), None
@@ -344,7 +333,7 @@ class _Run:
         return f"golden has {'none of its outputs' if self._pairing.is_one_model else 'no such operator'}"
 
     def _count_extra(self, ran: Iterable[Ran]) -> int:
-        """Count golden operators that nobody asked for; return how many of them belong to the main graph."""
+        """Count golden operators without request; return the number of those in the main graph."""
         wanted, count = self._pairing.wanted, 0
         for each in ran:
             if each.node.name in wanted and not each.node.bodies:
@@ -366,7 +355,6 @@ class _Run:
                     yield Uneven(names.sanitize(node.operator.full_name), ran, golden)
 
     def _outputs(self) -> Iterator[OutputDifference]:
-        """Yield what was measured of the network's outputs."""
         both, golden = self._comparison, self._golden_results()
         for value in both.mine.graph.results:
             pair = self._results.get(value.name), golden.get(value.name)
@@ -375,7 +363,7 @@ class _Run:
                 yield OutputDifference(self._iteration, evidence)
 
     def _golden_results(self) -> dict[str, Any]:
-        """Return what the other side returned, by the examined one's outputs."""
+        """Return golden's results under the names of the examined side's outputs."""
         both, returned = self._comparison, self._follower.outputs
         if returned is None:
             return {}
@@ -390,14 +378,14 @@ class _Run:
     def _by_name(
         self, graph: Graph, returned: list[Any], quantised: Mapping[int, Mapping[str, Quantisation]]
     ) -> dict[str, Any]:
-        """Return what a run returned by name, integers as the real numbers that they stand for."""
+        """Return the results of a run by name; quantised ones as real numbers."""
         values = graph.results if self._comparison.trains else graph.outputs
         names = [value.name for value in values]
         return dict(zip(names, as_real(names, returned, quantised.get(graph.index, {})), strict=True))
 
 
 def _clamped(both: LockstepComparison) -> Iterator[tuple[str, str]]:
-    """Yield integers that stand for what a golden operator has clamped, with the type of that operator."""
+    """Yield integers that stand for the input of a golden clamp, with the clamp's type."""
     types = {node.name: node.operator.op_type for graph in both.golden.graph.walk() for node in graph.nodes}
     for graph in both.mine.graph.walk() if any(both.pairing.models.quantised.values()) else ():
         partners = both.pairing.graphs[graph.index].partners if graph.index in both.pairing.graphs else {}
@@ -408,7 +396,7 @@ def _clamped(both: LockstepComparison) -> Iterator[tuple[str, str]]:
 
 
 def _is_random(mine: Node, golden: Node) -> bool:
-    """Return whether chance makes what two operators write, without one seed of both."""
+    """Return whether two operators draw random numbers without one common seed."""
     seed = mine.attributes.get("seed")
     has_one_seed = seed is not None and seed == golden.attributes.get("seed")
     return is_random(mine.operator.op_type, len(mine.inputs)) and not has_one_seed

@@ -35,14 +35,7 @@ _LARGEST: Final = 4096.0
 
 
 class ArrayPair(NamedTuple):
-    """Two arrays of one shape.
-
-    Attributes:
-        mine: The tensor that is examined.
-        golden: The tensor that it is compared with.
-        limit: Largest relative distance of tensors that agree, of which a first look is enough; None: no
-            distance is small enough.
-    """
+    """Two arrays of one shape, and the largest distance of which a first look is enough (None: no look)."""
 
     mine: np.ndarray
     golden: np.ndarray
@@ -50,11 +43,11 @@ class ArrayPair(NamedTuple):
 
 
 def measure_pairs(pairs: Sequence[ArrayPair]) -> list[TensorError]:
-    """Return how far the two of each pair are apart; threads share the pairs.
+    """Return the error of each pair; threads share the pairs.
 
     A first look, which takes a fifth of the full time, settles tensors that clearly agree. Its sums of
-    squares are off by far less than the limits of agreement; NaN, tensors that are nearly equal, and those
-    near the limit are measured in full.
+    squares are off by far less than the limits of agreement; NaN, nearly equal tensors, and those near the
+    limit are measured in full.
     """
     found = {place: SAME for place, pair in enumerate(pairs) if _is_one(pair.mine, pair.golden)}
     seen = [
@@ -78,12 +71,11 @@ def measure_pairs(pairs: Sequence[ArrayPair]) -> list[TensorError]:
 
 
 def measure_pair(mine: np.ndarray, golden: np.ndarray, limit: float | None = None) -> TensorError:
-    """Return how far two tensors of one shape are apart; arguments as of ``ArrayPair``."""
+    """Return the error of two tensors of one shape; arguments as of ``ArrayPair``."""
     return measure_pairs((ArrayPair(mine, golden, limit),))[0]
 
 
 def _measure_fully(pair: ArrayPair, look: Distance | None) -> TensorError:
-    """Return how far the two of a pair are apart that a first look has not settled."""
     settled = None
     if look is not None and look.most >= -errors.MASK:
         settled = _agreement_beside_masks(pair)
@@ -93,7 +85,6 @@ def _measure_fully(pair: ArrayPair, look: Distance | None) -> TensorError:
 
 
 def _is_one(mine: np.ndarray, golden: np.ndarray) -> bool:
-    """Return whether two arrays of one shape are the same memory."""
     if mine is golden:
         return True
     is_alike = mine.dtype == golden.dtype and mine.strides == golden.strides
@@ -101,13 +92,9 @@ def _is_one(mine: np.ndarray, golden: np.ndarray) -> bool:
 
 
 def _agreement(look: Distance, limit: float, count: int, masked: int = 0) -> TensorError | None:
-    """Return how far two tensors are apart that are unequal and clearly agree, None of others.
+    """Return the error of two tensors that clearly agree without being equal, None for others.
 
-    Args:
-        look: Their sums.
-        limit: Largest relative distance of tensors that agree.
-        count: Number of elements.
-        masked: How many of them lie in masked lanes, which the sums leave out.
+    The ulps are NaN: no verdict needs them of tensors that agree, and they take as long as all others.
     """
     difference, norm, largest, most = look
     is_near = 0 < difference <= norm * (limit * _SAFE_SHARE) ** 2
@@ -127,7 +114,7 @@ def _agreement(look: Distance, limit: float, count: int, masked: int = 0) -> Ten
 
 
 def _agreement_beside_masks(pair: ArrayPair) -> TensorError | None:
-    """Return the agreement of two tensors outside of masked lanes, None where there are none."""
+    """Return the error outside of masked lanes if it clearly agrees; None without masked lanes."""
     masked = errors.are_masked(pair.mine, pair.golden)
     count = int(np.count_nonzero(masked))
     if not count:
@@ -148,35 +135,28 @@ _TEXT: Final = "O"  # numpy's kind of arrays of texts
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """An operator that has run, and what its counterpart read and wrote.
-
-    Attributes:
-        mine: The operator.
-        pair: What belongs together in its graph and golden's; None: golden has no such graph.
-        golden: The tensors of its counterpart by their common names; none where it did not run.
-    """
+    """An operator that has run, and the tensors of its counterpart by their common names."""
 
     mine: Ran
     pair: GraphPairing | None
     golden: Mapping[tuple[IO, str], np.ndarray]
 
     def common(self, name: str) -> str:
-        """Return the common name of a value that the operator reads or writes."""
         return name if self.pair is None else self.pair.values.get(name, name)
 
 
 @dataclass(slots=True)
 class Observations:
-    """The evidence of one run of both sides, tensor by tensor.
+    """The evidence of one run of both sides.
 
-    A tensor is measured once, where it is written; operators that read it take over what was measured.
-    What a body reads is looked for in the graphs around it, too.
+    A tensor is measured once, where it is written; operators that read it share the measurement. An input of
+    a body is looked up in the graphs around it, too.
 
     Attributes:
-        pairing: What belongs together.
-        limits: What counts as agreement.
-        count_overflows: Returns how many elements of a weight are infinite as an operator reads it.
-        is_first: Whether no run was before, so that variables hold what the models say.
+        pairing: Paired operators and values.
+        limits: The limits of agreement.
+        count_overflows: Returns the number of a weight's elements that are infinite as an operator reads it.
+        is_first: Whether no run was before, so that variables have the model's values.
         weights: Evidence that is the same in every run.
     """
 
@@ -188,13 +168,10 @@ class Observations:
     _measured: dict[Scope, dict[str, TensorEvidence]] = field(default_factory=dict)
 
     def tensors(self, ran: Sequence[tuple[Ran, Ran | None]]) -> Iterator[tuple[TensorEvidence, ...]]:
-        """Yield the evidence of each operator's tensors, inputs first, and note what its outputs are like.
-
-        The outputs of all are measured first, together.
+        """Yield the evidence of each operator's tensors, inputs first; all outputs are measured together.
 
         Args:
-            ran: Operators of the leading side in the order in which they ran, and their counterparts, None
-                for one that has none.
+            ran: Operators of the leading side in their order, with their counterparts (None: none).
         """
         steps = [self._step(*each) for each in ran]
         outputs = [
@@ -260,14 +237,13 @@ class Observations:
         if evidence is not None:
             self._measured.setdefault(mine.scope, {}).setdefault(name, evidence)
             return _as_input(evidence, slot)
-        # nobody wrote it: an input of the network, of one model the same on both sides
+        # an input of the network, which both sides of one model share
         unchecked = _unchecked(IO.INPUT, slot, name, array)
         if not self.pairing.is_one_model:
             return unchecked
         return replace(unchecked, golden_dtype=unchecked.dtype, error=SAME, fault=None)
 
     def _weight(self, mine: Ran, slot: int, name: str, pair: GraphPairing) -> TensorEvidence:
-        """Return the evidence of a weight of both models, by their bits."""
         key = mine.graph.index, mine.node.name, slot
         known = self.weights.get(key)
         if known is None:
@@ -291,7 +267,6 @@ class Observations:
 
 
 def _slots(names: Sequence[str], arrays: Sequence[Array]) -> Iterator[tuple[int, str, np.ndarray]]:
-    """Yield slot, name and array of the tensors among an operator's inputs or outputs."""
     for slot, (name, array) in enumerate(zip(names, arrays, strict=True)):
         if name and array is not None:
             yield slot, name, array
@@ -324,7 +299,7 @@ def compare_arrays(
     limits: Limits,
     measured: Measured,
 ) -> TensorEvidence:
-    """Return the evidence of a tensor, told by io, slot and name: how far it is from its counterpart."""
+    """Return the evidence of a tensor (given by io, slot and name) beside its counterpart."""
     io, slot, name = which
     dtype, golden_dtype = (dtypes.from_numpy(array.dtype).name for array in (mine, golden))
     fault, note, error = None, "", None

@@ -1,8 +1,8 @@
 """Two networks in lockstep: when one has run an operator, the other one runs on to its counterpart.
 
 The leading network runs in the caller's thread, the following one in a thread of its own that sleeps
-unless it is asked for an operator. So one of the two runs at a time. Each runs ahead of the comparison by
-a block of operators: what is alive are the values that a network keeps itself, and those of its block.
+unless an operator is requested. So one of the two runs at a time. Each runs ahead of the comparison by a
+block of operators: alive are the values that a network keeps itself, and the values of its block.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Ran:
 
     Attributes:
         scope: The bodies that it ran in.
-        graph: The graph that it belongs to.
-        node: The operator, or control flow whose bodies have run.
-        inputs: Its inputs as they are after the run.
+        graph: Its graph.
+        node: The operator, or control flow after its bodies.
+        inputs: Its inputs after the run.
         outputs: Its outputs.
     """
 
@@ -65,13 +65,13 @@ Run = Callable[[Observer], Any]
 
 @dataclass(slots=True)
 class OperatorWatch(Observer):
-    """Observes every operator of a graph, control flow too, and of the bodies in it.
+    """Observes every operator of a graph and its bodies, control flow too.
 
     Attributes:
         graph: The graph.
         show: Called with each operator that has run.
         scope: The bodies around the graph.
-        quantised: How values stand for real numbers, which are shown then, by index of the graph and name.
+        quantised: Scales of values, by graph index and name; such values are shown as real numbers.
     """
 
     graph: Graph
@@ -128,15 +128,15 @@ class RanBlock:
 
 
 class _Stopped(BaseException):
-    """Ends the run of a following network that nobody needs any more."""
+    """Ends the run of a following network that is not needed any more."""
 
 
 class Follower:
-    """A network that runs in a thread of its own, as far as it is asked to.
+    """A network that runs in a thread of its own, as far as requested.
 
     Attributes:
-        outputs: What its run returned; None before its end, and where it failed.
-        error: What its run ended with, None without an error.
+        outputs: The result of its run; None before its end, and after a failure.
+        error: The error that ended its run, None without one.
     """
 
     def __init__(
@@ -146,13 +146,13 @@ class Follower:
         is_wanted: Callable[[Ran], bool],
         quantised: Mapping[int, Mapping[str, Quantisation]],
     ) -> None:
-        """Wait; nothing runs before the first question.
+        """Wait for the first request.
 
         Args:
             run: Runs the network.
             graph: The graph that it runs.
-            is_wanted: Tells of an operator whether somebody may ask for it later; others are not kept.
-            quantised: How values stand for real numbers, as ``OperatorWatch`` has it.
+            is_wanted: Returns whether an operator may be requested later; others are not kept.
+            quantised: Scales of values, as of ``OperatorWatch``.
         """
         self._run, self._graph, self._is_wanted = run, graph, is_wanted
         self._quantised = quantised
@@ -174,7 +174,7 @@ class Follower:
             self.outputs = self._run(OperatorWatch(self._graph, self._show, quantised=self._quantised))
         except _Stopped:
             pass
-        except Exception as error:  # noqa: BLE001 - told by whoever asked for the operators
+        except Exception as error:  # noqa: BLE001 - the caller reports it
             self.error = error
         finally:
             self._shown.put((self._block.take(), True))
@@ -189,7 +189,7 @@ class Follower:
             raise _Stopped
 
     def _next(self) -> Ran | None:
-        """Return the operator that ran next, and let the network run on where it must; None at its end."""
+        """Return the operator that ran next, None at the end of the run."""
         while not self._ready:
             if self._is_over:
                 return None
@@ -210,10 +210,7 @@ class Follower:
             self._thread.join()
 
     def until(self, key: Key) -> Ran | None:
-        """Return an operator that has run; run on to it where it has not yet.
-
-        Args:
-            key: The execution of the operator.
+        """Return an execution of an operator, running on to it if necessary.
 
         Returns:
             None where it does not run: another branch was taken, a loop ended sooner, or the run failed.
@@ -233,13 +230,13 @@ class Follower:
         return _lies_in(scope, self._closed)
 
     def give_up(self, scope: Scope, body: int) -> list[Ran]:
-        """Return the operators of a body that nobody asked for; those to come of it are not kept, either."""
+        """Return the unrequested operators of a body; further ones are not kept."""
         self._given_up.add((scope, body))
         over = [key for key in self._held if _lies_in(key[0], {(scope, body)})]
         return [self._held.pop(key) for key in over]
 
     def rest(self) -> Iterator[Ran]:
-        """Yield the operators that nobody asked for, and run the network to its end."""
+        """Yield the unrequested operators, and run the network to its end."""
         held, self._held = self._held, {}
         yield from held.values()
         while (ran := self._next()) is not None:
@@ -256,5 +253,5 @@ class Follower:
 
 
 def _lies_in(scope: Scope, bodies: set[tuple[Scope, int]]) -> bool:
-    """Tell whether one of some bodies, each told by the scope of its control flow, is around a scope."""
+    """Return whether a scope lies in one of some bodies: scopes of control flow and indices."""
     return bool(bodies) and any((scope[:depth], index) in bodies for depth, (index, _) in enumerate(scope))

@@ -1,4 +1,4 @@
-"""The sides of a comparison: what a network runs on, how it is compiled, and the places of its operators."""
+"""The sides of a comparison: device and arithmetic, the compiled network, the places of its operators."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ Sources = tuple[ValueSource, ...]
 
 @dataclass(slots=True)
 class Places:
-    """The places of a network's operators, run after run; what is the same in every run is made once.
+    """Numbers the operators of a network as they run; their constant data is made once.
 
     Attributes:
         graph: The graph that runs.
         iteration: Number of the run.
         before: Number of operators in the runs before.
         count: Number of operators so far.
-        results: Where what the network returns comes from, by name.
+        results: The sources of the network's results, by name.
     """
 
     graph: Graph
@@ -68,7 +68,7 @@ class Places:
     _known: dict[tuple[int, str], tuple[OperatorPlace, Sources]] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Find the bodies that may run several times, and where inputs come from."""
+        """Find the bodies that may run several times, and the sources of inputs."""
         self._nodes = {node.name: node for graph in self.graph.walk() for node in graph.nodes}
         loops = (node for node in self._nodes.values() if node.op_type in _LOOPS)
         self._looping = frozenset(body.index for node in loops for body in node.bodies.values())
@@ -102,7 +102,7 @@ class Places:
         self._passes.clear()
 
     def next(self, ran: Ran) -> tuple[OperatorPlace, Sources]:
-        """Return the place of the operator that ran next, and where its inputs come from, by slot."""
+        """Return the place of the operator that ran next, and the sources of its inputs by slot."""
         self.count += 1
         known, reads = self._known[ran.graph.index, ran.node.name]
         number = self._passes[ran.node.name]
@@ -124,7 +124,7 @@ class Places:
 
 
 def _sources(graph: Graph) -> dict[str, ValueSource]:
-    """Return what gives each value of a graph; another form of one comes from its writer, too."""
+    """Return the source of each value of a graph; forms that the device inserts have their original's."""
     sources = {value.name: ValueSource(SourceKind.INPUT, value.name) for value in graph.inputs}
     sources |= {name: ValueSource(SourceKind.WEIGHT, name) for name in graph.weights}
     for node in graph.nodes:
@@ -137,15 +137,15 @@ def _sources(graph: Graph) -> dict[str, ValueSource]:
 
 @dataclass(slots=True)
 class Side:
-    """A network that one side runs.
+    """A compiled network of one side.
 
     Attributes:
-        variant: What it runs on.
+        variant: Device and arithmetic.
         model: The graph of the model, or of its training step, before it is compiled.
         graph: The graph that runs.
         state: The variables.
-        copies: What is made of the model's weights; sides of one model share it.
-        runtime: What runs its operators.
+        copies: Cached copies of the model's weights; sides of one model share them.
+        runtime: Runs its operators.
         runs: Its runs.
     """
 
@@ -158,12 +158,12 @@ class Side:
     runs: Runs = field(repr=False)
 
     def run(self, inputs: Mapping[str, Any], observer: Observer, *, trains: bool) -> list[Any]:
-        """Run once; return the outputs.
+        """Run once, a training step if ``trains``; return the outputs.
 
         Args:
             inputs: Inputs by name, as ``feeds.bind`` returns them.
             observer: Sees the operators.
-            trains: Whether the run is a step of training, after which the variables have new values.
+            trains: Whether the variables have new values afterwards.
 
         Raises:
             MsdumpError: As for ``Program.run``.
@@ -172,18 +172,18 @@ class Side:
 
     @property
     def arithmetic(self) -> RoundingsOf:
-        """How it computes any operator, one of another side's graph as well."""
+        """The roundings of any operator on this side."""
         arithmetic = Arithmetic.of(self.variant.context)
         return as_the_model_says if arithmetic.precision is None else arithmetic.roundings
 
 
 def make_side(graph: Graph, variant: Variant, copies: WeightCopies, *, trains: bool) -> Side:
-    """Compile a model for a variant; no operator runs but those whose results are constants.
+    """Compile a model for a variant; only operators with constant results run.
 
     Args:
         graph: The model.
-        variant: What it runs on.
-        copies: What is made of its weights.
+        variant: Device and arithmetic.
+        copies: Cached copies of its weights.
         trains: Whether its training step is to run.
 
     Raises:
@@ -216,7 +216,7 @@ def _optimised_side(graph: Graph, variant: Variant, copies: WeightCopies, *, tra
     with tempfile.TemporaryDirectory(prefix="msdump_") as folder:
         optimised = loader.load(optimise(graph.source, variant.optimisation, folder))
     state = TrainingState(optimised)
-    # what the optimiser left as it was stays one array for both sides
+    # weights that the optimiser left unchanged stay one array for both sides
     weights = {name: _kept(graph.weights.get(name), array) for name, array in optimised.weights.items()}
     optimised = replace(optimised, source=graph.source, weights=weights)
     runs = Runs(Program(optimised, copies=copies), state)
@@ -230,13 +230,9 @@ def _kept(original: np.ndarray | None, array: np.ndarray) -> np.ndarray:
 
 
 def pair_sides(mine: Side, golden: Side, *, is_one_model: bool) -> Pairing:
-    """Return what belongs together in two networks.
+    """Return the paired operators and values of two networks.
 
-    Args:
-        mine: The leading side.
-        golden: The other one; where it has another model, and kernels of the leading side are fused, that
-            model is compiled like these, too.
-        is_one_model: Whether both have one model.
+    If kernels of the leading side are fused, another golden model is compiled in the same way, too.
     """
     sides = (mine.model, mine.graph), (golden.model, golden.graph)
     if is_one_model:
@@ -264,13 +260,13 @@ GRAMMAR: Final[Mapping[str, str]] = {
 
 
 class Engine(enum.Enum):
-    """What runs the operators of a variant."""
+    """Backend that runs the operators of a variant."""
 
     DEVICE = enum.auto()
     """The host, the GPU or the emulated Ascend, as the context says."""
     FLOAT64 = enum.auto()
     OPTIMISED = enum.auto()
-    """The host, and the graph is what onnxruntime's optimiser made of the model."""
+    """The host, on the graph as onnxruntime's optimiser rewrites it."""
 
 
 class Optimisation(enum.StrEnum):
@@ -284,14 +280,7 @@ class Optimisation(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One way to run a network.
-
-    Attributes:
-        text: The variant as the user wrote it.
-        engine: What runs the operators.
-        context: Where they run.
-        optimisation: What onnxruntime does to the graph before.
-    """
+    """One way to run a network: the user's text, engine, device and graph optimisation."""
 
     text: str
     engine: Engine = Engine.DEVICE
@@ -355,7 +344,7 @@ def parse(text: str) -> Variant:
 
 
 _Words = Mapping[str, tuple[str, Any]]
-"""What can stand behind a name: the field that each word sets, and its value."""
+"""Words that may follow a name: the field that each one sets, and its value."""
 
 _DEVICE_WORDS: Final[_Words] = {
     **{mode.lower(): ("precision_mode", mode) for mode in PrecisionMode},

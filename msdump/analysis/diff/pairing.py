@@ -1,4 +1,4 @@
-"""Which operators and values of two networks belong together: models are aligned, compilation is undone."""
+"""Pairs of the operators and values of two networks: models are aligned, compilation is undone."""
 
 from __future__ import annotations
 
@@ -25,14 +25,13 @@ _FLOAT: Final = "f"  # numpy's kind of floating point types
 
 @dataclass(frozen=True, slots=True)
 class ModelValues:
-    """What belongs together in a graph, or a body, of two models as they are before they are compiled.
+    """Paired values of a graph, or body, of two models before compilation.
 
     Attributes:
-        values: The golden value of each of the examined model's values that has one.
-        casts: The same of what casts write that golden lacks.
-        weights: The arrays of weights that belong together, by the examined model's values, casts' as well.
-        origins: The value that a quantised product was made of, by the names of its integers and of what
-            scales them.
+        values: The golden value of each paired value of the examined model.
+        casts: The same for outputs of casts that golden lacks.
+        weights: The arrays of paired weights, by the examined model's values, casts' as well.
+        origins: The input of a quantised product, by the names of its integers and scaled results.
         kernels: Full names of the golden operators that hide the results of an operator, by its name.
     """
 
@@ -45,16 +44,15 @@ class ModelValues:
 
 @dataclass(frozen=True, slots=True)
 class ModelPairs:
-    """What belongs together in two models; of one model, nothing has to be said.
+    """Paired graphs of two models; empty for one model.
 
     Attributes:
         graphs: The graph and the bodies that have a counterpart, by the examined model's index.
-        missing: Golden operators that have no counterpart, and are no part of one.
-        quantised: How values of the examined model stand for real numbers, by which they are compared: by
-            index of the graph and name.
+        missing: Golden operators without counterpart.
+        quantised: Scales of the examined model's quantised values, by graph index and name.
         golden_quantised: The same of the other model.
-        facts: What their graphs say differs.
-        networks: In words, that they are two networks; nothing but outputs is compared then.
+        facts: Differences of the graphs.
+        networks: Sentence that they are two networks, of which only outputs are compared; "" for one.
     """
 
     graphs: Mapping[int, ModelValues] = field(default_factory=dict)
@@ -67,16 +65,15 @@ class ModelPairs:
 
 @dataclass(frozen=True, slots=True)
 class GraphPairing:
-    """What belongs together in a graph, or a body, that the leading side runs and in its counterpart.
+    """A compiled graph, or body, of the leading side paired with its counterpart.
 
     Attributes:
         partners: Name of the counterpart of each operator and control flow node that has one, by name.
         values: The common name of each value of the leading side.
         golden_values: The common name of each value of the other side.
         kernels: Full name of the golden kernel that hides the results of an operator without counterpart.
-        weights: The weights that belong together, by the leading side's names: its array, and that of the
-            other side, as the models have them; what was folded is none.
-        origins: As ``ModelValues`` has them.
+        weights: The arrays of paired weights in the models, by the leading side's names; no folded ones.
+        origins: As of ``ModelValues``.
     """
 
     partners: Mapping[str, str]
@@ -89,16 +86,17 @@ class GraphPairing:
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """What belongs together in two networks.
+    """Two paired networks.
 
     Attributes:
         graphs: The graph and the bodies that have a counterpart, by the leading side's index.
-        bodies: Index of the golden body that belongs to each body.
-        models: What belongs together in the two models.
+        bodies: Index of the golden body of each body.
+        models: Pairs of the two models.
         is_one_model: Whether both sides are forms of one model: weights of one name are one array, and
-            operators without a counterpart were fused, folded or added.
-        alike: Of two models, where kernels are fused: the golden model compiled as the leading side is, and
-            what belongs together in that and in the leading side's graph.
+            operators
+            without counterpart were fused, folded or added.
+        alike: Of two models with fused kernels: the golden model compiled as the leading side is, and its
+            pairing.
     """
 
     graphs: Mapping[int, GraphPairing]
@@ -109,20 +107,20 @@ class Pairing:
 
     @property
     def wanted(self) -> frozenset[str]:
-        """Names of the golden operators that are the counterpart of one."""
+        """Names of the golden operators that are a counterpart."""
         return frozenset(name for graph in self.graphs.values() for name in graph.partners.values())
 
 
 def pair_graphs(mine: SideGraphs, golden: SideGraphs, models: ModelPairs | None) -> Pairing:
-    """Return what belongs together in two graphs that were compiled.
+    """Return the pairing of two compiled graphs.
 
-    A value keeps its name wherever it still is: operators pair that write one. What compilation hides
-    inside a kernel, or computed beforehand, has no counterpart, and is no fault.
+    A value keeps its name through compilation: operators that write the same value are a pair. Values that
+    fusion hides or folding computes beforehand have no counterpart, and are no fault.
 
     Args:
-        mine: The leading side's model, and what it is compiled to.
+        mine: The leading side's model, and the compiled graph.
         golden: The other side's.
-        models: What belongs together in the two models; None: they are one.
+        models: Pairs of the two models; None: they are one.
     """
     weights = {graph.index: graph.weights for graph in mine[0].walk()}
     graphs: dict[int, GraphPairing] = {}
@@ -145,7 +143,6 @@ def pair_graphs(mine: SideGraphs, golden: SideGraphs, models: ModelPairs | None)
 def _pair_compiled(
     model: ModelValues | None, mine: Graph, golden: Graph, weights: Mapping[str, np.ndarray]
 ) -> GraphPairing:
-    """Return what belongs together in two compiled graphs, by the values of their models that they write."""
     names, golden_names = model_names(mine), model_names(golden)
     known = names if model is None else {**model.values, **model.casts}
     common = {form: known.get(name, name) for form, name in names.items()}
@@ -174,19 +171,17 @@ def _pair_compiled(
 
 
 def _common_bodies(pairs: Iterable[tuple[Node, Node]]) -> Iterator[tuple[Graph, Graph]]:
-    """Yield the branches and bodies of control flow that belong together."""
     for node, golden in pairs:
         for name in node.bodies.keys() & golden.bodies.keys():
             yield node.bodies[name], golden.bodies[name]
 
 
 def _only_casts(node: Node, model: ModelValues) -> bool:
-    """Return whether a kernel only casts, as the other model does not."""
     return all(model.casts.keys() >= set(part.outputs) for part in node.members)
 
 
 def pair_models(mine: Graph, golden: Graph) -> ModelPairs:
-    """Return what belongs together in two models, as they are before they are compiled.
+    """Return the pairs of two models before compilation.
 
     Bodies of branches and loops pair as their control flow does, and so do outputs of the networks.
 
@@ -225,12 +220,6 @@ def pair_models(mine: Graph, golden: Graph) -> ModelPairs:
 
 
 class _AlignedModels:
-    """Turns the alignment of two graphs into pairs of values.
-
-    Attributes:
-        singles: Operators that belong together one by one.
-    """
-
     def __init__(
         self,
         mine: Graph,
@@ -260,12 +249,10 @@ class _AlignedModels:
                 self._values.setdefault(name, other)
 
     def missing(self) -> list[Node]:
-        """Return the golden operators without a counterpart."""
         nodes = (self._golden_nodes[name] for name in self._alignment.golden_alone)
         return [node for node in nodes if not node.is_added]
 
     def result(self) -> ModelValues:
-        """Return the pairs."""
         values = self._values
         before = {name: self._before_casts(name) for name in self._cast_of}
         casts = {name: values[source] for name, source in before.items() if source in values}
@@ -284,7 +271,7 @@ class _AlignedModels:
         return ModelValues(values, casts, weights, dict(self._origins()), kernels)
 
     def _origins(self) -> Iterator[tuple[str, str]]:
-        """Yield the values inside of quantised products, each with the one that the product was made of."""
+        """Yield inner values of quantised products, each with the product's input."""
         makers = {name: node for node in self._mine.nodes for name in node.outputs}
         for pair in self._alignment.pairs:
             members = [self._nodes[name] for name in pair.mine]
@@ -294,20 +281,18 @@ class _AlignedModels:
                     yield from ((name, maker.inputs[0]) for name in node.outputs if name)
 
     def _is_float_cast(self, node: Node) -> bool:
-        """Return whether an operator brings floating point numbers into another type."""
         is_cast = node.op_type == CAST and not node.domain
         return is_cast and all(
             self._kind(name, self._mine) == _FLOAT for name in (*node.inputs, *node.outputs)
         )
 
     def _before_casts(self, name: str) -> str:
-        """Return the value that casts which golden lacks bring into other types."""
+        """Return the value in front of casts that golden lacks."""
         while name in self._cast_of:
             name = self._cast_of[name]
         return name
 
     def _add_outputs(self, pair: OperatorPair) -> None:
-        """Pair what operators that belong together write."""
         for (own, slot), (other, other_slot) in pair.outputs:
             value = _output(self._nodes[own], slot)
             counterpart = _output(self._golden_nodes[other], other_slot)
@@ -315,14 +300,14 @@ class _AlignedModels:
                 self._values[value] = counterpart
 
     def _kind(self, name: str, graph: Graph) -> str:
-        """Return the kind of a value's elements, as numpy calls it; "" where it is not known."""
+        """Return numpy's kind of a value's elements; "" where it is not known."""
         if name in self._scales[id(graph)]:
             return _FLOAT
         dtype = graph.type_of(name).dtype
         return "" if dtype is None else dtypes.from_numpy(dtype.saved).numpy.kind
 
     def _may_be_same(self, name: str, other: str) -> bool:
-        """Return whether two values may be one by kind and shape: a bias brought into form is no result."""
+        """Return whether kinds and shapes allow a pair of values: a reshaped bias is no result."""
         if self._kind(name, self._mine) != self._kind(other, self._golden):
             return False
         shape, golden = self._mine.type_of(name).shape, self._golden.type_of(other).shape
@@ -332,7 +317,7 @@ class _AlignedModels:
         return all(one == two for one, two in sizes if isinstance(one, int) and isinstance(two, int))
 
     def _add_inputs(self, node: Node, golden: Node) -> None:
-        """Pair what two operators read: weights of the same shape, and values that are in no other pair."""
+        """Pair inputs of two operators: weights of the same shape, and values that are in no other pair."""
         taken = set(self._values.values())
         for name, other in zip(map(self._before_casts, node.inputs), golden.inputs, strict=False):
             if not name or not other or name in self._values or other in taken:
@@ -351,12 +336,11 @@ def _by_full_name(graph: Graph) -> dict[str, Node]:
 
 
 def _output(node: Node, slot: int) -> str:
-    """Return the value that a node writes into a slot, "" where that output is left out."""
     return node.outputs[slot] if slot < len(node.outputs) else ""
 
 
 def _weights_of(mine: Graph, golden: Graph) -> SameWeight:
-    """Return the comparison of two models' weights by their bits; None of those of other shapes."""
+    """Return a comparison of two models' weights by their bits; it returns None for other shapes."""
 
     def is_same(name: str, other: str) -> bool | None:
         own, array = mine.weights.get(name), golden.weights.get(other)
@@ -381,10 +365,7 @@ def rounded_to(pairing: ModelPairs) -> str:
 
 
 def input_names(mine: Graph, golden: Graph) -> dict[str, str]:
-    """Return the input of the examined network that each input of the other one is fed with, by name.
-
-    Inputs of one name belong together, the others by their position.
-    """
+    """Return the examined network's input for each one of the other: by name, the rest by position."""
     own = {value.name for value in mine.inputs}
     others = {value.name for value in golden.inputs}
     left = iter([value.name for value in mine.inputs if value.name not in others])
@@ -397,9 +378,9 @@ def input_names(mine: Graph, golden: Graph) -> dict[str, str]:
 
 
 def output_names(mine: Graph, golden: Graph, values: Mapping[str, str]) -> dict[str, str]:
-    """Return the output of the other network that belongs to each one of the examined network, by name.
+    """Return the other network's output for each output of the examined one.
 
-    Outputs that stand for one value belong together, then those of one name, the others by their position.
+    Outputs that stand for one value are paired first, then those of one name, the others by position.
 
     Args:
         mine: The examined network.
@@ -418,7 +399,7 @@ def output_names(mine: Graph, golden: Graph, values: Mapping[str, str]) -> dict[
 
 
 def golden_inputs(mine: Graph, golden: Graph, fed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the other network is fed, in the types that it declares.
+    """Return the inputs of the other network, in its declared types.
 
     Raises:
         InputError: It has an input that the examined network lacks.
@@ -443,14 +424,13 @@ def golden_inputs(mine: Graph, golden: Graph, fed: Mapping[str, Any]) -> dict[st
 
 
 def sharing_weights(golden: Graph, mine: Graph) -> Graph:
-    """Return a graph whose weights are the arrays of another one, wherever their bits are the same."""
+    """Return a graph that shares the weight arrays of another one, wherever their bits are the same."""
     arrays = {digest: mine.weights[name] for name, digest in _bits(mine).items()}
     weights = {name: arrays.get(digest, golden.weights[name]) for name, digest in _bits(golden).items()}
     return replace(golden, weights={**golden.weights, **weights})
 
 
 def _bits(graph: Graph) -> dict[str, Hashable]:
-    """Return what stands for the bits of each weight, by name; texts have none."""
     return {
         name: (array.dtype.str, array.shape, hashlib.blake2b(array.tobytes(), digest_size=16).digest())
         for name, array in graph.weights.items()
@@ -459,8 +439,6 @@ def _bits(graph: Graph) -> dict[str, Hashable]:
 
 
 def _digest_of(graph: Graph) -> DigestOf:
-    """Return the function that gives what both exporters know a weight by, whatever its layout."""
-
     def digest_of(name: str) -> Hashable | None:
         array = graph.weights.get(name)
         return None if array is None or array.dtype.kind == "O" else graph_sides.digest(array)

@@ -40,18 +40,13 @@ _WORDS: Final = ("quant", "qlinear", "qgemm", "integer")
 
 @dataclass(frozen=True, slots=True)
 class Quantisation:
-    """How the integers of a tensor stand for real numbers.
-
-    Attributes:
-        scale: What one step is.
-        zero: The integer that stands for 0.
-    """
+    """Scale and zero point of a quantised tensor."""
 
     scale: float
     zero: int
 
     def real(self, array: np.ndarray) -> np.ndarray:
-        """Return the numbers that integers stand for, as float32.
+        """Return the real numbers that integers stand for, as float32.
 
         >>> Quantisation(0.5, 128).real(np.uint8([128, 129, 126])).tolist()
         [0.0, 0.5, -1.0]
@@ -66,10 +61,7 @@ def is_quantised(graph: Graph) -> bool:
 
 
 def quantisations(graph: Graph) -> dict[str, Quantisation]:
-    """Return how the quantised values of a graph stand for real numbers, by name.
-
-    Values whose scale is not a weight of one element are left out.
-    """
+    """Return the scales of a graph's quantised values, by name, if they are weights of one element."""
     known: dict[str, Quantisation] = {}
     for node in graph.nodes:
         found = _of_output(graph, node, known)
@@ -93,12 +85,12 @@ def _of_output(graph: Graph, node: Node, known: Mapping[str, Quantisation]) -> Q
 
 
 def as_real(names: Sequence[str], arrays: Arrays, known: Mapping[str, Quantisation]) -> list[Array]:
-    """Return tensors, of quantised ones the numbers that they stand for.
+    """Return tensors; quantised ones as real numbers.
 
     Args:
-        names: Their names.
-        arrays: The tensors, None for what is absent.
-        known: How quantised values stand for real numbers, by name.
+        names: Names of the tensors.
+        arrays: The tensors, None for an absent one.
+        known: Scales of quantised values, by name.
     """
     return [
         known[name].real(array) if array is not None and name in known and array.dtype.kind in "iu" else array

@@ -1,4 +1,4 @@
-"""Whose error it is: how far tensors are apart, limits, verdicts on tensors and operators, the report."""
+"""Verdicts: evidence on tensors and operators, limits of agreement, findings, the report."""
 
 import lazy_loader
 

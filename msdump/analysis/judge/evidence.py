@@ -1,4 +1,4 @@
-"""What is known of an operator before it is judged, and the verdicts that there are."""
+"""Evidence on operators and tensors, and the possible verdicts."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Verdict(enum.StrEnum):
     HEALED = "healed"
     """An input differs, its outputs agree."""
     INHERITED = "inherited"
-    """Its error is what the errors of its inputs become."""
+    """The errors of its inputs explain its error."""
     AMPLIFIED = "amplified"
-    """Its error is more than what the errors of its inputs become in most operators."""
+    """Its error exceeds the errors of its inputs by more than most operators enlarge them."""
     ACCUMULATED = "accumulated"
     """Many small errors before it add up to more than the limit; none of them is the culprit."""
     OWN = "own"
@@ -92,23 +92,24 @@ SEVERITY: Final = {verdict: place for place, verdict in enumerate(TensorVerdict)
 
 @dataclass(frozen=True, slots=True)
 class OperatorPlace:
-    """Which operator it is, and where and when it ran.
+    """An operator, where and when it ran.
 
     Attributes:
-        name: The operator as the names of files have it.
+        name: Name in files.
         op_type: Its type, "" where it is not known.
-        full_name: Its name with its scope, "" where only files tell it.
+        full_name: Its name with its scope, "" where only files name it.
         onnx_name: Name of its node in the model, "" where it is not known.
-        scope: Its scope, ``Default/fc1-Dense``; "" where it is not known.
+        scope: ``Default/fc1-Dense``; "" where it is not known.
         source: Its line in the source, ``net.py:12: x = self.fc(x)``; "" where it is not known.
-        iteration: Number of the iteration, None where it is not known.
-        rank: Number of the rank, None where it is not known.
-        pass_number: Which of its runs in the iteration it is, from 0; None where it ran once.
+        iteration: None where it is not known.
+        rank: None where it is not known.
+        pass_number: Number of its run in the iteration, from 0; None where it ran once.
         execution: Number of the execution, where several left files in one place; else None.
         label: Label of its directory, "" where there is only one.
         order: Place in the execution of its directory, from 1; 0 of an operator that did not run.
         time: Microseconds since the epoch, 0 where it is not known. It orders operators of different
-            directories, which may overlap, as those of a loop do.
+            directories,
+            which may overlap, as those of a loop do.
     """
 
     name: str
@@ -127,7 +128,7 @@ class OperatorPlace:
 
     @property
     def shown_name(self) -> str:
-        """Its full scoped name; the name that files have where that is all that is known."""
+        """Its full scoped name, or else its name in files."""
         return self.full_name or self.name
 
 
@@ -142,16 +143,16 @@ class TensorEvidence:
         dtype: Element type, "" where it is not known.
         golden_dtype: Element type of the counterpart, "" where there is none.
         scores: Texts of all algorithms; none where nothing was compared.
-        error: How far the two are apart, None where nothing was compared.
-        fault: Why nothing was compared, or the verdict where its numbers do not decide; else None.
-        note: What the numbers do not tell, "" for nothing.
+        error: Measured error, None where nothing was compared.
+        fault: Verdict that the numbers do not decide, as of a file that cannot be read; else None.
+        note: Remark beside the numbers, "" for none.
         name: Name of the value or the parameter, "" where it is not known.
         is_weight: Whether it is a weight or a constant of the model, or given to the network.
         is_rounded: Whether rounding to the types of both sides makes the two of the same numbers.
         rounded_to: Type to which golden's weight is rounded on the examined side, "" for none.
         is_folded: Whether it is a constant that golden's operators compute of constants.
-        overflows: Number of the elements of a weight that rounding made infinite on the examined side; those
-            of masks do not count.
+        overflows: Number of a weight's elements, without masks, that rounding made infinite on the examined
+            side.
     """
 
     io: IO
@@ -173,23 +174,24 @@ class TensorEvidence:
 
 @dataclass(frozen=True, slots=True)
 class OwnError:
-    """An output beside the one that the operator gives when it runs again on the examined side's inputs.
+    """An output beside that of the operator when it runs again on the examined side's inputs.
 
     Attributes:
         slot: Number of the output.
-        error: How far the two are apart.
+        error: Measured error.
         allowed: Relative distance that is explained.
         is_explained: Whether the error is no more than that.
-        arithmetic: What it ran again in: ``float32``, ``Ascend:force_fp16``, ``float64``.
-        note: What the numbers do not tell, "" for nothing.
+        arithmetic: Arithmetic of the second run: ``float32``, ``Ascend:force_fp16``, ``float64``.
+        note: Remark beside the numbers, "" for none.
         io: Whether it is an output, or an input that the operator writes.
-        overflow: Name of the part of a fused kernel whose infinities explain the error, though the parts
-            behind it hide them; "" for none.
-        explanation: In words, what explains that distance.
-        finite: Relative distance of the elements that are finite on both sides, where others are not and
-            rounding does not explain it; else 0.
-        recurs: Whether NaN and infinities that golden's arithmetic does not give come again in the examined
-            side's own.
+        overflow: Name of the part of a fused kernel with infinities that explain the error, though later
+            parts hide
+            them; "" for none.
+        explanation: Cause of the allowed distance, in words.
+        finite: Relative distance of the elements that are finite on both sides, if others are not and
+            rounding does
+            not explain it; else 0.
+        recurs: Whether the examined side's own arithmetic makes the same NaN and infinities again.
     """
 
     slot: int
@@ -211,28 +213,31 @@ FloatTypes = frozenset[tuple[IO, str]]
 
 @dataclass(frozen=True, slots=True)
 class OperatorEvidence:
-    """All that is known of one execution of an operator.
+    """Everything known of one execution of an operator.
 
     Attributes:
         operator: The operator.
         tensors: Its tensors, inputs first.
         own: Its own error, by output; empty where it did not run again.
-        propagated: Relative distance from the golden output to that of the operator when it runs again on
-            the examined side's inputs: what their errors become. None where it did not run again.
-        wiring: In words, which input is not what its producer wrote; "" where all are.
-        replaces: Name of the golden operator that stood in its place, "" where both have the same operator.
+        propagated: Relative distance from the golden output to that of the operator on the examined side's
+            inputs:
+            the error that its inputs' errors become. None where it did not run again.
+        wiring: Sentence on an input that its producer did not write; "" for none.
+        replaces: Name of the golden operator in its place, "" where both have the same operator.
         is_in_golden: Whether golden has the same operator, though the model has another one in its place.
-        reads: Where its inputs come from, by their numbers; none where no graph tells.
+        reads: Sources of its inputs by number; none without a graph.
         arithmetic: Float types in which the devices of the examined side and of golden read its inputs and
-            write its outputs; none where a side does not tell.
+            write its
+            outputs; none where they are not known.
         as_written: Returns whether an input has the elements that its producer wrote on the examined side,
-            rounded as that side reads them; None where nothing tells.
-        is_random: Whether chance makes its outputs, which no seed fixes.
+            rounded
+            as that side reads them; None where that is not known.
+        is_random: Whether it draws random numbers without a common seed.
         returned: Numbers of its outputs that the network returns.
         is_state: Whether its weights are trained, so that two sound runs may differ in them.
         is_evaluation: Whether another graph of its dump trains the weights that it reads.
         wrong_weights: Names of the weights and constants that it read and that are not the model's, by input.
-        unread: Numbers of the outputs that nothing reads, of an operator that has effects besides them.
+        unread: Numbers of the outputs without a reader, of an operator that has other effects.
     """
 
     operator: OperatorPlace
@@ -253,10 +258,10 @@ class OperatorEvidence:
     unread: frozenset[int] = frozenset()
 
     def source(self, slot: int) -> ValueSource:
-        """Return where an input comes from, absent where nothing tells."""
+        """Return the source of an input, absent where it is not known."""
         return self.reads[slot] if slot < len(self.reads) else ABSENT
 
 
 def joined(*notes: str) -> str:
-    """Return notes as one, without those that are empty."""
+    """Join the notes that are not empty."""
     return "; ".join(filter(None, notes))

@@ -27,9 +27,9 @@ from msdump.graph import written_inputs
 from msdump.read import OperatorGraph
 from msdump.record import IO, lies_in
 
-_SUGGESTED: Final = ("float16", "bfloat16")  # what a device may compute in, whatever the types of its tensors
+_SUGGESTED: Final = ("float16", "bfloat16")  # devices may compute in these, whatever the types of tensors
 _UNASKED: Final = "mine's configuration leaves it out"
-# Of several verdicts that accuse nobody, the first of these is that of the whole.
+# Without an accused operator the first of these verdicts is that of the whole.
 _OVERALL: Final = (
     *(Verdict.AMPLIFIED, Verdict.ACCUMULATED, Verdict.INHERITED, Verdict.UNREADABLE, Verdict.HEALED),
     *(Verdict.AGREES, Verdict.EQUAL),
@@ -44,10 +44,10 @@ class TensorResult:
     """The verdict on a tensor.
 
     Attributes:
-        evidence: The tensor and its counterpart, and how far they are apart.
+        evidence: The tensor beside its counterpart.
         verdict: The verdict.
-        note: Reason of the verdict, where the numbers do not tell.
-        limit: Largest distance that was allowed; None where the two had to be the same, or were not compared.
+        note: Reason of the verdict beside the numbers.
+        limit: Largest allowed distance; None where the two had to be the same, or were not compared.
     """
 
     evidence: TensorEvidence
@@ -72,7 +72,7 @@ class TensorResult:
 
     @property
     def is_flipped(self) -> bool:
-        """Whether it agrees but for integers or truth values that fall to the other side of an edge."""
+        """Whether it agrees except for integers or truth values that fall to the other side of an edge."""
         error = self.evidence.error
         return self.verdict is TensorVerdict.AGREES and error is not None and error.changed > 0
 
@@ -89,7 +89,7 @@ class TensorResult:
 
     @property
     def misplaced(self) -> int:
-        """Number of elements that are NaN or infinite on one side alone, or otherwise."""
+        """Number of elements that are NaN or infinite in other ways than the counterpart's."""
         return 0 if self.evidence.error is None else self.evidence.error.misplaced
 
 
@@ -101,11 +101,12 @@ class Finding:
         place: The operator, where and when it ran.
         verdict: The verdict.
         tensors: The verdict on each tensor, inputs first.
-        note: Reason of the verdict in words, where the numbers do not tell; "" for none.
+        note: Reason of the verdict beside the numbers; "" for none.
         own: Its own error, by output; empty where it did not run again.
-        replaces: Name of the golden operator that stood in its place, "" where both have the same operator.
-        reaches_output: Whether NaN or an infinity that it makes reaches an output of the network; None where
-            that is not known, or does not apply.
+        replaces: Name of the golden operator in its place, "" where both have the same operator.
+        reaches_output: Whether its NaN or infinities reach an output of the network; None where that is not
+            known,
+            or does not apply.
     """
 
     place: OperatorPlace
@@ -117,17 +118,17 @@ class Finding:
     reaches_output: bool | None = None
 
     def of(self, io: IO) -> tuple[TensorResult, ...]:
-        """Return the verdicts on the inputs or the outputs; an input that it writes counts as an output."""
+        """Return the verdicts on the inputs or the outputs, as ``of_side`` does."""
         return of_side(self.tensors, io, self.place.op_type)
 
     @property
     def inputs(self) -> tuple[TensorResult, ...]:
-        """The verdicts on what it reads."""
+        """The verdicts on its inputs."""
         return self.of(IO.INPUT)
 
     @property
     def outputs(self) -> tuple[TensorResult, ...]:
-        """The verdicts on what it writes."""
+        """The verdicts on its outputs, and on inputs that it updates."""
         return self.of(IO.OUTPUT)
 
     @property
@@ -152,7 +153,7 @@ class Finding:
 
     @property
     def own_error(self) -> float:
-        """How much of its error is its own: measured where it ran again, else that beyond its inputs'."""
+        """Its own error: measured where it ran again, else the error beyond its inputs'."""
         if self.own:
             return max(each.error.distance for each in self.own)
         before, behind = largest_distance(self.inputs), self.distance
@@ -171,13 +172,7 @@ class Finding:
 
 
 def of_side(tensors: tuple[TensorResult, ...], io: IO, op_type: str) -> tuple[TensorResult, ...]:
-    """Return the verdicts on the inputs or the outputs; an input that the operator writes is an output.
-
-    Args:
-        tensors: The verdicts on all of its tensors.
-        io: Inputs or outputs.
-        op_type: Its type.
-    """
+    """Return the verdicts on the inputs or the outputs; an input that the operator writes is an output."""
     written = written_inputs(op_type)
     if not written:
         return tuple([tensor for tensor in tensors if tensor.evidence.io is io])
@@ -193,8 +188,8 @@ class Uneven:
     """An operator of a loop that ran more often on one side.
 
     Attributes:
-        name: The operator as the names of files have it.
-        dumped: Number of its executions on the side that is examined.
+        name: Name in files.
+        dumped: Number of its executions on the examined side.
         golden: Number of its executions on the golden side.
     """
 
@@ -216,10 +211,10 @@ class Report:
         uneven: Operators of loops that did not run equally often.
         inputs: Names of the network's inputs that differ.
         outputs: The outputs of the network, of each run.
-        facts: What the two graphs say differs, whatever the numbers do.
-        unreturned: Golden operators among the missing ones whose outputs golden's network returns.
+        facts: Differences of the two graphs.
+        unreturned: Missing golden operators with outputs that golden's network returns.
         is_strict: Whether inner tensors count beside the outputs of the network.
-        networks: Sentences on directories, or models, that are of two networks, and so were not compared.
+        networks: Sentences on directories, or models, of two networks, which were not compared.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -252,7 +247,7 @@ class Report:
 
     @property
     def absent(self) -> list[Finding]:
-        """Verdicts on golden operators that the other side has no files of, where ``findings`` has none."""
+        """Verdicts on golden operators without files on the other side, if ``findings`` has none on them."""
         judged = {_without_time(each.place) for each in self.findings if each.verdict is Verdict.MISSING}
         missing = (place for place in self.missing if _without_time(place) not in judged)
         return [
@@ -262,7 +257,7 @@ class Report:
 
     @property
     def verdict(self) -> Verdict:
-        """That of the first accused operator; else that of the outputs, or the worst of the others.
+        """The verdict of the first accused operator; else that of the outputs, or the worst of the others.
 
         Unchecked where no tensor, or not every output, was compared.
         """
@@ -281,12 +276,12 @@ class Report:
 
     @property
     def _outputs_agree(self) -> bool:
-        # what is fed otherwise and gives the same outputs is no comparison of the two
+        # networks with other inputs and the same outputs were not compared
         return not (self.unreturned or self.inputs) and all(each.verdict in AGREEING for each in self.outputs)
 
     @property
     def accused(self) -> list[Finding]:
-        """The operators that the fault is in, in the order of execution."""
+        """The operators at fault, in the order of execution."""
         accused = (finding for finding in self.findings if finding.is_accused)
         return sorted(accused, key=lambda finding: finding.place.time)
 
@@ -313,9 +308,9 @@ class Report:
 
     @property
     def agrees(self) -> bool:
-        """Whether the outputs of the network agree and nobody is accused, or everything does.
+        """Whether the outputs agree and no operator is accused, or all tensors agree.
 
-        Inner tensors count where no graph tells the outputs, or where the report is strict.
+        Inner tensors count where no graph names the outputs, or where the report is strict.
         """
         if self.unreadable or self.uneven or self.tensors[TensorVerdict.UNREADABLE] or self.accused:
             return False
@@ -355,7 +350,6 @@ class Report:
 
 
 def _without_time(place: OperatorPlace) -> OperatorPlace:
-    """Return a place without when it ran: an operator that is missing stands where its reader ran."""
     return replace(place, order=0, time=0)
 
 
@@ -377,12 +371,7 @@ class Arrangement(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FindingGroup:
-    """The operators of a scope or of a type.
-
-    Attributes:
-        name: The scope, or the type.
-        findings: The operators, in the order of execution.
-    """
+    """The operators of a scope or of a type, in the order of execution."""
 
     name: str
     findings: tuple[Finding, ...]
@@ -413,7 +402,7 @@ BY_GRAVITY = (
 
 
 def gravity(finding: Finding) -> tuple[bool, float, float]:
-    """Return a sort key that is largest for the operator that matters most."""
+    """Sort key of findings; largest for the operator that matters most."""
     return finding.is_accused, finding.own_error, finding.distance
 
 
@@ -441,7 +430,7 @@ def top_findings(findings: Sequence[Finding], count: int) -> list[Finding]:
 
 
 def with_reach(finding: Finding, findings: Sequence[Finding], graph: OperatorGraph | None) -> Finding:
-    """Return the verdict on an operator; where NaN begin in it, with whether they reach an output.
+    """Return a finding; if NaN begin in it, with whether they reach an output.
 
     Args:
         finding: The verdict.
@@ -478,7 +467,7 @@ def _is_struck(finding: Finding) -> bool:
 
 def fault_text(finding: Finding) -> str:
     """Return the fault of an operator in words, such as "output 0 differs, its inputs agree"."""
-    # What differs comes first; where only inputs do, the outputs' agreement is the remark.
+    # differing sides come first; if only inputs differ, the outputs' agreement is the remark
     parts = [_state(side, finding.of(side)) for side in (IO.OUTPUT, IO.INPUT)]
     return ", ".join(parts if finding.wrong(IO.OUTPUT) else reversed(parts))
 

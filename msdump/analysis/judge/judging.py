@@ -1,7 +1,7 @@
 """Draws verdicts on operators, from six principles: docs/reference/verdicts.md says them in the same order.
 
-Not finite comes first; each side is judged by what its own device may do; an input is what its producer
-wrote; shapes that follow from values inherit; what chance made is not judged; outputs decide (``Report``).
+Not finite comes first; each side is judged by its own device's arithmetic; an input is its producer's output;
+shapes that follow from values inherit; random numbers are not judged; outputs decide (``Report``).
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class Case:
     """An operator before its verdict.
 
     Attributes:
-        evidence: What is known of it.
+        evidence: Everything known of it.
         tensors: The verdicts on its tensors.
-        inputs: Its inputs that were compared; where they were not dumped, the outputs that it reads.
-        outputs: Its outputs that were compared.
+        inputs: Its compared inputs; an input that was not dumped is the output of its producer.
+        outputs: Its compared outputs.
         is_complete: Whether all of its inputs are known.
     """
 
@@ -66,12 +66,12 @@ class Case:
 
     @property
     def flipped(self) -> Sequence[TensorResult]:
-        """Inputs that agree but for elements that fall to the other side of an edge."""
+        """Inputs that agree except for elements on the other side of an edge."""
         return [each for each in self.inputs if each.is_flipped]
 
     @property
     def edge(self) -> float:
-        """Distance that elements which fall to the other side of an edge explain: steps or ties."""
+        """Distance that elements on the other side of an edge explain: steps or ties."""
         are_steps = self.flipped and all(_steps(each.evidence.dtype) for each in self.flipped)
         return QUANTISED if are_steps else math.sqrt(TIED)
 
@@ -88,11 +88,11 @@ class Case:
                 yield each, source
 
     def explains_steps(self, output: TensorResult) -> bool:
-        """Tell whether what moved the inputs explains the steps that moved a quantised output.
+        """Return whether the inputs' differences explain the steps by which a quantised output differs.
 
-        The largest element takes half of the steps of the type at least, or all of them. So an element moves
-        by the inputs' differences in such steps, rounded up; by as much again where the scale moved; and of
-        elements that are a part of a step off as large a part goes to the next one.
+        The largest element takes at least half of the steps of the type. So an element moves by the inputs'
+        differences in such steps, rounded up; by as much again where the scale moved; and of elements that
+        are a part of a step off as large a part goes to the next one.
         """
         error, steps = output.evidence.error, 2 * _steps(output.evidence.dtype)
         moved = [each.evidence for each in self.inputs if each.evidence.error and each.evidence.error.largest]
@@ -112,10 +112,10 @@ class Case:
     def rounding_of_product(self, output: TensorResult) -> float:
         """Return the norm that an output's error has where its two factors are off at random.
 
-        A sum whose products cancel is small beside them, and its relative distance tells nothing. An element
+        A sum of products that cancel is small beside them, and its relative distance says nothing. An element
         of ``n`` products of factors with the mean squares ``a`` and ``b``, off by ``da`` and ``db``, is off
-        by ``n (a db + b da)`` in the square; the numbers of elements tell ``n``. 0 where a factor is not off:
-        its norm is not known.
+        by ``n (a db + b da)`` in the square; ``n`` follows from the numbers of elements. 0 where a factor is
+        not off: its norm is not known.
         """
         factors = [each.evidence for each in self.inputs if each.slot in _FACTORS]
         errors = [each.error for each in factors if each.error is not None and each.error.distance > 0]
@@ -128,15 +128,11 @@ class Case:
 
     @property
     def unexplained(self) -> OwnError | None:
-        """The first of its own errors that nothing explains; None without any."""
+        """The first of its own errors that is not explained; None without any."""
         return next((each for each in self.evidence.own if not each.is_explained), None)
 
     def told_again(self, limits: Limits) -> tuple[Verdict, str] | None:
-        """Return the verdict on an operator that read the wrong tensor, or that gives something else again.
-
-        Args:
-            limits: What counts as agreement.
-        """
+        """Return the verdict on an operator that read the wrong tensor, or gives something else again."""
         evidence = self.evidence
         if evidence.wiring:
             return (Verdict.REPLACED if evidence.replaces else Verdict.OWN), evidence.wiring
@@ -153,11 +149,11 @@ class Case:
         return Verdict.OWN, joined(told, own.note)
 
     def _misplaced(self, own: OwnError, limits: Limits) -> tuple[Verdict, str]:
-        """Return the verdict on NaN and infinities that running again does not give.
+        """Return the verdict on NaN and infinities that do not come again.
 
-        Where some were in the inputs, and MINE's own arithmetic makes more of them, they do not begin here;
-        where these come out at other places, the operator is told by its finite elements. What overflows was
-        computed in a shorter type, whose rounding these show, and makes no element finite.
+        If some were in the inputs, and MINE's own arithmetic makes more of them, they do not begin here; if
+        these stand at other places, the finite elements decide. An overflow was computed in a shorter type:
+        it allows that type's rounding, and makes no element finite.
         """
         count = own.error.misplaced
         elements = f"{count:,} element{'s' * (count > 1)}"
@@ -174,7 +170,7 @@ class Case:
         return (Verdict.INHERITED if is_given and own.recurs else Verdict.NONFINITE), note
 
     def _moved_zero(self) -> float:
-        """Return by how many steps the zero point has moved that the operator found for its input."""
+        """Return the number of steps by which a dynamic zero point has moved."""
         errors = (each.evidence.error for each in self.outputs if each.slot == _ZERO_POINT)
         return max((error.largest for error in errors if error is not None), default=0.0)
 
@@ -185,7 +181,7 @@ class Case:
 
     @property
     def unreadable_note(self) -> str | None:
-        """Why its first tensor whose file cannot be read cannot be; None without any."""
+        """Message on its first unreadable tensor; None without any."""
         faults = (each.note for each in self.tensors if each.verdict is TensorVerdict.UNREADABLE)
         return next(faults, None)
 
@@ -197,7 +193,7 @@ _OF_LIMIT: Final = 4.0
 """Times its epsilon that a type of 16 bits allows."""
 
 _CANCELS: Final = 4.0
-"""Times the error of factors that are off at random: what is seldom more than chance."""
+"""Times the error of factors that are off at random: seldom exceeded by chance."""
 
 _FACTORS: Final = (0, 1)
 """Numbers of the inputs whose elements a product multiplies."""
@@ -209,11 +205,11 @@ _MOST_BITS: Final = 16
 """Bits of the widest integers that a scale divides real numbers into; wider ones count or name things."""
 
 _ZERO_POINT: Final = 2
-"""Number of the output in which a quantising operator tells its zero point."""
+"""Number of the output of a quantising operator with its zero point."""
 
 
 def _steps(dtype: str) -> int:
-    """Return how many steps integers have that a quantised number may be; 0 of ids and truth values.
+    """Return the number of steps of a quantised type; 0 for ids and truth values.
 
     >>> _steps("uint8"), _steps("int16"), _steps("int64")
     (255, 65535, 0)
@@ -232,7 +228,7 @@ class Judge:
     """Draws verdicts on operators, in the order of the execution.
 
     Attributes:
-        limits: What counts as agreement.
+        limits: The limits of agreement.
         is_continued: Whether runs before it differed, whose trained weights this one reads.
     """
 
@@ -282,27 +278,22 @@ class Judge:
         return finding
 
     def network_outputs(self, outputs: Iterable[TensorEvidence]) -> tuple[TensorResult, ...]:
-        """Return the verdicts on what the network returned, behind its last operator."""
+        """Return the verdicts on the network's results, behind its last operator."""
         return self._tensors.results(outputs)
 
     def written(self, name: str, slot: int) -> TensorResult | None:
-        """Return the verdict on an output that was written before.
-
-        Args:
-            name: Full name of the operator.
-            slot: Number of the output.
-        """
+        """Return the verdict on an output of an operator before, None for an unknown one."""
         finding = self._findings.get(name)
         outputs = () if finding is None else finding.tensors
         return next((each for each in outputs if each.io is IO.OUTPUT and each.slot == slot), None)
 
     def _writer(self, evidence: OperatorEvidence, slot: int) -> TensorResult | None:
-        """Return the verdict on the output that an input is, None where no operator is known to write it."""
+        """Return the verdict on the output that an input is, None where its producer is not known."""
         source = evidence.source(slot)
         return self.written(source.name, source.slot) if source.kind is SourceKind.OPERATOR else None
 
     def _as_its_writer(self, tensor: TensorResult, evidence: OperatorEvidence) -> TensorResult:
-        """Return an input of integers, which agree as far as they did where they were written."""
+        """Return an integer input as agreeing if no more elements differ than where it was written."""
         if tensor.io is IO.OUTPUT or tensor.verdict is not TensorVerdict.DIFFERS:
             return tensor
         written = self._writer(evidence, tensor.slot)
@@ -312,9 +303,9 @@ class Judge:
         return _flipped(tensor) if error.changed <= written.evidence.error.changed else tensor
 
     def _carried_to(self, evidence: OperatorEvidence) -> float:
-        """Return how far elements that fell to the other side of an edge may have moved an operator's inputs.
+        """Return the distance that elements on the other side of an edge may have caused in the inputs.
 
-        Where nothing tells what gives an input, as in a branch, any of them may have moved it.
+        An input without a known source, as in a branch, may have any of them.
         """
         if not self._carried:
             return 0.0
@@ -327,7 +318,7 @@ class Judge:
         return max(found, default=0.0)
 
     def _carry(self, case: Case, outputs: Sequence[TensorResult], carried: float, *, is_drift: bool) -> None:
-        """Keep how far elements that fell to the other side of an edge may move what reads the outputs."""
+        """Record the distance that elements on the other side of an edge may cause in readers."""
         steps = is_drift and case.evidence.operator.op_type in DISCONTINUOUS
         if steps or case.flipped:
             moved = (each.distance for each in outputs if not (each.is_flipped or each.misplaced))
@@ -336,10 +327,7 @@ class Judge:
             self._carried[case.evidence.operator.shown_name] = carried
 
     def _within(self, case: Case, tensor: TensorResult) -> TensorResult:
-        """Return a tensor of an operator that accuses nobody, as agreeing where that explains it.
-
-        Elements that fall to the other side of an edge do, and so does the drift of what the network returns.
-        """
+        """Return a tensor of an operator without fault as agreeing if an edge or a drift explains it."""
         error, distance = tensor.evidence.error, tensor.distance
         if tensor.io is IO.INPUT or tensor.verdict is not TensorVerdict.DIFFERS or error is None:
             return tensor
@@ -368,7 +356,7 @@ class Judge:
         for slot, source in enumerate(evidence.reads):
             if slot in inputs:
                 continue
-            if slot in read and source == ABSENT:  # nothing tells what wrote it
+            if slot in read and source == ABSENT:  # its producer is unknown
                 unknown = True
             elif source.kind is SourceKind.OPERATOR:
                 maker = self.written(source.name, source.slot)
@@ -389,18 +377,18 @@ class Judge:
                 return reason
         return self._differing(case)
 
-    # --- what the graphs and the model say, and what nothing can be said of -------------------------------
+    # --- the graphs and the model, and operators without evidence -----------------------------------------
 
     @staticmethod
     def _not_the_models(case: Case) -> _Reason | None:
-        """Judge weights by the model, where there is one."""
+        """WEIGHT if an input is not the model's weight."""
         if not case.evidence.wrong_weights:
             return None
         wrong = [f"input {slot} {name}" for slot, name in case.evidence.wrong_weights.items()]
         return Verdict.WEIGHT, f"{', '.join(wrong)}: not the model's bits"
 
     def _alone(self, case: Case) -> _Reason | None:
-        """Judge an operator none of whose outputs has a counterpart."""
+        """Judge an operator without any compared output."""
         if case.outputs:
             return None
         if not case.evidence.wiring:
@@ -413,14 +401,14 @@ class Judge:
         return own or (None if case.inputs else (Verdict.UNCHECKED, ""))
 
     def _parameter(self, case: Case) -> _Reason | None:
-        """Judge a file of a parameter, which is no operator: what reads it was judged before."""
+        """Judge the file of a parameter, which is no operator: its readers were judged before."""
         if case.evidence.operator.op_type != PARAMETER or not case.bad_outputs:
             return None
         is_explained = self._has_differed or self.is_continued
         return (Verdict.INHERITED if is_explained else Verdict.WEIGHT), case.bad_outputs[0].note
 
     def _weight(self, case: Case) -> _Reason | None:
-        """Judge a weight: bits count, but limits of a trained one, or of one that golden computes."""
+        """Judge weights: by bits, but by limits if training or golden's operators compute them."""
         for each in case.inputs:
             tensor = each.evidence
             if _is_another_weight(each, case.evidence):
@@ -429,7 +417,7 @@ class Judge:
                 continue
             is_same = tensor.error.is_same or tensor.is_rounded or tensor.is_folded
             if each.is_bad or not (is_same or case.evidence.is_state):
-                # what training has made of a weight is compared where it was made
+                # an updated weight is compared where training writes it
                 is_trained = case.evidence.is_state and (
                     self.is_continued
                     or bool(case.evidence.operator.iteration)
@@ -440,17 +428,17 @@ class Judge:
         return self._foreign(case)
 
     def _foreign(self, case: Case) -> _Reason | None:
-        """Judge an input that differs where all that ran before agrees, if no graph tells what gives it.
+        """WEIGHT if an input differs, every operator before agrees, and no graph names its source.
 
-        It came from outside, as a weight does, or changed in between. Where all that ran before has the same
-        bits, a bit of it is enough.
+        It came from outside, as a weight does, or changed in between. If everything before has the same bits,
+        one bit of it is enough.
         """
         evidence = case.evidence
         if evidence.reads or evidence.own or self._has_differed or self.is_continued or not self._is_whole:
             return None
         for each in case.inputs:
             error, is_first = each.evidence.error, not self._findings
-            if error is None or (is_first and not each.slot):  # what the network is fed with
+            if error is None or (is_first and not each.slot):  # an input of the network
                 continue
             if each.is_bad or (self._is_exact and each.slot and not is_first and not error.is_same):
                 note = f"differs (distance {each.distance:.2g}), and nothing that ran before does"
@@ -461,19 +449,19 @@ class Judge:
 
     @staticmethod
     def _overflown(case: Case) -> _Reason | None:
-        """Name an operator whose type makes a weight or an input of the network infinite."""
+        """NONFINITE if a weight or an input of the network exceeds the type's range."""
         for each in case.inputs:
             is_given = case.evidence.source(each.slot).kind is SourceKind.INPUT
-            # what files alone take for a weight may have lost that to the model, but not that it is rounded
+            # a weight by files alone may be none by the model, but it stays rounded
             if each.evidence.overflows and (each.evidence.is_weight or each.evidence.is_rounded or is_given):
                 where = _elements(each.evidence.overflows)
                 return Verdict.NONFINITE, f"{_named(each)} is infinite at {where} that its type cannot hold"
         return None
 
     def _not_finite(self, case: Case) -> _Reason | None:
-        """Name where NaN or infinities begin; overflow is not rounding, whatever gives it again."""
+        """NONFINITE where NaN or infinities begin; overflow is not rounding, even if it comes again."""
         struck = [each for each in case.bad_outputs if each.misplaced]
-        # what comes out again otherwise, or reads something else, is told by that
+        # another result on running again, or another input, says more
         is_told = bool(case.evidence.wiring) or (
             case.unexplained is not None and not self._is_contradicted(case)
         )
@@ -496,10 +484,10 @@ class Judge:
         written = self._writer(case.evidence, tensor.slot)
         return written is None or written.verdict in UNCOMPARED or bool(written.misplaced)
 
-    # --- 5. what chance made is not judged ----------------------------------------------------------------
+    # --- 5. random numbers are not judged -----------------------------------------------------------------
 
     def _chance(self, case: Case) -> _Reason | None:
-        """Judge neither what chance made nor what differs for that alone."""
+        """UNCHECKED if random numbers alone explain the difference."""
         if not case.bad_outputs or case.unexplained is not None or case.evidence.wiring:
             return None
         sources = {case.evidence.source(each.slot).name for each in case.bad_inputs}
@@ -522,30 +510,35 @@ class Judge:
         elif is_shape and case.evidence.replaces:
             verdict, note = Verdict.REPLACED, _other_shapes(case.evidence)
         elif case.evidence.operator.name.startswith(INSERTED_PREFIX):
-            verdict, note = Verdict.UNCHECKED, unfit.note  # numbers alone pair what a device inserts
+            verdict, note = Verdict.UNCHECKED, unfit.note  # inserted operators are paired by number alone
         else:
             verdict, note = _UNFIT[unfit.verdict], unfit.note
         return verdict, note
 
     @staticmethod
     def _is_shaped_by_values(case: Case) -> bool:
-        """Return whether values that differ may give an output its shape: integers, or what is selected."""
+        """Return whether differing integers, or selected elements, may change an output's shape."""
         errors = [each.evidence.error for each in case.inputs if each.evidence.error is not None]
         if case.evidence.operator.op_type in VALUE_SHAPED:
             return any(not error.is_same for error in errors)
         return any(error.changed for error in errors)
 
-    # --- 3. an operator's input is what its producer wrote ------------------------------------------------
+    # --- 3. an operator's input is its producer's output --------------------------------------------------
 
     def _changed(self, case: Case) -> _Reason | None:
-        """Judge inputs that differ though what wrote them, the same on both sides, does not."""
+        """OWN if an input differs although its producer's output agrees: it reads the wrong tensor.
+
+        Not needed after re-execution, which checks wiring itself.
+        """
         if case.evidence.own:
             return None
         for each, source in case.written_inputs():
             written = self.written(source.name, source.slot)
             if written is None or written.verdict not in AGREEING or self._is_carried(case, source):
                 continue
-            if case.evidence.as_written(each.slot):  # so golden's own input is not what golden wrote
+            if case.evidence.as_written(
+                each.slot
+            ):  # so golden's own input differs from its producer's output
                 continue
             told = f"input {each.slot} is not what {source.name} wrote"
             if each.verdict is TensorVerdict.DIFFERS:
@@ -557,22 +550,23 @@ class Judge:
         return None
 
     def _is_carried(self, case: Case, source: ValueSource) -> bool:
-        """Tell whether a pass of a loop read what a pass before it handed on, and not the source's value."""
+        """Return whether a pass of a loop read the value of the pass before it."""
         number = case.evidence.operator.pass_number or 0
         return number > 0 and (self._findings[source.name].place.pass_number or 0) < number
 
-    # --- 2. each side is judged by what its own device may do ---------------------------------------------
+    # --- 2. each side is judged by its own device's arithmetic --------------------------------------------
 
     def _told_again(self, case: Case) -> _Reason | None:
-        """Judge by what running again tells, unless golden contradicts it."""
+        """Judge by re-execution, unless golden contradicts it."""
         return None if self._is_contradicted(case) else case.told_again(self.limits)
 
     def _is_contradicted(self, case: Case) -> bool:
-        """Tell whether outputs that agree contradict an error that was found by running again.
+        """Return whether outputs that agree contradict an own error.
 
-        What it runs again on may be wrong where something before has differed: its files then hold what it
-        made of right values. An error that is no larger than what agreement allows is not contradicted. Where
-        golden has a kernel of the same parts, the model's has others that are told where they are missing.
+        The inputs of re-execution may be wrong where something before has differed: files then do not hold
+        the values that the operator read. An error within the allowed distance of agreement is not
+        contradicted. Where golden has a kernel of the same parts, missing parts of the model are reported
+        elsewhere.
         """
         if case.outputs and case.evidence.replaces and case.evidence.is_in_golden:
             return not case.bad_outputs or bool(case.bad_inputs)
@@ -588,21 +582,20 @@ class Judge:
 
     @staticmethod
     def _sound(case: Case) -> _Reason | None:
-        """Judge an operator whose outputs do not differ."""
+        """Judge an operator without outputs that differ."""
         if case.bad_outputs:
             return None
         if case.bad_inputs:
             return (Verdict.HEALED if case.outputs else Verdict.INHERITED), ""
         verdicts = {each.verdict for each in case.tensors}
         if verdicts == {TensorVerdict.UNCHECKED}:
-            return Verdict.UNCHECKED, ""  # what its producers wrote is known, but nothing of its own
+            return Verdict.UNCHECKED, ""  # its producers' outputs are known, but none of its own
         if case.unreadable_note is not None:
             return Verdict.UNREADABLE, case.unreadable_note
         compared = {each.verdict for each in (*case.inputs, *case.outputs)}
         return (Verdict.EQUAL if compared <= {TensorVerdict.EQUAL} else Verdict.AGREES), ""
 
     def _differing(self, case: Case) -> _Reason:
-        """Judge an operator with an output that differs."""
         if case.bad_inputs:
             worst = max(case.bad_inputs, key=lambda each: each.badness)
             return self._passed_on(case), f"from {self._origin(case, worst)}"
@@ -627,7 +620,7 @@ class Judge:
 
     @staticmethod
     def _unless(case: Case) -> str:
-        """Return in words which inputs of the network it reads that were not compared, and may differ."""
+        """Return a proviso that names the network's inputs that were not compared."""
         known = {each.slot for each in case.inputs}
         fed = [each for slot, each in enumerate(case.evidence.reads) if slot not in known]
         names = [each.name for each in fed if each.kind is SourceKind.INPUT]
@@ -636,20 +629,21 @@ class Judge:
         )
 
     def _passed_on(self, case: Case, inherited: Verdict = Verdict.INHERITED) -> Verdict:
-        """Return whether an operator's error is what its inputs' errors become, or more than that."""
+        """AMPLIFIED if the error exceeds ``gain`` times the inputs' errors."""
         propagated = case.evidence.propagated
         distance = largest_distance(case.bad_outputs) if propagated is None else propagated
         is_amplified = 0 < case.input_distance * self.limits.gain < distance
         return Verdict.AMPLIFIED if is_amplified else inherited
 
     def _is_drift(self, case: Case) -> bool:
-        """Tell whether inputs that agree, but not bit for bit, explain outputs beyond the limit."""
+        """Return whether agreeing inputs explain outputs beyond the limit."""
         return all(self._is_explained(case, each) for each in case.bad_outputs)
 
     def _read_apart(self, case: Case) -> float:
-        """Return how far apart both sides read the inputs: an epsilon at least where they write other types.
+        """Return the distance between the inputs as both sides read them.
 
-        The side that writes the shorter type has rounded all that its sums add up, which may cancel.
+        It is an epsilon at least where the sides write other types: the shorter one rounds every summand, and
+        sums may cancel.
         """
         own, other = ({dtype for io, dtype in side if io is IO.OUTPUT} for side in case.evidence.arithmetic)
         coarsest = "" if own == other else coarser(*own, *other)
@@ -658,7 +652,7 @@ class Judge:
 
     @staticmethod
     def _are_explained(case: Case, output: TensorResult, error: TensorError) -> bool:
-        """Return whether what moved the inputs explains which integers or truth values are other ones."""
+        """Return whether the inputs' differences explain which integers or truth values differ."""
         dtype = output.evidence.dtype
         if case.evidence.operator.op_type == "Cast" and dtype != "bool":  # to an integer beside the number
             errors = [each.evidence.error for each in case.inputs]
@@ -674,7 +668,7 @@ class Judge:
             return False
         if error.changed:
             return self._are_explained(case, output, error)
-        # its own rounding, and what its inputs' difference becomes
+        # its own rounding, and the growth of its inputs' difference
         if error.distance <= (output.limit or 0.0) + self.limits.growth * apart:
             return True
         if op_type in DISCONTINUOUS and error.distance <= math.sqrt(TIED):
@@ -686,7 +680,6 @@ class Judge:
 
     @staticmethod
     def _origin(case: Case, tensor: TensorResult) -> str:
-        """Return in words where an input comes from."""
         slot, source = tensor.slot, case.evidence.source(tensor.slot)
         if source.kind is SourceKind.INPUT:
             return f"input {slot}: the network's input {source.name}"
@@ -698,7 +691,7 @@ def _elements(count: int) -> str:
 
 
 def _flipped(tensor: TensorResult) -> TensorResult:
-    """Return integers or truth values that differ at few elements as agreeing but for these; others as is."""
+    """Return integers or truth values that differ at few elements as agreeing; others as they are."""
     error = tensor.evidence.error
     if error is None or tensor.verdict is not TensorVerdict.DIFFERS or not error.changed:
         return tensor
@@ -715,15 +708,15 @@ def _is_read(tensor: TensorResult | OwnError, evidence: OperatorEvidence) -> boo
 
 
 def _is_another_weight(tensor: TensorResult, evidence: OperatorEvidence) -> bool:
-    """Tell whether an input of another shape, or other kind of elements, is a weight."""
+    """Return whether an input of another shape, or other kind of elements, is a weight."""
     is_unfit = tensor.verdict in _UNFIT and tensor.evidence.is_weight
     return is_unfit and evidence.source(tensor.slot).kind is SourceKind.WEIGHT
 
 
 def _left(tensor: TensorResult) -> TensorResult:
-    """Return a tensor that differs and matters to nobody.
+    """Return a differing output without reader as unchecked.
 
-    vendor: kernels of MindSpore leave outputs that nothing reads as the memory was.
+    vendor: kernels of MindSpore leave outputs without reader as the memory was.
     """
     return _unjudged(tensor, "nothing reads it")
 

@@ -22,13 +22,14 @@ from msdump.statistics import BY_CATEGORY
 
 @dataclass(frozen=True, slots=True)
 class TypeLimits:
-    """What tensors of an element type that agree may differ by.
+    """Limits of an element type.
 
     Attributes:
         distance: Largest relative Euclidean distance.
-        ulps: Units of the last place; tensors all of whose elements are so near agree whatever their
-            distance, which denormal numbers make large.
-        source: Where the distance is from.
+        ulps: Units of the last place; if all elements are so near tensors agree whatever their distance,
+            which
+            denormal numbers make large.
+        source: Origin of the distance.
     """
 
     distance: float
@@ -60,10 +61,10 @@ TYPES: Final[Mapping[str, TypeLimits]] = {
 """Limits of the types that are rounded, the finest first; elements of all others must be the same."""
 
 TENSOR_FLOAT: Final = "tfloat32"
-"""Type of 10 bits to which a GPU rounds what its products of float32 read; no tensor has it."""
+"""Type of 10 bits to which a GPU rounds the float32 inputs of products; no tensor has it."""
 
 COSINE: Final = 0.99
-"""Least cosine similarity; msprobe, msaccucmp's advisor and the vendor's guides flag what is below."""
+"""Least cosine similarity, as in msprobe, msaccucmp's advisor and the vendor's guides."""
 
 PEAK: Final = 64.0
 """Largest difference of an element, relative to the largest golden one: so many times the largest distance.
@@ -130,20 +131,18 @@ DIFFERENCES: Final = frozenset({"Elu", "Selu", "SeLU", "Celu", "CeLU"})
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How far apart tensors that agree may be.
+    """Limits of agreement.
 
     Attributes:
         cosine: Least cosine similarity.
         distance: Largest relative Euclidean distance, None: by the element type.
-        explanation: What explains that distance, "8 bits"; "" where the user set it.
-        precision: Coarsest element type that either side computed in from the start, "" where
-            only the tensors tell.
+        explanation: Cause of that distance, "8 bits"; "" where the user set it.
+        precision: Coarsest element type that either side computed in from the start, "" if tensors decide.
         peak: Largest difference of an element, in largest distances.
-        growth: Largest distance of an output beside agreeing inputs that accuses nobody, in theirs.
+        growth: Largest distance of an output beside agreeing inputs that is no fault, in theirs.
         gain: Largest distance of an output that is inherited, in those of the inputs.
         types: Limits by element type.
-        statistics: Largest relative difference of a statistic by its category, where the user says so; the
-            others may differ by as much as tensors.
+        statistics: Largest relative difference of a statistic by category; others are limited as tensors are.
     """
 
     cosine: float = COSINE
@@ -158,7 +157,7 @@ class Limits:
 
     @property
     def explained(self) -> str:
-        """In words, what the limits let explain a distance of tensors, in front of the distance.
+        """Beginning of a sentence on a distance that the limits explain.
 
         >>> Limits().explained, Limits(distance=0.1).explained
         ('rounding explains', 'the limit given is')
@@ -175,7 +174,7 @@ class Limits:
 
         Args:
             dtypes: Their element types.
-            coarsest: The coarsest type of what they may have been computed from, "" for none.
+            coarsest: The coarsest type that they may have been computed from, "" for none.
         """
         if self.distance is not None:
             return self.distance
@@ -189,7 +188,7 @@ class Limits:
         return self.types[own].ulps if own else 0.0
 
     def floor(self, dtypes: Iterable[str], op_type: str = "") -> float:
-        """Return the largest difference of two elements that rounding explains however small they are.
+        """Return the absolute difference of two elements that rounding explains however small they are.
 
         Below its normal numbers a type rounds to steps of one size: as many of their halves as it may have
         units of the last place.
@@ -209,8 +208,8 @@ class Limits:
 
 @cache
 def smallest(dtype: str) -> float:
-    """Return the smallest subnormal number of a type that is rounded, of complex numbers of their parts."""
-    if dtype == TENSOR_FLOAT:  # products round what they read, and keep float32's range
+    """Return the smallest subnormal number of a rounded type, of complex numbers of their parts."""
+    if dtype == TENSOR_FLOAT:  # products round their inputs, and keep float32's range
         dtype = "float32"
     return float(_numbers(dtype).smallest_subnormal)
 
@@ -249,7 +248,7 @@ _OF_TYPE: Final = tuple(each.name for each in fields(TypeLimits) if each.name !=
 
 
 def read_limits(path: str) -> Limits:
-    """Return the limits of a file; what it leaves out stays as it is.
+    """Return the limits of a file; keys that it lacks keep their defaults.
 
         {"cosine": 0.99, "growth": 8, "types": {"float16": {"distance": 0.01}}, "statistics": {"max": 0.001}}
 
@@ -280,20 +279,18 @@ def read_limits(path: str) -> Limits:
 
 
 class _LimitsFile:
-    """Checks the values of a file; every fault names the file and the place in it."""
+    """Checks the values of a file; errors name the file and the place in it."""
 
     def __init__(self, path: str) -> None:
         self._path = path
 
     def check_keys(self, place: str, settings: Any, allowed: Iterable[str]) -> None:
-        """Raise ToolError where something is no object, or has a key that is not allowed."""
         if not isinstance(settings, dict):
             raise self._fault(place, f"is {settings!r}, an object is expected")
         for key in settings:
             self.check_choice(place, key, allowed)
 
     def check_choice(self, place: str, name: Any, allowed: Iterable[str]) -> None:
-        """Raise ToolError where a name is not allowed."""
         names = [*allowed]
         if name not in names:
             near = difflib.get_close_matches(str(name), names, 1)
@@ -301,14 +298,12 @@ class _LimitsFile:
             raise self._fault(place, f"{name!r} is none of {', '.join(names)}{hint}")
 
     def number(self, place: str, value: Any) -> float:
-        """Return a number that is not negative."""
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not 0 <= value < math.inf:
             raise self._fault(place, f"is {value!r}, a number that is not negative is expected")
         return float(value)
 
     def numbers(self, place: str, settings: Any, allowed: Iterable[str]) -> dict[str, float]:
-        """Return the numbers of an object by its keys, all of which must be allowed."""
         self.check_keys(place, settings, allowed)
         return {key: self.number(f"{place}.{key}", settings[key]) for key in settings}
 

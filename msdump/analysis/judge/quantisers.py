@@ -1,4 +1,4 @@
-"""Operators that quantise: whether their scale and zero point fit the range of what they read."""
+"""Quantising operators: whether their scale and zero point fit the range of the input."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ CLAMPS: Final = frozenset({"ReLU", "ReLU6"})
 """Golden operators that the range of quantised numbers stands for."""
 
 _MOST: Final = 4.0
-"""Times the noise of a scale that is the tensor's own range: what calibration on other inputs explains."""
+"""Times the noise of a scale from the tensor's own range that calibration on other inputs explains."""
 
 _APART: Final = 3.0
 """Times the noise of a model's other tensors: an input as none of calibration makes all of them noisier."""
 
 _BEYOND: Final = 0.15
-"""Share of its range by which other inputs than those of calibration exceed it."""
+"""Share of its range by which inputs beyond the calibration's exceed it."""
 
 _CLIPPED: Final = 0.002
 """Share of a tensor's elements that a calibration by percentiles cuts off on purpose."""
@@ -38,20 +38,14 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 def has_range(finding: Finding) -> bool:
-    """Return whether what an operator quantises is near enough to golden's tensor to tell its range."""
+    """Return whether a quantiser's input is near enough to golden's tensor to judge its range."""
     errors = [each.evidence.error for each in finding.inputs if each.io is IO.INPUT and not each.slot]
     return all(error is None or error.distance <= _LIKE for error in errors)
 
 
 @dataclass(frozen=True, slots=True)
 class _Quantiser(Generic[Key]):
-    """An operator that quantised a tensor.
-
-    Attributes:
-        key: What it is known by.
-        noise: How many times more noise its scale and zero point make than those of the tensor's own range.
-        note: What they are, in words.
-    """
+    """An operator that quantised a tensor, the noise of its scale in that of the best one, and a note."""
 
     key: Key
     noise: float
@@ -59,7 +53,7 @@ class _Quantiser(Generic[Key]):
 
 
 class Quantisers(Generic[Key]):
-    """The operators of one run that quantise tensors which golden computes with as they are."""
+    """The quantisers of one run of tensors that golden does not quantise."""
 
     def __init__(self) -> None:
         """Begin without operators."""
@@ -73,11 +67,11 @@ class Quantisers(Generic[Key]):
         dtype: np.dtype,
         clamp: str,
     ) -> None:
-        """Take in an operator that has run, if it quantises a tensor by one scale.
+        """Add an operator that has run, if it quantises a tensor by one scale.
 
         Args:
-            key: What it is known by.
-            numbers: What it reads.
+            key: Identifies it.
+            numbers: Its input.
             how: Its scale and, where it has one, its zero point.
             dtype: Type of the integers that it writes.
             clamp: Type of the golden operator that clamps as the range of the integers does, "" for none.
@@ -106,11 +100,7 @@ class Quantisers(Generic[Key]):
 def _noise(numbers: np.ndarray, lowest: float, highest: float, scale: float) -> tuple[float, float, float]:
     """Return the noise of quantisation, in that of a scale from the tensor's own range, and that range.
 
-    Args:
-        numbers: Its elements.
-        lowest: The least number that the integers stand for.
-        highest: The largest one.
-        scale: What one step is.
+    ``lowest`` and ``highest`` are the range of the integers, ``scale`` is one step.
     """
     if not numbers.size or not np.isfinite(numbers).all():
         return 0.0, 0.0, 0.0

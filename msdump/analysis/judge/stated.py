@@ -1,4 +1,4 @@
-"""Verdicts that follow from facts: what the graphs say differs is at fault where the outputs differ."""
+"""Verdicts that follow from facts: a difference of the graphs is at fault where the outputs differ."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def accuse(
     outputs_differ: bool,
     is_one_arithmetic: bool = False,
 ) -> list[Finding]:
-    """Return the verdicts of one run once its facts are known.
+    """Return the verdicts of one run together with the facts about its graphs.
 
     Args:
         findings: The verdicts on its operators, in the order of execution.
-        facts: What the graphs say differs.
+        facts: Differences of the graphs.
         place_of: Returns the place of an operator that is missing, or has no verdict.
         nodes: Names of the model's nodes by full names, for operators that are fused.
         outputs_differ: Whether the network's outputs differ.
@@ -59,17 +59,10 @@ def accuse(
 
 
 def _differs(finding: Finding) -> bool:
-    """Return whether an operator's outputs differ, or would but for what its inputs allow."""
     return finding.verdict in _DRIFTING or any(each.is_bad for each in finding.outputs)
 
 
 class _Judged:
-    """The verdicts of a run while facts change them.
-
-    Attributes:
-        findings: The verdicts.
-    """
-
     def __init__(self, findings: Sequence[Finding], nodes: Mapping[str, str]) -> None:
         self.findings = [*findings]
         self._nodes = nodes
@@ -82,16 +75,14 @@ class _Judged:
 
     @property
     def _first_bad(self) -> int:
-        """Position of the first operator with an output that differs, or else the end."""
         bad = (place for place, each in enumerate(self.findings) if any(out.is_bad for out in each.outputs))
         return next(bad, len(self.findings))
 
     def places(self, name: str) -> list[int]:
-        """Return the positions of an operator's verdicts, by its full name."""
         return self._places.get(name) or self._places.get(self._nodes.get(name, ""), [])
 
     def accuse(self, fact: Fact, showing: Sequence[int], place_of: Callable[[Fact], OperatorPlace]) -> None:
-        """Draw the verdict on the operator of a fact, and on those that show it."""
+        """Set the verdicts on the operator of a fact, and on operators that show it."""
         is_missing = fact.kind is FactKind.MISSING  # another operator may bear its name
         own = [
             place
@@ -100,10 +91,10 @@ class _Judged:
         ]
         for place in own:
             finding = self.findings[place]
-            # what is read in another order is no other weight
+            # a weight that is read in another order is no other weight
             is_kept = finding.is_accused and {fact.kind, finding.verdict} != {FactKind.WIRING, Verdict.WEIGHT}
             verdict = finding.verdict if is_kept else _VERDICTS[fact.kind]
-            # what it replaces the fact says, too
+            # the fact names the replaced operator, too
             told = finding.note if finding.is_accused and verdict is not Verdict.REPLACED else ""
             note = told if fact.text in told else joined(fact.text, told)
             self.findings[place] = replace(finding, verdict=verdict, note=note)
@@ -117,14 +108,14 @@ class _Judged:
                 self._excuse(place, f"{fact.operator} before it is {_WORDS[fact.kind]}")
 
     def _excuse(self, place: int, note: str) -> None:
-        """Draw the verdict on an operator that reads what another one has made wrong."""
+        """INHERITED for an operator that reads a wrong operator's output."""
         finding = self.findings[place]
         is_explained = all(each.is_explained for each in finding.own)
         if finding.verdict in {Verdict.OWN, Verdict.ACCUMULATED, Verdict.AMPLIFIED} and is_explained:
             self.findings[place] = replace(finding, verdict=Verdict.INHERITED, note=note)
 
     def result(self) -> list[Finding]:
-        """Return the verdicts, those on operators without tensors before what shows them."""
+        """Return the verdicts; operators without tensors stand in front of the first one that shows them."""
         found: list[Finding] = []
         for place, finding in enumerate(self.findings):
             found += [*self._added.get(place, ()), finding]
@@ -139,9 +130,9 @@ _WORDS: Final = {
 
 
 def _unrounded(finding: Finding) -> Finding:
-    """Return a verdict; no rounding adds up in an operator that golden's kernel repeats in all bits.
+    """Return a verdict; OWN if golden's kernel repeats it in all bits on the same inputs.
 
-    Where all of its inputs are golden's, too, the graphs do not do the same.
+    No rounding adds up then: the graphs do not do the same.
     """
     is_exact = finding.own and all(each.error.is_same for each in finding.own)
     inputs = {each.verdict for each in finding.inputs}

@@ -1,4 +1,4 @@
-"""Draws verdicts on tensors: how far each may be from its counterpart, by what both sides computed in."""
+"""Verdicts on tensors: the allowed distance by the types that both sides computed in."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _KINDS: Final = {
     "uint": "int",
     "bool": "bool",
 }
-"""Kinds of numbers by what the names of element types begin with."""
+"""Kinds of numbers by the beginnings of element types' names."""
 
 
 class _Allowance(NamedTuple):
-    """What two tensors may differ by: their distance, units of the last place, their largest difference."""
+    """Limits of two tensors: distance, units of the last place, largest difference."""
 
     distance: float | None
     units: float
@@ -34,10 +34,10 @@ class _Allowance(NamedTuple):
 class TensorJudge:
     """Draws verdicts on tensors, in the order of the execution.
 
-    A tensor is at best as precise as what it was computed from. So the limit is that of the coarsest
-    element type of all tensors so far that the two sides do not have bit for bit the same, and of what the
-    two sides computed in where that is not alike. An input may differ by what that type does not hold at all,
-    too: what the operators behind its producer compute in tells nothing of what was lost there.
+    A tensor is at best as precise as its inputs. So its limit is that of the coarsest element type of all
+    tensors so far that are not bit for bit the same, and of the types that the sides compute in if these
+    differ. An input may also be off by everything below the smallest number of that type: later types do not
+    show the loss.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -59,7 +59,7 @@ class TensorJudge:
         Args:
             tensors: Its tensors.
             arithmetic: Float types that the devices of the examined side and of golden read and write.
-            carried: Distance that what it reads explains, beyond that of the element types.
+            carried: Distance that its inputs explain, beyond that of the element types.
         """
         tensors = tuple(tensors)
         # Where both sides read and write the same types they round alike.
@@ -76,7 +76,7 @@ class TensorJudge:
             self._met |= types
             self._coarsest = coarser(self._coarsest, *types)
         results = tuple([self._result(each, computed, carried) for each in tensors])
-        if computed:  # what this operator loses is missing from what reads it
+        if computed:  # small numbers that this operator loses are missing in its readers
             self._lost = max(self._lost, self._limits.floor(computed))
         return results
 
@@ -101,7 +101,7 @@ class TensorJudge:
         return TensorResult(evidence, self._verdict(error, types, allowance), remarks, limit)
 
     def _allowance(self, types: tuple[str, str], computed: tuple[str, ...]) -> _Allowance:
-        """Return what two element types may differ by now; networks have few of them."""
+        """Return the limits of two element types by now; networks have few types."""
         key = types, self._coarsest, computed
         allowance = self._allowances.get(key)
         if allowance is None:
@@ -130,7 +130,7 @@ class TensorJudge:
 
 
 def _kind(dtype: str) -> str:
-    """Return the kind of numbers of an element type, "" of one that is not known.
+    """Return the kind of numbers of an element type, "" of an unknown one.
 
     >>> _kind("bfloat16"), _kind("uint8"), _kind("bool"), _kind("99")
     ('float', 'int', 'bool', '')

@@ -1,4 +1,4 @@
-"""Operators of a dump once more, by the model: whose error is its own, and what rounding explains."""
+"""Re-execution of dumped operators by the model: own errors, and the rounding that explains others."""
 
 import lazy_loader
 

@@ -1,8 +1,8 @@
-"""Proof by cure: golden's output in the place of an operator's, and what the network's outputs become of it.
+"""Proof by cure: the network's outputs with golden's output in the place of an operator's.
 
 All that reads the patched values runs again in the examined side's arithmetic, with its weights where they
-were dumped. The errors that those operators make themselves stay: what each of them wrote beyond what comes
-out when it runs again on its own inputs is added to what comes out now.
+were dumped. Their own errors stay: the difference between the dumped output and that of running again on the
+operator's own inputs is added to the new output.
 """
 
 from __future__ import annotations
@@ -24,13 +24,7 @@ from msdump.return_codes import ReturnCode
 
 @dataclass(frozen=True, slots=True)
 class Cure:
-    """An output of the network without and with a patch.
-
-    Attributes:
-        output: Its name in the model.
-        without: Its relative distance from the golden output.
-        patched: The same with the patch.
-    """
+    """The relative distance of a network's output from golden's, without and with a patch."""
 
     output: str
     without: float
@@ -38,15 +32,15 @@ class Cure:
 
 
 def cures(run: Reexecution, names: Collection[str]) -> tuple[Cure, ...]:
-    """Return what the outputs of a network become when golden's outputs stand for those of some operators.
+    """Return the network's outputs with golden's outputs in the place of some operators'.
 
     Args:
-        run: The run, all of whose operators ran again.
+        run: The run, after all operators ran again.
         names: The operators, by full names, names in files, or names of ONNX nodes.
 
     Raises:
         InputError: The run has no such operator, or it stands in a branch or loop.
-        ToolError: Golden has no output of it, or what reads it cannot run again.
+        ToolError: Golden has no output of it, or a reader cannot run again.
     """
     return tuple(_Patch(run, names).cures())
 
@@ -103,7 +97,6 @@ class _Patch:
         return arrays
 
     def _dumped(self, node: Node, slot: int, *, of_golden: bool = False) -> np.ndarray | None:
-        """Return an output of an operator on one of both sides, None where that lacks it."""
         position = self._positions.get(node.name)
         if position is None:
             return None
@@ -116,7 +109,6 @@ class _Patch:
         return self._run.values.array(self._graph, node.outputs[slot], Holder(tensor, position, node))
 
     def _output(self, name: str) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return an output of the network on both sides, None where one lacks it."""
         producer = self._run.model.producer(self._graph, name)
         if producer is None:
             return None
@@ -142,7 +134,7 @@ class _Patch:
 
     def _given(self, node: Node) -> dict[str, np.ndarray]:
         values, position = self._run.values, self._positions.get(node.name)
-        if position is None:  # control flow, and what was not dumped
+        if position is None:  # control flow, and operators without files
             return values.held(self._graph, node)
         given = values.given(position)
         inputs = [each for each in values.operators[position].tensors.values() if each.io is IO.INPUT]
@@ -152,7 +144,7 @@ class _Patch:
         return given
 
     def _with_own_error(self, node: Node, slot: int, new: np.ndarray, old: np.ndarray) -> np.ndarray:
-        """Return what comes out now, with what the operator wrote beyond what came out before."""
+        """Return a new output, with the operator's own error added."""
         mine = self._dumped(node, slot)
         if mine is None or mine.shape != new.shape or old.shape != new.shape:
             return new

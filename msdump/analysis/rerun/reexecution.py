@@ -1,7 +1,7 @@
-"""Runs the operators of a dump again on the inputs that they read, and finds those with errors of their own.
+"""Runs the operators of a dump again on their dumped inputs, and finds own errors.
 
 First every operator in the golden side's arithmetic; those that differ in the arithmetic that the examined
-side computed in, which is the one that explains most of the network; what still differs is judged by float64.
+side computed in, which is the one that explains most of the network; remaining errors are judged by float64.
 """
 
 from __future__ import annotations
@@ -73,31 +73,28 @@ _R = TypeVar("_R")
 def each(work: Callable[[int], _R], count: int, size: float) -> Iterator[_R]:
     """Yield the results of some work for the numbers from 0, in their order.
 
-    Python's lock is free while kernels run, files are read and tensors are compared. Where these are so small
-    that each call is over at once, threads mostly wait for the lock and wake each other: one alone is faster.
+    Python's lock is free while kernels run, files are read and tensors are compared. If these are small,
+    threads mostly wait for the lock: one alone is faster.
 
     Args:
         work: Is called from several threads at the same time where the tensors are large.
-        count: How many numbers there are.
-        size: Elements of the tensors that the work reads, on average.
+        count: Number of calls.
+        size: Mean number of elements of the tensors that a call reads.
 
     Raises:
-        Exception: What the work raised; what has begun has ended then, and nothing else begins.
+        Exception: As raised by the work; running calls have ended then, and no other one begins.
     """
     threads = min(thread_count(), _MOST_THREADS, count)
     if threads <= 1 or size < _LEAST_SIZE:
         yield from map(work, range(count))
         return
     with ThreadPoolExecutor(threads, "msdump-rerun") as pool:
-        # its generator cancels what has not begun when it ends early
+        # its generator cancels waiting calls when it ends early
         yield from pool.map(work, range(count))
 
 
 class Runners:
-    """Runs operators of a model and its bodies; any thread may use it.
-
-    Kernels of bodies are kept, since they run pass by pass.
-    """
+    """Runs operators of a model and its bodies; thread-safe. Bodies keep kernels for their next pass."""
 
     def __init__(self, model: CompiledModel) -> None:
         """Compile nothing yet."""
@@ -139,7 +136,7 @@ class Runners:
         noise: Noise | None = None,
         change: Change | None = None,
     ) -> tuple[np.ndarray | None, ...]:
-        """Return the outputs of an operator in float64, its inputs and results rounded as an arithmetic says.
+        """Return the outputs of an operator in float64, its inputs and results rounded in an arithmetic.
 
         Raises:
             MsdumpError: Nothing can run it in float64.
@@ -149,7 +146,7 @@ class Runners:
 
 
 class _ThreadRunners(threading.local):
-    """What one thread runs operators with: what makes and keeps kernels does so for one caller at a time."""
+    """One thread's runners, which serve one caller at a time."""
 
     def __init__(self) -> None:
         self.of_operators: dict[tuple[Arithmetic, int], OperatorRunner] = {}
@@ -168,16 +165,10 @@ _FAITHFUL: Final = 8
 
 
 class Allowance:
-    """Judges the outputs of one operator by float64."""
+    """The rounding that float64 allows the outputs of one operator."""
 
     def __init__(self, runners: Runners, site: ModelOperator, given: Given, arithmetic: Arithmetic) -> None:
         """Run the operator in float64, once exactly and a few times with noise of the size of rounding.
-
-        Args:
-            runners: What runs it.
-            site: The operator.
-            given: What it read.
-            arithmetic: What the examined side computed in.
 
         Raises:
             MsdumpError: It cannot run in float64.
@@ -194,10 +185,7 @@ class Allowance:
         self._noise = [_spread(exact, each) for exact, *each in zip(self._exact, *trials, strict=True)]
 
     def explain(self, output: RerunOutput) -> OwnError | None:
-        """Return an output's error beside float64, with what rounding explains of it.
-
-        None where float64 has no such output.
-        """
+        """Return an output's error and the rounding that explains it; None without a float64 output."""
         dumped, dtype = output.dumped, output.dtype
         exact, noise = self._exact[output.slot], self._noise[output.slot]
         if exact is None or noise is None or exact.size != dumped.size:
@@ -205,7 +193,7 @@ class Allowance:
         exact, noise = exact.reshape(dumped.shape), noise.reshape(dumped.shape)
         if exact.dtype.kind != "f":
             error = errors.measure(dumped, exact.astype(dumped.dtype))
-            # what noise changes hangs on the last bit of a comparison or of a number that is truncated
+            # elements that noise changes hang on the last bit of a comparison or a truncated number
             is_explained = not np.any((dumped != exact) & (noise == 0))
             return OwnError(output.place, error, 0.0, is_explained, "float64", io=output.io)
         exact = _as_held(exact, dtype)
@@ -233,7 +221,7 @@ class Allowance:
 
 
 def _as_held(exact: np.ndarray, dtype: DType) -> np.ndarray:
-    """Return exact values, infinite where the type of the output cannot hold them."""
+    """Return exact values, infinite beyond the range of the output's type."""
     if dtype not in (*HALVES, FLOAT32):
         return exact
     held = doubled(in_type(exact, dtype))
@@ -241,7 +229,7 @@ def _as_held(exact: np.ndarray, dtype: DType) -> np.ndarray:
 
 
 def _types(site: ModelOperator, arithmetic: Arithmetic) -> Iterator[str]:
-    """Yield the names of the types to which an operator rounds its results, float32 at least."""
+    """Yield the types to which an operator rounds its results, float32 at least."""
     node, graph = site.node, site.graph
     declared = [graph.type_of(name).dtype for name in node.outputs if name]
     floats = [dtype for dtype in declared if dtype is not None and dtype.name in UNITS]
@@ -251,12 +239,12 @@ def _types(site: ModelOperator, arithmetic: Arithmetic) -> Iterator[str]:
     yield coarsest.name
     roundings = arithmetic.roundings(node) or ()
     yield from (each.writes.name for each in roundings)
-    # between the parts of a kernel what is read is rounded, too, and may fall to the other side
+    # inputs of later parts of a kernel are rounded, too, and may fall to the other side
     yield from (each.reads.name for each in roundings[1:])
 
 
 def _spread(exact: np.ndarray | None, trials: list[np.ndarray | None]) -> np.ndarray | None:
-    """Return how far the trials lie from the exact values, the largest for each element."""
+    """Return the largest difference between the trials and the exact value, element by element."""
     if exact is None or any(trial is None for trial in trials):
         return None
     with np.errstate(all="ignore"):
@@ -266,7 +254,7 @@ def _spread(exact: np.ndarray | None, trials: list[np.ndarray | None]) -> np.nda
 
 
 def faithful(output: RerunOutput, error: TensorError, arithmetic: Arithmetic) -> OwnError:
-    """Return an output's error with what rounding explains of it where float64 has no such output."""
+    """Return an output's error and the rounding of a few units that explains it, without float64."""
     allowed = _FAITHFUL * UNITS.get(output.dtype.name, 0.0)
     is_near = error.ulps <= _FAITHFUL or error.scaled <= allowed  # sums may cancel
     is_relative = error.distance <= allowed and is_near
@@ -281,12 +269,12 @@ SWAPPED: Final = "are swapped"
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """An input of an operator, and what its producer wrote.
+    """A dumped input of an operator.
 
     Attributes:
         value: The value of the model that it holds.
         tensor: The dumped input.
-        holder: The tensor in which its producer wrote the value, None where that is not known.
+        holder: The output of its producer, None where that is not known.
         read_type: The type to which the operator rounds it.
     """
 
@@ -297,15 +285,12 @@ class _Read:
 
 
 class DumpedInputs:
-    """The dumped inputs of an operator beside what their producers wrote."""
+    """The dumped inputs of an operator beside the outputs of their producers."""
 
     def __init__(self, values: DumpedValues, position: int, arithmetic: Arithmetic) -> None:
         """List the inputs that were dumped as the operator read them.
 
-        Args:
-            values: The values of the run.
-            position: Position of the operator in it.
-            arithmetic: What the examined side computed in: files in the host's types show inputs as rounded.
+        ``arithmetic`` is the examined side's: files in the host's types show inputs as rounded.
         """
         self._values, self._position, self._site = values, position, values.site(position)
         tensors, node = values.operators[position].tensors, self._site.node
@@ -321,9 +306,9 @@ class DumpedInputs:
         ]
 
     def fault(self) -> str:
-        """Return in words which input is not what its producer wrote, "" where all are.
+        """Return in words which input its producer did not write, "" for none.
 
-        A producer that the dump lacks, or of which no output was dumped, proves nothing.
+        A producer that the dump lacks, or without a dumped output, proves nothing.
         """
         swapped = self._swapped(self._unlike)
         if swapped:
@@ -331,7 +316,7 @@ class DumpedInputs:
         return "; ".join(map(self._told, self._unlike))
 
     def strangers(self) -> Iterator[tuple[int, str]]:
-        """Yield the operators that the model lacks and that are read in the place of its own, by position."""
+        """Yield operators that the model lacks and that are read in the place of its own, by position."""
         name = self._values.operators[self._position].name
         for read in self._unlike:
             writer = self._writer(read)
@@ -346,16 +331,13 @@ class DumpedInputs:
         return unlike
 
     def _is_of(self, read: _Read, expected: _Read) -> bool | None:
-        """Return whether an input is what the producer of another one, or its own, wrote; None: not known.
-
-        What stands in the place of a producer writes something else.
-        """
+        """Return whether an input has the elements of another input's producer, or its own; None: unknown."""
         if expected.holder is None or expected.holder.operator in self._values.replaced:
             return None
         return self._holds(read, expected.value, expected.holder)
 
     def _holds(self, read: _Read, value: str, holder: Holder) -> bool | None:
-        """Tell whether an input has the elements of a tensor that some operator wrote; None: not known."""
+        """Return whether an input has the elements of an operator's output; None: unknown."""
         try:
             written = self._values.array(self._site.graph, value, holder)
             array = self._array(read, value)
@@ -372,12 +354,12 @@ class DumpedInputs:
         return _is_read_as(array, written, read.read_type, self._values.operators[self._position])
 
     def _array(self, read: _Read, value: str) -> np.ndarray:
-        """Return the elements of an input in the shape and type that the model declares of a value."""
+        """Return an input in the shape and type that the model declares."""
         holder = Holder(read.tensor, self._position, self._site.node)
         return self._values.array(self._site.graph, value, holder)
 
     def _in_no_order(self, unlike: Sequence[_Read]) -> list[_Read]:
-        """Return the inputs whose producers' elements are those of no other input either."""
+        """Return the inputs with producers that no other input matches either."""
         free = [read for read in self._reads if read.holder is None or read in unlike]
         left = []
         for expected in unlike:
@@ -389,7 +371,6 @@ class DumpedInputs:
         return left
 
     def _swapped(self, unlike: Sequence[_Read]) -> tuple[int, int] | None:
-        """Return two inputs each of which is what the other one's producer wrote."""
         for one, other in itertools.combinations(unlike, 2):
             if self._is_of(one, other) and self._is_of(other, one):
                 return one.tensor.slot, other.tensor.slot
@@ -402,7 +383,7 @@ class DumpedInputs:
         return text if other is None else f"{text}, but {self._named(other)}"
 
     def _writer(self, unlike: _Read) -> Holder | None:
-        """Return what wrote the elements of an input, None where nothing did that can be told from others."""
+        """Return the output with the elements of an input, None for none or a constant tensor."""
         try:
             flat = self._array(unlike, unlike.value).reshape(-1)
         except UnfitError:
@@ -417,14 +398,7 @@ class DumpedInputs:
 
 
 def _is_read_as(array: np.ndarray, value: np.ndarray, read_type: DType, operator: RerunOperator) -> bool:
-    """Return whether an input is a value rounded to a type in which an operator may read it.
-
-    Args:
-        array: The dumped input.
-        value: What its producer wrote, or the weight.
-        read_type: The type by the arithmetic that the examined side is taken to compute in.
-        operator: The operator, of which a graph's file tells the types that its device holds.
-    """
+    """Return whether an input is a value rounded to a type in which the operator may read it."""
     halves = (half for half in HALVES if half is read_type or half.name in operator.held)
     return any(is_rounded(array, value, half) for half in halves)
 
@@ -432,13 +406,8 @@ def _is_read_as(array: np.ndarray, value: np.ndarray, read_type: DType, operator
 def wrong_weights(values: DumpedValues, position: int, arithmetic: Arithmetic) -> dict[int, str]:
     """Return the weights and constants that an operator read and that are not the model's, by input.
 
-    Both are compared by bits. Rounded ones are not wrong: the operator runs again on them. What training
-    changes is compared in the first iteration alone.
-
-    Args:
-        values: The values of the run.
-        position: Position of the operator in it.
-        arithmetic: What the examined side computed in.
+    Both are compared by bits. Rounded ones are not wrong: the operator runs again on them. A trained weight
+    is compared in the first iteration alone.
     """
     operator, site = values.operators[position], values.site(position)
     wrong: dict[int, str] = {}
@@ -480,17 +449,18 @@ _MOST: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Rerun:
-    """What came out when an operator ran again.
+    """The result of an operator that ran again.
 
     Attributes:
         own: Its own error, by output; empty where it did not run.
         propagated: Relative distance from the golden output to that of the operator on the examined side's
-            inputs; None where that is the distance of the dumped output itself, or nothing ran.
-        wiring: Which input is not what its producer wrote, in words.
+            inputs;
+            None if that is the distance of the dumped output itself, or nothing ran.
+        wiring: Sentence on an input that its producer did not write.
         weights: Names of the weights and constants that it read and that are not the model's, by input.
-        replaces: Names of the model's operators in whose place it stands, "" where it is the model's.
-        names: Names of the values that it reads, by input, as the model has them.
-        note: Why it did not run again, "" where it did.
+        replaces: Names of the model's operators in its place, "" where it is the model's.
+        names: The model's names of its inputs.
+        note: Reason why it did not run again, "" where it did.
     """
 
     own: tuple[OwnError, ...] = ()
@@ -503,12 +473,12 @@ class Rerun:
 
     @property
     def is_suspect(self) -> bool:
-        """Whether an output differs from what came out again by more than a few units of the last place."""
+        """Whether an output is off by more than a few units of the last place."""
         return any(not each.is_explained for each in self.own)
 
     @property
     def is_miswired(self) -> bool:
-        """Whether it read something else than what the model feeds it."""
+        """Whether an input is not the model's."""
         return bool(self.wiring or self.weights) and not self.replaces
 
 
@@ -520,7 +490,7 @@ class Reexecution:
         values: The values of the run.
         golden: The golden side's arithmetic.
         mine: The examined side's arithmetic, known once all operators ran.
-        reruns: What came out of each operator, once all ran.
+        reruns: The result of each operator, once all ran.
     """
 
     def __init__(
@@ -536,9 +506,9 @@ class Reexecution:
         Args:
             model: The model as the examined side was compiled.
             operators: The operators of the run, in the order in which they ran.
-            sites: The operators of the model that they are.
-            computed_in: The golden side's, and the examined side's, None where it is to be found out.
-            before: The values of the run before, whose variables this one began with; None: not dumped.
+            sites: The model's operators.
+            computed_in: Arithmetic of golden and of the examined side, None where it is to be found out.
+            before: The values of the run before, which its variables began with; None: not dumped.
         """
         self.model = model
         self.values = DumpedValues(model, operators, sites, before)
@@ -547,7 +517,7 @@ class Reexecution:
         self._runners = Runners(model)
 
     def all(self, advance: Callable[[], None] = lambda: None) -> list[Rerun]:
-        """Return what comes out of every operator, in their order.
+        """Run every operator again; return the results in their order.
 
         Args:
             advance: Called after each of them.
@@ -578,7 +548,7 @@ class Reexecution:
         return reruns
 
     def _rewired(self, position: int, rerun: Rerun, mine: Arithmetic) -> Rerun:
-        """Return what is left of wrong inputs where an arithmetic tells to which types they were rounded."""
+        """Return a result with the inputs that are wrong in an arithmetic, too."""
         text = DumpedInputs(self.values, position, mine).fault()
         weights = wrong_weights(self.values, position, mine)
         if text.endswith(SWAPPED):
@@ -635,7 +605,7 @@ class Reexecution:
         return replace(rerun, own=tuple(own), propagated=propagated or None)
 
     def _in_the_place(self, position: int, site: ModelOperator, replaces: str) -> Rerun:
-        """Return what is wrong with an operator that stands in the place of one of the model's."""
+        """Return the result of an operator that stands in the place of one of the model's."""
         again = self._again(position, self.golden, as_written=True)
         if _are_near(again):  # another name for the same
             return Rerun(tuple(each.near(error, self.golden) for each, error in again))
@@ -643,14 +613,14 @@ class Reexecution:
         return Rerun(wiring=f"in the place of {replaces}", replaces=replaces, note=note)
 
     def _other_kernel(self, position: int, rerun: Rerun) -> Rerun:
-        """Return what is known of a kernel that is put together of other parts than the model's."""
+        """Return a result that names the model's kernel if the dumped one has other parts."""
         operator, site = self.values.operators[position], self.values.sites[position]
         if site is None or rerun.replaces or kinds(operator.name) == kinds(file_names(site.node)[0]):
             return rerun
         return replace(rerun, replaces=file_names(site.node)[0])
 
     def _outputs(self, position: int, site: ModelOperator) -> Iterator[RerunOutput]:
-        """Yield what the operator wrote; of what it writes in place, the input that shows it."""
+        """Yield the operator's outputs; an update in place is shown by its input."""
         operator, node = self.values.operators[position], site.node
         shown: set[int] = set()
         for slot, output in node.update.new_values.items():
@@ -676,7 +646,7 @@ class Reexecution:
     def _propagated(
         self, position: int, site: ModelOperator, output: RerunOutput, again: np.ndarray
     ) -> float:
-        """Return how far what came out again is from the golden output; 0 where there is none."""
+        """Return the distance of a new output from the golden one; 0 where there is none."""
         golden = self.values.operators[position].golden.get((output.io, output.place))
         if golden is None:
             return 0.0
@@ -691,7 +661,7 @@ class Reexecution:
     def _found_arithmetic(self, reruns: Sequence[Rerun], suspects: Sequence[int]) -> Arithmetic:
         """Return the arithmetic that explains most operators, golden's unless another one explains more.
 
-        Only those count that compute otherwise in the two, and that read the weights of the model.
+        Operators count if the two arithmetics differ for them, and if they read the model's weights.
         """
         best, most = self.golden, 0.0
         others = sorted({*range(len(reruns))} - {*suspects})
@@ -709,18 +679,17 @@ class Reexecution:
         return best
 
     def _of_model(self, positions: Iterable[int], arithmetic: Arithmetic) -> list[int]:
-        """Return those of some operators that read the weights of the model."""
         return [position for position in positions if not wrong_weights(self.values, position, arithmetic)]
 
     def _share(self, positions: Sequence[int], reruns: Sequence[Rerun], arithmetic: Arithmetic) -> float:
-        """Return the share of operators that an arithmetic explains, by a sample of them."""
+        """Return the share of operators that an arithmetic explains, by a sample."""
         sample = _sample(positions, reruns)
         return sum(_are_near(self._again(position, arithmetic)) for position in sample) / max(len(sample), 1)
 
     def _rounding(self, reruns: Sequence[Rerun]) -> Arithmetic:
-        """Return the arithmetic that explains most of the inputs which are not what their producers wrote.
+        """Return the arithmetic that explains most of the inputs that differ from their producers' outputs.
 
-        Where all inputs were dumped as rounded, the results alone do not tell.
+        If all inputs were dumped as rounded, the results alone do not decide.
         """
         miswired = [position for position, rerun in enumerate(reruns) if rerun.is_miswired]
         if not miswired:
@@ -742,7 +711,7 @@ class Reexecution:
     def _concerned(
         self, positions: Sequence[int], reruns: Sequence[Rerun], arithmetic: Arithmetic
     ) -> Iterator[int]:
-        """Yield those of some operators that ran again and compute otherwise than in golden's arithmetic."""
+        """Yield operators that ran again and compute otherwise than in golden's arithmetic."""
         for position in positions:
             site = self.values.sites[position]
             if reruns[position].own and site is not None and arithmetic.differs(site.node, self.golden):
@@ -769,10 +738,10 @@ class Reexecution:
     def _nearest(
         output: RerunOutput, again: np.ndarray, site: ModelOperator, arithmetic: Arithmetic
     ) -> TensorError:
-        """Return how far an output is from what came out again, or from that as the device writes it.
+        """Return an output's error beside the new one, or beside that as the device writes it.
 
-        Operators that move or convert elements keep what they are given, so that what they read is rounded;
-        but what comes of integers, and of updates that are added, is rounded where it is written.
+        Operators that move or convert elements do not round; but results of integers, and of updates that are
+        added, are rounded where they are written.
         """
         error, rounding = output.error(again), arithmetic.written(site.node, output.slot)
         declared = site.graph.type_of(site.node.outputs[output.slot]).dtype
@@ -783,7 +752,7 @@ class Reexecution:
         return written if is_near(written) else error
 
     def _judged(self, position: int, rerun: Rerun) -> Rerun:
-        """Return what the examined side's arithmetic, or else rounding, leaves of a suspect's errors."""
+        """Return a suspect's errors after the examined side's arithmetic, or rounding, explains some."""
         again = self._again(position, self._arithmetic)
         if not again:
             return rerun
@@ -797,7 +766,7 @@ class Reexecution:
         return replace(rerun, own=tuple(each for _, each in judged))
 
     def _handed_on(self, position: int) -> Rerun:
-        """Return the own error of an operator that the device inserted: it writes what it reads."""
+        """Return the own error of an inserted operator, which writes its input."""
         tensors = self.values.operators[position].tensors
         read, written = (tensors.get((io, 0)) for io in IO)
         if read is None or written is None:
@@ -814,7 +783,7 @@ class Reexecution:
         return Rerun(own=(OwnError(0, error, 0.0, is_same, dtype.name),))
 
     def _overflowed(self, site: ModelOperator, given: Given, output: RerunOutput, own: OwnError) -> OwnError:
-        """Return an error with the part of the kernel whose overflow explains it, if one does."""
+        """Return an error with the part of the kernel whose overflow explains it."""
         if own.is_explained or own.error.misplaced or output.dumped.dtype.kind != "f":
             return own
 
@@ -826,7 +795,7 @@ class Reexecution:
     def _allowance(self, site: ModelOperator, given: Given) -> Allowance | None:
         try:
             return Allowance(self._runners, site, given, self._arithmetic)
-        except Exception:  # noqa: BLE001 - what has no float64 is judged by the units of its type
+        except Exception:  # noqa: BLE001 - without float64 the units of the type decide
             return None
 
     def _explained(self, output: RerunOutput, error: TensorError, exact: Allowance | None) -> OwnError:
@@ -837,12 +806,11 @@ class Reexecution:
 
 
 def _are_near(again: Sequence[tuple[RerunOutput, TensorError]]) -> bool:
-    """Return whether an operator ran again and all of its outputs came out again."""
     return bool(again) and all(is_near(error) for _, error in again)
 
 
 def _sample(suspects: Sequence[int], reruns: Sequence[Rerun]) -> list[int]:
-    """Return some of the suspects from all over the network, and of those that overflow, if there are any."""
+    """Return suspects from all over the network, and two that overflow."""
     overflowing = [each for each in suspects if any(own.error.misplaced for own in reruns[each].own)]
     spread = suspects[:: max(1, len(suspects) // _SAMPLE)]
     return [*dict.fromkeys((*overflowing[:2], *spread))]

@@ -1,4 +1,4 @@
-"""Which operator of the model each dumped operator is, and what stands where the model has another one."""
+"""The model's operator for each dumped one, and dumped operators in the place of the model's."""
 
 from __future__ import annotations
 
@@ -33,10 +33,11 @@ class RerunTensor:
         io: Input or output.
         slot: Its number.
         dtype: Name of its element type on the device.
-        size: Number of its elements, 0 where it is not known before it is read.
-        host_shape: Its shape on the host where the file tells it, else ().
-        load: Returns the elements in the host's layout, given the host's shape and the groups of the
-            convolution that reads a weight; raises DumpReadError or FormatError.
+        size: Number of its elements, 0 before it is read.
+        host_shape: Its shape on the host if its file has it, else ().
+        load: Returns the elements in the host's layout, given the host's shape and the groups of a
+            convolution's
+            weight; raises DumpReadError or FormatError.
     """
 
     io: IO
@@ -54,15 +55,14 @@ class RerunOperator:
     """One execution of a dumped operator.
 
     Attributes:
-        name: The operator as the names of files have it.
+        name: Name in files.
         op_type: Its type.
-        iteration: Number of the iteration, None where it is not known.
+        iteration: None where it is not known.
         tensors: Its tensors.
-        golden: Their counterparts, as far as there are some.
-        pair: The operators of the model that it belongs to, of a pair without operators none; None where its
-            name tells.
+        golden: Their counterparts.
+        pair: Its aligned operators of the model, without operators for none; None where its name decides.
         is_inserted: Whether the device inserted it, and numbered it with others of its kind.
-        held: Element types in which the device holds its tensors, as its graph's file tells.
+        held: Element types in which the device holds its tensors, by its graph's file.
     """
 
     name: str
@@ -76,7 +76,7 @@ class RerunOperator:
 
     @property
     def is_of_model(self) -> bool:
-        """Whether the model may have the operator: no file of an input, nor what the device inserted."""
+        """Whether the model may have the operator: no file of an input, and not inserted."""
         return not (self.is_inserted or self.op_type in INPUTS)
 
 
@@ -93,12 +93,7 @@ _COMPILED_MODES: Final = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelOperator:
-    """An operator of the model and the graph that it stands in.
-
-    Attributes:
-        node: The operator.
-        graph: Its graph.
-    """
+    """An operator of the model and its graph."""
 
     node: Node
     graph: Graph
@@ -110,8 +105,9 @@ class CompiledModel:
 
     Attributes:
         graph: Its main graph.
-        fit: How much the names of its operators are those of the dump, 0 to 1.
-        is_compiled: Whether the device compiled it as a whole; what only hands tensors on has no task then.
+        fit: Share of its operators' names in the dump, 0 to 1.
+        is_compiled: Whether the device compiled it as a whole; operators that only pass tensors on have no
+            task then.
         source: Its main graph before a device compiled it.
         models: The graphs of the model before a device compiled it, that of a training step among them.
     """
@@ -129,20 +125,20 @@ class CompiledModel:
 
     @cached_property
     def operator_graphs(self) -> Mapping[int, OperatorGraph]:
-        """Its graphs as files of a dump tell them, by number; 0 is the main graph."""
+        """Its graphs in the form of a dump's files, by number; 0 is the main graph."""
         return operator_graphs(self.graph)
 
     @cached_property
     def bare_graphs(self) -> Mapping[int, OperatorGraph]:
-        """Its graphs like ``operator_graphs``, their operators without arguments."""
+        """The same without the operators' arguments."""
         return operator_graphs(self.graph, shows_arguments=False)
 
     def is_dumped(self, node: Node) -> bool:
-        """Tell whether a whole dump has files of an operator."""
+        """Return whether a whole dump has files of an operator."""
         return not self.is_compiled or runs_on_device(node)
 
     def digest(self, name: str) -> Hashable | None:
-        """Return what stands for the elements of a weight, None of one that it lacks."""
+        """Return a hash over a weight's elements, None of one that it lacks."""
         weights = (graph.weights.get(name) for graph in self.graph.walk())
         return next((sides.digest(weight) for weight in weights if weight is not None), None)
 
@@ -164,10 +160,7 @@ class CompiledModel:
             yield from (ModelOperator(node, graph) for node in graph.operators)
 
     def origin(self, graph: Graph, value: str) -> str:
-        """Return the value whose elements another one holds in another form; else the value itself.
-
-        Such forms are made by what the device inserted, and by what only names and shapes a value anew there.
-        """
+        """Return the original of a value that the device inserted a form of; else the value itself."""
         produced = self.producer(graph, value)
         while produced is not None and self._is_form(produced[0].node):
             value = produced[0].node.inputs[0]
@@ -178,7 +171,7 @@ class CompiledModel:
         return node.is_added or (self.is_compiled and moves_nothing(node))
 
     def parts(self, site: ModelOperator) -> list[ModelOperator]:
-        """Return the operators that a kernel was made of, each in the graph before it was compiled."""
+        """Return the parts of a kernel, each in the graph before it was compiled."""
         graph = next(each for each in self.source.walk() if each.index == site.graph.index)
         return [ModelOperator(part, graph) for part in site.node.members]
 
@@ -187,7 +180,7 @@ class CompiledModel:
         return self._around.get(graph.index)
 
     def owner(self, graph: Graph, value: str) -> Graph:
-        """Return the graph that a value belongs to: this one, or one around it."""
+        """Return the graph of a value: this one, or one around it."""
         outer = self.around(graph)
         return self.owner(outer, value) if outer is not None and value in graph.outer else graph
 
@@ -207,14 +200,14 @@ class CompiledModel:
 
 
 def file_names(node: Node) -> tuple[str, ...]:
-    """Return the names of an operator in the names of files: with its scope, or its last component alone."""
+    """Return an operator's names in files: with its scope, and its last component alone."""
     full_name = node.operator.full_name
     last = full_name.rpartition("/")[2] or full_name
     return tuple(dict.fromkeys((sanitize(full_name), sanitize(last))))
 
 
 def folded_of(graph: Graph, name: str) -> tuple[str, ...]:
-    """Return the weights that a constant is made of which the compiler folded; none of a weight itself.
+    """Return the weights that a folded constant is made of; none of a weight itself.
 
     Integers, which are mostly shapes, axes and indices, are left out beside others.
 
@@ -235,16 +228,14 @@ def folded_of(graph: Graph, name: str) -> tuple[str, ...]:
 
 
 def fitting(models: Sequence[Graph], dumped: Mapping[str, str]) -> CompiledModel:
-    """Return the model as the device compiled it of which a dump has the names.
+    """Return the compiled form of a model with the names of a dump.
 
-    Fused kernels count for themselves beside all operators: no number of operators that stay as they are
-    tells whether the dump's graph was fused. So do types: what the device inserted tells by them in which
-    arithmetic it computed, where its numbers have moved.
+    Fused kernels count beside all operators, since the unfused ones do not show whether the dump was fused.
+    So do types: inserted casts show the arithmetic by them where their numbers have moved.
 
     Args:
         models: The graph of the model, and that of its training step if it has one.
-        dumped: Names of the dump's operators, with the type that their first output has there; "" for one
-            that is not known.
+        dumped: Names of the dump's operators, with the type of their first output; "" for an unknown one.
     """
     fused = [name for name in dumped if len(kinds(name)) > 1]
     best, most = CompiledModel(models[0], models[0], 0.0), (0.0, 0)
@@ -261,20 +252,16 @@ def fitting(models: Sequence[Graph], dumped: Mapping[str, str]) -> CompiledModel
 
 
 def likeness(graph: Graph, dumped: Mapping[str, str]) -> float:
-    """Return how much the names of a graph's operators are those of a dump, 0 to 1.
+    """Return the share of a dump's names that a graph has, 0 to 1.
 
-    That is the share of names that it has, and of those that it has whatever their numbers, in the mean: an
-    operator that was left out, or has another type, moves the numbers of all of its kind behind it.
-
-    Args:
-        graph: A graph.
-        dumped: Names of operators, with the type that their first output has; "" for one that is not known.
+    It is the mean of the shares with and without numbers: an operator that was left out moves the numbers of
+    all of its kind behind it.
     """
     return (_share(graph, dumped) + _share_of_kinds(graph, dumped)) / 2
 
 
 def _share(graph: Graph, dumped: Mapping[str, str]) -> float:
-    """Return the share of the dump's names that a graph has; Casts are told apart by what they write."""
+    """Return the share of the dump's names that a graph has; Casts are distinguished by their types."""
     known = {
         name: written_type(inner, node) if node.is_added else ""
         for inner in graph.walk()
@@ -289,7 +276,6 @@ def _share(graph: Graph, dumped: Mapping[str, str]) -> float:
 
 
 def _share_of_kinds(graph: Graph, dumped: Collection[str]) -> float:
-    """Return the share of the dump's names that a graph has, whatever their numbers."""
     there = Counter(map(_unnumbered, dumped))
     named = [file_names(node) for each in graph.walk() for node in each.operators]
     known = (Counter(_unnumbered(each[place]) for each in named) for place in (0, -1))
@@ -297,7 +283,7 @@ def _share_of_kinds(graph: Graph, dumped: Collection[str]) -> float:
 
 
 def _share_of_types(graph: Graph, dumped: Mapping[str, str]) -> float:
-    """Return the share of what the device inserted that has its type in a graph, whatever its number."""
+    """Return the share of inserted operators with the same type in a graph, whatever the number."""
     there = Counter(
         (_unnumbered(name), dtype) for name, dtype in dumped.items() if name.startswith(INSERTED_PREFIX)
     )
@@ -321,9 +307,9 @@ def written_type(graph: Graph, node: Node) -> str:
 
 
 def _forms(models: Sequence[Graph]) -> Iterator[tuple[Graph, Graph, bool]]:
-    """Yield the model in each form in which a device may run it, as it was, and whether it is compiled whole.
+    """Yield a model in each form in which a device may run it: graph, source, whether it is compiled.
 
-    The cheapest to make come first.
+    The cheapest forms come first.
     """
     yield from ((model, model, False) for model in models)
     yield from ((fuse_elementwise(model), model, False) for model in models)
@@ -339,9 +325,7 @@ def _forms(models: Sequence[Graph]) -> Iterator[tuple[Graph, Graph, bool]]:
                 )
                 try:
                     device = emulated(model, None, context)
-                except (
-                    MsdumpError
-                ):  # folding runs operators, of which a training step may lack what they need
+                except MsdumpError:  # folding runs operators, and a training step may lack their inputs
                     continue
                 assert device is not None
                 yield device.graph, model, True
@@ -352,10 +336,10 @@ class Sites:
     """The operators of the model beside those of a dump.
 
     Attributes:
-        found: The operator of the model that each dumped one is, or whose place it takes; None for neither.
+        found: The model's operator for each dumped one, or in its place; None for neither.
         replaced: Names of the model's operators in whose place a dumped one stands, by its position.
-        results: Numbers of the outputs of operators that the model lacks, with the values of the model that
-            they hold, by position.
+        results: Output numbers of operators that the model lacks, with the model's values that they hold, by
+            position.
     """
 
     found: tuple[ModelOperator | None, ...]
@@ -364,14 +348,9 @@ class Sites:
 
 
 def sites(model: CompiledModel, operators: Sequence[RerunOperator]) -> Sites:
-    """Return the operators of the model that dumped ones are.
+    """Return the model's operators for dumped ones.
 
-    Where several operators share a name, as in files of the ``classic`` generation, they ran in the order
-    of the model.
-
-    Args:
-        model: The model as the examined side was compiled.
-        operators: The dumped operators, in the order in which they ran.
+    Operators that share a name, as in files of the ``classic`` generation, ran in the order of the model.
     """
     counts: Counter[str] = Counter()
     found: list[ModelOperator | None] = []
@@ -402,14 +381,14 @@ def sites(model: CompiledModel, operators: Sequence[RerunOperator]) -> Sites:
 
 
 class _Placed:
-    """Operators whose names and neighbours do not tell which of the model's they are.
+    """Places operators by type and pair if their names do not identify them.
 
-    Of those that the dump lacks they are the ones of their names, or else of their types, in order. Kernels
-    that do together what others do are made of the same parts, as a reader of a value inside of one splits
-    it; what is no part, or the first one where parts are missing, stands in the place of the whole.
+    They are matched with operators that the dump lacks: by name, or else by type, in order. Kernels that do
+    together the work of others are made of the same parts; a stranger among them, or the first one if parts
+    are missing, stands in the place of the whole.
 
     Attributes:
-        found: The operator of the model that each of them is, by its name.
+        found: The model's operator for each of them, by name.
         replaced: Names of the model's operators in whose place one stands, by its name.
     """
 
@@ -443,7 +422,7 @@ class _Placed:
                 self._place_parts(group, [left[name] for name in lacked])
 
     def _lacked(self, name: str, left: Iterable[str]) -> Iterator[str]:
-        """Yield the operators that the dump lacks and whose work one does: of its pair, or of its scope."""
+        """Yield the lacking operators of one's pair, or else of its scope."""
         pair = self._strangers[name]
         golden = None if pair is None else {*map(sanitize, pair.golden)}
         yield from (
@@ -471,7 +450,7 @@ class _Placed:
         self.replaced |= dict.fromkeys(odd, ", ".join(file_names(each.node)[0] for each in kernels))
 
     def results(self, name: str) -> Iterator[tuple[int, tuple[Graph, str]]]:
-        """Yield the outputs of an operator that hold what the model's operators write, and the values."""
+        """Yield an operator's outputs that hold outputs of the model's operators, and their values."""
         pair = None if name in self.found else self._strangers[name]
         for (own, slot), (other, golden_slot) in () if pair is None else pair.outputs:
             site = next(iter(self._model.sites.get(sanitize(other), ())), None)
@@ -481,7 +460,6 @@ class _Placed:
 
 
 def _joined(name: str, parts: Sequence[ModelOperator]) -> ModelOperator:
-    """Return operators of one graph as a kernel of a name, one as it is."""
     if len(parts) == 1:
         return parts[0]
     chain = [part.node for part in parts]
@@ -502,6 +480,6 @@ def _types(name: str) -> tuple[str, ...]:
 
 
 def _may_be(name: str, partner: str) -> bool:
-    """Tell whether an operator has the parts of another one, as far as their names tell."""
+    """Return whether an operator has the parts of another one, by their names."""
     own, other = _types(name), _types(partner)
     return name == partner or own == other or not (own and other)

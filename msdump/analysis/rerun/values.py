@@ -1,4 +1,4 @@
-"""The values of the model as the examined side's dump holds them, and what each operator read."""
+"""The values of the model in the examined side's dump, and the inputs of each operator."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ FLOORS: Final = {"float64": 0.0, "float32": 2.0**-150, "bfloat16": 2.0**-134, "f
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """How operators compute.
+    """The arithmetic of operators.
 
     Attributes:
         precision: The precision mode of an Ascend; None: as the model says (CPU, GPU).
-        overflow: What float16 results beyond the range become on an Ascend.
+        overflow: Result of float16 beyond the range on an Ascend.
     """
 
     precision: PrecisionMode | None = None
@@ -61,7 +61,7 @@ class Arithmetic:
         return cls(context.precision_mode or PrecisionMode.ALLOW_FP32_TO_FP16, context.overflow_mode)
 
     def roundings(self, node: Node) -> tuple[Rounding, ...] | None:
-        """Return how each original operator of a node computes; None: as the model says."""
+        """Return the rounding of each part of a node; None: as the model says."""
         if self.precision is None:
             return None
         if node.bodies:  # control flow computes nothing
@@ -77,13 +77,13 @@ class Arithmetic:
         return next((each.reads for part, each in parts if name in part.inputs), FLOAT32)
 
     def written(self, node: Node, slot: int) -> Rounding | None:
-        """Return how the operator computes that writes an output of a node; None: as the model says."""
+        """Return the rounding of the part that writes an output of a node; None: as the model says."""
         name = node.outputs[slot]
         parts = zip(node.members, self.roundings(node) or (), strict=False)
         return next((each for part, each in parts if name in part.outputs), None)
 
     def differs(self, node: Node, other: Arithmetic) -> bool:
-        """Tell whether a node computes otherwise than in another arithmetic, overflows aside."""
+        """Return whether a node's roundings differ from another arithmetic's, overflows aside."""
         types = (
             [
                 (each.reads, each.writes)
@@ -102,7 +102,7 @@ class Arithmetic:
 
 
 def candidates() -> Iterator[Arithmetic]:
-    """Yield what a device may have computed in, the likeliest first."""
+    """Yield the arithmetics of devices, the likeliest first."""
     modes = (
         *(PrecisionMode.ALLOW_FP32_TO_FP16, PrecisionMode.FORCE_FP16, PrecisionMode.ALLOW_FP32_TO_BF16),
         PrecisionMode.FORCE_FP32,
@@ -118,7 +118,7 @@ _FLOATS = (*HALVES, dtypes.from_name("float32"), dtypes.from_name("float64"))
 
 
 def type_named(name: str, array: np.ndarray) -> DType:
-    """Return the element type of a tensor by the name that the dump has for it, or else by its array."""
+    """Return the element type of a name in the dump, or else of the array."""
     try:
         return dtypes.from_name(name.lower())
     except FormatError:
@@ -137,7 +137,7 @@ def in_type(array: np.ndarray, dtype: DType, *, saturates: bool = False) -> np.n
 
 
 def is_rounded(held: np.ndarray, other: np.ndarray, dtype: DType) -> bool:
-    """Tell whether a tensor has the elements of another one, rounded to a type."""
+    """Return whether a tensor has the elements of another one, rounded to a type."""
     return any(
         held.size == other.size
         and _has_same_bits(held.reshape(-1), in_type(in_type(each, dtype), dtypes.from_numpy(held.dtype)))
@@ -150,10 +150,9 @@ def _bounded(array: np.ndarray, dtype: DType) -> np.ndarray:
 
 
 def is_same(one: np.ndarray, other: np.ndarray, dtype: DType) -> bool:
-    """Tell whether two tensors have the same elements once both are rounded to a type.
+    """Return whether two tensors have the same elements once both are rounded to a type.
 
-    Both ways in which a device may round what lies beyond float16's range count. Elements that are NaN on
-    both sides are the same.
+    A device may round numbers beyond float16's range in two ways; both count. NaN equals NaN.
     """
     if one.size != other.size:
         return False
@@ -167,7 +166,7 @@ def is_same(one: np.ndarray, other: np.ndarray, dtype: DType) -> bool:
 
 
 def narrower(one: DType, other: DType) -> DType:
-    """Return the narrower of two element types; that of the first where they cannot be compared."""
+    """Return the narrower of two element types; the first where they cannot be compared."""
     if one in _FLOATS and other in _FLOATS:
         return min(one, other, key=lambda dtype: (dtype.numpy.itemsize, dtype is not one))
     return one
@@ -193,14 +192,10 @@ class NotDumpedError(MsdumpError):
 
 
 class UnfitError(FormatError):
-    """A tensor that has not as many elements as the model declares of the value that it should hold.
-
-    Attributes:
-        tensor: The tensor.
-    """
+    """A tensor with another number of elements than the model declares."""
 
     def __init__(self, tensor: RerunTensor, message: str) -> None:
-        """Say what was found and what the model declares."""
+        """Keep the tensor beside the message."""
         super().__init__(message)
         self.tensor = tensor
 
@@ -212,7 +207,7 @@ class Holder:
     Attributes:
         tensor: The tensor.
         operator: Position of its operator in the run.
-        node: The node whose input or output it is; None for a graph input's own file.
+        node: The node of the input or output; None for a graph input's own file.
     """
 
     tensor: RerunTensor
@@ -221,7 +216,7 @@ class Holder:
 
 
 def _as_model_numbers(operator: RerunOperator, node: Node) -> RerunOperator:
-    """Return an operator with the numbers of the model: compiled graphs do not count what is absent."""
+    """Return an operator with the model's slot numbers: compiled graphs do not count absent slots."""
     places: dict[Place, Place] = {}
     for io, names in ((IO.INPUT, node.inputs), (IO.OUTPUT, node.declared_outputs)):
         there = [slot for slot, name in enumerate(names) if name]
@@ -232,11 +227,11 @@ def _as_model_numbers(operator: RerunOperator, node: Node) -> RerunOperator:
 
 
 class DumpedValues:
-    """Finds the tensors that hold the values of a model in one run of it.
+    """The dumped tensors that hold the values of a model in one run of it.
 
     Attributes:
         operators: The operators of the run, in the order in which they ran.
-        sites: The operator of the model that each of them is, None where it has none.
+        sites: The model's operator for each of them, None for none.
         replaced: Names of the model's operators in whose place a dumped one stands, by its position.
         rounded: Names of the weights that an operator read rounded, by its position; it runs again on them.
     """
@@ -248,13 +243,9 @@ class DumpedValues:
         sites: Sites,
         before: DumpedValues | None = None,
     ) -> None:
-        """List who wrote and who read each value.
+        """List the writers and readers of each value.
 
-        Args:
-            model: The model.
-            operators: The operators of the run, in the order in which they ran.
-            sites: The operators of the model that they are.
-            before: The values of the run before, None where it was not dumped.
+        ``before`` are the values of the run before, None where it was not dumped.
         """
         self._model = model
         self._before = before
@@ -272,7 +263,7 @@ class DumpedValues:
         self._strange: list[Holder] = []
         for position, (operator, site) in enumerate(zip(self.operators, sites.found, strict=True)):
             if site is not None:
-                if position not in sites.replaced:  # what another operator reads may come in another order
+                if position not in sites.replaced:  # another operator's inputs may come in another order
                     self._note_inputs(position, operator, site)
                 self._note_outputs(position, operator, site)
             elif operator.op_type in INPUTS and (IO.OUTPUT, 0) in operator.tensors:
@@ -303,7 +294,7 @@ class DumpedValues:
 
     def _note_outputs(self, position: int, operator: RerunOperator, site: ModelOperator) -> None:
         node = site.node
-        # vendor: MindSpore's kernels leave the outputs of what they write in place as the memory was
+        # vendor: MindSpore's kernels leave outputs that they write in place as the memory was
         shown = {
             output for slot, output in node.update.new_values.items() if (IO.INPUT, slot) in operator.tensors
         }
@@ -319,7 +310,7 @@ class DumpedValues:
         return any(folded_of(model, name) for model in self._model.models)
 
     def _key(self, graph: Graph, value: str) -> tuple[int, str]:
-        """Return what identifies a value in all of the forms that the device brings it into."""
+        """Return a key that all device forms of a value share."""
         key = self._keys.get((graph.index, value))
         if key is None:
             name = self._model.origin(graph, value)
@@ -327,17 +318,17 @@ class DumpedValues:
         return key
 
     def site(self, position: int) -> ModelOperator:
-        """Return the operator of the model that one of the run is known to be."""
+        """Return the model's operator at a position that has one."""
         site = self.sites[position]
         assert site is not None
         return site
 
     def written(self, graph: Graph, value: str, before: int) -> Holder | None:
-        """Return the tensor in which its producer wrote a value last before an operator ran."""
+        """Return the output of a value's last producer before an operator ran."""
         return _last(self._written.get(self._key(graph, value), ()), before)
 
     def all_written(self, before: int) -> Iterator[Holder]:
-        """Yield every tensor that operators wrote before one ran, the newest first."""
+        """Yield every output that was written before an operator ran, the newest first."""
         held = (*self._written.values(), self._strange)
         holders = [holder for each in held for holder in each if holder.operator < before]
         yield from sorted(holders, key=lambda holder: -holder.operator)
@@ -349,15 +340,15 @@ class DumpedValues:
         if found is not None:
             return found
         readers = self._read.get(key, ())
-        # a value of the main graph is made once, so what reads it later read the same
+        # a value of the main graph is made once, so later readers read the same
         return _last(readers, before) or (readers[0] if readers and not index else None)
 
     def given(self, position: int, *, as_written: bool = False) -> dict[str, np.ndarray]:
-        """Return what an operator read, by the names of values; weights that never change are left out.
+        """Return the inputs of an operator by value name; weights that never change are left out.
 
         Args:
             position: Its position in the run.
-            as_written: Take what the producers wrote before what the operator's own files hold.
+            as_written: Prefer the producers' outputs to the operator's own files.
 
         Raises:
             NotDumpedError: No file holds one of them.
@@ -371,13 +362,7 @@ class DumpedValues:
         return {name: self._value(tensors, site, name, position) for name in needed}
 
     def held(self, graph: Graph, node: Node) -> dict[str, np.ndarray]:
-        """Return what an operator read that was not dumped itself, as ``given`` does.
-
-        Raises:
-            NotDumpedError: No file holds one of the values.
-            DumpReadError: A file cannot be read.
-            FormatError: A memory format has no conversion.
-        """
+        """Return the inputs of an operator without own files; errors as of ``given``."""
         arrays = {}
         for name in reads(node):
             if name in graph.weights:
@@ -407,10 +392,10 @@ class DumpedValues:
         raise NotDumpedError(f"no file holds {name!r}, which {node.operator.full_name} reads")
 
     def _variable(self, graph: Graph, name: str, operator: RerunOperator) -> np.ndarray | None:
-        """Return the value with which a run began of what training changes; None where it is not known.
+        """Return the initial value of a variable in the run; None where it is not known.
 
-        Its readers may show it rounded. So what the run before wrote counts first, then what the model begins
-        with, unless a reader shows something else.
+        Its readers may show it rounded. So the output of the run before counts first, then the model's
+        initial value, unless a reader shows something else.
         """
         trained = self._before.trained(graph, name) if self._before is not None else None
         if trained is not None:
@@ -460,9 +445,9 @@ def _is_turned(
     operator: RerunOperator,
     node: Node,
 ) -> bool:
-    """Tell whether a dumped matrix is the transposed one of what the model's operator reads.
+    """Return whether a dumped matrix is the transpose of the input of the model's operator.
 
-    MindSpore's products have arguments that say so, which newer dumps hold as inputs behind the matrices.
+    MindSpore's products have arguments for it, which newer dumps hold as inputs behind the matrices.
     """
     is_product = tensor.io is IO.INPUT and tensor.slot < len(_TURNING) and array.ndim > 1
     if not is_product or canonical_type(operator.op_type) != canonical_type("BatchMatMul"):
@@ -482,7 +467,6 @@ _TURNING: Final = (("transA", "transpose_a"), ("transB", "transpose_b"))
 
 
 def _may_be_rounded(array: np.ndarray, weight: np.ndarray) -> bool:
-    """Tell whether a tensor holds a weight, as it is or rounded to one of the smaller types."""
     held = dtypes.from_numpy(array.dtype)
     return is_same(array, weight, held) or any(is_rounded(array, weight, half) for half in HALVES)
 
@@ -515,7 +499,7 @@ def _last(holders: Sequence[Holder], before: int) -> Holder | None:
 
 
 Given = Mapping[str, np.ndarray]
-"""What an operator reads, by the names of values."""
+"""Inputs of an operator by the names of values."""
 
 UNREADABLE: Final = (NotDumpedError, DumpReadError, FormatError)
 """Why an operator cannot run again."""
@@ -527,13 +511,13 @@ _FEW: Final = 4.0
 
 @dataclass(frozen=True, slots=True)
 class RerunOutput:
-    """An output of the examined side beside that of the operator that ran again.
+    """A dumped output of an operator that runs again.
 
     Attributes:
         slot: Number of the output.
-        dumped: The elements of the examined side, in the model's type.
+        dumped: Its elements, in the model's type.
         dtype: Their type on the device.
-        io: Whether it is shown as an output or as the input that the operator writes.
+        io: Whether it is shown as an output or as the input that the operator updates.
         place: Number of the output or input in the dump.
     """
 
@@ -544,11 +528,11 @@ class RerunOutput:
     place: int
 
     def near(self, error: TensorError, arithmetic: Arithmetic) -> OwnError:
-        """Return an error that is explained where it is a few units of the last place."""
+        """Return an error that is explained if it is a few units of the last place."""
         return OwnError(self.place, error, 0.0, is_near(error), str(arithmetic), io=self.io)
 
     def error(self, again: np.ndarray) -> TensorError:
-        """Return how far it is from what came out again, held in the type of its file."""
+        """Return the error beside a new output, held in the type of its file."""
         held = in_type(again, self.dtype)
         dumped = in_type(self.dumped, self.dtype)
         if held.dtype != dumped.dtype:
@@ -557,14 +541,14 @@ class RerunOutput:
 
 
 def is_near(error: TensorError) -> bool:
-    """Tell whether an output differs by no more than a few units of the last place."""
+    """Return whether an error is a few units of the last place."""
     if error.is_same:
         return True
     return not error.misplaced and not error.changed and error.ulps <= _FEW
 
 
 _NEAR: Final = 2.0**-8
-"""Difference of elements that agree, relative to the largest one: what overflowed was held in float16."""
+"""Difference of elements that agree, relative to the largest one: an overflow was held in float16."""
 
 _SAME_SIZE: Final = 1 - 2.0**-8
 """By how much sizes on both sides of the edge may be mistaken."""
@@ -577,11 +561,11 @@ Run = Callable[[Change], tuple[Array, ...]]
 
 
 def overflowed_part(node: Node, run: Run, slot: int, dumped: np.ndarray) -> str:
-    """Return the name of the part of a kernel whose infinities explain its output; "" where none does.
+    """Return the name of the part of a kernel whose infinities explain its output; "" for none.
 
-    Every element that is off must be what the parts behind it make of an infinity, and must have been made of
-    a larger number than those that are right; of several such parts one is told whose numbers go beyond
-    float16. Only parts are told behind which elements keep their places.
+    Every element that is off must be what an infinity becomes in the later parts, and must come from a larger
+    number than the elements that are right. A part with numbers beyond float16 is preferred. Parts count only
+    if later parts keep the places of elements.
 
     Args:
         node: The kernel.
@@ -598,18 +582,13 @@ def overflowed_part(node: Node, run: Run, slot: int, dumped: np.ndarray) -> str:
 
 @dataclass(slots=True)
 class _Infinite:
-    """Replaces the results of one part by infinities of their signs.
-
-    Attributes:
-        part: Name of the part.
-        sizes: How large its first result was, none before it ran.
-    """
+    """Replaces the results of one part by infinities of their signs; keeps the first result's sizes."""
 
     part: str
     sizes: np.ndarray = field(default_factory=lambda: np.empty(0))
 
     def sizes_at(self, output: np.ndarray) -> np.ndarray | None:
-        """Return how large the number was that each element of an output was made of; None if unknown."""
+        """Return the size of the number behind each element of an output; None if unknown."""
         if self.sizes.size == output.size:
             return self.sizes.reshape(-1)
         try:
@@ -626,7 +605,7 @@ class _Infinite:
 
 
 def _edge(part: str, run: Run, slot: int, output: np.ndarray) -> float:
-    """Return the smallest size of a part's infinities, if they explain all elements that are off; else 0."""
+    """Return the smallest size of a part's infinities if they explain all elements that are off; else 0."""
     overflow = _Infinite(part)
     exact, infinite = run(lambda _, results: results)[slot], run(overflow)[slot]
     if exact is None or infinite is None or not output.size == exact.size == infinite.size:
