@@ -36,8 +36,8 @@ from msdump.store import Clock, SessionFiles, WantedFile, WantedFiles, names, se
 from msdump.store.write import Sink, SyncSink
 
 if TYPE_CHECKING:
-    from msdump.capture.flight.watched import GraphWatch
     from msdump.capture.statistics import RowSheet, RowSheets
+    from msdump.capture.watch import GraphWatch, RanOperator
 
 
 _OperatorFiles = Mapping[TensorSlot, WantedFile]
@@ -462,9 +462,8 @@ class Capture(Observer):
 
     def _has_written(self, together: MeasuredTogether, found: TotalsArray) -> bool:
         if self._sheets is None:
-            return self._pipeline.passes_over_measured(
-                together.operators, found, lambda place: self._records_of((together.shown[place],))
-            )
+            cleared = self._cleared(together.shown, together.operators, found)
+            return all(cleared) and self._pipeline.skips_cleared(together.operators)
         if together.sheet is None:
             together.sheet = self._sheet(together.shown)
         if together.sheet is None:
@@ -490,14 +489,15 @@ class Capture(Observer):
         if self._sheets is not None and self._write_rows(self._sheets, shown):
             return
         operators = [(self._operators[position], inputs, outputs) for position, inputs, outputs, _ in shown]
-        with self._pipeline.together(operators):
-            # rules mind no element of what is neither saturated nor has arguments to be written
-            is_plain = not self._plan.what.saves_kernel_args and not any(each[3] for each in shown)
-            if is_plain and self._pipeline.passes_over_all(operators):
-                self._count_no_tensors(position for position, *_ in shown)
-                return
-            for position, inputs, outputs, saturated in shown:
-                self._write(position, inputs, outputs, saturated=saturated)
+        cleared = self._cleared(shown, operators)
+        with self._pipeline.together():
+            for (position, inputs, outputs, saturated), is_cleared in zip(shown, cleared, strict=True):
+                self._write(position, inputs, outputs, saturated=saturated, is_cleared=is_cleared)
+
+    def _cleared(
+        self, shown: Sequence[NodeRun], operators: Sequence[RanOperator], found: TotalsArray | None = None
+    ) -> Sequence[bool]:
+        return self._pipeline.cleared(operators, lambda place: self._records_of((shown[place],)), found)
 
     def _write_rows(self, sheets: RowSheets, shown: Sequence[NodeRun]) -> bool:
         """Write the rows of operators at once, where types and shapes are those of the last time.
@@ -525,7 +525,15 @@ class Capture(Observer):
         for position, inputs, outputs, _ in shown:
             yield from self._records.of_both(self._operators[position], position, inputs, outputs, lambda: 0)
 
-    def _write(self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False) -> None:
+    def _write(
+        self,
+        position: int,
+        inputs: Arrays,
+        outputs: Arrays,
+        *,
+        saturated: bool = False,
+        is_cleared: bool = False,
+    ) -> None:
         operator = self._operators[position]
         if self._started == position:  # what comes before the outputs is written
             self._started, inputs = None, ()
@@ -533,10 +541,12 @@ class Capture(Observer):
             if self._plan.what.saves_kernel_args:
                 self._write_args(position)
             self._count_no_tensors((position,))
-        if not saturated and self._pipeline.passes_over(operator, inputs, outputs):
+        if is_cleared and self._pipeline.skips_cleared([(operator, inputs, outputs)]):
             return
         records = self._records.of_both(operator, position, inputs, outputs, self._clock.now)
-        self._pipeline.take(self._directory, operator, _NO_TASK, records, saturated=saturated)
+        self._pipeline.take(
+            self._directory, operator, _NO_TASK, records, saturated=saturated, is_cleared=is_cleared
+        )
 
     def _count_no_tensors(self, positions: Iterable[int]) -> None:
         for position in positions:

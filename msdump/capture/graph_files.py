@@ -478,7 +478,7 @@ class GraphDump:
         if plan.when.trigger is Trigger.OVERFLOW:
             read = None if device is None else reader(device)
             self._trigger = OverflowTrigger(process.overflow_limit(plan), read)
-        self._watch = process.flight(plan).graph_watch((graph,))
+        self._watch = process.watch(plan).graph_watch((graph,))
         self._wrote_constants = False
         self.mark(frozenset())
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final, Protocol
+
+import numpy as np
 
 from msdump.capture import steps
 from msdump.capture.statistics import RowSheet, Statistics
@@ -25,7 +27,7 @@ from msdump.capture.writers import (
 )
 from msdump.device import Ascend, Task
 from msdump.graph import Graph
-from msdump.observer import Arrays
+from msdump.observer import tensors_of
 from msdump.plan import DeviceTarget, DumpPlan, ExceptionDump, FileFormat, Scene, Tree
 from msdump.reasons import Reason
 from msdump.record import OperatorRef, TensorRecord
@@ -34,7 +36,7 @@ from msdump.store import names, run_paths
 from msdump.store.write import Sink
 
 if TYPE_CHECKING:
-    from msdump.capture.flight.watched import GraphWatch, RanOperator
+    from msdump.capture.watch import GraphWatch, RanOperator
     from msdump.store import NameParts
 
 EXCEPTIONS: Final = frozenset(
@@ -165,58 +167,37 @@ class Pipeline:
         if self._watch is not None:
             self._watch.begin(iteration)
 
-    def passes_over(self, operator: OperatorRef, inputs: Arrays, outputs: Arrays) -> bool:
-        """Tell whether rules say at once that nothing of an operator is dumped, and count its tensors then.
+    def cleared(
+        self,
+        ran: Sequence[RanOperator],
+        records: Callable[[int], Iterable[TensorRecord]],
+        found: TotalsArray | None = None,
+    ) -> Sequence[bool]:
+        """Return for each of the operators that have run together whether certainly no rule hits.
 
         Args:
-            operator: The operator.
-            inputs: The inputs that ``take`` would be given records of, None for what is no tensor.
-            outputs: The outputs.
+            ran: The operators.
+            records: Returns the records of the operator at a place.
+            found: Statistics of their tensors, those that ``need`` names; None: they are not measured yet.
         """
-        if self._watch is None:
-            return False
-        read = [array for array in inputs if array is not None]
-        written = [array for array in outputs if array is not None]
-        if not self._watch.passes_over(operator, read, written):
-            return False
-        return self._has_passed(len(read) + len(written))
+        if self._watch is None or not ran:
+            return [False] * len(ran)
+        squares = None if found is None else np.asarray(found.squares)
+        cleared: list[bool] = self._watch.cleared(ran, records, squares).tolist()
+        return cleared
 
-    def passes_over_all(self, shown: Sequence[RanOperator]) -> bool:
-        """Tell the same of all operators that have run together, in the context ``together`` of them."""
-        return self._has_passed(None if self._watch is None else self._watch.pass_over_all(shown))
-
-    def _has_passed(self, count: int | None) -> bool:
-        """Count tensors that no rule hits; tell whether that is known."""
+    def skips_cleared(self, ran: Iterable[RanOperator]) -> bool:
+        """Return whether operators at which no rule hits are not dumped, and count their tensors then."""
+        if self._watch is None or not self._watch.dumps_hits_alone:
+            return False
+        count = len(tensors_of(ran))
         if count:
             self.skip(Reason.NO_HIT, count)
-        return count is not None
+        return True
 
-    def passes_over_measured(
-        self,
-        shown: Sequence[RanOperator],
-        found: TotalsArray,
-        records: Callable[[int], Iterable[TensorRecord]],
-    ) -> bool:
-        """Tell the same of operators of whose tensors it is known what ``need`` asks for.
-
-        Args:
-            shown: The operators; equal ones are the same object from step to step.
-            found: What was found of their tensors that are there.
-            records: Returns the records of the one at a place among them.
-        """
-        assert self._watch is not None, "else nothing is passed over"
-        return self._has_passed(self._watch.pass_over_measured(shown, found, records))
-
-    @contextmanager
-    def together(self, shown: Iterable[RanOperator] = ()) -> Iterator[None]:
-        """Take operators that have run together in this context: rows may be put off until its end.
-
-        Args:
-            shown: The operators, whose tensors rules may look at together.
-        """
-        ahead = nullcontext() if self._watch is None else self._watch.looking_ahead(shown)
-        with self._writer.together(), ahead:
-            yield
+    def together(self) -> AbstractContextManager[None]:
+        """Return a context for operators that have run together: rows may be put off until its end."""
+        return self._writer.together()
 
     @property
     def gathers(self) -> bool:
@@ -266,6 +247,7 @@ class Pipeline:
         records: Iterable[TensorRecord],
         *,
         saturated: bool = False,
+        is_cleared: bool = False,
     ) -> None:
         """Let the tensors of an operator walk through the steps into files and rows.
 
@@ -275,15 +257,16 @@ class Pipeline:
             task: The task that runs it.
             records: Its tensors, inputs first.
             saturated: The device's overflow status after the operator.
+            is_cleared: Whether certainly no rule hits.
         """
-        if self._watch is None:
+        if self._watch is None or is_cleared:
             self._writer.write(directory, operator, task, self._kept(records))
             return
         tensors = [*records]
         if self._watch.keeps(tensors, saturated=saturated):
             self._writer.write(directory, operator, task, self._kept(tensors))
         else:
-            self._has_passed(len(tensors))
+            self.skip(Reason.NO_HIT, len(tensors))
         self._watch.stop()  # behind its files: they show what hit
 
     def _kept(self, records: Iterable[TensorRecord]) -> Iterator[TensorRecord]:

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from msdump import tracing
 from msdump.capture.capture import NamedMarks
-from msdump.capture.flight.history import Flight
 from msdump.capture.selection import suggest_for
 from msdump.capture.statistics import WAITING_BYTES, HashingSink, advice, has_hashes
 from msdump.capture.triggers import OverflowLimit
+from msdump.capture.watch import RunWatch
 from msdump.communication import current, own
 from msdump.counters import Counters, Run
 from msdump.errors import DumpWriteError
@@ -52,7 +52,7 @@ class _Output:
 
     Attributes:
         plan: The plan of the first network.
-        flight: What watches the runs.
+        watch: The rules and the history.
         sink: Takes the files of all networks.
         used: The ``kernels`` items for which something was dumped.
         hints: What may have been meant by items that select nothing.
@@ -62,7 +62,7 @@ class _Output:
     """
 
     plan: DumpPlan
-    flight: Flight
+    watch: RunWatch
     sink: Sink
     overflows: OverflowLimit
     configured: str
@@ -134,9 +134,9 @@ class Process:
         """Return the sink of a configuration; all networks share it and its byte limit."""
         return self._output(plan).sink
 
-    def flight(self, plan: DumpPlan) -> Flight:
-        """Return what watches the runs of a configuration."""
-        return self._output(plan).flight
+    def watch(self, plan: DumpPlan) -> RunWatch:
+        """Return the rules and the history of a configuration."""
+        return self._output(plan).watch
 
     def stream(self, plan: DumpPlan | None) -> WriteStream:
         """Return the function that writes the graph files which are not part of a dump's tree.
@@ -185,7 +185,7 @@ class Process:
             with contextlib.suppress(DumpWriteError):  # logged when it was lost; other sinks must close too
                 if isinstance(output.sink, HashingSink):
                     output.sink.complete()
-                output.flight.close()
+                output.watch.close()
             self._warn_of_unused(output)
 
     def _pop_output(self) -> _Output | None:
@@ -206,25 +206,16 @@ class Process:
         """Return the output of a plan's configuration, told by its path; the first network opens it."""
         with self._lock:
             if plan.source not in self._outputs:
-                flight = _flight(plan, _sink(plan))
+                watch = RunWatch(plan, _sink(plan))
                 self._outputs[plan.source] = _Output(
                     plan,
-                    flight,
-                    _hashing(plan, flight.sink),
+                    watch,
+                    _hashing(plan, watch.sink),
                     OverflowLimit(plan.when.overflow_limit),
                     CLOCK.seconds(),
                 )
                 _advise(plan)
             return self._outputs[plan.source]
-
-
-def _flight(plan: DumpPlan, sink: Sink) -> Flight:
-    """Return what watches the runs of a plan, whose files go into a sink."""
-    if not plan.watch.rules and not plan.watch.history:
-        return Flight(sink)
-    from msdump.capture.flight.watched import WatchedFlight
-
-    return WatchedFlight(plan, sink)
 
 
 def _sink(plan: DumpPlan) -> Sink:

@@ -16,12 +16,12 @@ import numpy as np
 
 from msdump.capture.capture import Capture, Marks
 from msdump.capture.compiled.dump import SingleOperator
-from msdump.capture.flight.history import Flight
 from msdump.capture.graph_files import GraphDump
 from msdump.capture.memory import FaultyMemory, RunMemory, faulty_memory
 from msdump.capture.process import DumpWriter, Process, claim
 from msdump.capture.selection import inside, operators, selectable, used_items
 from msdump.capture.steps import Memory
+from msdump.capture.watch import RunWatch
 from msdump.communication import current
 from msdump.counters import ModelIdentity, Run, RunCounter
 from msdump.device import Ascend, MemoryUse
@@ -261,8 +261,8 @@ class Recorder:
         self._memory = None if device is None else RunMemory(device, plan, context.memory_limit)
         self._faults = None if device is None else self._faulty_memory(device, plan)
         self._dump = None if plan is None else self._open_dump(graph, plan, device, model, variables)
-        self._flight: Flight | None = None  # that of the last run which was dumped
-        self._number = 0 if plan is None else next(process.flight(plan).networks)
+        self._watch: RunWatch | None = None  # that of the last run which was dumped
+        self._number = 0 if plan is None else next(process.watch(plan).networks)
 
     def _faulty_memory(self, device: Ascend, plan: DumpPlan | None) -> FaultyMemory | None:
         """Return the memory that faulty kernels write to; None without any, or with a watcher."""
@@ -299,7 +299,7 @@ class Recorder:
     @property
     def written(self) -> IterationSet:
         """Iterations that rules and a history let reach the disk, of those that are dumped."""
-        return IterationSet() if self._flight is None else self._flight.written
+        return IterationSet() if self._watch is None else self._watch.written
 
     def record(self, inputs: Mapping[str, Any], execute: Execute) -> list[Any]:
         """Run the network once and dump what the plan asks for; return its outputs.
@@ -330,21 +330,21 @@ class Recorder:
         if not self._process.dumps(dump.plan, run.iteration):
             dump.pass_by(run)
             return self._run_measured(inputs, None, execute)
-        flight = self._flight = self._process.flight(dump.plan)
-        flight.begin(run.iteration)
+        watch = self._watch = self._process.watch(dump.plan)
+        watch.begin(run.iteration)
         try:
             outputs = self._run_measured(inputs, dump.begin(run, inputs), execute)
         except BaseException as error:
             dump.broken_off()  # what was captured stays, and no file may read inputs that change later
-            flight.broken_off(run.iteration, error)
+            watch.broken_off(run.iteration, error)
             raise
         try:
             dump.end()
-            flight.compare_ranks(self._number, run.iteration)
+            watch.compare_ranks(self._number, run.iteration)
         except BaseException as error:
-            flight.broken_off(run.iteration, error)
+            watch.broken_off(run.iteration, error)
             raise
-        flight.end()
+        watch.end()
         return outputs
 
     def _run_measured(

@@ -15,7 +15,6 @@ from .insession import SessionMeasures as SessionMeasures
 from .insession import stand_ins as stand_ins
 from .passes import is_measurable as is_measurable
 from .passes import measure as measure
-from .passes import rough_squares as rough_squares
 from .table import BY_CATEGORY as BY_CATEGORY
 from .table import CATEGORIES as CATEGORIES
 from .table import ON_DEVICE as ON_DEVICE

@@ -21,9 +21,9 @@ from .watch import DIGEST_BYTES as DIGEST_BYTES
 from .watch import Finding as Finding
 from .watch import Hit as Hit
 from .watch import RuleWatch as RuleWatch
-from .watch import Screen as Screen
-from .watch import Screens as Screens
 from .watch import Sighting as Sighting
 from .watch import Undecided as Undecided
+from .watch import are_cleared as are_cleared
+from .watch import cleared_squares as cleared_squares
 from .watch import digest as digest
 from .watch import disagreeing as disagreeing

@@ -523,7 +523,7 @@ ZERO_SHARE: Final = Quantity(
     lambda seen, *_: seen.known.zero_share,
     lambda array, *_: zero_share(array),
     columns=("zero count", "count"),
-    below=lambda *_: Bounds(0, math.nextafter(100, 0)),
+    below=lambda most, _: Bounds(0, math.nextafter(100, 0)) if most else exactly(100),
 )
 DEAD_SHARE: Final = Quantity(
     "the share of the units that are zero throughout, in percent",

@@ -2,7 +2,7 @@
 
 Ranks that should share a tensor are compared: those apart from the majority are named.
 
-A screen lets most tensors pass at once: no element reaches the least magnitude that a rule limits.
+A sum of squares clears most tensors at once: no element reaches the least magnitude that a rule limits.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import hashlib
 import math
 import statistics
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
 from typing import Final
@@ -58,107 +58,50 @@ def disagreeing(held: Mapping[int, Hashable]) -> dict[int, str]:
     }
 
 
-_SLACK: Final = 1.001  # more than rounding takes from a rough sum of squares, which adds up short runs
-_VANISHED: Final = 2.0**-125  # more than what is lost of a square of float32 that is too small for it
+_SLACK: Final = 1.001  # more than rounding takes from a sum of squares in float32, which adds up short runs
+_VANISHED: Final = 2.0**-125  # more than a square that is too small for float32 loses
+_LARGE: Final = (inf, math.nextafter(FLOAT16_LIMIT, 0))  # infinity: any finite number
 
 
-class Screen:
-    """The rules on a tensor that a rough sum of the squares of its elements can show to have nothing to tell.
+def cleared_squares(rules: Sequence[WatchRule]) -> tuple[float, float]:
+    """Return an open interval of sums of squares of a tensor's elements in which no rule hits."""
+    limits = [(limit, rule) for rule in rules for limit in rule.limits]
+    most = min((_harmless_magnitude(limit, rule) for limit, rule in limits), default=inf)
+    takes_zeros = all(_keeps(limit, rule, 0.0) for limit, rule in limits)
+    return (-1.0 if takes_zeros else 0.0), most * most
 
-    Attributes:
-        most_squares: Square of the largest magnitude at which all limits are kept that it decides; 0: none.
-        others: The rules that it cannot decide.
+
+def are_cleared(squares: np.ndarray, sizes: np.ndarray, intervals: np.ndarray) -> np.ndarray:
+    """Return for each of several tensors whether no rule hits, by the sum of squares of its elements.
+
+    No element is larger than the root of the sum of squares, and one is not zero where the sum is not.
+
+    >>> are_cleared(np.array([4.0, 9.0, 0.0, np.nan]), np.array([1, 1, 1, 1]), np.array([[0.0, 9.0]] * 4))
+    array([ True, False, False, False])
+
+    Args:
+        squares: Sum of the squares of each tensor's elements, in float64 or added up in float32.
+        sizes: Number of its elements.
+        intervals: A row for each tensor: its ``cleared_squares``.
     """
-
-    __slots__ = ("most_squares", "others")
-
-    def __init__(self, rules: Sequence[WatchRule]) -> None:
-        """Find the largest magnitude at which the limits of the rules are kept.
-
-        Args:
-            rules: The rules that look at the tensor.
-        """
-        least, others = math.inf, []
-        for rule in rules:
-            magnitude = _harmless(rule)
-            if magnitude:
-                least = min(least, magnitude)
-            else:
-                others.append(rule)
-        self.others = tuple(others)
-        self.most_squares = least * least if len(others) < len(rules) else 0.0
-
-    @property
-    def decides(self) -> bool:
-        """Whether there is a rule that it can decide."""
-        return self.most_squares > 0
-
-    @property
-    def decides_all(self) -> bool:
-        """Whether it can decide every rule, and there is one."""
-        return self.decides and not self.others
-
-    def clears(self, squares: float, count: int) -> bool:
-        """Tell whether no limit of the rules that it can decide is passed; False: one may be.
-
-        Args:
-            squares: The sum of the squares of its elements, or what ``rough_squares`` returns for it.
-            count: Number of its elements.
-        """
-        # no element is larger than the root of the sum of squares, and one is not zero where the sum is not
-        return squares > 0.0 and squares * _SLACK + count * _VANISHED < self.most_squares
+    with np.errstate(all="ignore"):
+        return (squares > intervals[:, 0]) & (squares * _SLACK + sizes * _VANISHED < intervals[:, 1])
 
 
-class Screens:
-    """The screens of several tensors, asked together."""
-
-    __slots__ = ("_lost", "_most_squares")
-
-    def __init__(self, screens: Iterable[Screen], counts: Sequence[int]) -> None:
-        """Take screens that can decide a rule each.
-
-        Args:
-            screens: The screens.
-            counts: Number of the elements of each one's tensor.
-        """
-        self._most_squares = np.array([screen.most_squares for screen in screens])
-        self._lost = np.array(counts, np.float64) * _VANISHED
-
-    def clear(self, squares: np.ndarray) -> bool:
-        """Tell whether each screen ``clears`` its tensor.
-
-        Args:
-            squares: What ``Screen.clears`` is given of each, in float64.
-        """
-        with np.errstate(all="ignore"):
-            most = squares * _SLACK + self._lost
-            return bool(((squares > 0.0) & (most < self._most_squares)).all())
+def _harmless_magnitude(limit: Limit, rule: WatchRule) -> float:
+    """Return a magnitude below which elements, unless all are zero, keep a limit; 0 where none is known."""
+    candidates = {*_LARGE, abs(limit.value), abs(limit.value) / 2, *map(abs, rule.settings.values())}
+    return next(
+        (each for each in sorted(candidates, reverse=True) if each and _keeps(limit, rule, each)), 0.0
+    )
 
 
-def _harmless(rule: WatchRule) -> float:
-    """Return a magnitude up to which elements, not all zero, keep all limits of a rule; 0 for none."""
-    if rule.is_first_only:  # which has to be told that it has looked
-        return 0.0
-    return min((_harmless_to(limit, rule) for limit in rule.limits), default=0.0)
-
-
-def _harmless_to(limit: Limit, rule: WatchRule) -> float:
+def _keeps(limit: Limit, rule: WatchRule, magnitude: float) -> bool:
+    """Return whether elements up to a magnitude keep a limit."""
     below = limit.quantity.below
-    if below is None or limit.quantity.past is not Past.NOTHING:
-        return 0.0
-    for magnitude in sorted({*_magnitudes(limit, rule)}, reverse=True):
-        if limit.comparison.holds(below(magnitude, rule.settings), limit.value) is False:
-            return magnitude
-    return 0.0
-
-
-def _magnitudes(limit: Limit, rule: WatchRule) -> Iterator[float]:
-    """Yield the magnitudes at which a limit may begin to be passed; infinity stands for all finite ones."""
-    yield math.inf
-    yield math.nextafter(FLOAT16_LIMIT, 0)
-    yield abs(limit.value)
-    yield abs(limit.value) / 2
-    yield from map(abs, rule.settings.values())
+    if below is None or limit.quantity.past is not Past.NOTHING or rule.is_first_only:
+        return False
+    return limit.comparison.holds(below(magnitude, rule.settings), limit.value) is False
 
 
 Remember = Callable[[Seen, bool], Seen]

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import msdump
-from msdump.capture.flight import history as history_module
+from msdump.capture import history as history_module
 from msdump.cli.program import main
 from msdump.errors import ConfigError, ExecutionError, WatchHitError
 from tests import steps
@@ -70,7 +70,7 @@ def held(monkeypatch):
 
     def holding(sink, *arguments):
         hold(sink, *arguments)
-        found.append(sink.held_bytes)
+        found.append(sink._bytes)
 
     monkeypatch.setattr(history_module.HistorySink, "_hold", holding)
     return found

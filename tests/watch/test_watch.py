@@ -24,6 +24,8 @@ from msdump.watch import (
     Sighting,
     Undecided,
     WatchedTensor,
+    are_cleared,
+    cleared_squares,
     need_of,
     subject,
 )
@@ -258,3 +260,68 @@ def test_keys_select_tensors(keys, expected, tmp_path):
     (rule,) = rules_of(tmp_path, {"condition": "tensor_overflow", **keys})
 
     assert expected == [number for number, tensor in enumerate(tensors) if rule.target.takes(tensor)]
+
+
+RANGE = {"range_start_inclusive": -2, "range_end_inclusive": 3}
+CLEARED = [
+    ("tensor_overflow", {}, True),
+    ("tensor_all_zero", {}, True),
+    ("tensor_too_large", {"max_gt": 10, "abs_mean_gt": 8}, True),
+    ("tensor_too_large", {"min_gt": 10, "mean_gt": 9}, True),
+    ("tensor_too_small", {"max_lt": -8}, True),
+    ("tensor_range", {"max_min_gt": 16}, True),
+    (
+        "tensor_range",
+        {"range_percentage_lt": 60, "range_start_inclusive": -9, "range_end_inclusive": 8},
+        True,
+    ),
+    ("saturated_float16", {}, True),
+    ("tensor_too_large", {"max_gt": 0}, False),
+    ("tensor_too_small", {"abs_mean_lt": 1}, False),
+    ("tensor_all_zero", {"zero_percentage_ge": 50}, False),
+    ("tensor_range", {"range_percentage_gt": 60, **RANGE}, False),
+    ("tensor_initialization", {}, False),
+    ("tensor_not_changed", {}, False),
+    ("loss_spike", {}, False),
+]
+
+
+def clears(rules, array):
+    """Return whether the sum of squares of an array shows that no rule hits."""
+    squares = measure(array, dtypes.from_numpy(array.dtype), StatisticNeed(squares=True)).squares
+    (is_cleared,) = are_cleared(
+        np.array([squares]), np.array([array.size]), np.array([cleared_squares(rules)])
+    )
+    return bool(is_cleared)
+
+
+@pytest.mark.parametrize(("condition", "parameters", "expected"), CLEARED)
+def test_small_numbers_are_cleared_of_limits_on_magnitudes(condition, parameters, expected, tmp_path):
+    """A sum of squares clears small numbers of a rule that no small number can hit, and of no other."""
+    rules = rules_of(tmp_path, {"condition": condition, "role": "any", **parameters})
+
+    assert expected == clears(rules, f32(0.5, -0.25))
+
+
+NUMBERS = st.one_of(
+    st.floats(width=32),
+    st.floats(-20, 20, width=32),
+    st.sampled_from([0.0, -0.0, 1e-30, 8, 10, -10, 65504, 1e19, 3e38]),
+)
+TYPES = [np.float64, np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.uint64]
+
+
+@given(
+    st.lists(NUMBERS, min_size=1, max_size=5),
+    st.sampled_from([1, 7, 9000, 20001]),
+    st.sampled_from(TYPES),
+)
+@settings(deadline=None)
+def test_nothing_hits_a_cleared_tensor(tmp_path_factory, numbers, repeats, dtype):
+    """No rule hits a cleared tensor when all elements are checked."""
+    with np.errstate(all="ignore"):
+        array = np.repeat(np.array(numbers, np.float64).astype(dtype), repeats)
+    folder = tmp_path_factory.mktemp("rules")
+    for condition, parameters, is_clearable in CLEARED:
+        rules = rules_of(folder, {"condition": condition, "role": "any", **parameters})
+        assert not (is_clearable and clears(rules, array)) or [] == findings(RuleWatch(rules), array)

@@ -1,1 +1,0 @@
-"""What watches a run: rules on its tensors, and the last steps, kept until something happens."""

@@ -1,0 +1,283 @@
+"""The history: a sink that keeps the files of the last steps in memory until something happens.
+
+A step is all that a thread dumps between ``begin`` and ``end``. Newer steps push out the oldest ones, always
+whole. ``release`` writes the kept steps in order; the rest of the step that goes on is then written at once.
+Files outside of steps, such as those of graphs, are written at once.
+"""
+
+from __future__ import annotations
+
+import enum
+import importlib
+import json
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Final
+
+from msdump.errors import DumpWriteError
+from msdump.reasons import Reason
+from msdump.record import Artifact, Buffer
+from msdump.selector import IterationSet
+from msdump.store import CLOCK, Key, PathKind, is_constants
+from msdump.store.write import Sink, Summary, exits, owned, size_of
+
+_MOST_EVENTS: Final = 100  # releases that the note lists; the rest is counted
+_PER_FILE: Final = 1024  # bytes of memory that a file takes beyond its contents, about
+
+_Operation = Callable[[], None]
+"""Writes one file, or some rows, into the sink behind the history."""
+
+
+class Fate(enum.StrEnum):
+    """Fates of a step, as the note spells them."""
+
+    WRITTEN = "written"
+    REPLACED = "replaced by newer steps"
+    NO_MEMORY = "for lack of memory"
+    AT_END = "at the end of the program"
+    TORN = "larger than history_bytes"
+    """The step alone exceeded the memory: only its end was written, or nothing."""
+
+
+class _Step:
+    """The unwritten files of one step.
+
+    Attributes:
+        iteration: Number of its iteration.
+        operations: Writes its files, in order.
+        bytes: Memory that they hold.
+        is_open: Files are written at once from now on.
+        is_torn: The step exceeded the memory, so that its first files are gone.
+    """
+
+    __slots__ = ("bytes", "is_open", "is_torn", "iteration", "operations")
+
+    def __init__(self, iteration: int) -> None:
+        self.iteration = iteration
+        self.operations: list[_Operation] = []
+        self.bytes = 0
+        self.is_open = False
+        self.is_torn = False
+
+
+class HistorySink:
+    """Keeps the last steps of all networks of a configuration; any thread may call it.
+
+    A file of its own, the note, lists the releases and the iterations that were written or dropped.
+    """
+
+    def __init__(self, sink: Sink, path: str, rank: int, steps: int, most_bytes: int) -> None:
+        """Start with no step.
+
+        Args:
+            sink: Takes the written files.
+            path: Root of the dump.
+            rank: Number of the rank.
+            steps: Most steps that are kept, without those that go on.
+            most_bytes: Most memory of all steps.
+        """
+        self._sink = sink
+        self._path = path
+        self._rank = rank
+        self._steps = steps
+        self._most_bytes = most_bytes
+        self._lock = exits.new_guard()
+        self._kept: deque[_Step] = deque()
+        self._going_on: dict[int, _Step] = {}  # by thread: networks may run at the same time
+        self._constants: list[_Operation] = []
+        self._bytes = 0
+        self._fates = {fate: IterationSet(()) for fate in Fate}
+        self._events: list[dict[str, Any]] = []
+        self._event_count = 0
+
+    @property
+    def written(self) -> IterationSet:
+        """Iterations that are on disk as a whole."""
+        return self._fates[Fate.WRITTEN]
+
+    @property
+    def holds_buffers(self) -> bool:
+        """Whether buffers must stay as they are: those of an open step go to the sink uncopied."""
+        return self._sink.holds_buffers
+
+    def begin(self, iteration: int) -> None:
+        """Begin a step of this thread."""
+        with self._lock:
+            self.end()
+            self._going_on[threading.get_ident()] = _Step(iteration)
+
+    def end(self) -> None:
+        """End the step of this thread and keep it; the oldest one goes where there are too many."""
+        with self._lock:
+            step = self._going_on.pop(threading.get_ident(), None)
+            if step is None or step.is_open:
+                return
+            self._kept.append(step)
+            while len(self._kept) > self._steps:
+                self._drop_oldest(Fate.REPLACED)
+
+    def release(self, reason: str, iteration: int | None, *, of_all_threads: bool = False) -> None:
+        """Write the kept steps and the step of this thread, and note why.
+
+        Args:
+            reason: Cause, for the note.
+            iteration: The iteration that goes on, None between two.
+            of_all_threads: Write the unfinished steps of other threads, too.
+
+        Raises:
+            DumpWriteError: A file could not be written and the plan wants to know.
+        """
+        written = self._release(of_all_threads=of_all_threads)
+        if not written:
+            return
+        self._event_count += 1
+        if len(self._events) < _MOST_EVENTS:
+            event = {"time": CLOCK.seconds(), "iteration": iteration, "reason": reason, "written": written}
+            self._events.append(event)
+        self._write_note()
+
+    def _release(self, *, of_all_threads: bool) -> list[int]:
+        """Write steps; return the numbers of their iterations."""
+        with self._lock:
+            threads = [*self._going_on] if of_all_threads else [threading.get_ident()]
+            going_on = [self._going_on[thread] for thread in threads if thread in self._going_on]
+            steps = [*self._kept, *(step for step in going_on if not step.is_open)]
+            operations, self._constants = self._constants, []
+            self._kept.clear()
+            for step in steps:
+                self._add_fate(Fate.TORN if step.is_torn else Fate.WRITTEN, step)
+                self._bytes -= step.bytes
+                operations += step.operations
+                step.operations, step.bytes = [], 0
+            for step in going_on:
+                step.is_open = True
+            failures: list[DumpWriteError] = []
+            for write in operations:
+                try:
+                    write()
+                except DumpWriteError as error:  # the other files are written all the same
+                    failures.append(error)
+            if failures:
+                raise failures[0]
+            return [step.iteration for step in steps]
+
+    def _write_note(self) -> None:
+        content = {
+            "msdump": importlib.import_module("msdump").__version__,  # no room to import from
+            "rank": self._rank,
+            "history": self._steps,
+            "history_bytes": self._most_bytes,
+            "released": self._events,
+            "releases": self._event_count,
+            "written": str(self.written),
+            "dropped": {fate: str(self._fates[fate]) for fate in Fate if fate is not Fate.WRITTEN},
+        }
+        data = (json.dumps(content, indent=2) + "\n").encode()
+        self._sink.replace(Artifact(self._path, Key(PathKind.HISTORY, self._rank).path, (data,)))
+
+    def write(self, artifact: Artifact) -> None:
+        """Keep a new file in the step of this thread, or write it."""
+        self._take(artifact, self._sink.write)
+
+    def replace(self, artifact: Artifact) -> None:
+        """Keep a file that replaces an older one, or write it."""
+        self._take(artifact, self._sink.replace)
+
+    def keep(self, artifact: Artifact) -> None:
+        """Keep a file that gives way to an older one, or write it."""
+        self._take(artifact, self._sink.keep)
+
+    def append(self, path: str, rows: bytes, header: bytes = b"") -> None:
+        """Keep rows in the step of this thread, or write them."""
+        with self._lock:
+            step = self._step
+            if step is None:
+                self._sink.append(path, rows, header)
+            elif self._makes_room(step, len(rows)):
+                self._hold(step, partial(self._sink.append, path, rows, header), len(rows))
+
+    def stream(self, directory: str, name: str, pieces: Iterable[Buffer]) -> None:
+        """Write a file for people at once: it shows a graph and belongs to no step."""
+        self._sink.stream(directory, name, pieces)
+
+    def skip(self, reason: Reason, count: int = 1) -> None:
+        """Count tensors that are not written on purpose."""
+        self._sink.skip(reason, count)
+
+    @property
+    def summary(self) -> Summary:
+        """Written, skipped and lost files so far; kept ones do not count."""
+        return self._sink.summary
+
+    def flush(self) -> None:
+        """Return when all files of the sink are on disk; kept ones stay in memory."""
+        self._sink.flush()
+
+    def close(self) -> None:
+        """Drop the kept steps, since nothing has happened, write the note and close the sink."""
+        with self._lock:
+            while self._kept:
+                self._drop_oldest(Fate.AT_END)
+            self._constants.clear()
+        try:
+            self._write_note()
+        finally:
+            self._sink.close()
+
+    def forget(self) -> None:
+        """Drop the steps in a forked child: the parent has them."""
+        self._kept.clear()
+        self._going_on.clear()
+        self._constants.clear()
+        self._bytes = 0
+
+    @property
+    def _step(self) -> _Step | None:
+        """The unreleased step of this thread, None without one."""
+        step = self._going_on.get(threading.get_ident())
+        return None if step is None or step.is_open else step
+
+    def _take(self, artifact: Artifact, write: Callable[[Artifact], None]) -> None:
+        with self._lock:
+            step = self._step
+            if step is None:
+                write(artifact)
+                return
+            is_constant = is_constants(artifact.directory)
+            size = size_of(artifact.buffers)
+            if not is_constant and not self._makes_room(step, size):
+                return
+            buffers = tuple(map(owned, artifact.buffers))  # copies of views that the run may change
+            copy = Artifact(artifact.directory, artifact.name, buffers, artifact.tensor_bytes)
+            if is_constant:  # written once, by the first step: it must not take them with it
+                self._constants.append(partial(write, copy))
+            else:
+                self._hold(step, partial(write, copy), size)
+
+    def _hold(self, step: _Step, operation: _Operation, size: int) -> None:
+        step.operations.append(operation)
+        step.bytes += size + _PER_FILE
+        self._bytes += size + _PER_FILE
+
+    def _makes_room(self, step: _Step, size: int) -> bool:
+        """Drop the oldest steps until a file fits; False, and the step torn, where it never does."""
+        if step.is_torn:
+            return False
+        needed = size + _PER_FILE
+        while self._bytes + needed > self._most_bytes and self._kept:
+            self._drop_oldest(Fate.NO_MEMORY)
+        if self._bytes + needed <= self._most_bytes:
+            return True
+        self._bytes -= step.bytes
+        step.operations, step.bytes, step.is_torn = [], 0, True
+        return False
+
+    def _drop_oldest(self, fate: Fate) -> None:
+        step = self._kept.popleft()
+        self._bytes -= step.bytes
+        self._add_fate(fate, step)
+
+    def _add_fate(self, fate: Fate, step: _Step) -> None:
+        self._fates[fate] = self._fates[fate].including(step.iteration)

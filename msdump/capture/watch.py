@@ -1,0 +1,693 @@
+"""Watch rules and the history on the runs of a configuration: tensors are checked before they are dumped."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import itertools
+import logging
+import struct
+import sys
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.capture.history import HistorySink
+from msdump.capture.steps import held_elements, held_in
+from msdump.capture.triggers import overflows
+from msdump.communication import CallPlace, current, shared
+from msdump.dtypes import STRING
+from msdump.errors import DumpWriteError, RankError, WatchHitError
+from msdump.graph import WORLD_GROUP, Graph, Node
+from msdump.observer import Arrays, tensors_of
+from msdump.plan import DumpPlan, OnHit, WatchPlan
+from msdump.record import IO, OperatorRef, TensorRecord
+from msdump.selector import IterationSet
+from msdump.statistics import StatisticNeed, is_measurable, measure, passes
+from msdump.store.write import Sink, exits
+from msdump.threads import new_lock
+from msdump.watch import (
+    ALONE,
+    DIGEST_BYTES,
+    PARAMETER,
+    Finding,
+    Hit,
+    Known,
+    RuleWatch,
+    Seen,
+    Sighting,
+    Undecided,
+    WatchedTensor,
+    WatchRule,
+    are_cleared,
+    cleared_squares,
+    digest,
+    disagreeing,
+    exactly,
+    need_of,
+    state_of,
+    subject,
+)
+
+_log = logging.getLogger("msdump.capture")
+
+_MOST_LINES: Final = 1000  # warnings of one process about hits; the rest is counted
+_KIND: Final = "comparison of ranks"
+_NUMBER: Final = struct.Struct("<q")
+
+
+def _stop_error(hit: Hit) -> WatchHitError:
+    tensor = hit.subject
+    message = f"{tensor.io}.{tensor.slot}: {hit}"
+    return WatchHitError(hit.rule.name, tensor.name, hit.moment.iteration, message)
+
+
+class HitLog:
+    """The hits of all networks of a configuration; any thread may add some.
+
+    Attributes:
+        iterations: Iterations in which a rule hit.
+    """
+
+    def __init__(self, plan: DumpPlan, history: HistorySink | None) -> None:
+        """Start with no hit.
+
+        Args:
+            plan: The plan with the rules.
+            history: Steps that a hit releases, None: none are kept.
+        """
+        self._on_hit = plan.watch.on_hit
+        self._source = plan.source
+        self._history = history
+        self._lock = new_lock()
+        self._counts: Counter[tuple[str, str]] = Counter()  # by rule and operator
+        self._undecided: set[tuple[str, str]] = set()
+        self._lines: Counter[str] = Counter()  # by rule
+        self._logged: dict[tuple[str, int], int] = {}  # the last iteration with a line, by rule and rank
+        self.iterations = IterationSet(())
+
+    def take(self, findings: Sequence[Finding]) -> Hit | None:
+        """Log the findings at an operator, and release the history at a hit; return the first hit.
+
+        Raises:
+            DumpWriteError: The steps that it releases could not be written.
+        """
+        hits = [finding for finding in findings if isinstance(finding, Hit)]
+        with self._lock:
+            for finding in findings:
+                if isinstance(finding, Undecided):
+                    self._log_undecided(finding)
+                else:
+                    self._log_hit(finding)
+        if not hits:
+            return None
+        hit = hits[0]
+        if self._history is not None and self._on_hit is not OnHit.LOG:
+            reason = f"watch rule {hit.rule.name!r} hit at {hit.subject.name}: {hit}"
+            self._history.release(reason, hit.moment.iteration)
+        return hit
+
+    def _log_hit(self, hit: Hit) -> None:
+        """Warn of a hit: the first one of a rule at an operator, then the tenth, ..., one of a step at most.
+
+        NaN and infinity spread to all operators that follow: the first warning shows where they began.
+        """
+        rule, tensor, moment = hit.rule.name, hit.subject, hit.moment
+        self.iterations = self.iterations.including(moment.iteration)
+        self._counts[rule, tensor.name] += 1
+        count = self._counts[rule, tensor.name]
+        step = rule, moment.rank
+        is_silent = self._logged.get(step) == moment.iteration or self._lines.total() >= _MOST_LINES
+        if str(count).strip("0") != "1" or is_silent:
+            return
+        self._logged[step] = moment.iteration
+        self._lines[rule] += 1
+        often = f" ({count} times so far)" if count > 1 else ""
+        _log.warning(
+            "watch rule %r hit in iteration %d: %s %s.%d: %s%s",
+            *(rule, moment.iteration, tensor.name, tensor.io, tensor.slot, hit, often),
+        )
+
+    def _log_undecided(self, undecided: Undecided) -> None:
+        key = (undecided.rule.name, undecided.reason)
+        if key not in self._undecided:
+            self._undecided.add(key)
+            tensor = undecided.subject
+            _log.warning(
+                "watch rule %r cannot be checked at %s %s.%d: %s",
+                *(undecided.rule.name, tensor.name, tensor.io, tensor.slot, undecided.reason),
+            )
+
+    def close(self) -> None:
+        """Log the number of hits of each rule that has more hits than warnings."""
+        with self._lock:
+            for rule in dict.fromkeys(rule for rule, _ in self._counts):
+                counts = [count for (name, _), count in self._counts.items() if name == rule]
+                if sum(counts) > self._lines[rule]:
+                    _log.warning(
+                        "%s: watch rule %r hit %d times at %d operators",
+                        *(self._source, rule, sum(counts), len(counts)),
+                    )
+            self._counts.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTensor:
+    """A tensor of this rank that ranks should share.
+
+    Attributes:
+        subject: The tensor.
+        moment: Moment of the check.
+        rules: Rules that compare it.
+        digest: Equal on ranks with the same bits.
+    """
+
+    subject: WatchedTensor
+    moment: Sighting
+    rules: Sequence[WatchRule]
+    digest: bytes
+
+
+class RankComparison(threading.local):
+    """Compares the tensors of the step of this thread with those of the same step on the other ranks."""
+
+    def __init__(self) -> None:
+        """Start with no tensor."""
+        self._held: dict[bytes, HeldTensor] = {}
+        self._is_given_up = False
+
+    def begin(self) -> None:
+        """Begin a step."""
+        self._held.clear()
+
+    def add(
+        self,
+        place: Hashable,
+        subject: WatchedTensor,
+        moment: Sighting,
+        rules: Sequence[WatchRule],
+        array: np.ndarray,
+    ) -> None:
+        """Add a tensor of the step; its graph (``place``) separates equal names."""
+        looking = [rule for rule in rules if moment.iteration in rule.target.iterations]
+        if looking:
+            text = repr((place, subject.name, str(subject.io), subject.slot, moment.pass_number))
+            key = hashlib.blake2b(text.encode(), digest_size=DIGEST_BYTES).digest()
+            self._held[key] = HeldTensor(subject, moment, looking, digest(array))
+
+    def findings(self, network: int, iteration: int) -> tuple[list[Finding], str]:
+        """Exchange the digests of an iteration with the other ranks and compare them.
+
+        Args:
+            network: Number of the network in its configuration, the same on all ranks.
+            iteration: Number of the iteration.
+
+        Returns:
+            The findings on this rank, and a sentence where another rank is apart from this one and most
+            others, else "".
+
+        Raises:
+            RankError: Another rank does not answer or is in another iteration; later steps compare nothing.
+        """
+        if self._is_given_up:
+            return [], ""
+        held, self._held = self._held, {}
+        world = current()
+        place = CallPlace(f"the end of iteration {iteration}", _KIND, WORLD_GROUP)
+        digests = b"".join(key + tensor.digest for key, tensor in held.items())
+        self._is_given_up = True  # until all have come: a rank that did not is not waited for again
+        packed = shared(world, f"watch {network}", _NUMBER.pack(iteration) + digests, place)
+        found: dict[int, Mapping[bytes, bytes]] = {}
+        for rank, data in packed.items():
+            (number,) = _NUMBER.unpack_from(data)
+            if number != iteration:
+                raise RankError(place.operator, f"rank {rank} is in iteration {number}", rank)
+            starts = range(_NUMBER.size, len(data), 2 * DIGEST_BYTES)
+            middles = [(start, start + DIGEST_BYTES) for start in starts]
+            found[rank] = {data[start:end]: data[end : end + DIGEST_BYTES] for start, end in middles}
+        self._is_given_up = False
+        return _compare(world.identity.rank, held, found)
+
+
+def _compare(
+    rank: int, held: Mapping[bytes, HeldTensor], found: Mapping[int, Mapping[bytes, bytes]]
+) -> tuple[list[Finding], str]:
+    """Return the findings on a rank, and a sentence on another rank, given the digests of all ranks."""
+    findings: list[Finding] = []
+    elsewhere = ""
+    for key, tensor in held.items():
+        holding = {each: digests[key] for each, digests in found.items() if key in digests}
+        apart = disagreeing(holding)
+        for rule in tensor.rules:
+            if len(holding) == 1:
+                findings.append(Undecided(rule, tensor.subject, tensor.moment, ALONE))
+            elif rank in apart:
+                count = exactly(len(apart))
+                findings.append(Hit(rule, rule.limits[0], tensor.subject, tensor.moment, count, apart[rank]))
+        if apart and rank not in apart and not elsewhere:
+            subject = tensor.subject
+            elsewhere = f"{subject.name} {subject.io}.{subject.slot}: {next(iter(apart.values()))}"
+    return findings, elsewhere
+
+
+class KeptElements:
+    """Copies elements for the comparison with the next step, within a bound of memory."""
+
+    def __init__(self, most_bytes: int) -> None:
+        """Set the bound, in bytes of all copies together."""
+        self._most_bytes = most_bytes
+        self._bytes = 0
+
+    def remember(self, seen: Seen, needs_elements: bool) -> Seen:  # noqa: FBT001 - as RuleWatch calls it
+        """Return the statistics of a tensor, with a copy of its elements where needed and affordable."""
+        if not needs_elements or seen.elements is None:
+            return replace(seen, elements=None)
+        array = seen.elements()
+        if self._bytes + array.nbytes > self._most_bytes:
+            return replace(seen, elements=None)
+        copy: np.ndarray = array.copy()
+        self._bytes += copy.nbytes
+        weakref.finalize(copy, self._give_back, copy.nbytes).atexit = False
+        return replace(seen, elements=lambda: copy)
+
+    def _give_back(self, size: int) -> None:
+        self._bytes -= size
+
+
+class RunWatch:
+    """The rules and the history of a configuration, which may have neither; any thread may use it.
+
+    Attributes:
+        sink: Takes the files of the networks.
+        networks: Numbers the networks of the configuration, from 0.
+    """
+
+    def __init__(self, plan: DumpPlan, sink: Sink) -> None:
+        """Start with nothing seen.
+
+        Args:
+            plan: The plan of the first network.
+            sink: Takes the written files.
+        """
+        watch = self._plan = plan.watch
+        self.networks = itertools.count()
+        self.sink = self._inner = sink
+        self._history: HistorySink | None = None
+        if watch.history:
+            rank = current().identity.rank
+            self._history = HistorySink(sink, plan.files.path, rank, watch.history, watch.history_bytes)
+            self.sink = self._history
+            exits.register(self)
+        compares_ranks = any(rule.compares_ranks for rule in watch.rules)
+        self._ranks = RankComparison() if compares_ranks else None
+        self._hits = HitLog(plan, self._history)
+        self._kept = KeptElements(watch.history_bytes)
+
+    @property
+    def written(self) -> IterationSet:
+        """Iterations of which all selected files, or those of hits, are on disk."""
+        if self._history is not None:
+            return self._history.written
+        return self._hits.iterations if self._plan.writes_hits_alone else IterationSet()
+
+    def graph_watch(self, graphs: Iterable[Graph]) -> GraphWatch | None:
+        """Return the check of the rules on some graphs, None without rules."""
+        if not self._plan.rules:
+            return None
+        return GraphWatch(graphs, self._plan, self._hits, self._kept, self._ranks)
+
+    def begin(self, iteration: int) -> None:
+        """Begin a step of this thread."""
+        if self._history is not None:
+            self._history.begin(iteration)
+            exits.activate(self)
+        if self._ranks is not None:
+            self._ranks.begin()
+
+    def compare_ranks(self, network: int, iteration: int) -> None:
+        """Check the rules that compare ranks, at the end of a step of this thread.
+
+        The hit is reported on the rank that differs from most; all ranks write their kept steps.
+
+        Args:
+            network: Number of the network.
+            iteration: Number of the iteration.
+
+        Raises:
+            WatchHitError: This rank differs from most, and a hit ends the run.
+            RankError: A rank does not answer, and a hit ends the run.
+            DumpWriteError: The steps that a hit releases could not be written.
+        """
+        if self._ranks is None:
+            return
+        try:
+            findings, elsewhere = self._ranks.findings(network, iteration)
+        except RankError as error:
+            if self._plan.on_hit is OnHit.STOP:
+                raise
+            _log.warning("watch rules compare ranks no more: %s", error)
+            return
+        hit = self._hits.take(findings)
+        if hit is not None and self._plan.on_hit is OnHit.STOP:
+            raise _stop_error(hit)
+        if hit is None and elsewhere and self._plan.on_hit is not OnHit.LOG:
+            self._release(elsewhere, iteration)
+
+    def end(self) -> None:
+        """End the step of this thread."""
+        if self._history is not None:
+            self._history.end()
+
+    def broken_off(self, iteration: int, error: BaseException) -> None:
+        """Write the kept steps and the files of the failed one; write errors are only logged."""
+        if self._ranks is not None:  # the others would wait for its digests
+            current().fail(f"{type(error).__name__}: {error}")
+        with contextlib.suppress(DumpWriteError):
+            self._release(f"{type(error).__name__}: {error}", iteration)
+        self.end()
+
+    def _release(self, reason: str, iteration: int | None, *, of_all_threads: bool = False) -> None:
+        if self._history is not None:
+            self._history.release(reason, iteration, of_all_threads=of_all_threads)
+            self._inner.flush()
+
+    def complete(self) -> None:
+        """Write the kept steps of all threads, since a signal ends the process."""
+        with contextlib.suppress(DumpWriteError):
+            self._release(exits.heard[-1], None, of_all_threads=True)
+
+    def forget(self) -> None:
+        """Drop the kept steps in a forked child: the parent has them."""
+        if self._history is not None:
+            self._history.forget()
+
+    def close(self) -> None:
+        """Drop the kept steps, or write them where an exception ends the program, and close the sink.
+
+        Raises:
+            DumpWriteError: A file could not be written and the plan wants to know.
+        """
+        self._hits.close()
+        try:
+            error = getattr(sys, "last_value", None)  # set where the interpreter ends with a traceback
+            if error is not None:
+                self._release(f"{type(error).__name__}: {error}", None)
+        finally:
+            if self._history is not None:
+                exits.deactivate(self)
+            self.sink.close()
+
+
+RanOperator = tuple[OperatorRef, Arrays, Arrays]
+"""An operator that has run, its inputs and outputs."""
+
+_SQUARES: Final = StatisticNeed(squares=True)
+_NEVER: Final = (0.0, 0.0)  # an open interval without numbers
+
+
+class TensorWatch:
+    """A tensor with its rules, and the number of its checks in this iteration.
+
+    Attributes:
+        subject: The tensor.
+        rules: Rules on it, without those that compare ranks.
+        rank_rules: Rules on it that compare ranks.
+        need: Statistics that the rules need.
+        cleared: Open interval of sums of squares in which no rule hits.
+    """
+
+    __slots__ = ("_iteration", "_runs", "cleared", "need", "rank_rules", "rules", "subject")
+
+    def __init__(self, tensor: WatchedTensor, rules: Sequence[WatchRule]) -> None:
+        """Take the rules that select the tensor."""
+        self.subject = tensor
+        self.rules = tuple(rule for rule in rules if not rule.compares_ranks)
+        self.rank_rules = tuple(rule for rule in rules if rule.compares_ranks)
+        self.need = need_of(self.rules)
+        self.cleared = _NEVER if self.rank_rules else cleared_squares(self.rules)
+        self._iteration = -1
+        self._runs = 0
+
+    def run_number(self, iteration: int) -> int:
+        """Count and return the run of its operator within an iteration, from 0."""
+        if iteration != self._iteration:
+            self._iteration, self._runs = iteration, 0
+        self._runs += 1
+        return self._runs - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Clearance:
+    """Sums of squares at which no rule hits, of the tensors of operators that run together.
+
+    Attributes:
+        operators: The operators.
+        sizes: Number of elements of each tensor that is there (``tensors_of``).
+        ruled: Places of the tensors on which there are rules.
+        intervals: Open interval of each of these, a row for each.
+        owners: Place of the operator of each of these.
+    """
+
+    operators: Sequence[OperatorRef]
+    sizes: Sequence[int]
+    ruled: np.ndarray
+    intervals: np.ndarray
+    owners: np.ndarray
+
+
+def _squares(tensors: Sequence[np.ndarray], wanted: Iterable[bool]) -> np.ndarray:
+    """Return the sums of squares of the wanted tensors, NaN for others and for those without numbers."""
+    chosen = {id(array): array for array, is_wanted in zip(tensors, wanted, strict=True) if is_wanted}
+    found = passes.squares_of([*chosen.values()])
+    for key in chosen.keys() - found.keys():  # not aligned, or of a type that the compiled pass lacks
+        dtype = dtypes.from_numpy(chosen[key].dtype)
+        if is_measurable(dtype):
+            found[key] = measure(chosen[key], dtype, _SQUARES).squares
+    return np.array([found.get(id(array), np.nan) for array in tensors])
+
+
+class GraphWatch:
+    """The rules on the tensors of one graph, or of a compiled one with its branches and loops."""
+
+    def __init__(
+        self,
+        graphs: Iterable[Graph],
+        plan: WatchPlan,
+        hits: HitLog,
+        kept: KeptElements,
+        ranks: RankComparison | None,
+    ) -> None:
+        """Start with nothing seen.
+
+        Args:
+            graphs: The graphs.
+            plan: The rules.
+            hits: Takes the findings.
+            kept: Keeps elements for the next step.
+            ranks: Takes the tensors that ranks should share, None where no rule compares them.
+        """
+        self._plan = plan
+        self._hits = hits
+        self._ranks = ranks
+        self._watch = RuleWatch(plan.rules, kept.remember)
+        watched = tuple(graphs)
+        self._place = watched[0].index
+        self._nodes = {node.operator: (graph, node) for graph in watched for node in graph.nodes}
+        self._weights = {graph.index: _weights(graph) for graph in watched}
+        self._tensors: dict[tuple[OperatorRef, IO, int], TensorWatch] = {}
+        self._limits: dict[OperatorRef, Clearance] = {}  # by the first operator
+        self._iteration = -1  # before the first one
+        self._rank: int | None = None  # looked up once in each iteration
+        self._hit: Hit | None = None
+
+    def begin(self, iteration: int) -> None:
+        """Begin an iteration; branches and loops begin with their graph's."""
+        if iteration != self._iteration:
+            self._iteration = iteration
+            self._rank = None
+
+    @property
+    def need(self) -> StatisticNeed | None:
+        """Statistics that show whether a rule may hit: sums of squares, or None where rules need more.
+
+        A session measures them itself, which halves the cost of rules on networks of short operators.
+        """
+        is_enough = self.dumps_hits_alone and cleared_squares(self._plan.rules)[1] > 0
+        return _SQUARES if is_enough else None
+
+    @property
+    def dumps_hits_alone(self) -> bool:
+        """Whether only operators are dumped at which a rule hits."""
+        return self._plan.writes_hits_alone
+
+    def cleared(
+        self,
+        ran: Sequence[RanOperator],
+        records: Callable[[int], Iterable[TensorRecord]],
+        squares: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Return for each of the operators that have run together whether certainly no rule hits.
+
+        Args:
+            ran: The operators.
+            records: Returns the records of the operator at a place.
+            squares: Sums of squares of their tensors (``tensors_of``); None: they are measured here.
+        """
+        tensors = tensors_of(ran)
+        operators, sizes = [each[0] for each in ran], [array.size for array in tensors]
+        limits = self._limits.get(operators[0])
+        if limits is None or limits.operators != operators or limits.sizes != sizes:
+            limits = self._limits[operators[0]] = self._limits_of(ran, records, operators, sizes)
+        if squares is None:
+            ruled = [tensors[place] for place in limits.ruled]
+            squares = _squares(ruled, limits.intervals[:, 1] > 0)
+        else:
+            squares = squares[limits.ruled]
+        is_tensor_cleared = are_cleared(squares, np.array(sizes)[limits.ruled], limits.intervals)
+        is_cleared = np.ones(len(ran), bool)
+        is_cleared[limits.owners[~is_tensor_cleared]] = False
+        return is_cleared
+
+    def _limits_of(
+        self,
+        ran: Sequence[RanOperator],
+        records: Callable[[int], Iterable[TensorRecord]],
+        operators: Sequence[OperatorRef],
+        sizes: Sequence[int],
+    ) -> Clearance:
+        ruled: list[int] = []
+        intervals: list[tuple[float, float]] = []
+        owners: list[int] = []
+        start = 0
+        for owner, operator in enumerate(ran):
+            found = [*records(owner)]
+            count = len(tensors_of([operator]))
+            for place in range(count):
+                # text has no record: then it is not known which record belongs to which tensor
+                interval = self._interval(found[place]) if len(found) == count else _NEVER
+                if interval is not None:
+                    ruled.append(start + place)
+                    intervals.append(interval)
+                    owners.append(owner)
+            start += count
+        return Clearance(
+            operators,
+            sizes,
+            np.array(ruled, int),
+            np.array(intervals).reshape(-1, 2),
+            np.array(owners, int),
+        )
+
+    def _interval(self, record: TensorRecord) -> tuple[float, float] | None:
+        """Return the sums of squares at which no rule hits a tensor, None for one without rules."""
+        tensor = self._tensor(record)
+        if not tensor.rules and not tensor.rank_rules:
+            return None
+        # elements that the device rounds have another sum
+        return tensor.cleared if held_in(record) is record.dtype else _NEVER
+
+    def keeps(self, tensors: Sequence[TensorRecord], *, saturated: bool) -> bool:
+        """Check the tensors of an operator; return whether they are dumped: only those of hits may be.
+
+        Args:
+            tensors: Its tensors, or those of one side.
+            saturated: The device's overflow status after the operator.
+
+        Raises:
+            DumpWriteError: The steps that a hit releases could not be written.
+            ConfigValueError: Matching the regular expression of a rule takes too long.
+        """
+        findings: list[Finding] = []
+        count = functools.cache(lambda: int(saturated or any(map(_overflowed, tensors))))
+        for record in tensors:
+            findings += self._check(record, count)
+        self._hit = self._hits.take(findings) if findings else None
+        return self._hit is not None or not self._plan.writes_hits_alone
+
+    def stop(self) -> None:
+        """End the run where a rule hit at the last operator and a hit is to end it.
+
+        Raises:
+            WatchHitError: That is so.
+        """
+        hit = self._hit
+        if hit is not None and self._plan.on_hit is OnHit.STOP:
+            self._hit = None
+            raise _stop_error(hit)
+
+    def _check(self, record: TensorRecord, overflows: Callable[[], int]) -> Sequence[Finding]:
+        tensor = self._tensor(record)
+        if not tensor.rules and not tensor.rank_rules:
+            return ()
+        number = tensor.run_number(self._iteration)
+        if record.dtype is STRING or not record.array.size or not is_measurable(record.dtype):
+            return ()
+        array, dtype = held_elements(record)
+        if self._rank is None:
+            self._rank = current().identity.rank
+        sighting = Sighting(self._iteration, self._rank, number, record.timestamp)
+        if tensor.rank_rules and self._ranks is not None:
+            self._ranks.add(self._place, tensor.subject, sighting, tensor.rank_rules, array)
+        if not tensor.rules:
+            return ()
+        known = Known.of(measure(array, dtype, tensor.need), tensor.need)
+        is_written = record.io is IO.OUTPUT and record.operator.op_type != PARAMETER
+        seen = Seen(dtype.name, known, lambda: array, overflows if is_written else lambda: 0)
+        return self._watch.check(tensor.rules, tensor.subject, sighting, seen)
+
+    def _tensor(self, record: TensorRecord) -> TensorWatch:
+        key = record.operator, record.io, record.slot
+        tensor = self._tensors.get(key)
+        if tensor is None:
+            found = self._subject(record)
+            tensor = self._tensors[key] = TensorWatch(found, self._watch.rules_for(found))
+        return tensor
+
+    def _subject(self, record: TensorRecord) -> WatchedTensor:
+        operator, io = record.operator, record.io
+        is_weight = is_loss = False
+        if operator.op_type == PARAMETER:
+            is_weight = any(operator.full_name in names for names in self._weights.values())
+        elif operator in self._nodes:
+            graph, node = self._nodes[operator]
+            slot = record.slot if record.device is None else record.device.slot
+            name = node.inputs[slot] if io is IO.INPUT and slot < len(node.inputs) else ""
+            # a weight that an optimizer writes is checked there, once it is written
+            is_weight = name not in graph.bindings and name in self._weights[graph.index]
+            is_loss = io is IO.OUTPUT and _gives_loss(graph, node, slot)
+        return subject(
+            operator.op_type, operator.full_name, io, record.slot, is_weight=is_weight, is_loss=is_loss
+        )
+
+
+def _overflowed(record: TensorRecord) -> bool:
+    """Return whether a tensor shows an overflow of its operator, as ``op_debug_mode`` 3 defines it."""
+    return record.io is IO.OUTPUT and overflows(record.array)
+
+
+def _weights(graph: Graph) -> frozenset[str]:
+    """Return the names of the weights: floating-point numbers with dimensions, but no optimizer's state."""
+    state = state_of((node.operator.op_type, node.inputs) for node in graph.nodes)
+    return frozenset(
+        name
+        for name, array in graph.weights.items()
+        if array.ndim and dtypes.from_numpy(array.dtype).saved.kind == "f"
+    ) - {*state, *graph.constants}
+
+
+def _gives_loss(graph: Graph, node: Node, slot: int) -> bool:
+    """Return whether an output is the loss: a floating-point number that a training step returns."""
+    name = node.outputs[slot] if slot < len(node.outputs) else ""
+    returned = {value.name for value in graph.outputs} - {*graph.bindings.values()}
+    if not graph.bindings or name not in returned:
+        return False
+    value_type = graph.type_of(name)
+    is_float = value_type.dtype is not None and value_type.dtype.saved.kind == "f"
+    return is_float and value_type.shape in {(), (1,)}
