@@ -1,6 +1,7 @@
 from .dump import Dump as Dump
 from .dump import DumpedModel as DumpedModel
 from .dump import open_dump as open_dump
+from .dump import open_iteration as open_iteration
 from .executions import Execution as Execution
 from .executions import ordinals as ordinals
 from .files import RecentFiles as RecentFiles
@@ -45,12 +46,14 @@ from .records import OperatorFile as OperatorFile
 from .records import OperatorRecord as OperatorRecord
 from .records import Record as Record
 from .records import check_whole as check_whole
+from .records import of_rows as of_rows
 from .records import read_overflow as read_overflow
 from .selection import has_name as has_name
 from .statistic_table import Cell as Cell
 from .statistic_table import Measurements as Measurements
 from .statistic_table import Row as Row
 from .statistic_table import read_cell as read_cell
+from .statistic_table import read_shape as read_shape
 from .statistic_table import read_statistics as read_statistics
 from .tree import locate as locate
 from .tree import locate_below as locate_below

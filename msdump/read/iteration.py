@@ -33,8 +33,8 @@ from msdump.read.records import (
     check_whole,
     identity,
     losses,
+    of_rows,
     read_overflow,
-    without_file,
 )
 from msdump.read.statistic_table import Cell, Row, read_statistics
 from msdump.record import IO
@@ -194,14 +194,13 @@ class Iteration:
 
     def measured(self, execution: Execution) -> tuple[MeasuredRecord, ...]:
         """Return the tensors of an execution of which only a row of ``statistic.csv`` was saved."""
-        return tuple(without_file(execution.records, execution.statistics, self))
+        return tuple(of_rows(execution.statistics, self, execution.records))
 
     @property
     def measured_operators(self) -> tuple[MeasuredRecord, ...]:
         """Tensors of which csv files of their operators (acl) have the statistics; DumpReadError as there."""
         tables = self.operator_statistics.items()
-        rows = [as_tensor_row(name, row) for name, table in tables for row in table]
-        return tuple(without_file((), rows, self))
+        return tuple(of_rows([as_tensor_row(name, row) for name, table in tables for row in table], self))
 
     @property
     def statistics(self) -> tuple[Row, ...]:
@@ -411,8 +410,7 @@ class Iteration:
     def _rows_by_tensor(self) -> Mapping[tuple[Cell, ...], list[Row]]:
         rows: dict[tuple[Cell, ...], list[Row]] = {}
         for row in self.rows:
-            tensor = tuple(row.get(title) for title in ("Op Type", "Op Name", "IO", "Slot"))
-            rows.setdefault(tensor, []).append(row)
+            rows.setdefault(identity(row), []).append(row)
         return rows
 
     @cached_property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from msdump.encode import DataSpan, DumpData, TensorInfo, dump_data, dump_messag
 from msdump.errors import DAMAGED, DumpReadError, FormatError
 from msdump.read import files
 from msdump.read.operator_graph import GraphOperator, SourceKind, ValueSource
-from msdump.read.statistic_table import Cell, Measurements, Row
+from msdump.read.statistic_table import Cell, Measurements, Row, read_dtype, read_shape
 from msdump.record import IO
 from msdump.statistics import BY_CATEGORY
 from msdump.store import OVERFLOW_JSON, PARAMETER, STATISTICS, OperatorName, TensorName, is_collective, names
@@ -334,17 +334,12 @@ class MeasuredRecord(Record):
     @property
     def dtype(self) -> str:
         """MindSpore's lower-case name of the element type, as the row has it."""
-        name = str(self.row.get("Data Type"))
-        try:
-            return dtypes.from_name(name).name
-        except FormatError:
-            return name.lower()
+        return read_dtype(self.row.get("Data Type"))
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Dimensions in elements, as the row has them."""
-        text = str(self.row.get("Shape")).strip("()")
-        return tuple(int(size) for size in text.split(",") if size.strip().isdecimal())
+        return read_shape(self.row.get("Shape")) or ()
 
     @property
     def array(self) -> np.ndarray:
@@ -425,30 +420,23 @@ def as_tensor_row(operator: OperatorName, row: Row) -> Row:
     return named | own | {"IO": str(named.get("IO")).lower()}
 
 
-def without_file(
-    records: Sequence[Record], rows: Sequence[Row], directory: Iteration
+def of_rows(
+    rows: Sequence[Row], directory: Iteration, records: Sequence[Record] = ()
 ) -> Iterator[MeasuredRecord]:
-    """Yield a record for each row whose tensor has no file.
-
-    Args:
-        records: The tensors of an execution that have files.
-        rows: The rows of the same execution.
-        directory: Their directory.
-    """
-    if not rows:
-        return
+    """Yield a record for each row of an execution, but for tensors that have one of some records as well."""
     filed = {(record.op_type, record.op_name, record.io, record.slot) for record in records}
-    passes: defaultdict[tuple[Cell, ...], int] = defaultdict(int)
+    passes: Counter[tuple[Cell, ...]] = Counter()
+    execution = records[0].execution if records else 0
     for row in rows:
         tensor = identity(row)
-        if tensor in filed:
-            continue
-        number = passes[tensor]
-        passes[tensor] += 1
-        execution = records[0].execution if records else 0
-        yield MeasuredRecord(
-            _name(row), directory.path, directory, execution=execution, pass_number=number, row=row
-        )
+        if tensor not in filed:
+            yield MeasuredRecord(
+                *(_name(row), directory.path, directory),
+                execution=execution,
+                pass_number=passes[tensor],
+                row=row,
+            )
+            passes[tensor] += 1
 
 
 def _name(row: Row) -> TensorName:
@@ -456,7 +444,7 @@ def _name(row: Row) -> TensorName:
         op_type=str(row.get("Op Type")),
         op_name=str(row.get("Op Name")),
         timestamp=_number(row.get("Timestamp")),
-        io=IO.INPUT if row.get("IO") == IO.INPUT else IO.OUTPUT,
+        io=IO.INPUT if str(row.get("IO")).lower() == IO.INPUT else IO.OUTPUT,
         slot=_number(row.get("Slot")),
         dtype=str(row.get("Data Type")),
         task_id=_number(row.get("Task ID")),

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from msdump import dtypes
+from msdump.encode import dump_message
 from msdump.errors import DumpReadError, FormatError
 from msdump.read import files
 from msdump.statistics import BY_CATEGORY, STATISTICS, Nature, Statistic, StatisticNeed
@@ -35,6 +36,7 @@ _TEXTS: Final = frozenset(
 )
 """Titles of the columns that hold text, whatever it looks like."""
 
+_DUMP_PREFIX: Final = "DT_"
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _FIRST_TITLES: Final = frozenset({"Op Type", "Input/Output"})
 _NOTHING: Final = frozenset({"", "null", "-", "NA"})
@@ -66,6 +68,33 @@ def read_cell(title: str, text: str) -> Cell:
         return float(text)
     except ValueError:
         return text
+
+
+def read_dtype(cell: Cell) -> str:
+    """Return the name of an element type, also of one in acl's words; an unknown one in lower case.
+
+    >>> read_dtype("Float32"), read_dtype("DT_FLOAT"), read_dtype("Odd")
+    ('float32', 'float32', 'odd')
+    """
+    name = str(cell)
+    try:
+        if name.startswith(_DUMP_PREFIX):
+            return dtypes.from_dump(dump_message.DATA_TYPES[name.removeprefix(_DUMP_PREFIX)]).name
+        return dtypes.from_name(name).name
+    except (FormatError, KeyError):
+        return name.lower()
+
+
+def read_shape(cell: Cell) -> tuple[int, ...] | None:
+    """Return the shape in a cell, None where it holds none.
+
+    >>> read_shape("(2,3)"), read_shape("2x3"), read_shape("-"), read_shape("()")
+    ((2, 3), (2, 3), (), ())
+    """
+    sizes = str(cell).strip("()-").replace("x", ",").split(",")
+    if cell is None or not all(size.strip().isdecimal() or not size.strip() for size in sizes):
+        return None
+    return tuple(int(size) for size in sizes if size.strip())
 
 
 def read_statistics(path: str) -> tuple[Row, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -56,11 +56,13 @@ Place = tuple[NamedFile, IO, int]
 
 @dataclass(frozen=True, slots=True)
 class OperatorExecution:
-    """One execution of an operator, with the places of its tensors' counterparts.
+    """One execution of an operator in one directory, with the places of its tensors' counterparts.
 
     Attributes:
         files: Its files; one, or one for each tensor.
         number: Number of the execution among those of its operator, from 0; None where there is only one.
+        tensors: Places of its tensors; none where its file cannot be read.
+        fault: Why its file cannot be read, "" where it can.
         counterparts: Place of the counterpart of each input or output that has one, by its number.
         replaces: Name of the golden operator that stood in its place, "" where both have the same operator.
         note: How its counterpart was found, "" where it has the same name.
@@ -68,7 +70,9 @@ class OperatorExecution:
 
     files: tuple[NamedFile, ...]
     number: int | None
-    counterparts: dict[tuple[IO, int], Place]
+    tensors: tuple[Place, ...] = ()
+    fault: str = ""
+    counterparts: Mapping[tuple[IO, int], Place] = field(default_factory=dict)
     replaces: str = ""
     note: str = ""
 
@@ -112,7 +116,7 @@ def match_executions(dumped: Folder, golden: Folder, identities: Identities) -> 
         golden: The directory that it is compared with.
         identities: How the tensors of the two are paired.
     """
-    dumped_runs, golden_runs = _runs(dumped), _runs(golden)
+    dumped_runs, golden_runs = _executions(dumped), _executions(golden)
     if dumped.kind.is_compiled != golden.kind.is_compiled:
         identities = in_order(identities, _slots(dumped_runs), _slots(golden_runs))
     golden_tensors: IdentifiedTensors[Place] = IdentifiedTensors()
@@ -123,8 +127,13 @@ def match_executions(dumped: Folder, golden: Folder, identities: Identities) -> 
     unreadable = {(run.name, run.number): run for run in golden_runs if run.fault}
     matched = identities.matched
     executions = [
-        replace(each, replaces=matched.replaced.get(each.name, ""), note=matched.notes.get(each.name, ""))
-        for each in (_execution(run, golden_tensors, identities.dumped, unreadable) for run in dumped_runs)
+        replace(
+            run,
+            counterparts=_counterparts(run, golden_tensors, identities.dumped, unreadable),
+            replaces=matched.replaced.get(run.name, ""),
+            note=matched.notes.get(run.name, ""),
+        )
+        for run in dumped_runs
     ]
     uneven: tuple[Uneven, ...] = ()
     if FolderKind.GOLDEN not in {dumped.kind, golden.kind}:  # those have no order, and one pass is enough
@@ -149,7 +158,7 @@ def match_executions(dumped: Folder, golden: Folder, identities: Identities) -> 
     )
 
 
-def _slots(runs: Iterable[_Run]) -> dict[tuple[str, IO], list[int]]:
+def _slots(runs: Iterable[OperatorExecution]) -> dict[tuple[str, IO], list[int]]:
     """Return the numbers of the inputs, and of the outputs, of operators."""
     slots: dict[tuple[str, IO], set[int]] = {}
     for run in runs:
@@ -170,31 +179,9 @@ def _is_expected(golden: NamedFile, kind: FolderKind) -> bool:
     return not kind.is_compiled or not is_settled(golden.op_type)
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """One execution of an operator in one directory.
-
-    Attributes:
-        files: Its files.
-        number: Number of the execution among those of its operator, None where there is only one.
-        tensors: Places of its tensors; none where its file cannot be read.
-        fault: Why its file cannot be read, "" where it can.
-    """
-
-    files: tuple[NamedFile, ...]
-    number: int | None
-    tensors: tuple[Place, ...]
-    fault: str = ""
-
-    @property
-    def name(self) -> str:
-        """The operator as the names of files have it."""
-        return self.files[-1].op_name
-
-
-def _runs(folder: Folder) -> list[_Run]:
-    """Return the executions of operators in the order in which they ran."""
-    runs: list[_Run] = []
+def _executions(folder: Folder) -> list[OperatorExecution]:
+    """Return the executions of operators in the order in which they ran, without counterparts."""
+    runs: list[OperatorExecution] = []
     for files in folder.operators.values():
         if files[0].op_type == operator_names.OP_DEBUG.op_type:  # a record of an overflow, no operator
             continue
@@ -202,33 +189,29 @@ def _runs(folder: Folder) -> list[_Run]:
         for file in files:
             passes.setdefault(file.pass_number, []).append(file)
         runs += (
-            _run(folder, tuple(each), number if len(passes) > 1 else None)
+            _execution(folder, tuple(each), number if len(passes) > 1 else None)
             for number, each in sorted(passes.items())
         )
     return sorted(runs, key=lambda run: (run.files[-1].timestamp, run.files[-1].name))
 
 
-def _run(folder: Folder, files: tuple[NamedFile, ...], number: int | None) -> _Run:
+def _execution(folder: Folder, files: tuple[NamedFile, ...], number: int | None) -> OperatorExecution:
     if folder.kind is not FolderKind.DUMPS:
-        return _Run(files, number, tuple((file, file.io or IO.OUTPUT, file.slot) for file in files))
+        places = ((file, file.io or IO.OUTPUT, file.slot) for file in files)
+        return OperatorExecution(files, number, tuple(places))
     try:
         tensors = read_operands(folder, files)
     except DumpReadError as error:
-        return _Run(files, number, (), str(error))
+        return OperatorExecution(files, number, fault=str(error))
     file_of = {file.path: file for file in files}
-    return _Run(files, number, tuple((file_of[each.path], each.io, each.index) for each in tensors))
+    return OperatorExecution(
+        files, number, tuple((file_of[each.path], each.io, each.index) for each in tensors)
+    )
 
 
 def _uneven(
-    dumped_runs: Iterable[_Run], golden_runs: Iterable[_Run], matched: MatchedNames
+    dumped_runs: Iterable[OperatorExecution], golden_runs: Iterable[OperatorExecution], matched: MatchedNames
 ) -> Iterator[Uneven]:
-    """Yield the operators that did not run equally often.
-
-    Args:
-        dumped_runs: Executions of the side that is examined.
-        golden_runs: Executions of the golden side.
-        matched: Which operators belong together.
-    """
     dumped, golden = (Counter(run.name for run in runs) for runs in (dumped_runs, golden_runs))
     for name, count in dumped.items():
         partner = matched.partner(name)
@@ -237,19 +220,19 @@ def _uneven(
             yield Uneven(name, count, golden[partner])
 
 
-def _execution(
-    run: _Run,
+def _counterparts(
+    run: OperatorExecution,
     golden_tensors: IdentifiedTensors[Place],
     identify: Identify,
-    unreadable: Mapping[tuple[str, int | None], _Run],
-) -> OperatorExecution:
-    """Return an execution with its counterparts; where it has none, an unreadable golden file of its name."""
+    unreadable: Mapping[tuple[str, int | None], OperatorExecution],
+) -> Mapping[tuple[IO, int], Place]:
+    """Return the counterparts of an execution; where it has none, an unreadable golden file of its name."""
     asked = ((each[1:], golden_tensors.counterpart(identify, run.name, *each[1:])) for each in run.tensors)
     counterparts = {slot: place for slot, place in asked if place is not None}
     damaged = unreadable.get((run.name, run.number))
     if damaged is not None and not counterparts:
-        counterparts = {(io, slot): (damaged.files[-1], io, slot) for _, io, slot in run.tensors}
-    return OperatorExecution(run.files, run.number, counterparts)
+        return {(io, slot): (damaged.files[-1], io, slot) for _, io, slot in run.tensors}
+    return counterparts
 
 
 _FAR: Final = 0.1

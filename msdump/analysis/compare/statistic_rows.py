@@ -23,20 +23,20 @@ from msdump.analysis.align import (
 from msdump.capture import Statistics
 from msdump.device import INSERTED_PREFIX
 from msdump.dtypes import DType
-from msdump.encode import dump_message, statistic_csv
+from msdump.encode import statistic_csv
 from msdump.errors import DumpReadError, FormatError
 from msdump.plan import DeviceTarget, Naming, StatisticSpec
 from msdump.read import (
     Cell,
-    Dump,
-    Iteration,
+    MeasuredRecord,
     OperatorGraph,
     Record,
-    Row,
     SourceKind,
-    open_dump,
+    of_rows,
+    open_iteration,
     ordinals,
     read_cell,
+    read_shape,
 )
 from msdump.record import IO, OperatorRef, TensorRecord
 from msdump.statistics import BY_CATEGORY, STATISTICS
@@ -45,13 +45,6 @@ from msdump.store import STYLES, sanitize
 
 Place = tuple[str, IO, int, int]
 """The tensor of a row: operator as files spell it, input or output, its number, the operator's pass."""
-
-# vendor: acl's csv files name some of the statistics otherwise.
-_CATEGORIES: Final = {
-    **{statistic.title: statistic.category for statistic in STATISTICS},
-    "Nan Count": "nan count",
-    "l2norm": "l2norm",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,30 +116,26 @@ def read_rows(path: str, execution: int | None = None) -> RowSide:
         DumpReadError: A table cannot be read, or there was no such execution.
     """
     try:
-        dump = open_dump(path)
+        iteration = open_iteration(path)
     except DumpReadError:
         if os.path.exists(file := f"{path}/{TABLE}"):
             raise DumpReadError(file, "no rows: nothing was measured") from None
         raise
-    iteration = opened_directory(dump)
     if iteration is None:
         return RowSide()
     number = iteration.timeline.last_whole if execution is None else execution
-    found = [
-        _row_of(row, str(row.get("Op Name")), str(row.get("Op Type")), _number(row.get("Timestamp")))
-        for row in iteration.execution(number).statistics
+    records = (*of_rows(iteration.execution(number).statistics, iteration), *iteration.measured_operators)
+    rows = [
+        replace(_row(record, record.dtype, read_shape(record.row.get("Shape"))), cells=_cells(record))
+        for record in records
     ]
-    for name, table in iteration.operator_statistics.items():
-        known = name.op_name, name.op_type, name.timestamp
-        found += (_row_of(row, *known, io="Input/Output", slot="Index") for row in table)
     count = max(len(iteration.timeline.spans), 1)
-    return RowSide(_placed(found), number, count, is_compiled=iteration.key.model is not None)
+    return RowSide(_placed(rows), number, count, is_compiled=iteration.key.model is not None)
 
 
-def opened_directory(dump: Dump) -> Iteration | None:
-    """Return the directory of tensors that was opened, None where something else was."""
-    folders = (*dump.iterations, *dump.constants)
-    return next((each for each in folders if each.path == dump.path), None)
+def _cells(record: MeasuredRecord) -> dict[str, Cell]:
+    """Return the statistics that were computed, by category."""
+    return {category: cell for category, cell in record.stats.saved.items() if cell is not None}
 
 
 def _placed(rows: Iterable[StatisticRow]) -> dict[Place, StatisticRow]:
@@ -157,53 +146,6 @@ def _placed(rows: Iterable[StatisticRow]) -> dict[Place, StatisticRow]:
     return {place: replace(row, place=place) for place, row in zip(places, rows, strict=True)}
 
 
-def _row_of(
-    row: Row, name: str, op_type: str, time: int, *, io: str = "IO", slot: str = "Slot"
-) -> StatisticRow:
-    return StatisticRow(
-        (name, IO.INPUT if str(row.get(io)).lower() == IO.INPUT else IO.OUTPUT, _number(row.get(slot)), 0),
-        op_type,
-        time,
-        _dtype(row.get("Data Type")),
-        shape(row.get("Shape")),
-        _cells(row),
-    )
-
-
-def _cells(row: Row) -> dict[str, Cell]:
-    """Return the statistics that were computed, by category."""
-    named = ((_CATEGORIES.get(title), cell) for title, cell in row.items())
-    return {category: cell for category, cell in named if category is not None and cell is not None}
-
-
-def _number(cell: Cell) -> int:
-    return cell if isinstance(cell, int) else 0
-
-
-def shape(cell: Cell) -> tuple[int, ...] | None:
-    """Return the shape in a cell, None where it holds none.
-
-    >>> shape("(2,3)"), shape("2x3"), shape("-"), shape("()")
-    ((2, 3), (2, 3), (), ())
-    """
-    sizes = str(cell).strip("()-").replace("x", ",").split(",")
-    if cell is None or not all(size.strip().isdecimal() or not size.strip() for size in sizes):
-        return None
-    return tuple(int(size) for size in sizes if size.strip())
-
-
-def _dtype(cell: Cell) -> str:
-    """Return the name of an element type, also of one that acl calls ``DT_FLOAT``."""
-    name = str(cell)
-    try:
-        if name.startswith(_DUMP_PREFIX):
-            return dtypes.from_dump(dump_message.DATA_TYPES[name.removeprefix(_DUMP_PREFIX)]).name
-        return dtypes.from_name(name).name
-    except (FormatError, KeyError):
-        return name.lower()
-
-
-_DUMP_PREFIX: Final = "DT_"
 _STYLE: Final = STYLES[Naming.V2_5, DeviceTarget.ASCEND]  # names of the rows are those of the files anyway
 
 
@@ -221,7 +163,7 @@ def measure_tensors(
     Raises:
         DumpReadError: The directory cannot be read, or there was no such execution.
     """
-    iteration = opened_directory(open_dump(path))
+    iteration = open_iteration(path)
     if iteration is None:
         return RowSide()
     number = iteration.timeline.last_whole if execution is None else execution
