@@ -99,13 +99,7 @@ class SharedRunCounter(RunCounter):
     """The runs of one of MindSpore's networks, whose iterations all networks of a configuration share."""
 
     def __init__(self, counters: Counters, source: str, first: int) -> None:
-        """Start before the first run.
-
-        Args:
-            counters: Those of the process.
-            source: The configuration, "" for networks without one.
-            first: ``initial_iteration``.
-        """
+        """Start before the first run; the source is the configuration, ``first`` is ``initial_iteration``."""
         super().__init__()
         self._counters = counters
         self._source = source
@@ -194,12 +188,7 @@ class Counters:
         return counters
 
     def runs(self, source: str, first: int) -> RunCounter:
-        """Return a counter for the runs of one of MindSpore's networks.
-
-        Args:
-            source: The configuration, "" for networks without one.
-            first: ``initial_iteration``.
-        """
+        """Return a counter for the runs of a network of MindSpore's; arguments as of ``SharedRunCounter``."""
         return SharedRunCounter(self, source, first)
 
     @property
@@ -222,11 +211,8 @@ class Counters:
     def shared_iteration(self, source: str) -> int | None:
         """Return the iteration that a configuration's networks count; None before the first run.
 
-        After each run of a network it becomes that network's count of runs plus
-        ``initial_iteration``, as since MindSpore 2.7; with one network it counts 0, 1, 2, ...
-
-        Args:
-            source: The configuration, "" for networks without one.
+        After each run of a network it becomes that network's count of runs plus ``initial_iteration``, as
+        since MindSpore 2.7; with one network it counts 0, 1, 2, ...
         """
         return self._shared.get(source)
 

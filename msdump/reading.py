@@ -125,11 +125,7 @@ def _open(path: str | os.PathLike[str], flags: int, directory: int | None) -> in
 
 
 def read_bytes(path: str | os.PathLike[str], most: int = LARGEST) -> bytes:
-    """Return the contents of a regular file.
-
-    Args:
-        path: The file.
-        most: Bytes that it may have.
+    """Return the contents of a regular file of at most so many bytes.
 
     Raises:
         OSError: As for ``open_file``, or the file is larger.
@@ -163,14 +159,12 @@ def walk(top: str, on_error: Callable[[OSError], object]) -> Iterator[tuple[str,
     """Yield the folders below and including one, as ``os.walk`` does, however deep they lie.
 
     ``os.walk`` calls itself for each level, before Python 3.12, and fails on a thousand of them.
-
-    Args:
-        top: The folder.
-        on_error: Called with the error of a folder that cannot be listed, as its path is too long, for one.
+    ``on_error`` is called for a folder that cannot be listed.
 
     Yields:
-        The path of a folder, the names of the folders in it, of which the caller may remove some that are not
-        to be walked through, and the names of its files; both sorted. Links to folders are not followed.
+        The path of a folder, the names of the folders in it, of which the caller may remove some that are
+            not to be walked through, and the names of its files; both sorted. Links to folders are not
+            followed.
     """
     waiting = [top]
     while waiting:
@@ -195,11 +189,7 @@ def is_directory(entry: os.DirEntry[str]) -> bool:
 
 
 def check_regular(status: os.stat_result, path: str | os.PathLike[str]) -> None:
-    """Raise unless an open file is a regular one.
-
-    Args:
-        status: Of the open file.
-        path: The path that the error names.
+    """Raise unless an open file with a status is a regular one; the error names the path.
 
     Raises:
         OSError: It is a directory (IsADirectoryError) or something else (NotRegularError).

@@ -153,13 +153,7 @@ class TensorRecord(NamedTuple):
         return self.array if self.host is None else self.host
 
     def shown(self, array: np.ndarray, dtype: DType, memory_format: str) -> TensorRecord:
-        """Return the tensor as the device holds it; what the host holds stays known.
-
-        Args:
-            array: Its elements.
-            dtype: Their type.
-            memory_format: Name of their layout.
-        """
+        """Return the tensor as the device holds it; the host's elements stay known."""
         operator, io, slot, _, _, timestamp, _, device, _ = self
         return TensorRecord(operator, io, slot, dtype, array, timestamp, memory_format, device, self.on_host)
 

@@ -22,12 +22,7 @@ class Expression:
     """A regular expression that gives up on a name for which it backtracks too long."""
 
     def __init__(self, text: str, *, searches: bool) -> None:
-        """Compile the expression.
-
-        Args:
-            text: The expression as Python's ``regex`` package reads it.
-            searches: It matches anywhere in a name, not only the whole name.
-        """
+        """Compile an expression of the ``regex`` package that matches anywhere in a name, or all of it."""
         import regex  # unlike re it takes a time limit, and stops in the middle of a match
 
         # std::regex knows classes such as \d and \w for ASCII only

@@ -158,18 +158,13 @@ def map_threads(work: Callable[[T], R], parts: Sequence[T]) -> list[R]:
 
 
 def split_by_size(items: Sequence[T], size: Callable[[T], int], least: int) -> list[list[T]]:
-    """Return items in their order, shared among threads so that each has about as much to do.
+    """Return items in their order, divided among threads so that each has about as much to do.
 
     >>> split_by_size(["aa", "b", "c"], len, 3)
     [['aa', 'b', 'c']]
 
-    Args:
-        items: What there is to do.
-        size: Tells how much an item is.
-        least: As much as keeps a thread busy for longer than it takes to wake one; none is woken for less.
-
-    Returns:
-        One list for each thread that pays, at least one; some may be empty.
+    There is one list for each thread that pays, at least one; some may be empty. A thread pays for
+    ``least`` or more: as much as keeps it busy for longer than it takes to wake.
     """
     total = sum(map(size, items))
     count = max(1, min(thread_count(), total // least))
@@ -227,7 +222,6 @@ class _Helpers:
             return _done(work, part)  # the interpreter is shutting down: no helper takes work any more
 
     def forget(self) -> None:
-        """Forget the pool, in a child process that inherited its object but none of its threads."""
         self._pool = None
 
 

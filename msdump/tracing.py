@@ -56,13 +56,7 @@ class Trace:
 
     @contextmanager
     def span(self, category: str, name: str, **arguments: Any) -> Iterator[None]:
-        """Add a span of the calling thread, from here to the end of the block.
-
-        Args:
-            category: As ``Span`` has it.
-            name: The same.
-            arguments: The same.
-        """
+        """Add a span of the calling thread, from here to the end of the block; arguments as of ``Span``."""
         started = time.perf_counter_ns()
         try:
             yield
@@ -97,14 +91,8 @@ def active() -> Trace | None:
 def timed(function: _Function, category: str, name: str, **arguments: Any) -> _Function:
     """Return a function whose calls are spans of the trace; the same function where none is made.
 
-    Nothing is traced, and nothing costs anything, before ``begin``: a function asks once, when it is compiled
-    or opened, whether a trace is made, and stays as it is where none is.
-
-    Args:
-        function: The function.
-        category: As ``Span`` has it.
-        name: The same.
-        arguments: The same.
+    A function asks once, when it is compiled or opened, whether a trace is made: before ``begin`` nothing
+    costs anything. Arguments as of ``Span``.
     """
     trace = _active
     if trace is None:
@@ -122,12 +110,7 @@ _BATCH: Final = 1000  # events of a piece
 
 
 def chrome_pieces(trace: Trace, process_name: str) -> Iterator[bytes]:
-    """Yield the file: complete events (``ph`` "X"), in microseconds from the beginning of the trace.
-
-    Args:
-        trace: The trace.
-        process_name: What is shown of the process.
-    """
+    """Yield the file: complete events (``ph`` "X"), in microseconds from the beginning of the trace."""
     pid = os.getpid()
     numbers = {thread: number for number, thread in enumerate(trace.threads)}
     named = [_name_of("process_name", pid, 0, process_name)]

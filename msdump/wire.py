@@ -84,11 +84,6 @@ def read_varint(view: memoryview, at: int, end: int) -> tuple[int, int]:
     >>> read_varint(memoryview(bytes.fromhex("ac02ff")), 0, 3)
     (300, 2)
 
-    Args:
-        view: The bytes.
-        at: First byte of the number.
-        end: End of the message.
-
     Raises:
         WireError: It has more than ten bytes, or the message ends inside.
     """
@@ -138,11 +133,6 @@ def fields(view: memoryview, at: int, end: int) -> Iterator[tuple[int, int, int,
 
     >>> list(fields(memoryview(bytes.fromhex("08ac02" "3a03616263")), 0, 8))
     [(8, 300, 0, 1, 3), (58, 0, 3, 5, 8)]
-
-    Args:
-        view: The bytes.
-        at: First byte of the message.
-        end: Its end.
 
     Raises:
         WireError: A field that is none, or that goes beyond the end.

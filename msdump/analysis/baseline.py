@@ -53,14 +53,14 @@ def write(
     executor: ExecutorChoice = ExecutorChoice(),  # noqa: B008 - frozen
     progress: Callable[[int], object] = lambda _: None,
 ) -> Baseline:
-    """Write the statistics of a dump: rows where it has them, else what its tensors measure.
+    """Write the statistics of a dump into an empty folder: rows where it has them, else measured ones.
 
     Args:
         root: The dump.
-        folder: Directory of the baseline; it must not hold anything.
+        folder: Directory of the baseline.
         categories: The statistics to measure; rows keep those that they have.
-        execution: Number of the execution, or of the run, where several lie in one path; None: the last one.
-        executor: Who measures.
+        execution: Number of the execution, or of the run; None: the last one.
+        executor: Measures the tensors.
         progress: Called with the bytes of each directory that was measured.
 
     Raises:
@@ -128,7 +128,6 @@ def _cells(side: RowSide) -> Iterator[tuple[object, ...]]:
 
 
 def _size(row: StatisticRow) -> int:
-    """Return the bytes of a tensor, 0 where its type is not known."""
     try:
         return dtypes.from_name(row.dtype).packed_size(math.prod(row.shape or ()))
     except FormatError:

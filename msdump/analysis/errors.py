@@ -124,13 +124,7 @@ class Side:
         return math.isfinite(self.low) and math.isfinite(self.high)
 
     def add_moments(self, values: np.ndarray, squares: float, spare: np.ndarray) -> None:
-        """Add total and deviations of elements.
-
-        Args:
-            values: The elements, as float64.
-            squares: Sum of their squares.
-            spare: Memory for as many.
-        """
+        """Add total and deviations of float64 elements, given their squares' sum and scratch memory."""
         sum_of_values, count = total(values), len(values)
         mean = sum_of_values / count
         deviations = squares - mean * sum_of_values
@@ -504,9 +498,7 @@ _MEMORY: Final = _Memory()
 def _blocks(elements: np.ndarray, row: int = 0) -> Iterator[np.ndarray]:
     """Yield the blocks of a vector, in a type and at an address that numpy is fast with.
 
-    Args:
-        elements: The vector.
-        row: Memory that is used where they have to be copied: two vectors at a time need two.
+    Two vectors at a time need different rows of the memory that copies go to.
     """
     dtype, spare = elements.dtype, _MEMORY.singles[row]
     halves = HALVES.get(dtype.name)
@@ -527,7 +519,6 @@ def _blocks(elements: np.ndarray, row: int = 0) -> Iterator[np.ndarray]:
 
 
 def _extremes(elements: np.ndarray) -> tuple[float, float]:
-    """Return the least and the greatest element, NaN where one is."""
     lows, highs = zip(*((block.min(), block.max()) for block in _blocks(elements)), strict=True)
     return float(np.min(lows)), float(np.max(highs))
 
@@ -613,7 +604,7 @@ def _add_block(sums: PairSums, x: np.ndarray, y: np.ndarray, parts: Part, *, lea
 
 
 def _leave_out(sums: PairSums, a: np.ndarray, b: np.ndarray) -> None:
-    """Zero the elements that are not finite, and count those that are not the same on both sides."""
+    """Zero the elements that are not finite, and count those that differ between the sides."""
     is_finite = np.isfinite(a)
     finite = is_finite & np.isfinite(b)
     alike = (a == b) | (np.isnan(a) & np.isnan(b))

@@ -219,11 +219,6 @@ def compare_and_measure(
     >>> scores[1].text, error.largest
     ('1.000000', 1.0)
 
-    Args:
-        dumped: The tensor that is examined; any numeric or truth type.
-        golden: The tensor that it is compared with; as many elements, in the same order.
-        dtype: The coarser element type of the two, as of ``errors.measure``.
-
     Raises:
         FormatError: The tensors differ in their number of elements, or hold text.
     """
@@ -254,7 +249,6 @@ def _scores(algorithms: Sequence[Algorithm], sums: PairSums, shape: tuple[int, .
 
 
 def _refusing(algorithm: Algorithm) -> Algorithm:
-    """Return the algorithm with a score that only notes that it is not defined for truth values."""
     refusal = Score(NAN, f"Algorithm {algorithm.name} does not support Boolean types.")
     return replace(algorithm, parts=Part.NONE, score=lambda _: refusal)
 
@@ -285,12 +279,9 @@ class CustomAlgorithm:
     arguments: tuple[tuple[str, str], ...] = ()
 
     def score(self, dumped: np.ndarray, golden: np.ndarray, **context: Any) -> Score:
-        """Return the algorithm's score for two tensors; "NaN" and a note where it raises an exception.
+        """Return the score for two tensors, float32 vectors; "NaN" and a note where the algorithm raises.
 
-        Args:
-            dumped: The tensor that is examined, as a float32 vector.
-            golden: The tensor that it is compared with, likewise.
-            context: More attributes of ``args``.
+        ``context`` are more attributes of ``args``.
         """
         try:
             # Loaded here, not in find: this may run in another process, to which functions do not travel.
@@ -338,13 +329,9 @@ class Choice:
     def scores(
         self, dumped: np.ndarray, golden: np.ndarray, *, limit: int = 0, paths: tuple[str, str] = ("", "")
     ) -> tuple[Score, ...]:
-        """Return the score of each algorithm for two tensors.
+        """Return the score of each algorithm for two tensors, of ``limit`` elements or all (0).
 
-        Args:
-            dumped: The tensor that is examined.
-            golden: The tensor that it is compared with.
-            limit: Only so many elements from the first count, 0: all.
-            paths: The files of the two tensors, which the user's algorithms receive.
+        The paths of the two are given to the user's algorithms.
 
         Raises:
             FormatError: The tensors differ in their number of elements, or hold text.

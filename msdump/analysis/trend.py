@@ -112,14 +112,8 @@ def trends(
 ) -> TrendReport:
     """Return the statistics of operators' tensors over the iterations of a dump.
 
-    Each rank and each execution has a series of its own.
-
-    Args:
-        dump: The dump.
-        operators: Names of operators, full, as files spell them or their last component; ``*`` and ``?``
-            stand for other characters.
-        slots: Inputs and outputs.
-        categories: The statistics.
+    Each rank and each execution has a series of its own. Names of operators are full, as files spell them
+    or their last component; ``*`` and ``?`` stand for other characters.
 
     Raises:
         ToolError: The dump has no such operator, or none of them has such an input or output.
@@ -154,7 +148,6 @@ def trends(
 
 
 def _records(dump: Dump) -> Iterator[tuple[Iteration, int, Record]]:
-    """Yield the tensors of all executions, including those of which only statistics were saved."""
     for iteration in dump.all_iterations:
         for number, execution in enumerate(iteration.executions or (_NOTHING,)):
             of_operators = () if number else iteration.measured_operators
@@ -173,7 +166,6 @@ def _values(record: Record, categories: Sequence[str], unreadable: list[str]) ->
 
 
 def _check(seen: Mapping[str, bool], present: Iterable[str], there: set[Slot], slots: Sequence[Slot]) -> None:
-    """Refuse names of no operator, and slots that none of the operators has."""
     names = [*present]
     for operator, is_there in seen.items():
         if not is_there:

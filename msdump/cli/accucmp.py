@@ -25,7 +25,7 @@ from msdump.analysis import (
     select_places,
     select_range,
 )
-from msdump.analysis.compare import ElementPairs, Options, Row, Sides, cann, open_sides
+from msdump.analysis.compare import ElementPairs, Options, Pair, Sides, cann, open_sides
 from msdump.cli import messages, streams
 from msdump.cli.program import INTERRUPTED
 from msdump.convert import OutputKind, Target, convert_files, find_sources
@@ -163,16 +163,9 @@ _log = logging.getLogger("msdump.accucmp")
 
 
 def _compare(options: argparse.Namespace) -> ReturnCode:
-    """Run ``compare`` and return its return code.
+    """Compare two ``.npy`` files, one tensor element by element (-op), or all tensors of two directories.
 
-    What is compared follows from the options: two ``.npy`` files, one tensor element by element (-op), or
-    all tensors of two directories; with -map only the pairs of files are written.
-
-    Args:
-        options: The parsed command line (``parser.COMPARE``).
-
-    Raises:
-        ToolError: An option or a file cannot be used.
+    With -map only the pairs of files are written.
     """
     _check(options)
     paths = (options.my_dump_path, options.golden_dump_path)
@@ -283,11 +276,9 @@ def _mapping(options: argparse.Namespace, sides: Sides) -> ReturnCode:
 
 def _directories(options: argparse.Namespace, sides: Sides) -> ReturnCode:
     choice, groups = _choice(options), _groups(options, sides)
-    rows = _rows(sides, Options(choice, options.max_cmp_size, options.overflow_detection, groups))
-    lines = cann.result(
-        rows, choice.names, sides, overflow=options.overflow_detection, sequence=groups is not None
-    )
-    text = "".join(reports.csv_lines(lines, "\r\n"))
+    asked = Options(choice, options.max_cmp_size, options.overflow_detection, groups)
+    rows = _rows(sides, asked)
+    text = "".join(reports.csv_lines(cann.result(rows, asked, sides), "\r\n"))
     path = reports.write(options.output, reports.stamped("result", ".csv"), [text])
     _log.info("The comparison result has been written to %r.", path)
     if options.advisor:
@@ -295,21 +286,21 @@ def _directories(options: argparse.Namespace, sides: Sides) -> ReturnCode:
     return _verdict(rows)
 
 
-def _rows(sides: Sides, options: Options) -> list[Row]:
+def _rows(sides: Sides, options: Options) -> list[Pair]:
     """Return the rows of the result table, and log the fault of each pair that cannot be compared."""
-    rows: list[Row] = []
+    rows: list[Pair] = []
     with messages.bar("operators", len(sides.groups(options.groups))) as bar:
         for operator_rows in cann.rows(sides, options, bar):
             for row in operator_rows:
-                if row.pair.fault:
-                    _log.warning("%s", row.pair.fault)
+                if row.fault:
+                    _log.warning("%s", row.fault)
             rows += operator_rows
     return rows
 
 
-def _verdict(rows: Sequence[Row]) -> ReturnCode:
+def _verdict(rows: Sequence[Pair]) -> ReturnCode:
     """Log how many tensors were compared and how many were not; return the command's return code."""
-    compared = sum(not row.pair.fault for row in rows)
+    compared = sum(not row.fault for row in rows)
     others = len(rows) - compared
     _log.info("Compared %d tensors; %d tensors or operators could not be compared.", compared, others)
     if not compared:
@@ -317,7 +308,7 @@ def _verdict(rows: Sequence[Row]) -> ReturnCode:
     return cann.code_of(rows)
 
 
-def _advise(output: str, sides: Sides, algorithms: Sequence[str], rows: Sequence[Row]) -> None:
+def _advise(output: str, sides: Sides, algorithms: Sequence[str], rows: Sequence[Pair]) -> None:
     inputs = sides.rules.data_nodes if sides.rules is not None else ()
     lines = cann.advise(rows, algorithms, inputs)
     for line in lines:

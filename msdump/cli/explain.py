@@ -250,7 +250,7 @@ def _opened(path: str, *, is_explained_without: bool) -> Dump:
         if not is_explained_without:
             raise
         messages.say(f"warning: {error}")
-        return Dump(os.path.abspath(path), {}, (), (), ())  # noqa: PTH100 - as open_dump has it
+        return Dump(os.path.abspath(path))  # noqa: PTH100 - as open_dump has it
 
 
 def _everything(dump: Dump, context: Context) -> DumpPlan:

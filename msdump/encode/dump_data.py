@@ -232,12 +232,7 @@ def read_message(view: memoryview, source: str = "<buffer>") -> tuple[DumpData, 
 
 
 def blocks(data: DumpData, offset: int) -> tuple[DataSpan, ...]:
-    """Return where every tensor, buffer and workspace lies, in the order of the file.
-
-    Args:
-        data: The header.
-        offset: Offset of the first one in the file, in bytes.
-    """
+    """Return the place of every tensor, buffer and workspace, in the file's order from an offset on."""
     spans = []
     for section, infos in data.sections():
         for index, info in enumerate(infos):
@@ -265,15 +260,10 @@ def dtype_of(info: TensorInfo) -> dtypes.DType:
 def extent(
     info: TensorInfo, available: int, source: str = "<buffer>", offset: int | None = None
 ) -> tuple[tuple[int, ...], int]:
-    """Return the shape of a device tensor, and how many bytes its elements take.
+    """Return the shape of a device tensor, of DT_UNDEFINED int8 of shape (size,), and its elements' bytes.
 
-    Of a tensor without elements only ``tensor`` finds an impossible shape.
-
-    Args:
-        info: Its description in the header; DT_UNDEFINED is int8 of shape (size,).
-        available: The bytes that there are; more than the elements need are padding.
-        source: Name of the file for messages.
-        offset: Of the bytes in the file, for messages.
+    Available bytes beyond them are padding. Of a tensor without elements only ``tensor`` finds an
+    impossible shape.
 
     Raises:
         DumpReadError: The bytes are too few for the shape.
@@ -294,13 +284,8 @@ def tensor(
 ) -> np.ndarray:
     """Return a device tensor, a view of its bytes where its elements are not packed.
 
-    bfloat16 and the like have ml_dtypes' types; a tensor of DT_UNDEFINED is int8 of shape (size,).
-
-    Args:
-        info: Its description in the header.
-        data: Its bytes; more than its elements need are padding.
-        source: Name of the file for messages.
-        offset: Of the bytes in the file, for messages.
+    bfloat16 and the like have ml_dtypes' types; a tensor of DT_UNDEFINED is int8 of shape (size,). Bytes
+    beyond its elements are padding. Source and offset, that of the bytes in the file, stand in messages.
 
     Raises:
         DumpReadError: The bytes are too few for the shape, or the shape is impossible.

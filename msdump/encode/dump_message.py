@@ -123,7 +123,6 @@ class MessageField:
 
 
 def _fields(**kinds: FieldKind | tuple[FieldKind, str]) -> tuple[MessageField, ...]:
-    """Return the fields of a message, which are numbered from 1 in their order."""
     pairs = (kind if isinstance(kind, tuple) else (kind, "") for kind in kinds.values())
     numbered = enumerate(zip(kinds, pairs, strict=True), 1)
     return tuple(MessageField(number, name, *pair) for number, (name, pair) in numbered)
@@ -201,11 +200,9 @@ _DIM_TAG: Final = tag_of(SHAPE_DIM, LENGTH)
 
 
 def encode(message: str, value: object) -> bytes:
-    """Return a serialised message; zeros and empty texts are left out, shapes never.
+    """Return a serialised message of ``MESSAGES``; zeros and empty texts are left out, shapes never.
 
-    Args:
-        message: Its name in ``MESSAGES``.
-        value: An object with the attributes of the message's fields; fields of bytes are not written.
+    ``value`` has the attributes of the message's fields; fields of bytes are not written.
 
     Raises:
         FormatError: A number that does not fit its field, or a text that is no Unicode.
@@ -248,7 +245,6 @@ def _text(attribute: str, value: str) -> bytes:
 # A network has few shapes, and writes them with every tensor of every step.
 @lru_cache(maxsize=4096)
 def _shape(dims: tuple[int, ...]) -> bytes:
-    """Return a Shape message, its dimensions packed, behind its length."""
     packed = b"".join(_number("dimension", size, RANGES[FieldKind.UINT64]) for size in dims)
     body = length_delimited(_DIM_TAG, packed) if packed else b""
     return varint(len(body)) + body

@@ -40,8 +40,8 @@ _HIGHEST_FIRST: Final = frozenset({"uint1"})
 def pack(array: np.ndarray, dtype: DType) -> np.ndarray:
     """Return the bytes of elements, in C order and padded with zero bits to a whole byte.
 
-    Two int4 share a byte, the first in the low half; eight uint1 share a byte, the
-    first in the highest bit.
+    Two int4 share a byte, the first in the low half; eight uint1 share a byte, the first in the highest
+    bit.
 
     >>> from msdump import dtypes
     >>> int4, uint1 = dtypes.from_name("int4"), dtypes.from_name("uint1")
@@ -49,10 +49,6 @@ def pack(array: np.ndarray, dtype: DType) -> np.ndarray:
     ['11110001', '00000111']
     >>> [f"{byte:08b}" for byte in pack(np.array([1, 1, 0, 1]), uint1)]
     ['11010000']
-
-    Args:
-        array: One element per item, of the type itself or of one that holds its values.
-        dtype: The packed type; its ``per_byte`` is more than 1.
 
     Raises:
         FormatError: A value that the type cannot hold.
@@ -67,16 +63,11 @@ def pack(array: np.ndarray, dtype: DType) -> np.ndarray:
 
 
 def unpack(data: np.ndarray, dtype: DType, shape: tuple[int, ...]) -> np.ndarray:
-    """Return the elements of packed bytes, one per item, in ml_dtypes' type.
+    """Return the elements of packed bytes (uint8), one per item, in ml_dtypes' type.
 
     >>> from msdump import dtypes
     >>> unpack(np.array([0b11110001, 0b00000111], np.uint8), dtypes.from_name("int4"), (3,)).tolist()
     [1, -1, 7]
-
-    Args:
-        data: Bytes, uint8; bytes beyond the last element do not count.
-        dtype: The packed type.
-        shape: Shape of the elements.
 
     Raises:
         FormatError: Too few bytes.
@@ -99,7 +90,6 @@ def _places(dtype: DType) -> np.ndarray:
 
 
 def _exact(array: np.ndarray, dtype: DType) -> np.ndarray:
-    """Return the array in the packed type."""
     if array.dtype == dtype.numpy:
         return array
     cast = array.astype(dtype.numpy)

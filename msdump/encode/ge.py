@@ -166,12 +166,7 @@ _ELEMENTS: Final = {
 
 
 def onnx_model(model: Message, *, only_relations: bool = False) -> Message:
-    """Return the ModelProto of a ModelDef.
-
-    Args:
-        model: A ModelDef; its first graph is the main one.
-        only_relations: Operators have names, types and producers only.
-    """
+    """Return the ModelProto of a ModelDef, its first graph the main one; or operators and relations only."""
     graphs = {_only(graph, "name"): graph for graph in _all(model, "graph")}
     main = next(iter(graphs.values()))
     translated = _Translation(graphs, only_relations=only_relations).graph(main)
@@ -284,10 +279,8 @@ def _element(described: Message) -> int:
 
 
 def _all(message: Message, name: str) -> Iterator[Any]:
-    """Yield the values of a repeated field."""
     return (value for field, value in message if field == name)
 
 
 def _only(message: Message, name: str, default: Any = None) -> Any:
-    """Return the value of a field that stands once, a default where it is missing."""
     return next(_all(message, name), default)

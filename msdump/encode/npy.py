@@ -118,7 +118,6 @@ def numpy_header(descr: str, shape: tuple[int, ...]) -> bytes:
 
 
 def _framed(header_text: str) -> bytes:
-    """Return a header of its text, padded."""
     text = header_text.encode()
     version = 1 if _padded(text, _LENGTH_FIELDS[1].size) <= _LONGEST_SHORT_TEXT else 2
     field = _LENGTH_FIELDS[version]
@@ -147,10 +146,6 @@ def _header_of(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
 
 def decode(buffer: Buffer, source: str = "<buffer>") -> np.ndarray:
     """Return the array of a whole .npy file, a view of the buffer; ``<E2`` comes back as float32.
-
-    Args:
-        buffer: The file's bytes, or its memory map.
-        source: Name of the file for messages.
 
     Raises:
         DumpReadError: The bytes are no .npy file, or end too early.

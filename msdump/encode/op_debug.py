@@ -145,11 +145,7 @@ class OldRecord:
 
 
 def header_data(dump_time: int) -> DumpData:
-    """Return the header of an Opdebug file with one output, the record.
-
-    Args:
-        dump_time: Microseconds since the epoch.
-    """
+    """Return the header of an Opdebug file with one output, the record, at a time in microseconds."""
     uint8 = dump_message.DATA_TYPES["UINT8"]
     shape = (SIZE,)
     output = TensorInfo(uint8, dump_message.ND, shape, shape, SIZE, original_op=OriginalOp(NODE))
@@ -177,12 +173,7 @@ def encode(record: DebugRecord | OldRecord) -> bytes:
 
 
 def decode(data: memoryview, source: str = "<buffer>", offset: int = 0) -> DebugRecord | OldRecord:
-    """Return the record in the output of an Opdebug file.
-
-    Args:
-        data: Its bytes.
-        source: Name of the file for messages.
-        offset: Of the bytes in the file, for messages.
+    """Return the record in the output of an Opdebug file; source and offset stand in messages.
 
     Raises:
         DumpReadError: The bytes are no record.
@@ -249,7 +240,6 @@ def _decode_new(data: memoryview, source: str, offset: int) -> DebugRecord:
 
 
 def _status_words(unit: Unit, version: int) -> int:
-    """Return the number of status words: four of AIC and AIV in version 1, else one."""
     return _STATUS_WORDS if version == 1 and FIELDS[unit] is _CORE else 1
 
 

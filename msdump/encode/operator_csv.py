@@ -60,11 +60,7 @@ def columns(chosen: Sequence[str]) -> tuple[str, ...]:
 
 
 def header(chosen: Sequence[str]) -> bytes:
-    """Return the first line.
-
-    Args:
-        chosen: Names of ``dump_stats``.
-    """
+    """Return the first line for names of ``dump_stats``."""
     titles = (TITLES.get(name, name) for name in columns(chosen))
     return f"{','.join((*_FIXED, *titles))}\n".encode()
 
@@ -72,12 +68,8 @@ def header(chosen: Sequence[str]) -> bytes:
 def row(io: str, index: int, info: TensorInfo, cells: Cells | None, chosen: Sequence[str]) -> bytes:
     """Return the line of a tensor, a line feed at its end.
 
-    Args:
-        io: ``input`` or ``output``.
-        index: Number among the inputs or outputs of the file.
-        info: Size, element type, format and shape as the header of a dump file has them.
-        cells: Its statistics; None for an element type that has none.
-        chosen: Names of ``dump_stats``.
+    The index counts the inputs or outputs of the file; ``cells`` is None for an element type without
+    statistics, ``chosen`` are names of ``dump_stats``.
     """
     # vendor: a scalar has a hyphen for its shape
     shape = "x".join(map(str, info.shape)) or "-"

@@ -45,11 +45,7 @@ NULL: Final = "null"
 
 
 def header(titles: Iterable[str]) -> bytes:
-    """Return the first line.
-
-    Args:
-        titles: Titles of the statistics, in the user's order.
-    """
+    """Return the first line, with the titles of statistics in the user's order."""
     return f"{','.join((*COLUMNS, *titles))}\n".encode()
 
 
@@ -61,15 +57,10 @@ def template(  # noqa: PLR0917 - the fields of the line in their order
     task_id: int = 0,
     stream_id: int = 0,
 ) -> str:
-    """Return what ``%`` makes the line of a tensor of, given its timestamp and its statistics.
+    """Return the text from which ``%`` makes the line of a tensor, given its timestamp and its statistics.
 
-    Args:
-        record: The tensor; its timestamp and its elements do not matter.
-        conversions: How each statistic is written: ``NUMBER``, ``WHOLE`` or ``TEXT``.
-        op_type: Operator type as file names spell it.
-        op_name: Operator name as file names spell it.
-        task_id: Task of the operator; only Ascend O2 numbers tasks.
-        stream_id: Stream of the emulated device, 0 elsewhere.
+    Conversions are ``NUMBER``, ``WHOLE`` or ``TEXT``; type and name are spelled as in file names. Timestamp
+    and elements of the record do not matter.
     """
     # The reference ends every row, but not the header, with a comma, which shifts readers' columns: left out.
     before_time = f"{op_type},{op_name},{task_id},{stream_id}".replace("%", "%%")

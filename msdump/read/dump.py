@@ -14,7 +14,7 @@ touched and read when a tensor is.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from html import escape
@@ -67,28 +67,7 @@ class DumpedModel:
         return next((each.operator_graph for each in self.iterations), None)
 
 
-def models(tree: TreeListing, run_of: Mapping[Key, int]) -> tuple[DumpedModel, ...]:
-    """Return the models of a dump by device, name and number; operators called alone come first.
-
-    Args:
-        tree: The dump.
-        run_of: Number of the run of each directory.
-    """
-    iterations: dict[_Model, list[Iteration]] = {}
-
-    @cache
-    def graph_of(model: str) -> OperatorGraph | None:
-        return ge.compiled_graph(model, tree.ignored)
-
-    for key in executions(tree):
-        model = (key.device or 0, key.model or "", key.model_id)
-        graph = partial(graph_of, model[1])
-        iteration = Iteration(key, tree.paths[key], _graph=graph, run=run_of.get(key, 0))
-        iterations.setdefault(model, []).append(iteration)
-    return _in_order(iterations)
-
-
-def executions(tree: TreeListing) -> Iterator[Key]:
+def _executions(tree: TreeListing) -> Iterator[Key]:
     """Yield the directories of executions, and those of operators that were called alone."""
     for key in tree.paths:
         is_single = key.kind is PathKind.SINGLE and bool(tree.of(key, PathKind.SINGLE_OPERATOR))
@@ -96,33 +75,18 @@ def executions(tree: TreeListing) -> Iterator[Key]:
             yield key
 
 
-def captured_graphs(tree: TreeListing) -> tuple[DumpedModel, ...]:
-    """Return the graphs that torch.compile captured and torch itself ran, by rank and number."""
-    iterations: dict[_Model, list[Iteration]] = {}
-    for key, path in tree.paths.items():
-        if key.kind is PathKind.CAPTURED_STEP:
-            model = (key.rank or 0, CAPTURED_GRAPH.format(graph=key.graph), key.graph)
-            iterations.setdefault(model, []).append(Iteration(key, path))
-    return _in_order(iterations)
-
-
-def _in_order(iterations: Mapping[_Model, list[Iteration]]) -> tuple[DumpedModel, ...]:
+def _in_order(iterations: Iterable[tuple[_Model, Iteration]]) -> tuple[DumpedModel, ...]:
+    models: dict[_Model, list[Iteration]] = {}
+    for model, iteration in iterations:
+        models.setdefault(model, []).append(iteration)
     return tuple(
-        DumpedModel(*model, tuple(sorted(iterations[model], key=_order)))
-        for model in sorted(iterations, key=str)
+        DumpedModel(*model, tuple(sorted(models[model], key=_order))) for model in sorted(models, key=str)
     )
 
 
 def _order(iteration: Iteration) -> tuple[int, int, str, int]:
     key = iteration.key
     return (iteration.run, -1 if key.step is None else key.step, key.time or "", key.iteration or 0)
-
-
-def failures(tree: TreeListing) -> tuple[OperatorFile, ...]:
-    """Return the files in the directories of exception dumps: the tensors of operators that failed."""
-    places = [path for key, path in tree.paths.items() if key.kind is PathKind.EXCEPTIONS]
-    key = Key(PathKind.EXCEPTIONS)
-    return tuple(file for path in sorted(places) for file in Iteration(key, path).files)
 
 
 def open_dump(path: str | os.PathLike[str], execution: int | None = None) -> Dump:
@@ -143,18 +107,8 @@ def open_dump(path: str | os.PathLike[str], execution: int | None = None) -> Dum
     folder = os.path.abspath(path)  # noqa: PTH100 - pathlib's absolute() keeps ".." components
     # the directory itself, one around it, one below it; else it may be a copy of tensor files alone
     place = locate(folder) or locate_below(folder)
-    tree = _loose(folder, execution) if place is None else scan(*place, execution)
-    ranks = {key.rank: Rank(key.rank, tree) for key in tree.of(None, PathKind.RANK) if key.rank is not None}
-    captured = captured_graphs(tree)
-    ranks = dict(sorted(ranks.items()))
-    found, run_of = separate_runs(executions(tree))
-    dump = Dump(
-        *(folder, ranks, models(tree, run_of), failures(tree), tuple(tree.ignored), captured),
-        _acl_files(tree),
-        runs=found,
-        run=choose_run(folder, found, execution),
-        _is_chosen=execution is not None,
-    )
+    dump = Dump(folder, _loose(folder, execution) if place is None else scan(*place, execution))
+    choose_run(folder, dump.runs, execution)  # refuses one that is not there
     if place is None and not any(
         each.records or each.statistics or each.operator_statistics for each in dump.iterations
     ):
@@ -169,13 +123,7 @@ def open_dump(path: str | os.PathLike[str], execution: int | None = None) -> Dum
 def open_iteration(path: str, run: int = 0, chosen: int | None = None) -> Iteration | None:
     """Open one directory of tensors: an iteration, the constants of a graph, or a copy of either.
 
-    Args:
-        path: The directory.
-        run: As ``Iteration`` has it, where its dump has several.
-        chosen: As ``Iteration`` has it.
-
-    Returns:
-        None where the directory holds something else.
+    ``run`` and ``chosen`` are those of ``Iteration``. None where the directory holds something else.
 
     Raises:
         DumpReadError: It cannot be listed or holds no dump.
@@ -201,29 +149,68 @@ class Dump(SelectableTensors):
 
     Attributes:
         path: The directory that was opened.
-        ranks: Its ranks by number (O0/O1, CPU, GPU).
-        all_models: Its models by device, name and number (Ascend O2, GE, acl, torchair), of all runs.
-        failures: Files with the tensors of operators that failed.
-        captured: Graphs that torch.compile captured and torch itself ran, by rank and number.
-        runs: The runs whose compiled graphs it holds, by time.
-        run: The one that is read, None where there is none.
     """
 
     path: str
-    ranks: Mapping[int, Rank]
-    all_models: tuple[DumpedModel, ...]
-    failures: tuple[OperatorFile, ...]
-    _ignored: tuple[str, ...] = field(repr=False)
-    captured: tuple[DumpedModel, ...] = ()
-    _acl_files: Mapping[int | None, str] = field(default_factory=dict, repr=False)
-    runs: tuple[DumpedRun, ...] = ()
-    run: DumpedRun | None = None
-    _is_chosen: bool = field(default=False, repr=False)
+    _tree: TreeListing = field(default_factory=TreeListing, repr=False)
+
+    @cached_property
+    def ranks(self) -> Mapping[int, Rank]:
+        """Its ranks by number (O0/O1, CPU, GPU)."""
+        numbers = {key.rank for key in self._tree.of(None, PathKind.RANK) if key.rank is not None}
+        return {number: Rank(number, self._tree) for number in sorted(numbers)}
+
+    @cached_property
+    def _separated(self) -> tuple[tuple[DumpedRun, ...], dict[Key, int]]:
+        return separate_runs(_executions(self._tree))
+
+    @property
+    def runs(self) -> tuple[DumpedRun, ...]:
+        """The runs whose compiled graphs it holds, by time."""
+        return self._separated[0]
+
+    @property
+    def run(self) -> DumpedRun | None:
+        """The run that is read, None where there is none."""
+        return choose_run(self.path, self.runs, self._tree.execution)
+
+    @cached_property
+    def all_models(self) -> tuple[DumpedModel, ...]:
+        """Its models by device, name and number (Ascend O2, GE, acl, torchair), of all runs."""
+        graph_of = cache(partial(ge.compiled_graph, beside=self._tree.ignored))
+        run_of = self._separated[1]
+        return _in_order(
+            (
+                (key.device or 0, key.model or "", key.model_id),
+                Iteration(
+                    *(key, self._tree.paths[key]),
+                    _graph=partial(graph_of, key.model or ""),
+                    run=run_of.get(key, 0),
+                ),
+            )
+            for key in _executions(self._tree)
+        )
+
+    @cached_property
+    def captured(self) -> tuple[DumpedModel, ...]:
+        """Graphs that torch.compile captured and torch itself ran, by rank and number."""
+        return _in_order(
+            ((key.rank or 0, CAPTURED_GRAPH.format(graph=key.graph), key.graph), Iteration(key, path))
+            for key, path in self._tree.paths.items()
+            if key.kind is PathKind.CAPTURED_STEP
+        )
+
+    @cached_property
+    def failures(self) -> tuple[OperatorFile, ...]:
+        """Files with the tensors of operators that failed, from the directories of exception dumps."""
+        places = (path for key, path in self._tree.paths.items() if key.kind is PathKind.EXCEPTIONS)
+        key = Key(PathKind.EXCEPTIONS)
+        return tuple(file for path in sorted(places) for file in Iteration(key, path).files)
 
     @cached_property
     def models(self) -> tuple[DumpedModel, ...]:
         """Its models with what one run left of them."""
-        if len(self.runs) > 1 and not self._is_chosen:
+        if len(self.runs) > 1 and self._tree.execution is None:
             warn_of_several(self.path, self.runs)
         return self._models_of_run
 
@@ -259,7 +246,7 @@ class Dump(SelectableTensors):
         Raises:
             DumpReadError: The file cannot be read.
         """
-        path = self._acl_files.get(device)
+        path = self._tree.paths.get(Key(PathKind.ACL_CONFIG, device=device))
         return None if path is None else files.read_json(path)
 
     @property
@@ -291,7 +278,7 @@ class Dump(SelectableTensors):
     @cached_property
     def ignored(self) -> tuple[str, ...]:
         """Paths of files and directories that belong to no dump; lists every iteration."""
-        paths = [*self._ignored]
+        paths = [*self._tree.ignored]
         for _, graph in self._by_rank:
             paths += graph.ignored
         for model in (*self.all_models, *self.captured):
@@ -307,14 +294,14 @@ class Dump(SelectableTensors):
         Raises:
             DumpReadError: A directory cannot be listed.
         """
-        strangers = (DumpProblem(path, "belongs to no dump") for path in self._ignored)
+        strangers = (DumpProblem(path, "belongs to no dump") for path in self._tree.ignored)
         inside = (folder.problems for folder in (*self.all_iterations, *self.constants))
         return (*strangers, *chain.from_iterable(inside))
 
     def graph(
         self, network: str = "", *, number: int | None = None, rank: int | None = None
     ) -> OperatorGraph:
-        """Return the operators of a graph and what each of them reads, from the graph file in the dump.
+        """Return the operators of a graph and their sources, from the graph file in the dump.
 
         Args:
             network: Name of the network or of the compiled model; "": any.
@@ -340,10 +327,6 @@ class Dump(SelectableTensors):
         networks |= {model.name for model in (*models, *self.captured)}
         count = len(self._iterations(models))
         return f"<Dump {self.path!r}: ranks {[*self.ranks]}, networks {sorted(networks)}, {count} iterations>"
-
-
-def _acl_files(tree: TreeListing) -> dict[int | None, str]:
-    return {key.device: path for key, path in tree.paths.items() if key.kind is PathKind.ACL_CONFIG}
 
 
 def _loose(folder: str, execution: int | None) -> TreeListing:

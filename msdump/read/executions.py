@@ -66,10 +66,8 @@ def run_starts(moments: Sequence[Moment], loaded: int | None = None) -> list[int
     >>> run_starts(moments)
     [0, 3]
 
-    Args:
-        moments: By time.
-        loaded: When a program last loaded the graph, microseconds since the epoch: what is older is of
-            an earlier program. None where that is not known.
+    Moments stand by time; those before ``loaded``, when a program last loaded the graph (microseconds since
+    the epoch), are of an earlier program.
     """
     repeats = _starts(moments, loaded, follows_order=False)
     # Operators that ran side by side are not in the list's order: the list then tells nothing.
@@ -123,11 +121,8 @@ def nearest_span(candidates: Sequence[Span], span: Span, loaded: int | None = No
     >>> nearest_span([(0, 9), (20, 29)], (12, 14))
     0
 
-    Args:
-        candidates: Spans, at least one.
-        span: The span to be assigned.
-        loaded: When a program last loaded the graph: a span before that time belongs to none behind it,
-            however near. None where that is not known.
+    A span before ``loaded``, when a program last loaded the graph, belongs to no candidate behind that
+    time, however near.
     """
     indices: Sequence[int] = range(len(candidates))
     if loaded is not None:
@@ -137,14 +132,13 @@ def nearest_span(candidates: Sequence[Span], span: Span, loaded: int | None = No
 
 
 def _gap(one: Span, other: Span) -> int:
-    """Return the microseconds between two spans, 0 where they overlap."""
     return max(0, one[0] - other[1], other[0] - one[1])
 
 
 def whole_runs(moments: Sequence[Moment], starts: Sequence[int]) -> list[bool]:
-    """Tell of each run whether it went as far as the one that went farthest.
+    """Return for each run whether it went as far as the one that went farthest.
 
-    The operators' order tells; without it a whole run ends with the tensor that the longest one ends with.
+    By the operators' order; without it a whole run ends with the tensor that the longest one ends with.
     """
     parts = _parts(moments, starts)
     if any(moment.place is None for moment in moments):
@@ -186,20 +180,20 @@ class Execution:
 
 @dataclass(frozen=True)
 class GraphFacts:
-    """What other files of the dump tell of the graph whose tensors lie in a directory.
+    """Facts from other files of the dump about the graph of which the tensors lie in a directory.
 
     Attributes:
         place_of: Gives the place of an operator in the graph's order.
-        bearers_of: Gives how many operators share a name of files: those of one type in several scopes,
-            where names have no scope (``classic``).
-        loaded: When a program last loaded the graph, microseconds since the epoch, None: not known.
+        bearers_of: Gives the number of operators that share a name of files: those of one type in several
+            scopes, where names have no scope (``classic``).
+        loaded: When a program last loaded the graph, microseconds since the epoch; None: not known.
         main: For a branch or a body: when the main graph ran in the same iteration; else None.
-        listed_runs: For a graph that may run several times in one execution (MindSpore's own conditions of
-            loops): how often the iteration was executed, as the list of iterations has it; else None.
-        is_older: By the list of iterations, the program that dumped last did not dump this one: what lies
-            here was left by an earlier one.
-        reported: What a warning has already told: numbers of executions, and which of them is taken, or
-            None. All directories of a rank share the set, so that each is logged once.
+        listed_runs: How often the list of iterations has the iteration, where the graph may run several
+            times in one execution (MindSpore's own conditions of loops); else None.
+        is_older: Whether the list of iterations says that the program that dumped last did not dump this
+            one.
+        reported: Warnings that were logged: numbers of executions and the one that is taken, or None.
+            Shared by all directories of a rank, so that each is logged once.
     """
 
     place_of: PlaceOf = lambda _type, _name: None
@@ -252,13 +246,7 @@ class SeparatedExecutions:
 
 
 def of_graph(records: Sequence[Record], rows: Sequence[Row], facts: GraphFacts) -> SeparatedExecutions:
-    """Divide the tensors in a directory of MindSpore's tree among executions and passes.
-
-    Args:
-        records: Its tensors by timestamp.
-        rows: Its rows of ``statistic.csv``.
-        facts: What other files tell of its graph.
-    """
+    """Divide the tensors in a directory of MindSpore's tree, by timestamp, among executions and passes."""
     if not rows and _is_one_run(records, facts):
         once = Timeline(((records[0].timestamp, records[-1].timestamp),), (True,))
         return SeparatedExecutions(
@@ -280,13 +268,7 @@ def of_graph(records: Sequence[Record], rows: Sequence[Row], facts: GraphFacts) 
 
 
 def of_compiled(records: Sequence[Record], rows: Sequence[Row], number: int = 0) -> SeparatedExecutions:
-    """Return the one execution in a directory of a compiled graph; operators count their passes.
-
-    Args:
-        records: Its tensors by timestamp.
-        rows: Its rows of ``statistic.csv``.
-        number: Number of the run that it is of.
-    """
+    """Return the one execution in a directory of a compiled graph; operators count their passes."""
     passes = ordinals(_identity(record.name) for record in records)
     numbered = (
         # where its operator's file counted the passes of all its tensors, the record has a number
@@ -298,9 +280,10 @@ def of_compiled(records: Sequence[Record], rows: Sequence[Row], number: int = 0)
 
 
 def _is_one_run(records: Sequence[Record], facts: GraphFacts) -> bool:
-    """Tell whether tensors are plainly of one run of a main graph: none of them comes twice.
+    """Return whether tensors are plainly of one run of a main graph: none of them comes twice.
 
-    Of directories with 100,000 files this tells most, without a look at the place of each in the graph.
+    Most directories with 100,000 files are recognised here, without looking up the place of each in the
+    graph.
     """
     if not records or facts.main is not None or facts.listed_runs == 0:
         return False
@@ -310,7 +293,7 @@ def _is_one_run(records: Sequence[Record], facts: GraphFacts) -> bool:
 
 
 def _identity(name: TensorName) -> Hashable:
-    """Return what stays the same in the names of one tensor from run to run: all but the timestamp."""
+    """Return the parts of a name that are the same in every run: all but the timestamp."""
     return (name.op_type, name.op_name, name.task_id, name.stream_id, name.io, name.slot)
 
 
@@ -332,7 +315,6 @@ def _of_rows(rows: Iterable[Row], facts: GraphFacts) -> Iterable[Moment]:
 
 
 def _execution_of_each(spans: Sequence[Span], facts: GraphFacts) -> list[int]:
-    """Return the number of the execution that each run of the graph belongs to."""
     if facts.main is not None and facts.main.spans:
         return [nearest_span(facts.main.spans, span, facts.loaded) for span in spans]
     if facts.main is not None:  # nothing of the main graph was dumped: passes of one execution, or of two

@@ -135,7 +135,6 @@ def read_lines(path: str) -> Iterator[str]:
 
 
 def _lines(path: str) -> Iterator[tuple[int, str]]:
-    """Yield the byte offset and text of every line that is not empty."""
     return _split(path, read_bytes(path))
 
 
@@ -225,7 +224,7 @@ def load_beginning(path: str, size: int) -> memoryview:
 
 
 def unreadable_error(path: str, error: OSError) -> DumpReadError:
-    """Return the error that says why a file cannot be read."""
+    """Return the error for a file that cannot be read."""
     return DumpReadError(path, cause_of(error))
 
 
@@ -235,7 +234,7 @@ _MOST_BYTES: Final = 1 << 24  # outputs are read again by who reads them: a few 
 class RecentFiles:
     """The bytes of the files that were read last, as many as a processor's cache holds; for any thread.
 
-    Memory that is used again and again costs a fraction of memory that is new for every file.
+    Memory that is used again costs a fraction of memory that is new for every file.
     """
 
     def __init__(self) -> None:

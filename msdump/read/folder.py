@@ -144,7 +144,7 @@ def read_folder(path: str, version: int = 2, execution: int | None = None) -> Fo
         path: The directory.
         version: Version of the dump files: 2, or 1 for plain messages.
         execution: Number of the execution, where programs dumped several times into one path (MindSpore's
-            tree); None: the last one that is whole.
+            tree); None: the last whole one.
 
     Raises:
         ToolError: It is no directory, has no dump files, or several kinds of them.
@@ -171,12 +171,7 @@ def read_folder(path: str, version: int = 2, execution: int | None = None) -> Fo
 
 
 def with_forms(folder: Folder, graph: OperatorGraph | None) -> Folder:
-    """Return a directory whose files know in which type, shape and layout the device held their tensors.
-
-    Args:
-        folder: The directory.
-        graph: The graph that ran; None: nothing tells.
-    """
+    """Return a directory with the type, shape and layout in which the device of a graph held each tensor."""
     if graph is None or folder.kind is not FolderKind.TENSORS:
         return folder
     groups = convolution_groups(graph)
@@ -199,7 +194,6 @@ def _with_form(operator: GraphOperator | None, file: NamedFile, groups: Mapping[
 def _of_execution(
     folder: Folder, iteration: Iteration | None, files: list[NamedFile], execution: int | None
 ) -> Folder:
-    """Return the files of one execution, each with the number of its pass."""
     if iteration is None:
         return replace(folder, operators=_by_operator(_with_passes(files)))
     number = iteration.timeline.last_whole if execution is None else execution
@@ -269,10 +263,6 @@ def _listed(path: str) -> list[str]:
 def original_names(path: str, listed: Sequence[str]) -> Sequence[str]:
     """Return names of files with each stand-in replaced by the long name that ``mapping.csv`` gives it.
 
-    Args:
-        path: The directory of the files.
-        listed: Their names.
-
     Raises:
         DumpReadError: ``mapping.csv`` cannot be read.
     """
@@ -284,7 +274,7 @@ def original_names(path: str, listed: Sequence[str]) -> Sequence[str]:
 
 
 def parse_file_name(path: str, name: str) -> tuple[FolderKind, NamedFile] | None:
-    """Return the kind of a file and the fields of its name, None where it is not the name of a dump file.
+    """Return the kind of a file and the fields of its (original) name, None where it is no dump file's name.
 
     >>> kind, file = parse_file_name("/dump/123", "Conv2D.conv1.12.3.1700000000000000")
     >>> kind.name, file.op_type, file.op_name, file.task_id, file.stream_id, file.timestamp
@@ -292,10 +282,6 @@ def parse_file_name(path: str, name: str) -> tuple[FolderKind, NamedFile] | None
     >>> kind, file = parse_file_name("/dump/conv1.0.1700000000000000.npy", "conv1.0.1700000000000000.npy")
     >>> kind.name, file.op_name, file.slot
     ('GOLDEN', 'conv1', 0)
-
-    Args:
-        path: The file.
-        name: Its name; the original name where it has a stand-in.
     """
     if not name.endswith(names.SUFFIX):
         match = _OPERATOR.fullmatch(name)

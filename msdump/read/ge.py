@@ -164,7 +164,6 @@ def _originals(op: Message, name: str) -> tuple[str, ...]:
 
 
 def _values(attribute: Message) -> Iterable[Message]:
-    """Yield the value of an attribute, and the list in it."""
     for value in attribute.get("value", ()):
         yield value
         yield from value.get("list", ())
@@ -201,12 +200,9 @@ _LAST_STAGE: Final = "Build"
 def compiled_graph(model: str, beside: Iterable[str]) -> OperatorGraph | None:
     """Return the graph of a model; None where no file shows it.
 
-    GE writes ``ge_proto_*_Build.txt`` into the working directory of its program, or where ``DUMP_GRAPH_PATH``
-    says: a user who sets that to the path of the dump has both in one place.
-
-    Args:
-        model: Name of the model.
-        beside: Paths of what lies in the dump and is no part of it.
+    GE writes ``ge_proto_*_Build.txt`` into the working directory of its program, or into
+    ``DUMP_GRAPH_PATH``: a user who sets that to the path of the dump has both in one place. ``beside`` are
+    paths in the dump that are no part of it.
     """
     graphs = [graph for path in _files(beside) if (graph := _read(path)) is not None]
     named = [graph for graph in graphs if graph.name == model]

@@ -59,10 +59,7 @@ def parse_operands(line: str, start: int, names: Mapping[int, str]) -> tuple[tup
     >>> parse_operands("%1(y) = Concat(%0, (I64(1), I64(2)), %para1_x) {}", 15, {1: "x"})
     (('%0', '(I64(1), I64(2))', '%para1_x'), 46)
 
-    Args:
-        line: The line of the statement.
-        start: Where the first operand begins.
-        names: Names of the graph's parameters by number: they may hold any sign.
+    The first operand begins at ``start``; names of parameters, by number, may hold any sign.
     """
     texts = []
     place = start
@@ -299,7 +296,6 @@ def _statement(line: str, names: Mapping[int, str]) -> IrStatement | None:
 
 
 def _add_line(statement: IrStatement, line: str) -> None:
-    """Add what a line below a statement tells of it."""
     words = line.lstrip()
     if words.startswith("# In file"):
         statement.source += source_lines(line)
@@ -369,11 +365,7 @@ def read_ir(path: str) -> OperatorGraph:
 
 
 def graph_of(program: IrProgram, path: str) -> OperatorGraph:
-    """Return the graph that a program describes.
-
-    Args:
-        program: The program.
-        path: Its file, for messages.
+    """Return the graph that a program describes; its path stands in messages.
 
     Raises:
         DumpReadError: There is no graph in it.
@@ -395,7 +387,7 @@ def graph_of(program: IrProgram, path: str) -> OperatorGraph:
 
 
 class _Sources:
-    """What the values of a program are, once tuples and what passes them on are looked through."""
+    """The sources of a program's values, through tuples and operators that only pass values on."""
 
     def __init__(self, program: IrProgram) -> None:
         self._program = program
@@ -403,7 +395,6 @@ class _Sources:
         self.operators: dict[str, GraphOperator] = {}
 
     def add(self, statement: IrStatement) -> None:
-        """Take in the statement behind those before it."""
         sources = self.of_all(statement.operands)
         self._values[statement.number] = (
             self._passed_on(statement, sources)
@@ -552,14 +543,10 @@ def read_pb(path: str) -> OperatorGraph:
 
 
 def restore_graph(path: str, torn: OperatorGraph) -> OperatorGraph:
-    """Return the graph of a .pb file that stands for an .ir file which breaks off.
+    """Return the graph of a .pb file that stands for an .ir file which breaks off, ``torn``.
 
-    Args:
-        path: The .pb file.
-        torn: What the .ir file holds; its parameters come first.
-
-    Returns:
-        The whole graph; ``torn`` where that breaks off among its parameters, or this file is torn, too.
+    ``torn`` comes back where it breaks off among its parameters, which come first, or this file is torn,
+    too.
     """
     try:
         graph = _read_message(path, frozenset(torn.weights))
@@ -599,7 +586,6 @@ class _Message:
         self._span = span or (0, len(view))
 
     def each(self, number: int) -> Iterator[_Message]:
-        """Yield the messages of a field that repeats."""
         for tag, _, _, start, end in fields(self._view, *self._span):
             if tag >> 3 == number:
                 yield _Message(self._view, (start, end))
@@ -609,12 +595,10 @@ class _Message:
         return next(reversed([*self.each(number)]), _Message(self._view, (0, 0)))
 
     def text(self, number: int) -> str:
-        """Return a text, "" where it is absent."""
         start, end = self.inner(number)._span  # noqa: SLF001 - of the same class
         return bytes(self._view[start:end]).decode()
 
     def number(self, number: int) -> int | None:
-        """Return a number, None where it is absent."""
         values = [value for tag, value, *_ in fields(self._view, *self._span) if tag >> 3 == number]
         return values[-1] if values else None
 

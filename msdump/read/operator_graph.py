@@ -187,11 +187,7 @@ class OperatorGraph:
     is_inferred: bool = False
 
     def in_order(self, order: Iterable[str] | None) -> OperatorGraph:
-        """Return the graph with its operators in the order of execution; those that it lacks come last.
-
-        Args:
-            order: Full names in the order of execution, None where it is not known.
-        """
+        """Return the graph with its operators in an order of execution (None: as they are), others last."""
         if order is None:
             return self
         listed = {name: self.operators[name] for name in order if name in self.operators}
@@ -216,10 +212,7 @@ class OperatorGraph:
     def is_fixed(self, name: str) -> bool:
         """Return whether an operator gives the same in every run on inputs of the same shapes.
 
-        So does one that asks for a shape: a network is compiled for the shapes of its inputs.
-
-        Args:
-            name: Its full name, or its name as files spell it.
+        So does one that reads a shape alone: a network is compiled for the shapes of its inputs.
         """
         ahead, seen = [name], {name}
         while ahead:
@@ -244,12 +237,7 @@ class OperatorGraph:
         return tuple(self.operators[name] for name in dict.fromkeys(producers) if name in self.operators)
 
     def used_by(self, full_name: str, slot: int | None = None) -> tuple[GraphOperator, ...]:
-        """Return the operators that read an operator's outputs, in the graph's order.
-
-        Args:
-            full_name: Full name of the operator.
-            slot: Number of the output that they read, None: any.
-        """
+        """Return the operators that read an output of an operator, None: any, in the graph's order."""
         readers = self._readers.get(full_name, ())
         chosen = dict.fromkeys(name for name, output in readers if slot in {None, output})
         return tuple(self.operators[name] for name in chosen)
@@ -405,11 +393,9 @@ _WEIGHT: Final = slice(1, 2)
 def convolution_groups(graph: OperatorGraph) -> Mapping[str, int]:
     """Return the number of groups of the operators whose weights are laid out by several, by full name.
 
-    The name of a file tells the memory format of a weight, FRACTAL_Z, but not the groups that it was laid out
-    by.
-
-    A convolution tells it itself. What else reads the weight, as an optimizer does, holds it, and the tensors
-    beside it, as the convolution does.
+    The name of a file has the memory format of a weight, FRACTAL_Z, but not its groups. A convolution has
+    them as an attribute. Other operators that read the weight, as an optimizer does, hold it, and the
+    tensors beside it, alike.
     """
     own = {name: groups for name, each in graph.operators.items() if (groups := _told(each)) is not None}
     weights: dict[ValueSource, int] = {}
@@ -425,7 +411,6 @@ def convolution_groups(graph: OperatorGraph) -> Mapping[str, int]:
 
 
 def _told(operator: GraphOperator) -> int | None:
-    """Return the groups that an operator's own attribute tells; None without one."""
     if not any(name in operator.attributes for name in _NAMES):  # most operators: nothing is parsed
         return None
     attributes = parse_attributes(operator.attributes)

@@ -62,13 +62,13 @@ class Rank:
     def operator_graphs(self) -> Mapping[int, OperatorGraph]:
         """The graphs that have a graph file, by number: operators in execution order, callers of bodies.
 
-        A file that cannot be read is as one that is missing: a warning tells of it.
+        A file that cannot be read counts as missing, with a warning.
         """
         graphs = map(self._shared_graph, self.compiled_graphs)
         return connected(graph for graph in graphs if graph is not None)
 
     def _shared_graph(self, number: int) -> OperatorGraph | None:
-        """Return a graph, that of another rank where its files hold the same."""
+        """Return a graph, that of another rank where its files have the same contents."""
         paths = [self._tree.paths.get(Key(kind, self.number, graph=number)) for kind in _COMPILED]
         try:
             key = (number, *(None if path is None else files.digest(path) for path in paths))
@@ -102,7 +102,7 @@ class Rank:
         return restored or graph
 
     def _unless_damaged(self, read: Callable[[str], _Read], path: str | None) -> _Read | None:
-        """Return what is read of a file, None where it is missing or damaged, which is told once."""
+        """Return the contents of a file, None where it is missing or damaged, which is logged once."""
         if path is None:
             return None
         try:
@@ -299,7 +299,6 @@ class RankGraph:
         return max(below, default=None)
 
     def _facts(self, iteration: int) -> GraphFacts:
-        """Return what the files of the rank tell of the graph, to separate the executions of an iteration."""
         return GraphFacts(
             self._place_of,
             lambda op_name: max(1, self._bearers[op_name]),
@@ -346,7 +345,6 @@ class RankGraph:
 
     @cached_property
     def _bearers(self) -> Counter[str]:
-        """How many operators have files of a name: their last component or their full name, sanitized."""
         order = self._order
         return Counter(
             file_name

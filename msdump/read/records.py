@@ -368,10 +368,7 @@ def identity(row: Row) -> tuple[Cell, ...]:
 def check_whole(records: Iterable[Record], measured: AbstractSet[tuple[Cell, ...]], path: str) -> None:
     """Log how many tensors of a directory lost their file or their row in ``statistic.csv``.
 
-    Args:
-        records: The tensors that have files, of all executions.
-        measured: The ``identity`` of each row, of all executions.
-        path: The directory.
+    The records with files and the ``identity`` of each row are of all executions.
     """
     for loss in losses(records, measured):
         _log.log(DAMAGED, "%s: %s", path, loss)
@@ -381,10 +378,6 @@ def losses(records: Iterable[Record], measured: AbstractSet[tuple[Cell, ...]]) -
     """Yield how many tensors lost their file, and how many their row, as sentences.
 
     Where no tensor has both, only files or only statistics were saved, and nothing is missing.
-
-    Args:
-        records: The tensors that have files, of all executions.
-        measured: The ``identity`` of each row, of all executions.
     """
     filed = {(record.op_type, record.op_name, str(record.io), record.slot): record for record in records}
     if not filed.keys() & measured:  # nothing was saved in both ways
@@ -490,10 +483,7 @@ class OperatorFile:
 
     @property
     def side(self) -> IO | None:
-        """Whether it holds the inputs or the outputs of a collective, whose two files are of one run.
-
-        None for a file of another operator, and for one that holds both or cannot be read.
-        """
+        """Whether it holds inputs or outputs of a collective, as ``side_of``."""
         return side_of(self.name, self.path)
 
     @cached_property
@@ -541,8 +531,7 @@ class OperatorFile:
 def read_overflow(path: str) -> dict[str, Any]:
     """Return the record of an operator that overflowed: ``magic``, ``version``, ``acc_list``, or units.
 
-    Args:
-        path: CANN's file of the record, or its JSON form, which dumps of .npy files hold.
+    The file is CANN's, or its JSON form, which dumps of .npy files hold.
 
     Raises:
         DumpReadError: The file cannot be read, or holds no record.

@@ -57,10 +57,9 @@ def _expressions(texts: str | Iterable[str], flags: int = 0) -> tuple[re.Pattern
 
 
 def has_name(texts: str | Iterable[str]) -> Predicate:
-    """Return whether an operator has a name: full, its last component, or as files spell it.
+    """Return a test for an operator's name: full, its last component, or as files spell it.
 
-    Args:
-        texts: The name, or several, in which ``*`` and ``?`` stand for other characters.
+    In the name, or in several, ``*`` and ``?`` stand for other characters.
     """
     expressions = _expressions(texts)
 
@@ -83,10 +82,7 @@ def columns(records: Iterable[Record], *, measures: bool) -> dict[str, list[Any]
     """Return the columns of a table with a row for each tensor.
 
     Statistics are columns by their categories ("max", "l2norm", "nan count"), None where there is none.
-
-    Args:
-        records: The tensors.
-        measures: Measure what ``statistic.csv`` does not hold, which reads every file.
+    With ``measures`` those that ``statistic.csv`` does not hold are computed, which reads every file.
 
     Raises:
         DumpReadError: A file cannot be read.
@@ -139,12 +135,7 @@ _TITLES: Final = ("rank", "iteration", "operator", "type", "tensor", "dtype", "s
 
 
 def table(records: Sequence[Record], *, has_more: bool) -> str:
-    """Return a table with a row for each tensor; no elements are read.
-
-    Args:
-        records: The tensors.
-        has_more: Whether there are more than these.
-    """
+    """Return an HTML table with a row for each tensor; no elements are read."""
     head = "".join(f"<th>{title}</th>" for title in _TITLES)
     rows = "".join(map(_row, records))
     more = f"<p>and more; the first {len(records)} are shown</p>" if has_more else ""
@@ -278,12 +269,7 @@ class TensorSelection(SelectableTensors, Sequence[Record]):
     """
 
     def __init__(self, iterations: Callable[[], Iterable[Iteration]], *tests: Predicate) -> None:
-        """Choose tensors.
-
-        Args:
-            iterations: Gives the directories of all iterations.
-            tests: What is asked of a tensor; all of them hold.
-        """
+        """Choose the tensors of iterations, which are listed when asked for, that pass all tests."""
         self._iterations = iterations
         self._tests = tests
 

@@ -44,14 +44,10 @@ _TRUTHS: Final = {"True": True, "False": False}
 
 
 def read_cell(title: str, text: str) -> Cell:
-    """Return the value of a cell; a text that is no number stays a text.
+    """Return the value of a cell of a column; a text that is no number stays a text.
 
     >>> read_cell("Max Value", "1.5"), read_cell("Count", "6"), read_cell("Min Value", "null")
     (1.5, 6, None)
-
-    Args:
-        title: Title of its column.
-        text: The cell.
 
     Raises:
         ValueError: A number of more digits than any statistic has.
@@ -153,12 +149,7 @@ class Measurements(Mapping[str, Cell]):
     """
 
     def __init__(self, row: Row | None, load: Load) -> None:
-        """Take what was saved.
-
-        Args:
-            row: The tensor's row of ``statistic.csv``, None without one.
-            load: Loads its elements.
-        """
+        """Take the tensor's row of ``statistic.csv``, None without one, and the loader of its elements."""
         saved = row or {}
         self._saved = {each.category: saved[each.title] for each in STATISTICS if each.title in saved}
         self._load = load

@@ -127,7 +127,6 @@ def locate_below(folder: str) -> tuple[str, None] | None:
 
 
 def _is_root(folder: str) -> bool:
-    """Tell whether a directory is the root of a dump, by the names in it."""
     steps = []
     for entry in _entries(folder):
         key = layouts.parse(entry.name, is_directory=reading.is_directory(entry))
@@ -150,11 +149,6 @@ def _is_step(folder: str) -> bool:
 
 def scan(root: str, only: Key | None, execution: int | None = None) -> TreeListing:
     """Walk a dump from its root; with ``only``, the part of it that this key holds.
-
-    Args:
-        root: The root.
-        only: The part that is wanted, None: all.
-        execution: As ``TreeListing`` has it.
 
     Raises:
         DumpReadError: A directory cannot be listed.
@@ -188,7 +182,6 @@ def _is_wanted(key: Key, only: Key | None) -> bool:
 
 
 def _entries_if_there(folder: str) -> list[os.DirEntry[str]]:
-    """Return what stands in a directory, nothing where it has gone since it was found."""
     return _entries(folder) if os.path.isdir(folder) else []
 
 
@@ -224,10 +217,8 @@ class DumpedRun:
 def separate_runs(keys: Iterable[Key]) -> tuple[tuple[DumpedRun, ...], dict[Key, int]]:
     """Return the runs of directories that have a time, in the order of time, and the run of each directory.
 
-    Where a device comes back to a step or to an earlier one, or to a model without steps, another run begins.
-
-    Args:
-        keys: Directories of executions; those without a time belong to no run.
+    Where a device comes back to a step or to an earlier one, or to a model without steps, another run
+    begins. Directories of executions without a time belong to no run.
     """
     timed = sorted((key for key in keys if key.time is not None), key=_order)
     number, numbers = 0, dict[Key, int]()
@@ -263,17 +254,11 @@ def _device(key: Key) -> Hashable:
 
 
 def _identity(key: Key) -> Hashable:
-    """Return what the directories of one process share with those of another one alone."""
     return (key.rank, key.device, key.step, key.model, key.model_id)
 
 
 def choose_run(path: str, found: Sequence[DumpedRun], wanted: int | None) -> DumpedRun | None:
-    """Return a run by its number or its time; None: the newest one, None where there is no run.
-
-    Args:
-        path: The dump.
-        found: Its runs.
-        wanted: The number, or a time as a number, 20240131120000.
+    """Return a run by its number or its time (20240131120000), the newest one for None; None without runs.
 
     Raises:
         DumpReadError: There is no such run.

@@ -127,7 +127,6 @@ def _remove_empty(folder: Path, root: Path) -> None:
 
 
 def _files(place: RunPlace) -> Iterator[_File]:
-    """Yield the files of earlier programs, each while its directory is open."""
     root = os.path.realpath(place.root)
     for folder, subfolders, file_names, fd in os.fwalk(root):
         relative = "" if folder == root else os.path.relpath(folder, root)
@@ -148,7 +147,7 @@ def _is_wanted(relative: str, place: RunPlace) -> bool:
 
 
 def _name_test(relative: str, key: Key | None, fd: int) -> Callable[[str], bool]:
-    """Return a function that tells whether a name in a directory is one that a run gives to a file there."""
+    """Return a test for the names that a run gives to files in a directory."""
     if key is None or key.kind not in _TENSOR_PLACES:
         return lambda name: _stands_alone(f"{relative}/{name}")
     originals = _originals(fd)
@@ -163,7 +162,7 @@ def _name_test(relative: str, key: Key | None, fd: int) -> Callable[[str], bool]
 
 
 def _stands_alone(path: str) -> bool:
-    """Tell whether a file beside the tensors is one of a rank: graph files, lists, metadata."""
+    """Return whether a file beside the tensors is one of a rank: graph files, lists, metadata."""
     key = layouts.parse(path, is_directory=False)
     return key is not None and key.rank is not None and key.name is None and key.iteration is None
 
@@ -189,10 +188,6 @@ def free_time(time: str, path_at: Callable[[str], str]) -> str:
     """Return a time, ``YYYYMMDDHHMMSS``, or the first one after it whose directory does not exist yet.
 
     Two programs that start in the same second would share the directory that the time names.
-
-    Args:
-        time: The first one to try.
-        path_at: Gives the directory of a time.
     """
     while reading.is_taken(path_at(time)):
         seconds = calendar.mktime(calendar.strptime(time, _TIME)) + 1

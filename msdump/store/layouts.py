@@ -206,21 +206,19 @@ class Key:
         return TEMPLATES[self.kind].format(self)
 
     def holds(self, other: Key) -> bool:
-        """Tell whether no field of the two, where both have it, differs; their kinds do not count."""
+        """Return whether both keys agree in every field that both define (``kind`` is ignored)."""
         pairs = ((getattr(self, field), getattr(other, field)) for field in _FIELDS)
         return all(a is None or b is None or a == b for a, b in pairs)
 
 
 def parse(path: str, *, is_directory: bool | None = None) -> Key | None:
-    """Return what stands at a path below the dump's root, None for a file of somebody else.
+    """Return the key of a path below the dump's root, None for a file of somebody else.
 
     >>> key = parse("20240112093000/0/resnet50/1/5")
     >>> key.kind.name, key.model, key.iteration
     ('EXECUTION', 'resnet50', 5)
 
-    Args:
-        path: The path, with ``/``.
-        is_directory: Whether it is known to be a directory, or a file; None: either.
+    ``is_directory`` tells whether the path is a directory or a file; None: either.
     """
     for kind, template in TEMPLATES.items():
         if is_directory is not None and is_directory != (kind in DIRECTORIES):

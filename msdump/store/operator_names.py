@@ -139,13 +139,7 @@ def of(operator: OperatorRef, style: Style, task_id: int, stream_id: int, timest
 
 
 def norm_exception(operator: OperatorRef, task_id: int, time: str) -> str:
-    """Return the name of the file of an operator that failed, with its shapes and types.
-
-    Args:
-        operator: The operator.
-        task_id: Its task.
-        time: Local time, ``YYYYMMDDHHMMSSmmm``.
-    """
+    """Return the name of a failed operator's file with shapes and types; local time ``YYYYMMDDHHMMSSmmm``."""
     name = OperatorName(*_spelt(operator), task_id, timestamp=int(time))
     return name.file_name(OperatorFileKind.NORM_EXCEPTION)
 

@@ -20,10 +20,6 @@ def outline(tree: Tree, **known: str) -> str:
     '{step}/{time}/{device}/{model}/{model_id}/{iteration}'
     >>> outline(Tree.RANKS, net="LeNet")
     'rank_{rank}/LeNet/{graph}/{iteration}'
-
-    Args:
-        tree: The directories that the dump is laid out in.
-        known: Fields that are known before the run.
     """
     kind = PathKind.ITERATION if tree is Tree.RANKS else PathKind.EXECUTION
     fields = {field: f"{{{field}}}" for field in TEMPLATES[kind].fields}
@@ -97,13 +93,6 @@ def captured_step(root: str, world: int, rank: int, graph: int, number: int) -> 
 
     >>> captured_step("/dump", 8, 3, graph=1, number=0)
     '/dump/worldsize8_global_rank3/graph_1/0'
-
-    Args:
-        root: Directory of the dump.
-        world: Number of processes that train together.
-        rank: Which of them this one is.
-        graph: Number of the captured graph.
-        number: Number of the run.
     """
     return _join(root, Key(PathKind.CAPTURED_STEP, rank, world=world, graph=graph, iteration=number))
 
@@ -129,9 +118,7 @@ def world(size: int, rank: int) -> str:
 def captured_graph(number: int, part: str = "") -> str:
     """Return the directory of a graph that torch.compile captured, which is its model's name too.
 
-    Args:
-        number: Its number.
-        part: Which half of a training step it is, forward or backward; "": a graph of inference.
+    A half of a training step has its part in it, forward or backward.
 
     >>> captured_graph(1), captured_graph(2, "backward")
     ('graph_1', 'graph_2_backward')

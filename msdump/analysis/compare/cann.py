@@ -62,42 +62,12 @@ class Options:
     groups: frozenset[int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A row of the result: a tensor beside its counterpart, or an operator that could not be compared.
-
-    Attributes:
-        pair: Names and numbers of the two, without their tensors, which need not travel between processes.
-        scores: Texts of the algorithms.
-        reason: Why there are no numbers, and notes.
-        shape: Shape that was compared, else that of the tensor.
-        dumped_dtype: Element type.
-        golden_dtype: Element type of the counterpart.
-        dumped_address: Address in the device's memory, "NaN" where it is not known.
-        golden_address: Address of the counterpart.
-        overflow: YES, NO, or NaN for a tensor that is not float16.
-    """
-
-    pair: Pair
-    scores: tuple[str, ...]
-    reason: str = ""
-    shape: str = NAN
-    dumped_dtype: str = NAN
-    golden_dtype: str = NAN
-    dumped_address: str = NAN
-    golden_address: str = NAN
-    overflow: str = NAN
-
-
 def rows(
     sides: Sides, options: Options, progress: Callable[[int], object] = lambda _: None
-) -> Iterator[list[Row]]:
+) -> Iterator[list[Pair]]:
     """Yield the rows of each operator, in the order of the operators' numbers.
 
-    Args:
-        sides: The two directories.
-        options: How their tensors are compared.
-        progress: Called with the bytes of each operator that was compared.
+    ``progress`` is called with the bytes of each operator that was compared.
     """
     # By operator, not by tensor: an operator's file is mapped and its header parsed once.
     items = sides.groups(options.groups)
@@ -107,14 +77,17 @@ def rows(
     )
 
 
-def _rows(sides: Sides, options: Options, item: Item) -> list[Row]:
-    return [_row(sides, options, pair) for pair in sides.pairs(item)]
+def _rows(sides: Sides, options: Options, item: Item) -> list[Pair]:
+    # the tensors themselves need not travel between processes
+    rows = (_row(sides, options, pair) for pair in sides.pairs(item))
+    return [replace(row, dumped_tensor=None, golden_tensor=None) for row in rows]
 
 
-def _row(sides: Sides, options: Options, pair: Pair) -> Row:
+def _row(sides: Sides, options: Options, pair: Pair) -> Pair:
     dumped, golden = pair.dumped_tensor, pair.golden_tensor
+    row = _described(options, pair)
     if dumped is None or golden is None or pair.fault:
-        return _without_numbers(options, pair, pair.fault, pair.code)
+        return row
     try:
         with _tool_errors():
             dumped_array, golden_array = _arrays(sides, pair, dumped, golden)
@@ -125,8 +98,7 @@ def _row(sides: Sides, options: Options, pair: Pair) -> Row:
                 dumped_array, golden_array, limit=options.limit, paths=(dumped.path, golden.path)
             )
     except ToolError as error:
-        return _without_numbers(options, pair, str(error), ReturnCode(error.code))
-    row = _described(options, pair, dumped)
+        return replace(row, fault=str(error), code=ReturnCode(error.code))
     # vendor: without a graph file types and shapes are those in the dump files, with one those compared.
     types = (
         (dumped.dtype, golden.dtype) if sides.rules is None else (_saved(dumped_array), _saved(golden_array))
@@ -134,7 +106,7 @@ def _row(sides: Sides, options: Options, pair: Pair) -> Row:
     return replace(
         row,
         scores=tuple(score.text for score in scores),
-        reason=",".join(score.note for score in scores if score.note),
+        notes=",".join(score.note for score in scores if score.note),
         shape=_shape(dumped.shape if sides.rules is None else dumped_array.shape),
         dumped_dtype=types[0],
         golden_dtype=types[1],
@@ -145,13 +117,6 @@ def _row(sides: Sides, options: Options, pair: Pair) -> Row:
 def _arrays(
     sides: Sides, pair: Pair, dumped: DumpedOperand, golden: DumpedOperand
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the arrays of two tensors, in one layout.
-
-    Raises:
-        ToolError: They cannot be brought into one layout.
-        DumpReadError: A file cannot be read.
-        FormatError: A type or format cannot be decoded.
-    """
     if sides.rules is None:
         return host_arrays(dumped, golden)
     return in_golden_layout(dumped, golden, pair.layout)
@@ -159,7 +124,7 @@ def _arrays(
 
 @contextmanager
 def _tool_errors(files: str = "") -> Iterator[None]:
-    """Raise ToolError in the place of DumpReadError and FormatError, with the tool's codes."""
+    """Raise DumpReadError and FormatError as ToolError, with the tool's codes."""
     try:
         yield
     except DumpReadError as error:
@@ -168,15 +133,9 @@ def _tool_errors(files: str = "") -> Iterator[None]:
         raise ToolError(ReturnCode.DATA_TYPE, f"{files}{error}") from error
 
 
-def _without_numbers(options: Options, pair: Pair, reason: str, code: ReturnCode) -> Row:
-    row = _described(options, replace(pair, fault=reason, code=code), pair.dumped_tensor)
-    return replace(row, reason=reason)
-
-
-def _described(options: Options, pair: Pair, dumped: DumpedOperand | None) -> Row:
+def _described(options: Options, pair: Pair) -> Pair:
     """Return a row with shape, address and overflow of the examined tensor, without scores."""
-    pair_without_tensors = replace(pair, dumped_tensor=None, golden_tensor=None)
-    row = Row(pair_without_tensors, (NAN,) * len(options.choice.names))
+    row, dumped = replace(pair, scores=(NAN,) * len(options.choice.names)), pair.dumped_tensor
     if dumped is None:
         return row
     return replace(
@@ -200,7 +159,6 @@ def _overflow(operand: DumpedOperand) -> str:
 
 
 def _saved(array: np.ndarray) -> str:
-    """Return the element type that a tensor has in .npy files."""
     return str(dtypes.from_numpy(array.dtype).saved)
 
 
@@ -212,55 +170,47 @@ def _shape(shape: tuple[int, ...]) -> str:
     return f"[{','.join(map(str, shape))}]"
 
 
-def code_of(rows: Sequence[Row]) -> ReturnCode:
+def code_of(rows: Sequence[Pair]) -> ReturnCode:
     """Return the code of the first fault, DONE where there is none; NO_DUMP_FILE if nothing was compared."""
-    if not any(not row.pair.fault for row in rows):
+    if all(row.fault for row in rows):
         return ReturnCode.NO_DUMP_FILE
-    return next((row.pair.code for row in rows if row.pair.code), ReturnCode.DONE)
+    return next((row.code for row in rows if row.code), ReturnCode.DONE)
 
 
 # vendor: two columns are named DataType and two Address; a reader has to go by their place.
-_COLUMNS: Final[tuple[tuple[str, Callable[[Row], str], str], ...]] = (
-    ("Index", lambda row: str(row.pair.index), ""),
-    ("OpSequence", lambda row: str(row.pair.sequence), "sequence"),
-    ("OpType", lambda row: row.pair.op_type, ""),
-    ("NPUDump", lambda row: row.pair.dumped, ""),
-    ("DataType", lambda row: row.dumped_dtype, ""),
-    ("Address", lambda row: row.dumped_address, "dumped address"),
-    ("GroundTruth", lambda row: row.pair.golden, ""),
-    ("DataType", lambda row: row.golden_dtype, ""),
-    ("Address", lambda row: row.golden_address, "golden address"),
-    ("TensorIndex", lambda row: row.pair.tensor, ""),
-    ("Shape", lambda row: row.shape, ""),
-    ("OverFlow", lambda row: row.overflow, "overflow"),
+_COLUMNS: Final = (
+    ("Index", "index", ""),
+    ("OpSequence", "sequence", "sequence"),
+    ("OpType", "op_type", ""),
+    ("NPUDump", "dumped", ""),
+    ("DataType", "dumped_dtype", ""),
+    ("Address", "dumped_address", "dumped address"),
+    ("GroundTruth", "golden", ""),
+    ("DataType", "golden_dtype", ""),
+    ("Address", "golden_address", "golden address"),
+    ("TensorIndex", "tensor", ""),
+    ("Shape", "shape", ""),
+    ("OverFlow", "overflow", "overflow"),
 )
+"""Title of each column, the attribute of a row, and on what the column depends."""
+
 _MAPPING: Final = ("OpType", "NPUDump", "GroundTruth", "TensorIndex", "NPUDumpPath", "GroundTruthPath")
 
 
-def result(
-    rows: Iterable[Row], algorithms: Sequence[str], sides: Sides, *, overflow: bool, sequence: bool
-) -> Iterator[Sequence[str]]:
-    """Yield the lines of ``result_{time}.csv``, the table of a comparison.
-
-    Args:
-        rows: The rows, in their order.
-        algorithms: Titles of the algorithms' columns.
-        sides: The two directories.
-        overflow: Whether float16 tensors were searched for overflows (``-overflow_detection``).
-        sequence: Whether operators were chosen by their place in the execution (``-r``, ``-s``).
-    """
+def result(rows: Iterable[Pair], options: Options, sides: Sides) -> Iterator[Sequence[str]]:
+    """Yield the lines of ``result_{time}.csv``, the table of a comparison."""
     # vendor: .npy files have no column for an address at all, dump files without one have "NaN" in it.
     shown = {
         "": True,
         "dumped address": sides.dumped.kind is FolderKind.DUMPS,
         "golden address": sides.golden.kind is FolderKind.DUMPS,
-        "overflow": overflow,
-        "sequence": sequence,
+        "overflow": options.finds_overflow,
+        "sequence": options.groups is not None,
     }
     titles, cells = zip(*((title, cell) for title, cell, name in _COLUMNS if shown[name]), strict=True)
-    yield [*titles, *algorithms, "CompareFailReason"]
+    yield [*titles, *options.choice.names, "CompareFailReason"]
     for row in rows:
-        yield [*(cell(row) for cell in cells), *row.scores, row.reason]
+        yield [*(str(getattr(row, cell)) for cell in cells), *row.scores, row.fault or row.notes]
 
 
 def mapping(pairs: Iterable[Pair], *, has_sequence: bool) -> Iterator[Sequence[str]]:
@@ -273,13 +223,7 @@ def mapping(pairs: Iterable[Pair], *, has_sequence: bool) -> Iterator[Sequence[s
 
 
 def compare_files(dumped: str, golden: str, choice: Choice = EVERY, *, limit: int = 0) -> tuple[Score, ...]:
-    """Return the scores of algorithms for the tensors in two .npy files.
-
-    Args:
-        dumped: The file that is examined.
-        golden: The file that it is compared with.
-        choice: The algorithms.
-        limit: Only so many elements from the first count, 0: all.
+    """Return the scores of algorithms for the tensors in two .npy files, of ``limit`` elements or all (0).
 
     Raises:
         ToolError: A file is missing, is no .npy file or holds text, or the shapes differ.
@@ -368,12 +312,6 @@ class ElementPairs:
 def elements(sides: Sides, operator: str, io: IO, index: int) -> ElementPairs:
     """Return a tensor of an operator and its counterpart.
 
-    Args:
-        sides: The two directories.
-        operator: Name of the operator.
-        io: Input or output.
-        index: Number of the input or output.
-
     Raises:
         ToolError: There is no such operator or tensor, it has no counterpart, or both cannot be compared.
     """
@@ -387,7 +325,6 @@ def elements(sides: Sides, operator: str, io: IO, index: int) -> ElementPairs:
 
 
 def _pair(sides: Sides, operator: str, io: IO, index: int) -> Pair:
-    """Return the pair of a tensor; ToolError where the operator or the tensor is not there."""
     candidates = [pair for item in sides.groups() if _holds(item, operator) for pair in sides.pairs(item)]
     if not candidates:
         code = ReturnCode.NO_DUMP_FILE if sides.rules is None else ReturnCode.PARAMETER
@@ -405,7 +342,6 @@ def _pair(sides: Sides, operator: str, io: IO, index: int) -> Pair:
 
 
 def _holds(item: Sequence[object], operator: str) -> bool:
-    """Tell whether an item of ``Sides.groups`` contains an operator."""
     # Users copy names from files, where / has become _, as well as from the network.
     names = [getattr(each, "name", each) for each in item]
     return operator in names or sanitize(operator) in names
@@ -434,12 +370,7 @@ def prefix(operator: str, io: IO, index: int) -> str:
 
 
 def tables(pairs: ElementPairs, lines: int) -> Iterator[tuple[int, Iterator[str]]]:
-    """Yield the files of all elements: the number of each file's first element, and its lines.
-
-    Args:
-        pairs: The tensor and its counterpart.
-        lines: Largest number of elements in a file (``-ml``).
-    """
+    """Yield files of so many elements: the number of each file's first element, and its lines."""
     errors = pairs.errors()
     for start in range(0, max(pairs.dumped.size, 1), lines):
         yield start, _table(pairs, errors, range(start, min(start + lines, pairs.dumped.size)))
@@ -516,12 +447,12 @@ _SIMILARITY: Final = "CosineSimilarity"
 _ENOUGH: Final = 0.99  # vendor: a smaller cosine similarity counts as different
 
 
-def advise(rows: Sequence[Row], names: Sequence[str], inputs: Sequence[str]) -> tuple[str, ...]:
+def advise(rows: Sequence[Pair], names: Sequence[str], inputs: Sequence[str]) -> tuple[str, ...]:
     """Return the lines of the advice on where to look first; of "NA" where no check finds anything.
 
     Args:
         rows: The result, in the order of the file.
-        names: Algorithms by name, in the order of the scores.
+        names: Algorithms, in the order of the scores.
         inputs: Names of the graph's inputs, none where they are not known.
     """
     column = names.index(_SIMILARITY) if _SIMILARITY in names else None
@@ -540,24 +471,24 @@ def _similarity(text: str) -> float:
 
 
 def _advice(
-    rows: Sequence[Row], similarities: Sequence[float], inputs: Sequence[str]
+    rows: Sequence[Pair], similarities: Sequence[float], inputs: Sequence[str]
 ) -> tuple[str, str, str]:
     """Return the check that finds something, the index of the operator, and the advice."""
     # From cause to effect: an overflow or another input explains whatever differs behind it.
     for row in rows:
         if row.overflow == "YES":
             text = "A float16 tensor overflows. Mend that first, then compare again."
-            return "FP16 Overflow", str(row.pair.index), text
+            return "FP16 Overflow", str(row.index), text
     below = [row for row, similarity in zip(rows, similarities, strict=True) if similarity < _ENOUGH]
     for row in below:
-        if row.pair.dumped in inputs:
+        if row.dumped in inputs:
             text = "The two networks did not get the same input. Compare the data and how it is prepared."
-            return "Input Inconsistent", str(row.pair.index), text
+            return "Input Inconsistent", str(row.index), text
     known = [similarity for similarity in similarities if not math.isnan(similarity)]
     if not known:
         return "NA", "NA", "NA"
     if not below:
-        failed = sum(bool(row.pair.fault) for row in rows)
+        failed = sum(bool(row.fault) for row in rows)
         others = f" that could be compared agree; {failed} could not" if failed else " agree"
         text = f"All tensors{others}. If the network is still wrong, look at what is made of its outputs."
         return "Global Consistency", "NA", text
@@ -567,4 +498,4 @@ def _advice(
         if known[-1] >= _ENOUGH
         else "Some tensors differ, and so does the last one. Look at the first; quantisation may be why."
     )
-    return "Global Consistency", str(below[0].pair.index), text
+    return "Global Consistency", str(below[0].index), text

@@ -145,7 +145,6 @@ class DumpComparison:
         return folder
 
     def _add_united(self, pair: FolderPair, own: _Side, other: _Side) -> ComparedFolder:
-        """Match the operators of all graphs of a network with those of the other side's."""
         matched, shown = [], []
         for dump, side, paths, execution in (
             (self._mine, own, pair.dumped_inner, self.execution),
@@ -169,13 +168,10 @@ class DumpComparison:
     def _with_inner(
         self, dump: SurroundedDump, side: _Side, paths: Iterable[str], *, beside: Folder
     ) -> _Side:
-        """Return a directory with those of its branches and loops, where the other side's holds its own.
+        """Return a directory with its branches and loops, where the other side's directory holds its own.
 
-        Args:
-            dump: The dump that it is of.
-            side: The directory.
-            paths: Those of further graphs of the same iteration.
-            beside: The other side's directory.
+        ``paths`` are the directories of further graphs of the iteration, ``beside`` is the other side's
+        directory.
         """
         folder, known = side
         if known.graph is None or folder.executions > 1 or not are_inside(beside, folder):
@@ -192,11 +188,9 @@ class DumpComparison:
     def measure(
         self, folders: Iterable[ComparedFolder], progress: Callable[[int], object] = lambda _: None
     ) -> None:
-        """Compare the tensors of directories; what was compared is kept, also where an error ends it.
+        """Compare the tensors of directories, of which the next is added while others are measured.
 
-        Args:
-            folders: What ``add`` returned; the next one is asked for while others are measured.
-            progress: Called with the bytes of each operator that was compared.
+        Results stay where an error ends it; ``progress`` is called with the bytes of each operator.
         """
         labels: deque[str] = deque()
 
@@ -214,12 +208,7 @@ class DumpComparison:
             self._measured[labels.popleft()].append(tensors)
 
     def find_again(self, folder: ComparedFolder, found: Mapping[str, str]) -> None:
-        """Take in which golden operators the examined side has that nothing paired.
-
-        Args:
-            folder: A directory of the comparison.
-            found: Names of the examined side's operators by those of golden ones.
-        """
+        """Register operators of the examined side by the golden ones that nothing pairs with them."""
         self.folders[self.folders.index(folder)] = replace(folder, found_again=found)
 
     def is_paired(self, folder: ComparedFolder) -> bool:
@@ -287,8 +276,6 @@ _Side = tuple[Folder, FolderSurroundings]
 
 
 class _Run:
-    """The judging of one run of the network."""
-
     def __init__(self, comparison: DumpComparison, folders: list[ComparedFolder], report: Report) -> None:
         self._comparison = comparison
         self._folders = {folder.label: folder for folder in folders}
@@ -338,13 +325,7 @@ class _Run:
 
 
 def _with_stranger(findings: list[Finding]) -> list[Finding]:
-    """Return verdicts; the only operator that golden lacks before the first difference is at fault for it.
-
-    Only where no graph tells what reads it.
-
-    Args:
-        findings: The verdicts on the operators of a directory, in the order of execution.
-    """
+    """Blame the only operator that golden lacks before the first difference, where no graph is known."""
     first = next((place for place, each in enumerate(findings) if each.is_bad), None)
     if first is None or findings[first].is_accused or findings[first].own:
         return findings
@@ -362,13 +343,9 @@ def _with_stranger(findings: list[Finding]) -> list[Finding]:
 def _network_outputs(
     folders: Iterable[ComparedFolder], findings: Iterable[Finding]
 ) -> Iterator[TensorResult]:
-    """Yield the network's outputs, each by the operator that writes it; of a loop's passes the last one.
+    """Yield the network's outputs by the operator that writes each; of a loop's passes the last one.
 
-    What golden's configuration leaves out is not among them.
-
-    Args:
-        folders: The directories of one run.
-        findings: The verdicts on its operators, in the order of execution.
+    Outputs that golden's configuration leaves out are not among them.
     """
     last = {(each.place.label, each.place.shown_name): each for each in findings}
     for folder in folders:

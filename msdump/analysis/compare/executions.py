@@ -110,11 +110,6 @@ def match_executions(dumped: Folder, golden: Folder, identities: Identities) -> 
     """Return the executions of operators in the order in which they ran, with their counterparts.
 
     Where an operator ran several times, the executions of both sides belong together one by one.
-
-    Args:
-        dumped: The directory that is examined.
-        golden: The directory that it is compared with.
-        identities: How the tensors of the two are paired.
     """
     dumped_runs, golden_runs = _executions(dumped), _executions(golden)
     if dumped.kind.is_compiled != golden.kind.is_compiled:
@@ -159,7 +154,6 @@ def match_executions(dumped: Folder, golden: Folder, identities: Identities) -> 
 
 
 def _slots(runs: Iterable[OperatorExecution]) -> dict[tuple[str, IO], list[int]]:
-    """Return the numbers of the inputs, and of the outputs, of operators."""
     slots: dict[tuple[str, IO], set[int]] = {}
     for run in runs:
         for _, io, slot in run.tensors:
@@ -168,11 +162,10 @@ def _slots(runs: Iterable[OperatorExecution]) -> dict[tuple[str, IO], list[int]]
 
 
 def _is_expected(golden: NamedFile, kind: FolderKind) -> bool:
-    """Tell whether a directory of some kind should have the operator of a golden file.
+    """Return whether a directory of some kind should have the operator of a golden file.
 
-    Files of parameters and inputs are no operators: often only one of the dumps was asked for them, and a
-    compiled graph has a file of an input only where a task reads it. What the device adds to bring tensors
-    into its types and formats belongs to it alone; compiled graphs lack what only hands tensors on.
+    Parameters and inputs are no operators: often only one dump has files of them. Operators that the device
+    inserts belong to it alone; compiled graphs lack those that only hand tensors on.
     """
     if golden.op_type in INPUTS or golden.op_name.startswith(INSERTED_PREFIX):
         return False
@@ -272,13 +265,7 @@ def measure_executions(
     executor: ExecutorChoice = ExecutorChoice(),  # noqa: B008 - frozen
     progress: Callable[[int], object] = lambda _: None,
 ) -> Iterator[tuple[TensorEvidence, ...]]:
-    """Yield the tensors of executions of operators beside their counterparts, in their order.
-
-    Args:
-        executions: The executions, which may be matched while others are measured.
-        executor: Who does the work.
-        progress: Called with the bytes of each execution that is measured.
-    """
+    """Yield the tensors of executions beside their counterparts, in order; executions may be a stream."""
     yield from map_items(
         _compared_execution,
         executions,
@@ -291,11 +278,6 @@ def measure_executions(
 
 def measure_files(dumped: str, golden: str, limits: Limits) -> TensorResult:
     """Return the verdict on the tensors in two .npy files.
-
-    Args:
-        dumped: The file that is examined.
-        golden: The file that it is compared with.
-        limits: What counts as agreement.
 
     Raises:
         ToolError: A file is missing or is no .npy file.
@@ -391,7 +373,6 @@ def _straight_or_turned(
 def _of_transposed(
     compared: TensorEvidence, dumped: DumpedOperand, golden: DumpedOperand, measured: MeasuredExecution
 ) -> TensorEvidence:
-    """Return a matrix beside the transposed one that golden holds."""
     turned = _measured(compared, dumped.array, swap_last_axes(golden.array), measured)
     return replace(turned, note=joined("golden is transposed", turned.note))
 

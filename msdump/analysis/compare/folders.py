@@ -70,13 +70,7 @@ _QUANTISING: Final = ((IO.INPUT, 0), (IO.OUTPUT, 0), (IO.INPUT, 1), (IO.INPUT, 2
 
 @dataclass(frozen=True)
 class _Side:
-    """One of the two directories.
-
-    Attributes:
-        whose: Its side in words.
-        folder: The directory.
-        known: What its dump tells around it.
-    """
+    """One of the two directories: its name in notes, its files, and the dump around it."""
 
     whose: str
     folder: Folder
@@ -89,12 +83,11 @@ class _Side:
 
     @cached_property
     def sides(self) -> frozenset[IO]:
-        """Whether inputs, outputs or both were dumped."""
         dumped = frozenset(file.io for file in self.folder.files if file.io is not None)
         return self.known.expectation.sides or dumped
 
     def should_have(self, name: str, slot: _Slot) -> bool:
-        """Tell whether a tensor of an operator should have a file as others of its kind have.
+        """Return whether a tensor of an operator should have a file as others of its kind have.
 
         vendor: MindSpore dumps no inputs from outside of a graph that is a part of a larger one.
         """
@@ -114,13 +107,12 @@ class _Side:
         return frozenset(_kind(self.known.operator(file.op_name), file.slot) for file in files)
 
     def slots(self, name: str) -> Iterator[_Slot]:
-        """Yield the inputs and outputs of an operator, by its graph; of what is none its output."""
         operator = self.known.operator(name)
         yield from ((IO.INPUT, slot) for slot in range(len(operator.inputs) if operator else 0))
         yield from ((IO.OUTPUT, slot) for slot in range(len(operator.outputs) if operator else 1))
 
     def run(self, name: str, pass_number: int) -> dict[_Slot, NamedFile]:
-        """Return the files of an operator in one pass of a loop; what was written once is read in all."""
+        """Return the files of an operator in one pass of a loop; a tensor written once is read in all."""
         files = self.folder.operators.get(name, ())
         counts: Counter[_Slot] = Counter((each.io, each.slot) for each in files if each.io is IO.INPUT)
         return {
@@ -141,7 +133,7 @@ class Losses:
         self._is_told = {folder.dumped.kind, folder.golden.kind} <= _ONE_BY_ONE
 
     def of(self, execution: OperatorExecution) -> dict[_Slot, TensorEvidence]:
-        """Return the tensors of an execution whose files either side has lost."""
+        """Return the tensors of an execution of which either side has lost the file."""
         if execution.name in self._lost_by_golden:
             return {slot: self._golden.lost(slot) for slot in self._mine.slots(execution.name)}
         partner = self._partners.get(execution.name)
@@ -185,12 +177,11 @@ class Losses:
 
     @cached_property
     def _lost_by_golden(self) -> frozenset[str]:
-        """Operators of the examined side whose files golden has lost."""
         return self._gone(self._golden, self._mine)
 
     @staticmethod
     def _gone(side: _Side, other: _Side) -> frozenset[str]:
-        """Return the operators whose files a side has lost, where tensors alone tell the graphs."""
+        """Return the operators of which a side has lost all files, where tensors alone tell the graphs."""
         is_told = side.known.is_inferred and other.known.is_inferred
         expected = side.known.expectation, other.known.expectation
         is_unlike = len({each.sides for each in expected} - {None}) > 1
@@ -200,13 +191,12 @@ class Losses:
 
     @cached_property
     def _partners(self) -> Mapping[str, str]:
-        """Golden operators by those of the examined side, as files call them."""
         if self._by_graphs.partners is not None:
             return self._by_graphs.partners
         return {name: name for side in (self._mine, self._golden) for name in side.folder.operators}
 
     def _has_lost(self, side: _Side, name: str) -> bool:
-        """Tell whether a side should have files of an operator of which it has none."""
+        """Return whether a side should have files of an operator of which it has none."""
         operator, graph = side.known.operator(name), side.known.graph
         if operator is None or graph is None or name.startswith(INSERTED_PREFIX):
             return False
@@ -218,7 +208,6 @@ class Losses:
         return bool(expectation.selects_all) or expectation.has_chosen(operator.full_name, operator.op_type)
 
     def _holds_most(self, side: _Side) -> bool:
-        """Tell whether a directory has most of the operators that the other one has."""
         mine, golden = self._mine.folder.operators, self._golden.folder.operators
         there = [(own in mine, other in golden) for own, other in self._partners.items()]
         if side is self._golden:
@@ -230,7 +219,7 @@ class Losses:
 def _are_alike(
     mine: GraphOperator | None, golden: GraphOperator | None, file: NamedFile, other: NamedFile
 ) -> bool:
-    """Tell whether the inputs and outputs of two operators have the same meanings."""
+    """Return whether the inputs and outputs of two operators have the same meanings."""
     if file.op_type == other.op_type:
         return file.op_type != names.PARAMETER
     if mine is None or golden is None:
@@ -239,7 +228,6 @@ def _are_alike(
 
 
 def _kind(operator: GraphOperator | None, slot: int) -> SourceKind:
-    """Return what gives an operator an input; a weight counts as an input of the graph."""
     inputs = () if operator is None else operator.inputs
     kind = inputs[slot].kind if slot < len(inputs) else SourceKind.ABSENT
     return SourceKind.INPUT if kind is SourceKind.WEIGHT else kind
@@ -335,13 +323,7 @@ class ComparedFolder:
     def evidence(
         self, number: int, execution: OperatorExecution, tensors: Sequence[TensorEvidence]
     ) -> OperatorEvidence:
-        """Return all that is known of an execution.
-
-        Args:
-            number: Its place in the directory, from 0.
-            execution: The execution.
-            tensors: Its tensors beside their counterparts.
-        """
+        """Return all evidence on an execution, whose number counts from 0, and on its tensors."""
         reads, folded = self._reads(execution), self._folded(execution)
         mine, theirs = self._operators(execution)
         known = []
@@ -370,15 +352,12 @@ class ComparedFolder:
         return self.theirs.graph is not None and is_quantised(self.theirs.graph)
 
     def quantised(self, number: int) -> tuple[tuple[np.ndarray, ...], str] | None:
-        """Return what an operator has that quantises a tensor which golden computes with as it is.
-
-        Args:
-            number: Its place in the directory, from 0.
+        """Return the arrays of an operator that quantises a tensor which golden computes with as it is.
 
         Returns:
-            What it reads, the integers that it writes, its scale and, where it has one, its zero point; and
-            the type of the golden operator that clamps as their range does, "" for none. None where golden
-            is quantised, too, or a file is missing.
+            Input, integers, scale and, where it has one, zero point; and the type of the golden operator that
+            clamps as the integers' range does, "" for none. None where golden is quantised, too, or a file is
+            missing.
         """
         graph, golden = self.mine.graph, self.theirs.graph
         if graph is None or golden is None or self._is_golden_quantised:
@@ -514,12 +493,10 @@ class ComparedFolder:
         return described(place, self.mine.operator(last.op_name))
 
     def _reads(self, execution: OperatorExecution) -> tuple[ValueSource, ...]:
-        """Return where the inputs of an execution come from, by the examined side's graph."""
         return self.mine.reads(execution.name, self._casts[0])
 
     @property
     def _casts(self) -> tuple[frozenset[str], frozenset[str]]:
-        """Full names of the casts that the other side lacks, of the examined side and of golden."""
         return self.matched.by_graphs.casts
 
     def _operators(self, execution: OperatorExecution) -> tuple[GraphOperator | None, GraphOperator | None]:
@@ -583,7 +560,6 @@ def _with_lost(
 
 
 def _float_types(operator: GraphOperator | None) -> frozenset[tuple[IO, str]]:
-    """Return the float types in which a device reads and writes an operator's tensors."""
     if operator is None:
         return frozenset()
     forms = {IO.INPUT: operator.device_inputs, IO.OUTPUT: operator.device_outputs}
@@ -638,10 +614,10 @@ def absence_findings(folder: ComparedFolder) -> Iterator[Finding]:
 
 
 def is_expected(folder: ComparedFolder, name: str) -> bool:
-    """Tell whether the examined side should have a golden operator.
+    """Return whether the examined side should have a golden operator.
 
-    What the device adds belongs to one side alone; compiled graphs have no task for what only hands
-    tensors on, and hold the results of operators that read weights alone.
+    Operators that the device inserts belong to one side alone; compiled graphs have no task for operators
+    that only hand tensors on, and hold the results of those that read weights alone.
     """
     if name.startswith(INSERTED_PREFIX) or names.sanitize(name) in folder.found_again:
         return False
@@ -658,7 +634,7 @@ def is_expected(folder: ComparedFolder, name: str) -> bool:
 
 
 def _is_left_out(folder: ComparedFolder, name: str) -> bool:
-    """Tell whether the examined side's configuration leaves a golden operator out."""
+    """Return whether the examined side's configuration leaves a golden operator out."""
     name = names.sanitize(name)
     if name.startswith(INSERTED_PREFIX) or name in folder.found_again or folder.is_torn:
         return False

@@ -30,7 +30,7 @@ ANY: Final = "*"
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A tensor and its counterpart, or why there are none.
+    """A row of the result: a tensor beside its counterpart, or why there are none.
 
     Attributes:
         index: Number of the operator, or of the operators with the same originals.
@@ -44,6 +44,14 @@ class Pair:
         fault: Why the two cannot be compared, "" where they can.
         code: Return code of the fault.
         sequence: Place of the operator in the execution.
+        scores: Texts of the algorithms.
+        notes: Their remarks.
+        shape: Shape that was compared, else that of the tensor.
+        dumped_dtype: Element type.
+        golden_dtype: Element type of the counterpart.
+        dumped_address: Address in the device's memory.
+        golden_address: Address of the counterpart.
+        overflow: YES, NO, or NaN for a tensor that is not float16.
     """
 
     index: int
@@ -57,6 +65,14 @@ class Pair:
     fault: str = ""
     code: ReturnCode = ReturnCode.DONE
     sequence: int = 0
+    scores: tuple[str, ...] = ()
+    notes: str = ""
+    shape: str = NAN
+    dumped_dtype: str = NAN
+    golden_dtype: str = NAN
+    dumped_address: str = NAN
+    golden_address: str = NAN
+    overflow: str = NAN
 
 
 def last_execution(files: Sequence[NamedFile]) -> tuple[NamedFile, ...]:
@@ -67,7 +83,6 @@ def last_execution(files: Sequence[NamedFile]) -> tuple[NamedFile, ...]:
 def _slot_pairs(
     operator_pair: Pair, io: IO, dumped: Sequence[DumpedOperand], golden: Sequence[DumpedOperand]
 ) -> Iterator[Pair]:
-    """Yield the pairs of an operator's inputs or outputs, by their numbers."""
     dumped_by_slot = {operand.index: operand for operand in dumped if operand.io is io}
     golden_by_slot = {operand.index: operand for operand in golden if operand.io is io}
     if not (dumped_by_slot and golden_by_slot):
@@ -92,7 +107,6 @@ def _missing(pair: Pair, fault: str) -> Pair:
 
 
 def _output(folder: Folder, name: str, index: int) -> DumpedOperand | None:
-    """Return an output of an operator in a directory, None where it is not there."""
     files = folder.operators.get(sanitize(name), ())
     if folder.kind is not FolderKind.DUMPS:
         files = tuple(file for file in files if file.io is IO.OUTPUT and file.slot == index)
@@ -129,11 +143,7 @@ class Sides:
         )
 
     def groups(self, chosen: frozenset[int] | None = None) -> list[Item]:
-        """Return the items that are compared one after the other: operators, or groups of a graph file.
-
-        Args:
-            chosen: Numbers of the groups that are wanted, None: all.
-        """
+        """Return the items that are compared one by one: operators, or chosen groups of a graph file."""
         del chosen  # a graph file alone has groups
         # In the order of the examined execution; operators that only golden has come last.
         return list(enumerate(dict.fromkeys((*self.dumped.operators, *self.golden.operators))))
@@ -177,12 +187,10 @@ class _RuledSides(Sides):
     rules: FusionRules
 
     def groups(self, chosen: frozenset[int] | None = None) -> list[Item]:
-        """Return the operators with the same originals, group by group."""
         groups = self.rules.groups.items()
         return [operators for index, operators in groups if chosen is None or index in chosen]
 
     def pairs(self, item: Item) -> list[Pair]:
-        """Return the pairs of the operators with the same originals."""
         group = cast("tuple[RuleOperator, ...]", item)
         dumped = ",".join(operator.name for operator in group)
         operator_pair = Pair(
@@ -197,7 +205,7 @@ class _RuledSides(Sides):
         return [_missing(replace(operator_pair, sequence=group[0].sequence), missing)]
 
     def _golden_names(self, group: Sequence[RuleOperator]) -> Sequence[str]:
-        """Return the operators that a group is compared with: its originals, or ``unfused``'s for them."""
+        """Return the originals of a group, or the operators of the graph without fusion for them."""
         originals = group[0].originals
         if self.unfused is None:
             return originals
@@ -275,11 +283,7 @@ def open_sides(dumped: str, golden: str, rules: str = "", unfused: str = "", *, 
 
 
 def _check(dumped: Folder, golden: Folder, *, has_rules: bool, has_unfused: bool) -> None:
-    """Refuse directories and graph files that do not belong together.
-
-    Raises:
-        ToolError: Names the option that is missing or too much.
-    """
+    """Raise ToolError where directories and graph files do not belong together."""
     is_golden = golden.kind is FolderKind.GOLDEN
     faults = (
         (

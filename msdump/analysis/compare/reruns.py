@@ -54,14 +54,7 @@ from msdump.store import names
 def rerun_operator(
     folder: ComparedFolder, execution: OperatorExecution, graph: OperatorGraph | None, recent: RecentFiles
 ) -> RerunOperator:
-    """Return an execution of an operator with what files and graphs tell of it.
-
-    Args:
-        folder: Its directory.
-        execution: The execution.
-        graph: The examined side's graph, None where nothing tells it.
-        recent: What reads the examined side's files.
-    """
+    """Return an execution of an operator with everything that files and the graph tell of it."""
     last = execution.files[-1]
     tensors = {
         (each.io, each.index): _tensor(each) for each in _operands(folder.dumped, execution.files, recent)
@@ -94,11 +87,9 @@ def golden_partner(execution: OperatorExecution) -> str:
 
 
 def is_in_golden(execution: OperatorExecution, matched: MatchedNames | None) -> bool:
-    """Tell whether golden has the same parts for an execution, in one operator or in several.
+    """Return whether golden has the same parts for an execution, in one operator or in several.
 
-    Args:
-        execution: The execution.
-        matched: What the graphs of both dumps tell; None: the names of its files tell.
+    Without graphs (``matched`` is None) the names of files tell.
     """
     if matched is not None and execution.name in matched.whole:
         return True
@@ -155,10 +146,6 @@ class Rerunning:
     def __init__(self, source: str, golden: Arithmetic) -> None:
         """Load the model.
 
-        Args:
-            source: The model's file.
-            golden: The golden side's arithmetic.
-
         Raises:
             GraphError: It is no model.
         """
@@ -180,11 +167,7 @@ class Rerunning:
         self._golden_models: dict[frozenset[str], CompiledModel] = {}
 
     def run(self, folders: Sequence[ComparedFolder], advance: Callable[[], None] = lambda: None) -> None:
-        """Run the operators of one run of the network again.
-
-        Args:
-            folders: The directories of the run, those of branches and loops among them.
-            advance: Called after each operator.
+        """Run the operators of one run of the network again; ``advance`` is called after each.
 
         Raises:
             ToolError: The model is not that of the dump.
@@ -236,7 +219,6 @@ class Rerunning:
         self._present |= {folder.label: present for folder in folders}
 
     def _before(self, operators: Sequence[RerunOperator]) -> DumpedValues | None:
-        """Return the values of the iteration before, None where it was not dumped."""
         if not (self.runs and operators and self.runs[-1].values.operators):
             return None
         last, now = self.runs[-1].values.operators[0].iteration, operators[0].iteration
@@ -276,16 +258,10 @@ class Rerunning:
         return self._model is not None and bool(self._model.graph.bindings)
 
     def found_again(self, folder: ComparedFolder) -> dict[str, str]:
-        """Return the golden operators that the examined side has though nothing pairs them.
+        """Return the examined side's operators by the golden ones that nothing pairs with them.
 
-        An operator that ran again is the model's; so it is the golden operator that was made of the same
+        An operator that ran again is the model's; so is the golden operator that was made of the same
         operators of the model.
-
-        Args:
-            folder: A directory in which golden operators are missing.
-
-        Returns:
-            Names of the examined side's operators by those of golden ones, as files have them.
         """
         present = self._present.get(folder.label, {})
         model = self._of_golden(folder)
@@ -297,7 +273,6 @@ class Rerunning:
         return found
 
     def _of_golden(self, folder: ComparedFolder) -> CompiledModel:
-        """Return the model as golden was compiled."""
         operators = folder.golden.operators.items()
         listed = frozenset(name for name, files in operators if files[-1].op_type not in INPUTS)
         if listed not in self._golden_models:
@@ -343,8 +318,6 @@ class Rerunning:
 
 
 class _Listed(NamedTuple):
-    """An execution: its directory, its place in that, and the operator that runs again."""
-
     folder: ComparedFolder
     order: int
     execution: OperatorExecution
@@ -352,7 +325,6 @@ class _Listed(NamedTuple):
 
 
 def _by_label(listed: Iterable[_Listed]) -> dict[str, list[RerunOperator]]:
-    """Return the operators of each directory that has some, without inputs and weights of graphs."""
     groups: dict[str, list[RerunOperator]] = {}
     for folder, _, _, operator in listed:
         if operator.op_type not in INPUTS:
@@ -361,7 +333,6 @@ def _by_label(listed: Iterable[_Listed]) -> dict[str, list[RerunOperator]]:
 
 
 def _fit(model: CompiledModel, dumped: Sequence[RerunOperator]) -> float:
-    """Return how much of operators a model has, by their names."""
     has = [each.name in model.sites for each in dumped]
     if all(has):
         return 1.0
@@ -373,12 +344,10 @@ _Part = tuple[int, str]
 
 
 def _parts(site: ModelOperator) -> Iterator[_Part]:
-    """Yield the operators of the model that an operator of a compiled one was made of."""
     return ((site.graph.index, part.name) for part in site.node.members)
 
 
 def _present(run: Reexecution) -> Iterator[tuple[_Part, str]]:
-    """Yield the operators of the model that ran again, and the names of those of the dump that they are."""
     values = run.values
     for operator, site, rerun in zip(values.operators, values.sites, run.reruns, strict=True):
         if site is not None and rerun.own and not rerun.replaces:

@@ -106,11 +106,7 @@ class RowSide:
 
 
 def read_rows(path: str, execution: int | None = None) -> RowSide:
-    """Return the rows of a directory, those of one execution; none where it holds tensors alone.
-
-    Args:
-        path: A directory of an iteration, or a copy of one.
-        execution: Number of the execution, None: the last one that is whole.
+    """Return the rows of a directory that are of one execution (None: the last whole one).
 
     Raises:
         DumpReadError: A table cannot be read, or there was no such execution.
@@ -134,12 +130,10 @@ def read_rows(path: str, execution: int | None = None) -> RowSide:
 
 
 def _cells(record: MeasuredRecord) -> dict[str, Cell]:
-    """Return the statistics that were computed, by category."""
     return {category: cell for category, cell in record.stats.saved.items() if cell is not None}
 
 
 def _placed(rows: Iterable[StatisticRow]) -> dict[Place, StatisticRow]:
-    """Return rows by their tensor, each with the number of its operator's pass."""
     rows = sorted(rows, key=lambda row: row.time)
     tensors = [row.place[:3] for row in rows]
     places = [(*tensor, number) for tensor, number in zip(tensors, ordinals(tensors), strict=True)]
@@ -152,13 +146,10 @@ _STYLE: Final = STYLES[Naming.V2_5, DeviceTarget.ASCEND]  # names of the rows ar
 def measure_tensors(
     path: str, execution: int | None, spec: StatisticSpec, like: RowSide = RowSide()
 ) -> RowSide:
-    """Return the statistics of the tensors in a directory.
+    """Return the statistics of the tensors in a directory, in one execution (None: the last whole one).
 
-    Args:
-        path: A directory of an iteration, or a copy of one.
-        execution: Number of the execution, None: the last one that is whole.
-        spec: The statistics, where and how they are computed.
-        like: Rows of the same tensors. What acl measures in the device's layout is measured in it here, too.
+    Tensors that have a row in ``like`` in the device's shape, as acl measures them, are measured in it
+    here, too.
 
     Raises:
         DumpReadError: The directory cannot be read, or there was no such execution.
@@ -188,17 +179,9 @@ def measure_tensors(
 def _measured(
     statistics: Statistics, spec: StatisticSpec, record: Record, shape: tuple[int, ...] | None
 ) -> StatisticRow | None:
-    """Return the statistics of a tensor; None where it has none: no elements, text, complex numbers.
+    """Return the statistics of a tensor, in a shape or in that on the host.
 
-    Args:
-        statistics: What measures.
-        spec: What is measured.
-        record: The tensor.
-        shape: Shape of the elements to measure, None: that on the host.
-
-    Raises:
-        DumpReadError: Its file cannot be read.
-        FormatError: Its memory format cannot be, or an element type is not known.
+    None where it has none: no elements, text, complex numbers.
     """
     array, dtype = _elements(record, shape)
     operator = OperatorRef(record.op_type, record.op_name)
@@ -260,14 +243,7 @@ class Counterparts:
 def find_counterparts(
     dumped: RowSide, golden: RowSide, mine: OperatorGraph | None, theirs: OperatorGraph | None
 ) -> Counterparts:
-    """Return the counterpart of each row.
-
-    Args:
-        dumped: The rows that are examined.
-        golden: The rows that they are compared with.
-        mine: The graph that ran on the examined side; None: nothing tells.
-        theirs: The graph of the golden side.
-    """
+    """Return the golden row of each row, by the graphs of both sides or else by names."""
     if mine is None or theirs is None:
         return Counterparts(golden.rows)
     shared = tuple(each for each in dumped.categories if each in golden.categories)
@@ -279,7 +255,6 @@ def find_counterparts(
 
 
 def _paired(dumped: RowSide, golden: RowSide, identities: Identities) -> dict[Place, StatisticRow]:
-    """Return the golden row of the same tensor in the same pass, by the place of the examined one."""
     known: IdentifiedTensors[StatisticRow] = IdentifiedTensors()
     for row in golden.rows.values():
         name, io, slot, _ = row.place
@@ -292,16 +267,9 @@ def _paired(dumped: RowSide, golden: RowSide, identities: Identities) -> dict[Pl
 
 
 class _RowContents:
-    """What the rows of a directory tell of the elements of its tensors."""
+    """Contents of tensors as far as rows of statistics tell, for the alignment of graphs."""
 
     def __init__(self, graph: OperatorGraph, side: RowSide, shared: tuple[str, ...]) -> None:
-        """Index the rows.
-
-        Args:
-            graph: The graph that ran.
-            side: The rows.
-            shared: The statistics that both sides have.
-        """
         self._graph = graph
         self._shared = shared
         self._rows = {(sanitize(row.place[0]), *row.place[1:]): row for row in side.rows.values()}
@@ -313,11 +281,10 @@ class _RowContents:
         }
 
     def graph_side(self) -> GraphSide:
-        """Return the graph with what is known of elements."""
         return GraphSide(self._graph, self._digest_of, self._content_of)
 
     def _digest_of(self, name: str) -> Hashable | None:
-        """Return what stands for the elements of a weight: all that both sides measured of it."""
+        """Return the statistics that stand for the elements of a weight: those that both sides measured."""
         row = self._rows.get((sanitize(name), IO.OUTPUT, 0, 0)) or self._rows.get(
             self._readers.get(name, ("", IO.INPUT, 0, 0))
         )

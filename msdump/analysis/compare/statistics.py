@@ -111,14 +111,9 @@ def row_evidence(
 
 
 def _is_rounded_to(dtype: str, judged: Mapping[str, Pair], shared: Mapping[str, Pair]) -> bool:
-    """Tell whether statistics are those of one tensor and of the same one rounded to a type.
+    """Return whether statistics are those of one tensor and of the same one rounded to a type.
 
     Rounding keeps the order of elements: the largest one of the rounded tensor is the largest one, rounded.
-
-    Args:
-        dtype: Name of the type.
-        judged: The statistics that differ.
-        shared: All statistics that both sides have.
     """
     extremes = [shared[category] for category in _EXTREMES if category in shared]
     if not judged.keys() <= {*_EXTREMES, *SUMS} or not (extremes and all(map(_is_finite, chain(*extremes)))):
@@ -210,7 +205,6 @@ def _distance(dumped: Cell, golden: Cell) -> float:
 
 
 def _share(category: str, shared: Mapping[str, Pair], count: int) -> float:
-    """Return the relative difference of a statistic, of a count relative to the number of elements."""
     dumped, golden = shared[category]
     if BY_CATEGORY[category].nature in {Nature.COUNT, Nature.SIGN_COUNT}:
         return _distance(dumped, golden) / count
@@ -218,12 +212,7 @@ def _share(category: str, shared: Mapping[str, Pair], count: int) -> float:
 
 
 def _error(judged: Mapping[str, Pair], shared: Mapping[str, Pair]) -> TensorError:
-    """Return the error that statistics tell.
-
-    Args:
-        judged: The statistics that differ.
-        shared: All statistics that both sides have.
-    """
+    """Return the error that the statistics that differ tell."""
     surplus = [int(_distance(*judged[category])) for category in _NONFINITE if category in judged]
     values = {name: pair for name, pair in judged.items() if BY_CATEGORY[name].nature in _NUMBERS}
     one_sided = [pair for pair in values.values() if not all(map(_is_finite, pair)) and not _is_same(*pair)]
@@ -251,12 +240,7 @@ def _in_words(category: str, shared: Mapping[str, Pair]) -> str:
 
 
 def read_pair(dumped: str, golden: str, executions: Executions) -> tuple[RowSide, RowSide]:
-    """Return the rows of two directories; those of tensors are measured as the other side's were.
-
-    Args:
-        dumped: The directory that is examined.
-        golden: The directory that it is compared with.
-        executions: Number of the execution of each side, None: the last one that is whole.
+    """Return the rows of two directories; tensors are measured as the other side's rows were.
 
     Raises:
         DumpReadError: A table cannot be read, or there was no such execution.
@@ -270,14 +254,9 @@ def read_pair(dumped: str, golden: str, executions: Executions) -> tuple[RowSide
 
 
 def measured_like(side: RowSide, path: str, execution: int | None) -> RowSide:
-    """Return the statistics of tensors, computed as the rows seem to have been.
+    """Return the statistics of tensors, computed as the rows of the other side seem to have been.
 
     No file of a dump tells whether a device computed them (``stat_calc_mode``), which rounds sums otherwise.
-
-    Args:
-        side: The rows.
-        path: Directory of the tensors.
-        execution: Number of the execution, None: the last one that is whole.
 
     Raises:
         DumpReadError: The directory cannot be read, or there was no such execution.
@@ -297,7 +276,6 @@ def measured_like(side: RowSide, path: str, execution: int | None) -> RowSide:
 
 
 def _same(side: RowSide, other: RowSide, sums: StatisticSpec) -> int:
-    """Return how many statistics of two sides are the same."""
     both = (
         (row.cells.get(category), other.rows[place].cells.get(category))
         for place, row in side.rows.items()
@@ -314,15 +292,7 @@ def _judge_pair(
     limits: Limits,
     report: Report,
 ) -> None:
-    """Add the verdicts on the operators of a pair of directories to a report.
-
-    Args:
-        folders: The two directories.
-        pair: Their rows.
-        sides: What the two dumps tell around their directories.
-        limits: What counts as agreement.
-        report: The report.
-    """
+    """Add the verdicts on the operators of a pair of directories to a report."""
     (dumped, golden), (mine, theirs) = pair, sides
     # what a compiled graph has inside has rows elsewhere on the other side
     if not (_has_branches(mine.graph) or _has_branches(theirs.graph)):
@@ -385,12 +355,7 @@ def compare_statistics(
 ) -> tuple[Report, Sequence[str]]:
     """Compare two dumps by their statistics; return the verdicts, and the directories without a counterpart.
 
-    Args:
-        dumped: The dump that is examined.
-        golden: The dump that it is compared with.
-        limits: What counts as agreement.
-        executions: Number of the execution of each side, None: the last one that is whole.
-        tell: Called with the path and the rows of each directory that is compared.
+    ``tell`` is called with the path and the rows of each directory that is compared.
 
     Raises:
         ToolError: A dump cannot be used.
@@ -414,12 +379,10 @@ def _has_branches(graph: OperatorGraph | None) -> bool:
 
 
 def _tensors_of(path: str, side: RowSide) -> Folder | None:
-    """Return the tensors that were measured for the rows of a directory, None where it has rows."""
     return read_folder(path, execution=side.execution) if side.is_of_tensors else None
 
 
 def _by_passage(side: RowSide) -> dict[tuple[str, int], dict[Place, StatisticRow]]:
-    """Return the rows of each execution by the operator and the number of its pass, in their order."""
     passages: dict[tuple[str, int], dict[Place, StatisticRow]] = {}
     for place, row in side.rows.items():
         passages.setdefault((place[0], place[3]), {})[place] = row
@@ -471,10 +434,6 @@ def contradictions(path: str, execution: int | None = None) -> Iterator[str]:
     """Yield a message for each row of a directory that contradicts the tensor in its file.
 
     Tensors without a row, and those of which only the first elements were saved, are left out.
-
-    Args:
-        path: A directory of an iteration.
-        execution: Number of the execution, None: the last one that is whole.
 
     Raises:
         DumpReadError: A table cannot be read, or there was no such execution.

@@ -80,23 +80,20 @@ class DumpExpectation:
         return None if self._settings is None else _SIDES.get(self._settings.get("input_output", 0))
 
     def has_chosen(self, full_name: str, op_type: str) -> bool:
-        """Tell whether an operator was to be dumped: it was listed, or another iteration has files of it.
+        """Return whether an operator was to be dumped: it was listed, or another iteration has files of it.
 
-        Args:
-            full_name: Its full name, "" where it is not known.
-            op_type: Its type.
+        The full name is "" where it is not known.
         """
         subject = full_name or f"{op_type}{_NUMBER}"
         is_listed = any(pattern.matches(subject) for pattern in self._patterns)
         return is_listed or any(name == names.sanitize(full_name) for name, *_ in self.elsewhere)
 
     def excludes(self, full_name: str, op_type: str) -> bool:
-        """Tell whether a configuration leaves an operator out; arguments as those of ``has_chosen``."""
+        """Return whether a configuration leaves an operator out."""
         return self.selects_all is False and not self.has_chosen(full_name, op_type)
 
     @cached_property
     def _patterns(self) -> tuple[KernelPattern, ...]:
-        """The items of ``kernels`` that can be read."""
         listed, patterns = (self._settings or {}).get("kernels"), []
         for item in listed if isinstance(listed, list) else ():
             if isinstance(item, str):
@@ -192,11 +189,9 @@ class FolderSurroundings:
         return self if graph is self.graph else replace(self.with_graph(graph), is_inferred=True)
 
     def leaves_out(self, place: OperatorPlace, own_name: str) -> bool:
-        """Tell whether the configuration leaves out an operator that the network has.
+        """Return whether the configuration leaves out an operator that the other dump has at a place.
 
-        Args:
-            place: The same operator in the other dump.
-            own_name: Its name here.
+        ``own_name`` is the operator's name here.
         """
         operator = self.operator(own_name)
         if operator is None and self.graph is not None and not self.is_inferred:
@@ -213,11 +208,9 @@ class FolderSurroundings:
         return self.graph is not None and self.graph.is_fixed(name)
 
     def reads(self, name: str, casts: frozenset[str] = frozenset()) -> tuple[ValueSource, ...]:
-        """Return where the inputs of an operator come from; nothing where no graph tells.
+        """Return where the inputs of an operator, as files call it, come from; nothing where no graph tells.
 
-        Args:
-            name: The operator, as files call it.
-            casts: Full names of operators that are looked through, as ``behind`` does.
+        Casts of these full names are looked through, as by ``behind``.
         """
         operator = self.operator(name)
         if operator is None or self.graph is None:
@@ -227,11 +220,7 @@ class FolderSurroundings:
         )
 
     def returned(self, casts: frozenset[str] = frozenset()) -> tuple[ValueSource, ...]:
-        """Return the outputs of operators that the network returns; none of a branch or a body.
-
-        Args:
-            casts: As of ``reads``.
-        """
+        """Return the outputs of operators that the network returns; none of a branch or a body."""
         graph = self.graph
         if graph is None or graph.caller:
             return ()
@@ -252,11 +241,9 @@ class FolderSurroundings:
 def with_graphs(
     dumped: tuple[Folder | None, FolderSurroundings], golden: tuple[Folder | None, FolderSurroundings]
 ) -> tuple[FolderSurroundings, FolderSurroundings]:
-    """Return what is known of two directories, with graphs that tensors tell where there are no others.
+    """Return the surroundings of two directories, with graphs that tensors tell where there are no others.
 
-    Args:
-        dumped: The tensors of the side that is examined, None where it has none, and what is known of it.
-        golden: The same of the golden side.
+    Each side is a directory, None without tensors, and its surroundings.
     """
     (folder, mine), (golden_folder, theirs) = dumped, golden
     if mine.graph and theirs.graph:
@@ -269,10 +256,7 @@ def with_graphs(
 def behind(source: ValueSource, graph: OperatorGraph, casts: frozenset[str]) -> ValueSource:
     """Return where a value comes from that was brought into another type or format on the way.
 
-    Args:
-        source: Where the value as it is read comes from.
-        graph: The graph around it.
-        casts: Full names of the casts that the other side lacks; what the device inserts it lacks anyway.
+    ``casts`` are those that the other side lacks; operators that the device inserts it lacks anyway.
     """
     while source.kind is SourceKind.OPERATOR and (
         source.name.startswith(INSERTED_PREFIX) or source.name in casts

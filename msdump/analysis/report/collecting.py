@@ -27,8 +27,10 @@ from msdump.analysis.report.curves import (
     training_curves,
 )
 from msdump.analysis.report.operators import (
-    OperatorList,
+    OperatorKey,
     ReportedOperator,
+    operators_in_order,
+    reported_operator,
     source_excerpt,
     traced_microseconds,
 )
@@ -265,18 +267,16 @@ class _Reading:
 
     def __init__(self) -> None:
         self.faults: dict[str, None] = {}
-        self.operators = OperatorList()
+        self.operators: dict[OperatorKey, ReportedOperator] = {}
         self.series = SeriesTable()
         self.graphs: dict[tuple[int, str], OperatorGraph] = {}
         self.directories: dict[tuple[int, str, int], Iteration] = {}
         self._overflows: list[tuple[tuple[int, str], int, str, str]] = []
 
     def fault(self, message: str) -> None:
-        """Record a file that cannot be read; each is reported once."""
         self.faults[message] = None
 
     def read(self, dump: Dump, question: ReportQuestion) -> None:
-        """Read all directories of a dump."""
         folders = [folder for group in watching.folder_groups(dump) for folder in group]
         directories = [folder.iteration for folder in folders]
         contents = read_directories(dump.path, directories, question.known, question.executor)
@@ -287,8 +287,10 @@ class _Reading:
             question.advance()
 
     def _add(self, folder: DumpedFolder, tensors: MeasuredColumns) -> None:
-        order = sorted(range(len(tensors.names)), key=tensors.times.__getitem__)
-        self.operators.add(folder, dict.fromkeys(tensors.names[row][:2] for row in order))
+        for row in sorted(range(len(tensors.names)), key=tensors.times.__getitem__):
+            key = (folder.rank, folder.place, *tensors.names[row][:2])
+            if key not in self.operators:
+                self.operators[key] = reported_operator(folder, key)
         self.series.add(folder, tensors)
         if folder.graph is not None:
             self.graphs.setdefault((folder.rank, folder.place), folder.graph)
@@ -329,7 +331,7 @@ def collect(dump: Dump, question: ReportQuestion) -> DumpReport:
     """
     reading = _Reading()
     reading.read(dump, question)
-    operators = reading.operators.in_order()
+    operators = operators_in_order(reading.operators.values(), reading.graphs)
     series = reading.series.of(operators)
     operators, grouped = _compared(operators, question.compared)
     verdicts = {number: problems.judge_operator(findings) for number, findings in grouped.items()}
@@ -360,7 +362,6 @@ def collect(dump: Dump, question: ReportQuestion) -> DumpReport:
 
 
 def _advice(compared: ComparedDumps | None, found: Sequence[ReportedProblem]) -> str:
-    """Return the next step for the user: from the comparison, or without one from where infinities begin."""
     if compared is not None:
         return answer.next_step(compared.report, has_rerun=any(each.own for each in compared.report.findings))
     begins = {ProblemKind.NONFINITE, ProblemKind.OVERFLOW}
@@ -370,7 +371,7 @@ def _advice(compared: ComparedDumps | None, found: Sequence[ReportedProblem]) ->
 def _compared(
     operators: tuple[ReportedOperator, ...], compared: ComparedDumps | None
 ) -> tuple[tuple[ReportedOperator, ...], dict[int, list[Finding]]]:
-    """Return the findings by operator, and all operators, including those of golden alone."""
+    """Return all operators, including those of golden alone, and the findings by operator."""
     if compared is None:
         return operators, {}
     grouped = problems.group_by_operator(compared.report.findings, operators)
@@ -454,7 +455,6 @@ def _memory(
 def _located(
     found: Sequence[ReportedProblem], operators: Sequence[ReportedOperator], reading: _Reading
 ) -> tuple[ReportedProblem, ...]:
-    """Return problems with the files and the source lines of their operators."""
     located = []
     for problem in found[:_LOCATED]:
         if problem.operator < 0:

@@ -142,11 +142,7 @@ DumpedForms = Mapping[tuple[str, int], tuple[str, str]]
 def memory_curve(rank: int, place: str, graph: OperatorGraph, dumped: DumpedForms) -> MemoryCurve:
     """Return the memory of a graph: results lie there from their operator to the last one that reads them.
 
-    Args:
-        rank: Number of the rank.
-        place: Network and graph.
-        graph: The graph.
-        dumped: What was dumped, which tells the sizes that the graph file leaves open.
+    Forms of dumped outputs give the sizes that the graph file leaves open.
     """
     memory, unknown = DeviceMemory(), 0
     for name, form in (*graph.weights.items(), *graph.inputs.items()):
@@ -231,12 +227,7 @@ def operator_histograms(
 ) -> Iterator[TensorHistogram]:
     """Yield the histograms of an operator's outputs in an iteration; none where only statistics were saved.
 
-    Args:
-        operator: Place of the operator in the list.
-        names: Its names, full and as files spell it.
-        directory: The iteration.
-        golden: The same iteration of the golden dump, None without one.
-        fault: Gets what cannot be read.
+    Names are full and as files spell them; ``golden`` is the same iteration of the golden dump.
     """
     try:
         records = _outputs(directory, names)

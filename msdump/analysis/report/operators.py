@@ -71,36 +71,24 @@ class ReportedOperator:
         return "" if self.described is None else self.described.source_line
 
 
-class OperatorList:
-    """Collects the operators of a dump from its directories, read one after the other."""
+def operators_in_order(
+    dumped: Iterable[ReportedOperator], graphs: Mapping[tuple[int, str], OperatorGraph]
+) -> tuple[ReportedOperator, ...]:
+    """Return all operators, dumped or not, ordered by rank, graph and execution.
 
-    def __init__(self) -> None:
-        """Begin without any."""
-        self._named: dict[OperatorKey, ReportedOperator] = {}
-        self._graphs: dict[tuple[int, str], OperatorGraph] = {}
-
-    def add(self, folder: DumpedFolder, op_types_and_names: Iterable[tuple[str, str]]) -> None:
-        """Add the operators of a directory in the order of time; operators that were added before stay."""
-        place = (folder.rank, folder.place)
-        if folder.graph is not None:
-            self._graphs.setdefault(place, folder.graph)
-        for op_type, op_name in op_types_and_names:
-            key = (*place, op_type, op_name)
-            if key not in self._named:
-                self._named[key] = _reported_operator(folder, key)
-
-    def in_order(self) -> tuple[ReportedOperator, ...]:
-        """Return all operators, dumped or not, ordered by rank, graph and execution."""
-        by_place: dict[tuple[int, str], list[ReportedOperator]] = {place: [] for place in self._graphs}
-        for key, operator in self._named.items():
-            by_place.setdefault((key[0], key[1]), []).append(operator)
-        listed: list[ReportedOperator] = []
-        for place in sorted(by_place):
-            listed += _connect(_merge_undumped(place, by_place[place], self._graphs.get(place)), len(listed))
-        return tuple(listed)
+    ``dumped`` are those with tensors, in the order of time; the graphs stand by rank, and network and graph.
+    """
+    by_place: dict[tuple[int, str], list[ReportedOperator]] = {place: [] for place in graphs}
+    for operator in dumped:
+        by_place.setdefault(operator.key[:2], []).append(operator)
+    listed: list[ReportedOperator] = []
+    for place in sorted(by_place):
+        listed += _connect(_merge_undumped(place, by_place[place], graphs.get(place)), len(listed))
+    return tuple(listed)
 
 
-def _reported_operator(folder: DumpedFolder, key: OperatorKey) -> ReportedOperator:
+def reported_operator(folder: DumpedFolder, key: OperatorKey) -> ReportedOperator:
+    """Return an operator of which a directory holds tensors."""
     _, _, op_type, op_name = key
     described = None
     if folder.graph is not None and op_type != names.PARAMETER:
@@ -216,9 +204,7 @@ _EVENT_NAMES: Final = ("full_name", "operator", "name")  # arguments of an event
 def traced_microseconds(path: str, operators: Sequence[ReportedOperator]) -> Mapping[int, float]:
     """Return the mean time of a run of each operator that a trace names, by its place in the list.
 
-    Args:
-        path: The trace: JSON, a list of events or an object with ``traceEvents``.
-        operators: The operators.
+    The trace is JSON: a list of events or an object with ``traceEvents``.
 
     Raises:
         DumpReadError: The file cannot be read, is no trace, or names no operator of the dump.
@@ -240,7 +226,6 @@ def traced_microseconds(path: str, operators: Sequence[ReportedOperator]) -> Map
 
 
 def _durations(events: list[Any]) -> Iterator[tuple[list[str], float]]:
-    """Yield the names and the duration of each event that has one; pairs of begin and end, too."""
     begun: dict[tuple[object, object], list[dict[str, Any]]] = {}
     for event in events:
         if not isinstance(event, dict):

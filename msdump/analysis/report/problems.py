@@ -81,16 +81,16 @@ def compare_dumps(
     executor: ExecutorChoice = ExecutorChoice(),  # noqa: B008 - frozen
     explain: Explain | None = None,
 ) -> ComparedDumps:
-    """Compare two dumps, those of which one holds statistics alone by their statistics.
+    """Compare two dumps; by their statistics where one of them holds statistics alone.
 
     Args:
         dumped: The dump that is examined.
         golden: The dump that it is compared with.
-        limits: What counts as agreement.
+        limits: Limits of agreement.
         executions: Number of the execution, or of the run, of each; None: the last one.
-        graph: A model or a graph file that tells which tensors belong together, None: by names.
-        executor: Who measures the tensors.
-        explain: Lets the comparison know what running operators again tells, None: nothing runs.
+        graph: A model or a graph file that pairs the tensors, None: by names.
+        executor: Measures the tensors.
+        explain: Adds results of re-execution to the comparison, None: nothing runs.
 
     Raises:
         ToolError: A dump cannot be used, or nothing in it has a counterpart.
@@ -213,8 +213,6 @@ def find_outbreaks(operators: Sequence[ReportedOperator], series: StatisticSerie
 
 
 class _Walk:
-    """One iteration of one graph, operator by operator."""
-
     def __init__(
         self,
         operators: Sequence[ReportedOperator],
@@ -355,7 +353,6 @@ def _problem_of(
     *,
     victims: Iterable[int] = (),
 ) -> ReportedProblem:
-    """Return a problem of an operator of the list."""
     each = operators[number]
     iterations, victims = tuple(sorted(iterations)), tuple(sorted(victims))
     return ReportedProblem(kind, number, each.name, each.op_type, each.rank, iterations, text, victims)
@@ -364,13 +361,7 @@ def _problem_of(
 def failure_problems(
     files: Sequence[OperatorFile], operators: Sequence[ReportedOperator], fault: Fault
 ) -> Iterator[ReportedProblem]:
-    """Yield the operators that failed, from the files that exception dumps left of them.
-
-    Args:
-        files: The files.
-        operators: The operators of which there are other tensors.
-        fault: Gets what cannot be read.
-    """
+    """Yield the operators that failed, from the files that exception dumps left of them."""
     places = places_by_name(operators)
     for file in files:
         is_brief = file.name.is_brief_failure
@@ -401,13 +392,9 @@ def failure_problems(
 def trigger_problems(
     trigger: Trigger, operators: Sequence[ReportedOperator], series: StatisticSeries, told: Container[int]
 ) -> Iterator[ReportedProblem]:
-    """Yield the operators that are there because they failed or overflowed, where nothing else was dumped.
+    """Yield the operators that were dumped because they failed or overflowed, where nothing else was dumped.
 
-    Args:
-        trigger: Upon what operators were dumped.
-        operators: The operators.
-        series: Their tensors.
-        told: Places of the operators of which other problems tell.
+    ``told`` are places of operators that other problems report.
     """
     if trigger not in _TRIGGERED:
         return

@@ -168,7 +168,6 @@ def _whole(text: str) -> int:
 
 
 def _numbers(column: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the numbers of a column, and a mask of the cells that hold one."""
     try:
         values = np.fromiter(map(float, column), np.float64, len(column))
     except ValueError:
@@ -273,11 +272,7 @@ def read_directories(
 ) -> Iterator[DirectoryContent]:
     """Yield the tensors of each directory, of its last complete execution.
 
-    Args:
-        root: Path of the dump that they are of.
-        directories: The directories.
-        known: What directories held before: one that has not changed since is not read again.
-        executor: Who reads them.
+    A directory that has not changed since ``known`` took it in is not read again.
     """
     if known is None:
         yield from _contents(root, directories, executor)
@@ -303,7 +298,6 @@ def _contents(
 
 
 def _content(directory: Iteration) -> DirectoryContent:
-    """Return the tensors of a directory; runs in a worker process."""
     faults: dict[str, None] = {}
     return _read_directory(directory, faults.setdefault), tuple(faults)
 
@@ -311,12 +305,8 @@ def _content(directory: Iteration) -> DirectoryContent:
 def _read_directory(directory: Iteration, fault: Fault) -> MeasuredColumns:
     """Return the tensors of a directory.
 
-    A table of statistics in which every tensor stands once is taken as it is. Where tensors come again,
-    the reader tells passes of loops and executions apart.
-
-    Args:
-        directory: The directory.
-        fault: Gets what cannot be read.
+    A table of statistics in which every tensor stands once is taken as it is. Where tensors come again, the
+    reader tells passes of loops and executions apart.
     """
     path = f"{directory.path}/{TABLE}"
     table = read_table(path, fault) if os.path.isfile(path) else MeasuredColumns()

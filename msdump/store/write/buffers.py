@@ -89,9 +89,6 @@ class FileRange:
     def copy_to(self, target: int) -> int:
         """Write the bytes to an open file, where it stands; return their number.
 
-        Args:
-            target: The file's descriptor.
-
         Raises:
             OSError: They cannot be written.
             DumpReadError: There are fewer.

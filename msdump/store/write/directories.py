@@ -124,14 +124,10 @@ _held: Final[dict[str, int]] = {}  # descriptors by directory; they hold the loc
 
 
 def lock_rank(directory: str, root: str) -> bool:
-    """Lock a directory until the process ends; it is made where it is missing.
-
-    Args:
-        directory: The directory of a rank.
-        root: The root of the dump, below which no link is followed.
+    """Lock a rank's directory until the process ends; it is made where it is missing, below the dump's root.
 
     Returns:
-        Whether no other process has locked it. On file systems without locks nobody has.
+        False where another process has locked it; True, too, on file systems without locks.
 
     Raises:
         OSError: The directory cannot be opened or made.

@@ -78,9 +78,7 @@ def last_titles(data: bytes, header: bytes) -> bytes:
     >>> last_titles(b"A,B\n1,2\nA,C\n3,4\n", b"A,B\n")
     b'A,C\n'
 
-    Args:
-        data: The rows.
-        header: A line of titles; any line with its first cell is one.
+    Any line with the first cell of the header is one.
     """
     cell, comma, _ = header.partition(b",")
     first_cell = cell + comma

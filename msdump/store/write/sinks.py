@@ -61,13 +61,7 @@ class StandIns:
     """
 
     def __init__(self, files: Files, count: int = 0, size: int = 0) -> None:
-        """Choose stand-ins for files.
-
-        Args:
-            files: The files; ``mapping.csv`` is written among them.
-            count: Files of mappings that an earlier object has counted.
-            size: Bytes that it has counted.
-        """
+        """Choose stand-ins for files, after an earlier object that counted mappings and their bytes."""
         self._files = files
         self._mappings: dict[str, dict[str, str]] = {}  # original names by stand-in, by directory
         self.count = count
@@ -342,14 +336,10 @@ class SyncSink:
                 self._count += 1
 
     def _metered(self, pieces: Iterable[Buffer], taken: list[int]) -> Iterator[Buffer]:
-        """Yield the pieces, taking their bytes from the budget.
-
-        Args:
-            pieces: The contents.
-            taken: Gets the size of each piece that was taken, to be given back where the file is lost.
+        """Yield the pieces and add the size of each to ``taken``, to be given back where the file is lost.
 
         Raises:
-            _OverLimitError: A piece does not fit any more.
+            _OverLimitError: A piece does not fit into the budget any more.
         """
         for piece in pieces:
             size = size_of((piece,))

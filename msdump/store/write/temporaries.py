@@ -68,12 +68,7 @@ class Linker:
         self._link = first
 
     def give_name(self, directory: int, name: str, fd: int) -> None:
-        """Give a nameless file a name.
-
-        Args:
-            directory: Descriptor of the open directory.
-            name: The name.
-            fd: Descriptor of the open file.
+        """Give a nameless open file a name in an open directory.
 
         Raises:
             OSError: The file system gives it none; FileExistsError where the name is taken.
