@@ -84,7 +84,7 @@ def read_execution_order(path: str) -> tuple[str, ...]:
     Raises:
         DumpReadError: The file cannot be read or its first line is not the header.
     """
-    lines = [line for _, line in _lines(path)]
+    lines = [*read_lines(path)]
     if not lines or lines[0] != ORDER_HEADER:
         first = lines[0][:_SHOWN] if lines else ""
         raise DumpReadError(path, f"the first line is {first!r}, not {ORDER_HEADER!r}", 0)
@@ -101,7 +101,10 @@ def read_iterations_run(path: str) -> tuple[int, ...]:
     for offset, line in read_rows(path):
         if not (line.isascii() and line.isdigit()):
             raise DumpReadError(path, f"{line[:_SHOWN]!r} is not the number of an iteration", offset)
-        numbers.append(_number(path, offset, line))
+        try:
+            numbers.append(integer(line))
+        except ValueError as error:
+            raise DumpReadError(path, str(error), offset) from error
     return tuple(numbers)
 
 
@@ -118,24 +121,13 @@ def integer(text: str) -> int:
     return int(text)
 
 
-def _number(path: str, offset: int, digits: str) -> int:
-    try:
-        return integer(digits)
-    except ValueError as error:
-        raise DumpReadError(path, str(error), offset) from error
-
-
 def read_lines(path: str) -> Iterator[str]:
     """Yield the lines of a text that are not empty.
 
     Raises:
         DumpReadError: The file cannot be read.
     """
-    return (line for _, line in _lines(path))
-
-
-def _lines(path: str) -> Iterator[tuple[int, str]]:
-    return _split(path, read_bytes(path))
+    return (line for _, line in _split(path, read_bytes(path)))
 
 
 def read_rows(path: str) -> Iterator[tuple[int, str]]:
@@ -194,7 +186,7 @@ def load_file(path: str) -> memoryview:
                 return memoryview(_whole(fd, size))
             mapped = mmap.mmap(fd, 0, access=mmap.ACCESS_READ)
     except OSError as error:
-        raise unreadable_error(path, error) from error
+        raise DumpReadError(path, cause_of(error)) from error
     _MAPS.add(mapped)
     return memoryview(mapped)
 
@@ -220,12 +212,7 @@ def load_beginning(path: str, size: int) -> memoryview:
         with reading.OpenDescriptor(path) as (fd, _):
             return memoryview(os.read(fd, size))
     except OSError as error:
-        raise unreadable_error(path, error) from error
-
-
-def unreadable_error(path: str, error: OSError) -> DumpReadError:
-    """Return the error for a file that cannot be read."""
-    return DumpReadError(path, cause_of(error))
+        raise DumpReadError(path, cause_of(error)) from error
 
 
 _MOST_BYTES: Final = 1 << 24  # outputs are read again by who reads them: a few operators later at most

@@ -219,11 +219,6 @@ class IrProgram:
     is_ours: bool = False
     is_whole: bool = False
 
-    @property
-    def names(self) -> Mapping[int, str]:
-        """Names of the parameters by number."""
-        return {number: each.name for number, each in self.parameters.items()}
-
 
 def read_program(path: str) -> IrProgram:
     """Return the statements of an .ir file; of a file that breaks off, those before its end.
@@ -248,7 +243,7 @@ def read_program(path: str) -> IrProgram:
         elif line.startswith("%para"):
             _add_parameter(program, line)
         elif line.startswith("subgraph "):
-            names = program.names
+            names = {number: each.name for number, each in program.parameters.items()}
             _add_graph(program, line)
     return program
 

@@ -69,7 +69,7 @@ class Rank:
 
     def _shared_graph(self, number: int) -> OperatorGraph | None:
         """Return a graph, that of another rank where its files have the same contents."""
-        paths = [self._tree.paths.get(Key(kind, self.number, graph=number)) for kind in _COMPILED]
+        paths = [self.graph_file(kind, number) for kind in _COMPILED]
         try:
             key = (number, *(None if path is None else files.digest(path) for path in paths))
         except DumpReadError:  # not all of them may be needed
@@ -154,13 +154,14 @@ class Rank:
         Raises:
             DumpReadError: The list cannot be read.
         """
-        path = self._tree.paths.get(Key(PathKind.EXECUTION_ORDER, self.number, graph=graph))
+        path = self.graph_file(PathKind.EXECUTION_ORDER, graph)
         return None if path is None else files.read_execution_order(path)
 
     def order_unless_damaged(self, graph: int) -> tuple[str, ...] | None:
         """Return the same, None also where the list cannot be read, which a warning tells."""
-        path = self._tree.paths.get(Key(PathKind.EXECUTION_ORDER, self.number, graph=graph))
-        return self._unless_damaged(files.read_execution_order, path)
+        return self._unless_damaged(
+            files.read_execution_order, self.graph_file(PathKind.EXECUTION_ORDER, graph)
+        )
 
     def iterations_run(self, graph: int) -> tuple[int, ...] | None:
         """Return the dumped iterations of a graph in the order of their runs, None without a list.
@@ -168,11 +169,11 @@ class Rank:
         Raises:
             DumpReadError: The list cannot be read.
         """
-        path = self._tree.paths.get(Key(PathKind.ITERATIONS_RUN, self.number, graph=graph))
+        path = self.graph_file(PathKind.ITERATIONS_RUN, graph)
         return None if path is None else files.read_iterations_run(path)
 
     def graph_file(self, kind: PathKind, graph: int) -> str | None:
-        """Return the path of a graph's ``PathKind.IR`` or ``PathKind.PB`` file, None where there is none."""
+        """Return the path of a graph's file or list, None where there is none."""
         return self._tree.paths.get(Key(kind, self.number, graph=graph))
 
     @property
@@ -359,7 +360,7 @@ class RankGraph:
     @cached_property
     def _loaded(self) -> int | None:
         # written at every load of the graph: its time tells the newest load
-        path = self._tree.paths.get(Key(PathKind.EXECUTION_ORDER, self._rank.number, graph=self.number))
+        path = self._rank.graph_file(PathKind.EXECUTION_ORDER, self.number)
         return None if path is None else files.modified(path)
 
     @cached_property

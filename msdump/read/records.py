@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msdump import dtypes, reading
 from msdump.device import formats
 from msdump.encode import DataSpan, DumpData, TensorInfo, dump_data, dump_message, npy, op_debug
-from msdump.errors import DAMAGED, DumpReadError, FormatError
+from msdump.errors import DAMAGED, DumpReadError, FormatError, cause_of
 from msdump.read import files
 from msdump.read.operator_graph import GraphOperator, SourceKind, ValueSource
 from msdump.read.statistic_table import Cell, Measurements, Row, read_dtype, read_shape
@@ -313,7 +313,7 @@ def _load_header(path: str) -> bytes:
     except DumpReadError:
         raise
     except OSError as error:
-        raise files.unreadable_error(path, error) from error
+        raise DumpReadError(path, cause_of(error)) from error
 
 
 _log = logging.getLogger("msdump.store")
