@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from msdump.communication import current
 from msdump.errors import InputError
 from msdump.training.optimizers import Trained
-from msdump.training.symbols import ROOT, StepTensor
-from msdump.training.writer import StepWriter
+from msdump.training.writer import ROOT, StepTensor, StepWriter
 
 PLACE = ROOT.inside(("grad_reducer", "DistributedGradReducer"))
 

@@ -13,12 +13,23 @@ from onnx import helper, numpy_helper
 from msdump import dtypes
 from msdump.errors import GraphError, InputError, UnsupportedOpError
 from msdump.graph import Graph, Node
-from msdump.training import losses, operators  # noqa: F401 - they fill the tables
+from msdump.training import operators  # noqa: F401 - they fill the tables
+from msdump.training.losses import Loss
 from msdump.training.mixed_precision import Layers, MixedPrecision
 from msdump.training.operators.dense import dense_layers
 from msdump.training.rules import lower
-from msdump.training.symbols import Place, StepOperator, StepTensor, absent_slots, backbone, info, place_of
-from msdump.training.writer import IR_VERSION, StepWriter
+from msdump.training.writer import (
+    IR_VERSION,
+    WITH_LOSS,
+    Place,
+    StepOperator,
+    StepTensor,
+    StepWriter,
+    absent_slots,
+    backbone,
+    info,
+    place_of,
+)
 
 Slots = Mapping[str, tuple[int, ...]]
 
@@ -200,6 +211,15 @@ class ForwardWriter:
         precision.check()
         first, *others = (self.tensor(value.name) for value in self._graph.outputs)
         return (precision.loss_input(self._op, first) if layers else first), *others
+
+    def loss(self, loss: Loss, output: StepTensor, label: str) -> StepTensor:
+        """Write a loss of the network's output, with labels as an input of that name; return it."""
+        labels = output
+        if loss.label is not None:
+            dtype, shape = loss.label(output)
+            labels = self.input(StepTensor(self._op.free_name(label), dtype, shape))
+        with self._op.at(WITH_LOSS.inside(("_loss_fn", loss.cell))):
+            return loss.write(self._op, output, labels)
 
     def lower(self, node: Node, around: Place) -> None:
         """Write one operator in its training form.

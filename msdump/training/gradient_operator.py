@@ -20,8 +20,7 @@ from msdump.graph import Graph, Node, loader, training_info
 from msdump.training.files import OLDEST_OPSET, Model, converted, whole_message
 from msdump.training.forward import ForwardWriter
 from msdump.training.rules import BackwardPass
-from msdump.training.symbols import ROOT, StepTensor
-from msdump.training.writer import StepWriter
+from msdump.training.writer import ROOT, StepTensor, StepWriter
 
 _GRADIENT: Final = ("ai.onnx.preview.training", "Gradient")
 

@@ -5,8 +5,8 @@ A step with a dynamic scale finds that its gradients overflow by the means of ea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar, Final, Protocol
 
 import numpy as np
@@ -17,40 +17,39 @@ from msdump.plan import DeviceTarget, OverflowMode
 from msdump.training import options
 from msdump.training.body import Body, Value, operator
 from msdump.training.data_parallel import DataParallel
-from msdump.training.optimizers import Trained, Variables, assign
+from msdump.training.optimizers import Optimizer, Trained, TrainedParameter, Variables, assign
 from msdump.training.options import Options, Rules
-from msdump.training.symbols import ROOT, Place, StepTensor
-from msdump.training.writer import StepWriter
+from msdump.training.writer import ROOT, Place, StepTensor, StepWriter
 
 
 @operator("IsFinite")
 def is_finite(op: Body, x: Value) -> Value:
-    """Tell of each element whether it is neither infinite nor NaN."""
+    """Return whether each element is neither infinite nor NaN."""
     return op.Not(op.Or(op.IsInf(x), op.IsNaN(x)))
 
 
 @operator("ReduceAll")
 def reduce_all(op: Body, x: Value, _axis: Value, _keep_dims: Value) -> Value:
-    """Tell whether all elements are true."""
+    """Return whether all elements are true."""
     return op.Cast(op.ReduceMin(op.Cast(x, to=6), keepdims=0), to=9)
 
 
 @operator("AllFinite")
 def all_finite(op: Body, *gradients: Value, count: int) -> Value:  # noqa: ARG001 - tells functions apart
-    """Tell whether any element of any gradient is infinite or NaN.
+    """Return whether any element of any gradient is infinite or NaN.
 
     The name says the opposite; MindSpore negates the result, too.
     """
-    # x * 0 is NaN for those alone, and a sum with a NaN is one
+    # x * 0 is NaN for infinities and NaN alone, and a sum with a NaN is one
     sums = [op.Cast(op.ReduceSum(x * op.CastLike(0.0, x), keepdims=0), to=1) for x in gradients]
     return op.IsNaN(op.Sum(*sums))
 
 
 class OverflowCheck:
-    """Finds whether gradients overflow: looks for infinities and NaNs in each, as on CPU and GPU."""
+    """Overflow check of gradients by infinities and NaNs in each, as on CPU and GPU."""
 
     def start(self, op: StepWriter) -> None:
-        """Write what comes between the loss and the first gradient: nothing."""
+        """Write operators between the loss and the first gradient: none."""
 
     def overflow(self, op: StepWriter, gradients: Sequence[StepTensor]) -> StepTensor:
         """Write a flag of each gradient, and their sum; return whether any is raised, a bool scalar."""
@@ -64,7 +63,7 @@ class OverflowCheck:
 
 
 class AllFiniteCheck(OverflowCheck):
-    """Looks for them by one operator of newer Ascend devices."""
+    """Overflow check by the one operator of newer Ascend devices."""
 
     def overflow(self, op: StepWriter, gradients: Sequence[StepTensor]) -> StepTensor:
         """Write the operator, of all gradients."""
@@ -73,15 +72,12 @@ class AllFiniteCheck(OverflowCheck):
 
 @dataclass(frozen=True, slots=True)
 class FloatStatusCheck(OverflowCheck):
-    """Asks the overflow status of an Ascend in SATURATION_MODE, whose results are never infinite.
+    """Overflow check by the status of an Ascend in SATURATION_MODE, where no result is infinite.
 
     The operators and their order are those of TrainOneStepWithLossScaleCell: the status is lowered after the
-    loss, so that it tells of the gradients alone, whose overflow a smaller scale can cure; it is read after
-    the last gradient, and lowered for what comes after the step. MindSpore holds them in their places by
-    Depend, which is no operator of the compiled graph; here the order of the nodes does.
-
-    Attributes:
-        parallel: How gradients are averaged over ranks, whose statuses are added; None: one rank.
+    loss, because a smaller scale can cure an overflow of gradients alone; it is read after the last gradient,
+    and lowered for the operators behind the step. MindSpore holds them in their places by Depend, which is no
+    operator of the compiled graph; here the order of the nodes does. The statuses of ranks are added.
     """
 
     parallel: DataParallel | None = None
@@ -103,18 +99,12 @@ class FloatStatusCheck(OverflowCheck):
 
 
 def _zeros(op: StepWriter) -> StepTensor:
-    """Return what MindSpore feeds to the operators of the status; they do not look at it."""
+    # MindSpore feeds them to the operators of the status, which ignore them
     return op.constant(np.zeros(8, np.int32))
 
 
 def overflow_check(device: DeviceTarget, mode: OverflowMode, parallel: DataParallel | None) -> OverflowCheck:
-    """Return how a step finds overflows.
-
-    Args:
-        device: The device.
-        mode: What float16 results beyond the range become, on Ascend.
-        parallel: How gradients are averaged over ranks; None: one rank.
-    """
+    """Return the overflow check of a device."""
     if device is not DeviceTarget.ASCEND:
         return OverflowCheck()
     return FloatStatusCheck(parallel) if mode is OverflowMode.SATURATION else AllFiniteCheck()
@@ -124,34 +114,49 @@ MANAGER: Final = ROOT.inside(("loss_scaling_manager", "DynamicLossScaleUpdateCel
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
-    """What a training step has beside loss and gradients, for a loss scale to put itself around it.
+class Update:
+    """The part of a training step behind its gradients, which a loss scale surrounds.
 
     Attributes:
-        reduce: Writes the mean of the gradients over all ranks; returns the parameters with it.
-        update: Writes the optimizer's operators.
-        place: The optimizer's place.
+        op: Writes operators.
+        optimizer: Updates the parameters.
+        parallel: Mean of the gradients over all ranks; None: one rank.
         state: Adds variables.
-        check: Finds whether gradients overflow.
-        seed: The gradient of the loss itself, once it is known.
+        normalizing: Names of scales and shifts of normalisations.
+        check: Finds overflows of gradients.
     """
 
-    reduce: Callable[[Trained], Trained]
-    update: Callable[[Trained], None]
-    place: Place
+    op: StepWriter
+    optimizer: Optimizer
+    parallel: DataParallel | None
     state: Variables
+    normalizing: Collection[str]
     check: OverflowCheck
-    seed: StepTensor | None = None
+
+    @property
+    def place(self) -> Place:
+        """The optimizer's scope."""
+        return ROOT.inside(("optimizer", self.optimizer.cell))
+
+    def reduced(self, trained: Trained) -> Trained:
+        """Write the mean of the gradients over all ranks; return the parameters with it."""
+        return trained if self.parallel is None else self.parallel.write(self.op, trained)
+
+    def write(self, trained: Trained) -> None:
+        """Write the optimizer's operators."""
+        parameters = [TrainedParameter(item, dy, item.name in self.normalizing) for item, dy in trained]
+        with self.op.at(self.place):
+            self.optimizer.write(self.op, parameters, self.state)
 
 
 class LossScale(Protocol):
     """Scales the loss, which is to say the first gradient, and writes the update with what goes around it."""
 
-    def seed(self, op: StepWriter, loss: StepTensor, rest: Rest) -> StepTensor:
+    def seed(self, loss: StepTensor, update: Update) -> StepTensor:
         """Return the gradient of the loss itself."""
 
-    def write(self, op: StepWriter, trained: Trained, rest: Rest) -> Sequence[StepTensor]:
-        """Write everything behind the gradients; return what the step gives besides the loss."""
+    def write(self, trained: Trained, seed: StepTensor, update: Update) -> Sequence[StepTensor]:
+        """Write everything behind the gradients; return the outputs of the step behind the loss."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,17 +170,17 @@ class StaticLossScale(Options):
     value: float = 1.0
     rules: ClassVar[Rules] = {"value": options.above(0)}
 
-    def seed(self, op: StepWriter, loss: StepTensor, rest: Rest) -> StepTensor:  # noqa: ARG002 - protocol
+    def seed(self, loss: StepTensor, update: Update) -> StepTensor:
         """Return the scale, a constant."""
-        return op.constant(np.array(self.value, loss.dtype.numpy))
+        return update.op.constant(np.array(self.value, loss.dtype.numpy))
 
-    def write(self, op: StepWriter, trained: Trained, rest: Rest) -> Sequence[StepTensor]:
+    def write(self, trained: Trained, seed: StepTensor, update: Update) -> Sequence[StepTensor]:  # noqa: ARG002 - protocol
         """Write a Mul with 1 / scale for every gradient, in the optimizer's scope, and the update."""
-        trained = rest.reduce(trained)
+        trained = update.reduced(trained)
         if self.value != 1:
-            with op.at(rest.place):
-                trained = [(variable, op.Mul(gradient, 1 / self.value)) for variable, gradient in trained]
-        rest.update(trained)
+            with update.op.at(update.place):
+                trained = [(item, update.op.Mul(gradient, 1 / self.value)) for item, gradient in trained]
+        update.write(trained)
         return ()
 
 
@@ -201,27 +206,26 @@ class DynamicLossScale(Options):
         "window": options.at_least(1),
     }
 
-    def seed(self, op: StepWriter, loss: StepTensor, rest: Rest) -> StepTensor:  # noqa: ARG002 - protocol
+    def seed(self, loss: StepTensor, update: Update) -> StepTensor:  # noqa: ARG002 - protocol
         """Begin the check for overflows; return the scale, a variable."""
-        with op.at(ROOT):
-            rest.check.start(op)
-        return rest.state("scale_sense", np.array(self.value, np.float32))
+        with update.op.at(ROOT):
+            update.check.start(update.op)
+        return update.state("scale_sense", np.array(self.value, np.float32))
 
-    def write(self, op: StepWriter, trained: Trained, rest: Rest) -> Sequence[StepTensor]:
-        """Write the finite gradients' update and the scale's; return whether they overflowed."""
-        scale = rest.seed
-        assert scale is not None, "the scale is the gradient of the loss"
+    def write(self, trained: Trained, seed: StepTensor, update: Update) -> Sequence[StepTensor]:
+        """Write the update of finite gradients and that of the scale; return whether they overflowed."""
+        op = update.op
         with op.at(ROOT):
-            inverse = op.Reciprocal(scale)
-            trained = [(variable, op.Mul(gradient, inverse)) for variable, gradient in trained]
-        trained = rest.reduce(trained)
+            inverse = op.Reciprocal(seed)
+            trained = [(item, op.Mul(gradient, inverse)) for item, gradient in trained]
+        trained = update.reduced(trained)
         with op.at(ROOT):
-            overflow = rest.check.overflow(op, [gradient for _, gradient in trained])
+            overflow = update.check.overflow(op, [gradient for _, gradient in trained])
             is_finite = op.Not(overflow)
         with op.at(MANAGER):
-            self._change(op, scale, overflow, is_finite, rest.state)
+            self._change(op, seed, overflow, is_finite, update.state)
         with op.at(ROOT):
-            _update_unless(op, overflow, lambda: rest.update(trained))
+            _update_unless(op, overflow, lambda: update.write(trained))
         return (overflow,)
 
     def _change(
@@ -244,12 +248,16 @@ class DynamicLossScale(Options):
 def _update_unless(op: StepWriter, overflow: StepTensor, update: Callable[[], None]) -> None:
     """Write an If: variables keep their values after an overflow, else the optimizer updates them."""
     before = dict(op.bindings)
-    with op.body() as updating:
+
+    def updated() -> Sequence[StepTensor]:
         update()
-    changed = {name: value for name, value in op.bindings.items() if before.get(name) is not value}
-    with op.body() as keeping:
-        kept = [op.Identity(op.types[name]) for name in changed]
-    results = op.branch(overflow, (keeping, kept), (updating, list(changed.values())))
+        return [value for name, value in op.bindings.items() if before.get(name) is not value]
+
+    otherwise, _ = op.body("else_branch", updated)
+    changed = [name for name, value in op.bindings.items() if before.get(name) is not value]
+    then, kept = op.body("then_branch", lambda: [op.Identity(op.types[name]) for name in changed])
+    results = [replace(item, name=op.value_name("If"), value=None) for item in kept]
+    op.emit("If", [overflow], {"then_branch": then, "else_branch": otherwise}, outputs=results)
     op.bindings.update(zip(changed, results, strict=True))
 
 

@@ -14,8 +14,7 @@ from msdump.errors import GraphError, InputError, name_hint
 from msdump.training.body import INT64, Body, Value, operator
 from msdump.training.operators.layouts import as_matrix, joined, reduced, reshaped
 from msdump.training.rules import Backward, Gradients, lowering, mindspore_gradient
-from msdump.training.symbols import Shape, StepOperator, StepTensor
-from msdump.training.writer import StepWriter
+from msdump.training.writer import Shape, StepOperator, StepTensor, StepWriter
 
 
 @operator("SparseSoftmaxCrossEntropyWithLogits")

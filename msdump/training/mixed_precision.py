@@ -17,8 +17,7 @@ from onnx import defs
 from msdump.dtypes import DType
 from msdump.errors import InputError, name_hint
 from msdump.graph.kernel import FLOAT32, HALVES, type_text
-from msdump.training.symbols import WITH_LOSS, Place, StepOperator, StepTensor
-from msdump.training.writer import StepWriter
+from msdump.training.writer import WITH_LOSS, Place, StepOperator, StepTensor, StepWriter
 
 Layers = Mapping[str, DType]
 """The element type of layers by module path, ``{"fc1": FLOAT16}``; "" is the whole network."""

@@ -16,8 +16,7 @@ from msdump.errors import InputError
 from msdump.training import options
 from msdump.training.body import Body, Structure, Value, operator
 from msdump.training.options import Options
-from msdump.training.symbols import Item, StepTensor
-from msdump.training.writer import StepWriter
+from msdump.training.writer import Item, StepTensor, StepWriter
 
 
 @operator("AssignAdd")

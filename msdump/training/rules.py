@@ -13,8 +13,7 @@ from typing import Any, Final
 
 from msdump.errors import UnsupportedOpError
 from msdump.graph import MINDSPORE_DOMAIN
-from msdump.training.symbols import StepOperator, StepTensor
-from msdump.training.writer import StepWriter
+from msdump.training.writer import StepOperator, StepTensor, StepWriter
 
 Gradients = StepTensor | Sequence[StepTensor | None]
 """The gradient of each input, None where it has none or nobody wants it; may end early. One: of the first."""

@@ -1,11 +1,20 @@
-"""The step graph while it is written: typed values, operators in their places, functions, weights."""
+"""The step graph while it is written: typed values, operators in their places, functions, weights.
+
+Places are the scopes of a training step's operators, in the words of ``TrainOneStepCell`` and of MindSpore's
+gradients:
+
+Default/network-WithLossCell/_backbone-LeNet5/conv1-Conv2d/       the network
+Default/network-WithLossCell/_loss_fn-MSELoss/                    the loss
+Gradients/Default/network-WithLossCell/.../Grad_Conv2D/           gradients, each in its forward operator's
+Default/optimizer-Momentum/                                       the optimizer
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -15,20 +24,236 @@ from onnx import helper, numpy_helper, shape_inference
 from msdump import dtypes
 from msdump.dtypes import DType
 from msdump.errors import GraphError
-from msdump.graph import MINDSPORE_DOMAIN, primitive_name, value_type
+from msdump.graph import MINDSPORE_DOMAIN, Graph, Node, Use, names, primitive_name, value_type
 from msdump.graph.kernel import FLOAT32, HALVES
 from msdump.training.body import OPERATORS, Structure, array_of, function, overload
-from msdump.training.symbols import (
-    ROOT,
-    Item,
-    Place,
-    StepOperator,
-    StepTensor,
-    absent_slots,
-    constant_node,
-    info,
-    use_of,
-)
+
+Cell = tuple[str, str]
+"""Name and class of a cell in the one around it, ``("fc1", "Dense")``; without class: ""."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Scope and source lines of an operator.
+
+    Attributes:
+        cells: From the root inwards.
+        trace: Source lines as an exporter writes them, "" for none.
+        forward: ONNX name of the forward operator of a gradient.
+    """
+
+    cells: tuple[Cell, ...]
+    trace: str = ""
+    forward: str = ""
+
+    def inside(self, *cells: Cell) -> Place:
+        """Return a scope inside this one."""
+        return replace(self, cells=(*self.cells, *cells))
+
+    def gradients(self, forward: str = "") -> Place:
+        """Return the scope of the gradients of this scope's operators."""
+        return replace(self, cells=(("Gradients", ""), *self.cells), forward=forward)
+
+    @property
+    def path(self) -> str:
+        """The scope as MindSpore writes it, ``Default/fc1-Dense``."""
+        return "/".join(f"{name}-{kind}" if kind else name for name, kind in self.cells)
+
+    @property
+    def source(self) -> str:
+        """The last source line and its code, for the end of a message; "" for none."""
+        lines = [line.strip() for line in self.trace.splitlines() if line.strip()]
+        return f", {'; '.join(lines[-2:])}" if lines else ""
+
+    def metadata(self) -> dict[str, str]:
+        """Return the metadata of nodes in this scope, in onnxscript's keys."""
+        entries = {
+            names.ONNXSCRIPT + "name_scopes": repr([name for name, _ in self.cells]),
+            names.ONNXSCRIPT + "class_hierarchy": repr([kind for _, kind in self.cells]),
+        }
+        if self.trace:
+            entries[names.ONNXSCRIPT + "stack_trace"] = self.trace
+        if self.forward:
+            entries[names.FORWARD] = self.forward
+        return entries
+
+
+ROOT = Place((("Default", ""),))
+
+WITH_LOSS = ROOT.inside(("network", "WithLossCell"))
+
+
+def backbone(graph: Graph) -> Place:
+    """Return the scope of the network itself, ``_backbone-LeNet5``."""
+    return WITH_LOSS.inside(("_backbone", names.root_class(graph) or "Cell"))
+
+
+def place_of(node: Node, around: Place) -> Place:
+    """Return the scope of an operator of a network, inside the scope around the network."""
+    components = node.scope.split("/")
+    # a model that already has MindSpore's scopes of a training cell keeps them
+    cells = [_cell(component) for component in components]
+    whole = len(cells) > 1 and cells[1] == WITH_LOSS.cells[1]
+    trace = names.trace_of(names.metadata_of(node.proto))
+    return Place(tuple(cells) if whole else (*around.cells, *cells[1:]), trace)
+
+
+def _cell(component: str) -> Cell:
+    name, _, kind = component.rpartition("-")
+    return (name, kind) if name else (component, "")
+
+
+Shape = tuple[int | str | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StepTensor:
+    """A value of the step graph; free dimensions have names, constants a ``value``."""
+
+    name: str
+    dtype: DType
+    shape: Shape
+    value: np.ndarray | None = field(default=None, compare=False)
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def is_float(self) -> bool:
+        """Whether it can have a gradient."""
+        return self.dtype.numpy.kind == "f" or self.dtype is dtypes.BFLOAT16
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether no dimension is free."""
+        return all(isinstance(size, int) for size in self.shape)
+
+    def shaped(self, shape: Shape) -> StepTensor:
+        """Return a value without a name that has this element type and another shape."""
+        return StepTensor("", self.dtype, shape)
+
+    def sizes(self) -> tuple[int, ...]:
+        """Return the dimensions.
+
+        Raises:
+            GraphError: A dimension is free.
+        """
+        if self.is_fixed:
+            return tuple(size for size in self.shape if isinstance(size, int))
+        raise GraphError(f"value {self.name!r} has the shape {self.shape}; its gradient needs fixed sizes")
+
+    def sizes_from(self, start: int, stop: int | None = None) -> tuple[int, ...]:
+        """Return the dimensions from an axis on, or between two; others may be free.
+
+        Raises:
+            GraphError: A dimension is free.
+        """
+        return StepTensor(self.name, self.dtype, self.shape[start:stop]).sizes()
+
+
+Item = StepTensor | float | int | bool | Sequence[int] | np.ndarray | None
+"""An operand: a value, a number of the first value's type, whole numbers, an array; None: absent."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepOperator:
+    """An operator of the step graph, as gradient rules see it.
+
+    Attributes:
+        name: ONNX node name.
+        op_type: ONNX's type, or MindSpore's.
+        domain: "" for ONNX's own.
+        primitive: MindSpore's name.
+        inputs: None for an absent one.
+        outputs: Without the absent ones.
+        attributes: Attributes, or the structure of one of MindSpore's operators.
+        place: Its scope.
+        absent: Slots of optional outputs that the model leaves out.
+    """
+
+    name: str
+    op_type: str
+    domain: str
+    primitive: str
+    inputs: tuple[StepTensor | None, ...]
+    outputs: tuple[StepTensor, ...]
+    attributes: Mapping[str, Any]
+    place: Place
+    absent: tuple[int, ...] = ()
+
+    @property
+    def x(self) -> StepTensor:
+        """The first input, which must be there."""
+        return self.input(0)
+
+    @property
+    def y(self) -> StepTensor:
+        """The first output."""
+        return self.outputs[0]
+
+    def output(self, slot: int) -> StepTensor | None:
+        """Return the output in a slot, None for an absent one."""
+        number = slot - sum(other < slot for other in self.absent)
+        return self.outputs[number] if slot not in self.absent and number < len(self.outputs) else None
+
+    def optional(self, slot: int) -> StepTensor | None:
+        """Return the input in a slot, None for an absent one."""
+        return self.inputs[slot] if slot < len(self.inputs) else None
+
+    def input(self, slot: int) -> StepTensor:
+        """Return an input that must be there.
+
+        Raises:
+            GraphError: It is absent.
+        """
+        tensor = self.optional(slot)
+        if tensor is None:
+            raise GraphError(f"{self.place.path}/{self.primitive}: input {slot} is missing")
+        return tensor
+
+    def constant(self, slot: int) -> np.ndarray | None:
+        """Return the value of an input that is a constant, None for any other."""
+        tensor = self.optional(slot)
+        return None if tensor is None else tensor.value
+
+    def attribute(self, name: str, default: Any) -> Any:
+        """Return an attribute."""
+        return self.attributes.get(name, default)
+
+
+def absent_slots(outputs: Sequence[str]) -> tuple[int, ...]:
+    """Return the slots of optional outputs without a name."""
+    return tuple(slot for slot, name in enumerate(outputs) if not name)
+
+
+def constant_node(tensor: StepTensor) -> onnx.NodeProto:
+    """Return the node that gives a constant."""
+    assert tensor.value is not None, "only constants have a node of their own"
+    value = numpy_helper.from_array(np.ascontiguousarray(tensor.value).reshape(tensor.value.shape))
+    return helper.make_node("Constant", [], [tensor.name], name=tensor.name, value=value)
+
+
+def info(tensor: StepTensor) -> onnx.ValueInfoProto:
+    """Return the declaration of a value."""
+    return helper.make_tensor_value_info(tensor.name, tensor.dtype.onnx, list(tensor.shape))
+
+
+def use_of(tensors: Sequence[StepTensor | None], attributes: Mapping[str, Any]) -> Use:
+    """Return the facts that MindSpore's name of an operator depends on."""
+    arrays = [None if tensor is None else tensor.value for tensor in tensors]
+    return Use(
+        input_ranks=tuple(None if tensor is None else tensor.rank for tensor in tensors),
+        attributes=attributes,
+        scalars=tuple(
+            float(array.reshape(-1)[0])
+            if array is not None and array.size == 1 and array.dtype.kind in "biuf"
+            else None
+            for array in arrays
+        ),
+    )
+
 
 WIDE_KERNELS: Final = frozenset({"MatMul", "BatchMatMul", "BiasAdd", "BiasAddGrad"})
 """Kernels of MindSpore's CPU that compute in float32 where the graph has a half type, by MindSpore's name.
@@ -42,30 +267,12 @@ IR_VERSION: Final = 10
 """The first one that knows overloads of functions."""
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenBody:
-    """The body of a branch.
-
-    Attributes:
-        nodes: Its nodes in order.
-        operators: Its operators.
-    """
-
-    nodes: list[onnx.NodeProto]
-    operators: list[StepOperator]
-
-    def graph(self, name: str, outputs: Sequence[StepTensor]) -> onnx.GraphProto:
-        """Return it as a graph that gives some values."""
-        inside = [info(tensor) for operator in self.operators for tensor in operator.outputs]
-        return helper.make_graph(self.nodes, name, [], [info(item) for item in outputs], value_info=inside)
-
-
-def names_read(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
-    """Yield the names of everything that nodes read, in their bodies as well."""
+def _names_read(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
+    """Yield the names of all values that nodes read, in their bodies as well."""
     for node in nodes:
         yield from node.input
         for attribute in node.attribute:
-            yield from names_read(attribute.g.node)
+            yield from _names_read(attribute.g.node)
 
 
 class StepWriter:
@@ -77,13 +284,11 @@ class StepWriter:
 
     Attributes:
         types: All values so far, by name.
-        operators: Everything so far, in order, as gradient rules see it.
-        place: Where operators are written at the moment.
+        operators: All operators so far, as gradient rules see them.
+        place: The scope of the next operators.
         bindings: The new value of each variable, by its name.
-        layouts: Values that are others in another shape or order, by type, origin and that shape or order.
-        origins: What a value is a reshaping of, by its name.
-        batch_statistics: Whether normalisations use and move the statistics of the batch.
-        drops: Whether Dropout drops anything.
+        layouts: Reshaped or transposed values by operator, name of the original, and shape or order.
+        origins: The original of each reshaped value, by its name.
         wide: Values of a half type that are float32 in the graph, as they are there, by name.
     """
 
@@ -100,9 +305,9 @@ class StepWriter:
 
         Args:
             opset: Version of ONNX's operators.
-            seed: What the seeds of all random operators come from.
+            seed: Seed of the seeds of all random operators.
             batch_statistics: Whether normalisations use and move the statistics of the batch.
-            drops: Whether Dropout drops anything.
+            drops: Whether Dropout drops anything; not in an evaluation.
             has_wide_kernels: Whether some kernels compute in float32 in place of half types, as on CPU.
         """
         self.types: dict[str, StepTensor] = {}
@@ -124,7 +329,7 @@ class StepWriter:
         self._seeds = np.random.SeedSequence(seed)
 
     def constant(self, array: np.ndarray) -> StepTensor:
-        """Return a constant; equal ones are one value. Those that an operator reads are written."""
+        """Return a constant; equal ones are one value, and only read ones are written."""
         key = (array.tobytes(), array.dtype.str, array.shape)
         if key not in self._constants:
             name = self.free_name("constant")
@@ -134,17 +339,17 @@ class StepWriter:
         return self._constants[key]
 
     def reserve(self, names: Iterable[str]) -> None:
-        """Keep names for values that are still to come."""
+        """Reserve names of later values."""
         self._names.update(names)
 
     def declare(self, tensor: StepTensor) -> StepTensor:
-        """Note a value that comes from elsewhere: an input, a weight."""
+        """Register a value, such as an input or a weight."""
         self._names.add(tensor.name)
         self.types[tensor.name] = tensor
         return tensor
 
     def free_name(self, base: str) -> str:
-        """Return a name that nothing has yet, and keep it."""
+        """Return a name that no value has, and reserve it."""
         name = base
         while name in self._names:
             self._counts[base] += 1
@@ -158,7 +363,7 @@ class StepWriter:
 
     @contextmanager
     def at(self, place: Place) -> Iterator[None]:
-        """Write at a place for a while."""
+        """Write in a scope for a while."""
         before, self.place = self.place, place
         try:
             yield
@@ -167,13 +372,9 @@ class StepWriter:
 
     @contextmanager
     def as_one(self, primitive: str, *inputs: StepTensor) -> Iterator[None]:
-        """Write operators that gradient rules see as one, with the name and the outputs of the last one.
+        """Write operators that gradient rules see as one, a composite of MindSpore's.
 
-        MindSpore calls such an operator a composite: its gradient is that of the whole.
-
-        Args:
-            primitive: MindSpore's name of the whole; its rule is a ``mindspore_gradient``.
-            inputs: What the whole reads.
+        It has the name and the outputs of the last operator; its rule is a ``mindspore_gradient``.
         """
         start = len(self.operators)
         yield
@@ -190,7 +391,7 @@ class StepWriter:
         ]
 
     def results(self) -> list[StepTensor]:
-        """Return everything that operators write, in order, as it is in the graph."""
+        """Return the outputs of all operators, as they are in the graph."""
         written = [self.types[name] for node in self.nodes for name in node.output if name]
         return [self.wide.get(tensor.name, tensor) for tensor in written]
 
@@ -200,44 +401,22 @@ class StepWriter:
             raise AttributeError(op_type)
 
         def add(*inputs: Item, outputs: int | Sequence[StepTensor | None] = 1, **attributes: Any) -> Any:
-            return self._single(self.emit(op_type, inputs, attributes, outputs=outputs))
+            return _single(self.emit(op_type, inputs, attributes, outputs=outputs))
 
         return add
 
-    @contextmanager
-    def body(self) -> Iterator[WrittenBody]:
-        """Write into the body of a branch for a while."""
+    def body(
+        self, name: str, write: Callable[[], Sequence[StepTensor]]
+    ) -> tuple[onnx.GraphProto, Sequence[StepTensor]]:
+        """Return the operators that a function writes as a branch's graph, and the values that it returns."""
         around = self.nodes, self.operators
-        body = WrittenBody([], [])
-        self.nodes, self.operators = body.nodes, body.operators
-        try:
-            yield body
-        finally:
-            self.nodes, self.operators = around
-
-    def branch(
-        self,
-        condition: StepTensor,
-        then: tuple[WrittenBody, Sequence[StepTensor]],
-        otherwise: tuple[WrittenBody, Sequence[StepTensor]],
-    ) -> tuple[StepTensor, ...]:
-        """Add an If of two bodies; return its outputs.
-
-        Args:
-            condition: Decides.
-            then: The body for a true condition, and what it gives.
-            otherwise: The one for a false condition; it gives tensors of the same types.
-        """
-        graphs = {
-            name: body.graph(f"{self.place.path}/{name}", outputs)
-            for name, (body, outputs) in (("then_branch", then), ("else_branch", otherwise))
-        }
-        results = [replace(item, name=self._value_name("If"), value=None) for item in then[1]]
-        return self.emit("If", [condition], graphs, outputs=results)
-
-    @staticmethod
-    def _single(tensors: tuple[StepTensor, ...]) -> Any:
-        return tensors[0] if len(tensors) == 1 else tensors
+        self.nodes, self.operators = [], []
+        outputs = write()
+        inside = [info(tensor) for operator in self.operators for tensor in operator.outputs]
+        results = [info(tensor) for tensor in outputs]
+        graph = helper.make_graph(self.nodes, f"{self.place.path}/{name}", [], results, value_info=inside)
+        self.nodes, self.operators = around
+        return graph, outputs
 
     def emit(
         self,
@@ -253,17 +432,17 @@ class StepWriter:
 
         Args:
             op_type: ONNX's type.
-            inputs: Its inputs.
-            attributes: Its attributes; None for one that is not set.
+            inputs: Operands by slot.
+            attributes: By name; None: not set.
             outputs: Their number, or the values that it writes (None: unused).
             domain: ONNX domain.
-            primitive: MindSpore's name, where it is known better than by the table of names.
+            primitive: MindSpore's name; "": that of the table of names.
         """
         tensors = self._inputs(inputs)
         fed = self._fed(tensors)
         present = {name: value for name, value in attributes.items() if value is not None}
         if isinstance(outputs, int):
-            names = [self._value_name(op_type) for _ in range(outputs)]
+            names = [self.value_name(op_type) for _ in range(outputs)]
         else:
             names = [tensor.name if tensor else "" for tensor in outputs]
         # ONNX has an array as a tensor
@@ -289,18 +468,18 @@ class StepWriter:
 
         Args:
             name: MindSpore's name, a key of ``OPERATORS``.
-            inputs: Its inputs in MindSpore's slots.
-            like: Tensors of the types of its outputs, where they are known; else they are inferred.
-            outputs: The values that it writes, the first of them or None where they have no names yet.
-            structure: What its body depends on.
+            inputs: Operands in MindSpore's slots.
+            like: Tensors of the types of its outputs; None: inferred.
+            outputs: Its first outputs, None where one has no name yet.
+            structure: Keywords of its body.
         """
         tensors = self._inputs(inputs)
         element = (tensors[OPERATORS[name].element] or tensors[0]).dtype  # type: ignore[union-attr]
         is_wide = self._has_wide_kernels and element in HALVES and name in WIDE_KERNELS
         fed = self._fed(tensors, is_wide=is_wide)
         body = self._function(name, len(fed), structure, FLOAT32 if is_wide else element)
-        names = [item.name if item else self._value_name(name) for item in outputs or ()]
-        names += [self._value_name(name) for _ in range(len(body.output) - len(names))]
+        names = [item.name if item else self.value_name(name) for item in outputs or ()]
+        names += [self.value_name(name) for _ in range(len(body.output) - len(names))]
         node = helper.make_node(name, _names(fed), names, domain=MINDSPORE_DOMAIN, overload=body.overload)
         node.attribute.extend(_attribute(name, value) for name, value in structure.items())
         results = self._called(node, fed, like, outputs)
@@ -309,12 +488,11 @@ class StepWriter:
             self.wide |= {item.name: replace(item, dtype=FLOAT32) for item in results}
         # the casts that a kernel needs are none of the network's: gradients go past them
         self._add(node, name, tensors, results, structure)
-        return self._single(results)
+        return _single(results)
 
     def _function(
         self, name: str, count: int, structure: Mapping[str, Structure], element: DType
     ) -> onnx.FunctionProto:
-        """Return the function of an operator, made once for each structure and type."""
         key = (name, overload(structure, element))
         if key not in self.functions:
             self.functions[key] = function(name, count, structure, element, self.opset)
@@ -323,12 +501,7 @@ class StepWriter:
     def _fed(
         self, tensors: Sequence[StepTensor | None], *, is_wide: bool = False
     ) -> tuple[StepTensor | None, ...]:
-        """Return inputs as a kernel reads them, behind the casts that it needs.
-
-        Args:
-            tensors: The inputs as the network has them.
-            is_wide: Whether it reads float32 in place of half types.
-        """
+        """Return inputs as a kernel reads them, behind casts; a wide one reads float32 for half types."""
         return tuple(item and self._read(item, is_wide=is_wide) for item in tensors)
 
     def _read(self, item: StepTensor, *, is_wide: bool) -> StepTensor:
@@ -357,20 +530,17 @@ class StepWriter:
         )
 
     def without_body(self, name: str, tensor: StepTensor, **attributes: Any) -> StepTensor:
-        """Add an operator that no function describes, and which keeps type and shape; return its output.
+        """Add a collective (``AllReduce``) or an operator of the overflow status, which keep type and shape.
 
-        Args:
-            name: MindSpore's name: a collective (``AllReduce``), or an operator of the overflow status.
-            tensor: Its input.
-            attributes: The operator's attributes.
+        No function describes them: msdump alone runs a graph with them.
         """
-        output = StepTensor(self._value_name(name), tensor.dtype, tensor.shape)
+        output = StepTensor(self.value_name(name), tensor.dtype, tensor.shape)
         self.emit(name, [tensor], attributes, outputs=[output], domain=MINDSPORE_DOMAIN, primitive=name)
         return output
 
     def written(self) -> list[onnx.NodeProto]:
         """Return all nodes in order, behind the constants that they read."""
-        read = set(names_read(self.nodes))
+        read = set(_names_read(self.nodes))
         constants = [tensor for tensor in self.types.values() if tensor.value is not None]
         return [*(constant_node(tensor) for tensor in constants if tensor.name in read), *self.nodes]
 
@@ -408,18 +578,15 @@ class StepWriter:
             )
         )
 
-    def _value_name(self, op_type: str) -> str:
+    def value_name(self, op_type: str) -> str:
+        """Return a name for an output of an operator in the present scope."""
         return self.free_name(f"{self.place.cells[-1][0]}.{op_type}")
 
     def infer(self, node: onnx.NodeProto, inputs: Sequence[StepTensor | None]) -> tuple[StepTensor, ...]:
         """Return the outputs of a node, typed by ONNX's shape inference.
 
-        Args:
-            node: The node.
-            inputs: What it reads, None for what is absent.
-
         Raises:
-            GraphError: It does not fit what it reads, or the rank of what it writes is not known.
+            GraphError: Its inputs do not fit, or the rank of an output is not known.
         """
         functions = [self.functions[node.op_type, node.overload]] if node.domain == MINDSPORE_DOMAIN else []
         present = {tensor.name: tensor for tensor in inputs if tensor is not None}
@@ -456,10 +623,14 @@ class StepWriter:
 
 
 def _attribute(name: str, value: Structure) -> onnx.AttributeProto:
-    """Return an attribute; a tuple may be empty."""
+    # of an empty tuple ONNX cannot infer the kind
     kind = onnx.AttributeProto.INTS if value == () else None
     return helper.make_attribute(name, value, attr_type=kind)
 
 
 def _names(tensors: Sequence[StepTensor | None]) -> list[str]:
     return ["" if tensor is None else tensor.name for tensor in tensors]
+
+
+def _single(tensors: tuple[StepTensor, ...]) -> Any:
+    return tensors[0] if len(tensors) == 1 else tensors

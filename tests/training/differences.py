@@ -13,7 +13,7 @@ from onnx.reference.op_run import OpRun
 
 from msdump.training import step_graph
 from msdump.training.losses import Loss
-from msdump.training.symbols import StepTensor
+from msdump.training.writer import StepTensor
 
 OPSET = 20
 STEP = 1e-5

@@ -23,8 +23,7 @@ from msdump.training.rules import (
     mindspore_gradient,
     write_gradient,
 )
-from msdump.training.symbols import StepOperator, StepTensor
-from msdump.training.writer import StepWriter
+from msdump.training.writer import StepOperator, StepTensor, StepWriter
 
 
 @operator("RealDiv")

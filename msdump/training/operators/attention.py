@@ -14,8 +14,7 @@ from msdump.training.body import Body, Value, operator
 from msdump.training.operators.dense import multiplied
 from msdump.training.operators.layouts import unbroadcast
 from msdump.training.rules import Backward, Gradients, gradient, lowering, mindspore_gradient
-from msdump.training.symbols import StepOperator, StepTensor
-from msdump.training.writer import StepWriter
+from msdump.training.writer import StepOperator, StepTensor, StepWriter
 
 _COPIES = 8
 """How often MindSpore's operator repeats the maximum and the sum of each row."""

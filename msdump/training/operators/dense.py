@@ -18,8 +18,7 @@ from msdump.graph import Graph, Node
 from msdump.training.body import Body, Value, operator
 from msdump.training.operators.layouts import as_matrix, is_fixed, reshaped, transposed, unbroadcast
 from msdump.training.rules import Backward, Gradients, gradient, lowering, mindspore_gradient
-from msdump.training.symbols import Item, Shape, StepOperator, StepTensor
-from msdump.training.writer import StepWriter
+from msdump.training.writer import Item, Shape, StepOperator, StepTensor, StepWriter
 
 
 @operator("MatMul")

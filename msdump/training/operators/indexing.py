@@ -15,8 +15,7 @@ from msdump.training.rules import (
     lowering,
     mindspore_gradient,
 )
-from msdump.training.symbols import StepOperator, StepTensor
-from msdump.training.writer import StepWriter
+from msdump.training.writer import StepOperator, StepTensor, StepWriter
 
 
 @operator("Gather")

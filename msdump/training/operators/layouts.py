@@ -13,8 +13,7 @@ import numpy as np
 from msdump.errors import GraphError
 from msdump.training.body import Body, Value, operator
 from msdump.training.rules import keep, lowering
-from msdump.training.symbols import Item, Shape, StepOperator, StepTensor
-from msdump.training.writer import StepWriter
+from msdump.training.writer import Item, Shape, StepOperator, StepTensor, StepWriter
 
 
 @operator("Reshape")

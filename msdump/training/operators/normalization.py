@@ -10,8 +10,7 @@ import numpy as np
 from msdump.errors import GraphError
 from msdump.training.body import Body, Value, operator
 from msdump.training.rules import Backward, Gradients, gradient, lowering, mindspore_gradient
-from msdump.training.symbols import StepOperator, StepTensor
-from msdump.training.writer import StepWriter
+from msdump.training.writer import StepOperator, StepTensor, StepWriter
 
 
 @operator("BatchNorm")

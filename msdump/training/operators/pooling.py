@@ -9,8 +9,7 @@ from msdump.training.body import Body, Ints, Value, operator
 from msdump.training.operators.layouts import shape_of
 from msdump.training.operators.windows import VOLUMES, primitive, unreached, window_steps
 from msdump.training.rules import Backward, Gradients, gradient, keep, lowering, mindspore_gradient
-from msdump.training.symbols import StepOperator, StepTensor
-from msdump.training.writer import StepWriter
+from msdump.training.writer import StepOperator, StepTensor, StepWriter
 
 
 @operator("AvgPool1DGrad")

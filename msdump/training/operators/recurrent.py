@@ -13,8 +13,7 @@ from typing import Final
 from msdump.errors import GraphError
 from msdump.training.operators.dense import matmul
 from msdump.training.rules import lowering
-from msdump.training.symbols import StepOperator, StepTensor
-from msdump.training.writer import StepWriter
+from msdump.training.writer import StepOperator, StepTensor, StepWriter
 
 State = tuple["StepTensor | None", "StepTensor | None"]
 """What a cell keeps from step to step: its output and, LSTM alone, its memory."""

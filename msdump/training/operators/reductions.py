@@ -9,8 +9,7 @@ import numpy as np
 from msdump.training.body import Body, Value, operator
 from msdump.training.operators.layouts import is_fixed, joined, kept_shape, reduced, reduced_axes, reshaped
 from msdump.training.rules import Backward, Gradients, gradient, keep, lowering, mindspore_gradient
-from msdump.training.symbols import StepOperator, StepTensor
-from msdump.training.writer import StepWriter
+from msdump.training.writer import StepOperator, StepTensor, StepWriter
 
 
 @operator("ReduceSum")

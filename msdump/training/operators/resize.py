@@ -10,8 +10,7 @@ import numpy as np
 from msdump.errors import GraphError
 from msdump.training.body import Body, Ints, Value, operator
 from msdump.training.rules import Backward, Gradients, gradient
-from msdump.training.symbols import Item, StepOperator, StepTensor
-from msdump.training.writer import StepWriter
+from msdump.training.writer import Item, StepOperator, StepTensor, StepWriter
 
 
 @operator("ResizeNearestNeighborV2Grad")

@@ -18,8 +18,7 @@ from msdump.training.operators.layouts import (
     unbroadcast,
 )
 from msdump.training.rules import Backward, Gradients, gradient, mindspore_gradient
-from msdump.training.symbols import StepOperator, StepTensor
-from msdump.training.writer import StepWriter
+from msdump.training.writer import StepOperator, StepTensor, StepWriter
 
 
 @operator("ZerosLike")

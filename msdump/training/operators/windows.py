@@ -16,8 +16,7 @@ from typing import Any, Final
 from msdump.graph import Use, primitive_name
 from msdump.training.body import Body, Ints, Value, operator
 from msdump.training.rules import Backward, Gradients, gradient, keep, lowering
-from msdump.training.symbols import StepOperator, StepTensor
-from msdump.training.writer import StepWriter
+from msdump.training.writer import StepOperator, StepTensor, StepWriter
 
 PRODUCTS: Final = "products"
 """One group of many channels, or windows of one element: products of matrices."""
