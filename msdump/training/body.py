@@ -7,8 +7,8 @@ occurs, and leaves an ONNX function behind:
     def bias_add_grad(op: Body, dy: Value, _format: Value, *, rank: int) -> Value:
         return op.ReduceSum(dy, [axis for axis in range(rank) if axis != 1], keepdims=0)
 
-Any runtime that knows functions runs a model with such operators; msdump runs, names and dumps each of them
-as the one operator that it is in MindSpore.
+Any runtime with functions runs a model with such operators; msdump runs, names and dumps each of them as one
+operator.
 """
 
 from __future__ import annotations
@@ -26,16 +26,14 @@ from msdump.graph import MINDSPORE_DOMAIN
 from msdump.graph.kernel import FLOAT32
 
 INT64: Final = int(onnx.TensorProto.INT64)
-"""What a Cast to whole numbers goes to, which indices of some operators must be."""
 
 Ints = tuple[int, ...]
 Constant = float | int | bool | Sequence[int] | np.ndarray
 Structure = int | float | str | tuple[int, ...] | tuple[float, ...]
-"""What decides how a body is built: a keyword of the body, an attribute of the operator."""
+"""A keyword of a body, and an attribute of its operator: strides, flags."""
 
 
 def _infix(op_type: str) -> Any:
-    """Return the methods that add an operator to the body, of a value on the left and of one on the right."""
     return (
         lambda value, other: getattr(value.body, op_type)(value, other),
         lambda value, other: getattr(value.body, op_type)(other, value),
@@ -43,12 +41,7 @@ def _infix(op_type: str) -> Any:
 
 
 class Value:
-    """A value of a body; arithmetic and comparisons add ONNX's operators, ``dy * (1.0 - y)``.
-
-    Attributes:
-        body: The body.
-        name: The value's name in it.
-    """
+    """A value of a body; arithmetic and comparisons add ONNX's operators, ``dy * (1.0 - y)``."""
 
     __slots__ = ("body", "name")
 
@@ -72,7 +65,7 @@ class Body:
     """Collects the nodes of one function; any operator of ONNX is a method.
 
     Arguments are values, numbers (of the function's element type), or sequences of whole numbers and arrays
-    (as they are). ``outputs`` tells how many values the operator gives, one unless it is said.
+    (as they are). ``outputs`` is the number of results, 1 by default.
     """
 
     def __init__(self, element: DType, pattern: str) -> None:
@@ -119,14 +112,9 @@ class Body:
     def scatter_sum(
         self, op_type: str, shape: Value, indices: Value, updates: Value, **attributes: Constant
     ) -> Value:
-        """Sum values into zeros of a shape; half types in float32, as onnxruntime sums no others there.
+        """Sum updates into zeros of a shape by ``ScatterND`` or ``ScatterElements``.
 
-        Args:
-            op_type: ``ScatterND`` or ``ScatterElements``, which tell what indices mean.
-            shape: Shape of the sum, a value.
-            indices: Places of the values.
-            updates: The values, of the function's element type.
-            attributes: Attributes of the operator.
+        Half types are summed in float32: onnxruntime has no kernels for them.
         """
         is_half = self._element.numpy.itemsize < FLOAT32.numpy.itemsize
         zeros = self.Expand(np.zeros((), np.float32) if is_half else 0.0, shape)
@@ -149,7 +137,7 @@ class Body:
 
 
 def array_of(item: Constant) -> np.ndarray:
-    """Return a constant as an array; no whole numbers at all are whole numbers, too."""
+    """Return a constant as an array; an empty sequence is one of whole numbers."""
     array = np.asarray(item)
     return array if array.size or isinstance(item, np.ndarray) else array.astype(np.int64)
 
@@ -162,12 +150,7 @@ _Built = TypeVar("_Built", bound=BodyFunction)
 
 @dataclass(frozen=True, slots=True)
 class OperatorBody:
-    """One operator of MindSpore.
-
-    Attributes:
-        build: Builds its body.
-        element: Slot of the input whose element type the operator computes in.
-    """
+    """The body of one of MindSpore's operators, and the slot of the input that has its element type."""
 
     build: BodyFunction
     element: int
@@ -178,11 +161,11 @@ OPERATORS: Final[dict[str, OperatorBody]] = {}
 
 
 def operator(name: str, *, element: int = 0) -> Callable[[_Built], _Built]:
-    """Register the body of an operator.
+    """Register the body of one of MindSpore's operators.
 
     Args:
         name: MindSpore's name.
-        element: Slot of the input whose element type the operator computes in.
+        element: Slot of the input that has the operator's element type.
     """
 
     def register(build: _Built) -> _Built:
@@ -193,7 +176,7 @@ def operator(name: str, *, element: int = 0) -> Callable[[_Built], _Built]:
 
 
 def overload(structure: Mapping[str, Structure], element: DType) -> str:
-    """Return the text that tells functions of one operator apart.
+    """Return the overload of an operator's function, which differs by structure and element type.
 
     >>> overload({"strides": (2, 2), "group": 1}, FLOAT32)
     'strides_2_2_group_1'
@@ -212,15 +195,7 @@ def _text(value: Structure) -> str:
 def function(
     name: str, count: int, structure: Mapping[str, Structure], element: DType, opset: int
 ) -> onnx.FunctionProto:
-    """Return the function of an operator in one structure.
-
-    Args:
-        name: MindSpore's name.
-        count: Number of inputs.
-        structure: Keywords of the body; they become attributes of the operator.
-        element: Element type that it computes in.
-        opset: Version of ONNX's operators.
-    """
+    """Return the function of an operator for a number of inputs, a structure and an element type."""
     entry = OPERATORS[name]
     inputs = [f"i{slot}" for slot in range(count)]
     body = Body(element, inputs[entry.element])
@@ -240,7 +215,7 @@ def function(
 
 
 def _returning(body: Body, results: Sequence[str], outputs: Sequence[str]) -> list[onnx.NodeProto]:
-    """Return the nodes with what they return under its final name."""
+    """Return the nodes with the function's outputs under their final names."""
     made = {name for node in body.nodes for name in node.output}
     renamed: dict[str, str] = {}
     for result, output in zip(results, outputs, strict=True):

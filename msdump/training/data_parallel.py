@@ -41,7 +41,7 @@ class DataParallel:
         return [(variable, mean) for (variable, _), mean in zip(trained, means, strict=True)]
 
     def _buckets(self, gradients: Sequence[StepTensor]) -> Iterator[list[StepTensor]]:
-        """Yield neighbours of one type that fit into a bucket together, a large one by itself."""
+        """Yield neighbours of one type that fit into a bucket, a large gradient by itself."""
         bucket: list[StepTensor] = []
         size = 0
         for gradient in gradients:
@@ -74,13 +74,10 @@ class DataParallel:
 
 
 def data_parallel_of(choice: bool | int | DataParallel) -> DataParallel | None:  # noqa: FBT001 - on, off, or how
-    """Return how gradients are averaged, None for not at all.
-
-    Args:
-        choice: True: over the ranks of this run; a number of ranks; or the whole choice.
+    """Return how gradients are averaged: over the ranks of this run for True, not at all for False.
 
     Raises:
-        InputError: True before ``msdump.communication.init()``, or no number from 1.
+        InputError: A number of ranks below 1.
     """
     if isinstance(choice, DataParallel):
         return choice

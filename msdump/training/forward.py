@@ -38,7 +38,7 @@ _STATE: Final[Slots] = {
     "RotaryEmbedding": (1, 2, 3),  # cosines and sines, onnxruntime's behind the positions
     "Attention": (3,),  # the mask
 }
-"""What no gradient is asked of: state and tables of operators."""
+"""State and tables of operators, which have no gradient."""
 
 _SETTINGS: Final[Slots] = {"Dropout": (1,), "Resize": (1, 2)}
 """Floating-point numbers of the program: scales of Resize, ratios."""
@@ -58,8 +58,8 @@ _SCALES_AND_SHIFTS: Final[Slots] = {
 def scales_and_shifts(graph: Graph) -> frozenset[str]:
     """Return the weights that are scale or shift of a normalisation.
 
-    MindSpore tells them by names, ``gamma`` or ``beta`` in them. Networks of PyTorch call them
-    ``bn1.weight`` and ``bn1.bias``: what a normalisation reads as scale or shift counts as well.
+    MindSpore finds them by ``gamma`` or ``beta`` in their names. Networks of PyTorch call them ``bn1.weight``
+    and ``bn1.bias``: scales and shifts by their slot count as well.
     """
     named = {name for name in graph.weights if "gamma" in name or "beta" in name}
     return _values_in_slots(graph, _SCALES_AND_SHIFTS) | named
@@ -95,16 +95,10 @@ _LIKE_FIRST: Final[Mapping[tuple[str, str], tuple[int, ...]]] = {
 def infer_outputs(
     op: StepWriter, node: Node, inputs: Sequence[StepTensor | None], names: Sequence[str]
 ) -> tuple[StepTensor, ...]:
-    """Return the outputs of an operator from what its inputs are.
-
-    Args:
-        op: Infers the types of ONNX's own operators.
-        node: The operator.
-        inputs: Its inputs.
-        names: The outputs that are there.
+    """Return the typed outputs of an operator, inferred from its inputs.
 
     Raises:
-        GraphError: The rank of one cannot be known.
+        GraphError: The rank of one is not known.
     """
     slots = _LIKE_FIRST.get((node.domain, node.op_type), ())
     present = {slot for slot, name in enumerate(node.outputs) if name}
@@ -125,7 +119,7 @@ def infer_outputs(
 
 
 def _attention_width(node: Node, inputs: Sequence[StepTensor | None]) -> int | str | None:
-    """Return how many elements each place of an attention of onnxruntime has; None for another operator."""
+    """Return the width of the output of one of onnxruntime's attentions; None for another operator."""
     if node.domain != _ONNXRUNTIME:
         return None
     if node.op_type == "MultiHeadAttention" and inputs[2] is not None:
@@ -147,13 +141,13 @@ class ForwardWriter:
     def __init__(
         self, graph: Graph, writer: StepWriter, trainable: Sequence[str] | None, names: Mapping[str, str]
     ) -> None:
-        """Take over inputs and weights, and keep the names of all values of the model.
+        """Declare inputs and weights, and reserve the names of all values of the model.
 
         Args:
             graph: The model.
             writer: Writes the step graph.
-            trainable: Initializers that are trained; None: all that can be.
-            names: Names of the step's inputs by those of the model's; one that a value of the model has
+            trainable: Names of the trained initializers; None: all that can be.
+            names: Names of the step's inputs by those of the model's; a name that a value of the model has
                 gets a number.
         """
         self.inputs: list[StepTensor] = []
@@ -179,7 +173,7 @@ class ForwardWriter:
                 self.weights[name] = array
 
     def _is_constant(self, name: str, array: np.ndarray) -> bool:
-        """Tell whether a weight is a number of the program: axes, limits, exponents; no parameter."""
+        """Return whether a weight is a number of the program (axes, limits, exponents), no parameter."""
         if name in (self._trainable or ()):
             return False
         is_float = StepTensor(name, dtypes.from_numpy(array.dtype), array.shape).is_float
@@ -191,10 +185,7 @@ class ForwardWriter:
         return tensor
 
     def network(self, layers: Layers) -> tuple[StepTensor, ...]:
-        """Write all operators in the scope of a training cell; return the outputs, as the loss takes them.
-
-        Args:
-            layers: Layers that compute in other types.
+        """Write all operators in the scope of a training cell; return the outputs, the first in float32.
 
         Raises:
             UnsupportedOpError: The graph has branches or loops.
@@ -222,16 +213,11 @@ class ForwardWriter:
             return loss.write(self._op, output, labels)
 
     def lower(self, node: Node, around: Place) -> None:
-        """Write one operator in its training form.
-
-        Args:
-            node: The operator.
-            around: The place of the whole model.
-        """
+        """Write one operator in its training form, in a scope inside that of the whole model."""
         self._lower(self._operator(node, node.inputs, place_of(node, around)))
 
     def _operators(self, around: Place) -> Iterator[StepOperator]:
-        """Yield the operators of the model in order, each when the ones before it are written."""
+        """Yield the operators of the model, each once the ones before it are written."""
         layers = dense_layers(self._graph)
         parts = {part.name for layer in layers.values() for part in layer.parts}
         for node in self._graph.nodes:
@@ -287,10 +273,10 @@ class ForwardWriter:
         return StepTensor(self._renamed.get(name, name), kind.dtype, kind.shape)
 
     def parameters(self) -> list[StepTensor]:
-        """Return what is trained, in the order of the model's initializers.
+        """Return the trained parameters in the order of the model's initializers.
 
         Raises:
-            InputError: A name that is no floating-point initializer.
+            InputError: A name is no floating-point initializer.
         """
         state = _values_in_slots(self._graph, _STATE)
         candidates = {
@@ -309,13 +295,7 @@ class ForwardWriter:
         return [tensor for name, tensor in candidates.items() if name in self._trainable]
 
     def state(self, name: str, array: np.ndarray, *, is_input: bool = False) -> StepTensor:
-        """Add an initializer.
-
-        Args:
-            name: Its name; one that a value of the model has gets a number.
-            array: Its value.
-            is_input: Whether a caller may feed another value.
-        """
+        """Add an initializer, or an input with this default; a name in use gets a number."""
         own = self._op.free_name(name)
         self.weights[own] = array
         tensor = self._op.declare(StepTensor(own, dtypes.from_numpy(array.dtype), array.shape))
@@ -323,11 +303,7 @@ class ForwardWriter:
         return self.input(tensor) if is_input else tensor
 
     def assembled(self, results: Sequence[StepTensor]) -> onnx.ModelProto:
-        """Return the model of the step, with its bindings.
-
-        Args:
-            results: Its first outputs; the new values of variables follow.
-        """
+        """Return the model of the step; the new values of variables follow the results."""
         outputs = [*map(info, results), *(info(value) for value in self._op.bindings.values())]
         written = {value.name for value in outputs}
         graph = helper.make_graph(

@@ -3,7 +3,7 @@
 Parameters stay float32; each is cast in the scope of the operator that reads it. The whole network in half
 precision is amp's level O2: its inputs are cast in the network's scope, normalisations stay in float32 (the
 layer is ``_OutputTo16``), the loss takes float32. Single layers in half precision are their ``to_float``:
-what they read is cast in their scope, and what follows goes on in the type that comes out.
+their inputs are cast in their scope, and operators behind them go on in the type of their outputs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KEPT: Final = frozenset({"BatchNormalization", "LayerNormalization"})
 _TYPES: Final = {dtype.name: dtype for dtype in (FLOAT32, *HALVES)}
 
 _OF_ANY_TYPE: Final = frozenset({"Cast", "CastLike", "Shape", "Size"})
-"""Operators that take any type, and whose outputs have the type that they say."""
+"""Operators that take any type, and state that of their outputs."""
 
 Write = Callable[[StepWriter, StepOperator], None]
 """Writes a forward operator with the inputs and outputs that it has."""
@@ -40,14 +40,14 @@ class MixedPrecision:
     def __init__(
         self, layers: Layers, network: Place, inputs: Collection[str], weights: Collection[str], write: Write
     ) -> None:
-        """Begin with a network that is float32.
+        """Begin with a network in float32.
 
         Args:
-            layers: What is computed in which half type.
-            network: Where the network stands.
+            layers: Element types of layers.
+            network: Scope of the network.
             inputs: Names of its inputs.
             weights: Names of its parameters and moving statistics.
-            write: Writes an operator whose types are settled.
+            write: Writes an operator of settled types.
         """
         self._layers = layers
         self._network = network
@@ -58,12 +58,7 @@ class MixedPrecision:
         self._casts: dict[tuple[str, DType, str], StepTensor] = {}
 
     def write(self, op: StepWriter, node: StepOperator) -> None:
-        """Write a forward operator in its type, behind the casts of what it reads.
-
-        Args:
-            op: Writes the step graph.
-            node: The operator in the model's types; what it reads may have become half before.
-        """
+        """Write a forward operator in its type, behind casts of its inputs."""
         path, element = self._layer(node.place)
         if not node.domain and node.op_type in _KEPT:
             self._write_kept(op, node, None if path else element)
@@ -80,11 +75,7 @@ class MixedPrecision:
         return self._cast(op, output, FLOAT32, WITH_LOSS)
 
     def check(self) -> None:
-        """Make sure that every layer was there.
-
-        Raises:
-            InputError: A path that no operator lies in; the message names it.
-        """
+        """Raise InputError for a layer without operators."""
         for path in self._layers:
             if path and path not in self._met:
                 raise InputError(f"precision: no operator lies in layer {path!r}{name_hint(path, self._met)}")
@@ -159,12 +150,12 @@ class MixedPrecision:
 
 
 def _is_changeable(item: StepTensor) -> bool:
-    """Tell whether a tensor is of one of the types that mixed precision changes."""
+    """Return whether mixed precision changes the type of a tensor."""
     return item.dtype is FLOAT32 or item.dtype in HALVES
 
 
 def _written(item: StepTensor, element: DType, variable: str, changed: Container[str]) -> DType:
-    """Return the type of an output whose type variable is given, "" where it cannot have the element type."""
+    """Return the type of an output; type variable "": it cannot have the element type."""
     if variable in changed:
         return element
     # an inferred type is that of the inputs as they were before their casts
@@ -191,11 +182,9 @@ def _type_variables(node: StepOperator, opset: int, element: DType) -> tuple[Seq
 
 
 def _output_to_16(place: Place, depth: int) -> tuple[Place, Place]:
-    """Return the places of amp's ``_OutputTo16`` around a layer, and of the layer in it.
+    """Return the scope of amp's ``_OutputTo16`` around a layer, and the layer's in it.
 
-    Args:
-        place: Where the layer's operator stands.
-        depth: Number of cells around the network's layers.
+    The layers of the network lie in ``depth`` cells.
     """
     if len(place.cells) == depth:  # an operator of the network itself: there is no layer to wrap
         return place, place
@@ -205,13 +194,10 @@ def _output_to_16(place: Place, depth: int) -> tuple[Place, Place]:
 
 
 def layers_of(choice: str | Mapping[str, str] | None) -> Layers:
-    """Return the types that layers compute in.
-
-    Args:
-        choice: A half type for the whole network, or for layers by module path; None: none.
+    """Return the element types of layers from a type for the network, or types by module path.
 
     Raises:
-        InputError: No half type.
+        InputError: An unknown type.
     """
     texts = {"": choice} if isinstance(choice, str) else dict(choice or {})
     for text in texts.values():

@@ -12,12 +12,7 @@ from msdump.errors import InputError, name_hint
 
 @dataclass(frozen=True, slots=True)
 class OptionRule:
-    """What an option may be.
-
-    Attributes:
-        holds: Tells whether a value is allowed.
-        text: What is allowed, for the message.
-    """
+    """A test of an option's value, and the allowed values in words."""
 
     holds: Callable[[Any], bool]
     text: str
@@ -68,12 +63,12 @@ class Options:
 
 
 def parsed(text: str, kinds: Mapping[str, Callable[..., Any]], title: str) -> Any:
-    """Return what a text describes.
+    """Return an object from a text.
 
     Args:
         text: A key of ``kinds``, and behind a colon its options.
         kinds: Dataclasses by name; the fields with defaults are the options.
-        title: What they are, for messages.
+        title: Their common name, for messages.
 
     Raises:
         InputError: An unknown name or option, one that is given twice, or a value that it does not take.
@@ -115,9 +110,9 @@ def _value(name: str, text: str, kind: type) -> Any:
     if kind is str:
         return text
     if kind is bool:
-        if text.lower() not in _FLAGS:
+        if (flag := _FLAGS.get(text.lower())) is None:
             raise InputError(f"{name} is {text!r}, allowed is true or false")
-        return _FLAGS[text.lower()]
+        return flag
     try:
         return float(text)
     except ValueError:

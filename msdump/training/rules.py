@@ -9,24 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from msdump.errors import UnsupportedOpError
 from msdump.graph import MINDSPORE_DOMAIN
 from msdump.training.writer import StepOperator, StepTensor, StepWriter
 
 Gradients = StepTensor | Sequence[StepTensor | None]
-"""The gradient of each input, None where it has none or nobody wants it; may end early. One: of the first."""
+"""The gradient of each input, None for none; may end early. A single value: the first input's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backward:
-    """What a rule is asked for.
+    """The arguments of a gradient rule.
 
     Attributes:
         node: The forward operator.
-        dys: The gradient of each output, None where nothing depends on it.
-        wants: Whether the gradient of each input is asked for.
+        dys: The gradient of each output, None where the loss does not depend on it.
+        wants: Whether the gradient of each input is needed.
     """
 
     node: StepOperator
@@ -45,7 +45,7 @@ class Backward:
 
     @property
     def dy(self) -> StepTensor:
-        """The gradient of the first output, which alone counts for most operators."""
+        """The gradient of the first output."""
         gradient = self.dys[0]
         assert gradient is not None, "a rule with several outputs looks at dys"
         return gradient
@@ -59,20 +59,22 @@ RULES: Final[dict[tuple[str, str], Rule]] = {}
 """By domain and type of the forward operator; the modules of ``operators`` fill it."""
 
 
-def gradient(*op_types: str, domain: str = "") -> Callable[[Rule], Rule]:
-    """Register the rule of some forward operators.
+_Entry = TypeVar("_Entry")
 
-    Args:
-        op_types: Their types.
-        domain: Their domain: "" is ONNX's own.
-    """
 
-    def register(rule: Rule) -> Rule:
-        for op_type in op_types:
-            RULES[domain, op_type] = rule
-        return rule
+def _registering(
+    table: dict[tuple[str, str], _Entry], op_types: Iterable[str], domain: str
+) -> Callable[[_Entry], _Entry]:
+    def register(entry: _Entry) -> _Entry:
+        table.update({(domain, op_type): entry for op_type in op_types})
+        return entry
 
     return register
+
+
+def gradient(*op_types: str, domain: str = "") -> Callable[[Rule], Rule]:
+    """Register the gradient rule of some forward operators; domain "" is ONNX's own."""
+    return _registering(RULES, op_types, domain)
 
 
 def mindspore_gradient(*op_types: str) -> Callable[[Rule], Rule]:
@@ -91,7 +93,7 @@ def write_gradient(op: StepWriter, back: Backward, row: GradientOperator) -> Ste
 
 
 def constant_zero(*_: object) -> Gradients:
-    """Give no gradient: the operator is constant almost everywhere."""
+    """Return no gradient: the operator is constant almost everywhere."""
     return ()
 
 
@@ -103,19 +105,8 @@ LOWERINGS: Final[dict[tuple[str, str], Lowering]] = {}
 
 
 def lowering(*op_types: str, domain: str = "") -> Callable[[Lowering], Lowering]:
-    """Register what replaces some forward operators.
-
-    Args:
-        op_types: Their types.
-        domain: Their domain: "" is ONNX's own.
-    """
-
-    def register(replace: Lowering) -> Lowering:
-        for op_type in op_types:
-            LOWERINGS[domain, op_type] = replace
-        return replace
-
-    return register
+    """Register the replacement of some forward operators."""
+    return _registering(LOWERINGS, op_types, domain)
 
 
 def keep(op: StepWriter, node: StepOperator) -> None:
@@ -144,12 +135,12 @@ class BackwardPass:
     def __init__(
         self, writer: StepWriter, operators: Sequence[StepOperator], parameters: Iterable[str]
     ) -> None:
-        """Find out which values depend on the parameters.
+        """Find the values that depend on the parameters.
 
         Args:
             writer: Writes the step graph.
-            operators: The forward operators, the loss included, in order.
-            parameters: Names of the values that gradients are wanted of.
+            operators: The forward operators with the loss, in order.
+            parameters: Names of the values to differentiate by.
         """
         self._writer = writer
         self._operators = operators
@@ -169,8 +160,8 @@ class BackwardPass:
         """Write all gradients.
 
         Args:
-            loss: What is differentiated, a scalar.
-            seed: Its own gradient: 1, or the loss scale.
+            loss: A scalar.
+            seed: The gradient of the loss itself: 1, or the loss scale.
 
         Raises:
             UnsupportedOpError: An operator between the loss and a parameter has no rule.
