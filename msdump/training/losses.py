@@ -12,7 +12,7 @@ from msdump import dtypes
 from msdump.dtypes import DType
 from msdump.errors import GraphError, InputError, name_hint
 from msdump.training.body import INT64, Body, Value, operator
-from msdump.training.operators.layouts import as_matrix, joined, reduced, reshaped
+from msdump.training.operators.shapes import as_matrix, joined, reduced, reshaped
 from msdump.training.rules import Backward, Gradients, lowering, mindspore_gradient
 from msdump.training.writer import Shape, StepOperator, StepTensor, StepWriter
 

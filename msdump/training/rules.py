@@ -7,9 +7,9 @@ without a lowering stays as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from msdump.errors import UnsupportedOpError
 from msdump.graph import MINDSPORE_DOMAIN
@@ -52,8 +52,6 @@ class Backward:
 
 
 Rule = Callable[[StepWriter, Backward], Gradients]
-GradientOperator = tuple[str, str, Mapping[str, float]]
-"""MindSpore's operator that gives a gradient, its inputs (``"dy x"``), its attributes with their defaults."""
 
 RULES: Final[dict[tuple[str, str], Rule]] = {}
 """By domain and type of the forward operator; the modules of ``operators`` fill it."""
@@ -80,16 +78,6 @@ def gradient(*op_types: str, domain: str = "") -> Callable[[Rule], Rule]:
 def mindspore_gradient(*op_types: str) -> Callable[[Rule], Rule]:
     """Register the rule of some of MindSpore's operators."""
     return gradient(*op_types, domain=MINDSPORE_DOMAIN)
-
-
-def write_gradient(op: StepWriter, back: Backward, row: GradientOperator) -> StepTensor:
-    """Write the one operator that gives the gradient of a function of one operand."""
-    name, slots, defaults = row
-    attributes: dict[str, Any] = {
-        key: float(back.node.attribute(key, default)) for key, default in defaults.items()
-    }
-    inputs = [getattr(back, slot) for slot in slots.split()]
-    return op.call(name, *inputs, like=back.x if "x" in slots else back.y, **attributes)
 
 
 def constant_zero(*_: object) -> Gradients:

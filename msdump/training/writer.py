@@ -130,6 +130,10 @@ class StepTensor:
         """Whether no dimension is free."""
         return all(isinstance(size, int) for size in self.shape)
 
+    def typed(self, like: StepTensor) -> StepTensor:
+        """Return this value with another one's element type and shape."""
+        return StepTensor(self.name, like.dtype, like.shape)
+
     def shaped(self, shape: Shape) -> StepTensor:
         """Return a value without a name that has this element type and another shape."""
         return StepTensor("", self.dtype, shape)

@@ -1,17 +1,14 @@
-"""Operators by family: MindSpore's bodies, what becomes of ONNX's, gradient rules.
+"""Operators by family: MindSpore's bodies, lowerings of ONNX's operators, gradient rules.
 
 Importing the room registers all of them.
 """
 
 from msdump.training.operators import (  # noqa: F401 - they fill the tables
-    activations,
-    arithmetic,
     attention,
     dense,
+    elementwise,
     indexing,
-    layouts,
     normalization,
-    pooling,
     recurrent,
     reductions,
     resize,

@@ -12,7 +12,7 @@ import numpy as np
 from msdump.errors import GraphError
 from msdump.training.body import Body, Value, operator
 from msdump.training.operators.dense import multiplied
-from msdump.training.operators.layouts import unbroadcast
+from msdump.training.operators.shapes import unbroadcast
 from msdump.training.rules import Backward, Gradients, gradient, lowering, mindspore_gradient
 from msdump.training.writer import StepOperator, StepTensor, StepWriter
 

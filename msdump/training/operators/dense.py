@@ -16,7 +16,7 @@ from typing import Final
 from msdump.errors import GraphError
 from msdump.graph import Graph, Node
 from msdump.training.body import Body, Value, operator
-from msdump.training.operators.layouts import as_matrix, is_fixed, reshaped, transposed, unbroadcast
+from msdump.training.operators.shapes import as_matrix, is_fixed, reshaped, transposed, unbroadcast
 from msdump.training.rules import Backward, Gradients, gradient, lowering, mindspore_gradient
 from msdump.training.writer import Item, Shape, StepOperator, StepTensor, StepWriter
 
@@ -374,11 +374,10 @@ def _einsum_gradient(
     kept = [letter for letter, size in zip(term, x.shape, strict=True) if letter in known and size != 1]
     summed = op.Einsum(*fed, equation=f"{','.join(terms)}->{''.join(kept)}")
     if len(kept) == x.rank:
-        return StepTensor(summed.name, x.dtype, x.shape)
+        return summed.typed(x)
     # what occurs in this operand alone was summed: its gradient is the same all along
     wide = tuple(size if letter in kept else 1 for letter, size in zip(term, x.shape, strict=True))
     spread = reshaped(op, summed, (wide))
     if wide == x.shape:
         return spread
-    result = op.Expand(spread, op.Shape(x))
-    return StepTensor(result.name, x.dtype, x.shape)
+    return op.Expand(spread, op.Shape(x)).typed(x)

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from msdump.errors import GraphError
 from msdump.training.body import INT64, Body, Value, operator
-from msdump.training.operators.layouts import is_fixed, joined, reshaped, shape_of, transposed
-from msdump.training.operators.shapes import numbered, scattered
+from msdump.training.operators.shapes import (
+    is_fixed,
+    joined,
+    numbered,
+    reshaped,
+    scattered,
+    shape_of,
+    transposed,
+)
 from msdump.training.rules import (
     Backward,
     Gradients,
@@ -124,7 +131,7 @@ def _scatter(op: StepWriter, back: Backward) -> Gradients:
         if reduction == "none":
             zeros = op.call("ZerosLike", updates, like=updates)
             (dx,) = op.emit(node.op_type, (dy, indices, zeros), {"axis": node.attribute("axis", None)})
-            dx = StepTensor(dx.name, x.dtype, x.shape)
+            dx = dx.typed(x)
     if back.wants[2]:
         du = _gathered(op, node, dy)
     return dx, None, du

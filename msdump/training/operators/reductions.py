@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from msdump.training.body import Body, Value, operator
-from msdump.training.operators.layouts import is_fixed, joined, kept_shape, reduced, reduced_axes, reshaped
+from msdump.training.operators.shapes import is_fixed, joined, kept_shape, reduced, reduced_axes, reshaped
 from msdump.training.rules import Backward, Gradients, gradient, keep, lowering, mindspore_gradient
 from msdump.training.writer import StepOperator, StepTensor, StepWriter
 
@@ -100,7 +100,7 @@ def spread(op: StepWriter, back: Backward, tensor: StepTensor) -> StepTensor:
     wide = kept(op, back, tensor)
     if any(not isinstance(x.shape[axis], int) for axis in axes):
         result = op.Expand(wide, op.Shape(x))
-        return StepTensor(result.name, x.dtype, x.shape)
+        return result.typed(x)
     multiples = [x.sizes_from(axis, axis + 1)[0] if axis in axes else 1 for axis in range(x.rank)]
     return op.Tile(wide, multiples) if math.prod(multiples) > 1 else wide
 
