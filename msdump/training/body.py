@@ -175,6 +175,13 @@ def operator(name: str, *, element: int = 0) -> Callable[[_Built], _Built]:
     return register
 
 
+def operators(table: Mapping[str, tuple[str, BodyFunction]]) -> None:
+    """Register bodies of one expression with their summaries, by MindSpore's name."""
+    for name, (summary, build) in table.items():
+        build.__doc__ = summary
+        OPERATORS[name] = OperatorBody(build, 0)
+
+
 def overload(structure: Mapping[str, Structure], element: DType) -> str:
     """Return the overload of an operator's function, which differs by structure and element type.
 

@@ -7,7 +7,7 @@ without a lowering stays as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -78,6 +78,11 @@ def gradient(*op_types: str, domain: str = "") -> Callable[[Rule], Rule]:
 def mindspore_gradient(*op_types: str) -> Callable[[Rule], Rule]:
     """Register the rule of some of MindSpore's operators."""
     return gradient(*op_types, domain=MINDSPORE_DOMAIN)
+
+
+def gradients(table: Mapping[str, Rule], domain: str = "") -> None:
+    """Register gradient rules of one expression, by type of the forward operator."""
+    RULES.update({(domain, op_type): rule for op_type, rule in table.items()})
 
 
 def constant_zero(*_: object) -> Gradients:

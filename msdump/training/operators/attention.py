@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,19 +24,19 @@ _LOWEST = float(np.finfo(np.float32).min)
 
 @dataclass(frozen=True, slots=True)
 class _Attention:
-    """The body of an attention: how it is cut into heads, and what is done to products of query and key.
+    """The parts of an attention's body and of its gradient's: heads, scores, masks.
 
     Attributes:
         op: Collects the operators.
-        input_layout: ``BNSD`` (batch, heads, places, elements), or ``BSH``, whose heads lie side by side.
+        input_layout: ``BNSD`` (batch, heads, places, elements), or ``BSH`` with heads side by side.
         head_num: Heads of the query.
         kv_head_num: Heads of key and value, each of which serves several of the query's.
         head_size: Elements of a head of the query and the key.
         value_size: Elements of a head of the value.
-        has_shift: Whether something is added, once the products are limited.
-        has_mask: Whether a mask takes some away.
+        has_shift: Whether a tensor is added to the limited products of query and key.
+        has_mask: Whether a mask excludes places.
         is_causal: Whether each place attends to none behind it.
-        softcap: What the products are limited by, smoothly; 0 for not at all.
+        softcap: Smooth limit of the products; 0 for none.
     """
 
     op: Body
@@ -77,7 +77,7 @@ class _Attention:
         )
 
     def summed(self, gradient: Value, size: int) -> Value:
-        """Return the gradient of what was repeated."""
+        """Return the gradient of key or value, summed over its copies."""
         if self.head_num != self.kv_head_num:
             groups = (0, self.kv_head_num, self.head_num // self.kv_head_num, -1, size)
             gradient = self.op.ReduceSum(self.op.Reshape(gradient, groups), (2,), keepdims=0)
@@ -227,17 +227,8 @@ def score(
 ) -> None:
     """Write a FlashAttentionScore.
 
-    Args:
-        op: Writes it.
-        inputs: Query, key and value, (batch, heads, places, elements) or (batch, places, all heads).
-        y: The value that it writes.
-        heads: Heads of the query.
-        kv_heads: Heads of key and value.
-        scale: Factor of the products; 0 for 1 / root of a head's size.
-        shift: Is added to the products.
-        mask: Where nothing is attended to, Bool.
-        is_causal: Whether each place attends to none behind it.
-        softcap: Limit of the products; 0 for none.
+    Inputs are query, key and value, (batch, heads, places, elements) or (batch, places, all heads). ``scale``
+    0 stands for 1 / root of a head's size; ``mask`` is true where nothing is attended to.
     """
     query, key, value = inputs
     is_split = query.rank == 4
@@ -295,14 +286,7 @@ def _packed_attention(op: StepWriter, node: StepOperator) -> None:
 def _score_of_microsoft(
     op: StepWriter, node: StepOperator, parts: Sequence[StepTensor], *, padding: int
 ) -> None:
-    """Write attention of query, key and value.
-
-    Args:
-        op: Writes it.
-        node: The operator that is replaced.
-        parts: Query, key and value.
-        padding: Slot of the mask of places, 0 where nothing is attended to.
-    """
+    """Write attention of query, key and value; ``padding`` is the slot of the mask, 0 for excluded places."""
     query, key, value = parts
     places, mask, heads = node.optional(padding), None, node.attributes["num_heads"]
     if places is not None:
@@ -355,5 +339,5 @@ def _rotary_embedding(op: StepWriter, back: Backward) -> Gradients:
     inputs = [back.dy, *node.inputs[1:]]
     inputs[tables[1]] = op.Neg(node.input(tables[1]))
     x = node.x
-    dx = StepTensor(op.free_name(f"{node.op_type}.gradient"), x.dtype, x.shape)
+    dx = replace(x, name=op.free_name(f"{node.op_type}.gradient"), value=None)
     return op.emit(node.op_type, inputs, node.attributes, outputs=[dx], domain=node.domain)

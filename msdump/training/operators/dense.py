@@ -59,7 +59,7 @@ class DenseLayer:
     Attributes:
         product: The MatMul.
         last: The operator that writes the result: the sum, or the product.
-        inputs: Names of input, weight and, where there is one, bias.
+        inputs: Names of input, weight and bias, if any.
         parts: The operators in front of the last one.
         is_transposed: Whether the weight is (out, in).
     """
@@ -280,7 +280,7 @@ def _matmul(op: StepWriter, back: Backward) -> Gradients:
 
 @mindspore_gradient("MatMulExt")
 def _matmul_ext(op: StepWriter, back: Backward) -> Gradients:
-    """Multiply by the other operand transposed; what was repeated is summed.
+    """Multiply by the other operand transposed; sum over its copies.
 
     The gradient of a weight, which all matrices of the other operand are multiplied by, is one product over
     all their rows.
@@ -333,9 +333,7 @@ def _einsum(op: StepWriter, back: Backward) -> Gradients:
 def spelled_out(equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:
     """Return the terms of the operands and of the result, an ellipsis written out as letters.
 
-    Args:
-        equation: ``"...ij,jk->...ik"``; without an arrow the result has every letter that occurs once.
-        ranks: Number of dimensions of each operand.
+    Without an arrow the result has every letter that occurs once.
 
     >>> spelled_out("...ij,jk->...ik", [3, 2])
     (['Aij', 'jk'], 'Aik')
@@ -360,15 +358,7 @@ def spelled_out(equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:
 def _einsum_gradient(
     op: StepWriter, fed: Sequence[StepTensor], terms: Sequence[str], x: StepTensor, term: str
 ) -> StepTensor:
-    """Return the gradient of one operand.
-
-    Args:
-        op: Writes the operators.
-        fed: The gradient of the result, and the other operands.
-        terms: Their terms.
-        x: The operand.
-        term: Its term.
-    """
+    """Return the gradient of an operand; ``fed`` is that of the result, and the other operands."""
     known = set("".join(terms))
     # a dimension of size 1 may have been broadcast: it is summed over, like those that the term lacks
     kept = [letter for letter, size in zip(term, x.shape, strict=True) if letter in known and size != 1]

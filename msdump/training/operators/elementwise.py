@@ -11,25 +11,80 @@ from typing import Any, Final
 
 import numpy as np
 
+from msdump.graph import MINDSPORE_DOMAIN
 from msdump.graph.kernel import FLOAT32
-from msdump.training.body import Body, Value, operator
+from msdump.training.body import Body, Value, operator, operators
 from msdump.training.operators.shapes import reduced, unbroadcast
 from msdump.training.rules import (
     Backward,
     Gradients,
     constant_zero,
     gradient,
+    gradients,
     keep,
     lowering,
     mindspore_gradient,
 )
 from msdump.training.writer import StepOperator, StepTensor, StepWriter
 
-
-@operator("RealDiv")
-def real_div(op: Body, x: Value, y: Value) -> Value:
-    """Divide."""
-    return x / y
+operators(
+    {
+        "RealDiv": ("Divide.", lambda op, x, y: x / y),
+        "Square": ("Multiply by itself.", lambda op, x: x * x),
+        "AbsGrad": ("Return dy with the sign of x.", lambda op, x, dy: dy * op.Sign(x)),
+        "SqrtGrad": ("Return dy / 2y.", lambda op, y, dy: dy * 0.5 / y),
+        "ReciprocalGrad": ("Return -dy y².", lambda op, y, dy: -dy * (y * y)),
+        "AsinGrad": ("Return dy / sqrt(1 - x²).", lambda op, x, dy: dy / op.Sqrt(1.0 - x * x)),
+        "ACosGrad": ("Return -dy / sqrt(1 - x²).", lambda op, x, dy: -(dy / op.Sqrt(1.0 - x * x))),
+        "AtanGrad": ("Return dy / (1 + x²).", lambda op, x, dy: dy / (x * x + 1.0)),
+        # as exponentials: runtimes have hyperbolic functions in few element types
+        "AsinhGrad": ("Return dy / cosh(y).", lambda op, y, dy: dy / ((op.Exp(y) + op.Exp(-y)) * 0.5)),
+        "AcoshGrad": ("Return dy / sinh(y).", lambda op, y, dy: dy / ((op.Exp(y) - op.Exp(-y)) * 0.5)),
+        "SigmoidGrad": ("Return dy y (1 - y).", lambda op, y, dy: dy * (y * (1.0 - y))),
+        "TanhGrad": ("Return dy (1 - y²).", lambda op, y, dy: dy * (1.0 - y * y)),
+        "SoftplusGrad": ("Return dy sigmoid(x).", lambda op, dy, x: dy * op.Sigmoid(x)),
+        "ReluGrad": (
+            "Pass a gradient where the forward output is positive.",
+            lambda op, dy, y: op.Where(y > 0.0, dy, 0.0),
+        ),
+        "ReLU6": ("Cut off below 0 and above 6.", lambda op, x: op.Clip(x, 0.0, 6.0)),
+        "ReLU6Grad": (
+            "Pass a gradient where the input lies between 0 and 6.",
+            lambda op, dy, x: op.Where(op.And(x > 0.0, x < 6.0), dy, 0.0),
+        ),
+        "LeakyReLUGradExt": (
+            "Pass a gradient where the input is positive, a share of it elsewhere.",
+            lambda op, dy, x, negative_slope, _is_result: op.Where(x > 0.0, dy, dy * negative_slope),
+        ),
+        "EluGrad": (
+            "Return dy where the forward output is positive, elsewhere dy (y + alpha).",
+            lambda op, dy, y, *, alpha: op.Where(y > 0.0, dy, dy * (y + float(alpha))),
+        ),
+        **dict.fromkeys(
+            ("SoftShrinkGrad", "HShrinkGrad"),
+            (
+                "Pass a gradient where the input is larger than a bound, or smaller than its negative.",
+                lambda op, dy, x, lambd: op.Where(op.Abs(x) > lambd, dy, 0.0),
+            ),
+        ),
+        "Softmax": (
+            "Return exp(x) over its sum along an axis.",
+            lambda op, x, _axis, *, axis: op.Softmax(x, axis=axis),
+        ),
+        "LogSoftmax": (
+            "Return the logarithm of a softmax.",
+            lambda op, x, _axis, *, axis: op.LogSoftmax(x, axis=axis),
+        ),
+        "LogSoftmaxGrad": (
+            "Return dy - exp(y) sum(dy).",
+            lambda op, y, dy, axis: dy - op.Exp(y) * op.ReduceSum(dy, op.Reshape(axis, [-1]), keepdims=1),
+        ),
+        "DropoutGrad": (
+            "Pass the gradient of the kept elements.",
+            lambda op, dy, mask, *, keep_prob: dy * mask / keep_prob,
+        ),
+    }
+)
 
 
 @operator("TruncateDiv")
@@ -37,63 +92,6 @@ def truncate_div(op: Body, x: Value, y: Value) -> Value:
     """Divide, and drop what stands behind the point."""
     quotient = x / y
     return op.Where(quotient < 0.0, op.Ceil(quotient), op.Floor(quotient))
-
-
-@operator("Square")
-def square(op: Body, x: Value) -> Value:
-    """Multiply by itself."""
-    return x * x
-
-
-@operator("AbsGrad")
-def abs_grad(op: Body, x: Value, dy: Value) -> Value:
-    """Return dy with the sign of x."""
-    return dy * op.Sign(x)
-
-
-@operator("SqrtGrad")
-def sqrt_grad(op: Body, y: Value, dy: Value) -> Value:
-    """Return dy / 2y."""
-    return dy * 0.5 / y
-
-
-@operator("ReciprocalGrad")
-def reciprocal_grad(op: Body, y: Value, dy: Value) -> Value:
-    """Return -dy y²."""
-    return -dy * (y * y)
-
-
-@operator("AsinGrad")
-def asin_grad(op: Body, x: Value, dy: Value) -> Value:
-    """Return dy / sqrt(1 - x²)."""
-    return dy / op.Sqrt(1.0 - x * x)
-
-
-@operator("ACosGrad")
-def acos_grad(op: Body, x: Value, dy: Value) -> Value:
-    """Return -dy / sqrt(1 - x²)."""
-    return -(dy / op.Sqrt(1.0 - x * x))
-
-
-@operator("AtanGrad")
-def atan_grad(op: Body, x: Value, dy: Value) -> Value:
-    """Return dy / (1 + x²)."""
-    return dy / (x * x + 1.0)
-
-
-@operator("AsinhGrad")
-def asinh_grad(op: Body, y: Value, dy: Value) -> Value:
-    """Return dy / cosh(y)."""
-    cosh = (op.Exp(y) + op.Exp(-y)) * 0.5
-    return dy / cosh
-
-
-@operator("AcoshGrad")
-def acosh_grad(op: Body, y: Value, dy: Value) -> Value:
-    """Return dy / sinh(y)."""
-    # as exponentials: runtimes have hyperbolic functions in few element types
-    sinh = (op.Exp(y) - op.Exp(-y)) * 0.5
-    return dy / sinh
 
 
 @lowering("Max", "Min")
@@ -119,30 +117,57 @@ def of_operands(op: StepWriter, back: Backward, *parts: Callable[[], StepTensor]
     )
 
 
-@gradient("Identity")
-def _identity(_op: StepWriter, back: Backward) -> Gradients:
-    return back.dy
-
-
-@gradient("Add", "Sum")
-def _add(op: StepWriter, back: Backward) -> Gradients:
-    return of_operands(op, back, *[lambda: back.dy] * len(back.node.inputs))
-
-
-@gradient("Sub")
-def _sub(op: StepWriter, back: Backward) -> Gradients:
-    return of_operands(op, back, lambda: back.dy, lambda: op.Neg(back.dy))
-
-
-@gradient("Mul")
-def _mul(op: StepWriter, back: Backward) -> Gradients:
-    a, b = back.x, back.node.input(1)
-    return of_operands(op, back, lambda: _times(op, back.dy, b), lambda: _times(op, back.dy, a))
-
-
 def _times(op: StepWriter, dy: StepTensor, other: StepTensor) -> StepTensor:
     # MindSpore multiplies by a number behind the gradient, by a tensor in front of it
     return op.Mul(dy, other) if other.value is not None and not other.rank else op.Mul(other, dy)
+
+
+def _shares(op: StepWriter, back: Backward, dy: StepTensor) -> Gradients:
+    """Return the same gradient for each operand of a sum."""
+    return of_operands(op, back, *[lambda: dy] * len(back.node.inputs))
+
+
+gradients(
+    {
+        **dict.fromkeys(("Identity", "Dropout"), lambda op, back: back.dy),
+        **dict.fromkeys(("Add", "Sum"), lambda op, back: _shares(op, back, back.dy)),
+        "Mean": lambda op, back: _shares(op, back, _quotient(op, back.dy, len(back.node.inputs))),
+        "Sub": lambda op, back: of_operands(op, back, lambda: back.dy, lambda: op.Neg(back.dy)),
+        "Mul": lambda op, back: of_operands(
+            op,
+            back,
+            lambda: _times(op, back.dy, back.node.input(1)),
+            lambda: _times(op, back.dy, back.x),
+        ),
+        "Neg": lambda op, back: op.Neg(back.dy),
+        "Exp": lambda op, back: op.Mul(back.y, back.dy),
+        "Log": lambda op, back: op.Div(back.dy, back.x),
+        **dict.fromkeys(("Cast", "CastLike"), lambda op, back: op.Cast(back.dy, to=back.x.dtype.onnx)),
+        "LeakyRelu": lambda op, back: op.call(
+            "LeakyReLUGradExt", back.dy, back.x, float(back.node.attribute("alpha", 0.01)), False, like=back.x
+        ),
+        "ThresholdedRelu": lambda op, back: op.Where(
+            op.Greater(back.x, float(back.node.attribute("alpha", 1.0))), back.dy, 0.0
+        ),
+    }
+)
+
+# MindSpore writes the general power, x**1 included
+gradients(
+    {"Square": lambda op, back: op.Mul(back.dy, op.Mul(op.Pow(back.x, 1.0), 2.0))}, domain=MINDSPORE_DOMAIN
+)
+
+
+def _quotient(op: StepWriter, dy: StepTensor, divisor: float) -> StepTensor:
+    return op.call("RealDiv", dy, float(divisor), like=dy)
+
+
+@gradient("Selu")
+def _selu(op: StepWriter, back: Backward) -> Gradients:
+    x, y = back.x, back.y
+    alpha = float(back.node.attribute("alpha", 1.6732631921768188))
+    gamma = float(back.node.attribute("gamma", 1.0507010221481323))
+    return op.Mul(back.dy, op.Where(op.Greater(x, 0.0), gamma, op.Add(y, alpha * gamma)))
 
 
 @gradient("Div")
@@ -201,12 +226,6 @@ def _extreme(op: StepWriter, back: Backward) -> Gradients:
     return of_operands(
         op, back, lambda: op.Where(loses(a, b), 0.0, shared), lambda: op.Where(wins(a, b), 0.0, shared)
     )
-
-
-@gradient("Mean")
-def _mean(op: StepWriter, back: Backward) -> Gradients:
-    share = op.call("RealDiv", back.dy, float(len(back.node.inputs)), like=back.dy)
-    return of_operands(op, back, *[lambda: share] * len(back.node.inputs))
 
 
 @gradient("Where")
@@ -275,56 +294,6 @@ def _slope(op: StepWriter, back: Backward) -> Gradients:
     return op.Mul(_SLOPES[back.node.op_type](op, back.x), back.dy)
 
 
-@gradient("Neg")
-def _neg(op: StepWriter, back: Backward) -> Gradients:
-    return op.Neg(back.dy)
-
-
-@gradient("Exp")
-def _exp(op: StepWriter, back: Backward) -> Gradients:
-    return op.Mul(back.y, back.dy)
-
-
-@gradient("Log")
-def _log(op: StepWriter, back: Backward) -> Gradients:
-    return op.Div(back.dy, back.x)
-
-
-@mindspore_gradient("Square")
-def _square_gradient(op: StepWriter, back: Backward) -> Gradients:
-    # MindSpore writes the general power, x**1 included
-    return op.Mul(back.dy, op.Mul(op.Pow(back.x, 1.0), 2.0))
-
-
-@gradient("Cast", "CastLike")
-def _cast(op: StepWriter, back: Backward) -> Gradients:
-    return op.Cast(back.dy, to=back.x.dtype.onnx)
-
-
-@operator("ReluGrad")
-def relu_grad(op: Body, dy: Value, y: Value) -> Value:
-    """Pass a gradient where the forward output is positive."""
-    return op.Where(y > 0.0, dy, 0.0)
-
-
-@operator("ReLU6")
-def relu6(op: Body, x: Value) -> Value:
-    """Cut off below 0 and above 6."""
-    return op.Clip(x, 0.0, 6.0)
-
-
-@operator("ReLU6Grad")
-def relu6_grad(op: Body, dy: Value, x: Value) -> Value:
-    """Pass a gradient where the input lies between 0 and 6."""
-    return op.Where(_between(op, x, 0.0, 6.0), dy, 0.0)
-
-
-@operator("LeakyReLUGradExt")
-def leaky_relu_grad(op: Body, dy: Value, x: Value, negative_slope: Value, _is_result: Value) -> Value:
-    """Pass a gradient where the input is positive, a share of it elsewhere."""
-    return op.Where(x > 0.0, dy, dy * negative_slope)
-
-
 @operator("PReLUGrad")
 def prelu_grad(op: Body, dy: Value, x: Value, weight: Value, *, axes: tuple[int, ...]) -> tuple[Value, Value]:
     """Return the gradients of input and slopes; the slopes repeat along some axes."""
@@ -333,24 +302,6 @@ def prelu_grad(op: Body, dy: Value, x: Value, weight: Value, *, axes: tuple[int,
     dw = op.Where(is_positive, 0.0, dy * x)
     summed = op.ReduceSum(dw, axes, keepdims=0) if axes else dw
     return dx, op.Reshape(summed, op.Shape(weight))
-
-
-@operator("EluGrad")
-def elu_grad(op: Body, dy: Value, y: Value, *, alpha: float) -> Value:
-    """Return dy where the forward output is positive, elsewhere dy (y + alpha)."""
-    return op.Where(y > 0.0, dy, dy * (y + float(alpha)))
-
-
-@operator("SigmoidGrad")
-def sigmoid_grad(op: Body, y: Value, dy: Value) -> Value:
-    """Return dy y (1 - y)."""
-    return dy * (y * (1.0 - y))
-
-
-@operator("TanhGrad")
-def tanh_grad(op: Body, y: Value, dy: Value) -> Value:
-    """Return dy (1 - y²)."""
-    return dy * (1.0 - y * y)
 
 
 @operator("SiLUGrad")
@@ -372,20 +323,7 @@ def hswish_grad(op: Body, dy: Value, x: Value) -> Value:
 def hsigmoid_grad(op: Body, dy: Value, x: Value, *, alpha: float, beta: float) -> Value:
     """Return dy alpha where alpha x + beta lies between 0 and 1, else 0."""
     line = x * float(alpha) + float(beta)
-    return op.Where(_between(op, line, 0.0, 1.0), dy * float(alpha), 0.0)
-
-
-@operator("SoftplusGrad")
-def softplus_grad(op: Body, dy: Value, x: Value) -> Value:
-    """Return dy sigmoid(x)."""
-    return dy * op.Sigmoid(x)
-
-
-@operator("SoftShrinkGrad")
-@operator("HShrinkGrad")
-def shrink_grad(op: Body, dy: Value, x: Value, lambd: Value) -> Value:
-    """Pass a gradient where the input is larger than a bound, or smaller than its negative."""
-    return op.Where(op.Abs(x) > lambd, dy, 0.0)
+    return op.Where(op.And(line > 0.0, line < 1.0), dy * float(alpha), 0.0)
 
 
 @operator("GeLUGrad")
@@ -398,24 +336,6 @@ def gelu_grad(op: Body, dy: Value, x: Value, _y: Value, *, approximate: str) -> 
     return dy * (share + x * density)
 
 
-@operator("Softmax")
-def softmax(op: Body, x: Value, _axis: Value, *, axis: int) -> Value:
-    """Return exp(x) over its sum along an axis."""
-    return op.Softmax(x, axis=axis)
-
-
-@operator("LogSoftmax")
-def log_softmax(op: Body, x: Value, _axis: Value, *, axis: int) -> Value:
-    """Return the logarithm of a softmax."""
-    return op.LogSoftmax(x, axis=axis)
-
-
-@operator("LogSoftmaxGrad")
-def log_softmax_grad(op: Body, y: Value, dy: Value, axis: Value) -> Value:
-    """Return dy - exp(y) sum(dy)."""
-    return dy - op.Exp(y) * op.ReduceSum(dy, op.Reshape(axis, [-1]), keepdims=1)
-
-
 @operator("FastGeLUGrad")
 def fast_gelu_grad(op: Body, dy: Value, x: Value) -> Value:
     """Return the gradient of GeLU by tanh."""
@@ -426,10 +346,6 @@ def fast_gelu_grad(op: Body, dy: Value, x: Value) -> Value:
     slope = (squared * (3 * cubic) + 1.0) * scale
     inner = x * slope * (1.0 - tanh * tanh)
     return dy * ((tanh + 1.0 + inner) * 0.5)
-
-
-def _between(op: Body, x: Value, low: float, high: float) -> Value:
-    return op.And(x > low, x < high)
 
 
 @lowering("Softmax", "LogSoftmax")
@@ -478,40 +394,19 @@ def _clip(op: StepWriter, back: Backward) -> Gradients:
     return dx, dlow, dhigh
 
 
-@gradient("LeakyRelu")
-def _leaky_relu(op: StepWriter, back: Backward) -> Gradients:
-    x, slope = back.x, float(back.node.attribute("alpha", 0.01))
-    return op.call("LeakyReLUGradExt", back.dy, x, slope, False, like=x)
-
-
 @gradient("PRelu")
 def _prelu(op: StepWriter, back: Backward) -> Gradients:
     x, weight = back.x, back.node.input(1)
     padded = (1,) * (x.rank - weight.rank) + weight.shape
     axes = tuple(axis for axis, size in enumerate(padded) if size == 1 and x.shape[axis] != 1)
-    dx, dw = op.call("PReLUGrad", back.dy, x, weight, like=[x, weight], axes=axes)
-    return dx, dw
+    return op.call("PReLUGrad", back.dy, x, weight, like=[x, weight], axes=axes)
 
 
 @gradient("Celu")
 def _celu(op: StepWriter, back: Backward) -> Gradients:
     x, y, alpha = back.x, back.y, float(back.node.attribute("alpha", 1.0))
-    below = op.Add(op.call("RealDiv", y, alpha, like=y), 1.0)
+    below = op.Add(_quotient(op, y, alpha), 1.0)
     return op.Mul(back.dy, op.Where(op.GreaterOrEqual(x, 0.0), 1.0, below))
-
-
-@gradient("Selu")
-def _selu(op: StepWriter, back: Backward) -> Gradients:
-    x, y = back.x, back.y
-    alpha = float(back.node.attribute("alpha", 1.6732631921768188))
-    gamma = float(back.node.attribute("gamma", 1.0507010221481323))
-    return op.Mul(back.dy, op.Where(op.Greater(x, 0.0), gamma, op.Add(y, alpha * gamma)))
-
-
-@gradient("ThresholdedRelu")
-def _thresholded_relu(op: StepWriter, back: Backward) -> Gradients:
-    x, threshold = back.x, float(back.node.attribute("alpha", 1.0))
-    return op.Where(op.Greater(x, threshold), back.dy, 0.0)
 
 
 @gradient("Mish")
@@ -588,12 +483,6 @@ def dropout(
     return x * mask / op.CastLike(keep_prob, x), mask
 
 
-@operator("DropoutGrad")
-def dropout_grad(op: Body, dy: Value, mask: Value, *, keep_prob: float) -> Value:
-    """Pass the gradient of what was kept."""
-    return dy * mask / keep_prob
-
-
 @lowering("Dropout")
 def _lower_dropout(op: StepWriter, node: StepOperator) -> None:
     """Write MindSpore's Dropout, unless the model says that nothing is dropped.
@@ -644,8 +533,3 @@ def _dropout(op: StepWriter, back: Backward) -> Gradients:
     if keep_prob.dtype is not mask.dtype:
         keep_prob = op.Cast(keep_prob, to=mask.dtype.onnx)
     return op.Div(op.Mul(back.dy, mask), keep_prob)
-
-
-@gradient("Dropout")
-def _dropout_of_nothing(_op: StepWriter, back: Backward) -> Gradients:
-    return back.dy

@@ -48,7 +48,7 @@ def gather_d_grad(op: Body, x: Value, _dim: Value, index: Value, dy: Value, *, d
 
 @operator("ScatterNd", element=1)
 def scatter_nd(op: Body, indices: Value, updates: Value, shape: Value, *, batch_dims: int) -> Value:
-    """Sum parts into zeros of a shape at places that are told by several indices each."""
+    """Sum parts into zeros of a shape at places of several indices each."""
     if not batch_dims:
         return op.scatter_sum("ScatterND", shape, indices, updates)
     taken = op.GatherND(numbered(op, shape), indices, batch_dims=batch_dims)
@@ -103,7 +103,7 @@ def _top_k(op: StepWriter, back: Backward) -> Gradients:
 
 
 def _into(op: StepWriter, back: Backward, indices: StepTensor, dy: StepTensor, axis: int) -> StepTensor:
-    """Sum a gradient into the elements that indices along an axis tell."""
+    """Sum a gradient into the elements at indices along an axis."""
     x = back.x
     return op.call("GatherDGradV2", x, axis, indices, dy, like=x, dim=axis)
 

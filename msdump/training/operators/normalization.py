@@ -171,7 +171,7 @@ def layer_norm_grad(
 
 
 def _centered_gradient(op: Body, dy: Value, normal: Value, inverse: Value, axes: list[int]) -> Value:
-    """Return the gradient of what was made ``normal``, with mean 0 and variance 1 over some axes."""
+    """Return the gradient of the input of a normalisation to mean 0 and variance 1 over some axes."""
     level = op.ReduceMean(dy, axes, keepdims=1)
     slope = op.ReduceMean(dy * normal, axes, keepdims=1)
     return (dy - level - normal * slope) * inverse
@@ -340,15 +340,9 @@ def layer_norm(
     *,
     outputs: Sequence[StepTensor] = (),
 ) -> tuple[StepTensor, StepTensor, StepTensor]:
-    """Write MindSpore's LayerNorm; return its result, mean and variance.
+    """Write MindSpore's LayerNorm from an axis on; return its result, mean and variance.
 
-    Args:
-        op: Writes it.
-        x: What is normalised.
-        parameters: Scale and shift in the shape of the last axes; None: ones and zeros.
-        axis: The first axis that is normalised.
-        epsilon: What is added to the variance.
-        outputs: The values that it writes, where they have names already.
+    The parameters are scale and shift in the shape of the normalised axes; None: ones and zeros.
     """
     gamma, beta = (
         op.constant(np.full(x.sizes_from(axis), neutral, x.dtype.numpy)) if parameter is None else parameter
@@ -356,7 +350,7 @@ def layer_norm(
     )
     begin = axis % x.rank
     mean = x.shaped((*x.shape[:begin], *(1,) * (x.rank - begin)))
-    result, mean, variance = op.call(
+    return op.call(
         "LayerNorm",
         *(x, gamma, beta, axis, axis, np.array(epsilon, np.float32)),
         like=[x, mean, mean],
@@ -364,7 +358,6 @@ def layer_norm(
         begin_norm_axis=axis,
         rank=x.rank,
     )
-    return result, mean, variance
 
 
 @lowering("LayerNormalization")
@@ -387,7 +380,7 @@ def _lower_layer_norm(op: StepWriter, node: StepOperator) -> None:
 
 
 def _show(op: StepWriter, value: StepTensor, output: StepTensor | None) -> None:
-    """Write a statistic where the model reads it, in the model's type."""
+    """Write a statistic for readers in the model, in the model's type."""
     if output is not None:
         op.Cast(value, to=output.dtype.onnx, outputs=[output])
 
@@ -487,8 +480,7 @@ def _batch_norm(op: StepWriter, back: Backward) -> Gradients:
     if not node.attributes["is_training"]:
         mean, variance = node.input(3), node.input(4)
     slots = (back.dy, x, gamma, mean, variance, reserve, node.input(5), epsilon, node.input(8))
-    dx, dgamma, dbeta = op.call("BatchNormGrad", *slots, like=[x, gamma, gamma], **node.attributes)
-    return dx, dgamma, dbeta
+    return op.call("BatchNormGrad", *slots, like=[x, gamma, gamma], **node.attributes)
 
 
 @gradient("LRN")
@@ -520,22 +512,20 @@ def _layer_norm(op: StepWriter, back: Backward) -> Gradients:
     x, gamma, axis, epsilon = node.x, node.input(1), node.input(3), node.constant(5)
     assert epsilon is not None, "the lowering gives a constant"
     _, mean, variance = node.outputs
-    dx, dgamma, dbeta = op.call(
+    return op.call(
         "LayerNormGrad",
         *(x, dy, variance, mean, gamma, axis, axis),
         like=[x, gamma, gamma],
         **node.attributes,
         epsilon=float(epsilon),
     )
-    return dx, dgamma, dbeta
 
 
 @mindspore_gradient("RmsNorm")
 def _rms_norm(op: StepWriter, back: Backward) -> Gradients:
     node, dy = back.node, _only(back)
     x, gamma, rstd = node.x, node.input(1), node.outputs[1]
-    dx, dgamma = op.call("RmsNormGrad", dy, x, rstd, gamma, like=[x, gamma], **node.attributes)
-    return dx, dgamma
+    return op.call("RmsNormGrad", dy, x, rstd, gamma, like=[x, gamma], **node.attributes)
 
 
 @mindspore_gradient("GroupNorm")
@@ -554,10 +544,9 @@ def _group_norm(op: StepWriter, back: Backward) -> Gradients:
 def _instance_norm(op: StepWriter, back: Backward) -> Gradients:
     node, dy = back.node, _only(back)
     x, gamma, (_, mean, variance) = node.x, node.input(1), node.outputs
-    dx, dgamma, dbeta = op.call(
+    return op.call(
         "InstanceNormGrad", *(dy, x, gamma, mean, variance), like=[x, gamma, gamma], **node.attributes
     )
-    return dx, dgamma, dbeta
 
 
 def _only(back: Backward) -> StepTensor:

@@ -16,18 +16,12 @@ from msdump.training.rules import lowering
 from msdump.training.writer import StepOperator, StepTensor, StepWriter
 
 State = tuple["StepTensor | None", "StepTensor | None"]
-"""What a cell keeps from step to step: its output and, LSTM alone, its memory."""
+"""The state of a cell between steps: its output and, for LSTM, its memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Direction:
-    """The weights of one direction.
-
-    Attributes:
-        w: Of the input (gates x hidden, input).
-        r: Of the former output (gates x hidden, hidden).
-        biases: Of both products, None for none.
-    """
+    """Weights of one direction: w (gates x hidden, input), r of former outputs (gates x hidden, hidden)."""
 
     w: StepTensor
     r: StepTensor
@@ -53,7 +47,7 @@ def _product(
 
 
 def _sum_present(op: StepWriter, *parts: StepTensor | None) -> StepTensor:
-    """Return the sum of those that are not zero."""
+    """Return the sum of the present parts."""
     present = [part for part in parts if part is not None]
     total = present[0]
     for part in present[1:]:
@@ -145,11 +139,7 @@ def _directions(op: StepWriter, node: StepOperator) -> list[tuple[_Direction, St
 
 
 def _check(node: StepOperator) -> None:
-    """Refuse what the cells do not know.
-
-    Raises:
-        GraphError: It is there.
-    """
+    """Raise GraphError for options that the cells do not compute."""
     count = 2 if node.attribute("direction", "forward") == "bidirectional" else 1
     reasons = {
         "lengths of sequences": node.optional(4) is not None,

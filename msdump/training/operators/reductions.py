@@ -3,43 +3,53 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
+from typing import Final
 
 import numpy as np
 
-from msdump.training.body import Body, Value, operator
+from msdump.graph import MINDSPORE_DOMAIN
+from msdump.training.body import Body, Value, operator, operators
 from msdump.training.operators.shapes import is_fixed, joined, kept_shape, reduced, reduced_axes, reshaped
-from msdump.training.rules import Backward, Gradients, gradient, keep, lowering, mindspore_gradient
+from msdump.training.rules import (
+    Backward,
+    Gradients,
+    Rule,
+    gradient,
+    gradients,
+    keep,
+    lowering,
+    mindspore_gradient,
+)
 from msdump.training.writer import StepOperator, StepTensor, StepWriter
 
 
-@operator("ReduceSum")
-def reduce_sum(
-    op: Body, x: Value, axis: Value, _keep_dims: Value, _skip_mode: Value, *, keep_dims: int
-) -> Value:
-    """Sum over axes."""
-    return op.ReduceSum(x, op.Reshape(axis, [-1]), keepdims=keep_dims)
+def _reduction(name: str) -> Callable[..., Value]:
+    return lambda op, x, axis, _keep_dims, *, keep_dims: getattr(op, name)(
+        x, op.Reshape(axis, [-1]), keepdims=keep_dims
+    )
 
 
-def _reduction(name: str, summary: str) -> None:
-    def reduce(op: Body, x: Value, axis: Value, _keep_dims: Value, *, keep_dims: int) -> Value:
-        return getattr(op, name)(x, op.Reshape(axis, [-1]), keepdims=keep_dims)
-
-    reduce.__doc__ = summary
-    operator(name)(reduce)
-
-
-_reduction("ReduceMean", "Average over axes.")
-_reduction("ReduceMax", "Return the largest over axes.")
-_reduction("ReduceMin", "Return the smallest over axes.")
-_reduction("ReduceProd", "Multiply over axes.")
-
-
-@operator("CumSum")
-def cum_sum(
-    op: Body, x: Value, axis: Value, _exclusive: Value, _reverse: Value, *, exclusive: int, reverse: int
-) -> Value:
-    """Sum everything up to each element, or from it on."""
-    return op.CumSum(x, axis, exclusive=exclusive, reverse=reverse)
+operators(
+    {
+        "ReduceSum": (
+            "Sum over axes.",
+            lambda op, x, axis, _keep_dims, _skip_mode, *, keep_dims: op.ReduceSum(
+                x, op.Reshape(axis, [-1]), keepdims=keep_dims
+            ),
+        ),
+        "ReduceMean": ("Average over axes.", _reduction("ReduceMean")),
+        "ReduceMax": ("Return the largest over axes.", _reduction("ReduceMax")),
+        "ReduceMin": ("Return the smallest over axes.", _reduction("ReduceMin")),
+        "ReduceProd": ("Multiply over axes.", _reduction("ReduceProd")),
+        "CumSum": (
+            "Sum everything up to each element, or from it on.",
+            lambda op, x, axis, _exclusive, _reverse, *, exclusive, reverse: op.CumSum(
+                x, axis, exclusive=exclusive, reverse=reverse
+            ),
+        ),
+    }
+)
 
 
 @operator("CumProd")
@@ -105,10 +115,20 @@ def spread(op: StepWriter, back: Backward, tensor: StepTensor) -> StepTensor:
     return op.Tile(wide, multiples) if math.prod(multiples) > 1 else wide
 
 
-@gradient("ReduceSum")
-@mindspore_gradient("ReduceSum")
-def _reduce_sum(op: StepWriter, back: Backward) -> Gradients:
-    return spread(op, back, back.dy)
+_OF_SUM: Final[Mapping[str, Rule]] = {"ReduceSum": lambda op, back: spread(op, back, back.dy)}
+
+gradients(_OF_SUM, domain=MINDSPORE_DOMAIN)
+gradients(
+    {
+        **_OF_SUM,
+        "ReduceL1": lambda op, back: op.Mul(kept(op, back, back.dy), op.Sign(back.x)),
+        "ReduceSumSquare": lambda op, back: op.Mul(op.Mul(kept(op, back, back.dy), back.x), 2.0),
+        "ReduceLogSum": lambda op, back: spread(op, back, op.Div(back.dy, op.Exp(back.y))),
+        "ReduceLogSumExp": lambda op, back: op.Mul(
+            op.Exp(op.Sub(back.x, kept(op, back, back.y))), kept(op, back, back.dy)
+        ),
+    }
+)
 
 
 @gradient("ReduceMean")
@@ -147,30 +167,9 @@ def _reduce_prod(op: StepWriter, back: Backward) -> Gradients:
     return op.Mul(op.Transpose(others, perm=np.argsort(order).tolist()), dy)
 
 
-@gradient("ReduceL1")
-def _reduce_l1(op: StepWriter, back: Backward) -> Gradients:
-    return op.Mul(kept(op, back, back.dy), op.Sign(back.x))
-
-
 @gradient("ReduceL2")
 def _reduce_l2(op: StepWriter, back: Backward) -> Gradients:
     # vendor: nan where all elements are zero
     y = kept(op, back, back.y)
     scale = op.call("RealDiv", kept(op, back, back.dy), y, like=y)
     return op.Mul(back.x, scale)
-
-
-@gradient("ReduceSumSquare")
-def _reduce_sum_square(op: StepWriter, back: Backward) -> Gradients:
-    return op.Mul(op.Mul(kept(op, back, back.dy), back.x), 2.0)
-
-
-@gradient("ReduceLogSum")
-def _reduce_log_sum(op: StepWriter, back: Backward) -> Gradients:
-    return spread(op, back, op.Div(back.dy, op.Exp(back.y)))
-
-
-@gradient("ReduceLogSumExp")
-def _reduce_log_sum_exp(op: StepWriter, back: Backward) -> Gradients:
-    share = op.Exp(op.Sub(back.x, kept(op, back, back.y)))
-    return op.Mul(share, kept(op, back, back.dy))

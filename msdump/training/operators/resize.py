@@ -100,7 +100,7 @@ _ATTRIBUTES: Final[Mapping[str, Any]] = {
     "exclude_outside": 0,
     "antialias": 0,
 }
-"""What the map of an axis depends on, with its default."""
+"""Attributes that the map of an axis depends on, with their defaults."""
 
 _SAME: Final = (1.0,)
 """The scale of an axis that keeps its size."""
@@ -144,13 +144,7 @@ def _is_resized(x: StepTensor, y: StepTensor, axis: int, scales: Mapping[int, tu
 
 
 def _by_axis(node: StepOperator, slot: int, count: int) -> dict[int, tuple[float, ...]]:
-    """Return the numbers of each axis in an input, which may stand for some axes only.
-
-    Args:
-        node: A Resize.
-        slot: The input.
-        count: How many numbers each axis has: all first ones stand first.
-    """
+    """Return the numbers of each axis in an input of a Resize that lists all first ones first."""
     tensor = node.optional(slot)
     if tensor is None or tensor.shape == (0,):
         return {}
@@ -163,7 +157,7 @@ def _by_axis(node: StepOperator, slot: int, count: int) -> dict[int, tuple[float
 
 
 def _slots(node: StepOperator, back: Backward, axes: tuple[int, ...]) -> tuple[Item, ...]:
-    """Return the inputs that MindSpore's gradient has."""
+    """Return the inputs of MindSpore's gradient."""
     x, y, dy = node.x, node.y, back.dy
     transformation = node.attribute("coordinate_transformation_mode", "half_pixel")
     is_aligned, is_half = transformation == "align_corners", transformation == "half_pixel"

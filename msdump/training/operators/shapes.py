@@ -8,23 +8,26 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import accumulate, chain
+from typing import Final
 
 import numpy as np
 
 from msdump.errors import GraphError
-from msdump.training.body import Body, Ints, Value, operator
-from msdump.training.rules import Backward, Gradients, gradient, keep, lowering, mindspore_gradient
+from msdump.graph import MINDSPORE_DOMAIN
+from msdump.training.body import Body, Ints, Value, operator, operators
+from msdump.training.rules import Backward, Gradients, Rule, gradient, gradients, keep, lowering
 from msdump.training.writer import Item, Shape, StepOperator, StepTensor, StepWriter
 
-
-@operator("Reshape")
-def reshape_body(op: Body, x: Value, *, shape: tuple[int, ...]) -> Value:
-    """Give a tensor another shape."""
-    return op.Reshape(x, shape)
+operators(
+    {
+        "Reshape": ("Give a tensor another shape.", lambda op, x, *, shape: op.Reshape(x, shape)),
+        "ZerosLike": ("Return zeros in the shape of a tensor.", lambda op, x: op.Expand(0.0, op.Shape(x))),
+    }
+)
 
 
 def is_fixed(shape: Shape) -> bool:
-    """Tell whether a Reshape can give this shape: one dimension at most is free."""
+    """Return whether a Reshape can give this shape: one dimension at most is free."""
     return sum(not isinstance(size, int) for size in shape) <= 1
 
 
@@ -46,12 +49,6 @@ def reshaped(
 
     A reshaping of a reshaping is one of the first tensor, and equal ones are one operator, as MindSpore's
     passes leave them.
-
-    Args:
-        op: Writes the operator.
-        x: What is reshaped.
-        like: The shape, or a tensor of it.
-        out: The result, where it has a name already.
 
     Raises:
         GraphError: Several dimensions are free.
@@ -106,11 +103,7 @@ def _lower_transpose(op: StepWriter, node: StepOperator) -> None:
 
 
 def reduced_axes(node: StepOperator) -> tuple[int, ...]:
-    """Return the axes that a reduction takes away, from 0.
-
-    Raises:
-        GraphError: They are computed.
-    """
+    """Return the axes of a reduction from 0; computed ones are a GraphError."""
     rank = node.x.rank
     axes = np.array(node.attribute("axes", ())) if node.optional(1) is None else node.constant(1)
     if axes is None:
@@ -134,16 +127,7 @@ def reduced(
     keep_dims: bool,
     out: StepTensor | None = None,
 ) -> StepTensor:
-    """Write one of MindSpore's reductions.
-
-    Args:
-        op: Writes the operator.
-        name: ``ReduceSum``, ``ReduceMean``, ``ReduceMax``, ``ReduceMin`` or ``ReduceProd``.
-        x: What is reduced.
-        axes: The axes, from either end.
-        keep_dims: Whether they stay, of size 1.
-        out: The result, where it has a name already.
-    """
+    """Write one of MindSpore's reductions, ``ReduceSum`` for instance, over axes from either end."""
     flags: tuple[Item, ...] = (keep_dims, False) if name == "ReduceSum" else (keep_dims,)
     taken = [int(axis) % x.rank for axis in axes]
     kept = kept_shape(x, taken)
@@ -158,7 +142,7 @@ def reduced(
 
 
 def unbroadcast(op: StepWriter, dy: StepTensor, like: StepTensor) -> StepTensor:
-    """Return the gradient of a tensor that was broadcast to ``dy``'s shape: the sum over what it repeats."""
+    """Return the gradient of a tensor that was broadcast to ``dy``'s shape: the sum over its copies."""
     extra = dy.rank - like.rank
     axes = [
         axis
@@ -181,12 +165,6 @@ def restored(op: StepWriter, dy: StepTensor, x: StepTensor) -> StepTensor:
 def shape_of(op: StepWriter, x: StepTensor) -> StepTensor | list[int]:
     """Return the shape of a forward tensor, computed where a dimension is free."""
     return list(x.sizes()) if x.is_fixed else op.Shape(x)
-
-
-@operator("ZerosLike")
-def zeros_like(op: Body, x: Value) -> Value:
-    """Return zeros in the shape of a tensor."""
-    return op.Expand(0.0, op.Shape(x))
 
 
 @operator("Slice")
@@ -234,32 +212,37 @@ def scattered(op: Body, dy: Value, numbers: Value, shape: Value) -> Value:
 
 
 def constant(node: StepOperator, slot: int, title: str) -> np.ndarray:
-    """Return an input that must be a constant.
-
-    Raises:
-        GraphError: It is computed.
-    """
+    """Return a constant input; a computed one is a GraphError."""
     value = node.constant(slot)
     if value is None:
         raise GraphError(f"{node.place.path}/{node.primitive}: {title} that are computed have no gradient")
     return value
 
 
-@gradient("Flatten", "Reshape", "Squeeze", "Unsqueeze")
-@mindspore_gradient("Reshape")
-def _reshape(op: StepWriter, back: Backward) -> Gradients:
-    return restored(op, back.dy, back.x)
+_OF_RESHAPE: Final[Rule] = lambda op, back: restored(op, back.dy, back.x)
+
+gradients({"Reshape": _OF_RESHAPE}, domain=MINDSPORE_DOMAIN)
+gradients(
+    {
+        **dict.fromkeys(("Flatten", "Reshape", "Squeeze", "Unsqueeze"), _OF_RESHAPE),
+        "Expand": lambda op, back: unbroadcast(op, back.dy, back.x),
+        "SpaceToDepth": lambda op, back: op.DepthToSpace(
+            back.dy, blocksize=back.node.attributes["blocksize"]
+        ),
+        **dict.fromkeys(
+            ("Trilu", "ReverseSequence"),
+            lambda op, back: op.emit(
+                back.node.op_type, (back.dy, *back.node.inputs[1:]), back.node.attributes
+            ),
+        ),
+    }
+)
 
 
 @gradient("Transpose")
 def _transpose(op: StepWriter, back: Backward) -> Gradients:
     order = back.node.attribute("perm", range(back.dy.rank)[::-1])
     return transposed(op, back.dy, np.argsort(order).tolist())
-
-
-@gradient("Expand")
-def _expand(op: StepWriter, back: Backward) -> Gradients:
-    return unbroadcast(op, back.dy, back.x)
 
 
 @gradient("Tile")
@@ -337,7 +320,7 @@ def _axes(node: StepOperator, slot: int, default: range) -> tuple[int, ...]:
 
 @gradient("Pad")
 def _pad(op: StepWriter, back: Backward) -> Gradients:
-    """Cut off what was padded; what was copied from the tensor goes back to where it came from."""
+    """Cut off the padding; gradients of copies are added to those of their elements."""
     node, x, dy = back.node, back.x, back.dy
     given = constant(node, 1, "pads").tolist()
     axes = _axes(node, 3, range(x.rank))
@@ -369,13 +352,3 @@ def _depth_to_space(op: StepWriter, back: Backward) -> Gradients:
     blocks = (batch, depth // block**2, height, block, width, block)
     apart = reshaped(op, back.dy, blocks)
     return reshaped(op, transposed(op, apart, (0, 1, 3, 5, 2, 4)), x)
-
-
-@gradient("SpaceToDepth")
-def _space_to_depth(op: StepWriter, back: Backward) -> Gradients:
-    return op.DepthToSpace(back.dy, blocksize=back.node.attributes["blocksize"])
-
-
-@gradient("Trilu", "ReverseSequence")
-def _likewise(op: StepWriter, back: Backward) -> Gradients:
-    return op.emit(back.node.op_type, (back.dy, *back.node.inputs[1:]), back.node.attributes)

@@ -46,16 +46,7 @@ def filter_gradient(
 ) -> Value:
     """Return the gradient of a convolution's weight (out, in / group, *window).
 
-    Args:
-        op: Collects the operators.
-        dy: Gradient of the output.
-        x: The input.
-        strides: Steps between windows.
-        pads: Padding of the input, all begins, then all ends.
-        dilations: Steps between the elements of a window.
-        group: Number of groups of channels.
-        window: Sizes of the weight behind its channels.
-        form: ``PRODUCTS``, ``SUMS`` or ``CONVOLUTION``.
+    Padding lists all begins, then all ends; ``window`` are the sizes of the weight behind its channels.
     """
     if form == CONVOLUTION:
         return _by_convolution(op, dy, x, strides, pads, dilations, group, window)
@@ -78,7 +69,7 @@ def filter_gradient(
 
 
 def _by_sums(op: Body, dy: Value, parts: Iterable[Value], window: Ints) -> Value:
-    """Sum over the batch, for each channel, what an element of the window meets times the gradient."""
+    """Sum the products of the gradient and the elements below each window element, for each channel."""
     axes = list(range(2, len(window) + 2))
     images = [op.ReduceSum(part * dy, axes, keepdims=0) for part in parts]
     joined = op.Concat(*(op.Unsqueeze(image, (2,)) for image in images), axis=2)
@@ -92,9 +83,9 @@ def _swapped(rank: int) -> list[int]:
 def _window_parts(
     op: Body, x: Value, dy: Value, strides: Ints, dilations: Ints, window: Ints
 ) -> Iterator[Value]:
-    """Yield what each element of the window meets in the padded input, in the shape of the output.
+    """Yield the elements of the padded input below each element of the window, in the shape of the output.
 
-    Each is written when it is asked for, so that it can go before the next one comes.
+    Each is written once the one before it has its reader, so that a runtime frees it before the next one.
     """
     rank = len(window)
     axes = tuple(range(2, rank + 2))
@@ -280,7 +271,7 @@ def _filter_gradient(
 
 
 def _form(w: StepTensor, structure: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what bodies have to know of a weight: the window's sizes, and the form that is fastest."""
+    """Return the window of a weight, and the fastest form of its gradients."""
     filters, channels, *window = w.sizes()
     if structure["group"] == 1 and (channels >= _WIDE or math.prod(window) == 1):
         form = PRODUCTS
@@ -294,7 +285,7 @@ def _form(w: StepTensor, structure: Mapping[str, Any]) -> dict[str, Any]:
 def unreached(node: StepOperator, window: Ints, structure: Mapping[str, Any]) -> Ints:
     """Return how many rows and columns at the end of the padded input no window reaches.
 
-    A negative number tells how far the last window reaches beyond the padding (``ceil_mode``).
+    Negative: how far the last window reaches beyond the padding (``ceil_mode``).
     """
     if all(step == 1 for step in structure["strides"]):  # none, whatever the sizes are
         return (0,) * len(structure["strides"])
