@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
+import pickle
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -22,18 +22,18 @@ _log = logging.getLogger("msdump.communication")
 
 HEADER_BYTES: Final = 4096
 _SHORT: Final = 60  # characters of a name in a header that would be too long
-_MOST_TENSORS: Final = 512  # characters that tell types and shapes; of more tensors a digest stands there
+_MOST_TENSORS: Final = 512  # characters of types and shapes; more of them become a digest
 
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """Digests of the network of a rank, for comparison with those of other ranks.
+    """Digests of a rank's network, for comparison between ranks.
 
     Attributes:
         source: File of the model.
-        families: The file's path with ``{rank}`` for the rank's number, for each place where it stands: files
-            that have one in common are parts of one model, and may differ.
-        operators: Digest of the operators, their names and types.
+        families: The file's path with ``{rank}`` in each place of the rank's number: files with a common one
+            are parts of one model, and may differ.
+        operators: Digest of the operators' names and types.
         settings: Digest of the dump configuration and of the device.
         settings_source: File of the dump configuration.
     """
@@ -47,17 +47,7 @@ class Fingerprint:
 
 @dataclass(frozen=True, slots=True)
 class CallHeader:
-    """Description of a rank's call.
-
-    Attributes:
-        kind: The collective.
-        operator: Full name of the operator.
-        op: The reduction, "" without one.
-        peer: The root of a Broadcast, else 0.
-        dtypes: Element type of each tensor.
-        shapes: Dimensions of each tensor.
-        network: Digests of the rank's network.
-    """
+    """A rank's call of a collective: ``op`` is the reduction, ``peer`` the root of a Broadcast, else 0."""
 
     kind: str
     operator: str
@@ -69,15 +59,14 @@ class CallHeader:
 
     def packed(self) -> np.ndarray:
         """Return the header as bytes of a fixed number."""
-        data = json.dumps(asdict(self)).encode()
+        data = pickle.dumps(self)
         if len(data) > HEADER_BYTES:
-            data = json.dumps(asdict(self._with_short_names())).encode()
+            data = pickle.dumps(self._with_short_names())
         packed = np.zeros(HEADER_BYTES, np.uint8)
         packed[: len(data)] = np.frombuffer(data, np.uint8)
         return packed
 
     def _with_short_names(self) -> CallHeader:
-        """Return the header with the ends of names, so that it is short enough."""
         network = replace(
             self.network,
             source=self.network.source[-_SHORT:],
@@ -122,21 +111,12 @@ def header(call: CollectiveCall, operator: str, arrays: list[np.ndarray], networ
 
 def unpacked(data: np.ndarray) -> CallHeader:
     """Return the header of bytes."""
-    fields = json.loads(data.tobytes().rstrip(b"\0"))
-    fields["dtypes"] = tuple(fields["dtypes"])
-    fields["shapes"] = tuple(tuple(shape) for shape in fields["shapes"])
-    network = fields["network"]
-    network["families"] = tuple(network["families"])
-    return CallHeader(**{**fields, "network": Fingerprint(**network)})
+    header: CallHeader = pickle.loads(data.tobytes())  # noqa: S301 - of a rank of the same program
+    return header
 
 
 def check(mine: int, headers: Mapping[int, CallHeader], place: CallPlace) -> None:
-    """Compare the calls of the ranks of a group.
-
-    Args:
-        mine: The rank that compares.
-        headers: The header of each rank.
-        place: The collective of this rank.
+    """Compare the calls of all ranks of a group with that of one of them.
 
     Raises:
         RankError: They are different collectives, of different tensors, or of different models.
@@ -163,22 +143,15 @@ def warn_of_settings(headers: Mapping[int, CallHeader]) -> None:
         by_settings.setdefault(each.network.settings, []).append(rank)
     if len(by_settings) < 2:  # noqa: PLR2004 - all the same
         return
-    told = "; ".join(
+    listed = "; ".join(
         f"rank {', '.join(map(str, ranks))}: {headers[ranks[0]].network.settings_source or 'no dump'}"
         for ranks in by_settings.values()
     )
-    _log.warning("the ranks have different dump configurations or devices: %s", told)
+    _log.warning("the ranks have different dump configurations or devices: %s", listed)
 
 
 def fingerprint(graph: Graph, plan: DumpPlan | None, context: Context, rank: int) -> Fingerprint:
-    """Return the digests of a network.
-
-    Args:
-        graph: The model; its weights do not count, since ranks may hold parts of them.
-        plan: The dump configuration.
-        context: Settings of the device; its number does not count, since each rank has its own.
-        rank: The rank whose network it is.
-    """
+    """Return the digests of a network, without its weights and the device's number, which differ by rank."""
     operators = [
         (node.domain, node.op_type, node.operator.full_name) for each in graph.walk() for node in each.nodes
     ]

@@ -42,7 +42,7 @@ _WIDENED: Final = frozenset(
 
 
 def reduce(op: str, parts: Sequence[np.ndarray], out: np.ndarray) -> None:
-    """Join the same elements of all ranks.
+    """Join arrays element by element.
 
     >>> out = np.zeros(2, np.float16)
     >>> reduce("sum", [np.array(part, np.float16) for part in ([2048, 1], [1, 2], [1, 3])], out)
@@ -51,8 +51,8 @@ def reduce(op: str, parts: Sequence[np.ndarray], out: np.ndarray) -> None:
 
     Args:
         op: sum, max, min or prod.
-        parts: The elements of each rank, in rank order: flat arrays of one size and type.
-        out: Takes the results; may be one of the parts.
+        parts: Flat arrays of one size and type, in rank order.
+        out: Receives the results; may be one of the parts.
     """
     join, first = _JOINS[op], parts[0]
     with np.errstate(over="ignore", invalid="ignore"):  # infinities and NaN are results like others
@@ -85,12 +85,7 @@ class Collectives:
     """The collectives of one network on one rank."""
 
     def __init__(self, world: World, network: Fingerprint) -> None:
-        """Communicate with no other rank before the first collective.
-
-        Args:
-            world: All ranks, seen from this one.
-            network: Digests of the network, for comparison with those of other ranks.
-        """
+        """Communicate with no other rank before the first collective."""
         self._world = world
         self._network = network
         self._compared: set[tuple[int, ...]] = set()
@@ -101,9 +96,9 @@ class Collectives:
         """Take part in a collective; return the results.
 
         Args:
-            call: Collective and attributes.
+            call: The collective with its attributes.
             operator: Full name of the operator.
-            arrays: Its inputs.
+            arrays: Inputs of the operator.
             empty: Makes the results.
 
         Raises:
@@ -157,14 +152,9 @@ class Collectives:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """A group of ranks, seen from one of them.
+    """A group of ranks, seen from the one at an index; exchanges of different channels do not mix.
 
-    Attributes:
-        transport: Sends and receives, None in a group of one rank.
-        ranks: The ranks of the group.
-        index: Number of this rank among them.
-        channel: Name that keeps exchanges of groups, and tensors of different tags, apart.
-        place: The collective, for messages.
+    A group of one rank has no transport.
     """
 
     transport: Transport | None
@@ -194,11 +184,9 @@ class _Group:
     def all_to_all(
         self, blocks: Sequence[np.ndarray], buffers: Sequence[np.ndarray] = ()
     ) -> list[np.ndarray]:
-        """Send a block to each rank; return the blocks of all, in rank order, each like the one kept here.
+        """Send a contiguous block to each rank; return the blocks of all, like the own one.
 
-        Args:
-            blocks: Contiguous arrays, by rank.
-            buffers: Flat arrays, by rank, that flat blocks are received into; else new arrays are.
+        Flat blocks are received into the flat buffers, if there are any.
         """
         own = blocks[self.index]
         received = [
@@ -217,26 +205,18 @@ class _Group:
         )
 
     def all_gather(self, array: np.ndarray) -> list[np.ndarray]:
-        """Send an array to all ranks; return those of all, in rank order."""
+        """Send an array to all ranks; return all arrays in rank order."""
         return self.all_to_all([array] * self.count)
 
     def reach(self) -> Transport:
-        """Return the transport to other ranks.
-
-        Raises:
-            RankError: The group has no other.
-        """
+        """Return the transport; in a group of one rank a RankError."""
         if self.transport is None:
             message = f"{self.place.kind} of group {self.place.group}: there is one rank alone"
             raise RankError(self.place.operator, message)
         return self.transport
 
     def rank(self, index: int) -> int:
-        """Return the rank that a tensor goes to or comes from.
-
-        Raises:
-            RankError: The group has no such rank.
-        """
+        """Return the rank at an index; without one a RankError."""
         if index >= self.count:
             raise RankError(
                 self.place.operator,
@@ -347,7 +327,7 @@ def _axis(group: _Group, array: np.ndarray, axis: int) -> int:
 
 
 def _cut(group: _Group, array: np.ndarray, axis: int) -> list[np.ndarray]:
-    """Return the part of a tensor that each rank gets, each contiguous."""
+    """Return a contiguous part of a tensor for each rank."""
     size = array.shape[_axis(group, array, axis)]
     if size % group.count:
         raise group.refuse(f"axis {axis} of shape {array.shape} cannot be cut into {group.count} equal parts")
@@ -372,13 +352,9 @@ _ALGORITHMS: Final[Mapping[Collective, Callable[[_Group, CollectiveCall, np.ndar
 
 
 def shared(world: World, channel: str, data: bytes, place: CallPlace) -> dict[int, bytes]:
-    """Give bytes to all ranks, beside the collectives of a network; return the bytes of each rank, in order.
+    """Exchange bytes between all ranks, beside the collectives of a network; return each rank's, in order.
 
-    Args:
-        world: All ranks, seen from this one.
-        channel: Name that is different for exchanges that may go on at the same time; no group's name.
-        data: Bytes of this rank.
-        place: The place of the exchange, for messages.
+    Exchanges at the same time need different channels, none of them a group's name.
 
     Raises:
         RankError: Another rank does not take part.

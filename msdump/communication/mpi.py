@@ -51,14 +51,7 @@ _LOOK_UP: Final = 0.02  # seconds
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """The process of a rank.
-
-    Attributes:
-        number: Its rank in MPI's communicator.
-        host: Its machine.
-        pid: Its process id there.
-        namespace: Namespace of the process id: containers have their own.
-    """
+    """The process of a rank: number in MPI's communicator, machine, process id and its namespace."""
 
     number: int
     host: str
@@ -143,26 +136,58 @@ def _initialize(mpi: Any, place: CallPlace, rank: int, limit: float) -> None:
 class MpiTransport(Transport):
     """Transport of a rank that is a process of MPI; any thread may use it."""
 
-    def __init__(self, comm: Any, mpi: Any, peers: Sequence[Peer], rank: int, limit: float) -> None:
-        """Take part as a rank.
+    def __init__(self, place: CallPlace, rank: int, size: int) -> None:
+        """Find the other ranks.
 
         Args:
-            comm: MPI's communicator of all ranks, of this transport alone.
-            mpi: The module ``mpi4py.MPI``.
-            peers: The process of each rank.
-            rank: Number of this rank.
-            limit: Seconds that it waits for another one.
+            place: The first collective, for messages.
+            rank: Number of this rank, from its launcher.
+            size: Number of ranks, from its launcher.
+
+        Raises:
+            RankError: mpi4py is not installed, the processes were not started by MPI, or two have one rank.
         """
-        super().__init__(rank, Board(), limit)
-        self._comm = comm
-        self._mpi = mpi
-        self._peers = peers
+        super().__init__(rank, Board(), time_limit())
         self._lock = new_lock()  # MPI may allow one thread at a time
         self._posted: dict[int, list[tuple[Any, np.ndarray]]] = {}
-        self._kept: list[Any] = []  # notices on their way, and what failed exchanges left
+        self._kept: list[Any] = []  # notices on their way, and the rest of failed exchanges
         self._helper: threading.Thread | None = None
-        self._wait: Wait | None = None
+        self._activity = f"looks for the others in {place}"
+        self._is_open = False
+        exits.close_last(self)
+        self._mpi = _start(place, rank, size, self._limit)
+        self._comm, request = self._mpi.COMM_WORLD.Idup()
+        wait = self.wait(place)
+        self._finish(request, size, wait)
+        self._comm.Set_errhandler(self._mpi.ERRORS_RETURN)
+        self._peers = self._met(size, wait)
+        self._activity = ""
         self._is_open = True
+
+    def _finish(self, request: Any, size: int, wait: Wait) -> None:
+        """Wait until a request of all ranks is done."""
+        while not request.Test():
+            wait.check([each for each in range(size) if each != self._rank])
+            time.sleep(_SLEEP)
+
+    def _met(self, size: int, wait: Wait) -> list[Peer]:
+        """Return the process of each rank."""
+        host, namespace = _machine()
+        hello = json.dumps([self._rank, host, os.getpid(), namespace]).encode()
+        hellos = np.zeros((size, _HELLO_BYTES), np.uint8)
+        sent = np.frombuffer(hello.ljust(_HELLO_BYTES), np.uint8)
+        self._finish(self._comm.Iallgather(sent, hellos), size, wait)
+        peers: dict[int, Peer] = {}
+        for number, data in enumerate(hellos):
+            claimed, *process = json.loads(data.tobytes())
+            peer = Peer(number, *process)
+            if claimed in peers:
+                fault = (
+                    f"rank {claimed} was told twice: to {peers[claimed]} and to {peer}; each needs its own"
+                )
+                raise RankError(wait.place.operator, fault)
+            peers[claimed] = peer
+        return [peers[each] for each in range(size)]
 
     def exchange(
         self, channel: str, sends: Sequence[Parcel], receives: Sequence[Parcel], place: CallPlace
@@ -232,9 +257,8 @@ class MpiTransport(Transport):
 
     def complete(self) -> None:
         """Log the place of the rank on SIGTERM."""
-        wait = self._wait
-        if wait is not None:
-            _log.error("rank %d is told to end while it waits in %s", self._rank, wait.place)
+        if self._activity:
+            _log.error("rank %d is told to end while it %s", self._rank, self._activity)
 
     def forget(self) -> None:
         """In a forked child: leave MPI to the parent."""
@@ -248,7 +272,7 @@ class MpiTransport(Transport):
         """Wait until requests are done; look at the other ranks in between."""
         requests = [request for _, request in pending]
         busy_until, look_at, is_told = wait.began + _BUSY, wait.began + _LOOK_AROUND, False
-        self._wait = wait
+        self._activity = f"waits in {wait.place}"
         try:
             while not self._are_done(requests):
                 now = time.monotonic()
@@ -265,7 +289,7 @@ class MpiTransport(Transport):
                 else:
                     time.sleep(_SLEEP)
         finally:
-            self._wait = None
+            self._activity = ""
             if is_told:
                 self._notify(_GOES_ON, "")
 
@@ -291,7 +315,6 @@ class MpiTransport(Transport):
             ]
 
     def _take_notices(self) -> None:
-        """Take the notices of other ranks."""
         status = self._mpi.Status()
         with self._lock:
             while self._comm.Iprobe(self._mpi.ANY_SOURCE, _NOTICE_TAG, status):
@@ -325,62 +348,9 @@ class MpiTransport(Transport):
             posted[:] = [(request, array) for request, array in posted if not self._are_done([request])]
 
 
-@dataclass(frozen=True, slots=True)
-class _Start:
-    """A rank that looks for the others, for the log of a process that is ended meanwhile."""
-
-    place: CallPlace
-    rank: int
-
-    def close(self) -> None:
-        """Do nothing: no other rank is known."""
-
-    def complete(self) -> None:
-        """Log the place of the rank on SIGTERM."""
-        _log.error("rank %d is told to end while it looks for the others in %s", self.rank, self.place)
-
-    def forget(self) -> None:
-        """Do nothing in a forked child."""
-
-
 def connect(place: CallPlace, rank: int, size: int) -> MpiTransport:
-    """Find the other ranks by MPI.
-
-    Args:
-        place: The first collective, for messages.
-        rank: Number of this rank, from its launcher.
-        size: Number of ranks, from its launcher.
-
-    Raises:
-        RankError: mpi4py is not installed, the processes were not started by MPI, or two were told one rank.
-    """
-    limit = time_limit()
-    exits.close_last(_Start(place, rank))
-    mpi = _start(place, rank, size, limit)
-    wait = Wait(place, rank, Board(), limit)
-
-    def settle(request: Any) -> None:
-        while not request.Test():
-            wait.check([each for each in range(size) if each != rank])
-            time.sleep(_SLEEP)
-
-    comm, request = mpi.COMM_WORLD.Idup()
-    settle(request)
-    comm.Set_errhandler(mpi.ERRORS_RETURN)
-    host, namespace = _machine()
-    hello = json.dumps([rank, host, os.getpid(), namespace]).encode()
-    hellos = np.zeros((size, _HELLO_BYTES), np.uint8)
-    settle(comm.Iallgather(np.frombuffer(hello.ljust(_HELLO_BYTES), np.uint8), hellos))
-    peers: dict[int, Peer] = {}
-    for number, data in enumerate(hellos):
-        claimed, host, pid, namespace = json.loads(data.tobytes())
-        peer = Peer(number, host, pid, namespace)
-        if claimed in peers:
-            fault = f"rank {claimed} was told twice: to {peers[claimed]} and to {peer}; each needs its own"
-            raise RankError(place.operator, fault)
-        peers[claimed] = peer
-    transport = MpiTransport(comm, mpi, [peers[each] for each in range(size)], rank, limit)
-    exits.close_last(transport)  # instead of the start
+    """Find the other ranks by MPI; as for ``MpiTransport``."""
+    transport = MpiTransport(place, rank, size)
     _report_exceptions(transport)
     return transport
 

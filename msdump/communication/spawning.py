@@ -28,13 +28,7 @@ _GRACE: Final = 10.0  # seconds that threads may still take after Ctrl-C
 
 @dataclass(slots=True)
 class Outcome:
-    """How a rank ended.
-
-    Attributes:
-        result: What its function returned.
-        error: What it raised, None where it returned.
-        ended: When, in seconds of ``time.monotonic``; 0 while it runs.
-    """
+    """Result or error of a rank's function, and the time of an error in seconds of ``time.monotonic``."""
 
     result: Any = None
     error: BaseException | None = None
@@ -50,12 +44,12 @@ def spawn(size: int, function: Callable[..., Any], *args: Any) -> list[Any]:
 
     Args:
         size: Number of ranks.
-        function: Called once in each rank; ``msdump.communication.get_rank()`` tells which it is.
-        args: Its arguments.
+        function: Called once in each rank; its number is ``msdump.communication.get_rank()``.
+        args: Arguments of the function.
 
     Raises:
         InputError: The number is none from 1 to 64, or the caller is such a rank itself.
-        Exception: What the first rank that failed raised.
+        Exception: The error of the first rank that failed.
     """
     threads = RankThreads(size)
     outcomes = threads.at_once(lambda: function(*args))
@@ -72,10 +66,7 @@ class RankThreads:
     """Several ranks of one process."""
 
     def __init__(self, size: int) -> None:
-        """Let them know each other.
-
-        Args:
-            size: Number of ranks.
+        """Connect ranks.
 
         Raises:
             InputError: The number is none from 1 to 64, or the caller is such a rank itself.
@@ -97,18 +88,15 @@ class RankThreads:
         return self._hub.board.is_stopped or self._hub.board.failed is not None
 
     def first_failure(self, outcomes: Sequence[Outcome]) -> int | None:
-        """Return the rank that failed first, None where none did: the others may have failed because of it.
+        """Return the rank that failed first, None for none: others may have failed because of it.
 
-        A network tells the other ranks that it failed while its own rank still writes its files, so they
-        may end before it.
-
-        Args:
-            outcomes: How the ranks ended, in rank order.
+        A network reports its failure to the other ranks while its own rank still writes files, so they may
+        end before it.
         """
         failed = [rank for rank, outcome in enumerate(outcomes) if outcome.error is not None]
-        told = self._hub.board.failed
-        if told is not None and told[0] in failed:
-            return told[0]
+        first = self._hub.board.failed
+        if first is not None and first[0] in failed:
+            return first[0]
         return min(failed, key=lambda rank: outcomes[rank].ended, default=None)
 
     def in_turn(self, function: Callable[[], _Made]) -> list[_Made]:
@@ -123,7 +111,7 @@ class RankThreads:
         return results
 
     def at_once(self, function: Callable[[], Any]) -> list[Outcome]:
-        """Call a function as all ranks, each in a thread of its own; return how each of them ended.
+        """Call a function as all ranks, each in a thread of its own; return their outcomes.
 
         Raises:
             KeyboardInterrupt: Ctrl-C; ranks that do not end within seconds are left behind.
@@ -160,7 +148,6 @@ class RankThreads:
 
 
 def _join(threads: Sequence[threading.Thread], most: float | None = None) -> None:
-    """Wait for threads, at most so many seconds."""
     end = None if most is None else time.monotonic() + most
     for thread in threads:
         while thread.is_alive() and (end is None or time.monotonic() < end):

@@ -1,6 +1,6 @@
-"""Sends and receives between ranks: the transport that threads and MPI share, its waits, and that of threads.
+"""Sends and receives between ranks: the interface of threads and MPI, its waits, and the one of threads.
 
-A call ends with a RankError when its time is over, or when the ranks that it waits for cannot come.
+A call ends with a RankError when its time is over, or when an awaited rank cannot come.
 """
 
 from __future__ import annotations
@@ -44,13 +44,7 @@ def time_limit() -> float:
 
 @dataclass(frozen=True, slots=True)
 class CallPlace:
-    """A collective that a rank is in.
-
-    Attributes:
-        operator: Full name of the operator.
-        kind: The collective, ``AllReduce``.
-        group: Name of its group.
-    """
+    """A collective of a rank: the operator's full name, its kind (``AllReduce``), the group's name."""
 
     operator: str
     kind: str
@@ -63,12 +57,12 @@ class CallPlace:
 
 @dataclass(slots=True)
 class Board:
-    """State of the other ranks as far as one rank knows it; ranks that are threads share one.
+    """State of ranks as one of them has learned it; ranks that are threads share one.
 
     Attributes:
         failed: The first rank that failed, and the reason.
         is_stopped: Ctrl-C: all waits end.
-        ended: Ranks whose program has ended.
+        ended: Ranks with a program that has ended.
         waits: Collectives in which ranks are known to wait.
     """
 
@@ -80,15 +74,7 @@ class Board:
 
 @dataclass(slots=True)
 class Wait:
-    """One wait of a rank for others: its time limit, and reasons to end it early.
-
-    Attributes:
-        place: The collective.
-        rank: The rank that waits.
-        board: State of the others.
-        limit: Seconds until the wait fails.
-        began: Its begin, in seconds of ``time.monotonic``.
-    """
+    """A wait of a rank for others, of ``limit`` seconds at most; ``board`` has reasons to end it early."""
 
     place: CallPlace
     rank: int
@@ -102,13 +88,10 @@ class Wait:
         return self.began + self.limit - time.monotonic()
 
     def check(self, missing: Iterable[int]) -> None:
-        """Go on waiting, unless there is no point in it.
-
-        Args:
-            missing: The ranks that are waited for.
+        """Go on waiting for ranks.
 
         Raises:
-            RankError: A rank failed, one that is waited for has ended, or the time is over.
+            RankError: A rank failed, a missing one has ended, or the time is over.
         """
         board = self.board
         if board.is_stopped:
@@ -143,7 +126,7 @@ class Transport(abc.ABC):
     """Sends and receives of one rank; arrays of one channel arrive in the order in which they were sent."""
 
     def __init__(self, rank: int, board: Board, limit: float) -> None:
-        """Take part as a rank that waits at most some seconds for others."""
+        """Take part as a rank with a time limit in seconds."""
         self._rank = rank
         self._board = board
         self._limit = limit
@@ -159,9 +142,9 @@ class Transport(abc.ABC):
         """Send arrays and fill others; return when all of them may be used again.
 
         Args:
-            channel: Name that is different for exchanges that may go on at the same time.
-            sends: Arrays with the ranks that they go to.
-            receives: Arrays to fill with the ranks that they come from.
+            channel: Exchanges at the same time need different ones.
+            sends: Arrays with their target ranks.
+            receives: Arrays to fill, with their source ranks.
             place: The collective, for messages.
 
         Raises:
@@ -232,7 +215,7 @@ class ThreadTransport(Transport):
     def exchange(
         self, channel: str, sends: Sequence[Parcel], receives: Sequence[Parcel], place: CallPlace
     ) -> None:
-        """Hand arrays to threads, and copy those that they hand over."""
+        """Hand arrays to threads, and copy theirs."""
         wait = self.wait(place)
         sent = [(peer, self._put(peer, channel, array)) for peer, array in sends]
         mail = self._hub.mail

@@ -31,12 +31,7 @@ class World:
     """
 
     def __init__(self, identity: Identity, transport: Transport | None = None) -> None:
-        """Communicate with no other rank yet.
-
-        Args:
-            identity: Number of this rank, and of ranks.
-            transport: Transport of ranks that are threads; processes of MPI find each other later.
-        """
+        """Communicate with no other rank yet; processes of MPI get their transport later."""
         self.identity = identity
         self.groups: dict[str, tuple[int, ...]] = {}
         self._transport = transport
@@ -89,12 +84,12 @@ class World:
             return self._transport
 
     def fail(self, reason: str) -> None:
-        """Tell the other ranks that this one has failed; nobody waits for it any more."""
+        """Report the failure of this rank to the others: their waits for it end."""
         if self._transport is not None:
             self._transport.fail(reason)
 
     def keep(self, key: Hashable, make: Callable[[], _Kept]) -> _Kept:
-        """Return what the rank keeps under a key; the first call makes it."""
+        """Return the rank's object under a key; the first call makes it."""
         with self._lock:
             if key not in self._kept:
                 self._kept[key] = make()
@@ -102,11 +97,11 @@ class World:
             return kept
 
     def call_at_end(self, close: Callable[[], None]) -> None:
-        """Call a function when the rank ends, before the others hear of that."""
+        """Call a function at the end of the rank, before that is reported to the others."""
         self._at_end.append(close)
 
     def end(self) -> None:
-        """Complete what the rank writes, and tell the others that it has ended."""
+        """Complete the rank's files, and report its end to the others."""
         while self._at_end:
             self._at_end.pop()()
         if self._transport is not None:
@@ -149,7 +144,7 @@ def work_as(world: World | None) -> None:
 
 
 def init(backend_name: str | None = None) -> None:
-    """Check what the launcher says of this process; a program need not call it.
+    """Check the launcher's variables; a program need not call it.
 
     The rank holds from the beginning, with or without this call, and the first collective finds the other
     ranks.
@@ -185,7 +180,7 @@ def get_group_size(group: str = WORLD_GROUP) -> int:
 
 
 def get_local_rank() -> int:
-    """Return the number of this rank among those of its machine, from 0."""
+    """Return the number of this rank on its machine, from 0."""
     return current().identity.local_rank
 
 
