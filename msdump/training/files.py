@@ -1,4 +1,4 @@
-"""Models as files: what a training step is made of, and what is written of it."""
+"""Model files: reading the source of a training step, writing the step."""
 
 from __future__ import annotations
 
@@ -21,17 +21,11 @@ OLDEST_OPSET: Final = 18
 """Axes of reductions are inputs from here on."""
 
 OPSET: Final = 20
-"""What older models are converted to."""
+"""The opset that older models are converted to."""
 
 
 def loaded(model: Model, sizes: Mapping[str, int]) -> Graph:
-    """Return the graph of a model whose operators are of an opset that bodies and rules are written in.
-
-    Messages call it by the file that was given, also where it had to be converted.
-
-    Args:
-        model: The model.
-        sizes: Sizes of dynamic dimensions by name.
+    """Return the graph of a model, converted to an opset of bodies and rules; messages name the given file.
 
     Raises:
         GraphError: ONNX cannot convert the model, or it is faulty.
@@ -44,9 +38,9 @@ def _source_name(model: Model) -> str:
 
 
 def converted(model: Model) -> Model:
-    """Return a model whose operators are of an opset that bodies and rules are written in.
+    """Return a model in an opset of bodies and rules.
 
-    One that cannot be read is returned as it is: the loader tells what is wrong with it.
+    An unreadable one is returned as it is: the loader raises its error.
 
     Raises:
         GraphError: ONNX cannot convert the model.
@@ -140,7 +134,7 @@ def write_step(model: onnx.ModelProto, path: str, most_bytes: int = _MOST_BYTES)
 
 
 def _size(model: onnx.ModelProto) -> int:
-    """Return the bytes of a model, at least; protobuf tells no size above its limit."""
+    """Return a lower bound of the bytes of a model; protobuf has no size above its limit."""
     graph = model.graph
     parts = (model.functions, graph.node, graph.value_info, graph.input, graph.output)
     weights = sum(len(tensor.raw_data) + _SMALL for tensor in graph.initializer)

@@ -35,7 +35,7 @@ def reduce_all(op: Body, x: Value, _axis: Value, _keep_dims: Value) -> Value:
 
 
 @operator("AllFinite")
-def all_finite(op: Body, *gradients: Value, count: int) -> Value:  # noqa: ARG001 - tells functions apart
+def all_finite(op: Body, *gradients: Value, count: int) -> Value:  # noqa: ARG001 - of the overload
     """Return whether any element of any gradient is infinite or NaN.
 
     The name says the opposite; MindSpore negates the result, too.
@@ -150,7 +150,7 @@ class Update:
 
 
 class LossScale(Protocol):
-    """Scales the loss, which is to say the first gradient, and writes the update with what goes around it."""
+    """Scale of the loss, and so of all gradients, with the operators around the update."""
 
     def seed(self, loss: StepTensor, update: Update) -> StepTensor:
         """Return the gradient of the loss itself."""
@@ -186,14 +186,14 @@ class StaticLossScale(Options):
 
 @dataclass(frozen=True, slots=True)
 class DynamicLossScale(Options):
-    """A scale that shrinks when gradients overflow, whose update is left out, and else grows.
+    """A scale that shrinks after an overflow, when the update is left out, and else grows.
 
     The operators are those of TrainOneStepWithLossScaleCell and DynamicLossScaleUpdateCell. The scale is
     the variable ``scale_sense``.
 
     Attributes:
         value: The first scale.
-        factor: What it is multiplied with, or divided by.
+        factor: Factor of growth, divisor after an overflow.
         window: Number of steps without overflow after which it grows.
     """
 

@@ -144,7 +144,7 @@ def _reduced_losses(op: Body, losses: Value, reduction: str) -> Value:
 
 
 REDUCTIONS: Final = {"sum": 0, "mean": 1, "none": 2}
-"""MindSpore's numbers of what a loss does with its elements."""
+"""MindSpore's numbers of reductions of a loss."""
 
 
 @lowering("SoftmaxCrossEntropyLoss")
@@ -199,7 +199,7 @@ def _sparse_softmax_cross_entropy_gradient(op: StepWriter, back: Backward) -> Gr
 
 @mindspore_gradient("SoftmaxCrossEntropyWithLogits")
 def _softmax_cross_entropy_gradient(op: StepWriter, back: Backward) -> Gradients:
-    """Scale the gradient that the forward operator gave, row by row; labels have none."""
+    """Scale the gradient, an output of the forward operator, row by row; labels have none."""
     gradient = back.node.outputs[1]
     return op.Mul(gradient, op.Unsqueeze(back.dy, [-1]))
 
@@ -232,10 +232,8 @@ class Loss:
 
     Attributes:
         cell: MindSpore's class, the scope's name.
-        label: Returns element type and shape of the labels for an output of the network; None: the loss takes
-            no labels.
-        write: Writes its operators, for the output and the labels (without labels the output again); returns
-            the loss, a scalar.
+        label: Returns element type and shape of the labels for an output of the network; None: no labels.
+        write: Writes its operators for output and labels (or the output again); returns the loss, a scalar.
     """
 
     cell: str
@@ -252,11 +250,7 @@ def _probabilities(logits: StepTensor) -> tuple[DType, Shape]:
 
 
 def _logits(output: StepTensor) -> StepTensor:
-    """Return an output that has a last dimension of classes.
-
-    Raises:
-        GraphError: It is one number.
-    """
+    """Return an output with a last dimension of classes; one number is a GraphError."""
     if not output.shape:
         raise GraphError(
             f"output {output.name!r} is one number and has no classes to choose from: "
@@ -304,11 +298,7 @@ def _binary_cross_entropy(op: StepWriter, logits: StepTensor, labels: StepTensor
 
 
 def _own(op: StepWriter, output: StepTensor, _labels: StepTensor) -> StepTensor:
-    """Return the output of a network that ends in a loss.
-
-    Raises:
-        GraphError: It is no floating-point number.
-    """
+    """Return the output of a network that ends in a loss; any but a floating-point number is a GraphError."""
     if not output.is_float or any(size != 1 for size in output.shape):
         raise GraphError(
             f"output {output.name!r} of type {output.dtype.name} and shape {output.shape} is no loss of its "

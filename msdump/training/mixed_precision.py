@@ -110,7 +110,7 @@ class MixedPrecision:
             op.Cast(single, to=half.onnx, outputs=[replace(result, dtype=half)])
 
     def _write_in(self, op: StepWriter, node: StepOperator, element: DType) -> None:
-        """Write an operator whose floating-point tensors have one element type, as far as ONNX knows it."""
+        """Write an operator with floating-point tensors of one element type, where ONNX allows it."""
         reads, writes = _type_variables(node, op.opset, element)
         inputs = tuple(
             item

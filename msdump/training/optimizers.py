@@ -2,6 +2,9 @@
 
 The formulas are those of MindSpore's kernels. Learning rate, moments' coefficients and the like are float32
 whatever the type of the parameter is; a body turns them into that type.
+
+All have a ``learning_rate``, which a run can change, a ``weight_decay``, the share of a parameter that is
+added to its gradient, and ``decayed``, a key of ``DECAYED``.
 """
 
 from __future__ import annotations
@@ -156,27 +159,15 @@ def _moving_averages(
 
 
 class Variables(Protocol):
-    """The variables of an optimizer: a call adds one."""
+    """The variables of an optimizer."""
 
     def __call__(self, name: str, array: np.ndarray, *, is_input: bool = False) -> StepTensor:
-        """Add a variable.
-
-        Args:
-            name: Its name.
-            array: Its first value.
-            is_input: Whether a caller may feed another value for a step.
-        """
+        """Add a variable with its first value; for an input a caller may feed another value in a step."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainedParameter:
-    """A parameter that an optimizer updates.
-
-    Attributes:
-        variable: The parameter.
-        gradient: Its gradient.
-        is_normalization: Whether it is scale or shift of a normalisation.
-    """
+    """A parameter with its gradient; ``is_normalization``: it is scale or shift of a normalisation."""
 
     variable: StepTensor
     gradient: StepTensor
@@ -184,7 +175,7 @@ class TrainedParameter:
 
     @property
     def number_rank(self) -> int:
-        """How many dimensions numbers get that are multiplied with it: 0 but where its last one is 1."""
+        """Rank of numbers to multiply the parameter with: 0, or its own where its last size is 1."""
         return self.variable.rank if self.variable.shape[-1:] == (1,) else 0
 
     def moments(self, state: Variables, prefix: str, first: float = 0.0) -> StepTensor:
@@ -207,13 +198,7 @@ class Optimizer(Protocol):
         """MindSpore's class, the scope's name."""
 
     def write(self, op: StepWriter, trained: Sequence[TrainedParameter], state: Variables) -> None:
-        """Write the operators that update every parameter, and bind the new values.
-
-        Args:
-            op: Writes operators, in the optimizer's scope.
-            trained: The parameters in the network's order.
-            state: Adds the optimizer's variables.
-        """
+        """Write the operators that update the parameters, in the network's order, and bind the new values."""
 
 
 DECAYED: Final[Mapping[str, Callable[[TrainedParameter], bool]]] = {
@@ -221,8 +206,8 @@ DECAYED: Final[Mapping[str, Callable[[TrainedParameter], bool]]] = {
     "matrices": lambda item: item.variable.rank > 1,
     "all": lambda _: True,
 }
-"""Which parameters weight decay applies to: MindSpore's rule (all but scales and shifts of normalisations),
-the transformers' habit (neither these nor biases), PyTorch's optimizers as they come."""
+"""Parameters with weight decay: MindSpore's rule (all but scales and shifts of normalisations), the habit of
+transformers (neither these nor biases), PyTorch's optimizers as they come."""
 
 RATE: Final = options.at_least(0.0)
 
@@ -247,7 +232,7 @@ def assign(op: StepWriter, variable: StepTensor, value: StepTensor) -> StepTenso
 def with_decay(
     op: StepWriter, trained: Sequence[TrainedParameter], decay: float, decayed: str
 ) -> list[TrainedParameter]:
-    """Write the decay of parameters into their gradients."""
+    """Write the weight decay into the gradients."""
     return [
         replace(item, gradient=op.Sum(op.Mul(item.variable, decay), item.gradient))
         if decay and DECAYED[decayed](item)
@@ -273,16 +258,8 @@ def update(
 class SGD(Options):
     """``var -= learning_rate * accum``, ``accum = momentum * accum + (1 - dampening) * gradient``.
 
-    The accumulation of the first step is the gradient. Weight decay is a part of the operator, and MindSpore
-    gives all parameters the same one.
-
-    Attributes:
-        learning_rate: The first learning rate; a run can change it.
-        momentum: Share of the accumulation that stays; 0: plain descent.
-        weight_decay: Share of the parameter that is added to its gradient.
-        dampening: Share of the gradient that the accumulation leaves out.
-        nesterov: Look ahead by one step.
-        decayed: Which parameters have weight decay, a key of ``DECAYED``.
+    The accumulation of the first step is the gradient; without momentum there is none. Weight decay is a part
+    of the operator, and MindSpore gives all parameters the same one.
     """
 
     learning_rate: float = 0.1
@@ -317,15 +294,7 @@ class SGD(Options):
 
 @dataclass(frozen=True, slots=True)
 class Momentum(Options):
-    """``var -= learning_rate * accum``, with ``accum = momentum * accum + gradient``.
-
-    Attributes:
-        learning_rate: The first learning rate; a run can change it.
-        momentum: Share of the accumulation that stays.
-        weight_decay: Share of the parameter that is added to its gradient.
-        use_nesterov: Look ahead by one step.
-        decayed: Which parameters have weight decay, a key of ``DECAYED``.
-    """
+    """``var -= learning_rate * accum``, with ``accum = momentum * accum + gradient``."""
 
     learning_rate: float = 0.01
     momentum: float = 0.9
@@ -350,17 +319,7 @@ MOMENTS: Final = {"learning_rate": RATE, "beta1": SHARE, "beta2": SHARE, "eps": 
 
 @dataclass(frozen=True, slots=True)
 class Adam(Options):
-    """Adam with weight decay in the gradient (L2), and with correction of the first steps.
-
-    Attributes:
-        learning_rate: The first learning rate; a run can change it.
-        beta1: Share of the first moment that stays.
-        beta2: Share of the second moment that stays.
-        eps: What is added to the root of the second moment.
-        weight_decay: Share of the parameter that is added to its gradient.
-        use_nesterov: Look ahead by one step.
-        decayed: Which parameters have weight decay, a key of ``DECAYED``.
-    """
+    """Adam with weight decay in the gradient (L2), and with correction of the first steps."""
 
     learning_rate: float = 0.001
     beta1: float = 0.9
@@ -388,18 +347,10 @@ class Adam(Options):
 
 @dataclass(frozen=True, slots=True)
 class AdamWeightDecay(Options):
-    """Adam whose weight decay leaves the moments alone (AdamW), as MindSpore's class of that name has it.
+    """Adam with a weight decay apart from the moments (AdamW), as MindSpore's class of that name has it.
 
     Unlike PyTorch's AdamW it does not correct the first steps, and ``eps`` is added to the root of a second
     moment that is not corrected.
-
-    Attributes:
-        learning_rate: The first learning rate; a run can change it.
-        beta1: Share of the first moment that stays.
-        beta2: Share of the second moment that stays.
-        eps: What is added to the root of the second moment.
-        weight_decay: Share of the parameter that is taken from it, times the learning rate.
-        decayed: Which parameters have weight decay, a key of ``DECAYED``.
     """
 
     learning_rate: float = 0.001

@@ -42,7 +42,7 @@ Rules = Mapping[str, OptionRule]
 
 
 class Options:
-    """Base of frozen dataclasses whose fields are options."""
+    """Base of frozen dataclasses of options."""
 
     __slots__ = ()
     rules: ClassVar[Rules] = {}
@@ -51,7 +51,7 @@ class Options:
         """Refuse values that their rules do not allow.
 
         Raises:
-            InputError: All of them are named, with what is allowed.
+            InputError: With all faults and the allowed values.
         """
         faults = [
             f"{name} is {getattr(self, name)}, allowed is {rule.text}"

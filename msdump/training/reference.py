@@ -1,4 +1,4 @@
-"""The reference page of what can be trained: operators with gradient rules, and MindSpore's operators.
+"""The reference page of training: operators with gradient rules, and MindSpore's operators.
 
 python -m msdump.training.reference docs/reference/gradients.md
 """

@@ -64,10 +64,10 @@ def step_graph(
             or such types of layers by module path, ``{"fc1": "float16"}``, as ``to_float`` gives them. None:
             in the model's own types.
         loss_scale: Factor of the loss, ``dynamic:65536,factor=2,window=2000``, or a scale.
-        device_target: The device whose form the step has. On "CPU" operators of half types that have only
+        device_target: The device. On "CPU" operators of half types that have only
             float32 kernels there read casts; on "Ascend" one operator, AllFinite, checks all gradients for
             overflow, elsewhere operators for each one.
-        overflow_mode: "INFNAN_MODE" or "SATURATION_MODE": what float16 results beyond the range become on
+        overflow_mode: "INFNAN_MODE" or "SATURATION_MODE": float16 results beyond the range on
             Ascend; None: as MS_ASCEND_CHECK_OVERFLOW_MODE says. In SATURATION_MODE a dynamic loss scale reads
             the device's overflow status, by NPUClearFloatStatusV2 before the first gradient and
             NPUGetFloatStatusV2 behind the last one. These have no body: msdump alone runs such a step.

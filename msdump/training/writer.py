@@ -268,7 +268,7 @@ rounds it. (MindSpore's files call that output by the half type and hold the fir
 """
 
 IR_VERSION: Final = 10
-"""The first one that knows overloads of functions."""
+"""The first one with overloads of functions."""
 
 
 def _names_read(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:

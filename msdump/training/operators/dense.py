@@ -360,12 +360,12 @@ def _einsum_gradient(
 ) -> StepTensor:
     """Return the gradient of an operand; ``fed`` is that of the result, and the other operands."""
     known = set("".join(terms))
-    # a dimension of size 1 may have been broadcast: it is summed over, like those that the term lacks
+    # a dimension of size 1 may have been broadcast: it is summed over, like axes that the term lacks
     kept = [letter for letter, size in zip(term, x.shape, strict=True) if letter in known and size != 1]
     summed = op.Einsum(*fed, equation=f"{','.join(terms)}->{''.join(kept)}")
     if len(kept) == x.rank:
         return summed.typed(x)
-    # what occurs in this operand alone was summed: its gradient is the same all along
+    # letters of this operand alone were summed: the gradient is the same all along
     wide = tuple(size if letter in kept else 1 for letter, size in zip(term, x.shape, strict=True))
     spread = reshaped(op, summed, (wide))
     if wide == x.shape:

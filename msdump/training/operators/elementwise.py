@@ -286,7 +286,7 @@ _SLOPES: Final[Mapping[str, Callable[[StepWriter, StepTensor], StepTensor]]] = {
     "Erf": lambda op, x: op.Mul(op.Exp(op.Neg(_square(op, x))), 2 / math.sqrt(math.pi)),
     "Softsign": lambda op, x: op.Div(1.0, _square(op, op.Add(op.Abs(x), 1.0))),
 }
-"""The slope of a function at x, for those whose gradient MindSpore decomposes."""
+"""The slope of a function at x, where MindSpore decomposes the gradient."""
 
 
 @gradient(*_SLOPES)

@@ -102,7 +102,7 @@ def lrn_grad(
     sums = _channel_sums(op, x * x, size, before, after)
     base = sums * float(np.float32(alpha / size)) + bias
     inner = dy * x * op.Pow(base, -beta - 1.0)
-    # a channel reads those before it as often as those behind it are read by it: the window is mirrored
+    # the window of channels that read a channel mirrors the window of channels that it reads
     shared = _channel_sums(op, inner, size, after, before) * float(2 * alpha * beta / size)
     return dy * op.Pow(base, -beta) - x * shared
 
@@ -281,7 +281,7 @@ def _centered(op: Body, rows: Value) -> tuple[Value, Value, Value]:
 def _channel_gradients(
     op: Body, dy: Value, gamma: Value, normal: Value, inverse: Value, *, rows: tuple[int, ...], rank: int
 ) -> tuple[Value, Value, Value]:
-    """Return the gradients of a normalisation of ``rows`` whose scale and shift belong to the channels."""
+    """Return the gradients of a normalisation of ``rows`` with scale and shift of channels."""
     scaled = op.Reshape(dy * _wide(op, gamma, rank), rows)
     dx = op.Reshape(_centered_gradient(op, scaled, normal, inverse, [2]), op.Shape(dy))
     others = _but_channels(rank)

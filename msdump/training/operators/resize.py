@@ -61,7 +61,7 @@ def _resize_gradient(
     """Return the gradient of a tensor that was resized.
 
     Resizing maps each axis by a matrix, the resized unit vectors; the gradient is mapped by the transposed
-    ones. ``axes``: those that are resized, with their ``sizes`` before and ``counts`` after; ``scales`` where
+    ones. ``axes``: the resized ones, with their ``sizes`` before and ``counts`` after; ``scales`` where
     the operator has them; ``roi``: begin and end of the part of each axis that is shown.
     """
     for number, (axis, size, count) in enumerate(zip(axes, sizes, counts, strict=True)):
@@ -138,7 +138,7 @@ def _resize(op: StepWriter, back: Backward) -> Gradients:
 def _is_resized(x: StepTensor, y: StepTensor, axis: int, scales: Mapping[int, tuple[float, ...]]) -> bool:
     if scales:
         return scales.get(axis, _SAME) != _SAME
-    # a batch of free size stays what it is, whatever it is called behind the operator
+    # a batch of free size stays as it is under any name behind the operator
     is_batch = axis == 0 and not isinstance(x.shape[0], int)
     return not is_batch and x.shape[axis] != y.shape[axis]
 

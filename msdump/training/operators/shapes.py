@@ -156,7 +156,7 @@ def unbroadcast(op: StepWriter, dy: StepTensor, like: StepTensor) -> StepTensor:
 
 
 def restored(op: StepWriter, dy: StepTensor, x: StepTensor) -> StepTensor:
-    """Return a gradient in the shape of a forward tensor, any of whose dimensions may be free."""
+    """Return a gradient in the shape of a forward tensor, with free dimensions or not."""
     if is_fixed(x.shape):
         return reshaped(op, dy, x)
     return op.Reshape(dy, op.Shape(x)).typed(x)
@@ -199,7 +199,7 @@ def pad_v3_grad(op: Body, dy: Value, _paddings: Value, *, mode: str, pads: Ints)
 
 
 def numbered(op: Body, shape: Value) -> Value:
-    """Return a tensor of a shape whose elements are numbered."""
+    """Return a tensor of a shape that numbers its elements."""
     count = op.ReduceProd(shape, keepdims=0)
     return op.Reshape(op.Range(0, count, 1), shape)
 
@@ -262,7 +262,7 @@ def _tile(op: StepWriter, back: Backward) -> Gradients:
 
 @gradient("Concat")
 def _concat(op: StepWriter, back: Backward) -> Gradients:
-    """Cut the gradient into those of the parts."""
+    """Cut the gradient into one of each part."""
     axis = back.node.attributes["axis"] % back.dy.rank
     begin, gradients = 0, []
     for x, is_wanted in zip(back.node.inputs, back.wants, strict=True):
@@ -277,7 +277,7 @@ def _concat(op: StepWriter, back: Backward) -> Gradients:
 
 @gradient("Split")
 def _split(op: StepWriter, back: Backward) -> Gradients:
-    """Join the gradients of the parts; a part that nobody uses has zeros."""
+    """Join the gradients of the parts; an unused part has zeros."""
     parts = [
         dy if dy is not None else op.call("ZerosLike", y, like=y)
         for dy, y in zip(back.dys, back.node.outputs, strict=True)
@@ -320,7 +320,7 @@ def _axes(node: StepOperator, slot: int, default: range) -> tuple[int, ...]:
 
 @gradient("Pad")
 def _pad(op: StepWriter, back: Backward) -> Gradients:
-    """Cut off the padding; gradients of copies are added to those of their elements."""
+    """Cut off the padding; add gradients of copies to their elements."""
     node, x, dy = back.node, back.x, back.dy
     given = constant(node, 1, "pads").tolist()
     axes = _axes(node, 3, range(x.rank))

@@ -1,6 +1,6 @@
 """Convolutions and pooling, and their gradients in the form that is fastest for their structure.
 
-A bias is an operator of its own. Matrix products are what a runtime does best. A weight's gradient is one
+A bias is an operator of its own. Runtimes are fastest at matrix products. A weight's gradient is one
 product for each element of the window, or a convolution with batch and channels swapped; an input's is a
 convolution where channels are many and windows are one step apart, else a transposed convolution. Shapes may
 be free but for the window's.
@@ -150,7 +150,7 @@ def input_gradient(
 
 
 def _around(window: Ints, pads: Ints, dilations: Ints) -> Sequence[int]:
-    """Return the padding of an output's gradient whose convolution has the size of the input."""
+    """Return the padding of an output's gradient for a convolution to the size of the input."""
     reaches = [(size - 1) * step for size, step in zip(window, dilations, strict=True)]
     return [reach - pad for reach, pad in zip((*reaches, *reaches), pads, strict=True)]
 
@@ -205,7 +205,7 @@ _WIDE: Final = 16
 """Input channels from which on products of matrices with them are faster than a convolution."""
 
 VOLUMES: Final = 5
-"""Rank of the data of Conv3D, whose gradients take their inputs in another order than Conv2D's."""
+"""Rank of the data of Conv3D; its gradients have their inputs in another order than Conv2D's."""
 
 
 def primitive(op_type: str, x: StepTensor) -> str:
@@ -359,7 +359,7 @@ def _spread(
     """Spread the gradients of windows.
 
     ``missing``: rows and columns at the end of the padded input that no window reaches; negative: how far
-    the last window reaches beyond it. ``divisor_override``: what sums are divided by, 0 for their number.
+    the last window reaches beyond it. ``divisor_override``: divisor of sums, 0 for their number.
     """
     rank = len(kernel_shape)
     beyond = [max(-count, 0) for count in missing]
