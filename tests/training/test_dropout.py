@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import helper, numpy_helper
 
 import msdump
 from msdump.training import step_graph
@@ -45,33 +44,6 @@ def test_mask(case):
     assert 0.65 < mask.mean() < 0.75
     np.testing.assert_allclose(X * mask / 0.7, y, rtol=1e-6)
     np.testing.assert_allclose(mask / 0.7, gradient, rtol=1e-6)
-
-
-def test_default_ratio():
-    """Half of the elements are kept where the model does not say."""
-    ((y, mask, _),) = _values(one_operator("Dropout", [X], {}))
-
-    assert 0.45 < mask.mean() < 0.55
-    np.testing.assert_allclose(X * mask / 0.5, y)
-
-
-def test_slots():
-    """Dropout and its gradient have MindSpore's slots."""
-    step = step_graph(one_operator("Dropout", [X, RATIO], {}), WEIGHTED)
-
-    forward, backward = (
-        next(node for node in step.graph.node if node.op_type == kind) for kind in ("Dropout", "DropoutGrad")
-    )
-    constants = {
-        node.output[0]: helper.get_attribute_value(node.attribute[0])
-        for node in step.graph.node
-        if node.op_type == "Constant"
-    }
-    given = [numpy_helper.to_array(constants[name]) for name in forward.input[1:]]
-    assert [("float32", np.float32(0.7)), ("int64", 1), ("int64", 0)] == [
-        (array.dtype.name, array.item() if array.dtype == np.int64 else array) for array in given
-    ]
-    assert [forward.output[1]] == backward.input[1:]
 
 
 def test_new_mask_each_step():

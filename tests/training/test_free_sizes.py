@@ -45,8 +45,8 @@ _LAYERS = [
     *(f"convolutions-TRANSPOSED-{name}" for name in ("2d_output_shape", "3d")),
     *(f"convolutions-POOLING-{name}" for name in ("max_2d_ceil", "average_2d_pads", "average_3d", "lp_1d")),
     *(f"convolutions-POOLING-global_{name}" for name in ("average_2d", "average_1d", "max_3d")),
-    *(f"layer_norm-CASES-{name}" for name in ("last_axis", "without_shift", "broadcast_scale")),
-    *(f"layer_norm-BY_RUNTIME-{name}" for name in ("group", "lrn")),
+    *(f"normalization-CASES-{name}" for name in ("last_axis", "without_shift", "broadcast_scale")),
+    *(f"normalization-BY_RUNTIME-{name}" for name in ("group", "lrn")),
     *(f"resize-CASES-{name}" for name in ("nearest", "nearest_sizes", "linear_3d", "linear_crop")),
     *(f"attention-CASES-{name}" for name in ("heads", "side_by_side_grouped_causal", "float_mask")),
 ]

@@ -67,26 +67,6 @@ def test_layers_in_float16_hand_their_type_on():
     ]
 
 
-def test_kernels_without_half_types_read_casts_on_cpu():
-    """Products and biases compute in float32 there; each other reader of theirs has a cast of its own."""
-    model = _step(precision="float16")
-    types = _types(model)
-    signatures = {
-        (node.op_type, *(types.get(name, 0) for name in node.input[:2]), types[node.output[0]])
-        for node in model.graph.node
-        if node.op_type in ("MatMul", "BiasAdd", "BiasAddGrad", "Relu", "ReluGrad")
-    }
-
-    assert {
-        *(("MatMul", 1, 1, 1), ("BiasAdd", 1, 1, 1), ("BiasAddGrad", 1, 0, 1)),
-        *(("Relu", 10, 10), ("ReluGrad", 10, 10, 10)),
-    } == signatures
-    forward = [text for text in _operators(model, BACKBONE) if text.startswith("/fc1-Dense")]
-    assert ["/fc1-Dense/Cast"] * 5 == [text for text in forward if text.endswith("Cast")]
-    backward = _operators(model, f"Gradients/{BACKBONE}/fc2-Dense/Grad_MatMul")
-    assert [*["/Cast"] * 2, "/MatMul", *["/Cast"] * 2, "/MatMul"] == backward
-
-
 @pytest.mark.parametrize(
     "choices",
     [
@@ -117,20 +97,6 @@ def test_losses_fall_alike_in_every_precision(choices):
 
 def _first(result):
     return result[0] if isinstance(result, tuple) else result
-
-
-def test_static_scale_multiplies_the_first_gradient_and_divides_the_last_ones():
-    """One Mul follows the loss's gradient, one before each update undoes it."""
-    model = _step(precision="float16", loss_scale=1024)
-
-    assert _operators(model, "Default/optimizer-Momentum") == [
-        *["/Mul"] * 4,
-        "/AssignAdd",
-        *["/ApplyMomentum"] * 4,
-    ]
-    loss = "Gradients/Default/network-WithLossCell/_loss_fn-SoftmaxCrossEntropyWithLogits"
-    grad = "/Grad_SparseSoftmaxCrossEntropyWithLogits"
-    assert _operators(model, loss) == [f"{grad}/SparseSoftmaxCrossEntropyWithLogits", f"{grad}/Mul"]
 
 
 @pytest.mark.parametrize("device_target", ["CPU", "Ascend"])

@@ -49,13 +49,10 @@ def _classes(count, *shape):
 LOSSES = {
     "sparse": ("softmax_cross_entropy", _sparse, _normal(5, 4), _classes(4, 5)),
     "sparse_sequence": ("softmax_cross_entropy", _sparse, _normal(2, 3, 4), _classes(4, 2, 3)),
-    "sparse_one": ("softmax_cross_entropy", _sparse, _normal(4), _classes(4)),
     "dense": ("dense_softmax_cross_entropy", _dense, _normal(5, 4), _shares(5, 4)),
     "dense_sequence": ("dense_softmax_cross_entropy", _dense, _normal(2, 3, 4), _shares(2, 3, 4)),
     "mse": ("mse", _squares, _normal(4, 2), _normal(4, 2)),
-    "mse_sequence": ("mse", _squares, _normal(2, 3, 2), _normal(2, 3, 2)),
     "bce": ("bce_with_logits", _binary, _normal(4, 2), _RNG.integers(0, 2, (4, 2)).astype(np.float32)),
-    "bce_shares": ("bce_with_logits", _binary, _normal(3), _shares(3)),
 }
 
 
@@ -108,16 +105,6 @@ def _types(step, scope):
 
 
 OPERATORS = {
-    "mse": (
-        "MSELoss",
-        ["Sub", "Square", "ReduceMean"],
-        ["Grad_ReduceMean/RealDiv", "Grad_Square/Pow", "Grad_Square/Mul", "Grad_Square/Mul_1"],
-    ),
-    "softmax_cross_entropy": (
-        "SoftmaxCrossEntropyWithLogits",
-        ["SparseSoftmaxCrossEntropyWithLogits"],
-        ["Grad_SparseSoftmaxCrossEntropyWithLogits/SparseSoftmaxCrossEntropyWithLogits"],
-    ),
     "dense_softmax_cross_entropy": (
         "SoftmaxCrossEntropyWithLogits",
         ["SoftmaxCrossEntropyWithLogits", "ReduceMean"],

@@ -1,4 +1,4 @@
-"""Training steps of models with names that a step gives itself, and with tensors in attributes."""
+"""Training steps of models with odd names, attributes or types; models without a gradient."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import pytest
 from onnx import parser
 
 import msdump
-from msdump.errors import ExecutionError, GraphError
+from msdump.errors import ExecutionError, GraphError, UnsupportedOpError
 from msdump.training import eval_graph, step_graph
+from tests.texts import parsed
+from tests.training.differences import WEIGHTED
 
 HEAD = '<ir_version: 10, opset_import: ["": 20]>'
 X = np.arange(6, dtype=np.float32).reshape(2, 3) / 6
@@ -178,3 +180,30 @@ def test_one_parameter_is_trained(trainable):
         name for name in after if name.startswith("w") and not np.array_equal(before[name], after[name])
     }
     assert {"w1"} == changed
+
+
+TRACE = 'File "/net/model.py", line 12, in forward\n    return self.head(x)\n'
+BRANCH = "b () => (float d) { d = Det(w) }"
+MODELS = {
+    "MatrixDeterminant": ("", "Det(w)", "ai.onnx.Det has no gradient rule"),
+    "If-op0": (
+        "bool choice",
+        f"If (choice) <then_branch = {BRANCH}, else_branch = {BRANCH}>",
+        "If, a branch or loop, has no gradient rule",
+    ),
+}
+
+
+@pytest.mark.parametrize("operator", MODELS)
+def test_missing_rule(operator):
+    """An operator without a rule is named, with its scope and the line of the program that made it."""
+    inputs, call, reason = MODELS[operator]
+    text = f'net ({inputs}) => (float y) {{ ["head/node"] y = {call} }}'
+    model = parsed(text, w=np.eye(2, dtype=np.float32))
+    model.graph.node[0].metadata_props.add(key="pkg.onnxscript.stack_trace", value=TRACE)
+
+    with pytest.raises(UnsupportedOpError) as refused:
+        step_graph(model, WEIGHTED)
+
+    assert f"head/{operator}: {reason}" in str(refused.value)
+    assert 'File "/net/model.py", line 12, in forward; return self.head(x);' in str(refused.value)

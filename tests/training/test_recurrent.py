@@ -31,18 +31,13 @@ def _layer(op_type, states=0, *, bias=True, **attributes):
 
 CASES = {
     "lstm": _layer("LSTM"),
-    "lstm_states": _layer("LSTM", 2),
-    "lstm_reverse": _layer("LSTM", 2, direction="reverse"),
     "lstm_bidirectional": _layer("LSTM", 2, direction="bidirectional"),
     "lstm_without_bias": _layer("LSTM", bias=False),
-    "gru": _layer("GRU"),
     "gru_state": _layer("GRU", 1),
     "gru_without_bias": _layer("GRU", 1, bias=False),
-    "gru_linear_before_reset": _layer("GRU", linear_before_reset=1),
     "gru_linear_before_reset_bidirectional": _layer(
         "GRU", 1, linear_before_reset=1, direction="bidirectional"
     ),
-    "rnn": _layer("RNN", 1),
     "rnn_reverse_without_bias": _layer("RNN", bias=False, direction="reverse"),
 }
 

@@ -31,7 +31,6 @@ def _resize(
 CASES = {
     "nearest": _resize((1, 2, 3, 3), (1, 2, 6, 6), (1, 1, 2, 2)),
     "nearest_sizes": _resize((2, 1, 3, 4), (2, 1, 5, 7)),
-    "nearest_smaller": _resize((1, 1, 6, 5), (1, 1, 3, 2)),
     "nearest_asymmetric_floor": _resize(
         (1, 2, 3, 3),
         (1, 2, 7, 4),
@@ -45,19 +44,6 @@ CASES = {
     "nearest_1d": _resize((2, 2, 5), (2, 2, 8)),
     "nearest_3d": _resize((1, 1, 2, 2, 3), (1, 1, 4, 4, 3), (1, 1, 2, 2, 1)),
     "linear": _resize((1, 2, 3, 4), (1, 2, 6, 8), (1, 1, 2, 2), mode="linear"),
-    "linear_corners": _resize(
-        (1, 2, 3, 4), (1, 2, 5, 7), mode="linear", coordinate_transformation_mode="align_corners"
-    ),
-    "linear_pytorch": _resize(
-        (1, 1, 4, 4), (1, 1, 1, 3), mode="linear", coordinate_transformation_mode="pytorch_half_pixel"
-    ),
-    "linear_asymmetric": _resize(
-        (1, 1, 4, 3),
-        (1, 1, 9, 4),
-        (1, 1, 2.3, 1.4),
-        mode="linear",
-        coordinate_transformation_mode="asymmetric",
-    ),
     "linear_symmetric": _resize(
         (1, 1, 4, 3),
         (1, 1, 9, 4),
@@ -78,7 +64,6 @@ CASES = {
     "linear_1d": _resize((2, 2, 5), (2, 2, 8), mode="linear"),
     "linear_3d": _resize((1, 1, 2, 3, 2), (1, 1, 4, 5, 3), mode="linear"),
     "cubic": _resize((1, 2, 4, 3), (1, 2, 8, 6), (1, 1, 2, 2), mode="cubic"),
-    "cubic_sizes": _resize((1, 1, 4, 4), (1, 1, 6, 3), mode="cubic", cubic_coeff_a=-0.5),
     "cubic_outside": _resize((1, 1, 4, 4), (1, 1, 6, 7), mode="cubic", exclude_outside=1),
 }
 

@@ -61,8 +61,8 @@ STEPS = {
     "attention-ROTATIONS": (0.5, 2e-5),
     "convolutions-CASES": (0.5, 2e-5),
     "convolutions-TRANSPOSED": (0.5, 2e-5),
-    "convolutions-POOLING": (1 / 32, 2e-4),
-    "layer_norm-BY_RUNTIME": (1 / 128, 1e-3),
+    "convolutions-POOLING": (1 / 32, 5e-4),
+    "normalization-BY_RUNTIME": (1 / 128, 1e-3),
     "recurrent-CASES": (1 / 64, 1e-3),
     "resize-CASES": (0.5, 2e-5),
 }
