@@ -7,7 +7,7 @@ through (one engine, several doors).
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from msdump.selector import IterationSet, Selector
@@ -22,9 +22,8 @@ class DtypeRule:
 
     Attributes:
         name: A node name of the model, or an operator type.
-        is_type: Whether it is a type.
         place: File and line, for messages.
-        reads: Element type that float32 inputs are rounded to; float32 for operators that are kept.
+        reads: Element type that float32 inputs are rounded to.
         writes: Element type that float32 outputs are rounded to.
     """
 
@@ -37,10 +36,9 @@ class DtypeRule:
 
 @dataclass(frozen=True, slots=True)
 class MixLists:
-    """Changes of the lists of operator types that mixed precision goes by (``modify_mixlist``).
+    """Changes of the lists of operator types for mixed precision in a ``modify_mixlist`` file.
 
     Attributes:
-        source: The file, for messages.
         blocked: Types that move to the blocklist: they stay in float32.
         trusted: Types that move to the trustlist: they compute in the smaller type.
         follows: Types that move to the graylist: each operator does what the one before it does.
@@ -53,32 +51,22 @@ class MixLists:
 
     @property
     def types(self) -> tuple[str, ...]:
-        """All types that the file names."""
+        """All types of the file."""
         return (*self.blocked, *self.trusted, *self.follows)
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorDtypes:
-    """Everything that such files say.
-
-    Attributes:
-        kept: Operators that keep the types of the model.
-        customized: Operators with types of their own; they win over ``kept``, as in CANN.
-        lists: Changed lists of mixed precision.
-    """
+    """Contents of all such files; customized types win over kept ones, as in CANN."""
 
     kept: tuple[DtypeRule, ...] = ()
     customized: tuple[DtypeRule, ...] = ()
     lists: MixLists | None = None
 
     def over(self, other: OperatorDtypes) -> OperatorDtypes:
-        """Return these, with what they do not say taken from others."""
-        return replace(
-            self,
-            kept=self.kept or other.kept,
-            customized=self.customized or other.customized,
-            lists=self.lists or other.lists,
-        )
+        """Return these, and of another one the kinds of files that are missing here."""
+        kept, customized = self.kept or other.kept, self.customized or other.customized
+        return OperatorDtypes(kept, customized, self.lists or other.lists)
 
 
 NO_OPERATOR_DTYPES = OperatorDtypes()
@@ -86,7 +74,7 @@ NO_OPERATOR_DTYPES = OperatorDtypes()
 
 
 class Optimization(enum.StrEnum):
-    """How far onnxruntime optimises operators that nobody looks at."""
+    """How far onnxruntime optimises operators that are not dumped."""
 
     NONE = "none"
     BASIC = "basic"
@@ -133,14 +121,14 @@ class FileFormat(enum.StrEnum):
 
 
 class OnWriteError(enum.StrEnum):
-    """Whether a file that could not be written fails the run at the end of its step, or only warns."""
+    """Effect of a file that could not be written: the run fails at the end of its step, or goes on."""
 
     RAISE = "raise"
     WARN = "warn"
 
 
 class Existing(enum.StrEnum):
-    """What is done about files that earlier programs dumped where a run is about to write."""
+    """Treatment of files of earlier programs in the directory of a dump."""
 
     KEEP = "keep"
     REFUSE = "refuse"
@@ -161,7 +149,7 @@ class PrecisionMode(enum.StrEnum):
 
 
 class ExceptionDump(enum.StrEnum):
-    """What a failing operator leaves beside a dump of Ascend O2 (``exception_dump`` of ``ascend_config``)."""
+    """Exception dumps beside a dump of Ascend O2 (``exception_dump`` of ``ascend_config``)."""
 
     OFF = "0"
     FULL = "1"
@@ -169,14 +157,14 @@ class ExceptionDump(enum.StrEnum):
 
 
 class OverflowMode(enum.StrEnum):
-    """What a float16 result beyond the type's range becomes (MS_ASCEND_CHECK_OVERFLOW_MODE)."""
+    """Value of a float16 result beyond the type's range (MS_ASCEND_CHECK_OVERFLOW_MODE)."""
 
     INFNAN = "INFNAN_MODE"
     SATURATION = "SATURATION_MODE"
 
 
 class OnHit(enum.StrEnum):
-    """What a watch rule that hits does beyond the warning."""
+    """Effect of a hit of a watch rule beyond the warning."""
 
     LOG = "log"
     DUMP = "dump"
@@ -184,7 +172,7 @@ class OnHit(enum.StrEnum):
 
 
 class Tree(enum.Enum):
-    """Which directories a dump is laid out in, below its path (``store/layouts.py``)."""
+    """Layout of the directories of a dump (``store/layouts.py``)."""
 
     RANKS = enum.auto()
     """A directory for each rank and network: MindSpore O0, O1, CPU and GPU."""
@@ -195,7 +183,7 @@ class Tree(enum.Enum):
 
 
 class Scene(enum.StrEnum):
-    """What acl.json's ``dump_scene`` turns on."""
+    """Values of acl.json's ``dump_scene``: exception dumps and the watcher."""
 
     LITE_EXCEPTION = "lite_exception"
     BRIEF_EXCEPTION = "aic_err_brief_dump"
@@ -205,7 +193,7 @@ class Scene(enum.StrEnum):
 
 
 class DumpLevel(enum.StrEnum):
-    """Which files acl.json's ``dump_level`` asks for."""
+    """Files of graph operators, of kernels or of both (acl.json's ``dump_level``)."""
 
     OP = "op"
     KERNEL = "kernel"
@@ -213,7 +201,7 @@ class DumpLevel(enum.StrEnum):
 
 
 class OperatorStatistic(enum.StrEnum):
-    """What acl.json's ``dump_stats`` takes, in the order of the columns of an operator's csv file."""
+    """Statistics of acl.json's ``dump_stats``, in the order of the columns of an operator's csv file."""
 
     MAX = "Max"
     MIN = "Min"
@@ -225,7 +213,7 @@ class OperatorStatistic(enum.StrEnum):
 
 
 DEFAULT_STATISTICS: Final = tuple(name for name in OperatorStatistic if name != OperatorStatistic.L2NORM)
-"""What is computed where ``dump_stats`` says nothing."""
+"""Default of ``dump_stats``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,18 +221,14 @@ class Context:
     """Where a network runs.
 
     Attributes:
-        device_target: The emulated device.
         jit_level: None: the level that the dump configuration implies.
-        device_id: Number of the device.
         reserves_class_names: Whether scopes carry class names (``conv1-Conv2d``) or not (``conv1``).
         precision_mode: How an Ascend computes; None: as the configuration says, else by default.
-        overflow_mode: What float16 results beyond the range become.
-        exception_dump: What a failing operator leaves beside a dump of Ascend O2.
         memory_limit: Bytes of device memory of an Ascend, None: as many as needed.
         fuses: Whether compiling a whole graph (O2, acl) fuses operators (``fusion_switch``).
         keeps_node_names: Whether the operators of a graph that is compiled as a whole are called by the
             model's own node names (acl, torchair), not by scoped full names (MindSpore).
-        operator_dtypes: Operators that compute in other types than the precision mode says.
+        operator_dtypes: Operators that compute in other types than those of the precision mode.
     """
 
     device_target: DeviceTarget = DeviceTarget.CPU
@@ -311,12 +295,9 @@ class ModelItem:
 
 @dataclass(frozen=True, slots=True)
 class What:
-    """Which tensors are dumped, and what of each.
+    """Selection of tensors, and of their elements.
 
     Attributes:
-        selector: Operators that are dumped.
-        keeps_inputs: Inputs are dumped.
-        keeps_outputs: Outputs are dumped.
         drops_useless: Outputs that an operator declares useless are not dumped (Ascend and GPU).
         sample_count: First elements to keep of each tensor, or None for all.
         keeps_device_format: Tensors keep device shape, dtype and format (``trans_flag`` false).
@@ -337,8 +318,6 @@ class When:
     """In which iterations, and upon which event, operators are dumped.
 
     Attributes:
-        iterations: Iterations that are dumped.
-        initial_iteration: Number of the first iteration.
         trigger: Always, on overflow, or on exception.
         overflow_limit: Overflowing operators to dump in the whole process, 0: all.
     """
@@ -351,17 +330,12 @@ class When:
 
 @dataclass(frozen=True, slots=True)
 class FilePlan:
-    """Where files stand, how they are named, and how they are written.
+    """Place, names and formats of files.
 
     Attributes:
         path: Absolute root of the dump.
-        net_name: Directory of the network.
-        tree: Directories of the dump.
         file_format: npy or bin (Ascend O2).
         keeps_tensors: Tensor files are written, not only statistics.
-        naming: Generation of the file names.
-        existing: What is done about files that earlier programs left in the same place.
-        on_write_error: Raise or warn.
         is_async: The next operator does not wait for files.
         queue_bytes: Most bytes that wait in the asynchronous queue.
         writer_threads: Threads that write large tensors.
@@ -385,13 +359,11 @@ class FilePlan:
 
 @dataclass(frozen=True, slots=True)
 class ModelDump:
-    """Settings that only dumps of compiled models have: Ascend O2, GE and acl.json.
+    """Settings of dumps of compiled models alone: Ascend O2, GE and acl.json.
 
     Attributes:
         models: Which operators of which models are dumped (acl.json), None: as the selector says.
-        dumps_single_operators: Operators that are called alone are dumped.
-        level: Files of graph operators, of kernels, or of both.
-        scene: What an exception or the watcher writes, None: neither is on.
+        scene: An exception dump or the watcher, None: neither is on.
         exception_path: Absolute directory below which a failing operator leaves ``extra-info``, "": the
             root of the dump.
         operator_statistics: Columns of the csv file that stands in for each operator's tensors
@@ -410,13 +382,12 @@ class ModelDump:
 
 @dataclass(frozen=True, slots=True)
 class WatchPlan:
-    """What watches a run, and how long it remembers.
+    """Watch rules of a run, and its history.
 
     Attributes:
         rules: Rules that look at the tensors which are dumped.
-        on_hit: What a hit does.
-        history: Steps that are kept in memory until something happens, 0: what is dumped is written.
-        history_bytes: Most memory of these steps, and again of what rules compare with the step before.
+        history: Steps that are kept in memory until a rule hits or an operator fails, 0: files at once.
+        history_bytes: Most memory of these steps, and again of the step that rules compare with.
     """
 
     rules: tuple[WatchRule, ...] = ()
@@ -431,27 +402,21 @@ class WatchPlan:
 
 
 NO_WATCH: Final = WatchPlan()
-"""That of a run that nothing watches."""
+"""No rules and no history."""
 
 
 @dataclass(frozen=True, slots=True)
 class DumpPlan:
-    """Everything a run has to know about its dump.
+    """A complete description of a dump: which tensors, when, as which files.
 
     Attributes:
         source: Path of the configuration file, for messages.
         source_bytes: Its bytes, copied to ``.dump_metadata/data_dump.json``.
         context: Device and level that the plan was made for; ``jit_level`` is set on Ascend.
-        files: Where files stand, and how they are written.
-        what: Which tensors are dumped.
-        when: In which iterations, upon which event.
-        statistics: Statistics to write, or None.
-        compiled: Settings that only dumps of compiled models have.
-        watch: What watches the run.
         is_enabled: False where ``support_device`` leaves this device out.
         precision_mode: Precision mode of the emulated device, None: not said here.
         operator_dtypes: Operators that compute in other types; the context's win over these.
-        optimization: How far the runtime optimises what nobody looks at.
+        optimization: How far the runtime optimises operators that are not dumped.
     """
 
     source: str

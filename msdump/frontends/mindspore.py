@@ -24,10 +24,8 @@ class ProcessState:
     """Settings, configurations and networks of the process; each test has a state of its own.
 
     Attributes:
-        process: Sinks, counters and marks that all networks share.
         options: Fields of Context from command line options; they beat the environment.
         calls: Fields of Context from ``set_context`` calls; they beat both.
-        configurations: The dump configurations of networks.
         networks: The networks that are in use, for ``set_dump`` by name.
         lock: Held while networks and marks meet.
     """
@@ -45,18 +43,14 @@ _state = ProcessState()
 
 
 def _current() -> ProcessState:
-    """Return the state of the process, or that of the one of its ranks that the thread works as.
-
-    A rank reads the process's configurations, and has settings, numbers, files and networks of its own.
-    """
+    """Return the state of the process, or of the rank that the thread works as."""
     world = own()
-    if world is None:
-        return _state
-    return world.keep(ProcessState, lambda: _of_rank(_state))
+    return _state if world is None else world.keep(ProcessState, _state_of_rank)
 
 
-def _of_rank(shared: ProcessState) -> ProcessState:
-    state = ProcessState(Process(), dict(shared.options), dict(shared.calls), shared.configurations)
+def _state_of_rank() -> ProcessState:
+    """Return a state of its own that reads the configurations of the process."""
+    state = ProcessState(Process(), dict(_state.options), dict(_state.calls), _state.configurations)
     current().call_at_end(state.process.close)
     return state
 
@@ -83,12 +77,7 @@ def set_options(**options: Any) -> None:
 
 
 def set_config(path: str, giver: str) -> None:
-    """Set a configuration file in place of MINDSPORE_DUMP_CONFIG's, before the first load.
-
-    Args:
-        path: The file, absolute or relative.
-        giver: The command line option that holds the path, for messages.
-    """
+    """Set a file in place of MINDSPORE_DUMP_CONFIG's, before the first load; messages name its giver."""
     _current().configurations.substitute = (path, giver)
 
 
@@ -145,15 +134,7 @@ def load(
 
 
 def load_checked(model: Any, check: Callable[[Graph], None]) -> Network:
-    """Compile a model as ``load`` does, unless its graph fails a check: nothing is written then.
-
-    Args:
-        model: As for ``load``.
-        check: Is given the graph.
-
-    Raises:
-        MsdumpError: As for ``load``, and errors of the check.
-    """
+    """Compile a model as ``load`` does, once its graph has passed a check: errors leave no files."""
     where = current_context()
     plan = _plan(None, where)
     graph = _loaded(model, where)
@@ -177,26 +158,12 @@ def _network(graph: Graph, where: Context, plan: DumpPlan | None, state: ModelSt
 
 
 def load_graph(model: Any) -> Graph:
-    """Return the graph of a model for tools that run it themselves; the settings of ``set_context`` hold.
-
-    Args:
-        model: As for ``load``.
-
-    Raises:
-        GraphError: The model is faulty.
-        ValueError: An environment variable has an unknown value.
-    """
+    """Return the graph of a model, as for ``load``, for tools that run it themselves."""
     return _loaded(model, current_context())
 
 
 def _loaded(model: Any, where: Context, **training: Any) -> Graph:
-    """Return the graph of a model; gradients that its training asks for are derived.
-
-    Args:
-        model: The model.
-        where: Where it runs.
-        training: Arguments of the loader for bindings and variables.
-    """
+    """Return the graph of a model, with the gradients of its training; ``training`` goes to the loader."""
     graph = loader.load(model, keeps_classes=where.reserves_class_names, **training)
     if graph.training is None or not graph.training.gradient:
         return graph
@@ -211,11 +178,7 @@ def _loaded(model: Any, where: Context, **training: Any) -> Graph:
 
 
 def _check_sharing(graph: Graph, variables: TrainingState) -> None:
-    """Make sure that a graph can read the variables of another one.
-
-    Raises:
-        InputError: It describes a training of its own, shares none, or has others; all faults are listed.
-    """
+    """Refuse a graph that trains itself, or whose variables are not all among those of another network."""
     if graph.training is not None:
         raise InputError(f"{graph.source}: the model describes its own training, and so has its own state")
     if not graph.variables:
@@ -273,22 +236,14 @@ def dump_stop() -> None:
 
 
 def set_init_iter(value: Any = 0) -> None:
-    """Set the number of the next step, which from now on only ``dump_step`` changes.
-
-    Raises:
-        ValueError: No number from 0.
-    """
+    """Set the number of the next step, from 0, which from now on only ``dump_step`` changes."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise InputError(f"set_init_iter({value!r}): a number from 0 is expected")
     _current().process.counters.step_to(value)
 
 
 def dump_step(step: Any = 1) -> None:
-    """Advance the number of the next step; before ``set_init_iter`` this has no effect but a warning.
-
-    Raises:
-        ValueError: No number.
-    """
+    """Advance the number of the next step; before ``set_init_iter`` this has no effect but a warning."""
     if isinstance(step, bool) or not isinstance(step, int):
         raise InputError(f"dump_step({step!r}): a number is expected")
     _current().process.counters.step_by(step)

@@ -82,14 +82,7 @@ METRICS: Final[Mapping[str, Callable[[], Metric]]] = {LOSS: MeanLoss, "accuracy"
 
 
 def metrics_of(choice: Mapping[str, Metric] | Iterable[str] | None) -> dict[str, Metric]:
-    """Return metrics by name.
-
-    Args:
-        choice: Names of metrics, or metrics by name.
-
-    Raises:
-        InputError: An unknown name.
-    """
+    """Return metrics by name, of their names or metrics by name; InputError for an unknown name."""
     if choice is None:
         return {}
     if isinstance(choice, Mapping):
@@ -115,7 +108,7 @@ class CallbackArguments:
         mode: "train" or "eval".
         network: The network that runs.
         epoch_num: Number of epochs.
-        batch_num: Number of steps of an epoch; 0 where the dataset does not tell.
+        batch_num: Number of steps of an epoch; 0 for a dataset without a length.
         cur_epoch_num: The epoch, from 1.
         cur_step_num: The step, from 1, counted over all epochs.
         net_outputs: Results of the last step, such as the loss.
@@ -136,12 +129,7 @@ class RunContext:
     """The argument of callbacks; within it, callbacks that are context managers are entered."""
 
     def __init__(self, arguments: CallbackArguments, callbacks: Callbacks) -> None:
-        """Begin a run.
-
-        Args:
-            arguments: Facts of the run for callbacks.
-            callbacks: Who is called.
-        """
+        """Begin a run."""
         self._arguments = arguments
         several = isinstance(callbacks, Iterable)
         self._callbacks = () if callbacks is None else tuple(callbacks) if several else (callbacks,)
@@ -168,15 +156,11 @@ class RunContext:
         self._is_stopping = True
 
     def get_stop_requested(self) -> bool:
-        """Tell whether a callback asked to stop."""
+        """Return whether a callback has requested the end."""
         return self._is_stopping
 
     def tell(self, moment: str) -> None:
-        """Call every callback that wants to know of a moment.
-
-        Args:
-            moment: "begin", "epoch_begin", "step_begin", "step_end", "epoch_end" or "end".
-        """
+        """Call every callback's method for a moment: "begin", "epoch_begin", "step_end", ..."""
         name = f"on_{self._arguments.mode}_{moment}"
         for callback in self._callbacks:  # older ones name a method after the moment alone
             method = getattr(callback, name, None) or getattr(callback, moment, None)
@@ -197,8 +181,7 @@ def data_sink(
             is configured anew before each call.
 
     Raises:
-        InputError: Something else than a network; a size that is no number from 1, or more than 1 where
-            that is not possible.
+        InputError: No network, or no number from 1, or more than 1 where that is not possible.
     """
     owner = network if isinstance(network, Network) else getattr(network, "__self__", None)
     if not isinstance(owner, Network):
@@ -219,32 +202,14 @@ def data_sink(
 
 
 def check_sink(network: Network, who: str, sink_size: Any) -> None:
-    """Make sure that a network can run a number of steps at once.
-
-    Args:
-        network: The network.
-        who: The function that has the argument, for messages.
-        sink_size: The number.
-
-    Raises:
-        InputError: It is no number from 1, or more than 1 where a compiled graph is dumped.
-    """
+    """Refuse a number of steps that the network cannot run at once; messages name the function ``who``."""
     if isinstance(sink_size, bool) or not isinstance(sink_size, int) or sink_size < 1:
         raise InputError(f"{who}: sink_size = {sink_size!r}: a number from 1 is expected")
     check_compiled_sink(network, who, sink_size)
 
 
 def check_compiled_sink(network: Network, who: str, size: int) -> None:
-    """Make sure that a compiled graph whose dump is configured anew before each call runs single steps.
-
-    Args:
-        network: The network.
-        who: The function that has the argument, for messages.
-        size: Number of steps; 0: not known.
-
-    Raises:
-        InputError: It is not 1.
-    """
+    """Refuse several steps (0: not known) of a compiled graph, whose dump is configured before each call."""
     plan = network.plan
     if plan is not None and plan.files.tree is not Tree.RANKS and size != 1:
         raise InputError(
@@ -254,15 +219,7 @@ def check_compiled_sink(network: Network, who: str, size: int) -> None:
 
 
 def repeated(dataset: Iterable[Any], who: str) -> Iterator[Any]:
-    """Yield the elements of a dataset over and over.
-
-    Args:
-        dataset: The dataset.
-        who: The function that has the argument, for messages.
-
-    Raises:
-        InputError: The dataset has no elements, or none a second time.
-    """
+    """Yield the elements of a dataset over and over; InputError if it has none, or none a second time."""
     while True:
         is_empty = True
         for element in dataset:
@@ -440,20 +397,11 @@ class _Passes:
     """The passes over a dataset, one an epoch, cut into what runs between two calls of callbacks.
 
     Attributes:
-        steps: Steps of an epoch; 0 where the dataset does not tell.
+        steps: Steps of an epoch; 0 for a dataset without a length.
     """
 
     def __init__(self, network: Network, dataset: Iterable[Any], sink_size: Any) -> None:
-        """Choose how.
-
-        Args:
-            network: The network that runs.
-            dataset: The batches.
-            sink_size: Steps of a sink, -1 for the whole dataset; None: no sink mode.
-
-        Raises:
-            InputError: The network cannot run so many steps at once.
-        """
+        """Take a dataset for a network; sinks of -1 steps are a whole dataset, None is no sink mode."""
         self._dataset = dataset
         self._endless: Iterator[Any] | None = None
         self.steps = _length(dataset)
@@ -476,7 +424,7 @@ class _Passes:
 
 
 def _length(dataset: Iterable[Any]) -> int:
-    """Return the number of batches of a dataset, 0 where it does not tell."""
+    """Return the number of batches of a dataset, 0 if it has no length."""
     if hasattr(dataset, "get_dataset_size"):  # MindSpore's datasets
         return int(dataset.get_dataset_size())
     return len(dataset) if isinstance(dataset, Sized) else 0

@@ -55,11 +55,7 @@ _UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def checked(settings: Mapping[str, Any]) -> Fields:
-    """Return the fields of Context that settings of ``set_context`` set.
-
-    Raises:
-        InputError: An unknown setting, or a value that it cannot have.
-    """
+    """Return the fields of Context that settings of ``set_context`` set; InputError for wrong ones."""
     fields: Fields = {}
     for name, value in settings.items():
         if name not in SETTINGS:
@@ -69,20 +65,12 @@ def checked(settings: Mapping[str, Any]) -> Fields:
 
 
 def checked_options(options: Mapping[str, Any]) -> Fields:
-    """Return the fields that options of a command line set; those that are None are not given.
-
-    Raises:
-        InputError: As for ``checked``.
-    """
+    """Return the fields that options of a command line set; those that are None are not given."""
     return checked({name: value for name, value in options.items() if value is not None})
 
 
 def from_environment() -> Fields:
-    """Return the fields of Context that environment variables set.
-
-    Raises:
-        InputError: A variable has a value that it cannot have.
-    """
+    """Return the fields of Context that environment variables set; InputError for wrong ones."""
     fields: Fields = {}
     for variable, parse in VARIABLES.items():
         text = env.read(variable)
@@ -94,14 +82,7 @@ def from_environment() -> Fields:
 
 
 def context_of(options: Mapping[str, Any]) -> Context:
-    """Return the context of a process with options of a command line; they beat the environment.
-
-    Args:
-        options: Settings of ``set_context``; those that are None are not given.
-
-    Raises:
-        InputError: One of them, or a variable, has a value that it cannot have.
-    """
+    """Return the context of a process with options of a command line; they beat the environment."""
     return replace(Context(), **(from_environment() | checked_options(options)))
 
 
@@ -119,22 +100,16 @@ def _choice(field: str, choices: type[StrEnum]) -> Parse:
 
 def _number(field: str) -> Parse:
     def parse(name: str, value: Any) -> Fields:
-        # True is an int to Python
-        number = None if isinstance(value, bool) else _digits(value)
-        if number is None:
+        number = None if isinstance(value, bool) else value  # True is an int to Python
+        if not isinstance(number, int):
+            number = env.number(str(number), MOST_DEVICES)
+        if number is None or not 0 <= number <= MOST_DEVICES:
             raise InputError(
                 f"{name} = {_shown(value)}: a device number (0, 1, ... {MOST_DEVICES}) is expected"
             )
         return {field: number}
 
     return parse
-
-
-def _digits(value: Any) -> int | None:
-    """Return a device number from an integer or a text of digits, None where it is none."""
-    if isinstance(value, int):
-        return value if 0 <= value <= MOST_DEVICES else None
-    return env.number(str(value), MOST_DEVICES)
 
 
 def _shown(value: Any) -> str:
@@ -268,12 +243,9 @@ class Configurations:
         self._plans: dict[tuple[str, Context], DumpPlan] = {}
 
     def default(self, context: Context) -> DumpPlan | None:
-        """Return the plan of networks that bring no configuration; None where no variable names a file.
+        """Return the plan of networks without a configuration of their own; None if no variable names a file.
 
         The file is read once; one with faults is read again at the next call, as MindSpore does.
-
-        Raises:
-            ConfigError: It is faulty.
         """
         with self._lock:
             if not self._is_read:
@@ -285,12 +257,7 @@ class Configurations:
             return None if self._default is None else self._plan(*self._default, context)
 
     def own(self, config: Config, context: Context) -> DumpPlan:
-        """Return the plan of a network's own configuration.
-
-        Raises:
-            ConfigError: It is faulty.
-            ValueError: It is neither a path nor a mapping.
-        """
+        """Return the plan of a network's own configuration."""
         if not isinstance(config, (str, os.PathLike, Mapping)):
             raise InputError(f"config = {config!r}: the path of a .json file or a dictionary is expected")
         with self._lock:
@@ -305,15 +272,7 @@ class Configurations:
     def _plan(
         self, source: str, data: bytes, context: Context, *, shown: str = "", is_mapping: bool = False
     ) -> DumpPlan:
-        """Return the plan of a configuration in a context; parse it at the first call only.
-
-        Args:
-            source: Name of the configuration.
-            data: Its bytes.
-            context: Where the network runs.
-            shown: Its name in faults.
-            is_mapping: Whether a program gave it as a mapping, so that line numbers would mislead.
-        """
+        """Return the plan of a configuration in a context; faults name it ``shown``, else its source."""
         # by contents, not by path alone: a file that was edited between two loads is another configuration,
         # and its warnings are logged once, however many networks share it
         name = self._name(source, data)

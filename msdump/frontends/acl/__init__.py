@@ -92,10 +92,8 @@ def create_data_buffer(data: Any, size: Any) -> int:
     return state.current().handles.add(DataBuffer(data, size))
 
 
-@state.code
-def destroy_data_buffer(data_buffer: int) -> None:
-    """Destroy a data buffer; its memory stays."""
-    state.current().handles.remove(data_buffer, DataBuffer)
+destroy_data_buffer = state.destroyer(DataBuffer)
+"""Destroy a data buffer; its memory stays."""
 
 
 @state.value(0)

@@ -38,42 +38,6 @@ from msdump.frontends.acl.state import (
 from msdump.graph import UNKNOWN_RANK, Graph, Value, loader
 from msdump.session import Network
 
-__all__ = [
-    "add_dataset_buffer",
-    "create_dataset",
-    "create_desc",
-    "destroy_dataset",
-    "destroy_desc",
-    "execute",
-    "execute_async",
-    "finalize_dump",
-    "get_cur_output_dims",
-    "get_dataset_buffer",
-    "get_dataset_num_buffers",
-    "get_desc",
-    "get_input_data_type",
-    "get_input_dims",
-    "get_input_format",
-    "get_input_index_by_name",
-    "get_input_name_by_index",
-    "get_input_size_by_index",
-    "get_num_inputs",
-    "get_num_outputs",
-    "get_output_data_type",
-    "get_output_dims",
-    "get_output_format",
-    "get_output_index_by_name",
-    "get_output_name_by_index",
-    "get_output_size_by_index",
-    "init_dump",
-    "load_from_file",
-    "load_from_mem",
-    "set_dataset_tensor_desc",
-    "set_dump",
-    "unload",
-]
-
-
 _IMAGE: Final = 4
 _NCHW: Final = 0
 _ND: Final = 2
@@ -82,14 +46,7 @@ _UNDEFINED_TYPE: Final = -1
 
 @dataclass(slots=True)
 class LoadedModel:
-    """One loaded model.
-
-    Attributes:
-        model_id: Its number, from 1.
-        network: The network that runs it.
-        usage: Counts models and runs under its configuration.
-        shapes: Shapes of its outputs in the last run.
-    """
+    """A loaded model: its number, from 1, its network, and the shapes of its outputs in the last run."""
 
     model_id: int
     network: Network
@@ -98,22 +55,18 @@ class LoadedModel:
 
     @property
     def inputs(self) -> tuple[Value, ...]:
-        """Inputs of the model, in order."""
+        """Inputs of the model."""
         return self.network.graph.inputs
 
     @property
     def outputs(self) -> tuple[Value, ...]:
-        """Outputs of the model, in order."""
+        """Outputs of the model."""
         return self.network.graph.outputs
 
     def execute(
         self, inputs: Sequence[memoryview], shapes: Mapping[int, tuple[int, ...]]
     ) -> list[np.ndarray]:
-        """Run once; return the outputs, packed where their type shares bytes.
-
-        Args:
-            inputs: Bytes of each input.
-            shapes: Shapes of inputs that the model leaves open, by index.
+        """Run once on the bytes of each input and the shapes of open ones; return the packed outputs.
 
         Raises:
             AclError: Inputs that are too many, too few, or too small.
@@ -137,10 +90,6 @@ class LoadedModel:
         pairs = zip(arrays, types, strict=True)
         return [pack(array, dtype) if dtype.per_byte > 1 else array for array, dtype in pairs]
 
-    def output_shape(self, index: int) -> tuple[int, ...]:
-        """Return the shape of an output: of the last run, else the model's own."""
-        return self.shapes[index] if self.shapes else self.outputs[index].type.shown_shape
-
 
 def nbytes(dtype: DType | None, shape: Sequence[int]) -> int:
     """Return the bytes of a tensor, 0 where the type or a dimension is not known.
@@ -151,20 +100,6 @@ def nbytes(dtype: DType | None, shape: Sequence[int]) -> int:
     if dtype is None or dtype is STRING or any(dim < 0 for dim in shape):
         return 0
     return -(-math.prod(shape) // dtype.per_byte) * dtype.numpy.itemsize
-
-
-def acl_type(dtype: DType | None) -> int:
-    """Return the number of an element type in aclDataType, -1 where there is none.
-
-    >>> acl_type(dtypes.from_name("float32")), acl_type(dtypes.from_name("bfloat16")), acl_type(None)
-    (0, 27, -1)
-    """
-    return _UNDEFINED_TYPE if dtype is None or dtype.acl is None else dtype.acl
-
-
-def acl_format(shape: Sequence[int]) -> int:
-    """Return the number in aclFormat of a tensor as the host has it."""
-    return _NCHW if len(shape) == _IMAGE else _ND
 
 
 def to_array(view: memoryview, dtype: DType, shape: tuple[int, ...]) -> np.ndarray:
@@ -216,16 +151,9 @@ def _tensor(name: str, item: Any) -> np.ndarray:
     return item
 
 
-@state.value(0)
-def create_dataset() -> int:
-    """Return the handle of a new, empty dataset."""
-    return state.current().handles.add(Dataset())
-
-
-@state.code
-def destroy_dataset(dataset: int) -> None:
-    """Destroy a dataset; its buffers stay."""
-    state.current().handles.remove(dataset, Dataset)
+create_dataset = state.creator(Dataset)
+destroy_dataset = state.destroyer(Dataset)
+"""Destroy a dataset; its buffers stay."""
 
 
 def add_dataset_buffer(dataset: int, buffer: int) -> tuple[int, int]:
@@ -266,10 +194,8 @@ def _set_dataset_tensor_desc(dataset: int, tensor_desc: int, index: int) -> None
     target.shapes[index] = shape
 
 
-@state.value(0)
-def create_desc() -> int:
-    """Return the handle of a new description."""
-    return state.current().handles.add(ModelDesc())
+create_desc = state.creator(ModelDesc)
+destroy_desc = state.destroyer(ModelDesc)
 
 
 @state.code
@@ -278,12 +204,6 @@ def get_desc(model_desc: int, model_id: int) -> None:
     acl = state.current()
     desc = acl.handles.get(model_desc, ModelDesc)
     desc.model_id = acl.model(model_id).model_id
-
-
-@state.code
-def destroy_desc(model_desc: int) -> None:
-    """Destroy a description."""
-    state.current().handles.remove(model_desc, ModelDesc)
 
 
 @state.value(0)
@@ -298,33 +218,6 @@ def get_num_outputs(model_desc: int) -> int:
     return len(_described(model_desc).outputs)
 
 
-@state.value(0)
-def get_input_size_by_index(model_desc: int, index: int) -> int:
-    """Return the bytes of an input, 0 where the model leaves its shape open."""
-    value = item_at(_described(model_desc).inputs, index)
-    return nbytes(value.type.dtype, value.type.shown_shape)
-
-
-@state.value(0)
-def get_output_size_by_index(model_desc: int, index: int) -> int:
-    """Return the bytes of an output, 0 where the model leaves its shape open and has not run yet."""
-    model = _described(model_desc)
-    value = item_at(model.outputs, index)
-    return nbytes(value.type.dtype, model.output_shape(index))
-
-
-@state.value("")
-def get_input_name_by_index(model_desc: int, index: int) -> str:
-    """Return the name of an input."""
-    return item_at(_described(model_desc).inputs, index).name
-
-
-@state.value("")
-def get_output_name_by_index(model_desc: int, index: int) -> str:
-    """Return the name of an output."""
-    return item_at(_described(model_desc).outputs, index).name
-
-
 @state.value_and_code(0)
 def get_input_index_by_name(model_desc: int, name: str) -> int:
     """Return the index of an input by its name."""
@@ -337,51 +230,72 @@ def get_output_index_by_name(model_desc: int, name: str) -> int:
     return _index(_described(model_desc).outputs, name)
 
 
-@state.value_and_code(None)
-def get_input_dims(model_desc: int, index: int) -> dict[str, Any]:
-    """Return name and dimensions of an input, -1 for one that is open, -2 alone where all are."""
+Described = tuple[Value, tuple[int, ...]]
+"""An input or output of a model, and its shape: -1 for an open dimension, -2 alone where all are open."""
+
+
+def _input(model_desc: int, index: int) -> Described:
     value = item_at(_described(model_desc).inputs, index)
-    return _dims(value.name, value.type.shown_shape)
+    return value, value.type.shown_shape
 
 
-@state.value_and_code(None)
-def get_output_dims(model_desc: int, index: int) -> dict[str, Any]:
-    """Return name and dimensions of an output, -1 for one that is open, -2 alone where all are."""
+def _output(model_desc: int, index: int) -> Described:
     value = item_at(_described(model_desc).outputs, index)
-    return _dims(value.name, value.type.shown_shape)
+    return value, value.type.shown_shape
 
 
-@state.value_and_code(None)
-def get_cur_output_dims(model_desc: int, index: int) -> dict[str, Any]:
-    """Return name and dimensions of an output as the last run gave it."""
+def _current_output(model_desc: int, index: int) -> Described:
+    """Return an output with its shape in the last run, before a run that of the model."""
     model = _described(model_desc)
-    return _dims(item_at(model.outputs, index).name, model.output_shape(index))
+    value = item_at(model.outputs, index)
+    return value, model.shapes[index] if model.shapes else value.type.shown_shape
 
 
-@state.value(-1)
-def get_input_data_type(model_desc: int, index: int) -> int:
-    """Return the aclDataType of an input."""
-    return acl_type(item_at(_described(model_desc).inputs, index).type.dtype)
+def _size(value: Value, shape: tuple[int, ...]) -> int:
+    return nbytes(value.type.dtype, shape)
 
 
-@state.value(-1)
-def get_output_data_type(model_desc: int, index: int) -> int:
-    """Return the aclDataType of an output."""
-    return acl_type(item_at(_described(model_desc).outputs, index).type.dtype)
+def _name(value: Value, _: tuple[int, ...]) -> str:
+    return value.name
 
 
-@state.value(-1)
-def get_input_format(model_desc: int, index: int) -> int:
-    """Return the aclFormat of an input."""
-    return acl_format(item_at(_described(model_desc).inputs, index).type.shown_shape)
+def _type(value: Value, _: tuple[int, ...]) -> int:
+    dtype = value.type.dtype
+    return _UNDEFINED_TYPE if dtype is None or dtype.acl is None else dtype.acl
 
 
-@state.value(-1)
-def get_output_format(model_desc: int, index: int) -> int:
-    """Return the aclFormat of an output."""
-    model = _described(model_desc)
-    item_at(model.outputs, index)
-    return acl_format(model.output_shape(index))
+def _format(_: Value, shape: tuple[int, ...]) -> int:
+    return _NCHW if len(shape) == _IMAGE else _ND
+
+
+def _dims(value: Value, shape: tuple[int, ...]) -> dict[str, Any]:
+    return {"name": value.name, "dims": list(shape), "dimCount": len(shape)}
+
+
+def _getter(
+    decorate: Callable[..., Any], find: Callable[[int, int], Described], fact: Callable[..., Any]
+) -> Any:
+    """Return a function of pyACL for a fact of an input or output: ``function(model_desc, index)``."""
+
+    @decorate
+    def get(model_desc: int, index: int) -> Any:
+        return fact(*find(model_desc, index))
+
+    return get
+
+
+# sizes are 0 and types -1 where the model leaves them open
+get_input_size_by_index = _getter(state.value(0), _input, _size)
+get_output_size_by_index = _getter(state.value(0), _current_output, _size)
+get_input_name_by_index = _getter(state.value(""), _input, _name)
+get_output_name_by_index = _getter(state.value(""), _output, _name)
+get_input_data_type = _getter(state.value(-1), _input, _type)
+get_output_data_type = _getter(state.value(-1), _output, _type)
+get_input_format = _getter(state.value(-1), _input, _format)
+get_output_format = _getter(state.value(-1), _current_output, _format)
+get_input_dims = _getter(state.value_and_code(None), _input, _dims)
+get_output_dims = _getter(state.value_and_code(None), _output, _dims)
+get_cur_output_dims = _getter(state.value_and_code(None), _current_output, _dims)
 
 
 def _described(model_desc: int) -> LoadedModel:
@@ -400,10 +314,6 @@ def _index(values: Sequence[Value], name: str) -> int:
             return index
     names = ", ".join(value.name for value in values)
     raise AclError(AclCode.INVALID_PARAM, f"no input or output is named {name!r}; there are {names}")
-
-
-def _dims(name: str, shape: tuple[int, ...]) -> dict[str, Any]:
-    return {"name": name, "dims": list(shape), "dimCount": len(shape)}
 
 
 _REPEATED: Final = "This API cannot be called repeatedly"

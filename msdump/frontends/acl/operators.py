@@ -75,22 +75,9 @@ def get_tensor_desc_size(tensor_desc: int) -> int:
     return nbytes(_TYPES[desc.dtype], desc.shape)
 
 
-@state.code
-def destroy_tensor_desc(tensor_desc: int) -> None:
-    """Destroy a description."""
-    state.current().handles.remove(tensor_desc, TensorDesc)
-
-
-@state.value(0)
-def create_attr() -> int:
-    """Return the handle of a new list of attributes."""
-    return state.current().handles.add(OperatorAttributes())
-
-
-@state.code
-def destroy_attr(attr: int) -> None:
-    """Destroy a list of attributes."""
-    state.current().handles.remove(attr, OperatorAttributes)
+destroy_tensor_desc = state.destroyer(TensorDesc)
+create_attr = state.creator(OperatorAttributes)
+destroy_attr = state.destroyer(OperatorAttributes)
 
 
 def _setter(convert: Callable[[Any], Any]) -> Callable[[int, str, Any], int]:
@@ -107,26 +94,13 @@ def _setter(convert: Callable[[Any], Any]) -> Callable[[int, str, Any], int]:
     return set_attr
 
 
-set_attr_bool = _setter(int)
-"""Set a flag: ``set_attr_bool(attr, name, value)``."""
-set_attr_int = _setter(int)
-"""Set a number."""
+set_attr_bool = set_attr_int = set_attr_data_type = _setter(int)
 set_attr_float = _setter(float)
-"""Set a number."""
 set_attr_string = _setter(str)
-"""Set a text."""
-set_attr_list_bool = _setter(lambda items: [int(item) for item in items])
-"""Set flags."""
-set_attr_list_int = _setter(lambda items: [int(item) for item in items])
-"""Set numbers."""
-set_attr_list_list_int = _setter(lambda lists: [[int(item) for item in items] for items in lists])
-"""Set lists of numbers."""
-set_attr_data_type = _setter(int)
-"""Set an element type by its number in aclDataType."""
+set_attr_list_bool = set_attr_list_int = _setter(lambda items: [int(item) for item in items])
 set_attr_list_float = _setter(lambda items: [float(item) for item in items])
-"""Set numbers."""
 set_attr_list_string = _setter(lambda items: [str(item) for item in items])
-"""Set texts."""
+set_attr_list_list_int = _setter(lambda lists: [[int(item) for item in items] for items in lists])
 
 
 @state.code

@@ -66,10 +66,7 @@ def set_context(context: int) -> None:
     acl.contexts.device_id = acl.handles.get(context, AclContext).device_id
 
 
-@state.code
-def destroy_context(context: int) -> None:
-    """Destroy a context."""
-    state.current().handles.remove(context, AclContext)
+destroy_context = state.destroyer(AclContext)
 
 
 @state.value_and_code(0)
@@ -79,10 +76,7 @@ def create_stream() -> int:
     return acl.handles.add(Stream(next(acl.stream_numbers)))
 
 
-@state.code
-def destroy_stream(stream: int) -> None:
-    """Destroy a stream."""
-    state.current().handles.remove(stream, Stream)
+destroy_stream = state.destroyer(Stream)
 
 
 @state.code
@@ -191,7 +185,7 @@ def bytes_to_ptr(bytes_data: Any) -> int:
     """Return the pointer of bytes; the script must keep them as long as it uses it."""
     if not isinstance(bytes_data, (bytes, bytearray)) or not bytes_data:
         raise AclError(AclCode.INVALID_PARAM, f"bytes_to_ptr: bytes are expected, not {type(bytes_data)}")
-    return state.current().memory.host.lend(bytes_data)
+    return state.current().memory.lend(bytes_data)
 
 
 @state.value(None)
@@ -207,7 +201,7 @@ def numpy_to_ptr(array: Any) -> int:
         raise AclError(AclCode.INVALID_PARAM, f"numpy_to_ptr: an array of numbers is expected, not {array!r}")
     if not array.flags.c_contiguous:
         raise AclError(AclCode.INVALID_PARAM, "numpy_to_ptr: the array is not contiguous; copy it first")
-    return state.current().memory.host.lend(array)
+    return state.current().memory.lend(array)
 
 
 @state.value(None)

@@ -44,13 +44,7 @@ _log = logging.getLogger("msdump.acl")
 
 @dataclass(slots=True)
 class Usage:
-    """Models and steps that one configuration has met.
-
-    Attributes:
-        names: Names of the loaded models, of files and of graphs, in order.
-        runs: Most runs of one model.
-        has_dumped: Some run was a step that is dumped.
-    """
+    """Names of the models (files and graphs) loaded under a configuration, and most runs of one model."""
 
     names: dict[str, None] = field(default_factory=dict)
     runs: int = 0
@@ -87,14 +81,7 @@ class Usage:
 
 @dataclass(slots=True)
 class Configuration:
-    """One configured dump.
-
-    Attributes:
-        plan: What is dumped.
-        time: When it was configured, the name of its directory.
-        process: Sinks and counters that the models loaded under it share.
-        usage: Names and runs of these models.
-    """
+    """A configured dump; its time names its directory, its process the models loaded under it share."""
 
     plan: DumpPlan
     time: str = field(default_factory=CLOCK.seconds)
@@ -169,11 +156,7 @@ class Dumps:
         return configuration
 
     def current(self, device_id: int) -> Configuration | None:
-        """Return the configuration of a model that is loaded now, None where it dumps nothing.
-
-        Args:
-            device_id: The device that it is loaded on.
-        """
+        """Return the configuration of a model that is loaded on a device now, None where it dumps nothing."""
         armed = self._armed or self._exceptions
         if armed is None:
             return None
@@ -239,11 +222,7 @@ class Handles:
         return handle
 
     def get(self, handle: Any, kind: type[T]) -> T:
-        """Return the object of a handle.
-
-        Raises:
-            AclError: 100000: the handle is none of such an object.
-        """
+        """Return the object of a handle; 100000 if the handle is none of such an object."""
         item = self._objects.get(handle) if isinstance(handle, int) else None
         if not isinstance(item, kind):
             name = getattr(kind, "TITLE", kind.__name__)
@@ -251,7 +230,7 @@ class Handles:
         return item
 
     def remove(self, handle: Any, kind: type[T]) -> T:
-        """Forget a handle and return its object; AclError as in ``get``."""
+        """Remove a handle and return its object; 100000 as in ``get``."""
         item = self.get(handle, kind)
         del self._objects[handle]
         return item
@@ -259,12 +238,7 @@ class Handles:
 
 @dataclass(slots=True)
 class DataBuffer:
-    """Memory of a tensor.
-
-    Attributes:
-        address: Where it begins; 0: the model reserves it when it runs.
-        size: Bytes.
-    """
+    """Memory of a tensor; address 0: the model reserves it when it runs."""
 
     TITLE: ClassVar = "data buffer"
 
@@ -274,12 +248,7 @@ class DataBuffer:
 
 @dataclass(slots=True)
 class Dataset:
-    """The inputs or outputs of a model.
-
-    Attributes:
-        buffers: Handles of the data buffers.
-        shapes: Shapes that a tensor description gave, by index.
-    """
+    """Handles of the buffers of a model's inputs or outputs; shapes by index from tensor descriptions."""
 
     TITLE: ClassVar = "dataset"
 
@@ -289,11 +258,7 @@ class Dataset:
 
 @dataclass(slots=True)
 class ModelDesc:
-    """A description of a loaded model.
-
-    Attributes:
-        model_id: The model, 0 before ``get_desc``.
-    """
+    """A description of a loaded model, of none before ``get_desc``."""
 
     TITLE: ClassVar = "model description"
 
@@ -302,13 +267,7 @@ class ModelDesc:
 
 @dataclass(frozen=True, slots=True)
 class TensorDesc:
-    """Type and shape of a tensor of a single operator.
-
-    Attributes:
-        dtype: Number in aclDataType.
-        shape: Dimensions.
-        format: Number in aclFormat.
-    """
+    """Type (aclDataType), shape and format (aclFormat) of a tensor of a single operator."""
 
     TITLE: ClassVar = "tensor description"
 
@@ -328,11 +287,7 @@ class OperatorAttributes:
 
 @dataclass(frozen=True, slots=True)
 class AclContext:
-    """A context.
-
-    Attributes:
-        device_id: Its device.
-    """
+    """A context of a device."""
 
     TITLE: ClassVar = "context"
 
@@ -341,10 +296,9 @@ class AclContext:
 
 @dataclass(slots=True)
 class Stream:
-    """A stream.
+    """A stream by number, from 0, the default stream.
 
     Attributes:
-        number: Its number in the process, from 0, which is the default stream.
         failure: Code of the first call on it that failed since the last synchronisation.
         tasks: Single operators that it has run.
     """
@@ -365,19 +319,11 @@ class AclState:
     """The state of pyACL in one process; each test has one of its own.
 
     Attributes:
-        is_initialised: Between ``init`` and ``finalize``.
-        is_finalised: ``finalize`` was the last of the two.
-        counters: Numbers of the models that are loaded.
         config: Bytes of the first configuration file that ``init`` was given.
-        handles: Every handle.
-        memory: Memory of device and host.
-        dumps: The dumps that are configured.
         models: Loaded models by number.
         operators: Single operators that were called, by all that distinguishes their calls.
         lock: Held while a model or operator runs.
-        default_stream: The stream that is there without being created.
-        stream_numbers: Numbers of the streams that are created.
-        device_id: The device that was set last; None: none was, and the one of the rank counts.
+        device_id: The device that was set last; None: the device of the rank.
         contexts: The device of each thread.
     """
 
@@ -397,11 +343,7 @@ class AclState:
     contexts: threading.local = field(default_factory=threading.local)
 
     def model(self, model_id: object) -> LoadedModel:
-        """Return a loaded model.
-
-        Raises:
-            AclError: 145001 before ``init``, 145003 for a number that no loaded model has.
-        """
+        """Return a loaded model; 145001 before ``init``, 145003 for a number that no loaded model has."""
         self.require_initialised("model")
         model = self.models.get(model_id) if isinstance(model_id, int) else None
         if model is None:
@@ -416,21 +358,15 @@ class AclState:
             raise AclError(AclCode.GE_EXEC_NOT_INIT, f"{task}: acl.init must be called first")
 
     def stream(self, handle: object) -> Stream:
-        """Return a stream by its handle; 0 is the default stream.
-
-        Raises:
-            AclError: No such stream.
-        """
+        """Return a stream by its handle; 0 is the default stream."""
         is_default = isinstance(handle, int) and handle == 0
         return self.default_stream if is_default else self.handles.get(handle, Stream)
 
     @property
     def current_device(self) -> int:
         """Number of the device that the calling thread works on."""
-        own = self.device_id
-        if own is None:
-            own = current_rank().identity.local_rank % DEVICES
-        return getattr(self.contexts, "device_id", own)
+        of_rank = current_rank().identity.local_rank % DEVICES
+        return getattr(self.contexts, "device_id", of_rank if self.device_id is None else self.device_id)
 
 
 _current = AclState()
@@ -455,44 +391,28 @@ def require_init(state: AclState, function: str) -> None:
 
 
 def item_at(items: Sequence[T], index: Any) -> T:
-    """Return the item at an index.
-
-    Raises:
-        AclError: 100000: there is none.
-    """
+    """Return the item at an index; 100000 if there is none."""
     if not isinstance(index, int) or not 0 <= index < len(items):
         raise AclError(AclCode.INVALID_PARAM, f"index {index!r}: there are {len(items)}, counted from 0")
     return items[index]
 
 
 def text(value: Any, name: str, expected: str = "a text") -> str:
-    """Return an argument that must be a text.
-
-    Raises:
-        AclError: 100000: it is none.
-    """
+    """Return an argument that must be a text; 100000 if it is none."""
     if not isinstance(value, str):
         raise AclError(AclCode.INVALID_PARAM, f"{name} = {value!r}: {expected} is expected")
     return value
 
 
 def dimensions(value: Any) -> tuple[int, ...]:
-    """Return an argument that must be a shape.
-
-    Raises:
-        AclError: 100000: it is no list of numbers from 0.
-    """
+    """Return an argument that must be a shape; 100000 if it is no list of numbers from 0."""
     if not isinstance(value, (list, tuple)) or not all(isinstance(dim, int) and dim >= 0 for dim in value):
         raise AclError(AclCode.INVALID_PARAM, f"shape {value!r}: a list of dimensions from 0 is expected")
     return tuple(value)
 
 
 def handles(value: Any, name: str) -> list[Any]:
-    """Return an argument that must be a list of handles.
-
-    Raises:
-        AclError: 100000: it is no list.
-    """
+    """Return an argument that must be a list of handles; 100000 if it is none."""
     if not isinstance(value, (list, tuple)):
         raise AclError(AclCode.INVALID_PARAM, f"{name} = {value!r}: a list of handles is expected")
     return list(value)
@@ -551,6 +471,26 @@ def value(null: N) -> Callable[[Callable[P, T]], Callable[P, T | N]]:
     return decorate
 
 
+def creator(kind: Callable[[], object]) -> Callable[[], int]:
+    """Return a function of pyACL that returns the handle of a new, empty object."""
+
+    @value(0)
+    def create() -> int:
+        return current().handles.add(kind())
+
+    return create
+
+
+def destroyer(kind: type[object]) -> Callable[[int], int]:
+    """Return a function of pyACL that destroys the object of a handle."""
+
+    @code
+    def destroy(handle: int) -> None:
+        current().handles.remove(handle, kind)
+
+    return destroy
+
+
 def on_stream(stream: Stream, call: Callable[[], None]) -> None:
     """Do a stream's work at once; the code of its first failure stays until the stream is synchronised."""
     try:
@@ -587,18 +527,12 @@ def _attempt(function: Callable[P, T], null: N, *arguments: P.args, **named: P.k
 
 
 def device_view(acl: AclState, handle: int, *, writes: bool = False) -> memoryview:
-    """Return the device memory of a data buffer.
+    """Return the device memory of a data buffer; AclError if there is none, or if it is the host's.
 
-    Args:
-        acl: The process.
-        handle: Of the data buffer.
-        writes: Whether it will be changed; a buffer without memory is reserved then.
-
-    Raises:
-        AclError: There is no such memory, or it is the host's.
+    A buffer without memory that will be written has no bytes: they are reserved with the output.
     """
     buffer = acl.handles.get(handle, DataBuffer)
-    if writes and not buffer.address:  # its size is known when the output is
+    if writes and not buffer.address:
         return memoryview(b"")
     if buffer.address and not acl.memory.is_device(buffer.address):
         raise AclError(
@@ -609,11 +543,7 @@ def device_view(acl: AclState, handle: int, *, writes: bool = False) -> memoryvi
 
 
 def write_result(acl: AclState, handle: int, array: np.ndarray) -> None:
-    """Copy an output into its data buffer; one without memory gets it now.
-
-    Raises:
-        AclError: 100018: the buffer is too small.
-    """
+    """Copy an output into its data buffer, which is reserved now if it has no memory; 100018: too small."""
     buffer = acl.handles.get(handle, DataBuffer)
     data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     if not buffer.address and data.size:
