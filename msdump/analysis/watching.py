@@ -1,4 +1,4 @@
-"""Rules of a watch on a finished dump: its tensors in the order of iterations and ranks, and the hits."""
+"""Watch rules on a finished dump: its tensors in the order of iterations and ranks, and their hits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Final, Never
+from typing import Final
 
 import numpy as np
 
@@ -81,18 +81,20 @@ _CALLED_ALONE: Final = "operators called alone"
 _DIGESTS: Final = ("SHA1", "MD5", "Hash")
 
 
+See = Callable[[StatisticNeed], Seen]
+"""Returns the statistics and elements of a tensor; raises DumpReadError and FormatError."""
+
+
 @dataclass(frozen=True, slots=True)
 class WatchedFile:
     """A tensor of a finished dump, or the row of its statistics.
 
     Attributes:
-        subject: What rules select it by.
-        sighting: When and where it was written.
-        place: Tells it from tensors of other networks and graphs with the same name.
-        path: Its file, for messages.
-        source: The line of the program that made its operator, "" where the dump does not tell.
-        see: Returns what it holds, once it is known what has to be found out; may raise DumpReadError and
-            FormatError.
+        subject: The tensor as rules select it.
+        sighting: Moment and place of its writing.
+        place: Network and graph, which separate equal names.
+        path: Its file, or the directory of the table.
+        source: Source line of its operator, "" where unknown.
     """
 
     subject: WatchedTensor
@@ -100,21 +102,20 @@ class WatchedFile:
     place: str
     path: str
     source: str
-    see: Callable[[StatisticNeed], Seen] = field(repr=False, compare=False)
 
 
 @dataclass(frozen=True)
 class DumpedFolder:
-    """An iteration with what the dump tells of its graph.
+    """An iteration of a graph.
 
     Attributes:
         iteration: Its directory.
-        number: Its number, that of the step where steps are counted.
+        number: Number of the iteration, or of the step where steps are counted.
         rank: Number of the rank, or of the device.
         place: Network and graph, or model.
-        graph: Its operators, None where the dump does not tell them.
-        weights: Names of its weights; None where the dump does not tell them.
-        is_compiled: Whether files number the inputs that are there, as those of compiled graphs do.
+        graph: Its operators, None where the dump has no graph file.
+        weights: Names of its weights, None where unknown.
+        is_compiled: Whether file names count only the inputs that are there, as for compiled graphs.
     """
 
     iteration: Iteration
@@ -141,7 +142,7 @@ class DumpedFolder:
 
     @cached_property
     def shown_side(self) -> IO:
-        """The side on which operators stand for themselves: outputs, where some were dumped."""
+        """The side that stands for an operator: outputs, where some were dumped."""
         return IO.OUTPUT if any(each.io is IO.OUTPUT for each in self.iteration.tensors) else IO.INPUT
 
     @cached_property
@@ -194,37 +195,46 @@ def _weights(graph: OperatorGraph) -> frozenset[str]:
     )
 
 
-def watched_files(folders: list[DumpedFolder]) -> Iterator[WatchedFile]:
-    """Yield the tensors in the directories of one iteration of one rank by time, files before rows.
+def watched_files(folders: Iterable[DumpedFolder]) -> list[tuple[WatchedFile, See]]:
+    """Return the tensors in the directories of one iteration of one rank by time, files before rows.
 
     Raises:
         DumpReadError: A directory or a table in it cannot be read.
     """
-    found: list[WatchedFile] = []
+    found: list[tuple[WatchedFile, See]] = []
     for folder in folders:
-        found += _tensors(folder)
-    yield from sorted(found, key=lambda tensor: tensor.sighting.time)
+        found += [_of_record(folder, record) for record in folder.iteration.tensors]
+        for operator, rows in folder.iteration.operator_statistics.items():
+            found += [_of_row(folder, operator, row) for row in rows]
+    return sorted(found, key=lambda pair: pair[0].sighting.time)
 
 
-def _tensors(folder: DumpedFolder) -> Iterator[WatchedFile]:
-    for record in folder.iteration.tensors:
-        yield _of_record(folder, record)
-    for operator, rows in folder.iteration.operator_statistics.items():
-        for row in rows:
-            yield _of_row(folder, operator, row)
-
-
-def _of_record(folder: DumpedFolder, record: Record) -> WatchedFile:
+def _of_record(folder: DumpedFolder, record: Record) -> tuple[WatchedFile, See]:
     node = None if folder.graph is None else folder.graph.find(record.full_name or record.op_name)
     name = record.full_name or (record.op_name if node is None else node.full_name)
-    return WatchedFile(
+    tensor = WatchedFile(
         _subject(folder, node, record.op_type, name, io=record.io, slot=record.slot),
         Sighting(folder.number, folder.rank, record.pass_number, record.timestamp),
         folder.place,
         record.path,
         "" if node is None else node.source_line,
-        lambda need: replace(seen(record, need), overflows=lambda: _overflows(folder, record)),
     )
+    return tensor, lambda need: replace(seen(record, need), overflows=lambda: _overflows(folder, record))
+
+
+def _of_row(folder: DumpedFolder, operator: OperatorName, row: Row) -> tuple[WatchedFile, See]:
+    node = None if folder.graph is None else folder.graph.find(operator.op_name)
+    name = operator.op_name if node is None else node.full_name
+    text = str(row.get("Input/Output", "")).lower()
+    io, slot = IO.INPUT if text.startswith("in") else IO.OUTPUT, row.get("Index")
+    tensor = WatchedFile(
+        _subject(folder, node, operator.op_type, name, io=io, slot=slot if isinstance(slot, int) else 0),
+        Sighting(folder.number, folder.rank, 0, operator.timestamp),
+        folder.place,
+        folder.iteration.path,
+        "" if node is None else node.source_line,
+    )
+    return tensor, lambda _: Seen(str(row.get("Data Type", "")).lower(), known_of(row))
 
 
 def _overflows(folder: DumpedFolder, record: Record) -> int | None:
@@ -232,21 +242,6 @@ def _overflows(folder: DumpedFolder, record: Record) -> int | None:
         return None
     is_shown = record.io is folder.shown_side
     return folder.overflows[record.name.task_id, record.name.stream_id] if is_shown else 0
-
-
-def _of_row(folder: DumpedFolder, operator: OperatorName, row: Row) -> WatchedFile:
-    node = None if folder.graph is None else folder.graph.find(operator.op_name)
-    name = operator.op_name if node is None else node.full_name
-    text = str(row.get("Input/Output", "")).lower()
-    io, slot = IO.INPUT if text.startswith("in") else IO.OUTPUT, row.get("Index")
-    return WatchedFile(
-        _subject(folder, node, operator.op_type, name, io=io, slot=slot if isinstance(slot, int) else 0),
-        Sighting(folder.number, folder.rank, 0, operator.timestamp),
-        folder.place,
-        folder.iteration.path,
-        "" if node is None else node.source_line,
-        lambda _: Seen(str(row.get("Data Type", "")).lower(), known_of(row)),
-    )
 
 
 def _subject(
@@ -274,11 +269,7 @@ def is_loss_output(graph: OperatorGraph | None, node: GraphOperator | None, slot
 
 
 def seen(record: Record, need: StatisticNeed) -> Seen:
-    """Return the measured values of a tensor, read from its row of statistics where only that was saved.
-
-    Args:
-        record: The tensor.
-        need: What is to be found out of them.
+    """Return the needed statistics of a tensor and its elements; only a row of statistics may be there.
 
     Raises:
         DumpReadError: Its file cannot be read.
@@ -318,7 +309,7 @@ def known_of(row: Row) -> Known:
 
 
 def _count(shape: Cell) -> int | None:
-    """Return the number of elements of a shape, ``(2,3)`` or ``2x3``; None where it is none."""
+    """Return the number of elements of a shape, ``(2,3)`` or ``2x3``; None for other texts."""
     if not isinstance(shape, str):
         return None
     sizes = shape.strip("()[] ").replace("x", ",").split(",")
@@ -332,7 +323,7 @@ class DumpedHit:
 
     Attributes:
         hit: The hit.
-        source: The line of the program that made the operator, "" where the dump does not tell.
+        source: Source line of the operator, "" where unknown.
         path: File of the tensor, or directory of the table with its statistics.
     """
 
@@ -341,54 +332,31 @@ class DumpedHit:
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class SharedTensor:
-    """What a rank holds of a tensor that ranks should share.
-
-    Attributes:
-        key: What it has in common with those of the other ranks.
-        digest: What tells whether another one has the same elements.
-        tensor: The tensor; it cannot be read.
-        rules: The rules that compare it.
-    """
-
-    key: Hashable
-    digest: str
-    tensor: WatchedFile
-    rules: tuple[WatchRule, ...]
-
-
 @dataclass(slots=True)
 class CheckedRank:
-    """Hits of the rules in one iteration of one rank.
+    """Findings of the rules in one iteration of one rank.
 
     Attributes:
         iteration: Number of the iteration.
         rank: Number of the rank.
-        hits: The limits that were passed.
-        undecided: Rule, reason and tensor of each check that could not be made.
+        hits: The hits.
+        undecided: Checks that could not be made.
         unreadable: Files that could not be read, and why.
-        looked_at: Number of tensors that a rule looked at, by the rule's name.
-        shared: The tensors that ranks should share.
+        looked_at: Number of checked tensors by rule.
+        shared: Tensors that ranks should share, by place and name: a hash, the tensor and the rules.
     """
 
     iteration: int
     rank: int
     hits: list[DumpedHit] = field(default_factory=list)
-    undecided: list[tuple[str, str, WatchedTensor]] = field(default_factory=list)
+    undecided: list[Undecided] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
     looked_at: Counter[str] = field(default_factory=Counter)
-    shared: list[SharedTensor] = field(default_factory=list)
-
-
-def looks_back(rules: Sequence[WatchRule]) -> bool:
-    """Return whether a rule compares an iteration with earlier ones."""
-    pasts = (limit.quantity.past for rule in rules for limit in rule.limits)
-    return any(rule.is_first_only for rule in rules) or any(past is not Past.NOTHING for past in pasts)
+    shared: dict[Hashable, tuple[str, WatchedFile, Sequence[WatchRule]]] = field(default_factory=dict)
 
 
 def check(rules: tuple[WatchRule, ...], groups: Sequence[Sequence[DumpedFolder]]) -> list[CheckedRank]:
-    """Return the hits of the rules in the iterations of one rank.
+    """Return the findings of the rules in the iterations of one rank.
 
     Args:
         rules: The rules.
@@ -398,56 +366,46 @@ def check(rules: tuple[WatchRule, ...], groups: Sequence[Sequence[DumpedFolder]]
         ConfigValueError: Matching the regular expression of a rule takes too long.
     """
     watch = RuleWatch(rules)
-    rules_for: dict[WatchedTensor, tuple[WatchRule, ...]] = {}
+    rules_for = functools.cache(watch.rules_for)
     checked = []
     for folders in groups:
         rank = CheckedRank(folders[0].number, folders[0].rank)
         checked.append(rank)
         try:
-            tensors = [*watched_files([*folders])]
+            tensors = watched_files(folders)
         except DumpReadError as error:
             rank.unreadable.append(str(error))
             continue
-        for tensor in tensors:
-            if tensor.subject not in rules_for:
-                rules_for[tensor.subject] = watch.rules_for(tensor.subject)
+        for tensor, see in tensors:
             iteration = tensor.sighting.iteration
-            chosen = [each for each in rules_for[tensor.subject] if iteration in each.target.iterations]
+            chosen = [each for each in rules_for(tensor.subject) if iteration in each.target.iterations]
             rank.looked_at.update(each.name for each in chosen)
             try:
-                _check_tensor(watch, rank, tensor, chosen)
+                _check_tensor(watch, rank, tensor, see, chosen)
             except (DumpReadError, FormatError) as error:
                 rank.unreadable.append(str(error))
     return checked
 
 
 def _check_tensor(
-    watch: RuleWatch, rank: CheckedRank, tensor: WatchedFile, rules: Sequence[WatchRule]
+    watch: RuleWatch, rank: CheckedRank, tensor: WatchedFile, see: See, rules: Sequence[WatchRule]
 ) -> None:
-    of_ranks = tuple(rule for rule in rules if rule.compares_ranks)
+    subject = tensor.subject
+    of_ranks = [rule for rule in rules if rule.compares_ranks]
     others = [rule for rule in rules if not rule.compares_ranks]
     if of_ranks:
-        rank.shared.append(_shared(tensor, of_ranks))
+        key = (tensor.place, subject.name, subject.io, subject.slot, tensor.sighting.pass_number)
+        found = see(StatisticNeed())
+        get = found.elements
+        same = (found.known.digest or repr(found.known)) if get is None else digest(get()).hex()
+        rank.shared[key] = same, tensor, of_ranks
     if not others:
         return
-    seen = tensor.see(need_of(others))
-    for finding in watch.check(others, tensor.subject, tensor.sighting, seen, tensor.place):
+    for finding in watch.check(others, subject, tensor.sighting, see(need_of(others)), tensor.place):
         if isinstance(finding, Undecided):
-            rank.undecided.append((finding.rule.name, finding.reason, finding.subject))
+            rank.undecided.append(finding)
         else:
             rank.hits.append(DumpedHit(finding, tensor.source, tensor.path))
-
-
-def _shared(tensor: WatchedFile, rules: tuple[WatchRule, ...]) -> SharedTensor:
-    subject = tensor.subject
-    key = (tensor.place, subject.name, subject.io, subject.slot, tensor.sighting.pass_number)
-    seen = tensor.see(StatisticNeed())
-    same = (seen.known.digest or repr(seen.known)) if seen.elements is None else digest(seen.elements()).hex()
-    return SharedTensor(key, same, replace(tensor, see=_unread), rules)
-
-
-def _unread(need: StatisticNeed) -> Never:
-    raise AssertionError(f"a tensor that was looked at is read no more: {need}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -456,8 +414,8 @@ class UndecidedRule:
 
     Attributes:
         rule: Name of the rule.
-        reason: Why.
-        count: On how many tensors, those of each iteration counted.
+        reason: Cause, a sentence.
+        count: Number of tensors, those of each iteration counted.
         first: The first of them.
     """
 
@@ -469,14 +427,14 @@ class UndecidedRule:
 
 @dataclass(slots=True)
 class WatchReport:
-    """What rules find in a dump.
+    """Findings of rules in a dump.
 
     Attributes:
         rules: The rules.
-        hits: The limits that were passed, in the order of iterations, ranks and time.
+        hits: The hits, in the order of iterations, ranks and time.
         undecided: The rules that could not be checked, and why.
         unreadable: Files that could not be read, and why.
-        looked_at: Number of tensors that a rule looked at, by the rule's name.
+        looked_at: Number of checked tensors by rule.
     """
 
     rules: tuple[WatchRule, ...]
@@ -487,7 +445,7 @@ class WatchReport:
 
     @property
     def unused(self) -> list[str]:
-        """Names of the rules that looked at no tensor."""
+        """Names of the rules without a checked tensor."""
         return [rule.name for rule in self.rules if not self.looked_at[rule.name]]
 
     @property
@@ -506,20 +464,29 @@ def watch(
     executor: ExecutorChoice = ExecutorChoice(),  # noqa: B008 - frozen
     progress: Callable[[int], object] = lambda _: None,
 ) -> WatchReport:
-    """Return the hits of the rules in a dump.
+    """Return the findings of the rules in a dump.
 
     Args:
         dump: The dump.
         rules: The rules.
-        executor: Who looks at the tensors.
-        progress: Called with the bytes of what was looked at.
+        executor: Runs the checks.
+        progress: Called with the number of bytes that were checked.
 
     Raises:
         ConfigValueError: Matching the regular expression of a rule takes too long.
     """
+    groups = [*folder_groups(dump)]
+    pasts = [limit.quantity.past for rule in rules for limit in rule.limits]
+    if any(rule.is_first_only for rule in rules) or any(past is not Past.NOTHING for past in pasts):
+        by_rank: dict[int, list[list[DumpedFolder]]] = {}
+        for folders in groups:
+            by_rank.setdefault(folders[0].rank, []).append(folders)
+        parts = [*by_rank.values()]  # one check walks through all iterations of a rank
+    else:
+        parts = [[folders] for folders in groups]
     checked = map_items(
         partial(check, tuple(rules)),
-        _parts(dump, looks_back=looks_back(rules)),
+        parts,
         size=lambda groups: sum(folder.size for folders in groups for folder in folders),
         executor=executor,
         name=lambda groups: groups[0][0].iteration.path,
@@ -530,50 +497,34 @@ def watch(
     return _report(tuple(rules), each)
 
 
-def _parts(dump: Dump, *, looks_back: bool) -> Iterable[list[list[DumpedFolder]]]:
-    """Return the directories that one walk looks at: each iteration of a rank, or all of them in order."""
-    groups = [*folder_groups(dump)]
-    if not looks_back:
-        return [[folders] for folders in groups]
-    by_rank: dict[int, list[list[DumpedFolder]]] = {}
-    for folders in groups:
-        by_rank.setdefault(folders[0].rank, []).append(folders)
-    return by_rank.values()
-
-
 def _report(rules: tuple[WatchRule, ...], ranks: Sequence[CheckedRank]) -> WatchReport:
-    """Merge the hits of all ranks in the order of iterations, then ranks."""
+    """Merge the findings of all ranks in the order of iterations, then ranks, and compare the ranks."""
     report = WatchReport(rules)
-    counts: Counter[tuple[str, str]] = Counter()
-    first: dict[tuple[str, str], WatchedTensor] = {}
+    undecided: dict[tuple[str, str], list[WatchedTensor]] = {}
     for _, of_iteration in itertools.groupby(ranks, lambda rank: rank.iteration):
-        held: dict[Hashable, dict[int, SharedTensor]] = {}
-        undecided: list[tuple[str, str, WatchedTensor]] = []
+        shared: dict[Hashable, dict[int, tuple[str, WatchedFile, Sequence[WatchRule]]]] = {}
         for rank in of_iteration:
             report.hits += rank.hits
             report.unreadable += rank.unreadable
             report.looked_at += rank.looked_at
-            undecided += rank.undecided
-            for each in rank.shared:
-                held.setdefault(each.key, {})[each.tensor.sighting.rank] = each
-        apart = [hit for by_rank in held.values() for hit in _disagreements(by_rank)]
+            for each in rank.undecided:
+                undecided.setdefault((each.rule.name, each.reason), []).append(each.subject)
+            for key, held in rank.shared.items():
+                shared.setdefault(key, {})[rank.rank] = held
+        apart: list[DumpedHit] = []
+        for by_rank in shared.values():
+            notes = disagreeing({number: same for number, (same, *_) in by_rank.items()})
+            for number, note in notes.items():
+                _, tensor, of_ranks = by_rank[number]
+                subject, moment, count = tensor.subject, tensor.sighting, exactly(len(notes))
+                hits = [Hit(rule, rule.limits[0], subject, moment, count, note) for rule in of_ranks]
+                apart += [DumpedHit(hit, tensor.source, tensor.path) for hit in hits]
+            if len(by_rank) == 1:
+                ((_, tensor, of_ranks),) = by_rank.values()
+                for rule in of_ranks:
+                    undecided.setdefault((rule.name, ALONE), []).append(tensor.subject)
         report.hits += sorted(apart, key=lambda each: (each.hit.moment.rank, each.hit.moment.time))
-        lone = [each for by_rank in held.values() if len(by_rank) == 1 for each in by_rank.values()]
-        undecided += [(rule.name, ALONE, each.tensor.subject) for each in lone for rule in each.rules]
-        for rule, reason, watched in undecided:
-            counts[rule, reason] += 1
-            first.setdefault((rule, reason), watched)
     report.undecided += [
-        UndecidedRule(rule, reason, count, first[rule, reason]) for (rule, reason), count in counts.items()
+        UndecidedRule(rule, reason, len(tensors), tensors[0]) for (rule, reason), tensors in undecided.items()
     ]
     return report
-
-
-def _disagreements(held: Mapping[int, SharedTensor]) -> Iterator[DumpedHit]:
-    """Yield the hits of the ranks that hold something else than most."""
-    apart = disagreeing({rank: each.digest for rank, each in held.items()})
-    for rank, note in apart.items():
-        tensor = held[rank].tensor
-        for rule in held[rank].rules:
-            hit = Hit(rule, rule.limits[0], tensor.subject, tensor.sighting, exactly(len(apart)), note)
-            yield DumpedHit(hit, tensor.source, tensor.path)

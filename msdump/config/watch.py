@@ -1,10 +1,8 @@
-"""Watch rules: their models, which derive from the table of conditions, and what a list of rules means.
+"""Reads watch rules: each condition has a model, made from the table of conditions.
 
-A rule is an object: a condition, its parameters, and which tensors it looks at.
+A rule is an object with a condition, its parameters, and keys that select tensors (``RuleSettings``):
 
     {"condition": "tensor_too_large", "max_gt": 1000, "role": "gradient", "scope": "fc1"}
-
-The keys that select tensors are those of ``RuleSettings``; what is not given selects nothing away.
 """
 
 from __future__ import annotations
@@ -116,7 +114,7 @@ def models() -> Mapping[str, type[RuleSettings]]:
 
 
 def rule_schema() -> dict[str, Any]:
-    """Return the JSON Schema of one rule: one of those of all conditions."""
+    """Return the JSON Schema of a rule of any condition."""
     return {"oneOf": [model.model_json_schema(by_alias=True) for model in models().values()]}
 
 
@@ -142,11 +140,7 @@ def read(path: str) -> tuple[WatchRule, ...]:
 
 
 def rule(item: Mapping[str, Any], giver: str) -> WatchRule:
-    """Return the rule that an object describes which no file holds.
-
-    Args:
-        item: The object.
-        giver: Its origin, for messages.
+    """Return the rule of an object that stands in no file; ``giver`` names its origin in messages.
 
     Raises:
         ConfigValueError: It is faulty; the error holds all faults.
@@ -159,7 +153,7 @@ def rule(item: Mapping[str, Any], giver: str) -> WatchRule:
 
 
 def _place(value: Any) -> Path | None:
-    """Return where a document holds its list of rules, None where it holds none."""
+    """Return the path of a document's list of rules, None without one."""
     for path in ((), ("watch",), ("rules",), ("msdump", "watch")):
         inner = value
         for key in path:
@@ -170,13 +164,7 @@ def _place(value: Any) -> Path | None:
 
 
 def parse(items: Sequence[Any], path: Path, report: FaultReport) -> tuple[WatchRule, ...]:
-    """Return the rules of a list; faulty ones are reported, and left out.
-
-    Args:
-        items: The list.
-        path: Where it stands.
-        report: Takes every fault.
-    """
+    """Return the rules of a list at a path; faulty ones are reported and left out."""
     rules: list[WatchRule] = []
     unnamed: Counter[str] = Counter()
     for index, item in enumerate(items):
@@ -245,7 +233,7 @@ def _limits(condition: Condition, values: RuleSettings) -> tuple[Limit, ...]:
 
 
 def _missing(condition: Condition, limits: Sequence[Limit], settings: Mapping[str, float]) -> str:
-    """Return the parts that a rule lacks, "" where it is whole."""
+    """Return a message about missing parameters of a rule, "" for none."""
     if not limits:
         return f"limits nothing: give {choice(condition.limits)}"
     lacking = [name for name in condition.settings if name not in settings]

@@ -1,11 +1,7 @@
-"""Quantities that watch conditions limit, and the statistics that each needs.
+"""Quantities of a tensor that watch rules limit, such as the share of zeros.
 
-Each is first bounded by statistics alone, at no further cost; only where a limit lies between the bounds are
-the elements looked at, where they are there.
-
-Bounds that follow from a tensor's statistics, without its elements.
-
-Quantities that need a tensor's elements are computed block by block, so that copies stay small.
+Statistics bound a quantity at no further cost. Its exact value is computed from the elements, block by block,
+only where a limit lies between the bounds.
 """
 
 from __future__ import annotations
@@ -96,12 +92,7 @@ class Known:
 
     @classmethod
     def of(cls, totals: Totals, need: StatisticNeed) -> Known:
-        """Return what a pass over the elements has found.
-
-        Args:
-            totals: The result of the pass.
-            need: What it was to find out.
-        """
+        """Return the statistics that a pass over the elements was to find."""
         counts = need.counts
         return cls(
             totals.count,
@@ -135,7 +126,7 @@ class Known:
             return exactly(0) if is_finite else Bounds(1, most)
         if any(each is not None and math.isnan(each) for each in (self.high, self.low, self.mean, self.norm)):
             return Bounds(1, most)
-        # an infinite sum may be one of finite elements: only a finite one tells
+        # an infinite sum may be one of finite elements
         is_finite = self.norm is not None and math.isfinite(self.norm)
         return exactly(0) if is_finite else Bounds(0, most)
 
@@ -176,133 +167,88 @@ class Known:
         return exactly(0) if self.low > end or self.high < start else Bounds(0, 100)
 
 
-_BLOCK: Final = 1 << 17  # elements that are looked at together
+_BLOCK: Final = 1 << 17  # elements of one block
 _PLAIN: Final = frozenset({"f4", "f8"})  # as numpy computes with them, without a wider copy
 _MOST_DIMENSIONS_IN_ROWS: Final = 3  # up to these the last dimension holds the units, beyond them the second
 FLOAT16_LIMIT: Final = 65504.0
 
-
-def absolute_mean(array: np.ndarray) -> float:
-    """Return the mean of the absolute values.
-
-    >>> absolute_mean(np.array([-2, 4], np.float16))
-    3.0
-    """
-    with np.errstate(all="ignore"):
-        return sum(float(np.abs(block).sum(dtype=np.float64)) for block in _blocks(array)) / array.size
-
-
-def share_within(array: np.ndarray, start: float, end: float) -> float:
-    """Return the share of the elements from ``start`` to ``end``, both included, in percent.
-
-    >>> share_within(np.array([-2, 0, 1, 4]), 0, 1)
-    50.0
-    """
-    counts = (int(np.count_nonzero((block >= start) & (block <= end))) for block in _blocks(array))
-    return 100 * sum(counts) / array.size
-
-
-def saturated_share(array: np.ndarray) -> float:
-    """Return the share of the elements that are float16's largest or smallest number, in percent.
-
-    >>> saturated_share(np.array([65504, -65504, 1, np.inf], np.float16))
-    50.0
-    """
-    counts = (int(np.count_nonzero(np.abs(block) == FLOAT16_LIMIT)) for block in _blocks(array))
-    return 100 * sum(counts) / array.size
-
-
-def zero_share(array: np.ndarray) -> float:
-    """Return the share of the elements that are zero, in percent."""
-    return 100 * (array.size - int(np.count_nonzero(array))) / array.size
-
-
-def nonfinite(array: np.ndarray) -> float:
-    """Return how many elements are NaN or infinite."""
-    return float(sum(int(np.count_nonzero(~np.isfinite(block))) for block in _blocks(array)))
-
-
-def dead_share(array: np.ndarray) -> float:
-    """Return the share of the units that are zero throughout, in percent.
-
-    A unit is a channel of an image (the second dimension), or else a place of the last dimension.
-
-    >>> dead_share(np.array([[0, 1, 0, 0], [0, 0, 2, 0]]))
-    50.0
-
-    Args:
-        array: At least one element.
-    """
-    if not array.ndim:
-        return zero_share(array)
-    unit = 1 if array.ndim > _MOST_DIMENSIONS_IN_ROWS else array.ndim - 1
-    others = tuple(axis for axis in range(array.ndim) if axis != unit)
-    alive = np.any(array, axis=others) if others else array != 0
-    units = int(alive.size)
-    return 100 * (units - int(np.count_nonzero(alive))) / units
-
-
-def change(array: np.ndarray, before: np.ndarray) -> tuple[float, float]:
-    """Return the mean of the absolute differences, and that of the absolute values before.
-
-    >>> change(np.array([1.0, 3.0]), np.array([1.0, -1.0]))
-    (2.0, 1.0)
-    """
-    apart = old = 0.0
-    for new, previous in _pairs(array, before):
-        apart += float(np.abs(new - previous).sum(dtype=np.float64))
-        old += float(np.abs(previous).sum(dtype=np.float64))
-    return float(apart / array.size), float(old / array.size)
-
-
-def step_length(array: np.ndarray, before: np.ndarray) -> tuple[float, float]:
-    """Return the norm of the difference, and that of the values before.
-
-    >>> step_length(np.array([3.0, 4.0]), np.array([0.0, 8.0]))
-    (5.0, 8.0)
-    """
-    apart = old = 0.0
-    for new, previous in _pairs(array, before):
-        difference = np.subtract(new, previous, dtype=np.float64).reshape(-1)
-        wide = np.asarray(previous, np.float64).reshape(-1)
-        apart += float(np.dot(difference, difference))
-        old += float(np.dot(wide, wide))
-    return math.sqrt(apart), math.sqrt(old)
-
-
-def changed_share(
-    array: np.ndarray, before: np.ndarray, *, rtol: float, atol: float, equal_nan: bool
-) -> float:
-    """Return the share of the elements that differ by more than ``atol + rtol * |before|``, in percent.
-
-    >>> changed_share(np.array([1.0, 2.0]), np.array([1.0, 2.1]), rtol=1e-5, atol=0, equal_nan=False)
-    50.0
-    """
-    same = sum(
-        int(np.count_nonzero(np.isclose(new, previous, rtol=rtol, atol=atol, equal_nan=equal_nan)))
-        for new, previous in _pairs(array, before)
-    )
-    return 100 * (array.size - same) / array.size
+Settings = Mapping[str, float]
+"""Parameters of a condition that are no limits, such as ``range_start_inclusive``."""
 
 
 def _blocks(array: np.ndarray) -> Iterator[np.ndarray]:
     """Yield the elements in a type that holds all their values and in which sums are right."""
     flat = array.reshape(-1)
     for start in range(0, len(flat), _BLOCK):
-        yield _wide(flat[start : start + _BLOCK])
+        block = flat[start : start + _BLOCK]
+        yield block if block.dtype.str[1:] in _PLAIN else block.astype(np.float64)
 
 
-def _pairs(array: np.ndarray, before: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    with np.errstate(all="ignore"):
-        yield from zip(_blocks(array), _blocks(before), strict=True)
+def _pairs(array: np.ndarray, before: np.ndarray | None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    assert before is not None, "checked only where the step before is there"
+    return zip(_blocks(array), _blocks(before), strict=True)
 
 
-def _wide(block: np.ndarray) -> np.ndarray:
-    return block if block.dtype.str[1:] in _PLAIN else block.astype(np.float64)
+def _percentage(array: np.ndarray, is_counted: Callable[[np.ndarray], np.ndarray]) -> float:
+    return 100 * sum(int(np.count_nonzero(is_counted(block))) for block in _blocks(array)) / array.size
 
 
-Settings = Mapping[str, float]
-"""Parameters of a condition that are no limits themselves, such as ``range_start_inclusive``."""
+def _exact_absolute_mean(array: np.ndarray, *_: object) -> float:
+    return sum(float(np.abs(block).sum(dtype=np.float64)) for block in _blocks(array)) / array.size
+
+
+def _exact_share_within(array: np.ndarray, _: np.ndarray | None, settings: Settings) -> float:
+    start, end = settings["range_start_inclusive"], settings["range_end_inclusive"]
+    return _percentage(array, lambda block: (block >= start) & (block <= end))
+
+
+def _exact_saturated_share(array: np.ndarray, *_: object) -> float:
+    return _percentage(array, lambda block: np.abs(block) == FLOAT16_LIMIT)
+
+
+def _exact_zero_share(array: np.ndarray, *_: object) -> float:
+    return 100 * (array.size - int(np.count_nonzero(array))) / array.size
+
+
+def _exact_nonfinite(array: np.ndarray, *_: object) -> float:
+    return float(sum(int(np.count_nonzero(~np.isfinite(block))) for block in _blocks(array)))
+
+
+def _exact_dead_share(array: np.ndarray, *_: object) -> float:
+    """Return the percentage of units that are all zero: channels (dimension 1) of images, else the last."""
+    if not array.ndim:
+        return _exact_zero_share(array)
+    unit = 1 if array.ndim > _MOST_DIMENSIONS_IN_ROWS else array.ndim - 1
+    others = tuple(axis for axis in range(array.ndim) if axis != unit)
+    alive = np.any(array, axis=others) if others else array != 0
+    return float(100 * (alive.size - np.count_nonzero(alive)) / alive.size)
+
+
+def _exact_update_ratio(array: np.ndarray, before: np.ndarray | None, settings: Settings) -> float:
+    apart = old = 0.0
+    for new, previous in _pairs(array, before):
+        apart += float(np.abs(new - previous).sum(dtype=np.float64))
+        old += float(np.abs(previous).sum(dtype=np.float64))
+    return apart / array.size / (settings["epsilon"] + old / array.size)
+
+
+def _exact_step_ratio(array: np.ndarray, before: np.ndarray | None, _: Settings) -> float:
+    apart = old = 0.0
+    for new, previous in _pairs(array, before):
+        difference = np.subtract(new, previous, dtype=np.float64).reshape(-1)
+        wide = np.asarray(previous, np.float64).reshape(-1)
+        apart += float(np.dot(difference, difference))
+        old += float(np.dot(wide, wide))
+    return math.sqrt(apart) / math.sqrt(old) if old else (math.inf if apart else 0.0)
+
+
+def _exact_changed_share(array: np.ndarray, before: np.ndarray | None, settings: Settings) -> float:
+    rtol, atol, equal_nan = settings["rtol"], settings["atol"], bool(settings["equal_nan"])
+    same = sum(
+        int(np.count_nonzero(np.isclose(new, previous, rtol=rtol, atol=atol, equal_nan=equal_nan)))
+        for new, previous in _pairs(array, before)
+    )
+    return 100 * (array.size - same) / array.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +270,7 @@ class Seen:
 
 
 class Past(enum.Enum):
-    """What a quantity needs of the steps before."""
+    """Needs of a quantity in the steps before."""
 
     NOTHING = enum.auto()
     TENSOR = enum.auto()
@@ -335,18 +281,17 @@ class Past(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """Something that is measured of a tensor.
+    """A number that rules limit, such as the largest element of a tensor.
 
     Attributes:
-        text: What it is, for messages.
-        need: What a pass over the elements finds out for it.
-        bounds: Bounds it by statistics; of the tensor, and of the same one in the step before.
-        exact: Finds it from the elements of both; None: statistics are all that it takes.
-        past: What it needs of the steps before.
-        columns: Names of ``statistic_category`` that decide it without elements, none: only elements do.
-        source: What it is found by, for messages.
-        below: Bounds it for tensors with an element that is not zero and none larger than a magnitude; None:
-            a magnitude tells nothing of it.
+        text: Name, for messages.
+        need: Statistics that ``bounds`` reads.
+        bounds: Bounds by the statistics of the tensor and of the same one in the step before.
+        exact: Value by the elements of both; None: ``bounds`` are exact, or undecidable.
+        past: Needs in the steps before.
+        columns: Names of ``statistic_category`` that decide it without elements.
+        source: Source of the exact value, for messages.
+        below: Bounds for tensors whose largest magnitude is given (0: all zeros); None: unbounded.
     """
 
     text: str
@@ -359,12 +304,12 @@ class Quantity:
     below: Callable[[float, Settings], Bounds] | None = None
 
     def __reduce__(self) -> tuple[Callable[[str], Quantity], tuple[str]]:
-        """Travel to another process by name: functions that stand in a table have none."""
+        """Pickle by name: lambdas cannot be pickled."""
         return _named, (next(name for name, value in globals().items() if value is self),)
 
     @property
     def needs_elements_before(self) -> bool:
-        """Whether the elements of the step before are asked for."""
+        """Whether the elements of the step before are needed."""
         return self.past is Past.TENSOR and self.exact is not None
 
 
@@ -422,11 +367,6 @@ def _update_ratio(seen: Known, before: Known, settings: Settings) -> Bounds:
     return Bounds(apart / (settings["epsilon"] + before.absolute_mean.high), math.inf)
 
 
-def _exact_update_ratio(array: np.ndarray, before: np.ndarray | None, settings: Settings) -> float:
-    apart, old = change(array, _given(before))
-    return apart / (settings["epsilon"] + old)
-
-
 @_of_change
 def _step_ratio(seen: Known, before: Known, _settings: Settings) -> Bounds:
     new, old = seen.norm, before.norm
@@ -435,33 +375,13 @@ def _step_ratio(seen: Known, before: Known, _settings: Settings) -> Bounds:
     return Bounds(abs(new - old) / old, (new + old) / old)
 
 
-def _exact_step_ratio(array: np.ndarray, before: np.ndarray | None, _settings: Settings) -> float:
-    apart, old = step_length(array, _given(before))
-    return apart / old if old else (math.inf if apart else 0.0)
-
-
 @_of_change
 def _changed(seen: Known, before: Known, settings: Settings) -> Bounds:
     allowed = settings["atol"] + settings["rtol"] * before.largest.high
     extremes = ((seen.high, before.high), (seen.low, before.low))
-    # no element may differ by more than is allowed where the extremes do not
+    # extremes that moved by more than is allowed are elements that did
     moved = any(new is not None and old is not None and abs(new - old) > allowed for new, old in extremes)
     return Bounds(math.ulp(0.0) if moved else 0, 100)
-
-
-def _exact_changed(array: np.ndarray, before: np.ndarray | None, settings: Settings) -> float:
-    return changed_share(
-        array,
-        _given(before),
-        rtol=settings["rtol"],
-        atol=settings["atol"],
-        equal_nan=bool(settings["equal_nan"]),
-    )
-
-
-def _given(before: np.ndarray | None) -> np.ndarray:
-    assert before is not None, "checked only where the step before is there"
-    return before
 
 
 def _within(seen: Seen, _before: Seen | None, settings: Settings) -> Bounds:
@@ -506,14 +426,14 @@ ABSOLUTE_MEAN: Final = Quantity(
     "the mean of the absolute values",
     _TOTAL | _EXTREMES,
     lambda seen, *_: seen.known.absolute_mean,
-    lambda array, *_: absolute_mean(array),
+    _exact_absolute_mean,
     below=lambda most, _: Bounds(0, most),
 )
 NONFINITE: Final = Quantity(
     "the number of elements that are NaN or infinite",
     _EXTREMES,
     lambda seen, *_: seen.known.nonfinite,
-    lambda array, *_: nonfinite(array),
+    _exact_nonfinite,
     columns=("max", "min"),
     below=lambda *_: exactly(0),
 )
@@ -521,7 +441,7 @@ ZERO_SHARE: Final = Quantity(
     "the share of zeros in percent",
     _EXTREMES,
     lambda seen, *_: seen.known.zero_share,
-    lambda array, *_: zero_share(array),
+    _exact_zero_share,
     columns=("zero count", "count"),
     below=lambda most, _: Bounds(0, math.nextafter(100, 0)) if most else exactly(100),
 )
@@ -529,22 +449,20 @@ DEAD_SHARE: Final = Quantity(
     "the share of the units that are zero throughout, in percent",
     _EXTREMES,
     lambda seen, *_: Bounds(100 if seen.known.zero_share.low == 100 else 0, seen.known.zero_share.high),  # noqa: PLR2004
-    lambda array, *_: dead_share(array),
+    _exact_dead_share,
 )
 SATURATED_SHARE: Final = Quantity(
     "the share of the elements at float16's limit of 65504, in percent",
     _EXTREMES,
     _saturated,
-    lambda array, *_: saturated_share(array),
+    _exact_saturated_share,
     below=lambda most, _: Bounds(0, 0 if most < FLOAT16_LIMIT else 100),
 )
 SHARE_WITHIN: Final = Quantity(
     "the share of the elements in the range, in percent",
     _EXTREMES,
     _within,
-    lambda array, _, settings: share_within(
-        array, settings["range_start_inclusive"], settings["range_end_inclusive"]
-    ),
+    _exact_share_within,
     below=_within_below,
 )
 UPDATE_RATIO: Final = Quantity(
@@ -565,7 +483,7 @@ CHANGED_SHARE: Final = Quantity(
     "the share of the elements that changed since the step before, in percent",
     _EXTREMES,
     _changed,
-    _exact_changed,
+    _exact_changed_share,
     Past.TENSOR,
 )
 MEAN_GROWTH: Final = Quantity(

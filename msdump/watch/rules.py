@@ -1,11 +1,9 @@
-"""Watch rules: selected tensors and the limits that they must not pass.
+"""Watch rules: selected tensors and limits on their quantities.
 
-The table of conditions has a row for each: the quantity that it limits, its parameters, its tensors.
-
-The names and parameters of MindSpore's debugger (MindInsight, ``mindinsight.debugger``) mean what they mean
-there: a condition is met where any of its limits is passed. Names below a comment "beyond" are msdump's own.
-
-A rule selects tensors by the operator's type and name, the side, the slot, and the tensor's role.
+A condition is a kind of rule: its quantities, parameters and default tensors. A rule hits where a tensor
+passes any of its limits. Names and parameters are those of MindSpore's debugger (MindInsight,
+``mindinsight.debugger``), but for those below the comment "beyond". A rule selects tensors by operator type
+and name, side, slot and role.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ import enum
 import functools
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from msdump.record import IO, lies_in
@@ -25,7 +23,7 @@ from msdump.watch.quantities import OVERFLOWS, RANKS_APART, Bounds, Quantity, Se
 
 
 class Role(enum.StrEnum):
-    """What a tensor is to a training."""
+    """Roles of tensors in a training."""
 
     WEIGHT = "weight"
     GRADIENT = "gradient"
@@ -42,7 +40,7 @@ class Comparison(enum.Enum):
     AT_MOST = "<="
 
     def holds(self, bounds: Bounds, limit: float) -> bool | None:
-        """Tell whether a quantity passes a limit; None where its bounds do not tell.
+        """Return whether a quantity passes a limit, None where its bounds leave it open.
 
         >>> Comparison.ABOVE.holds(Bounds(1, 3), 2), Comparison.ABOVE.holds(Bounds(1, 3), 3)
         (None, False)
@@ -66,7 +64,7 @@ _COMPARE: Final[Mapping[Comparison, Callable[[float, float], bool]]] = {
 
 
 class Domain(enum.Enum):
-    """Which numbers a parameter takes, in the words of its message."""
+    """Numbers that a parameter takes, as messages word them."""
 
     NUMBER = "a number"
     NOT_NEGATIVE = "a number from 0"
@@ -81,10 +79,10 @@ class LimitParameter:
     """A parameter that is a limit.
 
     Attributes:
-        quantity: What it limits.
-        comparison: How the limit is passed.
-        domain: Which numbers it takes.
-        default: Its value where the rule gives none; None: it limits nothing then.
+        quantity: The limited quantity.
+        comparison: Relation of a measured value to the limit that makes a hit.
+        domain: Numbers that it takes.
+        default: Value where the rule gives none; None: no limit then.
     """
 
     quantity: Quantity
@@ -95,12 +93,12 @@ class LimitParameter:
 
 @dataclass(frozen=True, slots=True)
 class SettingParameter:
-    """A parameter that is no limit, but says how something is measured.
+    """A parameter of a measurement, such as a tolerance.
 
     Attributes:
-        domain: Which numbers it takes.
-        default: Its value where the rule gives none; None: limits that need it cannot be given then.
-        meaning: What it says.
+        domain: Numbers that it takes.
+        default: Value where the rule gives none; None: limits that need it cannot be given then.
+        meaning: Description, for the reference page.
     """
 
     domain: Domain
@@ -110,17 +108,17 @@ class SettingParameter:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What a kind of rule checks.
+    """A kind of rule.
 
     Attributes:
-        name: Its name.
-        meaning: What it tells, in a sentence.
-        limits: Its limits by the parameter that gives each.
-        fixed: A limit that no parameter changes: quantity, comparison, value; None without one.
-        settings: Its other parameters.
-        role: What the tensors are that it looks at where a rule says nothing; None: any.
-        types: Operators whose outputs it looks at, by type; none: all.
-        is_first_only: It looks at a tensor only the first time it sees it.
+        name: Name in a configuration.
+        meaning: Description, a sentence.
+        limits: Limits by parameter.
+        fixed: A limit without parameter: quantity, comparison, value; None without one.
+        settings: Other parameters.
+        role: Role of the selected tensors unless the rule gives one; None: any.
+        types: Types of the selected operators unless the rule gives some; none: all.
+        is_first_only: A tensor is checked only the first time.
     """
 
     name: str
@@ -133,60 +131,100 @@ class Condition:
     is_first_only: bool = False
 
 
-_OVERFLOW: Final = (quantities.NONFINITE, Comparison.ABOVE, 0.0)
-_TOO_LARGE: Final = {
-    "abs_mean_gt": LimitParameter(quantities.ABSOLUTE_MEAN, Comparison.ABOVE, Domain.NOT_NEGATIVE),
-    "max_gt": LimitParameter(quantities.LARGEST, Comparison.ABOVE),
-    "min_gt": LimitParameter(quantities.SMALLEST, Comparison.ABOVE),
-    "mean_gt": LimitParameter(quantities.MEAN, Comparison.ABOVE),
-}
-_TOO_SMALL: Final = {
-    "abs_mean_lt": LimitParameter(quantities.ABSOLUTE_MEAN, Comparison.BELOW, Domain.NOT_NEGATIVE),
-    "max_lt": LimitParameter(quantities.LARGEST, Comparison.BELOW),
-    "min_lt": LimitParameter(quantities.SMALLEST, Comparison.BELOW),
-    "mean_lt": LimitParameter(quantities.MEAN, Comparison.BELOW),
-}
-_ALL_ZERO: Final = LimitParameter(quantities.ZERO_SHARE, Comparison.AT_LEAST, Domain.PERCENT, 100)
-_INITIALIZATION: Final = {
-    "zero_percentage_ge": _ALL_ZERO,
-    "max_gt": LimitParameter(quantities.LARGEST, Comparison.ABOVE),
-    "min_lt": LimitParameter(quantities.SMALLEST, Comparison.BELOW),
-}
-_RANGE: Final = {
-    "range_percentage_lt": LimitParameter(quantities.SHARE_WITHIN, Comparison.BELOW, Domain.PERCENT),
-    "range_percentage_gt": LimitParameter(quantities.SHARE_WITHIN, Comparison.ABOVE, Domain.PERCENT),
-    "max_min_lt": LimitParameter(quantities.SPREAD, Comparison.BELOW, Domain.POSITIVE),
-    "max_min_gt": LimitParameter(quantities.SPREAD, Comparison.ABOVE, Domain.NOT_NEGATIVE),
-}
-_ENDS: Final = {
-    "range_start_inclusive": SettingParameter(Domain.NUMBER, None, "the lower end of the range"),
-    "range_end_inclusive": SettingParameter(Domain.NUMBER, None, "the upper end of the range"),
-}
-_CHANGE_LARGE: Final = {
-    "abs_mean_update_ratio_gt": LimitParameter(
-        quantities.UPDATE_RATIO, Comparison.ABOVE, Domain.NOT_NEGATIVE, 0.1
-    )
-}
-_CHANGE_SMALL: Final = {
-    "abs_mean_update_ratio_lt": LimitParameter(
-        quantities.UPDATE_RATIO, Comparison.BELOW, Domain.NOT_NEGATIVE, 1e-4
-    )
-}
-_EPSILON: Final = {
-    "epsilon": SettingParameter(Domain.NOT_NEGATIVE, 1e-9, "added to what the change is divided by")
-}
-_NOT_CHANGED: Final = (quantities.CHANGED_SHARE, Comparison.AT_MOST, 0.0)
-_TOLERANCES: Final = {
-    "rtol": SettingParameter(Domain.NOT_NEGATIVE, 1e-5, "the change that counts as none, relative"),
-    "atol": SettingParameter(Domain.NOT_NEGATIVE, 1e-8, "the change that counts as none, absolute"),
-    "equal_nan": SettingParameter(Domain.TRUTH, 0, "NaN counts as unchanged where it was NaN before"),
-}
+def _above(
+    quantity: Quantity, domain: Domain = Domain.NUMBER, default: float | None = None
+) -> LimitParameter:
+    return LimitParameter(quantity, Comparison.ABOVE, domain, default)
+
+
+def _below(
+    quantity: Quantity, domain: Domain = Domain.NUMBER, default: float | None = None
+) -> LimitParameter:
+    return LimitParameter(quantity, Comparison.BELOW, domain, default)
+
+
+def _of_role(condition: Condition, name: str, role: Role) -> Condition:
+    return replace(condition, name=name, meaning=f"As {condition.name}.", role=role)
+
+
 _TRAIL: Final = {
     "window": SettingParameter(Domain.COUNT, 20, "steps that the median is taken of"),
     "after": SettingParameter(Domain.COUNT, 5, "steps that pass before anything is told"),
 }
+_ALL_ZERO: Final = LimitParameter(quantities.ZERO_SHARE, Comparison.AT_LEAST, Domain.PERCENT, 100)
 
-_RELU: Final = frozenset({"ReLU", "Relu", "ReLU6", "ReLUV2"})
+_TENSOR_OVERFLOW: Final = Condition(
+    "tensor_overflow", "An element is NaN or infinite.", fixed=(quantities.NONFINITE, Comparison.ABOVE, 0.0)
+)
+_TENSOR_INITIALIZATION: Final = Condition(
+    "tensor_initialization",
+    "A tensor begins with too many zeros, or beyond a limit.",
+    {
+        "zero_percentage_ge": _ALL_ZERO,
+        "max_gt": _above(quantities.LARGEST),
+        "min_lt": _below(quantities.SMALLEST),
+    },
+    is_first_only=True,
+)
+_TENSOR_TOO_LARGE: Final = Condition(
+    "tensor_too_large",
+    "The elements are too large.",
+    {
+        "abs_mean_gt": _above(quantities.ABSOLUTE_MEAN, Domain.NOT_NEGATIVE),
+        "max_gt": _above(quantities.LARGEST),
+        "min_gt": _above(quantities.SMALLEST),
+        "mean_gt": _above(quantities.MEAN),
+    },
+)
+_TENSOR_TOO_SMALL: Final = Condition(
+    "tensor_too_small",
+    "The elements are too small.",
+    {
+        "abs_mean_lt": _below(quantities.ABSOLUTE_MEAN, Domain.NOT_NEGATIVE),
+        "max_lt": _below(quantities.LARGEST),
+        "min_lt": _below(quantities.SMALLEST),
+        "mean_lt": _below(quantities.MEAN),
+    },
+)
+_TENSOR_RANGE: Final = Condition(
+    "tensor_range",
+    "Too many or too few elements lie in a range.",
+    {
+        "range_percentage_lt": _below(quantities.SHARE_WITHIN, Domain.PERCENT),
+        "range_percentage_gt": _above(quantities.SHARE_WITHIN, Domain.PERCENT),
+        "max_min_lt": _below(quantities.SPREAD, Domain.POSITIVE),
+        "max_min_gt": _above(quantities.SPREAD, Domain.NOT_NEGATIVE),
+    },
+    settings={
+        "range_start_inclusive": SettingParameter(Domain.NUMBER, None, "the lower end of the range"),
+        "range_end_inclusive": SettingParameter(Domain.NUMBER, None, "the upper end of the range"),
+    },
+)
+_EPSILON: Final = {
+    "epsilon": SettingParameter(Domain.NOT_NEGATIVE, 1e-9, "added to what the change is divided by")
+}
+_CHANGE_TOO_LARGE: Final = Condition(
+    "tensor_change_too_large",
+    "A tensor changed too much since the step before.",
+    {"abs_mean_update_ratio_gt": _above(quantities.UPDATE_RATIO, Domain.NOT_NEGATIVE, 0.1)},
+    settings=_EPSILON,
+)
+_CHANGE_TOO_SMALL: Final = Condition(
+    "tensor_change_too_small",
+    "A tensor changed too little since the step before.",
+    {"abs_mean_update_ratio_lt": _below(quantities.UPDATE_RATIO, Domain.NOT_NEGATIVE, 1e-4)},
+    settings=_EPSILON,
+)
+_NOT_CHANGED: Final = Condition(
+    "tensor_not_changed",
+    "No element changed since the step before.",
+    fixed=(quantities.CHANGED_SHARE, Comparison.AT_MOST, 0.0),
+    settings={
+        "rtol": SettingParameter(Domain.NOT_NEGATIVE, 1e-5, "the change that counts as none, relative"),
+        "atol": SettingParameter(Domain.NOT_NEGATIVE, 1e-8, "the change that counts as none, absolute"),
+        "equal_nan": SettingParameter(Domain.TRUTH, 0, "NaN counts as unchanged where it was NaN before"),
+    },
+)
 
 _CONDITIONS: Final = (
     Condition(
@@ -194,79 +232,31 @@ _CONDITIONS: Final = (
         "The device says that the operator overflowed when it wrote the tensor, as `op_debug_mode` 3 has it.",
         fixed=(quantities.OVERFLOWS, Comparison.ABOVE, 0.0),
     ),
-    Condition("tensor_overflow", "An element is NaN or infinite.", fixed=_OVERFLOW),
-    Condition("weight_overflow", "As tensor_overflow.", fixed=_OVERFLOW, role=Role.WEIGHT),
-    Condition("gradient_exploding", "As tensor_overflow.", fixed=_OVERFLOW, role=Role.GRADIENT),
-    Condition(
-        "tensor_initialization",
-        "A tensor begins with too many zeros, or beyond a limit.",
-        _INITIALIZATION,
-        is_first_only=True,
-    ),
-    Condition(
-        "weight_initialization",
-        "As tensor_initialization.",
-        _INITIALIZATION,
-        role=Role.WEIGHT,
-        is_first_only=True,
-    ),
-    Condition("tensor_too_large", "The elements are too large.", _TOO_LARGE),
-    Condition("weight_too_large", "As tensor_too_large.", _TOO_LARGE, role=Role.WEIGHT),
-    Condition("gradient_too_large", "As tensor_too_large.", _TOO_LARGE, role=Role.GRADIENT),
-    Condition("tensor_too_small", "The elements are too small.", _TOO_SMALL),
-    Condition("weight_too_small", "As tensor_too_small.", _TOO_SMALL, role=Role.WEIGHT),
-    Condition("gradient_vanishing", "As tensor_too_small.", _TOO_SMALL, role=Role.GRADIENT),
+    _TENSOR_OVERFLOW,
+    _of_role(_TENSOR_OVERFLOW, "weight_overflow", Role.WEIGHT),
+    _of_role(_TENSOR_OVERFLOW, "gradient_exploding", Role.GRADIENT),
+    _TENSOR_INITIALIZATION,
+    _of_role(_TENSOR_INITIALIZATION, "weight_initialization", Role.WEIGHT),
+    _TENSOR_TOO_LARGE,
+    _of_role(_TENSOR_TOO_LARGE, "weight_too_large", Role.WEIGHT),
+    _of_role(_TENSOR_TOO_LARGE, "gradient_too_large", Role.GRADIENT),
+    _TENSOR_TOO_SMALL,
+    _of_role(_TENSOR_TOO_SMALL, "weight_too_small", Role.WEIGHT),
+    _of_role(_TENSOR_TOO_SMALL, "gradient_vanishing", Role.GRADIENT),
     Condition("tensor_all_zero", "Too many elements are zero.", {"zero_percentage_ge": _ALL_ZERO}),
-    Condition("tensor_range", "Too many or too few elements lie in a range.", _RANGE, settings=_ENDS),
-    Condition("activation_range", "As tensor_range.", _RANGE, settings=_ENDS, role=Role.ACTIVATION),
-    Condition(
-        "tensor_change_too_large",
-        "A tensor changed too much since the step before.",
-        _CHANGE_LARGE,
-        settings=_EPSILON,
-    ),
-    Condition(
-        "weight_change_too_large",
-        "As tensor_change_too_large.",
-        _CHANGE_LARGE,
-        settings=_EPSILON,
-        role=Role.WEIGHT,
-    ),
-    Condition(
-        "tensor_change_too_small",
-        "A tensor changed too little since the step before.",
-        _CHANGE_SMALL,
-        settings=_EPSILON,
-    ),
-    Condition(
-        "weight_change_too_small",
-        "As tensor_change_too_small.",
-        _CHANGE_SMALL,
-        settings=_EPSILON,
-        role=Role.WEIGHT,
-    ),
-    Condition(
-        "tensor_not_changed",
-        "No element changed since the step before.",
-        fixed=_NOT_CHANGED,
-        settings=_TOLERANCES,
-    ),
-    Condition(
-        "weight_not_changed",
-        "As tensor_not_changed.",
-        fixed=_NOT_CHANGED,
-        settings=_TOLERANCES,
-        role=Role.WEIGHT,
-    ),
+    _TENSOR_RANGE,
+    _of_role(_TENSOR_RANGE, "activation_range", Role.ACTIVATION),
+    _CHANGE_TOO_LARGE,
+    _of_role(_CHANGE_TOO_LARGE, "weight_change_too_large", Role.WEIGHT),
+    _CHANGE_TOO_SMALL,
+    _of_role(_CHANGE_TOO_SMALL, "weight_change_too_small", Role.WEIGHT),
+    _NOT_CHANGED,
+    _of_role(_NOT_CHANGED, "weight_not_changed", Role.WEIGHT),
     # beyond MindSpore's
     Condition(
         "saturated_float16",
         "Elements of a float16 tensor stand at its limit, 65504.",
-        {
-            "saturated_percentage_gt": LimitParameter(
-                quantities.SATURATED_SHARE, Comparison.ABOVE, Domain.PERCENT, 0
-            )
-        },
+        {"saturated_percentage_gt": _above(quantities.SATURATED_SHARE, Domain.PERCENT, 0)},
     ),
     Condition(
         "dead_relu",
@@ -277,16 +267,16 @@ _CONDITIONS: Final = (
             )
         },
         role=Role.ACTIVATION,
-        types=_RELU,
+        types=frozenset({"ReLU", "Relu", "ReLU6", "ReLUV2"}),
     ),
     Condition(
         "gradient_norm",
         "The norm of a gradient explodes or vanishes.",
         {
-            "norm_gt": LimitParameter(quantities.NORM, Comparison.ABOVE, Domain.NOT_NEGATIVE),
-            "norm_lt": LimitParameter(quantities.NORM, Comparison.BELOW, Domain.NOT_NEGATIVE),
-            "growth_gt": LimitParameter(quantities.NORM_GROWTH, Comparison.ABOVE, Domain.NOT_NEGATIVE, 100),
-            "growth_lt": LimitParameter(quantities.NORM_GROWTH, Comparison.BELOW, Domain.NOT_NEGATIVE, 0.01),
+            "norm_gt": _above(quantities.NORM, Domain.NOT_NEGATIVE),
+            "norm_lt": _below(quantities.NORM, Domain.NOT_NEGATIVE),
+            "growth_gt": _above(quantities.NORM_GROWTH, Domain.NOT_NEGATIVE, 100),
+            "growth_lt": _below(quantities.NORM_GROWTH, Domain.NOT_NEGATIVE, 0.01),
         },
         settings=_TRAIL,
         role=Role.GRADIENT,
@@ -295,15 +285,15 @@ _CONDITIONS: Final = (
         "update_to_weight",
         "A step changes a weight by too much or too little of its norm.",
         {
-            "ratio_gt": LimitParameter(quantities.STEP_RATIO, Comparison.ABOVE, Domain.NOT_NEGATIVE, 0.1),
-            "ratio_lt": LimitParameter(quantities.STEP_RATIO, Comparison.BELOW, Domain.NOT_NEGATIVE),
+            "ratio_gt": _above(quantities.STEP_RATIO, Domain.NOT_NEGATIVE, 0.1),
+            "ratio_lt": _below(quantities.STEP_RATIO, Domain.NOT_NEGATIVE),
         },
         role=Role.WEIGHT,
     ),
     Condition(
         "loss_spike",
         "The loss is far above the median of the last steps, or no number.",
-        {"growth_gt": LimitParameter(quantities.MEAN_GROWTH, Comparison.ABOVE, Domain.NOT_NEGATIVE, 3)},
+        {"growth_gt": _above(quantities.MEAN_GROWTH, Domain.NOT_NEGATIVE, 3)},
         settings=_TRAIL,
         role=Role.LOSS,
     ),
@@ -333,22 +323,10 @@ _ACTIVATIONS: Final = frozenset(
 
 _LOSSES: Final = frozenset(
     {
-        *(
-            "SparseSoftmaxCrossEntropyWithLogits",
-            "SoftmaxCrossEntropyWithLogits",
-            "NLLLoss",
-            "BCEWithLogitsLoss",
-        ),
-        *(
-            "BinaryCrossEntropy",
-            "SmoothL1Loss",
-            "MSELoss",
-            "L1Loss",
-            "KLDivLoss",
-            "CTCLoss",
-            "SoftMarginLoss",
-        ),
-        *("SigmoidCrossEntropyWithLogits", "SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"),
+        *("SparseSoftmaxCrossEntropyWithLogits", "SoftmaxCrossEntropyWithLogits", "NLLLoss", "MSELoss"),
+        *("BCEWithLogitsLoss", "BinaryCrossEntropy", "SmoothL1Loss", "L1Loss", "KLDivLoss", "CTCLoss"),
+        *("SoftMarginLoss", "SigmoidCrossEntropyWithLogits", "SoftmaxCrossEntropyLoss"),
+        "NegativeLogLikelihoodLoss",
     }
 )
 """Types of operators whose first output is a loss."""
@@ -372,25 +350,9 @@ _OPTIMIZERS: Final[Mapping[str, tuple[int, int]]] = {
 
 _STATE: Final = frozenset(
     {
-        *(
-            "moment1",
-            "moment2",
-            "moments",
-            "moment",
-            "accum",
-            "stat",
-            "learning_rate",
-            "momentum",
-            "scale_sense",
-        ),
-        *(
-            "global_step",
-            "beta1_power",
-            "beta2_power",
-            "current_iterator_step",
-            "last_overflow_iterator_step",
-        ),
-        *("accum_momentum", "weight_decay"),
+        *("moment1", "moment2", "moments", "moment", "accum", "stat", "learning_rate", "momentum"),
+        *("scale_sense", "global_step", "beta1_power", "beta2_power", "current_iterator_step"),
+        *("last_overflow_iterator_step", "accum_momentum", "weight_decay"),
     }
 )
 """First components of names that parameters of an optimizer have, which are no weights."""
@@ -401,14 +363,14 @@ GRADIENTS: Final = "Gradients"
 
 @dataclass(frozen=True, slots=True)
 class WatchedTensor:
-    """A tensor that rules may look at, the same in every step.
+    """An input or output of an operator, the same in every step.
 
     Attributes:
-        op_type: Type of its operator, ``Parameter`` for weights and graph inputs.
-        name: Full name of the operator, or as files spell it where that is not known; a parameter's name.
+        op_type: Type of the operator, ``Parameter`` for weights and graph inputs.
+        name: Full name of the operator, or the spelling of files where it is not known; a parameter's name.
         io: Side of the operator.
         slot: Index among the operator's inputs or outputs.
-        roles: What it is to a training.
+        roles: Roles in the training.
     """
 
     op_type: str
@@ -435,8 +397,8 @@ def subject(
         name: Full name of the operator.
         io: Side of the operator.
         slot: Index on that side.
-        is_weight: The model or its graph file says that it is a weight.
-        is_loss: The model says that it is the loss.
+        is_weight: It is a weight by the model or its graph file.
+        is_loss: It is the loss by the model.
     """
     roles = set()
     is_backward = name.startswith(GRADIENTS)
@@ -455,7 +417,7 @@ def subject(
 
 
 def is_state(name: str) -> bool:
-    """Tell whether a parameter's name is one of an optimizer's state, as it is or as files spell it.
+    """Return whether a parameter's name is one of an optimizer's state, also in the spelling of files.
 
     >>> is_state("moment1.fc.weight"), is_state("moment1_fc_weight"), is_state("fc.weight")
     (True, True, False)
@@ -486,8 +448,8 @@ class Limit:
     """A limit of a quantity.
 
     Attributes:
-        parameter: Name of the parameter that gives it, "" where the condition itself does.
-        quantity: What it limits.
+        parameter: Name of its parameter, "" for the fixed limit of a condition.
+        quantity: The limited quantity.
         comparison: Relation of a measured value to the limit that makes a hit.
         value: The limit.
     """
@@ -500,16 +462,16 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class WatchTarget:
-    """Which tensors a rule looks at; what is None or empty selects nothing away.
+    """Tensors that a rule selects; None or an empty value selects all.
 
     Attributes:
         patterns: Operators by full name, type or regular expression, as items of ``kernels``.
         types: Types of operators, exactly, in any case.
         scope: A scope, or a module's path.
-        role: What the tensor is to a training.
+        role: Role of the tensor.
         io: Side of the operator.
         slot: Index on that side.
-        iterations: Iterations in which it looks.
+        iterations: Iterations in which tensors are checked.
     """
 
     patterns: tuple[KernelPattern, ...] = ()
@@ -521,7 +483,7 @@ class WatchTarget:
     iterations: IterationSet = field(default_factory=IterationSet)
 
     def takes(self, subject: WatchedTensor) -> bool:
-        """Tell whether a tensor is looked at.
+        """Return whether a tensor is selected.
 
         Raises:
             ConfigValueError: Matching a regular expression takes too long.
@@ -543,10 +505,10 @@ class WatchRule:
     Attributes:
         name: Name of the rule, under which hits are reported.
         condition: Name of the condition.
-        limits: The limits; one that is passed is a hit.
+        limits: The limits; passing one is a hit.
         settings: The condition's other parameters.
         target: The tensors.
-        is_first_only: It looks at a tensor only the first time.
+        is_first_only: A tensor is checked only the first time.
     """
 
     name: str
@@ -558,17 +520,17 @@ class WatchRule:
 
     @property
     def need(self) -> StatisticNeed:
-        """What a pass over a tensor's elements has to find out."""
+        """Statistics that its limits need."""
         return functools.reduce(operator.or_, (limit.quantity.need for limit in self.limits), NOTHING)
 
     @property
     def compares_ranks(self) -> bool:
-        """Whether it compares what ranks hold."""
+        """Whether it compares the tensors of ranks."""
         return any(limit.quantity is RANKS_APART for limit in self.limits)
 
     @property
     def reads_overflows(self) -> bool:
-        """Whether it asks what the device says of the operator, beyond what the tensor holds."""
+        """Whether it reads the device's overflow status of operators."""
         return any(limit.quantity is OVERFLOWS for limit in self.limits)
 
     @property
@@ -578,13 +540,13 @@ class WatchRule:
 
 
 def need_of(rules: Iterable[WatchRule]) -> StatisticNeed:
-    """Return what one pass over a tensor finds out for some rules."""
+    """Return the statistics that some rules need."""
     return functools.reduce(operator.or_, (rule.need for rule in rules), NOTHING)
 
 
 def _matches(pattern: KernelPattern, name: str) -> bool:
     if pattern.matches(name):
         return True
-    # a dump without a list of operators knows names only as its files spell them
+    # without a list of operators a dump has only the spelling of its files
     is_spelled = pattern.kind is PatternKind.NAME and "/" not in name
     return is_spelled and pattern.text.replace("/", "_").replace(".", "_") == name.replace(".", "_")

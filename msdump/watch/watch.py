@@ -1,8 +1,7 @@
-"""Checks rules step after step, and keeps the values of earlier steps that they need.
+"""Checks watch rules step after step, and keeps the values of earlier steps that they need.
 
-Ranks that should share a tensor are compared: those apart from the majority are named.
-
-A sum of squares clears most tensors at once: no element reaches the least magnitude that a rule limits.
+Tensors that ranks should share are compared: ranks apart from the majority are named. A sum of squares clears
+most tensors of most rules at once: no element reaches the least magnitude that a rule limits.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import hashlib
 import math
 import statistics
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
 from typing import Final
@@ -22,13 +21,13 @@ from msdump.watch.quantities import FLOAT16_LIMIT, Bounds, Past, Seen, exactly
 from msdump.watch.rules import Limit, WatchedTensor, WatchRule
 
 ALONE: Final = "one rank alone holds it, so that there is nothing that it could agree with"
-"""Why a rule that compares ranks cannot be checked where nobody else holds the tensor."""
+"""Reason of an undecided comparison of ranks."""
 
 DIGEST_BYTES: Final = 16
 
 
 def digest(array: np.ndarray) -> bytes:
-    """Return what arrays of the same shape, type and bits have in common, in 16 bytes.
+    """Return a hash of shape, type and bits of an array, in 16 bytes.
 
     >>> digest(np.float32([1, 2])) == digest(np.float32([1, 2])), digest(np.int32([1])) == digest(np.int32(1))
     (True, False)
@@ -39,15 +38,13 @@ def digest(array: np.ndarray) -> bytes:
 
 
 def disagreeing(held: Mapping[int, Hashable]) -> dict[int, str]:
-    """Return the ranks that hold something else than most, each with a sentence that says so.
-
-    Of two ranks that disagree nobody can say which is right: the later one is returned.
+    """Return the ranks that differ from most, each with a sentence; of two ranks the later one.
 
     >>> disagreeing({0: "a", 1: "b", 2: "a"}), disagreeing({0: "a", 1: "b"}), disagreeing({0: "a", 1: "a"})
     ({1: 'rank 1 holds something else than rank 0, 2'}, {1: 'rank 1 holds something else than rank 0'}, {})
 
     Args:
-        held: What tells whether two ranks hold the same, by rank in order.
+        held: A value for each rank, in order: equal ones where ranks hold the same.
     """
     common = Counter(held.values()).most_common(1)[0][0]
     others = ", ".join(str(rank) for rank, each in held.items() if each == common)
@@ -105,18 +102,18 @@ def _keeps(limit: Limit, rule: WatchRule, magnitude: float) -> bool:
 
 
 Remember = Callable[[Seen, bool], Seen]
-"""Returns a tensor as it is kept for the next step; told whether its elements are needed then."""
+"""Returns the part of a tensor that is kept for the next step; with its elements only if the flag is set."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """When and where a tensor was seen.
+    """The moment and place of a check.
 
     Attributes:
         iteration: Number of the iteration.
         rank: Number of the rank.
-        pass_number: Which run of its operator within the iteration, from 0.
-        time: Microseconds since the epoch, 0 where that is not known.
+        pass_number: Run of the operator within the iteration, from 0.
+        time: Microseconds since the epoch, 0 where unknown.
     """
 
     iteration: int
@@ -133,9 +130,9 @@ class Hit:
         rule: The rule.
         limit: Its limit.
         subject: The tensor.
-        moment: When.
-        measured: What was measured, bounds where statistics alone told that the limit was passed.
-        note: A sentence that says more than the numbers do, "" for none.
+        moment: Moment of the check.
+        measured: The quantity; bounds where statistics alone showed the hit.
+        note: A sentence in place of the numbers, "" for none.
     """
 
     rule: WatchRule
@@ -146,7 +143,7 @@ class Hit:
     note: str = ""
 
     def __str__(self) -> str:
-        """Return the note, or what was measured, and the limit: ``the largest element is 7 (> max_gt 5)``."""
+        """Return the note, or value and limit: ``the largest element is 7 (> max_gt 5)``."""
         if self.note:
             return self.note
         limit, value = self.limit, f"{self.limit.value:g}"
@@ -161,8 +158,8 @@ class Undecided:
     Attributes:
         rule: The rule.
         subject: The tensor.
-        moment: When.
-        reason: Why.
+        moment: Moment of the check.
+        reason: Cause, a sentence.
     """
 
     rule: WatchRule
@@ -175,14 +172,14 @@ Finding = Hit | Undecided
 
 
 class _UndecidedError(Exception):
-    """A limit that what is known of a tensor does not decide."""
+    """The statistics do not decide a limit, and the elements are not there."""
 
 
 class RuleWatch:
-    """Checks rules on tensors, in the order in which they were made.
+    """Checks rules on the tensors of one step after the other.
 
-    What it keeps is bounded: of each tensor that a rule compares with the step before the last one, and of
-    each running median the values in its window.
+    Its memory is bounded: the last step of each tensor that a rule compares, and a window of values of each
+    running median.
     """
 
     def __init__(self, rules: Sequence[WatchRule], remember: Remember | None = None) -> None:
@@ -190,18 +187,17 @@ class RuleWatch:
 
         Args:
             rules: The rules.
-            remember: Gives what is kept of a tensor; None: the tensor as it was seen, whose elements can
-                then be loaded again.
+            remember: Reduces a tensor for the next step; None: kept whole, as its elements can be read again.
         """
         self.rules = tuple(rules)
         self._remember = remember or (lambda seen, _: seen)
         self._before: dict[Hashable, Seen] = {}
         self._trails: dict[Hashable, deque[float]] = {}
         self._begun: set[Hashable] = set()
-        self._compares = any(limit.quantity.past is Past.TENSOR for rule in rules for limit in rule.limits)
+        self._compares = any(map(_compares_steps, rules))
 
     def rules_for(self, subject: WatchedTensor) -> tuple[WatchRule, ...]:
-        """Return the rules that look at a tensor, those that compare ranks included."""
+        """Return the rules on a tensor, with those that compare ranks."""
         return tuple(rule for rule in self.rules if rule.target.takes(subject))
 
     def check(
@@ -215,11 +211,11 @@ class RuleWatch:
         """Return the limits that a tensor has passed, and the rules that could not be checked.
 
         Args:
-            rules: The rules that look at it, from ``rules_for``, but those that compare ranks.
+            rules: The rules on it (``rules_for``) without those that compare ranks.
             subject: The tensor.
-            moment: When it was seen.
-            seen: What it holds.
-            place: Tells tensors of the same operator and slot apart, such as those of two networks.
+            moment: Moment of the check.
+            seen: Its statistics and elements.
+            place: Separates equal names, such as those of two networks.
         """
         key = (place, subject.name, subject.io, subject.slot, moment.rank, moment.pass_number)
         before = self._before.get(key)
@@ -227,37 +223,27 @@ class RuleWatch:
         for rule in rules:
             if moment.iteration not in rule.target.iterations:
                 continue
-            if rule.is_first_only and (rule.name, key) in self._begun:
-                continue
-            findings += self._findings(rule, subject, moment, (seen, before), key)
             if rule.is_first_only:
+                if (rule.name, key) in self._begun:
+                    continue
                 self._begun.add((rule.name, key))
-        if self._compares:
-            self._keep(rules, key, seen)
+            for limit in rule.limits:
+                try:
+                    measured = self._passed(rule, limit, seen, before, key)
+                except _UndecidedError as error:
+                    findings.append(Undecided(rule, subject, moment, str(error)))
+                else:
+                    if measured is not None:
+                        findings.append(Hit(rule, limit, subject, moment, measured))
+        if self._compares and any(map(_compares_steps, rules)):
+            self._before.pop(key, None)  # first, so that its memory counts as free
+            self._before[key] = self._remember(seen, any(rule.keeps_elements for rule in rules))
         return findings
 
-    def _findings(
-        self,
-        rule: WatchRule,
-        subject: WatchedTensor,
-        moment: Sighting,
-        pair: tuple[Seen, Seen | None],
-        key: Hashable,
-    ) -> Iterator[Finding]:
-        for limit in rule.limits:
-            try:
-                measured = self._passed(rule, limit, pair, key)
-            except _UndecidedError as error:
-                yield Undecided(rule, subject, moment, str(error))
-            else:
-                if measured is not None:
-                    yield Hit(rule, limit, subject, moment, measured)
-
     def _passed(
-        self, rule: WatchRule, limit: Limit, pair: tuple[Seen, Seen | None], key: Hashable
+        self, rule: WatchRule, limit: Limit, seen: Seen, before: Seen | None, key: Hashable
     ) -> Bounds | None:
-        """Return what was measured where a limit is passed, else None."""
-        seen, before = pair
+        """Return the quantity where it passes a limit, else None."""
         past = limit.quantity.past
         if past is Past.TENSOR and before is None:
             return None
@@ -271,7 +257,7 @@ class RuleWatch:
         if passes is None or (passes and not bounds.is_exact):
             exact = _exact(rule, limit, seen, before)
             if exact is None and passes is None:
-                raise _UndecidedError(_what_it_needs(limit, seen))
+                raise _UndecidedError(_needs(limit, seen))
             if exact is not None:
                 bounds = exactly(exact)
                 passes = limit.comparison.holds(bounds, limit.value)
@@ -280,13 +266,13 @@ class RuleWatch:
     def _growth(self, rule: WatchRule, limit: Limit, key: Hashable, bounds: Bounds) -> Bounds | None:
         """Return a quantity divided by the median of the last steps; None where too few have passed."""
         if not bounds.is_exact:
-            raise _UndecidedError(_what_it_needs(limit, None))
+            raise _UndecidedError(_needs(limit, None))
         value, window = bounds.low, int(rule.settings["window"])
         trail = self._trails.setdefault(
             (rule.name, limit.quantity.text, limit.parameter, key), deque(maxlen=window)
         )
         median = statistics.median(trail) if len(trail) >= rule.settings["after"] else None
-        if isfinite(value):  # what is no number must not become what later steps are measured by
+        if isfinite(value):  # later steps are compared with finite values alone
             trail.append(value)
         if median is None:
             return None
@@ -295,11 +281,9 @@ class RuleWatch:
         # a loss below zero has no growth: as far above the median as that is from zero counts as twice it
         return exactly((value - median) / abs(median) + 1) if median else exactly(inf if value > 0 else 1)
 
-    def _keep(self, rules: Sequence[WatchRule], key: Hashable, seen: Seen) -> None:
-        is_compared = any(limit.quantity.past is Past.TENSOR for rule in rules for limit in rule.limits)
-        if is_compared:
-            self._before.pop(key, None)  # first, so that its memory counts as free
-            self._before[key] = self._remember(seen, any(rule.keeps_elements for rule in rules))
+
+def _compares_steps(rule: WatchRule) -> bool:
+    return any(limit.quantity.past is Past.TENSOR for limit in rule.limits)
 
 
 def _exact(rule: WatchRule, limit: Limit, seen: Seen, before: Seen | None) -> float | None:
@@ -307,30 +291,25 @@ def _exact(rule: WatchRule, limit: Limit, seen: Seen, before: Seen | None) -> fl
     exact = limit.quantity.exact
     if exact is None or seen.elements is None:
         return None
-    if limit.quantity.past is not Past.TENSOR:
-        return _quietly(exact, seen.elements(), None, rule)
-    if before is None or before.elements is None:
-        return None
-    array, old = seen.elements(), before.elements()
-    if array.shape != old.shape:
+    old = None
+    if limit.quantity.past is Past.TENSOR:
+        if before is None or before.elements is None:
+            return None
+        old = before.elements()
+    array = seen.elements()
+    if old is not None and array.shape != old.shape:
         raise _UndecidedError(f"its shape was {_shape(old)} in the step before and is {_shape(array)}")
-    return _quietly(exact, array, old, rule)
-
-
-def _quietly(
-    exact: Callable[..., float], array: np.ndarray, before: np.ndarray | None, rule: WatchRule
-) -> float:
     with np.errstate(all="ignore"):
-        return exact(array, before, rule.settings)
+        return exact(array, old, rule.settings)
 
 
 def _shape(array: np.ndarray) -> str:
     return f"({','.join(map(str, array.shape))})"
 
 
-def _what_it_needs(limit: Limit, seen: Seen | None) -> str:
-    columns = " and ".join(limit.quantity.columns)
+def _needs(limit: Limit, seen: Seen | None) -> str:
     if limit.quantity.past is Past.TENSOR and seen is not None and seen.elements is not None:
         return f"{limit.quantity.text} needs the elements of the step before, which were not kept"
-    statistics_too = f", or the statistics {columns}" if columns else ""
-    return f"{limit.quantity.text} needs {limit.quantity.source}{statistics_too}"
+    columns = " and ".join(limit.quantity.columns)
+    or_statistics = f", or the statistics {columns}" if columns else ""
+    return f"{limit.quantity.text} needs {limit.quantity.source}{or_statistics}"
