@@ -3,170 +3,39 @@
 Graph inputs and weights arrive as on the host. A format travels through the
 operators that can compute in it; a value may be read in another format than it
 was made in.
-
-Which operators hold which formats: one table by MindSpore primitive name.
-
-It follows the format registrations of MindSpore's Ascend kernels. An operator
-without an entry holds every tensor as the host does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from msdump.device import formats
 from msdump.device.blocks import DYNAMIC, Cell, Dims, blocks, onnx_cell, product
-from msdump.device.formats import (
-    C1HWNCOC0,
-    FRACTAL_NZ,
-    FRACTAL_Z,
-    FRACTAL_Z_3D,
-    FRACTAL_ZN_LSTM,
-    FRACTAL_ZN_RNN,
-    IMAGE,
-    NC1HWC0,
-    ND_RNN_BIAS,
-    NDC1HWC0,
-    VOLUME,
-)
+from msdump.device.operators import FORMATS_OF, HOST, Elementwise, Fixed, Follows, OperatorFormats
 from msdump.dtypes import DType
 from msdump.errors import FormatError
 from msdump.graph import UNKNOWN_RANK, Graph, Node
 from msdump.record import DEFAULT_FORMAT, IO
 
 
-@dataclass(frozen=True, slots=True)
-class Fixed:
-    """Formats that an operator always holds.
+def operator_formats(node: Node) -> OperatorFormats:
+    """Return the formats of an operator.
 
-    Attributes:
-        inputs: Format of each input; the last one also stands for those beyond.
-        outputs: Format of each output, likewise.
-        rank: Rank that the first input must have, 0: any.
-    """
-
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    rank: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Follows:
-    """An operator that computes in the format in which its first input arrives.
-
-    Attributes:
-        formats: Formats that it takes; any other arrives as on the host.
-    """
-
-    formats: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Elementwise:
-    """An operator that computes in the format of its inputs where their elements still meet.
-
-    Attributes:
-        formats: Formats that it takes, None: every one.
-    """
-
-    formats: tuple[str, ...] | None = None
-
-
-Habit = Fixed | Follows | Elementwise
-
-HOST: Final = Fixed((DEFAULT_FORMAT,), (DEFAULT_FORMAT,))
-"""The habit of operators without an entry."""
-
-_IMAGE_CONV: Final = Fixed((NC1HWC0, FRACTAL_Z, DEFAULT_FORMAT), (NC1HWC0,), IMAGE)
-_VOLUME_CONV: Final = Fixed((NDC1HWC0, FRACTAL_Z_3D, DEFAULT_FORMAT), (NDC1HWC0,), VOLUME)
-_IMAGE: Final = Fixed((NC1HWC0,), (NC1HWC0,), IMAGE)
-_IMAGE_OF_FIRST: Final = Fixed((NC1HWC0, DEFAULT_FORMAT), (NC1HWC0,), IMAGE)
-_VOLUME: Final = Fixed((NDC1HWC0,), (NDC1HWC0,), VOLUME)
-_MATRIX: Final = Fixed((FRACTAL_NZ, FRACTAL_NZ, DEFAULT_FORMAT), (FRACTAL_NZ,))
-_RECURRENT: Final = Fixed(
-    # x, W, R, B, sequence_lens, initial_h, initial_c, P
-    (
-        *(FRACTAL_NZ, FRACTAL_ZN_RNN, FRACTAL_ZN_RNN, ND_RNN_BIAS),
-        *(DEFAULT_FORMAT, FRACTAL_NZ, FRACTAL_NZ, DEFAULT_FORMAT),
-    ),
-    (FRACTAL_NZ,),
-)
-# x, h, c, w, b
-_LSTM_CELL: Final = Fixed(
-    (FRACTAL_NZ, FRACTAL_NZ, FRACTAL_NZ, FRACTAL_ZN_LSTM, DEFAULT_FORMAT), (FRACTAL_NZ,)
-)
-
-_TABLE: Final[Mapping[Habit, str]] = {
-    # ranks exchange tensors as the host has them
-    HOST: """
-        HcomAllReduce HcomAllGather HcomReduceScatter HcomBroadcast HcomAllToAll HcomSend HcomReceive
-    """,
-    _IMAGE_CONV: "Conv2D Conv2DTranspose Conv2DBackpropInput DepthwiseConv2dNative",
-    Fixed((NC1HWC0,), (FRACTAL_Z,), IMAGE): "Conv2DBackpropFilter",
-    Fixed((NC1HWC0,), (C1HWNCOC0,), IMAGE): "DepthwiseConv2dNativeBackpropFilter",
-    _VOLUME_CONV: "Conv3D Conv3DTranspose Conv3DBackpropInput",
-    Fixed((NDC1HWC0,), (FRACTAL_Z_3D,), VOLUME): "Conv3DBackpropFilter",
-    # GE's transposes that have the output's shape as their first input
-    Fixed((DEFAULT_FORMAT, NC1HWC0, FRACTAL_Z, DEFAULT_FORMAT), (NC1HWC0,)): "Conv2DTransposeOfSize",
-    Fixed((DEFAULT_FORMAT, NDC1HWC0, FRACTAL_Z_3D, DEFAULT_FORMAT), (NDC1HWC0,)): "Conv3DTransposeOfSize",
-    _VOLUME: "AvgPool3D MaxPool3D MaxPool3DGrad MaxPool3DGradGrad",
-    _IMAGE: """
-        MaxPool MaxPoolGrad MaxPoolGradGrad MaxPoolWithArgmax MaxPoolGradWithArgmax AvgPool AvgPoolGrad
-        Pooling AdaptiveMaxPool2D BNInfer BNInferGrad BNTrainingReduce BNTrainingUpdate Dilation
-        SpaceToBatch SpaceToBatchND BatchToSpace BatchToSpaceND ReLUV2 StridedRead StridedWrite
-    """,
-    # sizes, regions and other parameters beside the image stay as they are
-    _IMAGE_OF_FIRST: """
-        MaxPoolV2 ResizeBilinear ResizeBilinearV2 ResizeBilinearGrad
-        ResizeNearestNeighborV2 ResizeNearestNeighborV2Grad ROIAlign ROIAlignGrad PSROIPooling
-    """,
-    _MATRIX: "MatMul BatchMatMul Dense",
-    _RECURRENT: "LSTM DynamicGRUV2 RNN",
-    _LSTM_CELL: "BasicLSTMCell",
-    Follows((NC1HWC0,)): """
-        BatchNorm BatchNormGrad LayerNormGrad SmoothL1Loss SmoothL1LossGrad Gather
-        Assign AssignAdd AssignSub ApplyMomentum ApplyAdam ApplyAdagrad ApplyAdagradV2 ApplyFtrl
-        ApplyRMSProp ApplyCenteredRMSProp
-    """,
-    Elementwise((NC1HWC0,)): """
-        Add SigmoidGrad TanhGrad SqrtGrad RsqrtGrad GeLUGrad FastGeLUGrad EluGrad ReLU6Grad SoftplusGrad
-    """,
-    # the first four lines are agnostic of formats, the others broadcast
-    Elementwise(): """
-        Abs ACos Acosh Asin Asinh Atan Atanh BitwiseNot Cast Ceil CeLU ClipByValue Cos Cosh Dropout Elu Erf
-        Exp FastGeLU Floor GeLU HShrink HSigmoid HSwish Identity IsInf IsNan LeakyRelu Log LogicalNot Mish
-        Neg Reciprocal ReLU ReLU6 Round Rsqrt SeLU Shrink Sigmoid Sign SiLU Sin Sinh Softplus SoftShrink
-        Softsign Sqrt Square Tan Tanh
-        AddN BitwiseAnd BitwiseOr BitwiseXor Div Equal FloorMod Greater GreaterEqual LeftShift Less
-        LessEqual LogicalAnd LogicalOr LogicalXor Maximum Minimum Mod Mul Pow RealDiv ReluGrad RightShift
-        Select Sub
-    """,
-}
-
-HABITS: Final[Mapping[str, Habit]] = {
-    name: habit for habit, names in _TABLE.items() for name in names.split()
-}
-"""Habit of each primitive."""
-
-
-def habit(node: Node) -> Habit:
-    """Return the habit of an operator.
-
-    A fused one has that of its first part, whose formats the other parts take, their own parameters
+    A fused one has those of its first part, whose formats the other parts take, their own parameters
     as on the host; a chain of elementwise operators computes only where all of its parts can.
     """
     if not node.parts:
-        return HABITS.get(node.operator.op_type, HOST)
+        return FORMATS_OF.get(node.operator.op_type, HOST)
     # a kernel holds the formats of its first part; only in chains of elementwise operators all parts count
-    first = habit(node.parts[0])
+    first = operator_formats(node.parts[0])
     if first == HOST or isinstance(first, Follows):
         return first
     if isinstance(first, Fixed):
         return _of_first(node, first)
     formats: tuple[str, ...] | None = None
-    for part in map(habit, node.parts):
+    for part in map(operator_formats, node.parts):
         if not isinstance(part, Elementwise):
             return HOST
         if part.formats is not None:
@@ -310,7 +179,7 @@ class _Placer:
         return Placement(tuple(map(self._place, self._graph.nodes)))
 
     def _place(self, node: Node) -> NodePlacement:
-        chosen = self._formats(node, habit(node))
+        chosen = self._formats(node, operator_formats(node))
         groups: Any = node.attributes.get("group", 1)
         cell = self._cell(node, chosen)
         inputs = self._slots(node, IO.INPUT, chosen.inputs, groups, cell)
@@ -365,8 +234,8 @@ class _Placer:
         except FormatError:
             return DeviceTensor(DEFAULT_FORMAT, dtype, host)
 
-    def _formats(self, node: Node, rule: Habit) -> Fixed:
-        """Return the format of each slot under an operator's habit."""
+    def _formats(self, node: Node, rule: OperatorFormats) -> Fixed:
+        """Return the format of each slot under an operator's rule."""
         if isinstance(rule, Fixed):
             return rule if self._has_rank(node, rule.rank) else HOST
         if isinstance(rule, Follows):

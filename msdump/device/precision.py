@@ -39,6 +39,7 @@ from typing import Final
 import numpy as np
 
 from msdump import dtypes
+from msdump.device.operators import BLOCKED, CUBE_OPS
 from msdump.dtypes import BFLOAT16, DType
 from msdump.errors import InputError
 from msdump.graph import CONVERTED_TYPES, GE_TYPES, Graph, Node
@@ -52,20 +53,6 @@ _NARROW: Final[Mapping[PrecisionMode, DType]] = {
 }
 
 _CONVERTED: Final = (FLOAT32, *HALVES)
-
-CUBE_OPS: Final = frozenset(
-    {
-        *("Conv1D", "Conv2D", "Conv3D", "Conv1DTranspose", "Conv2DTranspose", "Conv3DTranspose"),
-        "DepthwiseConv2dNative",
-        *("Conv2DOfNHWC", "Conv3DOfNDHWC", "DepthwiseConv2dNativeOfNHWC"),
-        *("Conv2DTransposeOfSize", "Conv2DTransposeOfNHWC", "Conv2DTransposeOfSizeOfNHWC"),
-        *("Conv3DTransposeOfSize", "Conv3DTransposeOfNDHWC", "Conv3DTransposeOfSizeOfNDHWC"),
-        *("MatMul", "BatchMatMul", "Dense"),
-        *("Conv1DBackpropInput", "Conv2DBackpropInput", "Conv3DBackpropInput"),
-        *("Conv1DBackpropFilter", "Conv2DBackpropFilter", "Conv3DBackpropFilter"),
-    }
-)
-"""Primitives that the matrix unit computes."""
 
 
 def rounding(
@@ -150,22 +137,6 @@ MIXED: Final[Mapping[PrecisionMode, DType]] = {
     PrecisionMode.ALLOW_MIX_PRECISION_BF16: BFLOAT16,
 }
 """The modes of mixed precision, and the smaller type of each."""
-
-BLOCKED: Final = frozenset(
-    {
-        *("Pow", "Exp", "Expm1", "Log", "Log1p", "Reciprocal", "Rsqrt", "Cosh", "Sinh", "Tan", "ACos"),
-        *("Asin", "Erfinv", "Softplus", "Softmax", "LogSoftmax", "LayerNorm", "GroupNorm", "InstanceNorm"),
-        *("ReduceSum", "ReduceMean", "ReduceProd", "SquareSumAll", "CumSum", "LpNorm", "L2Normalize"),
-        *(
-            "SparseSoftmaxCrossEntropyWithLogits",
-            "SoftmaxCrossEntropyWithLogits",
-            "NLLLoss",
-            "BCEWithLogitsLoss",
-        ),
-        *("SGD", "Momentum", "ApplyMomentum", "Adam", "AdamWeightDecay", "ApplyAdam"),
-    }
-)
-"""Primitives that mixed precision leaves in float32."""
 
 
 def roundings(

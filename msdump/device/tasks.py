@@ -7,25 +7,20 @@ change of shape, which moves nothing (GE marks these operators ``_no_task``).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from msdump.graph import CONTROL_FLOW, SEQUENCES, Graph, Node
+from msdump.graph import Graph, Node, OperatorKind, Use, operators_of, primitive_name
 
-DATA_FLOW: Final = SEQUENCES | {"Concat", "Split"}
-"""Operators that only hand tensors on; parts of a Concat are made where they end up in it."""
-
-_VIEWS: Final = frozenset({"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze"})
-SETTLED: Final = _VIEWS | {"Constant", "Shape", "Size"}
-"""Operators that the graph engine settles: constants, names and shapes of what is already there."""
+DATA_FLOW: Final = operators_of(OperatorKind.DATA_FLOW, OperatorKind.SEQUENCE)
+_VIEWS: Final = operators_of(OperatorKind.VIEW)
+SETTLED: Final = _VIEWS | operators_of(OperatorKind.SETTLED)
+_WITHOUT_TASK: Final = operators_of(OperatorKind.CONTROL_FLOW) | DATA_FLOW | SETTLED
 
 INSERTED_PREFIX: Final = "trans_"
 """Begins the names of the operators that convert formats and types, which the compiler inserts."""
-
-_WITHOUT_TASK: Final = CONTROL_FLOW | DATA_FLOW | SETTLED
-
-_PRIMITIVES: Final = _WITHOUT_TASK | {"ExpandDims", "TensorShape"}  # Unsqueeze and Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +76,20 @@ def runs_on_device(node: Node) -> bool:
     return not (node.bodies or (not node.domain and node.op_type in _WITHOUT_TASK))
 
 
+@functools.cache
+def _primitives(types: frozenset[str]) -> frozenset[str]:
+    """Return operators by their names in ONNX and in MindSpore."""
+    return types | {primitive_name(op_type, "", Use()) for op_type in types}
+
+
 def is_settled(primitive: str) -> bool:
     """Tell whether compiled graphs run no task for a primitive, so that their dumps lack it."""
-    return primitive in _PRIMITIVES
+    return primitive in _primitives(_WITHOUT_TASK)
 
 
 def is_view(primitive: str) -> bool:
     """Tell whether a primitive gives its first input another name or shape, which moves nothing."""
-    return primitive in _VIEWS or primitive == "ExpandDims"
+    return primitive in _primitives(_VIEWS)
 
 
 def moves_nothing(node: Node) -> bool:

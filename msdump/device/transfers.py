@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from msdump.device.operators import CUBE_OPS
 from msdump.device.placement import DeviceTensor, NodePlacement, Placement, host_tensor
-from msdump.device.precision import CUBE_OPS
 from msdump.device.tasks import INSERTED_PREFIX
 from msdump.dtypes import BFLOAT16
 from msdump.graph import UNKNOWN, Attribute, Graph, Node, compilation, outer_values

@@ -20,8 +20,8 @@ from msdump.execute.native import native
 from msdump.execute.recurrent import RECURRENT
 from msdump.execute.runner import OperatorRunner
 from msdump.execute.runtime import OrtValue, short
-from msdump.graph import Graph, Node, reads
-from msdump.graph.kernel import FLOAT16, FLOAT32, HALVES, MOVES, Expansion, Rounding, expanded
+from msdump.graph import Graph, Node, moves, reads
+from msdump.graph.kernel import FLOAT16, FLOAT32, HALVES, Expansion, Rounding, expanded
 
 SINGLE: Final = 2.0**-24
 """Half the distance of float32 numbers around 1."""
@@ -126,7 +126,7 @@ _DEFINITIONS: Final[Mapping[str, Definition]] = {
     **float64.DEFINITIONS,
 }
 _CHOICES: Final = frozenset({"ArgMax", "ArgMin", "TopK", "IsInf", "Hardmax", "Mod", "NonMaxSuppression"})
-"""Operators without a definition that choose among their inputs, as ``MOVES`` do."""
+"""Operators without a definition that choose among their inputs, as those that move elements do."""
 
 _REDUCING: Final = frozenset({"add", "mul"})
 """Reductions of scattering operators that round, in any order of the updates."""
@@ -194,9 +194,9 @@ class Float64Runner:
         values |= {name: self._read(name, known[name], rounding) for name in reads(part) if name in known}
         for step in expansion.nodes:
             values |= self._step(step, values, expansion, noise)
-        moves = part.op_type in MOVES and not part.domain
+        is_moved = moves(part.op_type) and not part.domain
         return {
-            name: values[name] if moves else self._written(name, values[name], rounding)
+            name: values[name] if is_moved else self._written(name, values[name], rounding)
             for name in part.outputs
             if name and name in values
         }
@@ -248,7 +248,7 @@ class Float64Runner:
 
         if step.attributes.get("reduction") in _REDUCING:
             return Definition(compute, Kind.LINEAR, _updates)
-        is_exact = step.op_type in MOVES or step.op_type in _CHOICES
+        is_exact = moves(step.op_type) or step.op_type in _CHOICES
         return Definition(compute, Kind.EXACT if is_exact else Kind.SMOOTH, _width, disturbed=1)
 
 

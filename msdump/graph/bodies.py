@@ -6,8 +6,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from msdump.graph.domains import MINDSPORE_DOMAIN, canonical_domain
 from msdump.graph.graph import Graph, Node
-from msdump.graph.operator_types import CONTROL_FLOW, MINDSPORE_DOMAIN, RANDOM, canonical_domain
+from msdump.graph.operators import facts_of
 from msdump.graph.order import reads
 
 if TYPE_CHECKING:
@@ -121,41 +122,6 @@ def unseen(graph: Graph) -> Iterator[tuple[Node, str]]:
                 yield node, obstacle(node.proto, graph.opsets.get("", 1))
 
 
-# more inputs than any operator here has
-_ALL: Final = frozenset(range(16))
-
-_SIZES_FROM: Final[Mapping[str, frozenset[int]]] = {
-    **dict.fromkeys(("NonMaxSuppression", "Range", "Unique", "MelWeightMatrix"), _ALL),
-    **dict.fromkeys(CONTROL_FLOW, _ALL),  # those that run as one operator
-    **dict.fromkeys(("BeamSearch", "GreedySearch", "Sampling", "WhisperBeamSearch", "Tokenizer"), _ALL),
-    **dict.fromkeys(
-        (
-            *("NonZero", "ConstantOfShape", "ImageDecoder", "StringNormalizer", "StringSplit"),
-            *("BlackmanWindow", "HammingWindow", "HannWindow"),
-        ),
-        frozenset({0}),
-    ),
-    **dict.fromkeys(
-        (
-            *("Reshape", "Expand", "ExpandDims", "TopK", "OneHot", "Upsample", "AffineGrid", "CenterCropPad"),
-            *("Squeeze", "Unsqueeze", "Split", "SplitToSequence", "SequenceAt", "SequenceErase", "Compress"),
-            *("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean"),
-            *("ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare", "BroadcastTo"),
-        ),
-        frozenset({1}),
-    ),
-    **dict.fromkeys(("Tile", "DFT", "Col2Im"), frozenset({1, 2})),
-    **dict.fromkeys(("SequenceInsert", "MaxUnpool", "ConvTransposeWithDynamicPads"), frozenset({2})),
-    **dict.fromkeys(("Resize", "STFT", "CropAndResize"), frozenset({1, 2, 3})),
-    # MindSpore's: sizes are inputs
-    **{f"Conv{rank}DBackprop{of}": frozenset({2}) for rank in (1, 2, 3) for of in ("Input", "Filter")},
-    "UnsortedSegmentSum": frozenset({2}),
-    "StridedSlice": frozenset({1, 2, 3}),
-    "Slice": frozenset({1, 2, 3, 4}),
-    "Pad": frozenset({1, 3}),
-}
-"""Inputs whose contents decide the sizes of outputs, by the operator's type in its domain."""
-
 _KNOWN_DOMAINS: Final = frozenset({"", "ai.onnx.ml", "com.microsoft", MINDSPORE_DOMAIN})
 
 _SHAPES: Final = frozenset({"Shape", "Size"})
@@ -204,15 +170,15 @@ class _Walk:
             outputs = filter(None, node.outputs)
             varies = bool(slots) and not all(graph.type_of(name).is_settled for name in outputs)
         else:
-            varies = not slots.isdisjoint(_SIZES_FROM.get(node.op_type, ()))
+            varies = not slots.isdisjoint(facts_of(node.op_type).sizes_from)
         # a Shape gives sizes: those that vary are listed with the operators that make them
-        if (slots and node.op_type not in _SHAPES) or node.op_type in RANDOM:
+        if (slots and node.op_type not in _SHAPES) or facts_of(node.op_type).is_random:
             self._dependent.update(filter(None, node.outputs))
         return varies
 
     def _control_varies(self, node: Node, slots: set[int]) -> bool:
         """Tell whether contents decide which bodies run, how often, or which sizes their values have."""
-        if not slots.isdisjoint(_DECISIVE.get(node.op_type, _ALL)):
+        if not slots.isdisjoint(_DECISIVE[node.op_type]):
             return True
         while True:  # each pass of a loop may make more of the values that it carries dependent
             count_before = len(self._dependent)

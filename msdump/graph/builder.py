@@ -13,10 +13,10 @@ import onnx
 from msdump import dtypes
 from msdump.errors import FormatError, GraphError
 from msdump.graph import bodies, names, validity, weights
+from msdump.graph.domains import canonical_domain
 from msdump.graph.graph import UNKNOWN, Attribute, Graph, Node, Value, ValueType
-from msdump.graph.operator_types import canonical_domain, update_of
+from msdump.graph.operators import Use, primitive_name, update_of
 from msdump.graph.order import execution_order, free_names, used_values
-from msdump.graph.primitives import Use, primitive_name
 from msdump.record import OperatorRef
 
 _OVERRIDABLE_SINCE: Final = 4  # before IR 4 every initializer had to be listed as an input

@@ -19,10 +19,18 @@ from msdump.dtypes import DType
 from msdump.errors import MsdumpError
 from msdump.graph.bodies import with_bodies
 from msdump.graph.collectives import collective
+from msdump.graph.domains import uses_float_status
 from msdump.graph.graph import Graph, Node, Value, ValueType
-from msdump.graph.operator_types import WITH_MEMORY, uses_float_status
+from msdump.graph.operators import (
+    CONVERTED_TYPES,
+    GE_TYPES,
+    PASSING,
+    WITH_MEMORY,
+    Fusion,
+    facts_of,
+    is_elementwise,
+)
 from msdump.graph.order import reads, subgraphs
-from msdump.graph.primitives import CONVERTED_TYPES, GE_TYPES, PASSING
 from msdump.record import OperatorRef
 
 _ON_DEVICE: Final = ":device"  # ends the name of a value that a TransData or Cast brings into the host's form
@@ -305,20 +313,6 @@ def _without(graph: Graph, folded: Mapping[str, Node], arrays: Mapping[str, np.n
     )
 
 
-ELEMENTWISE: Final = frozenset(
-    {
-        *("Add", "Sub", "Mul", "Div", "Pow", "Mod", "Max", "Min", "PRelu", "Where"),
-        *("Abs", "Neg", "Exp", "Log", "Sqrt", "Reciprocal", "Sign", "Floor", "Ceil", "Round", "Erf"),
-        *("Relu", "LeakyRelu", "Elu", "Selu", "Celu", "Clip", "Sigmoid", "HardSigmoid", "HardSwish", "Mish"),
-        *("Tanh", "Softplus", "Softsign", "Gelu", "ThresholdedRelu", "Swish"),
-        *("Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh"),
-        *("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "And", "Or", "Xor", "Not"),
-        *("IsNaN", "IsInf", "Cast", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot"),
-    }
-)
-"""ONNX operators whose every element depends on one element of each input."""
-
-
 Joins = Callable[[Sequence[Node], Node, str], bool]
 """Tells whether an operator continues a chain through a value that it reads."""
 
@@ -377,7 +371,7 @@ def meet_elementwise(chain: Sequence[Node], node: Node, _name: str) -> bool:
 
 
 def _is_elementwise(node: Node) -> bool:
-    return not node.domain and node.op_type in ELEMENTWISE and len(node.outputs) == 1
+    return not node.domain and is_elementwise(node.op_type) and len(node.outputs) == 1
 
 
 def _fused(chain: Sequence[Node], taken: set[str]) -> Node:
@@ -415,34 +409,11 @@ def joined(chain: Sequence[Node], operator: OperatorRef) -> Node:
     )
 
 
-_CUBE: Final = "cube"
-_CONV: Final = "convolution"
-_BIAS: Final = "bias"
-_NORM: Final = "normalization"
-_ACTIVATION: Final = "activation"
-
-_ROLES: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("Conv", "ConvTranspose"), _CONV),
-    **dict.fromkeys(("MatMul", "Gemm"), _CUBE),
-    "BatchNormalization": _NORM,
-    **dict.fromkeys(
-        (
-            *("Relu", "LeakyRelu", "PRelu", "Elu", "Selu", "Celu", "Clip", "Sigmoid", "HardSigmoid"),
-            *("HardSwish", "Mish", "Tanh", "Softplus", "Softsign", "Gelu", "ThresholdedRelu", "Swish"),
-        ),
-        _ACTIVATION,
-    ),
-}
-"""Role of an ONNX operator in a kernel."""
-
-_BIAS_PRIMITIVE: Final = "BiasAdd"
-
-_FOLLOWERS: Final[Mapping[str, frozenset[str]]] = {
-    _CONV: frozenset({_BIAS, _NORM, _ACTIVATION}),
-    _CUBE: frozenset({_BIAS, _ACTIVATION}),
-    _BIAS: frozenset({_NORM, _ACTIVATION}),
-    _NORM: frozenset({_ACTIVATION}),
-    _ACTIVATION: frozenset(),
+_FOLLOWERS: Final[Mapping[Fusion, frozenset[Fusion]]] = {
+    Fusion.CONVOLUTION: frozenset({Fusion.BIAS, Fusion.NORMALIZATION, Fusion.ACTIVATION}),
+    Fusion.PRODUCT: frozenset({Fusion.BIAS, Fusion.ACTIVATION}),
+    Fusion.BIAS: frozenset({Fusion.NORMALIZATION, Fusion.ACTIVATION}),
+    Fusion.NORMALIZATION: frozenset({Fusion.ACTIVATION}),
 }
 """Roles that can follow each part of a kernel."""
 
@@ -549,14 +520,14 @@ def _continues(chain: Sequence[Node], node: Node, name: str) -> bool:
     role = _role(node)
     if role not in _FOLLOWERS.get(_role(chain[-1]), ()):
         return False
-    return role == _BIAS or (name == node.inputs[0] and name not in node.inputs[1:])
+    return role is Fusion.BIAS or (name == node.inputs[0] and name not in node.inputs[1:])
 
 
-def _role(node: Node) -> str:
+def _role(node: Node) -> Fusion:
     # a kernel hands one value from part to part
     if node.domain or len(node.outputs) != 1:
-        return ""
-    return _BIAS if node.operator.op_type == _BIAS_PRIMITIVE else _ROLES.get(node.op_type, "")
+        return Fusion.NONE
+    return Fusion.BIAS if node.operator.op_type == "BiasAdd" else facts_of(node.op_type).fusion
 
 
 def _kernels(chain: Sequence[Node], join: Join, taken: set[str]) -> Sequence[Node]:

@@ -16,7 +16,7 @@ import onnx
 from onnx import inliner
 
 from msdump.errors import GraphError, passing_over
-from msdump.graph.operator_types import MINDSPORE_DOMAIN, canonical_domain
+from msdump.graph.domains import MINDSPORE_DOMAIN, canonical_domain
 from msdump.graph.order import subgraphs, walk_graphs, walk_nodes
 from msdump.wire import LENGTH, Span, WireError, WireFault, fields, length_delimited, tag_of
 

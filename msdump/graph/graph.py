@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msdump.dtypes import DType
 from msdump.errors import NotAvailableError, UnsupportedOpError
-from msdump.graph.operator_types import NO_UPDATE, Update
 from msdump.record import OperatorRef
 
 if TYPE_CHECKING:
@@ -79,6 +78,23 @@ class SourceLine:
     file: str
     line: int
     code: str
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Inputs that an operator writes in place.
+
+    Attributes:
+        declared: How many of its outputs, from the first on, the primitive declares; None: all.
+        new_values: Position of the output that holds the new value, by the slot of the input.
+    """
+
+    declared: int | None = None
+    new_values: Mapping[int, int] = field(default_factory=dict)
+
+
+NO_UPDATE: Final = Update()
+"""That of an operator that writes none of its inputs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,9 @@ from msdump.errors import GraphError, passing_over
 from msdump.graph import functions, names, training_info, validity, weights
 from msdump.graph.builder import Builder, Shared
 from msdump.graph.collectives import COUNTS, Collective, collective
+from msdump.graph.domains import canonical_domain, uses_float_status
 from msdump.graph.graph import IN_MEMORY, Graph, Training
 from msdump.graph.names import name_nodes
-from msdump.graph.operator_types import canonical_domain, uses_float_status
 from msdump.graph.order import walk_graphs, walk_nodes
 from msdump.graph.training_info import TrainingMessage
 from msdump.record import Buffer

@@ -15,7 +15,7 @@ from onnx import defs
 
 from msdump import dtypes
 from msdump.errors import FormatError, GraphError, UnsupportedIRVersionError
-from msdump.graph.operator_types import canonical_domain
+from msdump.graph.domains import canonical_domain
 from msdump.graph.order import subgraphs, walk_graphs
 
 _Kind: Final = onnx.AttributeProto.AttributeType

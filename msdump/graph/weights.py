@@ -15,8 +15,8 @@ from onnx import numpy_helper
 
 from msdump import dtypes, reading
 from msdump.errors import FormatError, GraphError
+from msdump.graph.domains import canonical_domain
 from msdump.graph.graph import Attribute
-from msdump.graph.operator_types import canonical_domain
 
 _EXTERNAL: Final = onnx.TensorProto.EXTERNAL
 _NUMBER: Final = re.compile(r"-?[0-9]{1,19}")

@@ -8,8 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from msdump.device import placement
-from msdump.device.placement import HOST as HOST_HABIT
-from msdump.device.placement import Elementwise, habit
+from msdump.device.operators import HOST as ON_HOST
+from msdump.device.operators import Elementwise
+from msdump.device.placement import operator_formats
 from msdump.graph import compile_graph
 
 CONV = "c = Conv<pads = [1, 1, 1, 1]>(x, w)"
@@ -229,7 +230,7 @@ def test_an_unknown_rank_meets_no_vector(network):
 
 
 def part(primitive, parts=()):
-    """Return what the table of habits looks at in an operator."""
+    """Return the part of an operator that decides its formats."""
     return SimpleNamespace(operator=SimpleNamespace(op_type=primitive), parts=parts)
 
 
@@ -238,7 +239,7 @@ def part(primitive, parts=()):
     [
         (("ReLU", "Mul"), Elementwise()),
         (("ReLU", "Add", "Mul"), Elementwise((HD,))),
-        (("BiasAdd", "ReLU"), HOST_HABIT),
+        (("BiasAdd", "ReLU"), ON_HOST),
     ],
     ids=["any format", "one part is choosy", "one part is on the host"],
 )
@@ -246,4 +247,4 @@ def test_fused_operators_do_what_all_their_parts_can(primitives, expected):
     """A fused operator computes in the formats that each of its parts takes."""
     fused = part("".join(primitives), [part(name) for name in primitives])
 
-    assert expected == habit(fused)
+    assert expected == operator_formats(fused)

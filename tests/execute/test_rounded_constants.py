@@ -16,8 +16,8 @@ from onnxruntime.capi import onnxruntime_pybind11_state as native
 from msdump.errors import MsdumpError
 from msdump.execute import KernelFactory, OperatorRunner, Program, WeightStore, cpu_runtime, emulated, values
 from msdump.execute.segment_compiler import SegmentCompiler
-from msdump.graph import loader
-from msdump.graph.kernel import FLOAT16, FLOAT32, MOVES, Rounding, onenode
+from msdump.graph import loader, moves
+from msdump.graph.kernel import FLOAT16, FLOAT32, Rounding, onenode
 from msdump.graph.kernel.emulation import STATUS
 from msdump.plan import Context, DeviceTarget, JitLevel, PrecisionMode
 from msdump.threads import thread_count
@@ -327,7 +327,7 @@ def in_type(array, dtype):
 
 def expected(case, dtype, rounding):
     """Return results by their definition: the plain kernel in float32 on rounded inputs, rounded again."""
-    sides, keeps = case.arrays(dtype), case.domain == MICROSOFT or case.op_type in MOVES
+    sides, keeps = case.arrays(dtype), case.domain == MICROSOFT or moves(case.op_type)
     if keeps and dtype == np.float16:
         return plain(case, *sides)
     reads = FLOAT32 if dtype == np.float16 else rounding.reads

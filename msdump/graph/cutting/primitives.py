@@ -16,9 +16,9 @@ from onnx import helper, numpy_helper
 
 from msdump.dtypes import DType
 from msdump.errors import UnsupportedOpError
-from msdump.graph.compilation import ELEMENTWISE
 from msdump.graph.cutting.splice import RegionModel, ValueShape, host_type
 from msdump.graph.ge.model import onnx_name
+from msdump.graph.operators import is_elementwise
 
 _OPSET: Final = 20
 _IR: Final = 10
@@ -166,7 +166,7 @@ def _elementwise(op_type: str) -> Build:
         target = onnx_name(op_type)
     except UnsupportedOpError:
         target = ""
-    if target not in ELEMENTWISE:
+    if not is_elementwise(target):
         known = ", ".join(sorted(BUILDERS))
         raise UnsupportedOpError(
             f"{op_type}: the graph file alone does not tell how to compute it (it does for operators by"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from msdump import dtypes
-from msdump.graph.files.arguments import Argument, arguments
+from msdump.graph.files.arguments import arguments
 from msdump.graph.files.ir_text import (
     FORWARD_LINES,
     Statement,
@@ -26,6 +26,7 @@ from msdump.graph.files.ir_text import (
     source_line,
 )
 from msdump.graph.graph import Graph, ValueType
+from msdump.graph.operators import Argument
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import FileDescriptorProto

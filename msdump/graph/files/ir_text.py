@@ -43,8 +43,9 @@ from typing import Final, Literal
 import numpy as np
 
 from msdump.dtypes import from_numpy
-from msdump.graph.files.arguments import Argument, arguments, number_text, tensor_text
+from msdump.graph.files.arguments import arguments, number_text, tensor_text
 from msdump.graph.graph import UNKNOWN, Graph, Node, SourceLine, ValueType
+from msdump.graph.operators import Argument
 from msdump.graph.order import reads
 from msdump.record import DEFAULT_FORMAT
 

@@ -15,10 +15,10 @@ import onnx
 from onnx import helper
 
 from msdump.errors import InputError, UnsupportedOpError
+from msdump.graph.domains import GE_DOMAIN, GE_PREFIX
 from msdump.graph.ge import arrays, elementwise, networks
 from msdump.graph.ge.body import REQUIRED, CallBody, CallOperand, GeOperator
-from msdump.graph.operator_types import GE_DOMAIN, GE_PREFIX
-from msdump.graph.primitives import PRIMITIVES
+from msdump.graph.operators import OPERATORS as ONNX_OPERATORS
 
 _log = logging.getLogger("msdump.graph")
 
@@ -143,9 +143,9 @@ def _built(body: CallBody, operator: GeOperator) -> tuple[str, ...]:
 
 _IR: Final = 10
 
-_PLAIN: Final = {name: op_type for op_type, name in PRIMITIVES.items() if isinstance(name, str)}
-_NAMES: Final = _PLAIN | {
-    # what rules of the table of primitives name
+_NAMES: Final = {
+    **{row.name: name for name, row in ONNX_OPERATORS.items() if row.name and isinstance(row.name, str)},
+    # names that rules choose
     "AvgPool3D": "AveragePool",
     "MaxPool3D": "MaxPool",
     "TensorScatterUpdate": "ScatterND",

@@ -4,7 +4,6 @@ from .emulation import FLOAT16 as FLOAT16
 from .emulation import FLOAT16_MOST as FLOAT16_MOST
 from .emulation import FLOAT32 as FLOAT32
 from .emulation import HALVES as HALVES
-from .emulation import MOVES as MOVES
 from .emulation import OVERFLOWS_FROM as OVERFLOWS_FROM
 from .emulation import Rounding as Rounding
 from .emulation import has_foreign_domain as has_foreign_domain

@@ -19,14 +19,8 @@ from onnx import helper, numpy_helper
 
 from msdump import dtypes
 from msdump.dtypes import DType
-from msdump.graph.operator_types import (
-    CONTROL_FLOW,
-    GE_DOMAIN,
-    GE_PREFIX,
-    MINDSPORE_DOMAIN,
-    SEQUENCES,
-    canonical_domain,
-)
+from msdump.graph.domains import GE_DOMAIN, GE_PREFIX, MINDSPORE_DOMAIN, canonical_domain
+from msdump.graph.operators import CONTROL_FLOW, moves
 
 if TYPE_CHECKING:
     from msdump.graph.graph import Node
@@ -48,17 +42,6 @@ OVERFLOWS_FROM: Final = 65520.0  # what lies between rounds to the largest numbe
 _KNOWN_DOMAINS: Final = frozenset({"", GE_DOMAIN, MINDSPORE_DOMAIN})
 _CLIP_INPUTS_SINCE: Final = 11
 _IS_NAN_SINCE: Final = 9
-
-MOVES: Final = frozenset(
-    {
-        *("Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Expand", "Tile", "Pad"),
-        *("Concat", "Split", "Slice", "Gather", "GatherElements", "GatherND", "Shape", "Size", "Cast"),
-        *("CastLike", "ScatterElements", "ScatterND", "Scatter", "SpaceToDepth", "DepthToSpace", "OneHot"),
-        *("ConstantOfShape", "Compress", "Trilu", "ReverseSequence", "EyeLike", "Unique", "NonZero"),
-        *("QuantizeLinear", "DequantizeLinear", "Assign", *SEQUENCES, *CONTROL_FLOW),
-    }
-)
-"""Operators that move elements, or that convert on purpose: they keep the types they are given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +76,7 @@ def has_foreign_domain(operator: Node | onnx.NodeProto) -> bool:
 
 def keeps_types(operator: Node | onnx.NodeProto) -> bool:
     """Return whether an operator writes the types it reads: it moves elements, or its domain is foreign."""
-    return has_foreign_domain(operator) or operator.op_type.removeprefix(GE_PREFIX) in MOVES
+    return has_foreign_domain(operator) or moves(operator.op_type.removeprefix(GE_PREFIX))
 
 
 def is_cast(operator: Node | onnx.NodeProto, dtype: DType, rounding: Rounding) -> bool:

@@ -17,12 +17,12 @@ from onnx import TensorProto, helper, inliner, numpy_helper
 
 from msdump import dtypes
 from msdump.errors import UnsupportedOpError
+from msdump.graph.domains import canonical_domain
 from msdump.graph.functions import callees, renamed_calls
-from msdump.graph.graph import Graph, Node, Shape
+from msdump.graph.graph import NO_UPDATE, Graph, Node, Shape
 from msdump.graph.kernel import onenode
 from msdump.graph.kernel.emulation import Rounding
 from msdump.graph.kernel.onenode import Bindings, RuntimeLimits
-from msdump.graph.operator_types import NO_UPDATE, canonical_domain
 from msdump.graph.order import bound_names, reads, subgraphs
 from msdump.graph.weights import constant, decoded_attribute
 from msdump.record import OperatorRef

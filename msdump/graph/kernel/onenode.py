@@ -23,7 +23,7 @@ from msdump.errors import GraphError, UnsupportedOpError
 from msdump.graph.functions import callees, renamed_calls
 from msdump.graph.graph import Graph, Node, Shape
 from msdump.graph.kernel.emulation import PREFIX, STATUS, Rounding, rounded_operators
-from msdump.graph.operator_types import WITH_MEMORY
+from msdump.graph.operators import WITH_MEMORY
 from msdump.graph.order import reads, subgraphs
 
 

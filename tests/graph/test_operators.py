@@ -1,13 +1,16 @@
-"""MindSpore's names for ONNX operators."""
+"""The tables of operators: MindSpore's names, and the rows that a new operator takes."""
 
 from __future__ import annotations
 
 import re
 
+import onnx.parser
 import pytest
 
-from msdump.graph import Use, primitive_name
-from msdump.graph.primitives import PRIMITIVES
+from msdump.device import operators as device_operators
+from msdump.device import placement
+from msdump.graph import Use, compile_graph, loader, moves, operators, primitive_name
+from msdump.graph.files.arguments import kernel_args
 
 # (operator, what is known about its use, MindSpore's name)
 CASES = {
@@ -94,7 +97,7 @@ def test_foreign_domains_keep_their_names(op_type, domain, expected):
     assert expected == primitive_name(op_type, domain, Use())
 
 
-@pytest.mark.parametrize("op_type", PRIMITIVES)
+@pytest.mark.parametrize("op_type", operators.OPERATORS)
 def test_names_suit_file_names(op_type):
     """Every entry gives an identifier, also where nothing is known about the use."""
     domain, _, name = op_type.rpartition("::")
@@ -102,3 +105,49 @@ def test_names_suit_file_names(op_type):
     primitive = primitive_name(name, domain, Use())
 
     assert re.fullmatch(r"[A-Z][A-Za-z0-9]*", primitive)
+
+
+MODEL = """
+<ir_version: 10, opset_import: ["": 20]>
+g (float[1,16,8,8] x, float[16,16,3,3] w) => (float[1,16,6,6] y) {
+  c = Conv(x, w)
+  [snake] y = Snake<alpha = 2.0>(c)
+}
+"""
+
+
+@pytest.fixture
+def _snake(monkeypatch):
+    """An activation that no version of ONNX has, in both tables."""
+    arguments = (operators.ArgumentRule("frequency", "alpha", lambda node, _graph: node.attributes["alpha"]),)
+    row = operators.Operator("SnakeV2", arguments, fusion=operators.Fusion.ACTIVATION)
+    monkeypatch.setitem(operators.OPERATORS, "Snake", row)
+    monkeypatch.setitem(device_operators.FORMATS_OF, "SnakeV2", device_operators.Elementwise())
+
+
+@pytest.mark.usefixtures("_snake")
+def test_a_row_in_each_table_makes_an_operator_known():
+    """Name, arguments, fusion, element types and formats of an operator follow from its two rows."""
+    graph = loader.load(onnx.parser.parse_model(MODEL))
+    conv, snake = graph.nodes
+
+    assert ("Default/SnakeV2-op0", {"frequency": "2"}) == (
+        snake.operator.full_name,
+        kernel_args(snake, graph),
+    )
+    assert not moves("Snake")
+    assert ["Default/Conv2D-op0SnakeV2-op0"] == [
+        node.operator.full_name for node in compile_graph(graph).nodes
+    ]
+    placed = placement.place(graph).nodes[1]
+    assert ["NC1HWC0"] * 2 == [tensor.format for tensor in (*placed.inputs, *placed.outputs)]
+    assert conv.operator.op_type == "Conv2D"
+
+
+def test_an_operator_without_rows_keeps_its_name_and_the_host_format():
+    """Without rows an operator is dumped under its ONNX name and attributes, in the host's format."""
+    graph = loader.load(onnx.parser.parse_model(MODEL))
+    snake = graph.nodes[1]
+
+    assert ("Default/Snake-op0", {"alpha": "2"}) == (snake.operator.full_name, kernel_args(snake, graph))
+    assert ["DefaultFormat"] == [tensor.format for tensor in placement.place(graph).nodes[1].outputs]
