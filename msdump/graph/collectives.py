@@ -37,7 +37,7 @@ HCOM_NAMES: Final[Mapping[str, Collective]] = {
 }
 """GE's names, which compiled graphs show."""
 
-_NAMES: Final[Mapping[str, Mapping[str, Collective]]] = {
+NAMES: Final[Mapping[str, Mapping[str, Collective]]] = {
     MINDSPORE_DOMAIN: {str(kind): kind for kind in Collective},
     "com.microsoft": {
         "AllReduce": Collective.ALL_REDUCE,
@@ -91,7 +91,7 @@ def collective(domain: str, op_type: str) -> Collective | None:
     >>> str(collective("ge", "HcomSend")), collective("", "AllReduce")
     ('Send', None)
     """
-    return _NAMES.get(domain, {}).get(op_type) or HCOM_NAMES.get(op_type)
+    return NAMES.get(domain, {}).get(op_type) or HCOM_NAMES.get(op_type)
 
 
 def call_of(node: Node) -> CollectiveCall | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -12,17 +12,14 @@ from typing import Final
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
-from onnx import helper, shape_inference
 
-from msdump import dtypes, reading
-from msdump.errors import GraphError, passing_over
-from msdump.graph import functions, names, training_info, validity, weights
+from msdump import reading
+from msdump.errors import GraphError
+from msdump.graph import functions, inference, names, training_info, validity, weights
 from msdump.graph.builder import Builder, Shared
-from msdump.graph.collectives import COUNTS, Collective, collective
-from msdump.graph.domains import canonical_domain, uses_float_status
 from msdump.graph.graph import IN_MEMORY, Graph, Training
 from msdump.graph.names import name_nodes
-from msdump.graph.order import walk_graphs, walk_nodes
+from msdump.graph.order import walk_nodes
 from msdump.graph.training_info import TrainingMessage
 from msdump.record import Buffer
 from msdump.wire import LENGTH, fields, tag_of, varint
@@ -167,7 +164,7 @@ class _Loading:
         initializers: dict[str, np.ndarray],
         variables: frozenset[str] = frozenset(),
     ) -> Graph:
-        _settle(model.graph, self._sizes)
+        inference.settle(model.graph, self._sizes)
         # the runtime gets nodes as messages: what they hold must be in them
         for tensor in validity.inner_tensors(model):
             weights.embed(tensor, self._files)
@@ -178,129 +175,8 @@ class _Loading:
         functions.take_out(model.graph, variables)
         names.name_nodes(model.graph)
         shared = Shared(self._source, model, self._keeps_classes)
-        builder = Builder(shared, model.graph, _inferred(model).graph, initializers, variables=variables)
-        return builder.graph()
-
-
-def _settle(graph: onnx.GraphProto, sizes: Mapping[str, int]) -> None:
-    """Replace named dimensions by their sizes in the types that the model declares."""
-    if not sizes:
-        return
-    for value in (*graph.input, *graph.value_info, *graph.output):
-        for dimension in value.type.tensor_type.shape.dim:
-            if dimension.dim_param in sizes:
-                dimension.dim_value = sizes[dimension.dim_param]
-
-
-def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the model with the types of its values, inside branches and loops as well."""
-    with passing_over(Exception):  # inference is a convenience: a model runs without it
-        return shape_inference.infer_shapes(with_standins(model), data_prop=True)
-    return model
-
-
-Nodes = Iterator[onnx.NodeProto]
-
-_FARTHEST: Final = (1 << 63) - 1  # Slice: to the end of the axis
-
-
-def with_standins(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a model whose operators without a body are replaced by nodes that give the same types.
-
-    Others stay as they are. Sizes that follow from a number of ranks which the model does not tell stay
-    unknown.
-    """
-    if not any(map(_standin, walk_nodes(model.graph.node))):
-        return model
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    for graph in walk_graphs(copy.graph):
-        standins = ((node, _standin(node)) for node in graph.node)
-        nodes = [part for node, make in standins for part in (make(node) if make else (node,))]
-        del graph.node[:]
-        graph.node.extend(nodes)
-    return copy
-
-
-def _standin(node: onnx.NodeProto) -> Callable[[onnx.NodeProto], Nodes] | None:
-    """Return the maker of the nodes for an operator without a body; None for any other operator."""
-    kind = collective(canonical_domain(node.domain), node.op_type)
-    if kind is not None:
-        return _STANDINS[kind]
-    return _same if uses_float_status(node.domain, node.op_type) else None
-
-
-def _same(node: onnx.NodeProto) -> Nodes:
-    for position, (source, target) in enumerate(zip(node.input, node.output, strict=False)):
-        yield helper.make_node("Identity", [source], [target], name=f"{node.name}/{position}")
-
-
-def _exchanged(node: onnx.NodeProto) -> Nodes:
-    part = f"{node.output[0]}/part"
-    yield from _cut(node, part, _number(node, ("split_dim",)))
-    yield from _joined(node, part, _number(node, ("concat_dim",)))
-
-
-def _received(node: onnx.NodeProto) -> Nodes:
-    shape = next((list(item.ints) for item in node.attribute if item.name == "shape"), [])
-    told = next((helper.get_attribute_value(item) for item in node.attribute if item.name == "dtype"), 1)
-    dtype = told if isinstance(told, int) else dtypes.from_name(told.decode()).onnx
-    value = helper.make_tensor("value", onnx.TensorProto.FLOAT, [1], [0.0])
-    filled = f"{node.output[0]}/filled"
-    yield from _constant(f"{node.output[0]}/shape", shape)
-    yield helper.make_node("ConstantOfShape", [f"{node.output[0]}/shape"], [filled], value=value)
-    yield helper.make_node("Cast", [filled], [node.output[0]], name=node.name, to=dtype)
-
-
-def _joined(node: onnx.NodeProto, source: str, axis: int) -> Nodes:
-    """Yield nodes that concatenate a value along an axis, once for each rank."""
-    count, target = _number(node, COUNTS), node.output[0]
-    if count:
-        yield helper.make_node("Concat", [source] * count, [target], name=node.name, axis=axis)
-    else:
-        yield from _some(source, target, axis)
-
-
-def _cut(node: onnx.NodeProto, target: str, axis: int) -> Nodes:
-    """Yield nodes that cut an axis to the part of one rank."""
-    count = _number(node, COUNTS)
-    if not count:
-        yield from _some(node.input[0], target, axis)
-        return
-    names = [f"{target}/{name}" for name in ("begin", "end", "axis", "step")]
-    for name, value in zip(names, (0, _FARTHEST, axis, count), strict=True):
-        yield from _constant(name, [value])
-    # every count-th element: as many as each rank gets
-    yield helper.make_node("Slice", [node.input[0], *names], [target])
-
-
-def _some(source: str, target: str, axis: int) -> Nodes:
-    """Yield nodes that make the size of an axis unknown."""
-    numbers, flags = f"{target}/numbers", f"{target}/flags"
-    yield from _constant(numbers, [0])
-    yield helper.make_node("Cast", [numbers], [flags], to=onnx.TensorProto.BOOL)
-    yield helper.make_node("Compress", [source, flags], [target], axis=axis)
-
-
-def _constant(name: str, numbers: list[int]) -> Nodes:
-    tensor = helper.make_tensor(name, onnx.TensorProto.INT64, [len(numbers)], numbers)
-    yield helper.make_node("Constant", [], [name], value=tensor)
-
-
-def _number(node: onnx.NodeProto, names: tuple[str, ...]) -> int:
-    """Return the first of some attributes that a node has, 0 where it has none of them."""
-    return next((item.i for name in names for item in node.attribute if item.name == name), 0)
-
-
-_STANDINS: Final[Mapping[Collective, Callable[[onnx.NodeProto], Nodes]]] = {
-    Collective.ALL_REDUCE: _same,
-    Collective.BROADCAST: _same,
-    Collective.SEND: _same,
-    Collective.ALL_GATHER: lambda node: _joined(node, node.input[0], _number(node, ("axis",))),
-    Collective.REDUCE_SCATTER: lambda node: _cut(node, node.output[0], 0),
-    Collective.ALL_TO_ALL: _exchanged,
-    Collective.RECEIVE: _received,
-}
+        typed = inference.inferred(model).graph
+        return Builder(shared, model.graph, typed, initializers, variables=variables).graph()
 
 
 def annotated(path: str, properties: Mapping[str, Mapping[str, str]], folder: str) -> tuple[bytes, int]:
