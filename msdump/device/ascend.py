@@ -49,12 +49,7 @@ class FloatStatus(threading.local):
         self.is_raised = True
 
     def run(self, op_type: str) -> np.ndarray:
-        """Run an operator of the status; return its output, int32 of shape (8,).
-
-        Args:
-            op_type: ``NPUClearFloatStatusV2`` gives zeros, ``NPUGetFloatStatusV2`` ones where the register is
-                raised, else zeros.
-        """
+        """Run an operator of the status: int32 of shape (8,), ones if NPUGetFloatStatusV2 finds it raised."""
         if op_type == CLEAR_FLOAT_STATUS:
             self.is_raised = False
         return np.full(_SHAPE, self.is_raised, _DTYPE.numpy)
@@ -66,7 +61,7 @@ def has_float_status(graph: Graph) -> bool:
 
 
 def float_status_of(graph: Graph, context: Context) -> FloatStatus | None:
-    """Return the register of a network, None for a network that never asks for it.
+    """Return the register of a network, None for a network without operators of the status.
 
     Warns of a network that asks where nothing raises it.
     """
@@ -82,7 +77,7 @@ def float_status_of(graph: Graph, context: Context) -> FloatStatus | None:
 
 
 def check_float_status(node: Node, type_of_input: ValueType) -> None:
-    """Refuse an operator of the status that has other inputs and outputs than MindSpore's.
+    """Refuse an operator of the status with other inputs and outputs than MindSpore's.
 
     Raises:
         GraphError: It has not one input and one output, or its input is not int32 of shape (8,).
@@ -101,8 +96,6 @@ class Ascend:
     """The device's view of a graph.
 
     Attributes:
-        graph: The graph, fused where the level fuses, with what the device adds to it.
-        placement: Formats and device types of every input and output.
         bodies: The same of the graphs directly inside branches and loops, by their index.
         tasks: The task of each operator, None where the device runs none for it.
         is_compiled: Whether the graph was compiled as a whole (O2, acl): its weights lie ready.
@@ -118,16 +111,7 @@ class Ascend:
         numbers: Numbers | None = None,
         operator_dtypes: OperatorDtypes = NO_OPERATOR_DTYPES,
     ) -> None:
-        """Place a graph on the device.
-
-        Args:
-            graph: The graph.
-            precision: How float32 operators compute.
-            overflow: What float16 results beyond the range become.
-            reports: Whether saturation is to be told (``op_debug_mode`` 3, ``NPUGetFloatStatusV2``).
-            numbers: Numbers of TransData and Cast operators, which are inserted then (O2, acl).
-            operator_dtypes: Operators that compute in other types than the precision mode says.
-        """
+        """Place a graph on the device; ``numbers``: TransData and Cast operators are inserted (O2, acl)."""
         # bodies first: the graph takes theirs in, with the operators that the device adds
         self.bodies = {
             body.index: type(self)(

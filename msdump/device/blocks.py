@@ -81,7 +81,7 @@ class Stage(Protocol):
 
 
 def blocks(size: int, length: int) -> int:
-    """Return how many blocks of a length hold a size, -1 for a size that is not known.
+    """Return how many blocks of a length hold a size, -1 for an unknown size.
 
     >>> blocks(33, 16), blocks(-1, 16)
     (3, -1)
@@ -90,7 +90,7 @@ def blocks(size: int, length: int) -> int:
 
 
 def product(sizes: Iterable[int]) -> int:
-    """Return the product of sizes, -1 if one of them is not known.
+    """Return the product of sizes, -1 if one of them is unknown.
 
     >>> product((2, 3)), product((2, -1)), product(())
     (6, -1, 1)
@@ -101,11 +101,7 @@ def product(sizes: Iterable[int]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """The stage that follows an index rule.
-
-    Attributes:
-        rule: Its text.
-    """
+    """The stage that follows an index rule."""
 
     rule: str
 
@@ -188,7 +184,6 @@ class Groups:
         return (self.count, dims[0] // self.count, *dims[1:])
 
     def _places(self, dims: Dims, c0: int) -> Iterator[tuple[tuple[slice, slice, slice], slice]]:
-        """Yield where each E-th group stands in the blocks, and these groups."""
         shared, outputs, channels = self._shared(dims, c0), dims[0] // self.count, dims[1]
         for first in range(shared):
             rows = slice(first * outputs, (first + 1) * outputs)
@@ -323,7 +318,7 @@ class _Compiled:
         return self._lengths[axis] if part == "place" else blocks(dims[axis], self._lengths[axis])
 
     def _unfilled(self, dims: Dims) -> Iterator[_Index]:
-        """Yield where the last blocks stand of the axes whose sizes do not fill them, in fine host order."""
+        """Yield the places of last blocks that their axis does not fill, in fine host order."""
         for axis, length in self._lengths.items():
             if dims[axis] % length:
                 yield (slice(None),) * self._host_order.index((axis, "block")) + (-1,)
@@ -373,11 +368,9 @@ class _Geometry:
 
     @property
     def is_full(self) -> bool:
-        """Whether the tensor fills all blocks."""
         return not self.unfilled
 
     def pieces(self, host: np.ndarray, device: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield matching parts of two arrays, both in fine host order."""
         for span, indices in self.where:
             place = device[indices]
             # axes are only cut here, so that the part stays a view that decode writes through

@@ -116,8 +116,6 @@ class Format:
         name: Its name in file names and attributes.
         stages: How a host array becomes a device array; none: as it is.
         pads_to: Rank that smaller host shapes are padded to, 0: they are not.
-        least: Smallest rank.
-        most: Largest rank, None: any.
         spelling: Its name in .ir texts where it differs.
         shape_rule: The shape of a format whose bytes are not documented.
     """
@@ -218,20 +216,13 @@ def c0(dtype: DType | None) -> int:
 def shape(
     name: str, host_shape: Dims, dtype: DType | None, groups: int = 1, *, cell: Cell | None = None
 ) -> Dims:
-    """Return the device shape of a host shape.
+    """Return the device shape of a host shape; unknown dimensions are -1 on both sides.
 
     >>> float16 = dtypes.from_name("float16")
     >>> shape("NC1HWC0", (32, 256, 13, 13), float16), shape("FRACTAL_Z", (384, 256, 3, 3), float16)
     ((32, 16, 13, 13, 16), (144, 24, 16, 16))
     >>> shape("FRACTAL_NZ", (-1, 20), float16)
     (2, -1, 16, 16)
-
-    Args:
-        name: Name of the format.
-        host_shape: Dimensions on the host, -1 where one is not known; so it is then in the result.
-        dtype: Element type.
-        groups: Groups of the convolution that reads the tensor; only FRACTAL_Z looks at them.
-        cell: Sizes of the recurrent operator, for FRACTAL_ZN_RNN and ND_RNN_BIAS.
 
     Raises:
         FormatError: The format cannot hold such a tensor.
@@ -327,7 +318,6 @@ def _shape(row: Format, host_shape: Dims, length: int, groups: int, cell: Cell |
 
 
 def _length(device_shape: Dims) -> int:
-    """Return C0 of a device shape: its last dimension."""
     # a tensor without elements may have a last dimension of 0
     return device_shape[-1] if device_shape and device_shape[-1] else _C0_OF_OTHERS
 
@@ -335,7 +325,6 @@ def _length(device_shape: Dims) -> int:
 def _steps(
     name: str, device_shape: Dims, host_shape: Dims, groups: int
 ) -> tuple[tuple[Stage, ...], list[Dims]]:
-    """Return the stages from a host shape to the device, and the shapes before, between and behind them."""
     length = _length(device_shape)
     stages, dims = _conversion(find(name), host_shape, length, groups)
     shapes = [dims]
@@ -345,7 +334,6 @@ def _steps(
 
 
 def _conversion(row: Format, host_shape: Dims, length: int, groups: int) -> tuple[tuple[Stage, ...], Dims]:
-    """Return the stages for a tensor, and the padded shape that they start from."""
     dims = padded(row.name, host_shape)
     if row.shape_rule is not None:
         raise FormatError(f"only the shape of {row.name} is known, not its bytes; use another format")
@@ -363,7 +351,7 @@ def _conversion(row: Format, host_shape: Dims, length: int, groups: int) -> tupl
 def _known_conversion(
     name: str, host_shape: Dims, length: int, groups: int
 ) -> tuple[tuple[Stage, ...], Dims]:
-    """Return what ``_conversion`` does; a network has few shapes, and each step lays all of them out."""
+    """Cache ``_conversion``: a network has few shapes, and each step lays all of them out."""
     return _conversion(find(name), host_shape, length, groups)
 
 
@@ -386,7 +374,7 @@ def _vector(row: Format, dims: Dims, length: int) -> tuple[tuple[Stage, ...], Di
 
 
 def _raw(array: np.ndarray) -> np.ndarray:
-    """Return the array as plain items of the same size, which copy fast whatever their type."""
+    """Return the array as integers of its item size, which numpy copies faster."""
     if array.dtype.kind in "OUS":
         raise FormatError("text has no device format")
     raw: np.ndarray = array.view(_RAW[array.dtype.itemsize])

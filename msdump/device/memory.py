@@ -35,12 +35,7 @@ ALIGNMENT: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A piece of device memory.
-
-    Attributes:
-        address: Its first byte.
-        size: Reserved bytes, a multiple of the alignment.
-    """
+    """A piece of device memory."""
 
     address: int
     size: int
@@ -79,12 +74,7 @@ class DeviceMemory:
         return self._blocks
 
     def allocate(self, key: Hashable, nbytes: int, title: str = "") -> Block:
-        """Reserve memory for a tensor; an empty one still gets an address of its own.
-
-        Args:
-            key: What the tensor is known by until its release.
-            nbytes: Its size.
-            title: The tensor in messages, by default its key.
+        """Reserve memory under a key; an empty tensor still gets an address of its own.
 
         Raises:
             DeviceMemoryError: The tensor does not fit.
@@ -113,7 +103,6 @@ class DeviceMemory:
         self._free(block)
 
     def _reserve(self, title: str, nbytes: int, size: int) -> int:
-        """Return the address of the smallest hole that fits, else of memory behind everything in use."""
         # (size, address): min takes the smallest hole and of equals the lowest, in every run
         fitting = [(hole, address) for address, hole in self._holes if hole >= size]
         if not fitting:
@@ -152,7 +141,6 @@ class DeviceMemory:
         )
 
     def _free(self, block: Block) -> None:
-        """Turn a block into a hole, one with the holes before and behind it."""
         index = bisect_left(self._holes, (block.address, 0))
         first, last, address, end = index, index, block.address, block.end
         if index and sum(self._holes[index - 1]) == address:
@@ -164,7 +152,7 @@ class DeviceMemory:
 
 @dataclass(frozen=True, slots=True)
 class Lifetimes:
-    """When the values of a graph need memory.
+    """When the values of a graph need device memory.
 
     Attributes:
         first: Values that live before the first operator runs: weights, then graph inputs.

@@ -33,11 +33,7 @@ class Form:
     """A value in one of the ways in which it lies in device memory.
 
     Attributes:
-        value: Its name.
-        format: Name of the format.
         dtype: Element type; None: that of the value itself.
-        groups: Groups that a FRACTAL_Z weight is laid out for.
-        cell: Sizes of the recurrent operator that a weight or bias is laid out for.
     """
 
     value: str
@@ -56,9 +52,7 @@ class Step:
     """What one operator does to device memory.
 
     Attributes:
-        reads: Form of each input.
         makes: Form of each output that the operator declares.
-        copies: Inputs that are converted first.
         results: Graph outputs among its outputs that are converted for the host.
         dead: Forms that nobody reads afterwards, its own unread results included.
         views: Forms that share the memory of another one, and that one: the output of an operator that
@@ -152,7 +146,7 @@ class _Walk:
         return Step(read_forms, makes, copies, results, (), views)
 
     def _views(self, node: Node, read_forms: Forms, written: Forms) -> Iterator[tuple[Form, Form]]:
-        """Yield the outputs that have the memory of an input, and the form that owns it."""
+        """Yield the outputs that share the memory of an input, and the form that owns it."""
         pairs = [(slot, output) for slot, output in node.update.new_values.items() if output < len(written)]
         # a graph output has its own: the host reads it after the run, when its input may be gone
         if self._shares and moves_nothing(node) and node.outputs[0] not in self._outputs:
@@ -178,7 +172,6 @@ class _Walk:
         return reversed(ended)
 
     def _used(self, node: Node, step: Step) -> Iterator[Form]:
-        """Yield every form that an operator reads, converts or makes."""
         yield from filter(None, step.reads)
         # a copy is made of the form that the operator's producer wrote, which must still be there
         copied = {form.value for form in step.copies}
@@ -213,8 +206,6 @@ class Written:
     """One tensor at the place where it was put in device memory.
 
     Attributes:
-        form: The value, its format and element type.
-        block: Where it lies.
         position: The operator that made it, or for which it was converted; ``BEFORE`` for
             weights and graph inputs.
     """
@@ -242,13 +233,7 @@ class MemoryUse:
     def __init__(
         self, memory: DeviceMemory, residence: Residence, bodies: dict[int, MemoryUse] | None = None
     ) -> None:
-        """Start without tensors.
-
-        Args:
-            memory: The memory that gives out the blocks.
-            residence: What lies in it when.
-            bodies: The uses of the model's branch and loop bodies, shared by all of them; None: none yet.
-        """
+        """Start without tensors."""
         self._memory = memory
         self._residence = residence
         self._blocks: dict[Form, Block] = {}
@@ -273,12 +258,7 @@ class MemoryUse:
         return {name: self._blocks[form] for name, form in forms.items() if form in self._blocks}
 
     def block(self, position: int, io: IO, slot: int) -> Block | None:
-        """Return where an operator's input or output lies, as the operator itself reads or writes it.
-
-        Args:
-            position: Place of the operator in the graph's execution order.
-            io: Input or output.
-            slot: Index among the operator's inputs or outputs.
+        """Return the block of an operator's input or output by its position in execution order.
 
         Returns:
             Address and reserved bytes; None for an absent value, one that is no tensor, and one
@@ -296,10 +276,6 @@ class MemoryUse:
         """Register that a body reads values where they lie for the graph around it.
 
         Values that the body reads in another form get blocks of their own.
-
-        Args:
-            outer: The use of the graph around the body.
-            names: Values that the body takes from there.
         """
         forms = {form: outer._blocks.get(form) for form in self._residence.first if form.value in names}
         self._blocks |= {form: block for form, block in forms.items() if block is not None}
@@ -310,13 +286,7 @@ class MemoryUse:
         self.written.append(Written(form, block, position))
 
     def register_view(self, view: Form, owner: Form, position: int) -> None:
-        """Register a form that shares the block of an existing one.
-
-        Args:
-            view: The form.
-            owner: The form whose block it shares; nothing happens where it has none.
-            position: The operator that made the view.
-        """
+        """Register a form that shares the block of another one, if that has a block."""
         block = self._blocks.get(owner)
         if block is not None:
             self.register(view, block, position)
@@ -330,13 +300,7 @@ class Meter:
     """
 
     def __init__(self, memory: DeviceMemory, residence: Residence, use: MemoryUse) -> None:
-        """Start without tensors.
-
-        Args:
-            memory: The memory to place them in.
-            residence: What lies in it when.
-            use: Registers what is placed.
-        """
+        """Start without tensors."""
         self._memory = memory
         self._residence = residence
         self._host_types: dict[str, tuple[Dims, np.dtype]] = {}
@@ -344,16 +308,11 @@ class Meter:
         self.use = use
 
     def _place_first(self, arrays: Mapping[str, object]) -> None:
-        """Place weights and graph inputs, by their names; what is no array gets no memory."""
         self._note_types((form.value, arrays.get(form.value)) for form in self._residence.first)
         self._place((form for form in self._residence.first if form.value in arrays), BEFORE)
 
     def ran(self, position: int, outputs: Sequence[np.ndarray | None]) -> None:
-        """Place an operator's converted inputs and its outputs; release what nobody reads any more.
-
-        Args:
-            position: Place of the operator in the graph's execution order.
-            outputs: Its outputs, None for one that is no tensor.
+        """Place an operator's converted inputs and its outputs; release values after their last reader.
 
         Raises:
             DeviceMemoryError: A tensor does not fit; it is named.
@@ -366,7 +325,6 @@ class Meter:
         self._finish_step(position)
 
     def _finish_step(self, position: int) -> None:
-        """Place and release the tensors of an operator whose outputs have known shapes."""
         step = self._residence.steps[position]
         self._place(step.copies, position)
         # views have no memory of their own
@@ -387,12 +345,7 @@ class Meter:
         return self._memory.limit is not None
 
     def enter(self, body: Graph, residence: Residence) -> Meter:
-        """Return the meter of a branch or loop body that is about to run once; it shares this memory.
-
-        Args:
-            body: The body.
-            residence: What lies in memory when, inside it.
-        """
+        """Return the meter of a branch or loop body that is about to run once, in the same memory."""
         if body.index not in self._bodies:
             host_types = {name: self._host_types[name] for name in body.outer & self._host_types.keys()}
             self._bodies[body.index] = BodyMeter(body, residence, self._memory, self.use, host_types)
@@ -428,11 +381,6 @@ class MemoryMeter(Meter):
     def __init__(self, residence: Residence, limit: int | None, arrays: Mapping[str, object]) -> None:
         """Place the weights and inputs.
 
-        Args:
-            residence: What lies in memory when.
-            limit: Bytes of the device, None: as many as needed.
-            arrays: Weights and graph inputs by name; what is no array gets no memory.
-
         Raises:
             DeviceMemoryError: They do not fit.
         """
@@ -453,11 +401,7 @@ class MemoryMeter(Meter):
         )
 
     def follow(self, other: MemoryMeter, end: int) -> None:
-        """Place the tensors of the operators before a position, with the shapes that they had in another run.
-
-        Args:
-            other: A run of the same graph without branches and loops.
-            end: The position.
+        """Place tensors of the operators before ``end``, with the shapes of another run.
 
         Raises:
             DeviceMemoryError: A tensor does not fit; it is named.
@@ -486,13 +430,6 @@ class BodyMeter(Meter):
     ) -> None:
         """Place its own weights.
 
-        Args:
-            body: The body.
-            residence: What lies in memory when, inside it.
-            memory: The memory that it shares with the graph around it.
-            outer: What that graph needed so far.
-            host_types: Shapes and host types of values that it reads from there.
-
         Raises:
             DeviceMemoryError: A weight does not fit; it is named.
         """
@@ -519,7 +456,7 @@ class BodyMeter(Meter):
         self._placed[self._pass] = self._drop(self._pass, self._residence.stays)
 
     def _drop(self, number: int, kept: frozenset[Form] = frozenset()) -> set[Form]:
-        """Release what a pass placed, but for some forms; return those of them that it had placed."""
+        """Release the forms of a pass that are not kept; return the others."""
         placed = self._placed.pop(number, set()) if number > 0 else set()
         for form in placed - kept:
             key = (self._index, number, form)
@@ -538,13 +475,7 @@ class BodyMeter(Meter):
 
 
 def device_bytes(form: Form, host_shape: Dims, dtype: DType) -> int:
-    """Return the bytes of a tensor in device memory: device shape times device type.
-
-    Args:
-        form: How it lies there.
-        host_shape: Its dimensions on the host.
-        dtype: Its element type on the device.
-    """
+    """Return the bytes of a tensor in device memory: device shape times size of the device type."""
     try:
         shape = formats.shape(form.format, host_shape, dtype, form.groups, cell=form.cell)
     except FormatError:  # a shape that only the run told, and that the format cannot hold

@@ -46,7 +46,6 @@ def operator_formats(node: Node) -> OperatorFormats:
 
 
 def _of_first(node: Node, first: Fixed) -> Fixed:
-    """Return the formats of a fused operator whose first part holds these."""
     last = len(first.inputs) - 1
     format_of = {name: first.inputs[min(slot, last)] for slot, name in enumerate(node.parts[0].inputs)}
     inputs = tuple(format_of.get(name, DEFAULT_FORMAT) for name in node.inputs)
@@ -65,11 +64,8 @@ class DeviceTensor:
     """How a tensor lies in device memory.
 
     Attributes:
-        format: Name of its format.
-        dtype: Element type, None where unknown.
         shape: Device dimensions, -1 where one is not known, ``(-2,)`` where the rank is not.
         groups: Groups that a FRACTAL_Z weight is laid out for.
-        cell: Sizes of the recurrent operator that a weight or bias is laid out for.
     """
 
     format: str
@@ -104,11 +100,7 @@ class NodePlacement:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """How a graph lies on the device.
-
-    Attributes:
-        nodes: One entry for each operator, in execution order.
-    """
+    """How a graph lies on the device."""
 
     nodes: tuple[NodePlacement, ...]
 
@@ -135,12 +127,7 @@ def host_shape(graph: Graph, name: str) -> Dims | None:
 
 
 def place(graph: Graph, dtype_of: SlotDType | None = None) -> Placement:
-    """Return how the operators of a graph hold their tensors.
-
-    Args:
-        graph: The graph.
-        dtype_of: Element types on the device, by default those of the host.
-    """
+    """Return how the operators of a graph hold their tensors, by default in the host's element types."""
     return _Placer(graph, dtype_of or host_dtype(graph)).run()
 
 
@@ -188,11 +175,10 @@ class _Placer:
         return NodePlacement(inputs, outputs)
 
     def _arriving(self, name: str) -> DeviceTensor:
-        """Return how a value lies where its operator made it; inputs and weights lie as on the host."""
+        """Return the form in which a value was made; inputs and weights lie as on the host."""
         return self._produced.get(name) or host_tensor(self._graph, name)
 
     def _cell(self, node: Node, chosen: Fixed) -> Cell | None:
-        """Return the sizes of a recurrent operator, from the shapes of its W and R."""
         if formats.FRACTAL_ZN_RNN not in chosen.inputs:
             return None
         names = (*node.inputs, "", "", "")[1:3]
@@ -213,15 +199,7 @@ class _Placer:
     def _tensor(
         self, name: str, dtype: DType | None, wanted: str, groups: int = 1, cell: Cell | None = None
     ) -> DeviceTensor:
-        """Return a tensor in a format, or as on the host where the format cannot hold it.
-
-        Args:
-            name: The tensor.
-            dtype: Element type on the device.
-            wanted: The format.
-            groups: Groups of a convolution, which FRACTAL_Z weights are laid out for.
-            cell: Sizes of a recurrent operator, which its weights and biases are laid out for.
-        """
+        """Return a tensor in a format, or as on the host if the format cannot hold it."""
         host = host_shape(self._graph, name)
         if host is None:
             return DeviceTensor(wanted, dtype, UNKNOWN_RANK)
@@ -235,7 +213,6 @@ class _Placer:
             return DeviceTensor(DEFAULT_FORMAT, dtype, host)
 
     def _formats(self, node: Node, rule: OperatorFormats) -> Fixed:
-        """Return the format of each slot under an operator's rule."""
         if isinstance(rule, Fixed):
             return rule if self._has_rank(node, rule.rank) else HOST
         if isinstance(rule, Follows):
@@ -277,7 +254,7 @@ class _Placer:
         return len(shapes) == 1 or all(_broadcasts(shape, result, name) for shape in shapes)
 
     def _has_one_c0(self, node: Node) -> bool:
-        """Tell whether all tensors have blocks of one length; a cast from float16 to int8 has not."""
+        """Return whether all tensors have blocks of one length; a cast from float16 to int8 has not."""
         sides = ((IO.INPUT, node.inputs), (IO.OUTPUT, node.outputs))
         block_lengths = {
             formats.c0(self._dtype_of(node, io, slot))
@@ -297,7 +274,7 @@ _CUT_AXES: Final = {formats.NC1HWC0: (1,), formats.NDC1HWC0: (1,), formats.FRACT
 
 
 def _broadcasts(shape: Shape | None, result: Shape | None, name: str) -> bool:
-    """Tell whether an input in a device format can be broadcast to a result in the same format.
+    """Return whether an input in a device format can be broadcast to a result in the same format.
 
     A single element always can. Others need the result's rank, and its size on every
     axis that the format cuts; in formats of weights, its whole shape.

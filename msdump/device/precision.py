@@ -58,14 +58,7 @@ _CONVERTED: Final = (FLOAT32, *HALVES)
 def rounding(
     primitive: str, mode: PrecisionMode, overflow: OverflowMode, *, reports: bool = False
 ) -> Rounding:
-    """Return how an operator computes.
-
-    Args:
-        primitive: Its MindSpore name.
-        mode: The precision mode.
-        overflow: The overflow mode.
-        reports: Whether saturation is to be told (``op_debug_mode`` 3, ``NPUGetFloatStatusV2``).
-    """
+    """Return how an operator computes; with ``reports`` it reports saturation (``op_debug_mode`` 3)."""
     saturates = overflow is OverflowMode.SATURATION
     # without saturation the results themselves show the overflow: infinities and NaN
     reports = reports and saturates
@@ -89,10 +82,6 @@ def held_type(device: DType | None, host: DType) -> DType:
     """Return the element type in which the device holds a tensor of a host type.
 
     Only float types are converted between host and device; the others travel as they are.
-
-    Args:
-        device: The type in which the operator reads or writes it, None where that is not known.
-        host: The type of its elements on the host.
     """
     if device is None or device is host or device not in _CONVERTED or host not in _CONVERTED:
         return host
@@ -100,12 +89,7 @@ def held_type(device: DType | None, host: DType) -> DType:
 
 
 def rounded(array: np.ndarray, dtype: DType, *, saturates: bool = False) -> np.ndarray:
-    """Return a float array in a device type.
-
-    Args:
-        array: Values of float32 or a smaller type.
-        dtype: float32, float16 or bfloat16.
-        saturates: Keep float16 within its range and turn NaN into 0.
+    """Return a float array in a device type; ``saturates``: float16 keeps its range, NaN becomes 0.
 
     >>> rounded(np.array([1 / 3, 1e6], np.float32), FLOAT16).tolist()
     [0.333251953125, inf]
@@ -147,15 +131,7 @@ def roundings(
     *,
     reports: bool = False,
 ) -> dict[str, tuple[Rounding, ...]]:
-    """Return the rounding of each original operator of every node, by the node's name.
-
-    Args:
-        graph: The graph, without those inside it.
-        mode: The precision mode.
-        overflow: The overflow mode.
-        operator_dtypes: Operators that compute in other types than the mode says.
-        reports: Whether saturation is to be told.
-    """
+    """Return the rounding of each original operator of every node, by the node's name; of bodies none."""
     mixture = _Mixture(MIXED[mode], operator_dtypes.lists) if mode in MIXED else None
     exceptions = _Exceptions(operator_dtypes)
 
@@ -174,7 +150,7 @@ def roundings(
 
 
 class _Mixture:
-    """The lists of mixed precision, and what each operator has made of its outputs so far."""
+    """The lists of mixed precision, and the types of the outputs of the operators so far."""
 
     def __init__(self, narrow: DType, lists: MixLists | None) -> None:
         lists = lists or MixLists("")
@@ -184,7 +160,6 @@ class _Mixture:
         self._written: dict[str, DType] = {}
 
     def type_of(self, part: Node) -> DType:
-        """Return the type in which an operator computes; called in execution order."""
         names = set(_type_names(part))
         if names & self._trusted:
             chosen = self._narrow
@@ -197,31 +172,22 @@ class _Mixture:
 
 
 class _Exceptions:
-    """Looks up the rule of an operator."""
-
     def __init__(self, operator_dtypes: OperatorDtypes) -> None:
         kinds = (operator_dtypes.customized, operator_dtypes.kept)
         self._tables = [{(rule.name, rule.is_type): rule for rule in rules} for rules in kinds if rules]
 
     def rule(self, part: Node) -> DtypeRule | None:
-        """Return the rule that holds for an original operator, None for none."""
         keys = ((part.name, False), *((name, True) for name in _type_names(part)))
         return next((rules[key] for rules in self._tables for key in keys if key in rules), None)
 
 
 def _type_names(part: Node) -> tuple[str, ...]:
-    """Return the types of an operator: its primitive, and what a compiled graph calls it."""
     primitive = part.operator.op_type
     return (primitive, *(types.get(primitive, primitive) for types in (GE_TYPES, CONVERTED_TYPES)))
 
 
 def check_operator_dtypes(graph: Graph, mode: PrecisionMode, operator_dtypes: OperatorDtypes) -> None:
-    """Warn of operators that a model does not have, and of files that have no effect.
-
-    Args:
-        graph: The model as it was loaded.
-        mode: The precision mode.
-        operator_dtypes: Operators that compute in other types than the mode says.
+    """Warn of operators that a model lacks, and of files without effect.
 
     Raises:
         InputError: Lists of mixed precision are changed in a mode that is none, which CANN refuses, too.
@@ -242,7 +208,6 @@ def check_operator_dtypes(graph: Graph, mode: PrecisionMode, operator_dtypes: Op
 
 
 def _unknown(graph: Graph, rules: Iterable[DtypeRule], lists: MixLists | None) -> Iterator[str]:
-    """Yield what is to be said of names and types that no operator of the model has."""
     nodes = [node for inner in graph.walk() for node in inner.nodes]
     names = {node.name for node in nodes}
     types = {name for node in nodes for name in _type_names(node)}
@@ -258,7 +223,7 @@ def _unknown(graph: Graph, rules: Iterable[DtypeRule], lists: MixLists | None) -
 
 
 def _hint(rule: DtypeRule, nodes: Iterable[Node], names: set[str], types: set[str]) -> str:
-    """Return what may have been meant: the ONNX type, the full name, a type without OpType::, a slip."""
+    """Return a likely correction: the ONNX type, the full name, a type without OpType::, a slip."""
     for node in nodes:
         if rule.is_type and rule.name == node.op_type:
             return f"; ONNX's {node.op_type} is {_type_names(node)[-1]!r} here"

@@ -25,12 +25,7 @@ INSERTED_PREFIX: Final = "trans_"
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One task of the device.
-
-    Attributes:
-        task_id: Its number in its stream, from 0.
-        stream_id: The stream that it runs on.
-    """
+    """One task of the device."""
 
     task_id: int
     stream_id: int
@@ -54,12 +49,9 @@ def assign(graph: Graph) -> tuple[Task | None, ...]:
 
 
 def of_inputs(graphs: Iterable[tuple[Graph, Sequence[Task | None]]]) -> dict[str, Task]:
-    """Return the task of each input of a model, that of the first operator that reads it.
+    """Return the task of each input of a model: the first operator that reads it, of the main graph first.
 
     It depends on the model alone, so that an input keeps its task whatever is dumped.
-
-    Args:
-        graphs: The main graph, then those of its branches and loops, with the tasks of their operators.
     """
     task_of: dict[str, Task] = {}
     for graph, tasks in graphs:

@@ -31,13 +31,7 @@ Numbers = Iterator[int]
 
 @dataclass(frozen=True, slots=True)
 class Inserted:
-    """A graph with its TransData and Cast operators.
-
-    Attributes:
-        graph: The graph.
-        placement: How its operators hold their tensors.
-        roundings: How the inserted operators compute, by name.
-    """
+    """A graph with its TransData and Cast operators."""
 
     graph: Graph
     placement: Placement
@@ -45,15 +39,9 @@ class Inserted:
 
 
 def insert(graph: Graph, placement: Placement, rounding: Rounding, numbers: Numbers) -> Inserted:
-    """Return a graph in which every operator finds its inputs in the form in which it reads them.
+    """Return a graph with TransData and Cast in front of operators that read another form of a value.
 
     Graph outputs, and what branches and loops read of the graph around them, have the host's form.
-
-    Args:
-        graph: The compiled graph.
-        placement: How its operators hold their tensors.
-        rounding: Whether inserted casts saturate, and whether that is to be told.
-        numbers: Numbers of the inserted operators.
     """
     return _Inserter(graph, placement, rounding, numbers).run()
 
@@ -118,18 +106,17 @@ class _Inserter:
                 yield name, value
 
     def _converted(self, node: Node, name: str, wanted: DeviceTensor) -> str:
-        """Return the value that an operator reads instead of ``name``, in the wanted form; constants stay."""
+        """Return the value in the form that an operator reads; constants stay."""
         if name not in self._produced:
             return name
         return self._in_form(name, host_tensor(self._graph, name) if node.bodies else wanted)
 
     def _hand_out(self, name: str) -> None:
-        """Insert the operators that bring a value into the host's form, for readers outside the device."""
         if name in self._produced:
             self._in_form(name, host_tensor(self._graph, name))
 
     def _in_form(self, name: str, wanted: DeviceTensor) -> str:
-        """Return the value that holds ``name`` in a form; the first reader of a form gets it inserted."""
+        """Return the value that holds ``name`` in a form; its first reader has it inserted."""
         produced = self._produced[name]
         value = self._forms.get((name, produced), name)
         for before, after in _steps(produced, wanted, host_tensor(self._graph, name)):
@@ -139,7 +126,6 @@ class _Inserter:
         return value
 
     def _insert(self, name: str, source: str, before: DeviceTensor, after: DeviceTensor) -> str:
-        """Add the operator that makes one form of a value out of another."""
         is_cast = before.dtype is not after.dtype
         node_name = self._new_name(compilation.CAST if is_cast else compilation.TRANS_DATA)
         # the operator that brings the value back to the host's form takes over its name
@@ -183,12 +169,11 @@ class _Inserter:
 
 
 def _inner_reads(node: Node) -> set[str]:
-    """Return the outer values that the subgraphs of an operator read."""
     return set().union(*(outer_values(part.proto) for part in node.members))
 
 
 def _widened(graph: Graph, placement: Placement) -> Iterator[str]:
-    """Yield the values whose Cast leaves the host's element type: not only cube operators read them smaller.
+    """Yield the values that keep the host's element type behind a Cast: not only cube operators read them.
 
     The runtime computes in the wide type; only of cube operators it is sure that they take the small one,
     and only since opset 13 that anything takes bfloat16.

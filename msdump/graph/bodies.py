@@ -38,12 +38,7 @@ def protos(node: onnx.NodeProto) -> dict[str, onnx.GraphProto]:
 
 
 def obstacle(node: onnx.NodeProto, opset: int) -> str:
-    """Return why a control flow node must run as one operator; "" where its bodies run operator by operator.
-
-    Args:
-        node: An If, Loop or Scan of ai.onnx.
-        opset: Version of ai.onnx.
-    """
+    """Return why an If, Loop or Scan must run as one operator; "" if its bodies run operator by operator."""
     graphs = protos(node)
     if len(graphs) < len(ATTRIBUTES[node.op_type]):
         return "it lacks a graph"
@@ -85,7 +80,6 @@ def _count_fault(node: onnx.NodeProto, graphs: Mapping[str, onnx.GraphProto]) ->
 
 
 def _counts(node: onnx.NodeProto) -> tuple[int, int]:
-    """Return how many inputs a body must have, and the least number of its outputs."""
     input_count, output_count = len(node.input), len(node.output)
     # branches take nothing: they read outer values by name
     if node.op_type == "If":
@@ -98,13 +92,7 @@ def _counts(node: onnx.NodeProto) -> tuple[int, int]:
 
 
 def with_bodies(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
-    """Return a graph whose bodies, the graphs directly inside it, are replaced.
-
-    Args:
-        graph: The graph.
-        change: Returns the replacement of a body. Its inputs, its outputs and the outer values that it
-            reads must stay what they are.
-    """
+    """Return a graph with changed bodies; their inputs, outputs and outer values must stay."""
     nodes = (
         replace(node, bodies={name: change(body) for name, body in node.bodies.items()})
         if node.bodies
@@ -129,15 +117,11 @@ _SHAPES: Final = frozenset({"Shape", "Size"})
 
 
 def content_sized(graph: Graph, fed: Collection[str]) -> tuple[int, ...]:
-    """Return the operators whose outputs may change size from run to run while all inputs keep their shapes.
+    """Return the positions of operators that may give other sizes while all inputs keep their shapes.
 
     The sizes of all other outputs follow from the shapes of the graph's inputs and the sizes of these
     operators' outputs. Control flow is among them where an output inside it varies, and so are operators
     of unknown domains, unless their outputs have a fixed shape.
-
-    Args:
-        graph: The graph, with its branches and loops.
-        fed: Names of what it is fed: inputs and overridden initializers.
 
     Returns:
         Their positions in the graph, ascending; none where shapes tell every size.
@@ -177,7 +161,6 @@ class _Walk:
         return varies
 
     def _control_varies(self, node: Node, slots: set[int]) -> bool:
-        """Tell whether contents decide which bodies run, how often, or which sizes their values have."""
         if not slots.isdisjoint(_DECISIVE[node.op_type]):
             return True
         while True:  # each pass of a loop may make more of the values that it carries dependent
@@ -204,7 +187,7 @@ class _Walk:
         self._dependent.update(target for source, target in pairs if source in self._dependent)
 
     def _leave(self, node: Node, body: Graph) -> bool:
-        """Mark the outputs that dependent values of a body reach; tell whether a loop's condition is one."""
+        """Mark outputs that dependent values of a body reach; return whether a loop's condition is one."""
         outputs = [value.name for value in body.outputs]
         if node.op_type == "Loop":
             condition, *outputs = outputs

@@ -28,8 +28,6 @@ class Shared:
     """State that all graphs of one model share.
 
     Attributes:
-        source: Path of the model file, or "<ModelProto>".
-        model: The model.
         keeps_classes: Scopes carry class names.
         full_names: Numbers the operators, each number once in the whole model.
         graphs: Number of graphs so far.
@@ -55,16 +53,7 @@ class Builder:
         *,
         variables: frozenset[str] = frozenset(),
     ) -> None:
-        """Collect types, weights and inputs of the graph, values of outer graphs included.
-
-        Args:
-            shared: State that all graphs of the model share.
-            proto: The graph.
-            inferred: The same graph with the types of its values.
-            initializers: Its weights.
-            outer: Builds the graph around it; None for the main one.
-            variables: Initializers of the main graph that training changes.
-        """
+        """Collect types, weights and inputs of the graph, values of outer graphs included."""
         self._shared = shared
         self._proto = proto
         self._inferred = {node.name: node for node in inferred.node}
@@ -89,7 +78,6 @@ class Builder:
         return frozenset(value.name for value in self._proto.input if value.name in self._weights)
 
     def _take_over(self, outer: Builder, taken: tuple[str, ...]) -> None:
-        """Add values of the outer graph that the body reads to its inputs and weights."""
         self._outer = frozenset(taken)
         for name in taken:
             if name in outer._types:
@@ -146,7 +134,6 @@ class Builder:
         )
 
     def _body_model(self) -> onnx.ModelProto:
-        """Return a body as a model of its own, without weights."""
         whole = self._shared.model
         # weights are left out: kernels get them as arrays, whichever graph they belong to
         model = onnx.ModelProto(ir_version=whole.ir_version)
@@ -167,7 +154,7 @@ class Builder:
                 raise GraphError(f"graph output {value.name!r}: no node, input or initializer makes it")
 
     def _lift_constants(self, nodes: list[onnx.NodeProto]) -> list[onnx.NodeProto]:
-        """Turn Constant nodes into weights; they are values, not operators, as in MindSpore."""
+        """Turn Constant nodes into weights: they are values, not operators, in MindSpore too."""
         operators = []
         for node in nodes:
             value = weights.constant(node)
@@ -183,7 +170,7 @@ class Builder:
         return operators
 
     def _scopes(self, ordered: list[onnx.NodeProto]) -> dict[str, str]:
-        """Return the scope of each node by name; a node without one gets the scope that its readers share."""
+        """Return the scope of each node by name; a node without one gets the common scope of its readers."""
         readers: dict[str, list[str]] = {}
         scopes = {}
         for proto in reversed(ordered):  # backwards: the scopes of all readers are known then

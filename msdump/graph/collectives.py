@@ -56,7 +56,6 @@ class CollectiveCall:
     """Arguments of a collective node.
 
     Attributes:
-        kind: The collective.
         group: Name of the group of ranks that takes part.
         op: How AllReduce and ReduceScatter join the ranks' elements.
         count: Number of ranks that the model was made for, 0 where it does not say.
@@ -64,8 +63,6 @@ class CollectiveCall:
         tag: Distinguishes tensors that one rank sends to the same other rank.
         split_axis: Axis that AlltoAll cuts and ReduceScatter scatters.
         concat_axis: Axis along which AlltoAll and AllGather join.
-        dtype: Element type of the tensor that Receive gets.
-        shape: Dimensions of the tensor that Receive gets.
     """
 
     kind: Collective
@@ -81,7 +78,7 @@ class CollectiveCall:
 
 
 def collective(domain: str, op_type: str) -> Collective | None:
-    """Return which collective an operator is, None for any other one.
+    """Return the collective of an operator, None for any other operator.
 
     MindSpore's lie in the domain ``mindspore.ops``, onnxruntime's in ``com.microsoft``; GE's names count in
     every domain.
@@ -111,12 +108,7 @@ def call_of(node: Node) -> CollectiveCall | None:
 
 @dataclass(frozen=True, slots=True)
 class _Attributes:
-    """The attributes of a node; each has one of several names.
-
-    Attributes:
-        values: The decoded attributes.
-        node: What messages call the node.
-    """
+    """The attributes of a node; each has one of several names."""
 
     values: Mapping[str, Any]
     node: str

@@ -71,26 +71,12 @@ CAST: Final = "Cast"
 
 
 def trans_data(name: str, source: str, target: str, attributes: Mapping[str, Any]) -> Node:
-    """Return an operator that changes a tensor's format on the device; on the host nothing moves.
-
-    Args:
-        name: Its name.
-        source: The value that it reads.
-        target: The value that it makes.
-        attributes: The formats before and after, by GE's names.
-    """
+    """Return an operator that changes a tensor's format on the device; on the host nothing moves."""
     return added(helper.make_node("Identity", [source], [target], name=name), TRANS_DATA, attributes)
 
 
 def cast(name: str, source: str, target: str, dtype: DType | None) -> Node:
-    """Return an operator that changes a tensor's element type on the device.
-
-    Args:
-        name: Its name.
-        source: The value that it reads.
-        target: The value that it makes.
-        dtype: The host's new element type; None: it stays, and the operator only rounds.
-    """
+    """Return an operator that changes a tensor's element type on the device; None: it only rounds."""
     if dtype is None:
         return added(helper.make_node("Identity", [source], [target], name=name), CAST, {})
     proto = helper.make_node("Cast", [source], [target], name=name, to=dtype.onnx)
@@ -98,13 +84,7 @@ def cast(name: str, source: str, target: str, dtype: DType | None) -> Node:
 
 
 def added(proto: onnx.NodeProto, primitive: str, attributes: Mapping[str, Any]) -> Node:
-    """Return the node of a message that no model has.
-
-    Args:
-        proto: The message, of ONNX's domain.
-        primitive: Its type in dumps.
-        attributes: Its attributes, decoded.
-    """
+    """Return a node that the model lacks, under a primitive and decoded attributes."""
     return Node(
         name=proto.name,
         op_type=proto.op_type,
@@ -120,13 +100,7 @@ def added(proto: onnx.NodeProto, primitive: str, attributes: Mapping[str, Any]) 
 
 
 def rewired(node: Node, inputs: Sequence[str], outputs: Mapping[str, str]) -> Node:
-    """Return a node with other inputs and outputs; parts of a fused one are changed with it.
-
-    Args:
-        node: The operator.
-        inputs: The name of each input.
-        outputs: New names of outputs, by the old ones.
-    """
+    """Return a node with other inputs, and outputs renamed; parts of a fused one change with it."""
     if not node.parts:
         return _renamed(node, inputs, outputs)
     inner = {name for part in node.parts for name in part.outputs}
@@ -176,10 +150,6 @@ def fold(graph: Graph, compute: Compute) -> Graph:
     Results come from the kernels that would compute them in the network, so that folding changes no bit.
     Operators that make graph outputs, or values that branches and loops read, stay, as do operators that the
     runtime refuses: they must fail when the network runs, not before.
-
-    Args:
-        graph: The graph.
-        compute: Runs a part of it.
     """
     search = _Search(graph)
     search.run()
@@ -198,8 +168,6 @@ class _Search:
     """Finds the operators of a graph that can be folded.
 
     Attributes:
-        graph: The graph.
-        folded: Operators to fold, by name.
         shape_results: Results of those that read only a static shape, by value name.
         constant_bytes: Size of each value that does not depend on inputs, in bytes, by name.
     """
@@ -210,7 +178,6 @@ class _Search:
     constant_bytes: dict[str, int] = field(default_factory=dict)
 
     def run(self) -> None:
-        """Walk the graph in execution order."""
         graph = self.graph
         self.constant_bytes = {
             name: array.nbytes for name, array in graph.weights.items() if name not in graph.changeable
@@ -224,7 +191,6 @@ class _Search:
                 }
 
     def values(self, compute: Compute) -> dict[str, np.ndarray]:
-        """Return the folded results that the remaining operators read, by name."""
         remaining = (node for node in self.graph.nodes if node.name not in self.folded)
         wanted = set().union(*map(reads, remaining))
         results = [name for node in self.folded.values() for name in node.outputs if name in wanted]
@@ -261,7 +227,7 @@ class _Search:
         return all(size is not None for size in sizes) and sum(filter(None, sizes)) <= most
 
     def _folds_by_shape(self, node: Node) -> bool:
-        """Tell whether an operator reads only a static shape; note its result then."""
+        """Return whether an operator reads only a static shape, and keep its result."""
         if node.op_type not in _OF_SHAPES:
             return False
         data = self.graph.type_of(node.inputs[0])
@@ -275,7 +241,6 @@ class _Search:
 
 
 def _needed_values(graph: Graph) -> Iterator[str]:
-    """Yield the values that must keep their operators: graph outputs and what branches and loops read."""
     yield from (value.name for value in graph.outputs)
     for node in graph.nodes:
         yield from (name for name in reads(node) if node.bodies or name not in node.inputs)
@@ -338,10 +303,6 @@ def chains(graph: Graph, joins: Joins) -> list[list[Node]]:
 
     Inside a chain only values are hidden that one operator alone reads and that are no graph outputs. No
     chain reaches across an operator of the device's overflow status, which tells of what ran before it.
-
-    Args:
-        graph: The graph.
-        joins: Tells whether an operator may continue a chain through such a value.
     """
     uses = Counter(name for node in graph.nodes for name in reads(node))
     kept = {value.name for value in graph.outputs}
@@ -366,7 +327,7 @@ def chains(graph: Graph, joins: Joins) -> list[list[Node]]:
 
 
 def meet_elementwise(chain: Sequence[Node], node: Node, _name: str) -> bool:
-    """Tell whether an elementwise operator follows one."""
+    """Return whether an elementwise operator follows another one."""
     return _is_elementwise(chain[-1]) and _is_elementwise(node)
 
 
@@ -390,12 +351,7 @@ def _short_name(chain: Sequence[Node]) -> str:
 
 
 def joined(chain: Sequence[Node], operator: OperatorRef) -> Node:
-    """Return the operators of a chain as one, with the node name of the last one.
-
-    Args:
-        chain: The operators.
-        operator: Type and full name of the fused operator.
-    """
+    """Return the operators of a chain as one, with the node name of the last one."""
     inner = {name for part in chain for name in part.outputs}
     outside = dict.fromkeys(name for part in chain for name in reads(part) if name not in inner)
     return replace(
@@ -475,7 +431,6 @@ def _with_ge_types(graph: Graph, taken: set[str]) -> Graph:
 
 
 def _with_ge_type(node: Node, taken: set[str]) -> Node:
-    """Return an operator under the type that it has in a compiled graph; its number stays."""
     op_type = GE_TYPES.get(node.operator.op_type)
     if op_type is None:
         return node
@@ -513,7 +468,7 @@ def _fuse_bodies(graph: Graph, join: Join, taken: set[str]) -> Graph:
 
 
 def _continues(chain: Sequence[Node], node: Node, name: str) -> bool:
-    """Tell whether an operator can be the next part of the kernel that a chain becomes.
+    """Return whether an operator can be the next part of a kernel.
 
     A bias joins by either operand, an activation by its first input only: others are slopes or bounds.
     """
@@ -531,7 +486,7 @@ def _role(node: Node) -> Fusion:
 
 
 def _kernels(chain: Sequence[Node], join: Join, taken: set[str]) -> Sequence[Node]:
-    """Return the kernel of a chain; operators that no kernel may be typed after stay alone."""
+    """Return the kernel of a chain; operators without a type that names a kernel stay alone."""
     named_after = next((part for part in chain if part.operator.op_type not in PASSING), None)
     if len(chain) == 1 or named_after is None:
         return chain
@@ -561,7 +516,6 @@ def _full_names(chain: Sequence[Node]) -> str:
 
 
 def _free(name: str, taken: set[str]) -> str:
-    """Return the name, with a number behind it where it is taken."""
     candidate, number = name, 0
     while candidate in taken:
         number += 1

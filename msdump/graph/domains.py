@@ -28,7 +28,7 @@ GET_FLOAT_STATUS: Final = "NPUGetFloatStatusV2"
 
 
 def uses_float_status(domain: str, op_type: str) -> bool:
-    """Tell whether an operator lowers or reads the device's overflow status.
+    """Return whether an operator lowers or reads the device's overflow status.
 
     No function of ONNX's operators can describe it: what it does depends on the operators that ran before.
 

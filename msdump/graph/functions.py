@@ -86,11 +86,7 @@ def _inner_name(path: str, node: onnx.NodeProto, position: int) -> str:
 
 
 class _CallCopies:
-    """Copies of a model's functions, one for each call.
-
-    Attributes:
-        functions: The copies so far.
-    """
+    """Copies of a model's functions, one for each call."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         versions = {opset.domain: opset.version for opset in model.opset_import}
@@ -129,7 +125,6 @@ class _CallCopies:
             self._place(node, path, position, callers)
 
     def _place(self, node: onnx.NodeProto, path: str, position: int, callers: tuple[str, ...]) -> None:
-        """Name a node of a copy, and those in its subgraphs, and copy what they call."""
         node.name = _inner_name(path, node, position)
         self.copy_call(node, node.name, callers)
         for inner in subgraphs(node):
@@ -145,12 +140,7 @@ of the same name, and crashes where that has more inputs."""
 def callees(
     nodes: Sequence[onnx.NodeProto], functions: Iterable[onnx.FunctionProto]
 ) -> list[onnx.FunctionProto]:
-    """Return the functions that operators call, and those that these call, each once, callers first.
-
-    Args:
-        nodes: The operators, with their subgraphs.
-        functions: All functions of the model.
-    """
+    """Return the functions that operators call, and those that these call, each once, callers first."""
     by_key = {(canonical_domain(each.domain), each.name, each.overload): each for each in functions}
     needed: dict[tuple[str, str, str], onnx.FunctionProto] = {}
     waiting = list(nodes)
@@ -166,12 +156,7 @@ def callees(
 def renamed_calls(
     nodes: Sequence[onnx.NodeProto], functions: Iterable[onnx.FunctionProto]
 ) -> list[onnx.FunctionProto]:
-    """Return copies of functions, MindSpore's under names that no operator of ONNX has.
-
-    Args:
-        nodes: The operators that call them; they are renamed in place.
-        functions: The functions.
-    """
+    """Return copies of functions, MindSpore's under names that ONNX lacks; calls are renamed in place."""
     copies = []
     for function in functions:
         copy = onnx.FunctionProto()
@@ -196,10 +181,6 @@ def take_out(graph: onnx.GraphProto, variables: Collection[str] = ()) -> None:
     Exporters write them for weights with two names; MindSpore has no kernel for them. An Identity that makes
     an output of its graph stays, since the output is a value of its own, unless a branch of a training step
     keeps a variable by it.
-
-    Args:
-        graph: The graph.
-        variables: Initializers that training changes.
     """
     removable = _removable(graph)
     for position in reversed(range(len(graph.node))):
@@ -218,7 +199,7 @@ def take_out(graph: onnx.GraphProto, variables: Collection[str] = ()) -> None:
 
 
 def _hand_on(body: onnx.GraphProto, variables: Collection[str]) -> None:
-    """Let a body give variables of the graph around it themselves, in place of copies, in place."""
+    """Make a body return variables of the graph around it in place of their copies."""
     own = {value.name for value in body.input} | {name for node in body.node for name in node.output}
     kept = {
         node.output[0]: node.input[0]
@@ -238,7 +219,6 @@ def _is_identity(node: onnx.NodeProto) -> bool:
 
 
 def _removable(graph: onnx.GraphProto) -> dict[str, str]:
-    """Return the input of each Identity operator that can be removed, by its output."""
     producer_counts = Counter(name for node in graph.node for name in node.output)
     producer_counts.update(value.name for value in graph.input)
     producer_counts.update(tensor.name for tensor in graph.initializer)
@@ -265,7 +245,6 @@ def _is_cyclic(name: str, sources: Mapping[str, str]) -> bool:
 
 
 def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
-    """Rename the inputs of operators, in branches and loops as well, in place."""
     for node in graph.node:
         for position, name in enumerate(node.input):
             if name in names:

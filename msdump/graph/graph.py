@@ -103,8 +103,6 @@ class Node:
 
     Attributes:
         name: ONNX node name; made up and unique where the model has none.
-        op_type: ONNX operator.
-        domain: ONNX domain, "" for ai.onnx.
         inputs: Value names, "" for an absent optional input.
         outputs: Value names, "" for an unused output.
         attributes: Decoded attributes in the model's order.
@@ -155,7 +153,6 @@ class Node:
         return {value: self.inputs[slot] for slot, value in self._written() if value not in shown}
 
     def _written(self) -> Iterator[tuple[int, str]]:
-        """Yield the slots of the inputs that it writes in place, and their new values."""
         for slot, position in self.update.new_values.items():
             # an output that nobody asks for may be left out
             if slot < len(self.inputs) and position < len(self.outputs) and self.outputs[position]:
@@ -201,17 +198,12 @@ class Graph:
 
     Attributes:
         source: Path of the model file, or "<ModelProto>".
-        name: ONNX graph name.
-        nodes: Operators in execution order.
         inputs: Graph inputs that must be fed (initializers excluded).
-        outputs: Graph outputs in order.
         weights: Initializers by name: read-only arrays, views of the mapped file where possible;
             packed types are unpacked to their ml_dtypes type, strings are object arrays.
         constants: Names of the weights that come from Constant nodes, not from initializers.
         overridable: Names of the initializers that a caller may feed.
         types: Types of all values, initializers included.
-        opsets: Version of each domain.
-        ir_version: IR version of the file.
         proto: The ModelProto without large weights.
         index: Position among the graphs of the model, in the order in which they appear; 0: the main one.
         outer: Names of the inputs, weights and constants that belong to outer graphs.

@@ -35,7 +35,6 @@ def inferred(model: onnx.ModelProto) -> onnx.ModelProto:
 
 @functools.cache
 def _register_schemas() -> None:
-    """Give ONNX the schemas of collectives and of the overflow status."""
     collectives = {**NAMES, GE_DOMAIN: HCOM_NAMES}
     operators = [
         (domain, name, _INFER[kind]) for domain, kinds in collectives.items() for name, kind in kinds.items()

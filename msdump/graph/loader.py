@@ -78,8 +78,6 @@ def _map_file(path: Path) -> memoryview:
 
 
 class _Loading:
-    """Builds the graphs of one model: for inference and for training."""
-
     def __init__(
         self, source: str, folder: Path | None, *, keeps_classes: bool, sizes: Mapping[str, int]
     ) -> None:
@@ -91,11 +89,6 @@ class _Loading:
     def graph(
         self, data: memoryview, update_binding: Mapping[str, str] | None, variables: frozenset[str]
     ) -> Graph:
-        """Return the graph of a serialised model.
-
-        Raises:
-            GraphError: As for ``load``.
-        """
         # protobuf would copy every weight; shape inference needs the small ones only
         split = functions.split(data)
         model = validity.parsed(split.message)
@@ -117,7 +110,6 @@ class _Loading:
         training: TrainingMessage,
         parts: Mapping[int, np.ndarray],
     ) -> Graph:
-        """Return the graph of a model that can be trained, its bindings checked."""
         step, initialization = None, None
         if training.step is not None:
             # the model's initializers come first, in the same order, and are the same arrays
@@ -144,12 +136,6 @@ class _Loading:
     def _initializers(
         self, graph: onnx.GraphProto, parts: Mapping[int, np.ndarray] = MappingProxyType({})
     ) -> dict[str, np.ndarray]:
-        """Return the initializers of a main graph by name.
-
-        Args:
-            graph: The graph.
-            parts: Bytes of initializers that were split off, by position.
-        """
         initializers = {
             tensor.name: weights.to_array(tensor, parts.get(position), self._files)
             for position, tensor in enumerate(graph.initializer)
@@ -180,14 +166,9 @@ class _Loading:
 
 
 def annotated(path: str, properties: Mapping[str, Mapping[str, str]], folder: str) -> tuple[bytes, int]:
-    """Return a model with texts in the metadata of its nodes, and how many nodes have some.
+    """Return a model with texts in the metadata of its nodes, by node name, and the number of such nodes.
 
     Nodes without a name get the one that the loader gives them. Texts of earlier annotations are replaced.
-
-    Args:
-        path: The .onnx file.
-        properties: Texts by their keys by the name of the node.
-        folder: Where the new model goes: beside the old one, where weights lie in files of their own.
 
     Raises:
         GraphError: The file cannot be read, or keeps weights in files that the folder lacks.
@@ -219,7 +200,7 @@ def annotated(path: str, properties: Mapping[str, Mapping[str, str]], folder: st
 
 
 def node_names(path: str) -> frozenset[str] | None:
-    """Return the names of all nodes in a model's file; None where there is no file, or it has changed.
+    """Return the names of all nodes in a model's file; None if there is no such file, or it has changed.
 
     Large weights are passed over: only pages with nodes are read.
     """
@@ -236,7 +217,7 @@ _BLOCK: Final = 64 << 20
 
 
 def named_files(path: str) -> dict[str, Iterable[Buffer]]:
-    """Return a model whose nodes have the names of their operators: contents by the paths of its files.
+    """Return a model with nodes named after their operators: contents by the paths of its files.
 
     Functions are inlined, since an operator inside one has a name for each call. Weights are passed on as
     they lie in the file of the model, and in those beside it.

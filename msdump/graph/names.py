@@ -54,12 +54,7 @@ _FRAME: Final = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)[^\n]*\
 
 
 def name_nodes(graph: onnx.GraphProto, seen: set[str] | None = None) -> None:
-    """Rename nodes without a name, or with one that another node has, so that names are unique in the model.
-
-    Args:
-        graph: The graph; its nodes come before those in their subgraphs.
-        seen: Names of the nodes of outer graphs.
-    """
+    """Give nodes without a name, or with that of another node, a unique name; outer graphs come first."""
     seen = set() if seen is None else seen
     # a name that is made up must not take that of a node further behind
     taken = seen | {node.name for node in graph.node}

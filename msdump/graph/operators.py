@@ -136,8 +136,6 @@ class Operator:
 
 
 def _by_rank(default: str, others: Mapping[int, str]) -> NameRule:
-    """Choose by the rank of the data."""
-
     def choose(use: Use) -> str:
         rank = use.rank()
         return default if rank is None else others.get(rank, default)
@@ -151,7 +149,6 @@ def _by_text(attribute: str, default: str, names: Mapping[str, str]) -> NameRule
 
 
 def _by_flag(attribute: str, names: tuple[str, str], *, default: int) -> NameRule:
-    """Choose by a 0/1 attribute."""
     return lambda use: names[bool(use.attributes.get(attribute, default))]
 
 
@@ -408,7 +405,6 @@ _REDUCED: Final = (*_AXES, _renamed("keep_dims", "keepdims", 1, bool))
 
 
 def _each(names: str, operator: Operator) -> dict[str, Operator]:
-    """Return equal rows for several operators."""
     return dict.fromkeys(names.split(), operator)
 
 
@@ -820,9 +816,5 @@ def is_random(primitive: str, inputs: int) -> bool:
 
     >>> is_random("StandardNormal", 1), is_random("Dropout", 1), is_random("Dropout", 3)
     (True, False, True)
-
-    Args:
-        primitive: Its type.
-        inputs: Number of its inputs.
     """
     return primitive in _RANDOM_PRIMITIVES or (primitive == "Dropout" and inputs >= _TRAINING_MODE)

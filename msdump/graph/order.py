@@ -16,10 +16,6 @@ if TYPE_CHECKING:
 def execution_order(nodes: list[onnx.NodeProto], available: set[str]) -> list[onnx.NodeProto]:
     """Return the nodes so that each comes after its producers, else in the model's order.
 
-    Args:
-        nodes: Operators in the model's order, which usually is an execution order already.
-        available: Names of graph inputs and weights.
-
     Raises:
         GraphError: A value without a producer or with two, or a cycle.
     """

@@ -45,11 +45,7 @@ class TrainingMessage:
 
 
 def take(model: onnx.ModelProto, update_binding: Mapping[str, str] | None) -> TrainingMessage | None:
-    """Take the training out of a model; None for one without.
-
-    Args:
-        model: The model; its ``training_info`` is removed.
-        update_binding: The output that each initializer takes, for a model that has no training_info.
+    """Remove ``training_info`` from a model and return it as messages; None for a model without it.
 
     Raises:
         GraphError: Both are given.
@@ -85,7 +81,6 @@ def take(model: onnx.ModelProto, update_binding: Mapping[str, str] | None) -> Tr
 
 
 def _beside(model: onnx.ModelProto, graph: onnx.GraphProto) -> onnx.ModelProto:
-    """Return a model of another graph, with the same opsets and functions."""
     other = onnx.ModelProto(ir_version=model.ir_version)
     other.opset_import.extend(model.opset_import)
     other.functions.extend(model.functions)
@@ -127,7 +122,6 @@ def checked(pairs: Pairs, graph: Graph, outputs: Graph, title: str) -> dict[str,
 
 
 def _faults(name: str, value: str, graph: Graph, outputs: Graph) -> Iterator[str]:
-    """Yield the faults of the binding of an initializer to an output."""
     initializers = graph.weights.keys() - set(graph.constants)
     results = [output.name for output in outputs.outputs]
     if name not in initializers:

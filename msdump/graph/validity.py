@@ -56,7 +56,7 @@ def parsed(message: bytes) -> onnx.ModelProto:
 
 
 def _open_negative_dimensions(model: onnx.ModelProto) -> None:
-    """Make negative sizes of declared shapes unknown ones, as onnxruntime reads the -1 of some exporters."""
+    """Make negative sizes of declared shapes unknown; some exporters write -1, which onnxruntime takes."""
     declared = [infos for graph in _graphs(model) for infos in (graph.input, graph.output, graph.value_info)]
     declared += [function.value_info for function in model.functions]
     for info in chain.from_iterable(declared):
@@ -99,7 +99,6 @@ def _nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
 
 
 def _graphs(model: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
-    """Yield the main graph, those of its training, and those inside them and inside the functions."""
     inits = (graph for info in model.training_info for graph in (info.initialization, info.algorithm))
     inner = (graph for each in model.functions for node in each.node for graph in subgraphs(node))
     for graph in (model.graph, *inits, *inner):
@@ -120,7 +119,7 @@ def _check_initializers(graph: onnx.GraphProto) -> None:
 
 
 def _check_texts(model: onnx.ModelProto) -> None:
-    """Refuse names that are no UTF-8: protobuf hands them over as bytes."""
+    """Refuse names that are not UTF-8; protobuf returns them as bytes."""
     texts = [text for graph in _graphs(model) for text in _graph_texts(graph)]
     texts += [opset.domain for opset in model.opset_import]
     for info in model.training_info:
@@ -188,7 +187,6 @@ def _check_attributes(node: onnx.NodeProto, versions: dict[str, int]) -> None:
 
 @functools.lru_cache(maxsize=1024)
 def _attributes_of(op_type: str, version: int, domain: str) -> Mapping[str, Any]:
-    """Return the attributes of an operator's schema by name; nothing for one of another domain."""
     with contextlib.suppress(defs.SchemaError):
         return dict(defs.get_schema(op_type, version, domain).attributes)
     return {}

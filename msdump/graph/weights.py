@@ -89,12 +89,7 @@ def _number(fields: dict[str, str], key: str, default: int, tensor: str) -> int:
 
 
 def to_array(tensor: onnx.TensorProto, raw: np.ndarray | None, files: SideFiles) -> np.ndarray:
-    """Return an initializer as a read-only array.
-
-    Args:
-        tensor: The message; its raw data may have been split off.
-        raw: The split-off bytes, or None.
-        files: Where external data are found.
+    """Return an initializer as a read-only array; ``raw`` are bytes that were split off.
 
     Raises:
         GraphError: Missing data, a wrong number of bytes, or an unknown element type.

@@ -26,17 +26,7 @@ _IR: Final = 10
 
 @dataclass(slots=True)
 class PrimitiveCall:
-    """An operator of MindSpore, and the ONNX operators that compute it so far.
-
-    Attributes:
-        op_type: Its type.
-        attributes: Its attributes by name.
-        tensors: Name, form and elements of each input that is a tensor; None at the slots of constants.
-        constants: Value of each input that is a constant, by slot.
-        result: Element type of its output, None where it is not known.
-        nodes: The ONNX operators so far.
-        initializers: The constants that these read.
-    """
+    """An operator of MindSpore with inputs that are tensors or constants, and ONNX operators for it."""
 
     op_type: str
     attributes: Mapping[str, Any]
@@ -116,14 +106,7 @@ def primitive_model(
     constants: Mapping[int, Any],
     output: tuple[str, DType | None],
 ) -> RegionModel:
-    """Return the model of one operator of MindSpore; it gives the operator's first output.
-
-    Args:
-        op_type: Its type, a MindSpore primitive.
-        attributes: Its attributes by name.
-        tensors: Name, form and elements of each input that is a tensor; None at the slots of constants.
-        constants: Value of each input that is a constant, by slot.
-        output: Name and element type of the output; None where the type is not known.
+    """Return the model of an operator of MindSpore; it gives the operator's first output.
 
     Raises:
         UnsupportedOpError: The primitive is not known, or the file does not tell an argument.
@@ -157,7 +140,7 @@ def primitive_model(
 
 
 def _elementwise(op_type: str) -> Build:
-    """Return the builder of an operator that is one of ONNX's by element.
+    """Return the builder of an operator that is an elementwise one of ONNX.
 
     Raises:
         UnsupportedOpError: It is none.

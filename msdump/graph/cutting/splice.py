@@ -25,12 +25,7 @@ _Item = TypeVar("_Item")
 
 
 def with_names(node: Node, names: Mapping[str, str]) -> Node:
-    """Return a node with other names of values.
-
-    Args:
-        node: The node.
-        names: The new name of each value that gets one; what a body computes itself keeps its name.
-    """
+    """Return a node with other names of values; values inside its bodies keep theirs."""
     proto = onnx.NodeProto()
     proto.CopyFrom(node.proto)
     _rename(proto, names)
@@ -90,12 +85,7 @@ _MADE_UP: Final = "msdump_narrow:"
 
 @dataclass(frozen=True, slots=True)
 class ValueShape:
-    """Element type and shape of a value.
-
-    Attributes:
-        dtype: Element type.
-        shape: Dimensions, None where they are not known.
-    """
+    """Element type and shape of a value."""
 
     dtype: DType
     shape: tuple[int, ...] | None = None
@@ -123,12 +113,6 @@ def region_model(
 
     What is fed becomes an input; a weight that is not becomes an initializer. Inputs and outputs of
     types that numpy lacks (bfloat16, int4, ...) are of the type in which dumps hold them, and cast inside.
-
-    Args:
-        graph: The graph.
-        nodes: The operators in execution order.
-        fed: Element types and shapes of the values that are given from outside.
-        outputs: The values that come back.
     """
     protos = [part.proto for node in nodes for part in node.members]
     model = onnx.ModelProto(ir_version=max(graph.ir_version, OLDEST_IR))
@@ -162,7 +146,7 @@ def region_model(
 
 
 def _add_input(body: onnx.GraphProto, name: str, form: ValueShape, renamed: dict[str, str]) -> DType:
-    """Declare an input, and cast it to the type of the value where numpy lacks that."""
+    """Declare an input, with a Cast to the type of the value where numpy lacks that type."""
     dtype = host_type(form.dtype)
     assert dtype is not None
     body.input.append(helper.make_tensor_value_info(name, dtype.onnx, form.shape))
@@ -196,7 +180,6 @@ class Spliced:
     """A network with parts of another one.
 
     Attributes:
-        graph: The network.
         taken: Its operators that are the other network's, with the casts around them, in order.
         given: The operators of the first network in whose place they stand.
     """
@@ -235,13 +218,7 @@ def splice(
 
 
 def exchangeable(graph: Graph, other: Graph, node: Node) -> bool:
-    """Tell whether an operator of another network means the same under the network's versions of domains.
-
-    Args:
-        graph: The network.
-        other: The other network.
-        node: Its operator.
-    """
+    """Return whether an operator of another network means the same under this one's opsets."""
     own, theirs = graph.opsets.get(node.domain), other.opsets.get(node.domain)
     if own == theirs:
         return True
@@ -259,23 +236,18 @@ def exchangeable(graph: Graph, other: Graph, node: Node) -> bool:
 
 
 def is_taken(node: Node) -> bool:
-    """Tell whether an operator of a spliced network, or of a body in it, is the other one's, and no cast."""
+    """Return whether an operator of a spliced network, or of a body in it, is the other one's and no cast."""
     return node.name.startswith(_PREFIX) and not node.name.startswith(CAST)
 
 
 def forms(other: Graph, values: Mapping[str, str]) -> dict[str, str]:
-    """Return the value by which another network computes each value of this one: the last one written.
-
-    Args:
-        other: The other network.
-        values: The value of the network that each value of the other one stands for.
-    """
+    """Return the value by which another network computes each value of this one: the last one written."""
     written = (name for node in other.nodes for name in node.outputs if name)
     return {values[name]: name for name in written if name in values}
 
 
 class _Form(NamedTuple):
-    """What a value is held as: its type, and how its integers stand for real numbers, None: as they are."""
+    """Type of a value, and scale and zero point of its integers (None: they are no quantised numbers)."""
 
     type: ValueType
     scale: tuple[float, int] | None
@@ -303,7 +275,6 @@ class _Splicer:
         self.forms = forms(self.other, self.values)
 
     def add(self, name: str) -> None:
-        """Add what computes a value of the network, and before it what that reads."""
         if name in self.chosen and name in self.forms:
             self._add_other(self.forms[name])
             return
@@ -317,7 +288,6 @@ class _Splicer:
         self.nodes.append(with_names(node, renamed) if renamed else node)
 
     def _add_other(self, name: str) -> None:
-        """Add the operator of the other network that computes one of its values."""
         node = self.other_makers[name]
         if f"{_PREFIX}{node.name}" in self.done:
             return
@@ -331,7 +301,7 @@ class _Splicer:
         self.taken += (own, *results)
 
     def _input(self, name: str) -> str:
-        """Return the value that an operator of the other network reads for one of its own."""
+        """Return the value of this network that an operator of the other network reads."""
         if name in self.other.weights:
             self.weights[f"{_PREFIX}{name}"] = self.other.weights[name]
             self.types[f"{_PREFIX}{name}"] = self.other.type_of(name)
@@ -355,11 +325,11 @@ class _Splicer:
         return target
 
     def _is_private(self, name: str, common: str) -> bool:
-        """Tell whether the other network computes a value on from one of its own that stands for the same."""
+        """Return whether a value of the other network is computed on from one that stands for the same."""
         return common in self.chosen and self.forms.get(common, name) != name and name in self.other_makers
 
     def _output(self, name: str, results: list[Node]) -> str:
-        """Return the value that an operator of the other network writes for one of its own."""
+        """Return the value of this network that an operator of the other network writes."""
         common = self.values.get(name)
         if common is None or common not in self.chosen or self._is_private(name, common):
             self.types[f"{_PREFIX}{name}"] = self.other.type_of(name)
@@ -379,7 +349,7 @@ class _Splicer:
         return _Form(self.other.type_of(name), self.scales[1].get(name))
 
     def _converted(self, source: str, target: str, before: _Form, after: _Form) -> list[Node]:
-        """Return the operators that bring a value from the form of one network into that of the other one."""
+        """Return the operators that bring a value from one network's form into the other's."""
         steps: list[tuple[str, DType | None, _Form]] = []
         held = before.type.dtype
         if before.scale is not None:
@@ -415,7 +385,6 @@ class _Splicer:
         return replace(compilation.added(proto, op_type, {}), is_added=False)
 
     def result(self) -> Spliced:
-        """Return the network without operators that lost all readers."""
         nodes = _live(self.nodes, {value.name for value in self.graph.outputs})
         graph = replace(
             self.graph,
@@ -440,13 +409,12 @@ def _live(nodes: list[Node], needed: set[str]) -> tuple[Node, ...]:
 
 
 def _differs(before: _Form, after: _Form) -> bool:
-    """Tell whether a value has to be brought into another form; an unknown element type stays."""
+    """Return whether a value must change its form; an unknown element type stays."""
     types = before.type.dtype, after.type.dtype
     return before.scale != after.scale or (types[0] is not types[1] and None not in types)
 
 
 def _with_functions(proto: onnx.ModelProto, other: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a message that has the functions of both models."""
     keys = set(map(function_key, proto.functions))
     more = [function for function in other.functions if function_key(function) not in keys]
     if not more:
@@ -479,15 +447,7 @@ def emulated_model(
     outputs: Sequence[str],
     device: EmulatingRuntime,
 ) -> RegionModel | None:
-    """Return the model of some operators as a device computes them; None where they cannot stand together.
-
-    Args:
-        graph: Their graph.
-        nodes: The operators in execution order.
-        fed: Element types and shapes of the values that are given from outside.
-        outputs: The values that come back.
-        device: How the device computes an operator.
-    """
+    """Return the model of some operators as a device computes them; None where they cannot stand together."""
     feeds = {name: onenode.type_text(form.dtype) for name, form in fed.items()}
     parts = [
         LinkedOperator(node, _bindings(graph, node, feeds, device.rounded(node)), device.roundings(node))
@@ -531,7 +491,7 @@ def _rename_values(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
 
 
 def _widen(graph: onnx.GraphProto, name: str, dtype: DType | None, *, is_input: bool) -> None:
-    """Let an input or output of a type that numpy lacks be of the one in which dumps hold it."""
+    """Give an input or output of a type that numpy lacks the type in which dumps hold it."""
     host = host_type(dtype)
     if dtype is None or host is None or host is dtype:
         return

@@ -18,7 +18,7 @@ _CONSTRUCTOR_NAMES: Final = {"pad_mod": "pad_mode"}
 
 
 def arguments(node: Node, graph: Graph) -> dict[str, Argument]:
-    """Return a node's arguments, by MindSpore's names where the table has them, else by ONNX's own.
+    """Return a node's arguments under MindSpore's names, without a row of the table under ONNX's own.
 
     Every attribute of the model appears once. Defaults appear where the table states
     them. A subgraph attribute appears as ``@`` and the name of the subgraph.

@@ -129,10 +129,6 @@ def encode(graph: Graph, graph_id: int) -> bytes:
 
     Tensor contents are left out. Statements are named "1", "2", ... in the order of the
     .ir text; inputs name a statement, a parameter or a constant ("cst1").
-
-    Args:
-        graph: The graph.
-        graph_id: Its number in the process; it is its own root graph.
     """
     code = program(graph)
     model = _classes()["ModelProto"](ir_version=1)
@@ -214,7 +210,6 @@ def _set_type(target: Any, value_type: Type) -> None:
 
 
 def _set_value(target: Any, value: Argument) -> None:
-    """Store an argument under its type; of tensors only type and shape."""
     if isinstance(value, np.ndarray):
         target.dtype = dtypes.IR_TENSOR
         target.tensor_val.dims.extend(value.shape)
@@ -239,7 +234,6 @@ _SCALARS: Final[Mapping[type, tuple[int, str]]] = {
 
 @cache
 def _classes() -> dict[str, Any]:
-    """Return the message classes by name."""
     from google.protobuf import descriptor_pool, message_factory
 
     # a pool of its own: another library's debugger.ModelProto must not clash

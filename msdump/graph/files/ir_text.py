@@ -57,7 +57,7 @@ FORWARD_LINES: Final = "      # Corresponding forward node candidate:"
 
 
 def primal_attributes(graph: Graph) -> dict[str, Mapping[str, str]]:
-    """Return the primal attributes of operators, by node name; nothing for a graph that trains nothing.
+    """Return the primal attributes of operators by node name; none for a graph without training.
 
     A forward operator has a number, and each operator of its gradient names it; optimizers and sums of
     gradients have none.
@@ -80,7 +80,7 @@ def primal_attributes(graph: Graph) -> dict[str, Mapping[str, str]]:
 
 
 def _forward(graph: Graph) -> dict[int, Node]:
-    """Return the forward operators by position: what the results need and no gradient has a part in."""
+    """Return the forward operators by position: needed by the results, and not behind a gradient."""
     after_gradient: set[str] = set()
     for node in graph.nodes:
         if node.forward or not after_gradient.isdisjoint(reads(node)):
@@ -96,12 +96,7 @@ def _forward(graph: Graph) -> dict[int, Node]:
 
 
 def dot_text(graph: Graph, name: str) -> str:
-    """Return a digraph: a box for each operator and parameter, an arrow for each value that is read.
-
-    Args:
-        graph: The graph.
-        name: Its name in the file.
-    """
+    """Return a digraph: a box for each operator and parameter, an arrow for each value that is read."""
     code = program(graph)
     return "\n".join((f"digraph {_quoted(name)} {{", *_boxes(code), "}", ""))
 
@@ -140,9 +135,6 @@ class Parameter:
 
     Attributes:
         number: Position among the parameters, from 1.
-        name: Its name in the model.
-        type: Element type and shape.
-        is_weight: A weight, not an input.
         is_inplace: A weight that a training step writes.
     """
 
@@ -160,7 +152,6 @@ class Constant:
     Attributes:
         number: Position among the constants, from 1.
         name: Its name in the model, "" for the index of a TupleGetItem.
-        value: The tensor, or the index.
     """
 
     number: int
@@ -190,11 +181,7 @@ class Statement:
     """One line of the program.
 
     Attributes:
-        number: Position, from 0.
         label: Name of its first output; the variable name in MindSpore's files.
-        op_type: Primitive name.
-        full_name: Scoped name.
-        operands: What it reads, in order.
         type: Type of its value; a tuple where it has several outputs.
         node: The operator, None for the ones that exist in the files only.
     """
@@ -279,8 +266,6 @@ def program(graph: Graph) -> GraphStatements:
 
 
 class _Builder:
-    """Numbers the statements of one graph in their order."""
-
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._parameters = parameters(graph)
@@ -368,7 +353,6 @@ class _Builder:
 
 
 def _operand_names(node: Node) -> tuple[str, ...]:
-    """Return what a node reads; of control flow also what its branches take from outside."""
     if not node.bodies:
         return node.inputs
     return (*node.inputs, *(name for name in reads(node) if name not in node.inputs))
@@ -388,13 +372,7 @@ _KINDS: Final = {
 
 
 def text(graph: Graph, graph_id: int, device: DeviceView | None = None) -> str:
-    """Return the text of a graph.
-
-    Args:
-        graph: The graph.
-        graph_id: Its number in the process; the graph is called ``kernel_graph{graph_id}``.
-        device: How operators hold values on the device; as on the host by default.
-    """
+    """Return the text of the graph ``kernel_graph{graph_id}``, by default with the host's formats."""
     view = device or host_view(graph)
     code = program(graph)
     name = graph_name(graph_id)
@@ -483,7 +461,7 @@ def _call(code: GraphStatements, statement: Statement) -> str:
 
 
 def _has_side_effect(statement: Statement) -> bool:
-    """Tell whether an operator writes inputs: a monad, which is no tensor, stands behind its operands."""
+    """Return whether an operator writes inputs: a monad, which is no tensor, stands behind its operands."""
     return statement.node is not None and bool(statement.node.update.new_values)
 
 
@@ -507,13 +485,7 @@ def _attributes(statement: Statement, graph: Graph, graph_id: int) -> str:
 
 
 def shown_arguments(node: Node, graph: Graph, graph_id: int) -> str:
-    """Return the arguments of an operator as the file shows them, ``axis: 1, keep_dims: true``.
-
-    Args:
-        node: The operator.
-        graph: The graph that it stands in.
-        graph_id: Number of that graph.
-    """
+    """Return the arguments of an operator as the file shows them, ``axis: 1, keep_dims: true``."""
     values = arguments(node, graph) | body_names(node, graph, graph_id)
     pairs = [f"{name}: {_value(value)}" for name, value in values.items()]
     if node.update.new_values:  # it writes inputs

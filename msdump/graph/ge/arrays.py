@@ -25,15 +25,7 @@ def _pair(
     kind: str,
     **defaults: Any,
 ) -> dict[str, GeOperator]:
-    """Return two operators, Tile and TileD: the first reads numbers from inputs, the second from attributes.
-
-    Args:
-        name: Name of the first.
-        build: Their builder.
-        moved: Slot of the input that each attribute of the second stands for.
-        kind: The primitive of both.
-        defaults: Attributes that both have.
-    """
+    """Return two operators, Tile and TileD: ``moved`` are inputs of the first, attributes of the second."""
     count = len(moved) + 1
     return {
         f"{name}D": GeOperator(build, {**dict.fromkeys(moved, REQUIRED), **defaults}, kind=kind),
@@ -42,7 +34,7 @@ def _pair(
 
 
 def _named(call: CallBody, name: str, slot: int) -> str:
-    """Return a value after noting that its element type is that of an input; it may be an output then."""
+    """Return a value as a possible output, of the element type of an input."""
     call.types[name] = call.inputs[slot].dtype
     return name
 
@@ -75,7 +67,6 @@ def _pad_v3(call: CallBody) -> str:
 
 
 def _by(op_type: str, name: str, *, each_axis: bool = False) -> Callable[[CallBody], str]:
-    """Return the builder of an ONNX operator whose second input is the numbers of an attribute or input."""
     return lambda call: call.node(
         op_type, call.x[0], call.constant(call.numbers(name, 1, call.rank if each_axis else None))
     )
@@ -121,7 +112,7 @@ def _sliced(call: CallBody) -> str:
 
 
 def _strided(call: CallBody) -> str:
-    """Append a slice with TensorFlow's masks, which mean what numpy's indices do; return its value."""
+    """Append a slice with TensorFlow's masks, which mean the same as numpy's indices; return its value."""
     index: list[object] = []
     numbers = (call.numbers(name, slot) for slot, name in enumerate(("begin", "end", "strides"), 1))
     for bit, (first, last, step) in enumerate(zip(*numbers, strict=True)):
@@ -338,14 +329,12 @@ def _by_input(write: Callable[[CallBody, str, list[int]], str], op_type: str) ->
 
 
 def _axes(call: CallBody) -> list[int]:
-    """Return axes that are an input, or an attribute; without either they are all."""
     if len(call.x) > 1:
         return call.value(1)
     return list(range(call.rank)) if call["axes"] is None else integers(call["axes"])
 
 
 def _index(call: CallBody, name: str) -> str:
-    """Return indices in the integer type that the caller expects, int32 where it expects none."""
     # ONNX gives int64
     wanted = call.outputs[0].dtype if call.outputs else _INT32
     return call.cast(name, wanted if wanted.numpy.kind in "iu" else _INT32)
@@ -463,7 +452,7 @@ def _bn_inference(call: CallBody) -> str:
 
 
 def _factor(call: CallBody, momentum: str) -> str:
-    """Return one over a momentum's first element; of zero it is zero, as in Caffe, whose operator it is."""
+    """Return one over a momentum's first element, 0 for 0, as in Caffe (the operator's origin)."""
     # a tensor of one element, of whatever rank
     first = call.node("Gather", call.node("Reshape", momentum, call.constant([-1])), call.constant(0))
     zero = call.number(0)

@@ -26,8 +26,6 @@ class CallOperand:
     """An input or output of a call.
 
     Attributes:
-        dtype: Element type.
-        shape: Dimensions.
         format: Memory format as the caller describes it: ``NCHW``, ``NHWC``, ``HWCN``, ``ND``, ...
         value: Its elements, where the operator is built for them.
     """
@@ -73,10 +71,7 @@ class CallBody:
     """The ONNX operators that compute one call, appended in order of execution.
 
     Attributes:
-        op_type: The operator's name, for messages.
-        inputs: Its operands.
         outputs: The results that the caller expects.
-        nodes: The ONNX operators so far.
         types: Element types of outputs that are not that of the first input, by name.
         x: Names of the inputs: ``x0``, ``x1``, ...
         kind: Primitive whose formats and rounding the device uses for the operator.
@@ -89,14 +84,7 @@ class CallBody:
         outputs: Sequence[CallOperand],
         attributes: Mapping[str, Any],
     ) -> None:
-        """Start without operators.
-
-        Args:
-            op_type: The operator's name.
-            inputs: Its operands.
-            outputs: The results that the caller expects.
-            attributes: All of its attributes, defaults included.
-        """
+        """Start without operators."""
         self.op_type = op_type
         self.inputs = inputs
         self.outputs = outputs
@@ -149,7 +137,7 @@ class CallBody:
         return converted
 
     def truth(self, name: str) -> str:
-        """Return a value after noting that it is of bool, so that it may be an output."""
+        """Return a value as a possible output, of bool."""
         self.types[name] = BOOL
         return name
 
@@ -160,11 +148,7 @@ class CallBody:
         return [int(item) for item in np.asarray(array).reshape(-1)]
 
     def axis(self, number: int, rank: int | None = None) -> int:
-        """Return an axis counted from 0.
-
-        Args:
-            number: The axis; a negative one counts from the last.
-            rank: Number of dimensions, by default that of the first input.
+        """Return an axis counted from 0; a negative one counts from the last.
 
         Raises:
             InputError: There is no such axis.
@@ -175,12 +159,7 @@ class CallBody:
         return number % count
 
     def numbers(self, name: str, slot: int, count: int | None = None) -> list[int]:
-        """Return integers: an input's where the call has the slot, else an attribute's.
-
-        Args:
-            name: The attribute, a list or one number.
-            slot: The input that GE's operator of the pair (Tile and TileD) has in the attribute's place.
-            count: Length that an attribute must have as a list.
+        """Return integers: of an input that the call has, else of an attribute, a list of ``count``.
 
         Raises:
             InputError: The attribute is no list of that length.

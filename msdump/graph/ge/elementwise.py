@@ -20,12 +20,10 @@ _PAIR: Final = (2, 2)
 
 
 def _plain(op_type: str, count: int = 1, **defaults: Any) -> GeOperator:
-    """Return an operator that is ONNX's under another name."""
     return GeOperator(lambda call: call.node(op_type, *call.x), defaults, inputs=(count, count))
 
 
 def _with_value(op_type: str) -> GeOperator:
-    """Return an operator whose second operand is the attribute ``value``."""
     return GeOperator(
         lambda call: call.node(op_type, call.x[0], call.number(call["value"])),
         {"value": REQUIRED},
@@ -60,7 +58,6 @@ def _gelu_exact(call: CallBody, x: str) -> str:
 
 
 def _half_times(call: CallBody, x: str, y: str) -> str:
-    """Return x / 2 * (1 + y)."""
     grown = call.node("Add", y, call.number(1))
     return call.node("Mul", call.node("Mul", x, call.number(0.5)), grown)
 

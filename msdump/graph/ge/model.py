@@ -41,15 +41,10 @@ class InputCountError(InputError):
 
 
 def find(op_type: str, inputs: int, attributes: Mapping[str, Any]) -> GeOperator | None:
-    """Return GE's operator of a name, None where there is none or where a call means ONNX's of that name.
+    """Return GE's operator of a name; None if there is none, or if a call means ONNX's of that name.
 
     A call means ONNX's operator where it has an attribute that only ONNX's has, and where its inputs or
     attributes do not fit GE's while ONNX's lacks none.
-
-    Args:
-        op_type: The name.
-        inputs: How many inputs the call has.
-        attributes: Its attributes.
     """
     operator = OPERATORS.get(op_type)
     if operator is None or not onnx.defs.has(op_type, OPSET, ""):
@@ -80,13 +75,6 @@ def parts(
     attributes: Mapping[str, Any],
 ) -> tuple[onnx.NodeProto, list[onnx.FunctionProto], list[int]]:
     """Return a call's node, the functions that it needs, and the element types of its results.
-
-    Args:
-        op_type: Name of the operator, which the node gets.
-        operator: The operator.
-        inputs: Its operands.
-        outputs: The results that the caller expects.
-        attributes: Attributes as GE names them.
 
     Raises:
         InputCountError: Inputs that are too few or too many.
@@ -191,12 +179,6 @@ def single_operator(
     op_type: str, inputs: Sequence[CallOperand], outputs: Sequence[CallOperand], attributes: Mapping[str, Any]
 ) -> bytes:
     """Return a serialised model of one operator; its inputs are x0, x1, ..., its outputs y0, y1, ...
-
-    Args:
-        op_type: Name of the operator in GE, MindSpore or ONNX; also the name of node and graph.
-        inputs: Its operands; the slots of ``needed_values`` with their elements.
-        outputs: The results that the caller expects.
-        attributes: Attributes as GE or ONNX names them; unknown ones are logged.
 
     Raises:
         UnsupportedOpError: No such operator.

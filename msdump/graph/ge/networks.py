@@ -18,7 +18,6 @@ _FILTERS_LAST: Final = {IMAGE: "HWCN", VOLUME: "DHWCN"}
 
 
 def _steps(call: CallBody, images: AxisOrder) -> dict[str, Any]:
-    """Return the attributes that every convolution has."""
     return {
         "strides": images.window(call, "strides"),
         "dilations": images.window(call, "dilations"),
@@ -62,14 +61,6 @@ def _depthwise(call: CallBody) -> str:
 def _transposed(
     rank: int, size: Callable[[CallBody], Sequence[int]], first: int
 ) -> Callable[[CallBody], str]:
-    """Return the builder of a transposed convolution.
-
-    Args:
-        rank: Number of dimensions of the images.
-        size: Returns the output's shape, which GE states beside the input.
-        first: Slot of the images; the filters follow.
-    """
-
     def build(call: CallBody) -> str:
         images = layout(call, rank, first)
         kernels = filters(call, images, first + 1)
@@ -95,7 +86,7 @@ def _output_padding(
     steps: dict[str, Any],
     wanted: tuple[int, Sequence[int]],
 ) -> list[int]:
-    """Return ONNX's output_padding, one number for each spatial axis, that gives the output a stated size.
+    """Return ONNX's output_padding, one number a spatial axis, for a stated output size.
 
     With a stride above 1 several output sizes have the same input size: GE states the size, ONNX how far
     it is above the smallest.
@@ -170,12 +161,7 @@ _BEFORE_PLACES: Final = 2  # batch and channels stand before the spatial axes
 
 @dataclass(frozen=True, slots=True)
 class AxisOrder:
-    """The order of a tensor's axes.
-
-    Attributes:
-        name: A letter for each axis as the tensor has them, such as ``NHWC``.
-        host: The same letters as the runtime has them, such as ``NCHW``.
-    """
+    """The order of a tensor's axes."""
 
     name: str
     host: str
@@ -256,7 +242,6 @@ _SAME: Final = {"SAME": "SAME_UPPER", "VALID": "VALID"}
 
 
 def _swapped(call: CallBody, slot: int) -> str:
-    """Return an input with its last two axes exchanged."""
     rank = len(call.inputs[slot].shape)
     if rank < _MATRIX:
         raise InputError(f"operator {call.op_type!r}: input {slot} of {rank} dimensions cannot be transposed")
@@ -303,7 +288,7 @@ def _by_inputs(call: CallBody, images: AxisOrder) -> Window:
 def _pooled(
     op_type: str, window: Callable[[CallBody, AxisOrder], Window] = _by_attributes
 ) -> Callable[[CallBody], str]:
-    """Return the builder of a pooling whose attribute ``padding`` is ``SAME`` or ``VALID``."""
+    """Return the builder of a pooling with ``padding`` SAME or VALID."""
 
     def build(call: CallBody) -> str:
         images = layout(call)
@@ -326,7 +311,7 @@ def _pooled(
 
 
 def _pooled_v3(op_type: str) -> Callable[[CallBody], str]:
-    """Return the builder of a pooling whose padding may also be stated in numbers (``CALCULATED``)."""
+    """Return the builder of a pooling with padding by name or in numbers (``CALCULATED``)."""
 
     def build(call: CallBody) -> str:
         images, mode = layout(call), call["padding_mode"]
@@ -364,14 +349,6 @@ _POOL_V3: Final = {
 
 
 def _products(kind: str, first: str, second: str, most: int) -> dict[str, GeOperator]:
-    """Return the versions of a matrix product.
-
-    Args:
-        kind: Name of the first version.
-        first: Attribute that transposes the left side.
-        second: The same of the right side.
-        most: Most inputs of the first version.
-    """
     build, flags = _product(first, second), {first: False, second: False, **_MINDSPORE}
     return {
         kind: GeOperator(build, flags, kind=kind, inputs=(2, most)),

@@ -46,7 +46,7 @@ _IS_NAN_SINCE: Final = 9
 
 @dataclass(frozen=True, slots=True)
 class Rounding:
-    """How one operator computes.
+    """The arithmetic of one operator.
 
     Attributes:
         reads: Type that float32 inputs are rounded to.
@@ -80,7 +80,7 @@ def keeps_types(operator: Node | onnx.NodeProto) -> bool:
 
 
 def is_cast(operator: Node | onnx.NodeProto, dtype: DType, rounding: Rounding) -> bool:
-    """Tell whether an operator's inputs of some type are rounded, or widened, before it reads them."""
+    """Return whether inputs of a type are rounded, or widened, before an operator reads them."""
     if dtype in HALVES:
         return not keeps_types(operator)
     return dtype is FLOAT32 and rounding.reads is not FLOAT32
@@ -114,18 +114,7 @@ def rounded_operators(
 
 @dataclass(slots=True)
 class _Writer:
-    """Collects operators with the casts around them.
-
-    Attributes:
-        types: Element types of values, by name, None where unknown.
-        opset: Version of ai.onnx.
-        kept: Inputs that are rounded already, and whether that met values beyond float16's range.
-        prefix: Begins the names of new values.
-        nodes: The operators so far.
-        constants: Constants that they need, by name.
-        flags: Values above 0 where something left float16's range.
-        count: Number of names given so far.
-    """
+    """Collects operators with the casts around them."""
 
     types: dict[str, DType | None]
     opset: int
@@ -137,7 +126,6 @@ class _Writer:
     count: int = 0
 
     def add(self, proto: onnx.NodeProto, rounding: Rounding) -> None:
-        """Append an operator and the casts around it."""
         operator = onnx.NodeProto()
         operator.CopyFrom(proto)
         if not canonical_domain(operator.domain):
@@ -162,7 +150,7 @@ class _Writer:
                 self._write(result, name, wanted, rounding)
 
     def finish(self) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto], bool]:
-        """Return the operators, their constants, and whether STATUS is among the values: the largest flag."""
+        """Return the operators, their constants, and whether STATUS, the largest flag, is a value."""
         if self.flags:
             self._node("Max", self.flags, STATUS)
         return self.nodes, list(self.constants.values()), bool(self.flags)
@@ -194,7 +182,6 @@ class _Writer:
     def _written(
         self, name: str, rounding: Rounding, *, moves: bool, is_control: bool, had_half: bool
     ) -> DType | None:
-        """Return the type that an output is rounded to, None for an output that is left as it is."""
         declared = self.types.get(name)
         if had_half and declared in HALVES:
             return declared
@@ -212,7 +199,7 @@ class _Writer:
             self._cast(narrow, FLOAT32, name)
 
     def _narrow(self, name: str, dtype: DType, rounding: Rounding, result: str = "") -> str:
-        """Return a float32 value rounded to a smaller type, within float16's range where that saturates."""
+        """Return a float32 value rounded to a smaller type, bounded to float16's range if that saturates."""
         if dtype is not FLOAT16 or not rounding.saturates:
             return self._cast(name, dtype, result)
         if rounding.reports:
@@ -220,7 +207,6 @@ class _Writer:
         return self._cast(self._bounded(name), dtype, result)
 
     def _bounded(self, name: str) -> str:
-        """Return a float32 value within float16's range, 0 for NaN."""
         clean = name
         # Clip would keep NaN
         if self.opset >= _IS_NAN_SINCE:
@@ -233,7 +219,7 @@ class _Writer:
         return self._node("Clip", [clean, least, most])
 
     def _flag(self, name: str) -> None:
-        """Note whether any element of a float32 value is beyond float16's range, or NaN."""
+        """Add a flag that is above 0 if any element is NaN or beyond float16's range."""
         edge = self._constant("edge", np.array(OVERFLOWS_FROM, np.float32))
         within = self._node("Less", [self._node("Abs", [name]), edge])  # NaN is within nothing
         beyond = self._cast(self._node("Not", [within]), FLOAT32)

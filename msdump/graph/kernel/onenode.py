@@ -71,12 +71,7 @@ class ReferenceNode:
     """A node that ONNX's reference evaluator computes on numpy arrays."""
 
     def __init__(self, graph: Graph, node: Node, values: tuple[str, ...]) -> None:
-        """Build the evaluator.
-
-        Args:
-            graph: The node's graph, for opsets and functions.
-            node: The node.
-            values: Names of the values that will be given, outer-scope names included.
+        """Build the evaluator; ``values`` are the names that will be given, outer-scope names included.
 
         Raises:
             Exception: The reference has no implementation of the operator.
@@ -152,7 +147,6 @@ class NodeModel:
     """A serialised one-node model and its value names.
 
     Attributes:
-        data: The model.
         feeds: (name in the model, value of the graph) for every fed input.
         shared: (name in the model, value of the graph) for every external initializer.
         outputs: (name in the model, position in the node's outputs) for every used output.
@@ -182,13 +176,6 @@ def build(
 ) -> NodeModel:
     """Return the model of one operator, or of the chain that a fused one is.
 
-    Args:
-        graph: Its graph.
-        node: The operator.
-        bindings: How its values are given.
-        limits: Newest versions that the runtime reads.
-        roundings: The emulated device's arithmetic for each member; None: as the model says.
-
     Raises:
         UnsupportedOpError: The node's opset is newer than the runtime reads and the
             operator changed since.
@@ -213,13 +200,7 @@ def build(
 
 @dataclass(frozen=True, slots=True)
 class Computation:
-    """The nodes of a model that compute one operator.
-
-    Attributes:
-        protos: The nodes in order, with the device's casts around them.
-        constants: Constants of the casts.
-        has_status: Whether they give the device's overflow status, ``STATUS``.
-    """
+    """The nodes of a model that compute one operator."""
 
     protos: list[onnx.NodeProto]
     constants: list[onnx.TensorProto]
@@ -236,17 +217,7 @@ def computation(
     opset: int,
     prefix: str = PREFIX,
 ) -> Computation:
-    """Return what computes one operator, or the chain that a fused one is.
-
-    Args:
-        graph: Its graph.
-        node: The operator.
-        names: The name in the model of every value that it reads or writes; "" stays "".
-        bindings: How its values are given.
-        roundings: The emulated device's arithmetic for each member; None: as the model says.
-        opset: Version of ai.onnx of the model.
-        prefix: Begins the names of the values between operators and casts.
-    """
+    """Return the nodes that compute one operator, or the chain of a fused one."""
     protos = [_renamed(part.proto, names) for part in node.members]
     if roundings is None:
         return Computation(protos, [], has_status=False)
@@ -405,13 +376,7 @@ def _declared(whole: onnx.ModelProto, value: str) -> onnx.TypeProto:
 
 
 def input_info(name: str, proto: onnx.TypeProto, shape: Shape | None) -> onnx.ValueInfoProto:
-    """Return the declaration of an input.
-
-    Args:
-        name: Its name.
-        proto: Its type; the shape is written into it.
-        shape: Its shape, None: unknown.
-    """
+    """Return the declaration of an input; the shape, if known, is written into the type."""
     if shape is not None and proto.HasField("tensor_type"):
         proto.tensor_type.shape.Clear()
         for size in shape:
@@ -535,7 +500,6 @@ def _single(
     opset: int = _OPSET,
     **attributes: Any,
 ) -> bytes:
-    """Return a model of one operator, which gives "y", on inputs by name and type text, and constants."""
     names = [*inputs, *(constant.name for constant in constants)]
     infos = [helper.make_value_info(name, type_proto(text)) for name, text in inputs.items()]
     outputs = [helper.make_empty_tensor_value_info("y")]
@@ -553,14 +517,10 @@ _LARGEST: Final = 1 << 14
 
 
 class EqualModels:
-    """Makes the model of each kind of operator once: finding it takes a tenth of the time of making it."""
+    """A cache of models of single operators: a look-up takes a tenth of the time of building one."""
 
     def __init__(self, most: int) -> None:
-        """Keep nothing yet.
-
-        Args:
-            most: How many models are kept, the newest ones.
-        """
+        """Start empty; the newest ``most`` models are kept."""
         self._most = most
         self._kept: dict[Hashable, NodeModel] = {}
 
@@ -582,14 +542,7 @@ class EqualModels:
 
 
 def _form(graph: Graph, node: Node, names: tuple[str, ...], bindings: Bindings) -> Hashable | None:
-    """Return what decides the bytes of an operator's model, None where that is as much as the model.
-
-    Args:
-        graph: Its graph.
-        node: The operator.
-        names: The values that it reads.
-        bindings: How its values are given.
-    """
+    """Return a key of the bytes of an operator's model, None if the key would be as large as the model."""
     proto = node.proto
     if node.parts or subgraphs(proto) or graph.proto.functions or not bindings.are_types:
         return None
@@ -616,10 +569,7 @@ _BROADCASTING: Final = frozenset(
 
 
 def modern_model(data: bytes) -> bytes:
-    """Return a one-node model of an old opset as a model of opset 7.
-
-    Args:
-        data: The model; its inputs and initializers have shapes.
+    """Return a one-node model of an old opset, with shapes of all inputs, as a model of opset 7.
 
     Raises:
         Exception: The operator has no counterpart that the converter knows.
