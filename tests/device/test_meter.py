@@ -315,11 +315,3 @@ def test_a_change_of_shape_moves_nothing(network):
     assert [["x"], [], [], [], ["a"], ["d", "e"], [], ["f"]] == [
         sorted(form.value for form in step.dead if form.value != "s") for step in lives.steps
     ]
-
-
-def test_a_change_of_shape_copies_where_nothing_is_compiled(network):
-    """Otherwise it is an operator like others."""
-    lives = lives_of(network, prepares=False)
-
-    assert [()] * len(lives.steps) == [step.views for step in lives.steps]
-    assert {"a", "b", "c"} <= {form.value for step in lives.steps for form in step.dead}

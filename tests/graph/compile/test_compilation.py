@@ -123,16 +123,6 @@ def test_full_names_are_joined_too():
     assert "net/conv1/Convnet/relu/Relu" == kernel.name
 
 
-def test_names_are_unique():
-    """A kernel whose joined name is taken gets a number."""
-    graph = compiled(
-        "[a] d = Conv(x, w) [bc] e = Relu(d) [ab] f = Conv(e, w) [c] h = Relu(f) [abc] y = Softmax(h)",
-        keeps_node_names=True,
-    )
-
-    assert ["abc_1", "abc_2", "abc"] == [node.operator.full_name for node in graph.nodes]
-
-
 def test_branches_are_compiled():
     """Operators inside a branch become kernels there."""
     branches = "".join(

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from msdump import dtypes
-from msdump.graph import SourceLine, ValueType
+from msdump.graph import ValueType
 from msdump.graph.files import ir_proto
 
 F32 = "float32"
@@ -99,18 +99,6 @@ def test_constants_are_named_like_their_files(make_node, make_graph):
     assert (index.dtype, index.int_val) == (5, 1)
 
 
-def test_source_lines_run_outwards(make_node, make_graph):
-    """The source address holds the lines of the .ir, the innermost call first."""
-    source = (SourceLine("main.py", 3, "net(x)"), SourceLine("net.py", 7, "return f(x)"))
-    graph = make_graph([make_node("Op", source=source)])
-
-    node = decoded_model(ir_proto.encode(graph, 0)).graph.node[0]
-
-    assert node.source_address == (
-        "      # In file net.py:7/        return f(x)/\n      # In file main.py:3/        net(x)/\n"
-    )
-
-
 # an attribute and what its ValueProto holds: dtype, field, value
 ATTRIBUTES = {
     "bool": (True, (1, "bool_val", True)),
@@ -150,11 +138,8 @@ def test_tuple_and_tensor_attributes(make_node, make_graph):
 TYPES = {
     "unknown dimensions": (("int32", "n", None, 4), (14, 4, [-1, -1, 4])),
     "unknown rank": (("int32", ...), (14, 4, [])),
-    "scalar": (("bool",), (14, 1, [])),
-    "bfloat16": (("bfloat16", 2), (14, 46, [2])),
     "unknown element type": (ValueType(None, (2,)), (14, 0, [2])),
     "sequence": (ValueType(kind="sequence"), (31, 0, [])),
-    "map": (ValueType(kind="map"), (31, 0, [])),
     "nothing": (None, (0, 0, [])),
 }
 
@@ -168,31 +153,6 @@ def test_types(make_node, make_graph, known, expected):
 
     shape = [dim.size for dim in output.tensor_type.shape.dim]
     assert expected == (output.data_type, output.tensor_type.elem_type, shape)
-
-
-def test_elements_of_a_sequence(make_node, make_graph):
-    """A sequence is a tuple, which MindInsight reads, of one element that stands for all."""
-    graph = make_graph([make_node("Op")], {"y": ValueType(dtypes.from_name("float32"), (2,), "sequence")})
-
-    written = decoded_model(ir_proto.encode(graph, 0)).graph.node[0].output_type
-
-    assert 31 == written.data_type
-    assert [(14, 11)] == [
-        (item.data_type, item.tensor_type.elem_type) for item in written.sequence_type.elem_types
-    ]
-
-
-def test_several_outputs_are_a_tuple(make_node, make_graph):
-    """An operator with several outputs has a tuple type; a TupleGetItem takes each that is read."""
-    graph = make_graph(
-        [make_node("Split", ("x",), ("y", "z"))], {"y": (F32, 1), "z": ("int8", 2)}, outputs=("z",)
-    )
-
-    split, item, _ = decoded_model(ir_proto.encode(graph, 0)).graph.node
-
-    assert split.output_type.data_type == 31
-    assert [t.tensor_type.elem_type for t in split.output_type.sequence_type.elem_types] == [11, 2]
-    assert (item.op_type, [edge.name for edge in item.input]) == ("TupleGetItem", ["1", "cst1"])
 
 
 @st.composite

@@ -62,14 +62,6 @@ def test_large_initializers_are_the_same_arrays(tmp_path):
     assert graph.training.step.weights["big"] is graph.weights["big"]
 
 
-def test_an_entry_without_anything_is_no_training():
-    """An empty training_info says nothing."""
-    model = steps.message(steps.PLAIN)
-    model.training_info.add()
-
-    assert loader.load(model).training is None
-
-
 STEP = "initializer 'step' cannot take output 'loss': the one is int32, the other float32"
 SHAPE = "initializer 'm' cannot take output 'loss': the one has shape [3, 2], the other []"
 
@@ -96,13 +88,6 @@ def test_a_binding_that_does_not_fit_is_refused(make, pairs, expected):
         loader.load(model)
 
     assert f"<ModelProto>: update_binding: {expected}" == str(caught.value)
-
-
-def test_all_faults_are_told():
-    """Several faulty bindings are told in one message."""
-    faults = r"no initializer 'a'; there is no output 'b' for 'a'; there is no output 'c' for 'w'"
-    with pytest.raises(GraphError, match=faults):
-        loader.load(steps.message(steps.PLAIN), update_binding={"a": "b", "w": "c"})
 
 
 def test_initial_values_are_checked():
@@ -170,11 +155,3 @@ def test_a_torn_tensor_of_an_algorithm_is_told():
 
     with pytest.raises(GraphError, match="initializer 'm'"):
         loader.load(model)
-
-
-def test_a_binding_that_is_no_text_is_told():
-    """Names of bindings that are no UTF-8 make the model no ONNX model."""
-    data = steps.with_training_info().SerializeToString().replace(b"step_new", b"\xff\xfe\xfd_new")
-
-    with pytest.raises(GraphError, match="no ONNX model"):
-        loader.load(data)
