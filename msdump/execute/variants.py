@@ -237,8 +237,7 @@ class Float64Runner:
 
     def _other_definition(self, step: Node, expansion: Expansion) -> Definition:
         """Return a definition that runs an operator in the runtime, or else in ONNX's reference."""
-        empty: Mapping[str, Any] = {}
-        graph = replace(self._graph, weights=empty, types=empty, opsets=expansion.opsets)
+        graph = replace(self._graph, weights={}, types={}, opsets=expansion.opsets)
 
         def compute(call: Call) -> tuple[Array, ...]:
             given = dict(zip(step.inputs, call.inputs, strict=True))

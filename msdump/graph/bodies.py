@@ -102,6 +102,11 @@ def with_bodies(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
     return replace(graph, nodes=tuple(nodes))
 
 
+def rewritten(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
+    """Return a graph that is changed, then the graphs inside it, outer ones first."""
+    return with_bodies(change(graph), lambda body: rewritten(body, change))
+
+
 def unseen(graph: Graph) -> Iterator[tuple[Node, str]]:
     """Yield each control flow node of a model that runs as one operator, and the reason (``obstacle``)."""
     for inner in graph.walk():

@@ -17,7 +17,7 @@ from onnx import helper
 from msdump import dtypes
 from msdump.dtypes import DType
 from msdump.errors import MsdumpError
-from msdump.graph.bodies import with_bodies
+from msdump.graph.bodies import rewritten
 from msdump.graph.collectives import collective
 from msdump.graph.domains import uses_float_status
 from msdump.graph.graph import Graph, Node, Value, ValueType
@@ -288,14 +288,14 @@ def fuse_elementwise(graph: Graph) -> Graph:
     The fused operator runs at the place of the last one. Its name joins the last components of the original
     names, ``Default/Add-op0ReLU-op0``; where another chain has that name, it joins the whole names.
     """
-    return _fuse(graph, set())
+    taken: set[str] = set()
 
+    def fuse(inner: Graph) -> Graph:
+        parts = chains(inner, meet_elementwise)
+        nodes = (chain[0] if len(chain) == 1 else _fused(chain, taken) for chain in parts)
+        return replace(inner, nodes=tuple(nodes))
 
-def _fuse(graph: Graph, taken: set[str]) -> Graph:
-    nodes = tuple(
-        chain[0] if len(chain) == 1 else _fused(chain, taken) for chain in chains(graph, meet_elementwise)
-    )
-    return with_bodies(replace(graph, nodes=nodes), lambda body: _fuse(body, taken))
+    return rewritten(graph, fuse)
 
 
 def chains(graph: Graph, joins: Joins) -> list[list[Node]]:
@@ -412,22 +412,23 @@ def compile_graph(
     """
     note = note or (lambda _stage, _graph: None)
     # first: kernels are typed and named after GE's types
-    graph = _with_ge_types(graph, _names(graph))
+    taken = _names(graph)
+    graph = _with_nodes(graph, lambda node: _with_ge_type(node, taken))
     if keeps_node_names:
-        graph = _with_node_names(graph)
+        graph = _with_nodes(graph, _with_node_name)
     note(BEGUN, graph)
     if compute is not None:
-        graph = _folded(graph, compute)
+        graph = rewritten(graph, lambda inner: fold(inner, compute))
         note(FOLDED, graph)
     if fuses:
-        graph = _fuse_bodies(graph, _node_names if keeps_node_names else _full_names, _names(graph))
+        join, taken = _node_names if keeps_node_names else _full_names, _names(graph)
+        graph = rewritten(graph, lambda inner: _with_kernels(inner, join, taken))
         note(FUSED, graph)
     return graph
 
 
-def _with_ge_types(graph: Graph, taken: set[str]) -> Graph:
-    nodes = tuple(_with_ge_type(node, taken) for node in graph.nodes)
-    return with_bodies(replace(graph, nodes=nodes), lambda body: _with_ge_types(body, taken))
+def _with_nodes(graph: Graph, change: Callable[[Node], Node]) -> Graph:
+    return rewritten(graph, lambda inner: replace(inner, nodes=tuple(map(change, inner.nodes))))
 
 
 def _with_ge_type(node: Node, taken: set[str]) -> Node:
@@ -441,17 +442,9 @@ def _with_ge_type(node: Node, taken: set[str]) -> Node:
     return replace(node, operator=OperatorRef(op_type, full_name))
 
 
-def _with_node_names(graph: Graph) -> Graph:
-    nodes = tuple(
-        replace(node, operator=OperatorRef(CONVERTED_TYPES.get(op_type, op_type), node.name))
-        for node in graph.nodes
-        for op_type in (node.operator.op_type,)
-    )
-    return with_bodies(replace(graph, nodes=nodes), _with_node_names)
-
-
-def _folded(graph: Graph, compute: Compute) -> Graph:
-    return with_bodies(fold(graph, compute), lambda body: _folded(body, compute))
+def _with_node_name(node: Node) -> Node:
+    op_type = CONVERTED_TYPES.get(node.operator.op_type, node.operator.op_type)
+    return replace(node, operator=OperatorRef(op_type, node.name))
 
 
 def _names(graph: Graph) -> set[str]:
@@ -459,12 +452,12 @@ def _names(graph: Graph) -> set[str]:
     return {node.name for node in nodes} | {node.operator.full_name for node in nodes}
 
 
-def _fuse_bodies(graph: Graph, join: Join, taken: set[str]) -> Graph:
+def _with_kernels(graph: Graph, join: Join, taken: set[str]) -> Graph:
     # kernels of cube operators first: an activation behind a convolution belongs to it, not to a chain
     for joins in (_continues, meet_elementwise):
         nodes = (node for chain in chains(graph, joins) for node in _kernels(chain, join, taken))
         graph = replace(graph, nodes=tuple(nodes))
-    return with_bodies(graph, lambda body: _fuse_bodies(body, join, taken))
+    return graph
 
 
 def _continues(chain: Sequence[Node], node: Node, name: str) -> bool:

@@ -17,7 +17,7 @@ from onnx import inliner
 
 from msdump.errors import GraphError, passing_over
 from msdump.graph.domains import MINDSPORE_DOMAIN, canonical_domain
-from msdump.graph.order import subgraphs, walk_graphs, walk_nodes
+from msdump.graph.order import rename_values, subgraphs, walk_graphs, walk_nodes
 from msdump.wire import LENGTH, Span, WireError, WireFault, fields, length_delimited, tag_of
 
 _SEQUENCE_MAP: Final = ("", "SequenceMap")
@@ -191,8 +191,8 @@ def take_out(graph: onnx.GraphProto, variables: Collection[str] = ()) -> None:
         while source in removable:  # an Identity of an Identity
             source = removable[source]  # noqa: PLW2901 - follows the chain
         sources[name] = source
-    _rename(graph, sources)
     for node in graph.node:
+        rename_values(node, sources)
         for inner in subgraphs(node):
             _hand_on(inner, variables)
             take_out(inner, variables)
@@ -242,19 +242,6 @@ def _is_cyclic(name: str, sources: Mapping[str, str]) -> bool:
         seen.add(name)
         name = sources[name]
     return name in seen
-
-
-def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
-    for node in graph.node:
-        for position, name in enumerate(node.input):
-            if name in names:
-                node.input[position] = names[name]
-        for inner in subgraphs(node):
-            # a body may have a value of the same name, which hides the outer one
-            own = {value.name for value in inner.input} | {
-                name for inner_node in inner.node for name in inner_node.output
-            }
-            _rename(inner, {name: source for name, source in names.items() if name not in own})
 
 
 _MODEL_GRAPH: Final = tag_of(7, LENGTH)

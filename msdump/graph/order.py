@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msdump.errors import GraphError
@@ -154,3 +154,16 @@ def bound_names(graph: onnx.GraphProto) -> dict[str, None]:
     for node in graph.node:
         bound.update(dict.fromkeys(node.output))
     return bound
+
+
+def rename_values(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
+    """Rename values of a node in place; values of its subgraphs hide outer ones of the same name."""
+    for side in (node.input, node.output):
+        side[:] = [names.get(name, name) for name in side]
+    for body in subgraphs(node):
+        bound = bound_names(body)
+        free = {name: new for name, new in names.items() if name not in bound}
+        for inner in body.node:
+            rename_values(inner, free)
+        for value in body.output:
+            value.name = free.get(value.name, value.name)

@@ -88,7 +88,12 @@ def _number(fields: dict[str, str], key: str, default: int, tensor: str) -> int:
     return int(text)
 
 
-def to_array(tensor: onnx.TensorProto, raw: np.ndarray | None, files: SideFiles) -> np.ndarray:
+_IN_MESSAGE: Final = SideFiles(None)
+
+
+def to_array(
+    tensor: onnx.TensorProto, raw: np.ndarray | None = None, files: SideFiles = _IN_MESSAGE
+) -> np.ndarray:
     """Return an initializer as a read-only array; ``raw`` are bytes that were split off.
 
     Raises:
@@ -126,7 +131,7 @@ def _size_message(tensor: onnx.TensorProto, raw: np.ndarray | None, error: Excep
     )
 
 
-def sparse_to_array(sparse: onnx.SparseTensorProto, files: SideFiles) -> np.ndarray:
+def sparse_to_array(sparse: onnx.SparseTensorProto, files: SideFiles = _IN_MESSAGE) -> np.ndarray:
     """Return a sparse initializer as a dense array (linear or coordinate indices).
 
     Raises:
@@ -158,15 +163,6 @@ def embed(tensor: onnx.TensorProto, files: SideFiles) -> None:
         tensor.ClearField("data_location")
 
 
-def inner_array(tensor: onnx.TensorProto) -> np.ndarray:
-    """Return a tensor that lies in a node's attribute, its data in the message.
-
-    Raises:
-        GraphError: A wrong number of bytes, or an unknown element type.
-    """
-    return to_array(tensor, None, SideFiles(None))
-
-
 def decoded_attribute(attribute: onnx.AttributeProto) -> Attribute:
     """Return the value of an attribute: text, number, array, a tuple of these, or a graph's message.
 
@@ -177,7 +173,7 @@ def decoded_attribute(attribute: onnx.AttributeProto) -> Attribute:
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     if isinstance(value, onnx.TensorProto):
-        return inner_array(value)
+        return to_array(value)
     if attribute.type in {onnx.AttributeProto.INTS, onnx.AttributeProto.FLOATS}:
         return tuple(value)
     if attribute.type == onnx.AttributeProto.STRINGS:
@@ -191,9 +187,8 @@ def inner_initializers(graph: onnx.GraphProto) -> dict[str, np.ndarray]:
     Raises:
         GraphError: As for ``to_array`` and ``sparse_to_array``.
     """
-    dense = {tensor.name: inner_array(tensor) for tensor in graph.initializer}
-    files = SideFiles(None)
-    return dense | {sparse.values.name: sparse_to_array(sparse, files) for sparse in graph.sparse_initializer}
+    dense = {tensor.name: to_array(tensor) for tensor in graph.initializer}
+    return dense | {sparse.values.name: sparse_to_array(sparse) for sparse in graph.sparse_initializer}
 
 
 def constant(node: onnx.NodeProto) -> np.ndarray | None:
@@ -210,8 +205,8 @@ def constant(node: onnx.NodeProto) -> np.ndarray | None:
 
 
 _CONSTANTS: Final[Mapping[str, Callable[[onnx.AttributeProto], np.ndarray]]] = {
-    "value": lambda attribute: inner_array(attribute.t),
-    "sparse_value": lambda attribute: sparse_to_array(attribute.sparse_tensor, SideFiles(None)),
+    "value": lambda attribute: to_array(attribute.t),
+    "sparse_value": lambda attribute: sparse_to_array(attribute.sparse_tensor),
     "value_float": lambda attribute: np.asarray(attribute.f, np.float32),
     "value_floats": lambda attribute: np.asarray(attribute.floats, np.float32),
     "value_int": lambda attribute: np.asarray(attribute.i, np.int64),

@@ -23,7 +23,7 @@ from msdump.plan import Context, DeviceTarget, JitLevel, PrecisionMode
 from msdump.threads import thread_count
 
 RNG = np.random.default_rng(5)
-HALF_OR_SINGLE = (np.dtype("float16"), np.dtype("float32"))
+HALF_OR_SINGLE = (np.float16, np.float32)
 MICROSOFT = "com.microsoft"
 MODES = ("allow_fp32_to_fp16", "force_fp16", "force_fp32", "must_keep_origin_dtype", "allow_fp32_to_bf16")
 

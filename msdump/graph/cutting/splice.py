@@ -19,7 +19,7 @@ from msdump.graph.kernel import linked, onenode
 from msdump.graph.kernel.emulation import Rounding
 from msdump.graph.kernel.linked import LinkedOperator, SegmentEdges, UnlinkableError
 from msdump.graph.kernel.onenode import OLDEST_IR, Bindings, RuntimeLimits, contiguous
-from msdump.graph.order import bound_names, external_values, reads, subgraphs, used_values
+from msdump.graph.order import external_values, reads, rename_values, subgraphs, used_values
 
 _Item = TypeVar("_Item")
 
@@ -28,7 +28,7 @@ def with_names(node: Node, names: Mapping[str, str]) -> Node:
     """Return a node with other names of values; values inside its bodies keep theirs."""
     proto = onnx.NodeProto()
     proto.CopyFrom(node.proto)
-    _rename(proto, names)
+    rename_values(proto, names)
     return replace(
         node,
         inputs=tuple(proto.input),
@@ -65,18 +65,6 @@ def _body(body: Graph, names: Mapping[str, str]) -> Graph:
 
 def _keyed(items: Mapping[str, _Item], names: Mapping[str, str]) -> dict[str, _Item]:
     return {names.get(name, name): item for name, item in items.items()}
-
-
-def _rename(proto: onnx.NodeProto, names: Mapping[str, str]) -> None:
-    for side in (proto.input, proto.output):
-        side[:] = [names.get(name, name) for name in side]
-    for body in subgraphs(proto):
-        bound = bound_names(body)
-        free = {name: new for name, new in names.items() if name not in bound}
-        for node in body.node:
-            _rename(node, free)
-        for value in body.output:
-            value.name = free.get(value.name, value.name)
 
 
 _MADE_UP: Final = "msdump_narrow:"
@@ -132,7 +120,7 @@ def region_model(
     for proto in protos:
         node = body.node.add()
         node.CopyFrom(proto)
-        _rename(node, renamed)
+        rename_values(node, renamed)
     results: dict[str, DType | None] = {}
     for name in outputs:
         dtype = results[name] = host_type(narrow[name])
