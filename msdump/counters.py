@@ -83,9 +83,9 @@ class RunCounter:
         """Count a run that has ended, failed or not.
 
         A captured graph and its network both tell it of each run, since either of them may fail, or
-        have nothing to run: a run that is told twice counts once.
+        have nothing to run: a run that is reported twice counts once.
         """
-        self.count = run.execution + 1  # not one more than it was: a run may be told twice
+        self.count = run.execution + 1  # not one more than it was: a run may be reported twice
 
     def take(self) -> Run:
         """Count a run that begins, for callers that let runs overlap; no two threads get the same numbers."""
@@ -96,7 +96,7 @@ class RunCounter:
 
 
 class SharedRunCounter(RunCounter):
-    """The runs of one of MindSpore's networks, whose iterations all networks of a configuration share."""
+    """The runs of a network of MindSpore's; all networks of a configuration share iterations."""
 
     def __init__(self, counters: Counters, source: str, first: int) -> None:
         """Start before the first run; the source is the configuration, ``first`` is ``initial_iteration``."""
@@ -150,7 +150,7 @@ class ModelIdentity:
 class Counters:
     """The numbers that the networks of a process share; any thread may use them.
 
-    What each of them counts stands at the head of the module.
+    Their meanings stand at the head of the module.
 
     Attributes:
         graph_ids: Numbers of graphs in MindSpore's tree.
@@ -175,7 +175,7 @@ class Counters:
         self._shared: dict[str, int] = {}
 
     def beside(self) -> Counters:
-        """Return counters for what acl or torchair configures beside MindSpore's networks.
+        """Return counters for models of acl or torchair beside MindSpore's networks.
 
         Files that show graphs stand in directories of the whole process, and so count on with
         these; models, graphs and iterations start anew.

@@ -1,6 +1,6 @@
 """One row per element type: what ONNX, numpy, MindSpore and the dump files call it.
 
-The table itself is texts and numbers: numpy is loaded where a row is first asked for its types.
+The table itself is texts and numbers: numpy is loaded where the types of a row are first used.
 
 >>> import numpy as np
 >>> row = from_onnx(16)

@@ -40,7 +40,7 @@ _CALLED: Final = sys.stdlib_module_names | {"msdump", "google", "ml_dtypes", "nu
 
 
 def visible(text: str) -> str:
-    r"""Return a text in which what would steer a terminal, or turn its direction of writing, is spelled out.
+    r"""Return a text with characters that steer a terminal, or turn its direction, spelled out.
 
     >>> visible("a\x1b[31m\u202eb")
     'a\\x1b[31m\\u202eb'
@@ -134,12 +134,12 @@ def is_foreign(error: BaseException) -> bool:
         if not _is_called(place.tb_frame.f_globals.get("__name__", "")):
             return True
         place = place.tb_next
-    # what is raised into a thread by its class alone
+    # an exception that is raised into a thread by its class alone
     return type(error) in {Exception, RuntimeError} and not error.args
 
 
 def cause_of(error: OSError) -> str:
-    """Return what the system says of a failure, without the path; raise it where it is the program's own."""
+    """Return the system's text of a failure, without the path; raise it where it is the program's own."""
     if is_foreign(error):
         raise error
     return error.strerror or str(error)
@@ -165,7 +165,7 @@ class Problem:
 
     Attributes:
         path: JSON path, ``$.common_dump_settings.iteration``; "" for the file as a whole.
-        message: What is wrong, what is allowed and what to do about it.
+        message: The fault, the allowed values and the remedy.
         line: 1-based line in the file, 0 where there is none (environment variables).
         column: 1-based column of the value, 0 where there is none.
         excerpt: Lines to show below the message, caret line included; may be "".
@@ -229,7 +229,7 @@ class UnsupportedOpError(GraphError):
 
 
 class UnsupportedIRVersionError(GraphError):
-    """A model whose IR version or opset is newer than the installed packages know."""
+    """A model with an IR version or opset that is newer than the installed packages."""
 
 
 class InputError(MsdumpError, ValueError):
@@ -237,7 +237,7 @@ class InputError(MsdumpError, ValueError):
 
 
 class UntoldOperatorError(InputError):
-    """An operator of a dump of which nothing in the dump tells how it computes."""
+    """An operator of a dump that does not record how it computes."""
 
 
 class ExecutionError(MsdumpError, RuntimeError):
@@ -257,7 +257,7 @@ class RankError(ExecutionError):
     """A collective in which the other ranks do not take part, since one failed, ended or does otherwise.
 
     Attributes:
-        culprit: The rank whose fault it is, None where several ranks contradict each other.
+        culprit: The rank at fault, None where several ranks contradict each other.
     """
 
     def __init__(self, operator: str, message: str, culprit: int | None = None) -> None:
@@ -267,16 +267,16 @@ class RankError(ExecutionError):
 
 
 class WatchHitError(MsdumpError, RuntimeError):
-    """A watch rule that hit where the configuration asks a hit to end the run (``on_hit`` stop).
+    """A watch rule that hit where the configuration lets a hit end the run (``on_hit`` stop).
 
     Attributes:
         rule: Name of the rule.
-        operator: Full scoped name of the operator whose tensor hit.
+        operator: Full scoped name of the operator of the tensor.
         iteration: Number of the iteration.
     """
 
     def __init__(self, rule: str, operator: str, iteration: int, message: str) -> None:
-        """Say which rule hit where, and what was measured."""
+        """Say which rule hit where, and the measured value."""
         self.rule = rule
         self.operator = operator
         self.iteration = iteration
@@ -316,7 +316,7 @@ class DumpReadError(MsdumpError, OSError):
 
 
 class DumpWriteError(MsdumpError, OSError):
-    """A dump file that could not be written; the run's summary counts what was lost."""
+    """A dump file that could not be written; the run's summary counts lost files."""
 
 
 class ToolError(MsdumpError):
@@ -340,7 +340,7 @@ _MEMORY: Final = (
 
 
 def shortage(error: BaseException) -> str:
-    """Return what ran out and what to do about it, "" where an error has another cause.
+    """Return the exhausted resource and the remedy, "" where an error has another cause.
 
     After such a failure no other way may run the operator: it would be slow, its last bits might differ, and
     it would need memory as well. A thread that cannot be started for want of memory for its stack counts as

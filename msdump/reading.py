@@ -1,6 +1,6 @@
 """The one door through which files are read: regular files only, and bounded where one is read as a whole.
 
-What stands under a name may be a pipe that nobody writes to, or a device without an
+A name may be that of a pipe without a writer, or of a device without an
 end. A file is therefore opened without waiting and judged by its descriptor, so that
 nothing can take its place between the look and the reading. A link to a regular file
 is followed.
@@ -21,9 +21,9 @@ from msdump.errors import passing_over
 LARGEST: Final = 1 << 30
 """Bytes of the largest file that is read into memory as a whole, unless the caller allows another number."""
 
-# without O_NONBLOCK, opening a pipe waits until somebody writes to it
+# without O_NONBLOCK, opening a pipe waits for a writer
 _OPEN: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
-_STEP: Final = 1 << 16  # least bytes of one read, for files whose size is not known
+_STEP: Final = 1 << 16  # least bytes of one read, for files of unknown size
 _KINDS: Final = {
     stat.S_IFIFO: "a pipe",
     stat.S_IFSOCK: "a socket",
@@ -52,7 +52,7 @@ class _File(FileIO):
 def is_taken(path: str | os.PathLike[str]) -> bool:
     """Tell whether something stands under a name, be it a link that leads nowhere.
 
-    ``os.path.lexists`` swallows what a signal handler raises in it.
+    ``os.path.lexists`` swallows exceptions of a signal handler.
     """
     return os.access(path, os.F_OK, follow_symlinks=False)
 
@@ -74,14 +74,14 @@ def open_file(
     try:
         check_regular(os.fstat(fd), path)
         return _File(fd)
-    # also Ctrl-C: nobody else would close the descriptor
+    # also Ctrl-C: the descriptor would stay open
     except BaseException:
         close(fd)
         raise
 
 
 class OpenDescriptor:
-    """A regular file that is open in a ``with`` block, whose target are its descriptor and its size in bytes.
+    """A regular file that is open in a ``with`` block, which gets its descriptor and its size in bytes.
 
     Fewer calls of the system than a file object makes.
     """
@@ -119,7 +119,7 @@ def _open(path: str | os.PathLike[str], flags: int, directory: int | None) -> in
     except ValueError as error:  # a zero byte, or text that is no file name in this locale
         raise OSError(errno.EINVAL, f"no file can have this name ({error})", os.fspath(path)) from error
     except OSError as error:
-        if error.errno == errno.ENXIO:  # what the system says of sockets
+        if error.errno == errno.ENXIO:  # the system's error for sockets
             raise _not_regular(stat.S_IFSOCK, path) from error
         raise
 
@@ -132,7 +132,7 @@ def read_bytes(path: str | os.PathLike[str], most: int = LARGEST) -> bytes:
     """
     with open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
-        # Files of /proc have size 0 and contents; one byte more tells whether there is an end.
+        # Files of /proc have size 0 and contents; one byte more shows whether there is an end.
         data = bytearray()
         while size <= most and len(data) <= most and (piece := file.read(max(_STEP, min(size, most) + 1))):
             data += piece
@@ -182,7 +182,7 @@ def walk(top: str, on_error: Callable[[OSError], object]) -> Iterator[tuple[str,
 
 
 def is_directory(entry: os.DirEntry[str]) -> bool:
-    """Return whether an entry is a directory; a link whose target cannot be looked at is none."""
+    """Return whether an entry is a directory; a link to an unreachable target is none."""
     with passing_over(OSError):
         return entry.is_dir()
     return False

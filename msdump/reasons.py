@@ -15,13 +15,13 @@ class Reason(enum.StrEnum):
     equals that text. Members stand in the order in which the filters come.
 
     Attributes:
-        sentence: What happened and what would change it, for one tensor or operator.
+        sentence: The reason and the remedy, for one tensor or operator.
     """
 
     sentence: str
 
     def __new__(cls, text: str, sentence: str) -> Self:
-        """Make a member of the text that is counted and the sentence that is told."""
+        """Make a member of the text that is counted and the sentence that is shown."""
         # a str, so that counts by reason are shown, sorted and compared as the texts that they are
         member = str.__new__(cls, text)
         member._value_ = text

@@ -62,7 +62,7 @@ def lies_in(name: str, scope: str) -> bool:
     >>> lies_in("Default_network-Net_h-CellList_3-Block_MatMul-op0", "network-Net/h-CellList")
     True
     """
-    if "/" not in name:  # spelled as in a file: components cannot be told apart
+    if "/" not in name:  # spelled as in a file: components cannot be separated
         return f"_{scope.strip('/').replace('/', '_').replace('.', '_')}_" in f"_{name.replace('.', '_')}_"
     wanted, components = [*filter(None, scope.split("/"))], name.split("/")[:-1]
     plain = [component.rpartition("-")[0] or component for component in components]

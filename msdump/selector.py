@@ -25,7 +25,7 @@ class Expression:
         """Compile an expression of the ``regex`` package that matches anywhere in a name, or all of it."""
         import regex  # unlike re it takes a time limit, and stops in the middle of a match
 
-        # std::regex knows classes such as \d and \w for ASCII only
+        # std::regex has classes such as \d and \w for ASCII only
         compiled = regex.compile(text, regex.ASCII)
         self._match = compiled.search if searches else compiled.fullmatch
         self._left = _ADVANCE
@@ -34,7 +34,7 @@ class Expression:
         """Tell whether a name matches.
 
         Raises:
-            TimeoutError: This name, or those up to it, took too long.
+            TimeoutError: This name, or all up to it, took too long.
         """
         # processor time: a busy machine, or a suspended one, must not make a good expression fail
         started = time.process_time()
@@ -171,10 +171,10 @@ class KernelPattern:
     def matches(self, full_name: str) -> bool:
         """Tell whether the item selects an operator or parameter by its full name.
 
-        A type is a case-insensitive substring of what stands after the last "/"
+        A type is a case-insensitive substring of the text after the last "/"
         and before the last "-" of the name (O0/O1 ``kernels``); it therefore
         also matches parameters, as the reference does. Spaces of a name do not
-        count: the reader removes those of the item, as the reference does.
+        count: the reader removes the item's, as the reference does.
 
         Raises:
             ConfigValueError: Matching a regex takes too long.
@@ -217,7 +217,7 @@ class Selector:
     [False, True]
 
     Attributes:
-        mode: All, those that ``patterns`` select, or those that ``set_dump`` marked.
+        mode: All, the operators that ``patterns`` select, or the ones that ``set_dump`` marked.
         patterns: The items of ``kernels``; none under ``KERNELS`` selects everything.
     """
 

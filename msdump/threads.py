@@ -1,6 +1,6 @@
 """Threads for work on large arrays: the calling one, helpers, and those for what nobody waits for yet.
 
-Locks that a fork renews, too, and what is held weakly without losing Ctrl-C.
+Locks that a fork renews, too, and weak sets that do not lose Ctrl-C.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def new_lock(kind: Callable[[], threading.RLock] = REENTRANT) -> threading.RLock
     """Return a lock that a forked child finds free, unless the thread that forked holds it.
 
     A thread that holds a lock while another one forks is not there in the child, and would never give it
-    back. Reentrant: a signal handler may do what the frame below it does.
+    back. Reentrant: a signal handler may do the same as the frame below it.
     """
     lock = kind()
     _LOCKS.add(lock)
@@ -145,7 +145,7 @@ def map_threads(work: Callable[[T], R], parts: Sequence[T]) -> list[R]:
     hundred microseconds and leaves Python's lock alone, as numpy does.
 
     Raises:
-        Exception: What the work raised; all of it has ended then.
+        Exception: The work raised it; all of it has ended then.
     """
     first, *others = parts
     futures = [_HELPERS.submit(work, part) for part in others]
@@ -229,7 +229,7 @@ def _done(work: Callable[[T], R], part: T) -> Future[R]:
     future: Future[R] = Future()
     try:
         future.set_result(work(part))
-    except Exception as error:  # it is raised where the result is asked for
+    except Exception as error:  # it is raised where the result is read
         if is_foreign(error):
             raise
         future.set_exception(error)

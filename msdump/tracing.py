@@ -23,12 +23,12 @@ class Span(NamedTuple):
     """A time that something took.
 
     Attributes:
-        category: What it is: ``operator``, ``segment``, ``compile``, ``write``, ``iteration``.
-        name: What is shown of it.
+        category: ``operator``, ``segment``, ``compile``, ``write`` or ``iteration``.
+        name: Its title.
         thread: The thread; its number may be that of a later one, too.
         started: When it began, in nanoseconds of ``time.perf_counter_ns``.
         ended: When it ended.
-        arguments: What is told of it besides.
+        arguments: More facts.
     """
 
     category: str
@@ -78,7 +78,7 @@ def begin() -> Trace:
 
 
 def end() -> None:
-    """Trace nothing any more of what is compiled or opened from now on."""
+    """Trace nothing any more that is compiled or opened from now on."""
     global _active  # noqa: PLW0603 - the same
     _active = None
 
@@ -89,9 +89,9 @@ def active() -> Trace | None:
 
 
 def timed(function: _Function, category: str, name: str, **arguments: Any) -> _Function:
-    """Return a function whose calls are spans of the trace; the same function where none is made.
+    """Return a function that makes each call a span of the trace; the same one where none is made.
 
-    A function asks once, when it is compiled or opened, whether a trace is made: before ``begin`` nothing
+    Whether a trace is made is decided once, when a function is compiled or opened: before ``begin`` nothing
     costs anything. Arguments as of ``Span``.
     """
     trace = _active

@@ -31,7 +31,7 @@ class WireError(ValueError):
     """The bytes are not a valid protobuf message. File readers catch this and name the file.
 
     Attributes:
-        fault: What is wrong.
+        fault: The fault.
         start: First byte of the number or field.
         end: Where a number breaks off.
         value: The field number, the wire type or the size that is wrong.
@@ -39,7 +39,7 @@ class WireError(ValueError):
     """
 
     def __init__(self, fault: WireFault, start: int, *, end: int = 0, value: int = 0, left: int = 0) -> None:
-        """Keep what is wrong, and where."""
+        """Keep the fault and its place."""
         super().__init__(fault.name, start)
         self.fault = fault
         self.start = start

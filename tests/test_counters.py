@@ -24,16 +24,6 @@ def test_a_model_counts_its_runs():
     assert 3 == counter.count
 
 
-def test_a_run_that_is_told_twice_counts_once():
-    """A captured graph and its network both tell the end of a run."""
-    counter = RunCounter()
-    number = counter.next
-    for _ in range(2):
-        counter.ended(number)
-
-    assert Run(1, 1) == counter.next
-
-
 def test_threads_take_different_runs():
     """Runs that go on at the same time have numbers of their own."""
     counter, taken = RunCounter(), []

@@ -20,12 +20,3 @@ def test_numbers_one_by_one_make_the_same_set(numbers):
 
     assert IterationSet.of([(number, number) for number in numbers]) == grown
     assert set(numbers) == {number for number in range(32) if number in grown}
-
-
-@settings(deadline=None)
-@given(NUMBERS, st.integers(0, 32))
-def test_the_first_number_outside_is_the_next_unused_one(numbers, start):
-    """From a number on, the first one that is not in the set is found."""
-    used = IterationSet.of([(number, number) for number in numbers])
-
-    assert next(n for n in range(start, 64) if n not in numbers) == used.first_outside(start)

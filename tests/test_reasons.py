@@ -19,11 +19,6 @@ def test_texts_of_summaries():
     ]
 
 
-def test_counts_print_as_texts():
-    """A program that prints the counts of a summary shows the texts alone."""
-    assert "{'no elements': 2}" == str({Reason.NO_ELEMENTS: 2})
-
-
 @pytest.mark.parametrize("reason", list(Reason))
 def test_sentences(reason):
     """Every reason has a text that fits behind a count, and a whole sentence."""

@@ -178,27 +178,3 @@ def test_no_python_code_runs_when_something_ends(make, in_a_cycle):
 
     assert ((1, 1), (0, 0)) == (before, held())
     assert [] == called
-
-
-def test_a_set_knows_what_was_added():
-    """What was not added is not there, and adding to a set while it is looked through changes no turn."""
-    one, other, things = Thing(), Thing(), SignalSafeWeakSet()
-    things.add(one)
-
-    for _ in things:
-        things.add(other)
-
-    assert (True, True, False) == (one in things, other in things, Thing() in things)
-
-
-def test_a_table_gives_what_lives():
-    """A key that was never put, was put again, or was cleared."""
-    one, other, things = Thing(), Thing(), SignalSafeWeakValues()
-    things.put("a", one)
-    things.put("b", other)
-    things.put("a", other)
-    del one
-
-    assert [other, other, None] == [things.get(key) for key in "abc"]
-    things.clear()
-    assert things.get("a") is None

@@ -1,6 +1,6 @@
 """A baseline: the statistics of a dump alone, which a later dump is compared with.
 
-It is a tree of ``statistic.csv`` files with the graphs that they are of: what reads dumps reads it, and a
+It is a tree of ``statistic.csv`` files with the graphs that they are of: readers of dumps read it, and a
 version control keeps it as text.
 """
 
@@ -34,8 +34,8 @@ class Baseline:
     Attributes:
         path: Directory of the baseline.
         directories: Number of directories with statistics in it.
-        rows: Number of tensors whose statistics were kept.
-        unreadable: Tensors whose file cannot be read, and why.
+        rows: Number of tensors with kept statistics.
+        unreadable: Tensors with a file that cannot be read, and why.
     """
 
     path: str
@@ -58,7 +58,7 @@ def write(
     Args:
         root: The dump.
         folder: Directory of the baseline.
-        categories: The statistics to measure; rows keep those that they have.
+        categories: The statistics to measure; rows keep their own.
         execution: Number of the execution, or of the run; None: the last one.
         executor: Measures the tensors.
         progress: Called with the bytes of each directory that was measured.

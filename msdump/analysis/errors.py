@@ -69,7 +69,7 @@ class TensorError:
         nonfinite: How many of these are NaN or infinite on the examined side.
         norm: Norm of the difference; infinite where elements are misplaced.
         scaled: Largest difference, divided by the largest golden element; infinite as the distance is.
-        ulps: Largest difference in units of the last place: those of the coarser type, at the golden
+        ulps: Largest difference in units of the last place: of the coarser type, at the golden
             element's own magnitude, but at least at the type's epsilon of the largest element; 0 of
             integers and truth values.
         masked: Number of elements in masked lanes.
@@ -157,8 +157,8 @@ class PairSums:
 
     Attributes:
         count: Number of elements of each; a complex one counts twice.
-        x: Those of the tensor that is examined.
-        y: Those of the golden one.
+        x: Sums of the tensor that is examined.
+        y: Sums of the golden one.
         is_same: Whether every element has the same bits.
         products: Sum of ``x * y``.
         differences: Sum of ``(x - y)^2``.
@@ -175,7 +175,7 @@ class PairSums:
         unit: Units of the last place, None where the elements are not rounded.
         peak: Largest finite golden magnitude outside of masked lanes.
         power: A power of two by which the elements were divided, near the largest of float64: squares of
-            float64 could overflow or vanish, those of all other types fit into float64.
+            float64 could overflow or vanish, squares of all other types fit into float64.
         has_masks: Whether large elements are masks.
     """
 
@@ -277,7 +277,7 @@ def measure(
     Args:
         dumped: The tensor that is examined; any numeric or truth type.
         golden: The tensor that it is compared with; as many elements, in the same order.
-        dtype: The coarser element type of the two, whose units ``ulps`` counts; "": that of the arrays.
+        dtype: The coarser element type of the two, with the units of ``ulps``; "": that of the arrays.
         is_unlike: Whether it is known already that the bits of an element differ.
     """
     x, y = _in_one_type(dumped, golden)
@@ -297,7 +297,7 @@ def sums(dumped: np.ndarray, golden: np.ndarray, parts: Part, dtype: str = "") -
     Args:
         dumped: The tensor that is examined, at least one element.
         golden: The tensor that it is compared with; as many elements, in the same order.
-        parts: Sums that are needed beside those of verdicts.
+        parts: Sums that are needed beside the verdicts'.
         dtype: As of ``measure``.
     """
     x, y = _in_one_type(dumped, golden)
@@ -350,28 +350,27 @@ def is_rounding(
         return False
     if rounds_apart and _are_of_one_number(x, y, rounds_apart):
         return True
-    kinds = [dtypes.from_name(name).numpy for name in SHORTER if name in {*dtypes_held}]
-    shorter = [kind for kind in kinds if kind.itemsize < x.dtype.itemsize]
-    with np.errstate(all="ignore"):
-        return any(
-            all(
-                np.array_equal(a.astype(kind).astype(a.dtype), b)
-                for a, b in zip(_blocks(longer), _blocks(rounded), strict=True)
-            )
-            for kind in shorter
-            for longer, rounded in ((x, y), (y, x))
-        )
+    held = frozenset(dtypes_held)
+    return bool(_type_rounded_to(x, y, held) or _type_rounded_to(y, x, held))
 
 
 def rounded_to(dumped: np.ndarray, golden: np.ndarray) -> str:
     """Return the type of 16 bits to which the examined tensor is golden's, rounded; "" where it is not."""
     x, y = _in_one_type(dumped, golden)
-    halves = (name for name in SHORTER if dtypes.from_name(name).numpy.itemsize < x.dtype.itemsize)
-    if x.dtype.kind != "f":
-        return ""
+    return _type_rounded_to(y, x, frozenset(SHORTER)) if x.dtype.kind == "f" else ""
+
+
+def _type_rounded_to(longer: np.ndarray, rounded: np.ndarray, held: frozenset[str]) -> str:
+    """Return the type, of some of ``SHORTER``, to which one array is the other one, rounded; "" for none."""
+    kinds = ((name, dtypes.from_name(name).numpy) for name in SHORTER if name in held)
     with np.errstate(all="ignore"):
-        kinds = ((name, dtypes.from_name(name).numpy) for name in halves)
-        return next((name for name, kind in kinds if np.array_equal(y.astype(kind).astype(x.dtype), x)), "")
+        for name, kind in kinds:
+            if kind.itemsize < longer.dtype.itemsize and all(
+                np.array_equal(a.astype(kind).astype(a.dtype), b)
+                for a, b in zip(_blocks(longer, 0), _blocks(rounded, 1), strict=True)
+            ):
+                return name
+    return ""
 
 
 def _are_of_one_number(x: np.ndarray, y: np.ndarray, kinds: Iterable[str]) -> bool:
@@ -381,7 +380,7 @@ def _are_of_one_number(x: np.ndarray, y: np.ndarray, kinds: Iterable[str]) -> bo
     """
     numbers = [dtypes.from_name(name).numpy for name in kinds]
     infos = [ml_dtypes.finfo(each) for each in numbers]  # type: ignore[no-untyped-call]
-    for blocks in zip(_blocks(x), _blocks(y), strict=True):
+    for blocks in zip(_blocks(x, 0), _blocks(y, 1), strict=True):
         a, b = (block.astype(np.float64) for block in blocks)
         if not np.array_equal(np.isfinite(a), np.isfinite(b)):
             return False
@@ -449,7 +448,7 @@ def _in_one_type(dumped: np.ndarray, golden: np.ndarray) -> tuple[np.ndarray, np
         try:
             common = np.promote_types(x.dtype, y.dtype)
         except TypeError:
-            # numpy knows no common type of two of ml_dtypes' types; all of them are exact in float32.
+            # numpy has no common type for two of ml_dtypes' types; all of them are exact in float32.
             common = np.dtype(np.float32)
         x, y = x.astype(common, copy=False), y.astype(common, copy=False)
     x, y = np.ascontiguousarray(x), np.ascontiguousarray(y)
@@ -525,7 +524,7 @@ def _extremes(elements: np.ndarray) -> tuple[float, float]:
 
 def _largest(block: np.ndarray, chosen: np.ndarray) -> float:
     """Return the largest magnitude of chosen elements, 0 of none."""
-    # numpy's abs, told where, takes the elements one by one
+    # numpy's abs with ``where`` takes the elements one by one
     kept = np.where(chosen, block, block.dtype.type(0))
     return max(float(kept.max(initial=0)), -float(kept.min(initial=0)))
 
@@ -604,7 +603,7 @@ def _add_block(sums: PairSums, x: np.ndarray, y: np.ndarray, parts: Part, *, lea
 
 
 def _leave_out(sums: PairSums, a: np.ndarray, b: np.ndarray) -> None:
-    """Zero the elements that are not finite, and count those that differ between the sides."""
+    """Zero the elements that are not finite, and count the ones that differ between the sides."""
     is_finite = np.isfinite(a)
     finite = is_finite & np.isfinite(b)
     alike = (a == b) | (np.isnan(a) & np.isnan(b))

@@ -33,7 +33,7 @@ NAN: Final = "NaN"
 
 _LEAST_SHOWN: Final = 0.001  # means and deviations below are shown as zero
 _SINGLE: Final = np.dtype(np.float32)
-_HELD: Final = frozenset({"float32", "float16", "bfloat16"})  # types whose elements float32 holds
+_HELD: Final = frozenset({"float32", "float16", "bfloat16"})  # types that float32 holds
 _EVERY: Final = "all"
 _FOLDER: Final = "algorithm"
 _FILE: Final = re.compile(r"alg_([A-Za-z0-9_]+)\.py")
@@ -62,7 +62,7 @@ class Algorithm:
         name: Title of its column.
         definition: The formula, with x for the tensor that is examined and y for the golden one.
         score: Computes the result from sums over the elements.
-        parts: Sums that the formula takes, beside those that are always there.
+        parts: Sums that the formula takes, beside the ones that are always there.
         takes_truths: Whether it is defined for two tensors of truth values.
     """
 
@@ -213,7 +213,7 @@ def compare_and_measure(
 ) -> tuple[tuple[Score, ...], TensorError]:
     """Return all scores of two tensors, and how far they are apart; faster than one after the other.
 
-    Scores alone are no ground for verdicts: they hide what differs beyond float32 or the sixth decimal.
+    Scores alone are no ground for verdicts: they hide differences beyond float32 or the sixth decimal.
 
     >>> scores, error = compare_and_measure(np.float32([3, 4]), np.float32([3, 5]))
     >>> scores[1].text, error.largest
@@ -288,7 +288,7 @@ class CustomAlgorithm:
             function = load_function(Path(self.path), _FUNCTION, ReturnCode.ALGORITHM)
             result = function(dumped, golden, SimpleNamespace(**dict(self.arguments), **context))
             text, note = result
-        except Exception as error:  # noqa: BLE001 - somebody else's code
+        except Exception as error:  # noqa: BLE001 - the user's code
             return Score(NAN, f"{self.name}: {type(error).__name__}: {error}")
         if not (isinstance(text, str) and isinstance(note, str)):
             return Score(NAN, f"{self.name}: compare() must return two texts, got {result!r:.80}")

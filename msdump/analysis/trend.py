@@ -70,7 +70,7 @@ class TrendReport:
 
     Attributes:
         series: The tensors.
-        unreadable: What is wrong with files that cannot be read; their statistics are None.
+        unreadable: Faults of files that cannot be read; their statistics are None.
     """
 
     series: list[TensorTrend]
@@ -158,7 +158,7 @@ def _records(dump: Dump) -> Iterator[tuple[Iteration, int, Record]]:
 def _values(record: Record, categories: Sequence[str], unreadable: list[str]) -> dict[str, Cell]:
     """Return the statistics of a tensor, or None and the reason if its file cannot be read."""
     try:
-        statistics = record.stats  # once: what was not saved is measured in one pass
+        statistics = record.stats  # once: statistics that were not saved are measured in one pass
         return {name: statistics[name] for name in categories}
     except DumpReadError as error:
         unreadable.append(str(error))

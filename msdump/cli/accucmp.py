@@ -39,7 +39,7 @@ _NUMBERED: Final = ", ".join(f"{number}={name}" for number, name in enumerate(AL
 _Option = tuple[tuple[str, ...], dict[str, Any]]
 
 
-# Each of these returns one row of a table of options: its spellings and what argparse knows of it.
+# Each of these returns one row of a table of options: its spellings and argparse's settings.
 # vendor: -alg takes any number of values, which options of click cannot; hence argparse.
 
 
@@ -192,7 +192,7 @@ def log_scores(names: Sequence[str], scores: Sequence[Score]) -> None:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Refuse options that contradict each other, and warn of those that do nothing."""
+    """Refuse options that contradict each other, and warn of options that do nothing."""
     only_with_op = {
         "-o": options.output_tensor,
         "-i": options.input_tensor,

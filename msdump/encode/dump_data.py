@@ -45,7 +45,7 @@ LONGEST_HEADER: Final = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class OriginalOp:
-    """The operator of the graph before fusion whose output a tensor is.
+    """The operator of the graph before fusion that gave a tensor.
 
     Attributes:
         name: Its name.
@@ -313,7 +313,7 @@ _READ_AS: Final = {
 }
 """Types that CANN's tools read as another."""
 
-# proto3 leaves out zeros: what a file does not state is 0
+# proto3 leaves out zeros: a field that is not there is 0
 _TENSOR_DEFAULTS: Final[dict[str, Any]] = {
     "data_type": 0,
     "format": 0,
@@ -362,7 +362,7 @@ def _data_span(item: dict[str, Any], *, has_data: bool) -> Span:
 def _tensor_info(item: dict[str, Any]) -> TensorInfo:
     original = item.pop("original_op", None)
     if original is not None:
-        # what a file leaves out is 0, whatever this program writes by default
+        # a field that is not there is 0, whatever this program writes by default
         item["original_op"] = OriginalOp(**{"name": "", "format": 0} | original)
     if "dim_range" in item:
         item["dim_range"] = tuple(DimRange(**part) for part in item["dim_range"])

@@ -48,7 +48,7 @@ _FORMATS_FROM_0: Final = """
     FRACTAL_ZN_RNN YUV YUV_A NCL FRACTAL_Z_WINO C1HWC0
 """
 
-# by OutputDataType; those from COMPLEX32 on are known to newer toolkits only
+# by OutputDataType; types from COMPLEX32 on are known to newer toolkits only
 _DATA_TYPES_FROM_0: Final = """
     UNDEFINED FLOAT FLOAT16 INT8 UINT8 INT16 UINT16 INT32 INT64 UINT32 UINT64 BOOL DOUBLE STRING
     DUAL_SUB_INT8 DUAL_SUB_UINT8 COMPLEX64 COMPLEX128 QINT8 QINT16 QINT32 QUINT8 QUINT16 RESOURCE
@@ -361,7 +361,7 @@ class Parser:
             raise self.fault(offset, f"{name} is no UTF-8 text") from None
 
     def _dims(self, offset: int, end: int, before: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the dimensions of a Shape message, after those of an earlier one."""
+        """Return the dimensions of a Shape message, after the ones of an earlier message."""
         dims = list(before)
         for tag, _, body, stop in self._fields(offset, end):
             if tag in _DIMENSIONS:

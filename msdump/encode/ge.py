@@ -21,7 +21,7 @@ that repeats stands once for each value.
 
 GE's ``ge_onnx*.pbtxt``: a ModelDef as ONNX's ModelProto, for viewers such as Netron.
 
-Operator types stand behind ``ge:``. What ONNX has no field for - formats, element
+Operator types stand behind ``ge:``. Facts without a field in ONNX - formats, element
 types, numbers of streams - stands in attributes: ``input_desc_layout:0``.
 """
 
@@ -235,7 +235,7 @@ def _translated(key: str, value: Message) -> Iterator[Message]:
 
 def _listed(key: str, listed: Message) -> Iterator[Message]:
     items = [(field, item) for field, item in listed if field != "val_type"]
-    # an empty list does not say what it would hold
+    # an empty list has no type of its items
     kind = items[0][0] if items else "s"
     name, symbol = _LISTS["i" if kind == "b" else kind]
     shown = [(name, int(item) if kind == "b" else item) for _, item in items]

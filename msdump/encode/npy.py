@@ -61,7 +61,7 @@ _MOST_DIMENSIONS: Final = 64
 # numpy leaves room for so many digits of the dimension that grows where elements are appended
 _LONGEST_GROWING: Final = 21
 
-# numpy evaluates this text as Python; here it only has to look like what numpy and MindSpore write
+# numpy evaluates this text as Python; here it only has to look as numpy and MindSpore write it
 _TEXT: Final = re.compile(
     r"\{\s*'descr'\s*:\s*'(?P<descr>[^']*)'\s*,"
     r"\s*'fortran_order'\s*:\s*(?P<order>True|False)\s*,"

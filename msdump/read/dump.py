@@ -68,7 +68,7 @@ class DumpedModel:
 
 
 def _executions(tree: TreeListing) -> Iterator[Key]:
-    """Yield the directories of executions, and those of operators that were called alone."""
+    """Yield the directories of executions, and of operators that were called alone."""
     for key in tree.paths:
         is_single = key.kind is PathKind.SINGLE and bool(tree.of(key, PathKind.SINGLE_OPERATOR))
         if (key.kind is PathKind.EXECUTION or is_single) and key.device is not None:
@@ -92,8 +92,8 @@ def _order(iteration: Iteration) -> tuple[int, int, str, int]:
 def open_dump(path: str | os.PathLike[str], execution: int | None = None) -> Dump:
     """Open a dump for reading.
 
-    Where several programs dumped into one path, what is read is of one of them: of compiled graphs, whose
-    directories tell the time, the newest run; in MindSpore's tree, whose directories they share, the last
+    Where several programs dumped into one path, one of them is read: of compiled graphs, with times in their
+    directories, the newest run; in MindSpore's tree, with directories that the programs share, the last
     execution that is whole in each. ``execution`` chooses another one.
 
     Args:
@@ -123,7 +123,7 @@ def open_dump(path: str | os.PathLike[str], execution: int | None = None) -> Dum
 def open_iteration(path: str, run: int = 0, chosen: int | None = None) -> Iteration | None:
     """Open one directory of tensors: an iteration, the constants of a graph, or a copy of either.
 
-    ``run`` and ``chosen`` are those of ``Iteration``. None where the directory holds something else.
+    ``run`` and ``chosen`` as of ``Iteration``. None where the directory holds something else.
 
     Raises:
         DumpReadError: It cannot be listed or holds no dump.
@@ -166,7 +166,7 @@ class Dump(SelectableTensors):
 
     @property
     def runs(self) -> tuple[DumpedRun, ...]:
-        """The runs whose compiled graphs it holds, by time."""
+        """The runs that left compiled graphs, by time."""
         return self._separated[0]
 
     @property
@@ -209,7 +209,7 @@ class Dump(SelectableTensors):
 
     @cached_property
     def models(self) -> tuple[DumpedModel, ...]:
-        """Its models with what one run left of them."""
+        """Its models with the iterations of one run."""
         if len(self.runs) > 1 and self._tree.execution is None:
             warn_of_several(self.path, self.runs)
         return self._models_of_run
@@ -262,7 +262,7 @@ class Dump(SelectableTensors):
 
     @property
     def tensors(self) -> TensorSelection:
-        """Every tensor of every iteration, also those of which only statistics were saved."""
+        """Every tensor of every iteration, also tensors of which only statistics were saved."""
         return TensorSelection(lambda: self.iterations)
 
     def _repr_html_(self) -> str:

@@ -1,14 +1,14 @@
 """Executions of a network whose files lie in one directory, and the passes of loops within each.
 
 A second program that dumps into the same path adds its files to the same directories. In MindSpore's
-tree a directory belongs to one graph: the main graph's tensors come once in each execution, those of
-a branch or a body once in each pass, and a pass belongs to the execution in whose time it lies. A
+tree a directory belongs to one graph: the main graph's tensors come once in each execution, tensors of
+a branch or a body once in each pass, and a pass belongs to the execution around its time. A
 directory of a compiled graph (Ascend O2, GE, acl) holds one execution; there every operator counts
 its own passes.
 
 A graph runs its operators in a fixed order and each of them once: where a tensor comes again, a new run
 has begun. A run that was broken off or that dumped other operators hides where the next one begins; the
-order of the operators tells, and the time at which the graph was loaded.
+order of the operators shows it, and the time at which the graph was loaded.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ def run_starts(moments: Sequence[Moment], loaded: int | None = None) -> list[int
     >>> run_starts(moments)
     [0, 3]
 
-    Moments stand by time; those before ``loaded``, when a program last loaded the graph (microseconds since
+    Moments stand by time; moments before ``loaded``, when a program last loaded the graph (microseconds since
     the epoch), are of an earlier program.
     """
     repeats = _starts(moments, loaded, follows_order=False)
-    # Operators that ran side by side are not in the list's order: the list then tells nothing.
+    # Operators that ran side by side are not in the list's order: the list is of no use then.
     drops = sum(_drop(before, after) > 0 for before, after in pairwise(moments))
     # in a list that holds, the order goes back once between two runs and nowhere else
     return repeats if drops >= len(repeats) else _starts(moments, loaded, follows_order=True)
@@ -79,7 +79,7 @@ def run_starts(moments: Sequence[Moment], loaded: int | None = None) -> list[int
 def _starts(moments: Sequence[Moment], loaded: int | None, *, follows_order: bool) -> list[int]:
     """Return where runs begin: where the graph was loaded in between, or a tensor comes once too often.
 
-    With ``follows_order`` a run that a repeated tensor tells of begins at the largest drop in the operators'
+    With ``follows_order`` a run with a repeated tensor begins at the largest drop in the operators'
     order since the tensor came before; else at the repeated tensor.
     """
     starts = [0] if moments else []
@@ -163,10 +163,10 @@ BearersOf = Callable[[str], int]
 
 @dataclass(frozen=True)
 class Execution:
-    """What one execution of a network left in a directory.
+    """The tensors and rows of one execution of a network in a directory.
 
     Attributes:
-        number: Its number among those in the directory, from 0, in the order of time.
+        number: Its number in the directory, from 0, in the order of time.
         is_whole: It went as far as the one that went farthest; else it was broken off.
         records: Its tensors by timestamp.
         statistics: Its rows of ``statistic.csv``, in their order.
@@ -184,7 +184,7 @@ class GraphFacts:
 
     Attributes:
         place_of: Gives the place of an operator in the graph's order.
-        bearers_of: Gives the number of operators that share a name of files: those of one type in several
+        bearers_of: Gives the number of operators that share a name of files: operators of one type in several
             scopes, where names have no scope (``classic``).
         loaded: When a program last loaded the graph, microseconds since the epoch; None: not known.
         main: For a branch or a body: when the main graph ran in the same iteration; else None.
@@ -234,11 +234,11 @@ class _Run:
 
 @dataclass(frozen=True)
 class SeparatedExecutions:
-    """The executions whose files lie in one directory, and when they took place.
+    """The executions with files in one directory, and when they took place.
 
     Attributes:
         timeline: When they took place; that of the main graph for a branch or a body.
-        executions: Those that left files in this directory.
+        executions: The ones that left files in this directory.
     """
 
     timeline: Timeline

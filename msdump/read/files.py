@@ -64,7 +64,7 @@ def read_json(path: str) -> Any:
     """Return the value of a JSON file.
 
     Raises:
-        DumpReadError: It cannot be read or is not JSON; tells the byte.
+        DumpReadError: It cannot be read or is not JSON; with the byte.
     """
     text = _decode(path, read_bytes(path))
     try:
@@ -133,7 +133,7 @@ def read_lines(path: str) -> Iterator[str]:
 def read_rows(path: str) -> Iterator[tuple[int, str]]:
     """Yield the byte offset and text of every row of a file that grows by rows.
 
-    A row without a line feed is no row: a program that was killed while it wrote left half of it, whose
+    A row without a line feed is no row: a program that was killed while it wrote left half of it, and the
     last number may lack digits.
     """
     data = read_bytes(path)
@@ -174,7 +174,7 @@ _MAPS: Final = SignalSafeWeakSet[mmap.mmap]()
 
 
 def load_file(path: str) -> memoryview:
-    """Return the bytes of a file, read-only; those of a large one as long as they are used.
+    """Return the bytes of a file, read-only; a large one is mapped as long as its bytes are used.
 
     Raises:
         DumpReadError: It cannot be read.
@@ -192,7 +192,7 @@ def load_file(path: str) -> memoryview:
 
 
 def _whole(fd: int, size: int) -> bytes:
-    """Return the bytes of an open file: one more than its size is asked for, which tells whether it grows."""
+    """Return the bytes of an open file; reading one more than its size shows whether it grows."""
     data = os.read(fd, size + 1)
     if len(data) == size:
         return data
@@ -203,7 +203,7 @@ def _whole(fd: int, size: int) -> bytes:
 
 
 def load_beginning(path: str, size: int) -> memoryview:
-    """Return the first bytes of a file, fewer than asked for where it has no more.
+    """Return the first bytes of a file, fewer where it has no more.
 
     Raises:
         DumpReadError: It cannot be read.

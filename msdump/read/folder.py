@@ -39,7 +39,7 @@ from msdump.store.write import parse_mapping
 _log = logging.getLogger("msdump.analysis")
 
 _NOT_DUMPS: Final = frozenset({MAPPING, FAILED_LIST, STATISTICS})
-# vendor: the patterns of the vendor's tool. It knows no dots in types and names of operators, but does in
+# vendor: the patterns of the vendor's tool. It accepts no dots in types and names of operators, but does in
 # golden names; FFTS+ adds task type, context, thread and perhaps device behind the timestamp.
 _OPERATOR: Final = re.compile(
     r"(?P<type>[A-Za-z0-9_-]+)\.(?P<name>[A-Za-z0-9_-]+)\.(?P<task>[0-9]{1,20})(?:\.(?P<stream>[0-9]{1,20}))?"
@@ -83,14 +83,14 @@ class NamedFile:
         task_id: Task, 0 of golden tensors.
         stream_id: Stream, None where the name has none.
         part: Task type, context, thread and device of an FFTS+ task.
-        io: Input or output, None where the file holds both; those of a collective have a file each.
+        io: Input or output, None where the file holds both; a collective has a file for each.
         slot: Index among the operator's inputs or outputs.
-        format: Memory format where the name tells it.
-        dtype: Element type where the name tells it.
+        format: Memory format where the name has it.
+        dtype: Element type where the name has it.
         pass_number: Which run of the operator within the execution, from 0: the pass of a loop; operators
             that share a name count on.
-        held: Element type and shape in which the device held the tensor, where a graph tells them.
-        groups: Groups that the device laid out a weight by, where a graph tells them.
+        held: Element type and shape in which the device held the tensor, where a graph has them.
+        groups: Groups that the device laid out a weight by, where a graph has them.
     """
 
     path: str
@@ -119,7 +119,7 @@ class Folder:
         kind: Kind of its files.
         operators: Files of each operator sorted by timestamp, the operators sorted by their last file's.
         version: Version of the dump files: 2, or 1 for plain messages.
-        execution: Number of the execution whose files these are.
+        execution: Number of the execution of these files.
         executions: How many executions left files in the directory.
     """
 
@@ -138,7 +138,7 @@ class Folder:
 
 
 def read_folder(path: str, version: int = 2, execution: int | None = None) -> Folder:
-    """Return the files of a directory; those without the name of a dump file are left out with a warning.
+    """Return the files of a directory; others than dump files are left out with a warning.
 
     Args:
         path: The directory.
@@ -211,12 +211,12 @@ def _with_passes(files: list[NamedFile]) -> list[NamedFile]:
 
 
 def _told_kind(kind: FolderKind, files: list[NamedFile], iteration: Iteration | None) -> FolderKind:
-    """Return the kind of files, with MindSpore's tensors of compiled graphs told from the others."""
+    """Return the kind of files; MindSpore's tensors of compiled graphs are one of their own."""
     if kind is not FolderKind.TENSORS:
         return kind
-    if iteration is not None and iteration.key.net:  # it lies where MindSpore has those of no compiled graph
+    if iteration is not None and iteration.key.net:  # it lies where MindSpore puts no compiled graph
         return kind
-    # Both have the same grammar of names, but only a compiled graph knows the format of every tensor.
+    # Both have the same grammar of names, but only a compiled graph has the format of every tensor.
     is_compiled = all(file.format != DEFAULT_FORMAT for file in files)
     return FolderKind.COMPILED if is_compiled else kind
 
@@ -249,7 +249,7 @@ def _named(path: str) -> Iterator[tuple[FolderKind, NamedFile]]:
 
 def _listed(path: str) -> list[str]:
     try:
-        # scandir knows files from directories without a system call for each of thousands of entries.
+        # scandir separates files from directories without a system call for each of thousands of entries.
         with os.scandir(path) as entries:
             return sorted(entry.name for entry in entries if entry.is_file() and entry.name not in _NOT_DUMPS)
     except NotADirectoryError:

@@ -2,8 +2,8 @@
 
     graph { name: "net"  op { name: "conv1"  type: "Conv2D"  input: "x:0"  input: "w:0"  output_desc {...} } }
 
-Branches and bodies of loops are graphs of their own, which the control flow operator names. What the compiler
-added (``TransData``, ``Cast``) is an operator, too: it runs and is dumped.
+Branches and bodies of loops are graphs of their own, which the control flow operator names. Operators
+that the compiler added (``TransData``, ``Cast``) count, too: they run and are dumped.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def read_ge(path: str) -> dict[int, OperatorGraph]:
 
 
 def _of_json(value: Any) -> Any:
-    """Return a message with lists for all fields, which JSON has for those alone that repeat."""
+    """Return a message with lists for all fields, which JSON has for repeated fields alone."""
     if not isinstance(value, dict):
         return value
     items = ((name, each if isinstance(each, list) else [each]) for name, each in value.items())
@@ -170,7 +170,7 @@ def _values(attribute: Message) -> Iterable[Message]:
 
 
 def _form(described: Message) -> ValueForm:
-    """Return element type and host shape of an output, or the device's shape where the host's is not told."""
+    """Return element type and host shape of an output, or the device's shape without the host's."""
     try:
         dtype = dtypes.from_dump(_DUMP_TYPES[_text(described, "dtype")]).title.lower()
     except (FormatError, KeyError):
@@ -230,10 +230,10 @@ def _files(beside: Iterable[str]) -> Iterator[str]:
 
 
 def _read(path: str) -> OperatorGraph | None:
-    """Return the operators of a file as one graph: those of branches and bodies are dumped like others."""
+    """Return the operators of a file as one graph: branches and bodies are dumped like others."""
     try:
         main, *bodies = read_ge(path).values()
-    except DumpReadError:  # it tells of a dump, it is no part of it
+    except DumpReadError:  # it describes a dump, it is no part of it
         return None
     for body in bodies:
         main = replace(

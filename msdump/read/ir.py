@@ -8,8 +8,8 @@
           # In file net.py:13, 12~21/        x = self.relu(x)/
       Return(%2)
 
-In the form of MindSpore's documents the full name stands in a line ``: full_name_with_scope: (...)``. What is
-no operator is looked through: tuples and their items, loaded parameters, and what states an order alone.
+In the form of MindSpore's documents the full name stands in a line ``: full_name_with_scope: (...)``. Other
+statements are looked through: tuples and their items, loaded parameters, and states of an order.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _operand_end(line: str, start: int, names: Mapping[int, str]) -> int:
 
 
 def forms(text: str) -> tuple[ValueForm, ...]:
-    """Return element types and shapes of the values whose types a text names, those of a tuple one by one.
+    """Return element types and shapes of the values in a text of types, tuples one by one.
 
     >>> forms("<Tensor[Float32], (2, 8)>")
     (ValueForm(dtype='float32', shape=(2, 8)),)
@@ -221,7 +221,7 @@ class IrProgram:
 
 
 def read_program(path: str) -> IrProgram:
-    """Return the statements of an .ir file; of a file that breaks off, those before its end.
+    """Return the statements of an .ir file; of a file that breaks off, all before its end.
 
     Raises:
         DumpReadError: The file cannot be read.
@@ -298,7 +298,7 @@ def _add_line(statement: IrStatement, line: str) -> None:
         with suppress(ValueError):  # the line breaks off
             statement.parts = tuple(map(str, json.loads(words.removeprefix(ir_text.FUSED_FROM))))
     elif words.startswith(": (<"):
-        # the first such line is the host's; the one below it tells formats of the device
+        # the first such line is the host's; the one below it has formats of the device
         if not statement.outputs and _ARROW in words:
             outputs = words.rpartition(_ARROW)[2].removesuffix(")")
             statement.outputs = tuple(form for part in split(outputs) for form in forms(part))
@@ -312,7 +312,7 @@ def _add_line(statement: IrStatement, line: str) -> None:
 
 
 def source_lines(line: str) -> tuple[SourceLine, ...]:
-    """Return the source line that a line of a graph file tells; none where it tells another thing."""
+    """Return the source line in a line of a graph file; none where it holds another thing."""
     match = _SOURCE.match(line)
     if match is None:
         return ()
@@ -432,7 +432,7 @@ class _Sources:
         return ()
 
     def of_all(self, operands: Iterable[str]) -> tuple[ValueSource, ...]:
-        """Return where the values of operands come from, those of tuples one by one."""
+        """Return the sources of operands, of tuples one by one."""
         return tuple(source for operand in operands for source in self._of(operand))
 
     def _of(self, operand: str) -> tuple[ValueSource, ...]:
@@ -468,7 +468,7 @@ class ListedTensor:
 
     Attributes:
         dtype: MindSpore's name of the element type, ``Float32``.
-        shape: Its dimensions; negative where only the run tells them.
+        shape: Its dimensions; negative where only the run shows them.
     """
 
     dtype: str
@@ -529,7 +529,7 @@ def read_pb(path: str) -> OperatorGraph:
     """Return the graph of a .pb file, its operators in the order of the file.
 
     It is the program of an ``.ir`` file as a protobuf message (anf_ir.proto), which does not tell weights
-    from inputs of the graph: all of its parameters are inputs, unless an ``.ir`` file beside it tells them.
+    from inputs of the graph: all of its parameters are inputs, unless an ``.ir`` file beside it has them.
 
     Raises:
         DumpReadError: The file cannot be read, is no such message, or there is no graph in it.
@@ -552,7 +552,7 @@ def restore_graph(path: str, torn: OperatorGraph) -> OperatorGraph:
 
 
 def _with_shapes(graph: OperatorGraph) -> OperatorGraph:
-    """Return a graph whose operators hold their tensors in the shapes that it declares."""
+    """Return a graph with operators that hold their tensors in the declared shapes."""
     operators = {
         name: replace(
             each,

@@ -58,10 +58,10 @@ _MICROSECONDS: Final = 1_000_000
 
 
 def tensor_names(file_names: Iterable[str]) -> Mapping[str, TensorName]:
-    """Return the names of captured tensors' files as those of tensors; other files are left out.
+    """Return the names of captured tensors' files as tensors' names; other files are left out.
 
-    The operator type is what the node calls, ``aten.mm.default``, the operator the node, ``mm``. Tensors of a
-    list count on: the slot is a tensor's number among all that the node reads or makes.
+    The operator type is the target of the node, ``aten.mm.default``, the operator the node, ``mm``. Tensors
+    of a list count on: the slot is a tensor's number among all that the node reads or makes.
 
     >>> files = ["cat-aten.cat.default.INPUT.0.0.20240112093000000041.npy"]
     >>> files += ["cat-aten.cat.default.INPUT.0.1.20240112093000000042.npy"]
@@ -114,7 +114,7 @@ class Overflow:
     Attributes:
         name: The fields of the file's name.
         path: The file.
-        told: The record's fields, nested as in its JSON form.
+        told: The fields, nested as in its JSON form.
     """
 
     name: OperatorName
@@ -128,11 +128,11 @@ class Iteration:
 
     In the trees of Ascend O2, GE and acl it is one execution of a model, or all operators that
     were called alone. In MindSpore's tree several executions may lie in one directory, where a second
-    program dumped into the same path: ``records`` and ``statistics`` are those of one, ``executions`` has
+    program dumped into the same path: ``records`` and ``statistics`` are of one, ``executions`` has
     them all.
 
     Attributes:
-        key: What its path says: rank, network and graph, or step, time, device and model; its number.
+        key: The fields of its path: rank, network and graph, or step, time, device and model; its number.
         path: Its directory.
         run: In the trees of compiled graphs the number of the run that wrote it, which is that of its
             execution.
@@ -187,7 +187,7 @@ class Iteration:
 
     @cached_property
     def tensors(self) -> tuple[Record, ...]:
-        """``records``, and those of which only a row of ``statistic.csv`` was saved, by timestamp."""
+        """``records``, and tensors of which only a row of ``statistic.csv`` was saved, by timestamp."""
         taken = self._taken
         measured = self.measured(taken)
         return tuple(sorted((*taken.records, *measured), key=_order)) if measured else taken.records
@@ -206,7 +206,7 @@ class Iteration:
     def statistics(self) -> tuple[Row, ...]:
         """Rows of ``statistic.csv``, cells by the titles of their columns; of one execution.
 
-        Numbers are ``int`` or ``float``, digests and names text, what was not computed is None.
+        Numbers are ``int`` or ``float``, digests and names text, a statistic that was not computed is None.
 
         Raises:
             DumpReadError: As in ``records``; a row does not fit the header.
@@ -215,7 +215,7 @@ class Iteration:
 
     @cached_property
     def executions(self) -> tuple[Execution, ...]:
-        """What each execution left here, by time; DumpReadError as in ``records``."""
+        """The executions with files or rows here, by time; DumpReadError as in ``records``."""
         return self._separated.executions
 
     def execution(self, number: int | None = None) -> Execution:
@@ -257,7 +257,7 @@ class Iteration:
 
     @cached_property
     def file_executions(self) -> tuple[Execution, ...]:
-        """What each execution left in files, by time, without ``statistic.csv``; DumpReadError as above."""
+        """The executions by files alone, by time, without ``statistic.csv``; DumpReadError as above."""
         return self._separate(()).executions
 
     @cached_property
@@ -354,7 +354,7 @@ class Iteration:
 
     @property
     def problems(self) -> Iterator[DumpProblem]:
-        """Its files that cannot be read, its tensors without a file or a row, what belongs to no dump.
+        """Its files that cannot be read, its tensors without a file or a row, files that belong to no dump.
 
         Every file is opened; large ones are mapped, so that only their headers and sizes are read.
         """
@@ -425,13 +425,13 @@ class Iteration:
 
 
 def _order(record: Record) -> tuple[int, str, int, str]:
-    """Order tensors by time; those of one moment are of one operator, inputs first."""
+    """Order tensors by time; tensors of one moment are of one operator, inputs first."""
     return (record.timestamp, record.io, record.slot, record.path)
 
 
 @dataclass(slots=True)
 class _Files:
-    """The files of one directory by what they hold; ``ignored`` are paths that belong to no dump."""
+    """The files of one directory by their contents; ``ignored`` are paths that belong to no dump."""
 
     records: tuple[Record, ...] = ()
     operators: list[OperatorFile] = field(default_factory=list)

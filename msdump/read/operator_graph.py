@@ -27,7 +27,7 @@ _DEFINITION: Final = re.compile(r"\s*(?:async def|def|class) .*:\s*$")
 
 
 class SourceKind(enum.StrEnum):
-    """What gives an operator one of its inputs."""
+    """Kinds of sources of an operator's inputs."""
 
     OPERATOR = "operator"
     WEIGHT = "weight"
@@ -48,12 +48,12 @@ class ValueSource:
     """Where an input of an operator, or an output of a graph, comes from.
 
     Attributes:
-        kind: What gives it.
+        kind: Kind of the source.
         name: Full name of the operator; plain name of the weight or graph input; a constant as the file
             shows it; "" for an optional input that is not there.
         slot: Number of the operator's output, 0 for everything else.
         varies: Whether another pass of a loop reads another value: this one is that of the first pass, or
-            that of the last pass, which what follows reads.
+            that of the last pass, which operators behind the loop read.
         is_guessed: Whether several operators wrote these elements, of which this is the last one.
     """
 
@@ -73,7 +73,7 @@ class ValueForm:
 
     Attributes:
         dtype: MindSpore's lower-case name of the element type, "" where it is not known.
-        shape: Its dimensions; -1 where only the run tells one, None where not even their number is known.
+        shape: Its dimensions; -1 where only the run tells one, None where even their number is unknown.
     """
 
     dtype: str = ""
@@ -90,7 +90,7 @@ class GraphOperator:
     Attributes:
         full_name: Scoped name, ``Default/conv1-Conv2d/Conv2D-op0``.
         op_type: Primitive name.
-        inputs: What it reads, by the number of the input.
+        inputs: Sources by the number of the input.
         outputs: Element types and shapes of its outputs.
         onnx_names: Names of the ONNX nodes that it was made of, in order; none where the file does not
             tell. One name for an operator that is not fused.
@@ -99,7 +99,7 @@ class GraphOperator:
         device_inputs: Element types and shapes in which a device holds its inputs; none where the file does
             not tell. In a memory format other than the host's the shape is None.
         device_outputs: The same of its outputs.
-        source: The lines of the program that made it, outermost call first; of a gradient operator those
+        source: The lines of the program that made it, outermost call first; of a gradient operator the lines
             of its forward operator.
         bodies: Numbers of the graphs that it runs, by attribute: of control flow, which has no files itself.
     """
@@ -133,7 +133,7 @@ class GraphOperator:
 
     @property
     def onnx_name(self) -> str:
-        """Name of the ONNX node, those of a fused operator joined by ``+``, "" where it is not known."""
+        """Name of the ONNX node, of a fused operator all joined by ``+``, "" where it is not known."""
         return "+".join(self.onnx_names)
 
     @property
@@ -164,14 +164,14 @@ class OperatorGraph:
         operators: Operators and control flow by full name, in the order of execution where it is known.
         inputs: The graph inputs by name; of a branch or a body also the values of outer graphs that it reads.
         weights: The weights by name.
-        outputs: What the graph returns.
+        outputs: Sources of the values that the graph returns.
         number: Number of the graph in its dump.
-        caller: Full name of the control flow operator whose branch or body it is, "" for a main graph.
+        caller: Full name of the control flow operator that has it as branch or body, "" for a main graph.
         branch: Attribute of the caller that holds it, ``then_branch``; "" for a main graph.
         name: Its name, "" where the file has none of its own for it.
         is_whole: Whether its file goes to its end; else it has the operators in front of the break alone.
-        tells_weights: Whether its file tells weights from inputs of the graph; else all of them are inputs.
-        is_inferred: Whether files of tensors tell it: nothing tells where an absent input comes from.
+        tells_weights: Whether its file separates weights from inputs of the graph; else all are inputs.
+        is_inferred: Whether it follows from files of tensors: the source of an absent input is unknown.
     """
 
     operators: Mapping[str, GraphOperator] = field(repr=False)
@@ -194,7 +194,7 @@ class OperatorGraph:
         return replace(self, operators={**listed, **self.operators})
 
     def with_sources(self, change: Callable[[ValueSource], ValueSource]) -> OperatorGraph:
-        """Return the graph with other sources of what operators read and the graph returns."""
+        """Return the graph with other sources of operators' inputs and of its own outputs."""
         operators = {
             name: replace(each, inputs=tuple(map(change, each.inputs)))
             for name, each in self.operators.items()
@@ -230,7 +230,7 @@ class OperatorGraph:
         return True
 
     def inputs_from(self, full_name: str) -> tuple[GraphOperator, ...]:
-        """Return the operators whose outputs an operator reads, in the order of its inputs."""
+        """Return the operators that an operator reads, in the order of its inputs."""
         operator = self.operators.get(full_name)
         sources = () if operator is None else operator.inputs
         producers = (each.name for each in sources if each.kind is SourceKind.OPERATOR)
@@ -254,7 +254,7 @@ class OperatorGraph:
         )
 
     def form_of(self, source: ValueSource) -> ValueForm:
-        """Return element type and shape of what an operator reads."""
+        """Return element type and shape of a source."""
         if source.kind is SourceKind.OPERATOR:
             operator = self.operators.get(source.name)
             outputs = () if operator is None else operator.outputs
@@ -391,7 +391,7 @@ _WEIGHT: Final = slice(1, 2)
 
 
 def convolution_groups(graph: OperatorGraph) -> Mapping[str, int]:
-    """Return the number of groups of the operators whose weights are laid out by several, by full name.
+    """Return the number of groups of the operators with weights laid out by several, by full name.
 
     The name of a file has the memory format of a weight, FRACTAL_Z, but not its groups. A convolution has
     them as an attribute. Other operators that read the weight, as an optimizer does, hold it, and the

@@ -53,7 +53,7 @@ class Rank:
 
     @cached_property
     def called_graphs(self) -> frozenset[int]:
-        """Numbers of the branches and bodies, which graph files name as what a graph calls."""
+        """Numbers of the branches and bodies, which graph files name as called graphs."""
         paths = [self.graph_file(PathKind.IR, graph) for graph in self.compiled_graphs]
         called = (self._unless_damaged(read_called, path) for path in paths)
         return frozenset().union(*(each or () for each in called))
@@ -158,7 +158,7 @@ class Rank:
         return None if path is None else files.read_execution_order(path)
 
     def order_unless_damaged(self, graph: int) -> tuple[str, ...] | None:
-        """Return the same, None also where the list cannot be read, which a warning tells."""
+        """Return the same, None also, with a warning, where the list cannot be read."""
         return self._unless_damaged(
             files.read_execution_order, self.graph_file(PathKind.EXECUTION_ORDER, graph)
         )
@@ -254,7 +254,7 @@ class RankGraph:
 
     @cached_property
     def operator_graph(self) -> OperatorGraph | None:
-        """Its operators and what each of them reads, None without a graph file."""
+        """Its operators and their sources, None without a graph file."""
         return self._rank.operator_graphs.get(self.number)
 
     @cached_property
@@ -312,10 +312,10 @@ class RankGraph:
 
     @cached_property
     def _newest(self) -> frozenset[int] | None:
-        """The iterations of the program that dumped last, None where no list tells of several programs."""
+        """The iterations of the program that dumped last, None without a list of several programs."""
         try:
             numbers = self.iterations_run or ()
-        except DumpReadError:  # whoever needs it is told
+        except DumpReadError:  # who needs it gets the error
             return None
         begins = [place for place in range(1, len(numbers)) if numbers[place] <= numbers[place - 1]]
         return frozenset(numbers[begins[-1] :]) if begins else None
@@ -359,7 +359,7 @@ class RankGraph:
 
     @cached_property
     def _loaded(self) -> int | None:
-        # written at every load of the graph: its time tells the newest load
+        # written at every load of the graph: its time is that of the newest load
         path = self._rank.graph_file(PathKind.EXECUTION_ORDER, self.number)
         return None if path is None else files.modified(path)
 

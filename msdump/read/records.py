@@ -37,7 +37,7 @@ class DumpedOperator:
     Attributes:
         full_name: Full scoped name; the plain name of a weight or a graph input.
         op_type: Operator type; "Parameter" for a weight or a graph input.
-        node: What the graph file tells of an operator, None for a parameter.
+        node: The operator in the graph file, None for a parameter.
         execution: Number of the execution of the network.
         pass_number: Number of the run within it, from 0: the pass of a loop.
     """
@@ -56,7 +56,7 @@ class DumpedOperator:
 
     @property
     def records(self) -> tuple[Record, ...]:
-        """Its tensors that were dumped, inputs first; of a parameter without files what operators read."""
+        """Its dumped tensors, inputs first; of a parameter without files the inputs of its readers."""
         tensors = self._directory.tensors_of(self.full_name)
         own = tuple(sorted(filter(self._is_of_run, tensors), key=lambda each: (each.io, each.slot)))
         return own if own or self.node is not None else tuple(self._read_by_others())
@@ -84,7 +84,7 @@ class DumpedOperator:
 
     @property
     def inputs_from(self) -> tuple[DumpedOperator, ...]:
-        """What it reads, in the order of its inputs: operators, weights and graph inputs, no constants."""
+        """Its sources in the order of its inputs: operators, weights and graph inputs, no constants."""
         sources = () if self.node is None else self.node.inputs
         return tuple(dict.fromkeys(each for source in sources for each in self.giver(source)))
 
@@ -94,7 +94,7 @@ class DumpedOperator:
         return self.readers(None)
 
     def giver(self, source: ValueSource) -> Iterator[DumpedOperator]:
-        """Yield what gives an input, nothing for a constant and for an input that is not there."""
+        """Yield the source of an input, nothing for a constant and for an absent input."""
         graph = self._directory.operator_graph
         if source.kind in _PARAMETERS:
             yield self._beside(source.name, names.PARAMETER, None)
@@ -126,7 +126,7 @@ _PREFIX: Final = 4096  # bytes in which the header of nearly every .npy file end
 class Record:
     """A tensor file.
 
-    Nothing is read before ``shape``, ``dtype`` or ``array`` is asked for, and
+    Nothing is read before ``shape``, ``dtype`` or ``array`` is used, and
     nothing is kept: each access reads or maps the file again.
 
     Attributes:
@@ -158,7 +158,7 @@ class Record:
 
     @property
     def full_name(self) -> str | None:
-        """Full scoped name of the operator, a parameter's plain name; None where the dump tells neither."""
+        """Full scoped name of the operator, a parameter's plain name; None where the dump has neither."""
         return self.directory.full_name(self.name)
 
     @property
@@ -185,9 +185,9 @@ class Record:
 
     @property
     def inputs_from(self) -> tuple[DumpedOperator, ...]:
-        """What gives an input; for an output what gives the inputs of its operator.
+        """The source of an input; for an output the sources of its operator's inputs.
 
-        Operators, weights and graph inputs, also those of which nothing was dumped; empty where the dump has
+        Operators, weights and graph inputs, also without any dumped tensor; empty where the dump has
         no graph file.
         """
         operator = self.operator
@@ -289,7 +289,7 @@ class Record:
 
     @property
     def stats(self) -> Measurements:
-        """What is known of all its elements: what was saved in ``statistic.csv``, the rest from the elements.
+        """Statistics of all its elements: the saved ones of ``statistic.csv``, the rest from the elements.
 
         Raises:
             DumpReadError: A file must be read and cannot be.
@@ -564,7 +564,7 @@ class OperatorRecord(Record):
 
     @property
     def full_name(self) -> str | None:
-        """Full name of the operator as the file's header tells it, None where it does not."""
+        """Full name of the operator in the file's header, None where it has none."""
         return self.told_name or None
 
     @property
@@ -607,7 +607,7 @@ class OperatorRecord(Record):
         """The elements in the host's layout; DumpReadError and FormatError as for ``array``.
 
         Raises:
-            FormatError: A format whose bytes are not known, or a shape that it cannot hold.
+            FormatError: A format of unknown layout, or a shape that it cannot hold.
         """
         raw, info = self.raw, self.info
         if info.original_shape and info.shape != info.original_shape:

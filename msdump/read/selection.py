@@ -31,7 +31,7 @@ Predicate: TypeAlias = Callable[[Record], object]
 
 
 def is_wanted(number: int, wanted: Numbers) -> bool:
-    """Tell whether a number is among those that are wanted.
+    """Return whether a number is among the wanted ones.
 
     >>> is_wanted(3, None), is_wanted(3, 3), is_wanted(3, slice(4)), is_wanted(3, slice(4, None))
     (True, True, True, False)
@@ -82,7 +82,7 @@ def columns(records: Iterable[Record], *, measures: bool) -> dict[str, list[Any]
     """Return the columns of a table with a row for each tensor.
 
     Statistics are columns by their categories ("max", "l2norm", "nan count"), None where there is none.
-    With ``measures`` those that ``statistic.csv`` does not hold are computed, which reads every file.
+    With ``measures`` the ones that ``statistic.csv`` lacks are computed, which reads every file.
 
     Raises:
         DumpReadError: A file cannot be read.
@@ -171,12 +171,12 @@ _SHOWN: Final = 20  # tensors that a notebook shows of a selection
 
 
 class SelectableTensors(ABC):
-    """What has tensors that can be selected, searched and shown as tables: a dump, and a selection of one."""
+    """Tensors that can be selected, searched and shown as tables: of a dump, and a selection of one."""
 
     @property
     @abstractmethod
     def tensors(self) -> TensorSelection:
-        """Its tensors, also those of which only statistics were saved."""
+        """Its tensors, also tensors of which only statistics were saved."""
 
     def select(
         self,
@@ -190,7 +190,7 @@ class SelectableTensors(ABC):
         slot: Numbers = None,
         where: Predicate | None = None,
     ) -> TensorSelection:
-        """Return those of its tensors of which all of this is true; None asks nothing.
+        """Return the tensors that meet all conditions; None is no condition.
 
         Args:
             scope: Scope, ``Default/conv1-Conv2d``, or module path, ``layers.0``, that holds the operator.
@@ -200,7 +200,7 @@ class SelectableTensors(ABC):
             rank: Number of the rank, or of the device, likewise.
             io: "input" or "output".
             slot: Number of the input or output, likewise.
-            where: A function that takes a record and tells whether it is wanted.
+            where: A function that takes a record and returns whether it is wanted.
 
         Raises:
             ValueError: ``io`` is neither.
@@ -239,7 +239,7 @@ class SelectableTensors(ABC):
         """Return a pandas.DataFrame with a row for each tensor: its place, its file and its statistics.
 
         Args:
-            stats: Measure what ``statistic.csv`` does not hold, which reads every file.
+            stats: Compute statistics that ``statistic.csv`` lacks, which reads every file.
 
         Raises:
             ModuleNotFoundError: pandas is not installed.
@@ -250,7 +250,7 @@ class SelectableTensors(ABC):
         """Return a pyarrow.Table of the same rows as ``to_pandas``.
 
         Args:
-            stats: Measure what ``statistic.csv`` does not hold, which reads every file.
+            stats: Compute statistics that ``statistic.csv`` lacks, which reads every file.
 
         Raises:
             ModuleNotFoundError: pyarrow is not installed.
@@ -262,14 +262,14 @@ class TensorSelection(SelectableTensors, Sequence[Record]):
     """Tensors of a dump, iteration by iteration, in the order of execution within each.
 
     A selection is lazy: directories are listed when it is iterated, files are read when a tensor's elements
-    are asked for. ``len``, indices and ``in`` list all of its directories. Tensors of which only a row of
+    are read. ``len``, indices and ``in`` list all of its directories. Tensors of which only a row of
     ``statistic.csv`` was saved belong to it, too; their ``array`` cannot be read.
 
         dump.select(type="Conv2D", io="output", where=lambda record: record.stats.has_nan)
     """
 
     def __init__(self, iterations: Callable[[], Iterable[Iteration]], *tests: Predicate) -> None:
-        """Choose the tensors of iterations, which are listed when asked for, that pass all tests."""
+        """Choose the tensors of iterations, which are listed lazily, that pass all tests."""
         self._iterations = iterations
         self._tests = tests
 
@@ -307,11 +307,11 @@ class TensorSelection(SelectableTensors, Sequence[Record]):
 
     @property
     def first(self) -> Record | None:
-        """The first tensor, None where there is none; lists only what that takes."""
+        """The first tensor, None where there is none; lists no more directories than needed."""
         return next(iter(self), None)
 
     def narrowed(self, iteration: Numbers, rank: Numbers, tests: Iterable[Predicate]) -> TensorSelection:
-        """Return those of its tensors of some iterations and ranks that meet further conditions."""
+        """Return the tensors of some iterations and ranks that meet further conditions."""
 
         def iterations() -> Iterator[Iteration]:
             for each in self._iterations():
@@ -326,7 +326,7 @@ class TensorSelection(SelectableTensors, Sequence[Record]):
         return self
 
     def by_time(self) -> Iterator[Record]:
-        """Yield the tensors as they came into being: in each iteration those of all ranks, graphs, bodies."""
+        """Yield the tensors as they came into being: in each iteration of all ranks, graphs, bodies."""
         held = sorted(self._iterations(), key=_moment)
         for _, group in groupby(held, key=_moment):
             records = (record for iteration in group for record in iteration.tensors)

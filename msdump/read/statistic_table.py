@@ -97,7 +97,7 @@ def read_statistics(path: str) -> tuple[Row, ...]:
     """Return the rows of a ``statistic.csv``, cells by the titles of their columns.
 
     Numbers are numbers, digests and names are texts, a statistic that was not computed is None. A second
-    line of titles, of a run that asked for other statistics, holds for the rows below it.
+    line of titles, of a run with other statistics, holds for the rows below it.
 
     Raises:
         DumpReadError: The file cannot be read, a row does not fit its titles or holds a number of too
@@ -143,9 +143,9 @@ _EVERYTHING: Final = StatisticNeed(extremes=True, counts=True, total=True, squar
 class Measurements(Mapping[str, Cell]):
     """The statistics of one tensor by the categories of ``statistic_category``: "max", "l2norm", "nan count".
 
-    What ``statistic.csv`` holds is taken from there, with its six digits. The rest is measured in one pass
-    over the elements when it is first asked for; it is None where the elements were not saved, where there
-    are none, and for text and complex numbers. Digests are those that were saved.
+    Statistics of ``statistic.csv`` are taken from there, with its six digits. The rest is measured in one
+    pass over the elements when it is first needed; it is None where the elements were not saved, where there
+    are none, and for text and complex numbers. Digests are the saved ones.
     """
 
     def __init__(self, row: Row | None, load: Load) -> None:
@@ -253,5 +253,5 @@ class Measurements(Mapping[str, Cell]):
         return passes.measure(array, dtype, _EVERYTHING) if passes.is_measurable(dtype) else None
 
     def __repr__(self) -> str:
-        """Return the numbers in a line; what was not saved is measured."""
+        """Return the numbers in a line, measured unless saved."""
         return f"<Measurements {', '.join(f'{name} {value}' for name, value in self.items())}>"

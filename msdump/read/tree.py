@@ -58,10 +58,10 @@ class TreeListing:
 
     Attributes:
         paths: Absolute path of every directory down to the iterations, and of every file beside them.
-        children: What stands in a directory; None: in the root.
-        ignored: Absolute paths of what belongs to no dump, unsorted.
+        children: Contents of a directory; None: of the root.
+        ignored: Absolute paths that belong to no dump, unsorted.
         execution: Which execution is read where several lie in one directory; None: the last whole one.
-        graphs: The graphs that were read, by what their files hold: ranks of one program share theirs.
+        graphs: The graphs that were read, by the contents of their files: ranks of one program share them.
     """
 
     paths: dict[Key, str] = field(default_factory=dict)
@@ -97,7 +97,7 @@ def locate(folder: str) -> tuple[str, Key | None] | None:
     if _is_root(folder):
         return folder, None
     parts = folder.split("/")
-    # the longest path first: its last components alone might be read as those of another layout
+    # the longest path first: its last components alone might fit another layout
     for depth in range(_DEPTH, 0, -1):
         key = layouts.parse("/".join(parts[-depth:]), is_directory=True)
         if key is not None and key.kind in _OPENABLE:
@@ -138,7 +138,7 @@ def _is_root(folder: str) -> bool:
 
 
 def _is_step(folder: str) -> bool:
-    """Tell whether a directory whose name is a number holds times, as a step of Ascend O2 does."""
+    """Return whether a directory named by a number holds times, as a step of Ascend O2 does."""
     keys = (
         layouts.parse(entry.name, is_directory=True)
         for entry in _entries(folder)
@@ -201,7 +201,7 @@ class DumpedRun:
     """A run of a program that dumped compiled graphs.
 
     Attributes:
-        number: Its number among those in the dump, from 0, in the order of time.
+        number: Its number in the dump, from 0, in the order of time.
         times: The times in the names of its directories, ``YYYYMMDDHHMMSS``, in order.
     """
 

@@ -52,12 +52,12 @@ class Clock:
 
     @property
     def is_of_system(self) -> bool:
-        """Whether it follows the system's clock, which those who write files elsewhere follow as well."""
+        """Whether it follows the system's clock, as writers of files elsewhere do."""
         return self._source is time.time_ns
 
     @property
     def last(self) -> int:
-        """The last time that it gave, or was told of."""
+        """The last time that it gave, or passed over."""
         return self._last
 
     def pass_over(self, last: int) -> None:
@@ -79,7 +79,7 @@ class Clock:
 
 
 def later_names(name: str) -> Iterator[str]:
-    """Yield a file's name for the times behind the one that it tells, nearest first; none where none is told.
+    """Yield a file's name for the times behind its own, nearest first; none for a name without a time.
 
     Another process, a fork of this one above all, may give the same time to a file of the same operator.
 

@@ -1,8 +1,8 @@
 """Files of earlier programs in the directories into which a run is about to write: counted, or removed.
 
-Only names that the grammars of layouts and file names produce count. Links and files of somebody else are
+Only names that the grammars of layouts and file names produce count. Links and files of another owner are
 neither counted nor touched; directories are opened without following links, and files are removed through
-their descriptors, so that nobody can turn a removal to another place by swapping a directory for a link.
+their descriptors, so that no removal goes to another place where a directory is swapped for a link.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _files(place: RunPlace) -> Iterator[_File]:
     for folder, subfolders, file_names, fd in os.fwalk(root):
         relative = "" if folder == root else os.path.relpath(folder, root)
         key = layouts.parse(relative, is_directory=True) if relative else None
-        # fwalk goes on into what stands in this very list
+        # fwalk goes on into the names in this very list
         subfolders[:] = [name for name in subfolders if _is_wanted(f"{relative}/{name}".lstrip("/"), place)]
         is_ours = _name_test(relative, key, fd)
         for name in filter(is_ours, file_names):  # others, as ranks' temporary ones, may be gone by now
@@ -185,7 +185,7 @@ def _originals(fd: int) -> dict[str, str]:
 
 
 def free_time(time: str, path_at: Callable[[str], str]) -> str:
-    """Return a time, ``YYYYMMDDHHMMSS``, or the first one after it whose directory does not exist yet.
+    """Return a time, ``YYYYMMDDHHMMSS``, or the first one after it that has no directory yet.
 
     Two programs that start in the same second would share the directory that the time names.
     """

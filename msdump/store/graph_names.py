@@ -20,7 +20,7 @@ from msdump.store.templates import NUMBER, PART, Field, Template, padded
 
 
 class GraphFileKind(enum.Enum):
-    """What a file shows."""
+    """Kinds of files that show graphs."""
 
     GE_DIRECTORY = enum.auto()
     GE_PROTO = enum.auto()
@@ -67,15 +67,15 @@ class GraphFileName:
     'trace_code_graph_0012.dot'
 
     Attributes:
-        kind: What the file shows.
+        kind: Kind of the file.
         number: Number of the file in its process (GE, MindSpore).
         graph: Number of the graph; of a branch or loop body among the graphs of its model.
         stage: Stage of the compilation.
-        rank: Number of the process among those that train together (torch.compile).
+        rank: Number of the process among the ones that train together (torch.compile).
         pid: Id of the process.
         device: Number of the device.
         time: When it was written, ``YYYYMMDDHHMMSS`` and microseconds.
-        suffix: What tells the format where a kind has several.
+        suffix: The format where a kind has several.
     """
 
     kind: GraphFileKind
@@ -133,7 +133,7 @@ class CapturedTensorName:
 
     Attributes:
         node: Name of the captured node.
-        target: What the node calls.
+        target: The function that the node calls.
         io: Input or output.
         place: Index of the tensor; for a tensor in a list, the index of the list and that in it.
         time: When its file was written, ``YYYYMMDDHHMMSS`` and microseconds; None in graph files.

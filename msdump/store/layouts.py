@@ -1,8 +1,8 @@
 """Where the files of a dump stand: one table, read in both directions.
 
 ``Key`` names a place, ``Key.path`` gives its path below the dump's root, and ``parse`` gives the key of
-a path. What a run writes asks the views of ``run_paths``, which hold the parts that do not change while
-it goes on; the reader asks ``parse``.
+a path. Writers use the views of ``run_paths``, which hold the parts that do not change while
+a run goes on; the reader uses ``parse``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msdump.store.templates import NUMBER, PART, Field, Template
 
 
 class PathKind(enum.Enum):
-    """What stands at a path."""
+    """Kinds of files and directories of a dump."""
 
     RANK = enum.auto()
     METADATA = enum.auto()
@@ -173,7 +173,7 @@ class Key:
     'rank_0/LeNet/0/3/statistic.csv'
 
     Attributes:
-        kind: What stands there.
+        kind: Kind of the file or directory.
         rank: Number of the rank.
         net: Directory of the network.
         graph: Number of the graph.
@@ -212,13 +212,13 @@ class Key:
 
 
 def parse(path: str, *, is_directory: bool | None = None) -> Key | None:
-    """Return the key of a path below the dump's root, None for a file of somebody else.
+    """Return the key of a path below the dump's root, None for a foreign file.
 
     >>> key = parse("20240112093000/0/resnet50/1/5")
     >>> key.kind.name, key.model, key.iteration
     ('EXECUTION', 'resnet50', 5)
 
-    ``is_directory`` tells whether the path is a directory or a file; None: either.
+    ``is_directory``: whether the path is a directory or a file; None: either.
     """
     for kind, template in TEMPLATES.items():
         if is_directory is not None and is_directory != (kind in DIRECTORIES):

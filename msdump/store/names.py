@@ -55,7 +55,7 @@ _FORBIDDEN: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class DTypeField(enum.Enum):
-    """What the dtype field of a name holds."""
+    """Contents of the dtype field of a name."""
 
     ABSENT = enum.auto()
     NAME = enum.auto()
@@ -64,7 +64,7 @@ class DTypeField(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """What distinguishes the names of one generation and device.
+    """The style of names of one generation and device.
 
     Attributes:
         is_scoped: op_name is the full scoped name, not its last component.
@@ -142,7 +142,7 @@ def _parse_any(name: str) -> TensorName | None:
 
 
 def _parse_common(name: str) -> TensorName | None:
-    """Return the fields of a name whose operator has no dot, None for every other name.
+    """Return the fields of a name with an operator without dots, None for every other name.
 
     The template says the same of such a name, in ten times the time: directories hold 100,000 of them.
     """
@@ -167,7 +167,7 @@ def _are_digits(numbers: tuple[str, ...]) -> bool:
     return digits.isascii() and digits.isdecimal() and max(map(len, numbers)) <= _MOST_DIGITS
 
 
-@lru_cache(maxsize=8192)  # files and graphs have the same names, of which each side asks several times
+@lru_cache(maxsize=8192)  # files and graphs have the same names, each looked up several times
 def sanitize(name: str) -> str:
     r"""Return a name as files and ``statistic.csv`` spell it.
 

@@ -31,7 +31,7 @@ _BRIEF: Final = "exception_info"
 
 
 class OperatorFileKind(enum.Enum):
-    """What the file of an operator holds."""
+    """Kinds of files of operators."""
 
     TENSORS = enum.auto()
     STATISTICS = enum.auto()
@@ -96,12 +96,12 @@ class OperatorName:
 
     @property
     def is_op_debug(self) -> bool:
-        """Whether the file tells of an overflow."""
+        """Whether the file records an overflow."""
         return self.op_type == OP_DEBUG.op_type
 
     @property
     def is_brief_failure(self) -> bool:
-        """Whether the file tells of a failure in brief: sizes of tensors, neither types nor shapes."""
+        """Whether the file records a failure in brief: sizes of tensors, neither types nor shapes."""
         return self.op_type == _BRIEF
 
     def file_name(self, kind: OperatorFileKind) -> str:

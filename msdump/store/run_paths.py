@@ -14,7 +14,7 @@ _ABSENT: Final = {Tree.RANKS: (), Tree.STEPS: ("world", "rank"), Tree.MODELS: ("
 
 
 def outline(tree: Tree, **known: str) -> str:
-    """Return where the files of an iteration stand below the dump's root, what a run tells in braces.
+    """Return the path of an iteration's files below the dump's root, with fields of a run in braces.
 
     >>> outline(Tree.STEPS)
     '{step}/{time}/{device}/{model}/{model_id}/{iteration}'
@@ -128,7 +128,7 @@ def captured_graph(number: int, part: str = "") -> str:
 
 
 def exceptions(root: str, device: int) -> str:
-    """Return the directory of what operators that failed leave behind.
+    """Return the directory of the files of failed operators.
 
     >>> exceptions("/dump", 0)
     '/dump/extra-info/data-dump/0'

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """What a field of a template holds.
+    """A field of a template.
 
     Attributes:
         pattern: Regular expression of its text, without named groups.
@@ -64,7 +64,7 @@ class Template:
 
         Args:
             text: The text; fields stand in braces, parts that may be missing in brackets.
-            fields: What each field holds; fields of other templates may be among them.
+            fields: The fields by name; fields of other templates may be among them.
         """
         self.fields = tuple(_FIELD.findall(text))
         self._optional = tuple(name for part in _OPTIONAL.findall(text) for name in _FIELD.findall(part))
@@ -81,7 +81,7 @@ class Template:
         """Return the name.
 
         Args:
-            values: Has an attribute for each field; those of a part in brackets may be None, or
+            values: Has an attribute for each field; attributes of a part in brackets may be None, or
                 nothing at all, ``()``.
         """
         return "".join([part.format(values) for part in self._parts])
@@ -108,7 +108,7 @@ class _Part:
     Attributes:
         text: For ``str.format``: the values are its first argument, written fields stand by name.
         optional: The fields without which it is left out.
-        writers: What makes texts of fields that ``str.format`` cannot write.
+        writers: Functions that write fields which ``str.format`` cannot.
     """
 
     text: str

@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from tests.bench import document, page
 from tests.bench.document import Document, Line, Verdict
 from tests.bench.measure import Figure
@@ -61,10 +59,3 @@ More.
         == after
     )
     assert after == page.written(after, TABLE)
-
-
-@pytest.mark.parametrize("text", ["", page.BEGIN, page.END, f"{page.END}{page.BEGIN}"])
-def test_page_without_marks_is_refused(text):
-    """A page that has no place for the table stays as it is."""
-    with pytest.raises(ValueError, match="has not both marks"):
-        page.written(text, TABLE)

@@ -75,24 +75,6 @@ def test_a_short_side_is_called_several_times(clock, tmp_path):
     assert [pytest.approx(0.004)] * 5 == [seconds for (seconds,) in rounds]
 
 
-def test_tidying_and_pauses_take_no_time(clock, tmp_path):
-    """What is done between two sides belongs to none."""
-    figure = measure.ratio(
-        lambda: clock(1), lambda: clock(1), case(tmp_path, seconds=0), tidy=lambda: clock(100)
-    )
-
-    assert (1, 1) == figure.seconds
-
-
-def test_a_formula_sees_the_seconds_of_all_sides():
-    """A figure may be made of three sides, round by round."""
-    rounds = [(3.0, 1.0, 2.0), (8.0, 2.0, 4.0), (4.0, 1.0, 1.0)]
-
-    figure = measure.figure(rounds, lambda ours, run, rest: (ours - run) / rest)
-
-    assert Figure(1.5, 1.25, 2.25, (4.0, 1.0, 2.0)) == figure
-
-
 @given(st.lists(st.floats(0.1, 10), min_size=1, max_size=40))
 def test_quartiles_enclose_the_median(values):
     """The median of a figure is that of its rounds, and half of them lie between the quartiles."""

@@ -25,7 +25,6 @@ FIELDS = {
 }
 AIC = DebugRecord(Unit.AIC, FIELDS, (2048,))
 HEAD = "5a5a5a5a 00000000 01000000 00000000 00000000 58000000"
-AIC_WORDS = "0202 3302 39 00 ffff ffff 00005b000810 007029000810 02 01 0008"
 OLD = OldRecord(
     {
         "DHA Atomic Add": {},
@@ -48,13 +47,6 @@ def words(text):
 def with_version_1(unit=Unit.AIC):
     """Return a record with four words of status."""
     return DebugRecord(unit, FIELDS, (2048, 0, 1, 7), version=1)
-
-
-def test_the_bytes_of_todays_record():
-    """An AI Core's record is this head and these words, and zeros up to 2048 bytes."""
-    expected = bytes.fromhex(HEAD) + words(AIC_WORDS)
-
-    assert expected.ljust(2048, b"\0") == op_debug.encode(AIC)
 
 
 def test_the_bytes_of_an_old_record():
@@ -148,29 +140,6 @@ def test_records_come_back(unit, data):
 
     assert len(body) == 2048
     assert record == op_debug.decode(memoryview(body))
-
-
-@given(
-    st.lists(UINT64, min_size=23, max_size=23).filter(lambda values: values[0] & 0xFFFFFFFF != op_debug.MAGIC)
-)
-def test_old_records_come_back(values):
-    """Decoding undoes encoding of the old layout."""
-    info = ("model_id", "stream_id", "task_id", "task_type", "pc_start", "para_base")
-    names = [(s, f) for s in ("DHA Atomic Add", "L2 Atomic Add", "AI Core") for f in (*info, "status")]
-    names += [("AI Core", "kernel_code"), ("AI Core", "block_idx")]
-    sections = {section: {} for section, _ in names}
-    for (section, field), value in zip(names, values, strict=True):
-        sections[section][field] = value
-
-    assert OldRecord(sections) == op_debug.decode(memoryview(op_debug.encode(OldRecord(sections))))
-
-
-def test_sections_left_out_are_zeros_in_the_json():
-    """The JSON of an old record has every section, whichever were given."""
-    shown = json.loads(op_debug.to_json(OldRecord({"L2 Atomic Add": {"task_id": 9}})))
-
-    assert ["DHA Atomic Add", "L2 Atomic Add", "AI Core"] == list(shown)
-    assert (0, 9, 0) == tuple(section["task_id"] for section in shown.values())
 
 
 BAD = {

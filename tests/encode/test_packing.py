@@ -61,9 +61,3 @@ def test_values_out_of_range_are_refused():
     """A number beyond the type is an error, not a wrong one."""
     with pytest.raises(FormatError, match=r"int4 has no value -9"):
         elements.pack(np.array([3, -9]), dtypes.from_name("int4"))
-
-
-def test_too_few_bytes_are_refused():
-    """A missing byte is an error."""
-    with pytest.raises(FormatError, match=r"1 bytes hold 8 uint1 elements, 9 are needed"):
-        elements.unpack(np.zeros(1, "u1"), dtypes.from_name("uint1"), (3, 3))

@@ -193,23 +193,6 @@ def test_dumps_without_graph_files(tmp_path):
     assert open_dump(tmp_path).ranks[0].networks["Net"].graphs[0].operator_graph is None
 
 
-@pytest.mark.timeout(60)
-def test_large_graphs_are_read(tmp_path):
-    """A graph of 5,000 operators is read whole, in no time that grows with its square."""
-    head, _, rest = MINDSPORE.partition("  %0(")
-    block = rest.partition("  %1(")[2].partition("  %2(")[0]
-    chain = (
-        block.replace("%0", f"%{max(0, n - 1)}").replace("Split-op0", f"Split-op{n}") for n in range(5000)
-    )
-    blocks = (f"  %{number}({text}" for number, text in enumerate(chain))
-    path = tmp_path / "graph.ir"
-    path.write_text(f"{head}{''.join(blocks)}}}\n", encoding="utf-8")
-
-    graph = read_ir(str(path))
-
-    assert [f"Default/Split-op{n}" for n in range(5000)] == list(graph.operators)
-
-
 @pytest.mark.parametrize(
     ("types", "held"),
     [

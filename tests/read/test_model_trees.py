@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import struct
 
 import numpy as np
@@ -235,29 +234,6 @@ def test_broken_operator_files(tmp_path, data, offset, message):
 
     assert str(path) == caught.value.path
     assert offset is None or offset == caught.value.offset
-
-
-def test_broken_overflow_json(tmp_path):
-    """A torn JSON file of an overflow is told with its path."""
-    path = tmp_path / TREES["O2"][0] / f"Opdebug.Node_OpDebug.9.8.{STAMP}.output.0.json"
-    put(path, json.dumps({"a": 1}).encode()[:-1])
-    (iteration,) = open_dump(tmp_path).iterations
-
-    with pytest.raises(DumpReadError, match="not JSON"):
-        _ = iteration.overflows
-
-
-def test_tensors_of_captured_graphs_belong_to_the_dump(tmp_path):
-    """What torch itself computed for a captured graph lies beside the models and is not somebody else's."""
-    rank = tmp_path / "worldsize1_global_rank0"
-    put(rank / TIME / "0/graph_1/1/0" / CONV, conv())
-    put(rank / f"graph_2/0/mm-aten.mm.default.OUTPUT.0.{TIME}000042.npy", b"")
-    put(rank / "graph_x/0/note.npy", b"")
-
-    dump = open_dump(tmp_path)
-
-    assert ["graph_1"] == [model.name for model in dump.models]
-    assert (str(rank / "graph_x"),) == dump.ignored
 
 
 @pytest.mark.parametrize("below", ["", "worldsize2_global_rank1", "worldsize2_global_rank1/graph_3/7"])

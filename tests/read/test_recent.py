@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from msdump.errors import DumpReadError
 from msdump.read import RecentFiles, files
 
 
@@ -32,12 +31,3 @@ def test_holds_the_files_that_were_read_last(expected, sizes, most, tmp_path, mo
     assert [bytes([number]) * size for number, size in enumerate(sizes)] == [bytes(view) for view in views]
     held = [recent.load(path) is view for path, view in reversed(list(zip(paths, views, strict=True)))]
     assert expected == held[::-1]
-
-
-def test_what_cannot_be_read_is_an_error(tmp_path):
-    """A file that is not there is told, also when it comes later."""
-    recent = RecentFiles()
-    with pytest.raises(DumpReadError):
-        recent.load(str(tmp_path / "0.npy"))
-    (path,) = _files(tmp_path, 3)
-    assert b"\0\0\0" == bytes(recent.load(path))

@@ -61,26 +61,6 @@ def test_conditions(lenet, conditions, names):
     assert names == [record.full_name.rpartition("/")[2] for record in chosen]
 
 
-@pytest.mark.parametrize(
-    ("wanted", "iterations"),
-    [(0, [0]), ([1, 7], [1]), (range(2), [0, 1]), (slice(1, None), [1]), (slice(None, 1), [0]), ((), [])],
-)
-def test_iterations(lenet, wanted, iterations):
-    """Iterations are a number, several, a range or a slice."""
-    chosen = lenet.select(type="Flatten", io="input", slot=0, iteration=wanted)
-    assert iterations == [record.iteration for record in chosen]
-
-
-def test_conditions_add_up(lenet):
-    """A selection of a selection asks for both."""
-    inputs = lenet.select(io="input").select(type="Conv2D").select(slot=1, iteration=0)
-    assert [(4, 1, 5, 5), (8, 4, 5, 5)] == [record.shape for record in inputs]
-    assert inputs.first.shape == inputs[0].shape
-    assert inputs[-1:][0].shape == (8, 4, 5, 5)
-    assert bool(inputs)
-    assert not lenet.select(rank=3)
-
-
 def test_directories_are_listed_when_they_are_needed(lenet, monkeypatch):
     """The first tensor of a selection lists one directory."""
     listed = []
@@ -216,12 +196,6 @@ def test_torn_file(tmp_path, lenet):
     assert "unreadable" in lenet.select(type="Flatten")._repr_html_()
 
 
-def test_unknown_side(lenet):
-    """A side other than input and output is an error."""
-    with pytest.raises(ValueError, match="sideways"):
-        lenet.select(io="sideways")
-
-
 def test_tables(lenet):
     """Tables have a row for each tensor, with its place; statistics are measured where that is asked for."""
     pandas = pytest.importorskip("pandas")
@@ -231,14 +205,6 @@ def test_tables(lenet):
     assert {"rank", "iteration", "full_name", "slot", "max", "nan count"} <= set(frame.columns)
     assert (frame["min"] >= 0).all()
     assert "max" not in lenet.to_pandas().columns
-
-
-def test_arrow(lenet):
-    """An Arrow table has the same columns."""
-    pyarrow = pytest.importorskip("pyarrow")
-    table = lenet.select(io="output").to_arrow()
-    assert isinstance(table, pyarrow.Table)
-    assert table.column("io").to_pylist() == ["output"] * len(lenet.select(io="output"))
 
 
 def test_missing_library(lenet, monkeypatch):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import msdump.read
 from msdump.errors import DumpReadError
-from msdump.read import files, read_execution_order, read_iterations_run, read_statistics
+from msdump.read import read_execution_order, read_statistics
 from msdump.store import ORDER_HEADER
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Zl", "Zp"]), min_size=1)
@@ -37,18 +37,6 @@ def test_random_bytes_raise_nothing_else(tmp_path_factory, data, kind):
         found = error.path
 
     assert kind == "json" or isinstance(found, tuple) or str(path) == found
-
-
-@pytest.mark.parametrize("text", ["", "\n"], ids=["empty", "blank"])
-def test_empty_lists(tmp_path, text):
-    """A file without lines has no iterations and no rows, and is no execution order."""
-    path = tmp_path / "x.csv"
-    path.write_text(text)
-
-    assert read_iterations_run(str(path)) == ()
-    assert read_statistics(str(path)) == ()
-    with pytest.raises(DumpReadError, match="the first line is ''"):
-        read_execution_order(str(path))
 
 
 LONG = "7" * 5000
@@ -109,11 +97,3 @@ def test_cells_are_what_they_stand_for(tmp_path):
 
     assert ["Add", "1", 0, 6.5, float("-inf"), 2, "12", None] == list(row.values())
     assert isinstance(row["NaN Count"], int)
-
-
-def test_the_time_of_a_file_that_is_gone(tmp_path):
-    """A file whose time cannot be told is an error that names it and says why."""
-    with pytest.raises(DumpReadError) as caught:
-        files.modified(str(tmp_path / "gone.csv"))
-
-    assert f"{tmp_path}/gone.csv: No such file or directory" == str(caught.value)

@@ -36,12 +36,6 @@ def test_runs(text, has_order, starts):
     assert starts == executions.run_starts(moments(text, has_order=has_order))
 
 
-@pytest.mark.parametrize(("loaded", "starts"), [(None, [0]), (0, [0]), (2, [0, 2]), (9, [0])])
-def test_the_time_of_loading(loaded, starts):
-    """What is older than the loading of the graph is of an earlier run, though nothing comes again."""
-    assert starts == executions.run_starts(moments("ABC"), loaded)
-
-
 @pytest.mark.parametrize(
     ("text", "has_order", "whole"),
     [

@@ -53,15 +53,3 @@ def test_times_of_directories_and_failures(monkeypatch):
     ]
     monkeypatch.undo()
     time.tzset()
-
-
-def test_several_times_are_those_of_as_many_questions():
-    """Times given in one go come after those before, and later ones come after them."""
-    clock = Clock(iter([5_000_000, 5_001_000, 5_002_000, 9_000_000]).__next__)
-
-    assert [5000, *range(5001, 5004), 5004, 9000] == [
-        clock.now(),
-        *clock.several(3),
-        clock.now(),
-        clock.now(),
-    ]

@@ -41,7 +41,7 @@ OF_FILES: Final = tuple(
 
 # vendor: -overflow_detection counts the largest finite float16 as an overflow, for a device that saturates.
 _MAGNITUDE: Final = np.uint16(0x7FFF)  # the bits of a float16 without its sign
-_LIMIT: Final = np.uint16(0x7BFF)  # those of 65504, the largest number
+_LIMIT: Final = np.uint16(0x7BFF)  # the bits of 65504, the largest number
 _INFINITY: Final = np.uint16(0x7C00)
 
 
@@ -99,7 +99,7 @@ def _row(sides: Sides, options: Options, pair: Pair) -> Pair:
             )
     except ToolError as error:
         return replace(row, fault=str(error), code=ReturnCode(error.code))
-    # vendor: without a graph file types and shapes are those in the dump files, with one those compared.
+    # vendor: without a graph file types and shapes are the dump files', with one the compared arrays'.
     types = (
         (dumped.dtype, golden.dtype) if sides.rules is None else (_saved(dumped_array), _saved(golden_array))
     )
@@ -154,7 +154,7 @@ def _overflow(operand: DumpedOperand) -> str:
         magnitudes = np.bitwise_and(operand.array.view(np.uint16), _MAGNITUDE)
     except (DumpReadError, FormatError, ValueError):  # why it cannot be read stands in another column
         return NAN
-    # Compared as bits: the magnitudes of floats order as integers do, and those above infinity are NaN.
+    # Compared as bits: magnitudes of floats order as integers do, and all above infinity are NaN.
     return "YES" if np.any((magnitudes >= _LIMIT) & (magnitudes <= _INFINITY)) else "NO"
 
 
@@ -456,7 +456,7 @@ def advise(rows: Sequence[Pair], names: Sequence[str], inputs: Sequence[str]) ->
         inputs: Names of the graph's inputs, none where they are not known.
     """
     column = names.index(_SIMILARITY) if _SIMILARITY in names else None
-    # vendor: the tool reads its own table, so what the six decimals round up counts as enough.
+    # vendor: the tool reads its own table, so a similarity that six decimals round up counts as enough.
     similarities = [math.nan if column is None else _similarity(row.scores[column]) for row in rows]
     titles = ("Detection Type", "Operator Index", "Expert Advice")
     advice = _advice(rows, similarities, inputs)

@@ -65,7 +65,7 @@ def _without_doubt(finding: Finding, folder: ComparedFolder) -> Finding:
 
     vendor: MindSpore 2.10 numbers operators of one scope and type otherwise in files than in graphs, gives
     files of views the shape of the view's input, cuts elements, and leaves outputs that nothing reads as the
-    memory was. Its graph file tells all that; names without it do not.
+    memory was. Its graph file holds all that; names without it do not.
     """
     if not (finding.is_accused and folder.is_torn) or folder.is_ours:
         return finding
@@ -74,19 +74,19 @@ def _without_doubt(finding: Finding, folder: ComparedFolder) -> Finding:
 
 @dataclass(slots=True)
 class DumpComparison:
-    """A comparison of two dumps, directory by directory, and what is known so far.
+    """A comparison of two dumps, directory by directory.
 
     Attributes:
         dumped: Path of the dump that is examined.
         golden: Path of the dump that it is compared with.
-        limits: What counts as agreement.
-        graph: A model or a graph file that tells which tensors belong together, None: by names.
+        limits: Limits of agreement.
+        graph: A model or a graph file that pairs the tensors, None: by names.
         execution: Number of the execution that is examined, None: the last whole one.
         golden_execution: Number of the execution that it is compared with, None: the last whole one.
         executor: Who measures the tensors.
         folders: The directories that were measured.
         joined: Directories of branches and loops that were compared with the one of the graph around them.
-        explain: Adds to the evidence what is not in the files, such as what the operator gives when it runs
+        explain: Adds evidence that is not in the files, such as the results of an operator when it runs
             again.
         is_strict: Whether inner tensors count beside the outputs of the network.
     """
@@ -238,7 +238,7 @@ class DumpComparison:
         return report
 
     def evidence(self, folder: ComparedFolder) -> Iterator[OperatorEvidence]:
-        """Yield what is known of the operators of two directories that were measured, in order."""
+        """Yield the evidence on the operators of two directories that were measured, in order."""
         # an evaluation reads the weights that the training step of the same dump wrote
         is_trained = any(each.is_training for each in self.folders)
         is_inner = folder.mine.graph is not None and bool(folder.mine.graph.caller)
@@ -251,20 +251,20 @@ class DumpComparison:
             )
 
     def facts(self, folder: ComparedFolder) -> tuple[Fact, ...]:
-        """Return what the graphs of two directories say differs."""
+        """Return the differences between the graphs of two directories."""
         return self._facts.get((id(folder.mine.graph), id(folder.theirs.graph)), ())
 
     def _list_facts(
         self, mine: OperatorGraph | None, golden: OperatorGraph | None, identities: Identities
     ) -> None:
-        """List what two graphs say differs, once for all iterations that share them."""
+        """List the differences of two graphs, once for all iterations that share them."""
         key = id(mine), id(golden)
         if mine is not None and golden is not None and key not in self._facts:
             sides = GraphSide(mine), GraphSide(golden)
             self._facts[key] = list_facts(*sides, identities.alignment or align(*sides))
 
     def runs(self) -> Iterator[list[ComparedFolder]]:
-        """Yield the directories of each run; those of branches and loops belong to that of their graph."""
+        """Yield the directories of each run; branches and loops belong to the run of their graph."""
         runs: dict[tuple[object, ...], list[ComparedFolder]] = {}
         for folder in self.folders:
             runs.setdefault(folder.run, []).append(folder)
@@ -316,7 +316,7 @@ class _Run:
                 yield with_reach(finding, everything, graphs.get(label))
 
     def _add_quantiser(self, finding: Finding) -> None:
-        """Keep an operator that quantises what golden computes with as it is."""
+        """Keep an operator that quantises a tensor which golden computes with as it is."""
         place = finding.place
         found = self._folders[place.label].quantised(place.order - 1) if has_range(finding) else None
         if found is not None:

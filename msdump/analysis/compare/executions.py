@@ -60,7 +60,7 @@ class OperatorExecution:
 
     Attributes:
         files: Its files; one, or one for each tensor.
-        number: Number of the execution among those of its operator, from 0; None where there is only one.
+        number: Number among the executions of its operator, from 0; None where there is only one.
         tensors: Places of its tensors; none where its file cannot be read.
         fault: Why its file cannot be read, "" where it can.
         counterparts: Place of the counterpart of each input or output that has one, by its number.
@@ -89,14 +89,14 @@ class OperatorExecution:
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """The executions of the examined directory, and what the golden one has beyond them.
+    """The executions of the examined directory, and the golden operators beyond them.
 
     Attributes:
         executions: The executions, in the order in which they ran.
         missing: Golden operators of which no tensor is a counterpart, in the order of execution.
         unreadable: Messages about golden files that cannot be read.
         uneven: Operators that did not run equally often.
-        by_graphs: What the graphs of both dumps tell of operators that belong together.
+        by_graphs: Operators that belong together by the graphs of both dumps.
     """
 
     executions: tuple[OperatorExecution, ...]
@@ -131,10 +131,13 @@ def match_executions(dumped: Folder, golden: Folder, identities: Identities) -> 
         for run in dumped_runs
     ]
     uneven: tuple[Uneven, ...] = ()
-    if FolderKind.GOLDEN not in {dumped.kind, golden.kind}:  # those have no order, and one pass is enough
+    if FolderKind.GOLDEN not in {
+        dumped.kind,
+        golden.kind,
+    }:  # golden tensors have no order, and one pass is enough
         uneven = tuple(_uneven(dumped_runs, golden_runs, matched))
     used = {file.op_name for each in executions for file, _, _ in each.counterparts.values()}
-    # operators whose files are torn were dumped, though none of their tensors has a pair
+    # operators with torn files were dumped, though none of their tensors has a pair
     torn = {run.name for run in dumped_runs if run.fault}
     missing = dict.fromkeys(
         run.name
@@ -165,7 +168,7 @@ def _is_expected(golden: NamedFile, kind: FolderKind) -> bool:
     """Return whether a directory of some kind should have the operator of a golden file.
 
     Parameters and inputs are no operators: often only one dump has files of them. Operators that the device
-    inserts belong to it alone; compiled graphs lack those that only hand tensors on.
+    inserts belong to it alone; compiled graphs lack operators that only hand tensors on.
     """
     if golden.op_type in INPUTS or golden.op_name.startswith(INSERTED_PREFIX):
         return False
@@ -241,7 +244,7 @@ class MeasuredExecution:
         golden: The directory that it is compared with, likewise.
         execution: The execution, from ``match_executions``.
         weights: Numbers of its inputs that are weights or constants.
-        held: Element types that a device may have rounded its weights to, beside those of the tensors.
+        held: Element types that a device may have rounded its weights to, beside the tensors' own.
         apart: Shortest types that the devices of both sides compute in, none where they compute alike.
     """
 
@@ -327,7 +330,7 @@ def file_groups(folder: Folder, files: tuple[NamedFile, ...]) -> Iterable[tuple[
 
 def _compared_tensor(dumped: DumpedOperand, measured: MeasuredExecution) -> TensorEvidence:
     execution = measured.execution
-    # what the network is given, too, may be rounded by the operators that read it
+    # inputs of the network, too, may be rounded by the operators that read them
     is_given = execution.files[-1].op_type in INPUTS
     is_weight = is_given or (dumped.io is IO.INPUT and dumped.index in measured.weights)
     compared = TensorEvidence(
@@ -392,7 +395,7 @@ def _in_one_layout(
     dumped: DumpedOperand, golden: DumpedOperand, measured: MeasuredExecution
 ) -> tuple[np.ndarray, np.ndarray]:
     kinds = measured.dumped.kind, measured.golden.kind
-    if kinds[1] is FolderKind.GOLDEN:  # without a graph file its layout is the one whose shape fits
+    if kinds[1] is FolderKind.GOLDEN:  # without a graph file its layout is the one with the fitting shape
         return in_golden_layout(dumped, golden, "")
     file, io, _ = measured.execution.counterparts[dumped.io, dumped.index]
     is_other = (file.op_name, io) != (measured.execution.name, dumped.io)

@@ -123,7 +123,7 @@ class _Side:
 
 
 class Losses:
-    """What either of two directories lacks that the other one has, and should have as well."""
+    """Files that one of two directories lacks, and should have as the other one has."""
 
     def __init__(self, folder: ComparedFolder) -> None:
         """Take the matched operators of two directories."""
@@ -160,7 +160,7 @@ class Losses:
 
     @cached_property
     def whole(self) -> Mapping[str, tuple[TensorEvidence, ...]]:
-        """The tensors of golden operators whose counterparts in the examined side lack all files."""
+        """The tensors of golden operators of which the examined side lacks all files."""
         own_names = {golden: own for own, golden in self._partners.items()}
         gone = self._gone(self._mine, self._golden)
         lost = {name: tuple(map(self._mine.lost, self._golden.slots(name))) for name in gone}
@@ -242,9 +242,9 @@ class ComparedFolder:
         dumped: The directory that is examined.
         golden: The directory that it is compared with.
         matched: The executions, each with the places of its counterparts.
-        mine: What the examined dump tells around its directory.
-        theirs: What the golden dump tells.
-        found_again: Names of the examined side's operators by those of golden ones that nothing pairs with
+        mine: Surroundings of the examined directory.
+        theirs: Surroundings of the golden directory.
+        found_again: Names of the examined side's operators by the golden ones that nothing pairs with
             them, but that they are by the model by which they ran again.
     """
 
@@ -258,19 +258,19 @@ class ComparedFolder:
 
     @property
     def run(self) -> tuple[object, ...]:
-        """What the directories of one run have in common: those of its branches and loops, too."""
+        """The key that the directories of one run share, with its branches and loops."""
         if self.mine.iteration is None or self.mine.graph is None:
             return (self.label,)
         return (self.mine.rank, self.mine.iteration)
 
     @property
     def is_torn(self) -> bool:
-        """Whether the file of a graph breaks off, so that nothing tells which operators a side lacks."""
+        """Whether the file of a graph breaks off, so that missing operators cannot be recognised."""
         return self.mine.is_graph_torn or self.theirs.is_graph_torn
 
     @property
     def is_ours(self) -> bool:
-        """Whether msdump made both dumps, so that names of files are those of graphs."""
+        """Whether msdump made both dumps, so that files have the names of graphs."""
         return self.mine.is_ours and self.theirs.is_ours
 
     @cached_property
@@ -282,7 +282,7 @@ class ComparedFolder:
     def weights(self, execution: OperatorExecution) -> frozenset[int]:
         """Return the numbers of an execution's inputs that are weights or constants.
 
-        What a loop begins with may be a constant; its later passes read what the ones before them computed.
+        A loop may begin with a constant; its later passes read the results of the ones before them.
         """
         sides = self._reads(execution), self._golden_sources(execution)
         is_later = execution.number not in {None, 0}
@@ -295,7 +295,7 @@ class ComparedFolder:
 
     def _folded(self, execution: OperatorExecution) -> frozenset[int]:
         """Return the numbers of inputs that are constants, which golden's operators compute of constants."""
-        if self.theirs.is_inferred:  # nothing tells what its operators read
+        if self.theirs.is_inferred:  # the inputs of its operators are not known
             return frozenset()
         sources = zip(self._reads(execution), self._golden_sources(execution), strict=False)
         return frozenset(
@@ -307,11 +307,11 @@ class ComparedFolder:
     def roundings(
         self, execution: OperatorExecution
     ) -> tuple[frozenset[int], frozenset[str], tuple[str, ...]]:
-        """Return what rounding may have done to an execution's tensors.
+        """Return the roundings that an execution's tensors may have undergone.
 
         Returns:
             Numbers of the inputs that are weights; types that devices hold its tensors in, any where none
-            tells; the shortest of each side's types where the two compute in others.
+            is known; the shortest of each side's types where the two compute in others.
         """
         mine, theirs = self._operators(execution)
         weights = self.weights(execution)
@@ -323,7 +323,7 @@ class ComparedFolder:
     def evidence(
         self, number: int, execution: OperatorExecution, tensors: Sequence[TensorEvidence]
     ) -> OperatorEvidence:
-        """Return all evidence on an execution, whose number counts from 0, and on its tensors."""
+        """Return all evidence on an execution (numbered from 0) and on its tensors."""
         reads, folded = self._reads(execution), self._folded(execution)
         mine, theirs = self._operators(execution)
         known = []
@@ -422,7 +422,7 @@ class ComparedFolder:
     def _told(
         self, tensor: TensorEvidence, execution: OperatorExecution, source: ValueSource
     ) -> TensorEvidence:
-        """Return a tensor, not compared where it is what a kernel left as the memory was."""
+        """Return a tensor, not compared where a kernel left the memory as it was."""
         writer, slot = execution, tensor.slot
         if tensor.io is IO.INPUT:
             found = self._executions.get(names.sanitize(source.name))
@@ -547,7 +547,7 @@ class ComparedFolder:
 def _with_lost(
     tensors: Sequence[TensorEvidence], lost: Mapping[tuple[IO, int], TensorEvidence]
 ) -> list[TensorEvidence]:
-    # what other files hold as well, and what differs there, says more than that one is gone
+    # a difference that other files of the tensor show says more than a lost file
     present = [
         each if each.error and not each.error.is_same else lost.get((each.io, each.slot), each)
         for each in tensors
@@ -569,7 +569,7 @@ def _float_types(operator: GraphOperator | None) -> frozenset[tuple[IO, str]]:
 def _arithmetic(
     mine: GraphOperator | None, theirs: GraphOperator | None, tensors: Sequence[TensorEvidence]
 ) -> tuple[frozenset[tuple[IO, str]], frozenset[tuple[IO, str]]]:
-    """Return the float types in which both sides read and write; those of files where no graph tells any."""
+    """Return the float types in which both sides read and write: by graphs, or else by files."""
     own, other = _float_types(mine), _float_types(theirs)
     if own or other:
         return own, other
@@ -605,7 +605,7 @@ def unasked_operators(folder: ComparedFolder) -> tuple[str, ...]:
 
 
 def absence_findings(folder: ComparedFolder) -> Iterator[Finding]:
-    """Yield the golden operators whose files the examined side has lost, or which it ran elsewhere."""
+    """Yield the golden operators of which the examined side has lost the files, or which it ran elsewhere."""
     for name, tensors in folder.losses.whole.items():
         results = tuple(TensorResult(each, TensorVerdict.UNREADABLE, each.note) for each in tensors)
         yield Finding(folder.missing_place(name), Verdict.UNREADABLE, results, results[0].note)
@@ -617,13 +617,13 @@ def is_expected(folder: ComparedFolder, name: str) -> bool:
     """Return whether the examined side should have a golden operator.
 
     Operators that the device inserts belong to one side alone; compiled graphs have no task for operators
-    that only hand tensors on, and hold the results of those that read weights alone.
+    that only hand tensors on, and hold the results of operators that read weights alone.
     """
     if name.startswith(INSERTED_PREFIX) or names.sanitize(name) in folder.found_again:
         return False
     golden_graph = folder.theirs.graph
     if golden_graph is not None and may_be_listed(names.sanitize(name), golden_graph):
-        return False  # nothing tells which of the graph's operators it is
+        return False  # it may be several of the graph's operators
     if folder.is_torn or _is_left_out(folder, name):
         return False
     if not folder.dumped.kind.is_compiled or folder.golden.kind.is_compiled:

@@ -40,7 +40,7 @@ class Pair:
         tensor: ``{operator}:{input|output}:{index}``, "NaN" for an operator as a whole.
         dumped_tensor: The tensor, None where there is none.
         golden_tensor: Its counterpart, None where there is none.
-        layout: Order of the counterpart's axes, "" where it is not told.
+        layout: Order of the counterpart's axes, "" where it is not known.
         fault: Why the two cannot be compared, "" where they can.
         code: Return code of the fault.
         sequence: Place of the operator in the execution.
@@ -86,7 +86,7 @@ def _slot_pairs(
     dumped_by_slot = {operand.index: operand for operand in dumped if operand.io is io}
     golden_by_slot = {operand.index: operand for operand in golden if operand.io is io}
     if not (dumped_by_slot and golden_by_slot):
-        return  # the dumps were asked for different sides
+        return  # the dumps hold different sides
     for number in sorted(dumped_by_slot.keys() | golden_by_slot.keys()):
         dumped_tensor, golden_tensor = dumped_by_slot.get(number), golden_by_slot.get(number)
         pair = replace(
@@ -149,7 +149,7 @@ class Sides:
         return list(enumerate(dict.fromkeys((*self.dumped.operators, *self.golden.operators))))
 
     def called(self, item: Item) -> str:
-        """Return what an item is called in messages."""
+        """Return the name of an item in messages."""
         operators = [
             each if isinstance(each, str) else each.name for each in item if not isinstance(each, int)
         ]
@@ -179,7 +179,7 @@ class Sides:
 
 @dataclass(frozen=True, slots=True)
 class _RuledSides(Sides):
-    """Two directories whose operators a graph file pairs.
+    """Two directories of which a graph file pairs the operators.
 
     Golden has operators of the original network, or of the graph compiled without fusion.
     """
@@ -233,7 +233,7 @@ class _RuledSides(Sides):
         origin = origin_of(operator, tensor.index)
         try:
             golden = None if origin is None else self._golden(origin)
-            # What no operator writes is a graph input or a weight; golden dumps may keep it with its reader.
+            # A tensor of no operator is a graph input or a weight; golden dumps may keep it with its reader.
             if golden is None and is_input:
                 golden = self._graph_input(operator, tensor.index)
         except DumpReadError as error:
@@ -251,7 +251,7 @@ class _RuledSides(Sides):
 
     def _graph_input(self, operator: RuleOperator, index: int) -> DumpedOperand | None:
         """Return a golden tensor that an offline dump of onnxruntime keeps as an input of an operator."""
-        # The inputs of a fused operator begin with those of its first original.
+        # The inputs of a fused operator begin with its first original's.
         for original in operator.originals[:1]:
             golden = _output(self.golden, f"{GOLDEN_INPUT}{original}", index)
             if golden is not None:

@@ -134,7 +134,7 @@ _LEAST_FIT: Final = 0.5
 
 
 class Rerunning:
-    """Runs the operators of dumps again by a model, and adds what comes out to their evidence.
+    """Runs the operators of dumps again by a model, and adds the results to their evidence.
 
     Attributes:
         source: The model's file.
@@ -158,7 +158,7 @@ class Rerunning:
         self.runs: list[Reexecution] = []
         self._recent = RecentFiles()
         self._model: CompiledModel | None = None
-        # what came out, and whether golden has the operator though the model has others in its place
+        # results, and whether golden has the operator though the model has others in its place
         self._reruns: dict[tuple[str, int], tuple[Rerun, bool]] = {}
         self._nodes: dict[tuple[str, int], str] = {}  # names of the model's nodes, joined
         self._strangers: list[tuple[RerunOperator, str]] = []
@@ -226,11 +226,11 @@ class Rerunning:
         return self.runs[-1].values if is_next else None
 
     def explain(self, evidence: OperatorEvidence) -> OperatorEvidence:
-        """Return evidence with what came out when the operator ran again."""
+        """Return evidence with the results of the operator when it ran again."""
         place = evidence.operator
         rerun, in_golden = self._reruns.get((place.label, place.order), (None, False))
         if rerun is None or (rerun.weights and place.label in self._evaluations):
-            return evidence  # its arguments are not those of the training step
+            return evidence  # its arguments are not the training step's
         return replace(
             evidence,
             # the names of a compiled graph's operators are the compiler's
@@ -248,7 +248,7 @@ class Rerunning:
         )
 
     def _called(self, name: str) -> str:
-        """Return the name of a weight; beside that of a constant that was folded, what it was made of."""
+        """Return the name of a weight, with its origins where it is a constant that was folded."""
         made_of = next(filter(None, (folded_of(each, name) for each in self._models)), ())
         more = f" and {len(made_of) - _MOST_NAMED} more" if len(made_of) > _MOST_NAMED else ""
         return f"{name} (folded of {', '.join(made_of[:_MOST_NAMED])}{more})" if made_of else name
@@ -288,7 +288,7 @@ class Rerunning:
         ]
 
     def _of_model(self, listed: Sequence[_Listed]) -> set[str]:
-        """Return the labels of the directories whose graph the model has: a dump may hold others, too."""
+        """Return the labels of the directories with a graph of the model: a dump may hold others, too."""
         assert self._model is not None
         labels = {each.folder.label for each in listed}
         for label, dumped in _by_label(listed).items():
@@ -299,7 +299,7 @@ class Rerunning:
         return labels
 
     def _fitting(self, listed: Sequence[_Listed]) -> CompiledModel:
-        """Return the model in the form whose names the dump has, or the best of its graphs."""
+        """Return the model in the form with the dump's names, or the best of its graphs."""
         groups = _by_label(listed)
         dumped = [each for group in groups.values() for each in group]
         tried: list[CompiledModel] = []
@@ -361,9 +361,9 @@ _ALONE: Final = OperatorPair((), (), Means.STRUCTURE, 1.0)
 def _pairs(
     folder: ComparedFolder, graph: OperatorGraph | None, model: CompiledModel
 ) -> dict[str, OperatorPair]:
-    """Return what of the model the operators of a directory belong to, by name; those left out keep theirs.
+    """Return the model's counterpart of a directory's operators, by name; others keep their own names.
 
-    Names behind an operator that was left out are those of others, and another compiler may number operators
+    Names behind an operator that was left out belong to others, and another compiler may number operators
     of one scope in another order, so the graphs are aligned.
     """
     operators = [each for each in folder.matched.executions if each.files[-1].op_type not in INPUTS]
@@ -373,7 +373,7 @@ def _pairs(
     if not is_unlike and (graph is None or not _unlike_reads(graph, model.bare_graphs[number], {})):
         return {}
     whole = model.operator_graphs[number]
-    # tensors tell the graph without the slashes of names and without files of pieces, which the model knows
+    # a graph of tensors lacks the slashes of names and files of pieces, which the model has
     graph = graph_of_contents(folder.dumped, whole) or graph
     if graph is None:
         return {}
@@ -382,7 +382,7 @@ def _pairs(
     told = {name: names.sanitize(pair.golden[0]) for name, pair in pairs.items() if pair.is_single}
     if not is_unlike and _unlike_reads(graph, whole, told):
         return {}  # operators read something else, whatever they are called
-    taken = dict.fromkeys({*told.values()} - pairs.keys(), _ALONE)  # their names are those of others
+    taken = dict.fromkeys({*told.values()} - pairs.keys(), _ALONE)  # others bear their names
     return taken | pairs
 
 
@@ -403,7 +403,7 @@ def _is_unlike(dumped: Collection[str], model: CompiledModel) -> bool:
 
 
 def _unlike_reads(graph: OperatorGraph, model: OperatorGraph, told: Mapping[str, str]) -> int:
-    """Return how many operators of a dump read other values than those of a model that are taken for them."""
+    """Return how many operators of a dump read other values than their counterparts in a model."""
 
     def partner(name: str) -> str:
         return told.get(names.sanitize(name)) or names.sanitize(name)
@@ -422,7 +422,7 @@ def _unlike_reads(graph: OperatorGraph, model: OperatorGraph, told: Mapping[str,
 def _reads(
     operator: GraphOperator, kinds: Collection[SourceKind], name_of: Callable[[str], str]
 ) -> list[tuple[str, int]]:
-    """Return what an operator reads of some kinds, in any order where that does not matter."""
+    """Return the inputs of an operator that are of some kinds, sorted where their order is free."""
     read = [(name_of(each.name), each.slot) for each in operator.inputs if each.kind in kinds]
     return sorted(read) if is_commutative(canonical_type(operator.op_type)) else read
 
@@ -444,6 +444,6 @@ def _written_type(operator: RerunOperator) -> str:
 def _propagated(evidence: OperatorEvidence, rerun: Rerun) -> float | None:
     if not rerun.own or rerun.propagated is not None:
         return rerun.propagated
-    # what came out again is what was dumped: so far is that from golden
+    # the same came out as was dumped: so far is that from golden
     errors = (each.error for each in evidence.tensors if each.io is IO.OUTPUT)
     return max((error.distance for error in errors if error is not None), default=None)

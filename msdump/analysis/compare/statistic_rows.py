@@ -56,8 +56,8 @@ class StatisticRow:
         op_type: Type of its operator.
         time: Microseconds since the epoch, 0 where it is not known.
         dtype: Element type, in this package's name where it has one.
-        shape: Shape, None where it is not told.
-        cells: The statistics by category, those that were computed.
+        shape: Shape, None where it is not known.
+        cells: The computed statistics by category.
     """
 
     place: Place
@@ -79,11 +79,11 @@ class RowSide:
 
     Attributes:
         rows: Rows by the tensor that they measure, in the order of the execution.
-        execution: Number of the execution whose rows these are.
+        execution: Number of the execution.
         executions: Number of executions that left something in the directory.
         is_of_tensors: Whether tensors were measured for them, as the directory has no rows.
         is_compiled: Whether they are of a graph that was compiled as a whole.
-        unreadable: Tensors whose file cannot be read, and why.
+        unreadable: Tensors with a file that cannot be read, and why.
     """
 
     rows: Mapping[Place, StatisticRow] = field(default_factory=dict)
@@ -95,7 +95,7 @@ class RowSide:
 
     @property
     def faults(self) -> Iterator[str]:
-        """Messages about the tensors whose file cannot be read."""
+        """Messages about files of tensors that cannot be read."""
         return (f"{name} {io} {slot}: {fault}" for (name, io, slot, _), fault in self.unreadable.items())
 
     @property
@@ -140,7 +140,7 @@ def _placed(rows: Iterable[StatisticRow]) -> dict[Place, StatisticRow]:
     return {place: replace(row, place=place) for place, row in zip(places, rows, strict=True)}
 
 
-_STYLE: Final = STYLES[Naming.V2_5, DeviceTarget.ASCEND]  # names of the rows are those of the files anyway
+_STYLE: Final = STYLES[Naming.V2_5, DeviceTarget.ASCEND]  # rows have the names of files anyway
 
 
 def measure_tensors(
@@ -203,7 +203,7 @@ def _row(record: Record, dtype: str, shape: tuple[int, ...] | None) -> Statistic
 
 
 def _elements(record: Record, shape: tuple[int, ...] | None) -> tuple[np.ndarray, DType]:
-    """Return the elements of a tensor, those on the device if they have the shape, in their original type."""
+    """Return a tensor's elements in their original type, in the device's layout if that has the shape."""
     is_of_device = shape is not None and shape == record.shape
     array = record.array if is_of_device else record.host
     saved = dtypes.from_numpy(array.dtype)
@@ -232,7 +232,7 @@ class Counterparts:
     def lacks(self, row: StatisticRow) -> bool:
         """Tell whether the examined side should have, and has not, the operator of a golden row.
 
-        What a device inserts to bring tensors into its types and formats belongs to it alone.
+        Operators that a device inserts for its types and formats belong to it alone.
         """
         name = row.place[0]
         is_named = self.matched.partners is None
@@ -284,7 +284,7 @@ class _RowContents:
         return GraphSide(self._graph, self._digest_of, self._content_of)
 
     def _digest_of(self, name: str) -> Hashable | None:
-        """Return the statistics that stand for the elements of a weight: those that both sides measured."""
+        """Return the statistics that stand for the elements of a weight, measured on both sides."""
         row = self._rows.get((sanitize(name), IO.OUTPUT, 0, 0)) or self._rows.get(
             self._readers.get(name, ("", IO.INPUT, 0, 0))
         )

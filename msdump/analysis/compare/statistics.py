@@ -68,17 +68,17 @@ def row_evidence(
     """Return the rows of a tensor and its counterpart as evidence, with an error like one of tensors.
 
     Statistics tell less than tensors. The distance is the largest relative difference of a number: of
-    extremes and means relative to the largest of them on the golden side, of a norm to the golden norm. What
-    lies within the six digits of a table is no difference. Numbers of NaN and infinities must be the same;
-    digests and counts of signs tell only whether tensors are the same, as elements beside zero change their
-    sign.
+    extremes and means relative to the largest of them on the golden side, of a norm to the golden norm.
+    Numbers of the same six digits do not differ. Numbers of NaN and infinities must be the same;
+    digests and counts of signs tell only whether tensors are the same, as elements beside zero change
+    their sign.
 
     Args:
         dumped: The row that is examined.
         golden: Its counterpart.
         limits: Largest relative difference by category, where the user says so: of counts the share of the
             elements; of digests any number demands the same one. Others: as the element types allow.
-        is_handed_on: Whether one tensor is what the other becomes in a graph that only the other side's
+        is_handed_on: Whether the other tensor became this one in a graph that only the other side's
             compiler has simplified, so that a reshape may lie between them.
     """
     evidence = replace(lone_row(dumped), golden_dtype=golden.dtype, note="")
@@ -111,7 +111,7 @@ def row_evidence(
 
 
 def _is_rounded_to(dtype: str, judged: Mapping[str, Pair], shared: Mapping[str, Pair]) -> bool:
-    """Return whether statistics are those of one tensor and of the same one rounded to a type.
+    """Return whether statistics fit one tensor and the same one rounded to a type.
 
     Rounding keeps the order of elements: the largest one of the rounded tensor is the largest one, rounded.
     """
@@ -124,11 +124,11 @@ def _is_rounded_to(dtype: str, judged: Mapping[str, Pair], shared: Mapping[str, 
 
 
 def _may_become(longer: Cell, rounded: Cell, dtype: str) -> bool:
-    """Tell whether a printed number is what another printed one becomes in a type of fewer bits."""
+    """Return whether another printed number becomes a printed one in a type of fewer bits."""
     number = dtypes.from_name(dtype).numpy.type
     # the digits that were not printed may decide which way it was rounded
     candidates = [float(longer) * (1 + off) for off in (-PRINTED / 2, 0, PRINTED / 2)]  # type: ignore[arg-type]
-    with np.errstate(over="ignore"):  # what lies beyond the type is infinite in it
+    with np.errstate(over="ignore"):  # a number beyond the type is infinite in it
         narrowed = [float(number(each)) for each in candidates]
     return any(_distance(each, rounded) <= PRINTED * abs(each) for each in narrowed)
 
@@ -142,7 +142,7 @@ def _shared(dumped: StatisticRow, golden: StatisticRow) -> Iterator[tuple[str, P
 
 
 def _has_overflowed(category: str, row: StatisticRow) -> bool:
-    """Tell whether a sum says nothing of its tensor: on a device those of float16 may overflow."""
+    """Return whether a sum says nothing of its tensor: sums of float16 may overflow on a device."""
     extremes = (row.cells.get("max"), row.cells.get("min"))
     return category in SUMS and not _is_finite(row.cells[category]) and all(map(_is_finite, extremes))
 
@@ -172,7 +172,7 @@ _NONFINITE: Final = ("nan count", "negative inf count", "positive inf count")
 
 
 def _is_same(dumped: Cell, golden: Cell) -> bool:
-    is_nan = dumped != dumped and golden != golden  # noqa: PLR0124 - NaN is what differs from itself
+    is_nan = dumped != dumped and golden != golden  # noqa: PLR0124 - NaN differs from itself
     return dumped == golden or is_nan
 
 
@@ -256,7 +256,7 @@ def read_pair(dumped: str, golden: str, executions: Executions) -> tuple[RowSide
 def measured_like(side: RowSide, path: str, execution: int | None) -> RowSide:
     """Return the statistics of tensors, computed as the rows of the other side seem to have been.
 
-    No file of a dump tells whether a device computed them (``stat_calc_mode``), which rounds sums otherwise.
+    No file of a dump records whether a device computed them (``stat_calc_mode``), which rounds otherwise.
 
     Raises:
         DumpReadError: The directory cannot be read, or there was no such execution.
@@ -294,7 +294,7 @@ def _judge_pair(
 ) -> None:
     """Add the verdicts on the operators of a pair of directories to a report."""
     (dumped, golden), (mine, theirs) = pair, sides
-    # what a compiled graph has inside has rows elsewhere on the other side
+    # branches inside of a compiled graph have rows elsewhere on the other side
     if not (_has_branches(mine.graph) or _has_branches(theirs.graph)):
         mine, theirs = with_graphs(
             (_tensors_of(folders.dumped, dumped), mine), (_tensors_of(folders.golden, golden), theirs)
@@ -326,7 +326,7 @@ def _judge_pair(
     used = {place[0] for place in dumped.rows}
     if found.matched.partners is not None:
         used = {row.place[0] for row in found.rows.values()}
-    for (name, _), rows in golden_passages.items():  # what is missing, once for each pass
+    for (name, _), rows in golden_passages.items():  # missing ones, once for each pass
         if name not in used and found.lacks(next(iter(rows.values()))):
             place = _place(rows, folders.label, theirs, 0, 1)
             (report.unasked if mine.leaves_out(place, name) else report.missing).append(place)
@@ -338,11 +338,11 @@ def _judge_pair(
 
 
 def _with_source(tensor: TensorEvidence, reads: Sequence[ValueSource]) -> TensorEvidence:
-    """Return a tensor with the name of what gives it, and as a weight where that is one."""
+    """Return a tensor with the name of its source, and as a weight where that is one."""
     source = reads[tensor.slot] if tensor.io is IO.INPUT and tensor.slot < len(reads) else None
     if source is not None and source.kind is not SourceKind.OPERATOR:
         tensor = replace(tensor, name=source.name, is_weight=source.kind in FIXED)
-    # what operators compute is as precise as the limits say
+    # results of operators are as precise as the limits say
     return tensor if tensor.is_weight else replace(tensor, is_rounded=False)
 
 
@@ -433,7 +433,7 @@ _EXACT: Final = {
 def contradictions(path: str, execution: int | None = None) -> Iterator[str]:
     """Yield a message for each row of a directory that contradicts the tensor in its file.
 
-    Tensors without a row, and those of which only the first elements were saved, are left out.
+    Tensors without a row, and tensors of which only the first elements were saved, are left out.
 
     Raises:
         DumpReadError: A table cannot be read, or there was no such execution.

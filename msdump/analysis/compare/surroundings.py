@@ -53,7 +53,7 @@ FileSlot = tuple[str, IO, int]
 
 @dataclass(frozen=True)
 class DumpExpectation:
-    """What a directory should hold files of.
+    """The operators and sides of which a directory should hold files.
 
     Attributes:
         config: The configuration that the dump was made with; None where it was not kept.
@@ -66,7 +66,7 @@ class DumpExpectation:
 
     @property
     def selects_all(self) -> bool | None:
-        """Whether all operators were to be dumped; None where no configuration tells."""
+        """Whether all operators were to be dumped; None without a configuration."""
         settings = self._settings
         if settings is None:
             return None
@@ -76,7 +76,7 @@ class DumpExpectation:
 
     @property
     def sides(self) -> frozenset[IO] | None:
-        """Whether inputs, outputs or both were to be dumped; None where no configuration tells."""
+        """Whether inputs, outputs or both were to be dumped; None without a configuration."""
         return None if self._settings is None else _SIDES.get(self._settings.get("input_output", 0))
 
     def has_chosen(self, full_name: str, op_type: str) -> bool:
@@ -116,7 +116,7 @@ class DumpExpectation:
 
 
 def _of_acl(dump: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what acl's configuration, which O2 keeps beside a dump, says in the words of MindSpore's."""
+    """Return acl's configuration, which O2 keeps beside a dump, in the words of MindSpore's."""
     listed = dump.get("dump_list")
     models = [each for each in listed if isinstance(each, Mapping)] if isinstance(listed, list) else []
     layers = [name for each in models for name in each.get("layer") or ()]
@@ -141,12 +141,12 @@ gradient reads output 2 and makes no use of it.
 
 @dataclass(frozen=True)
 class FolderSurroundings:
-    """What is known of one directory.
+    """The surroundings of one directory.
 
     Attributes:
         rank: Number of the rank, None where the path does not tell.
         iteration: Number of the iteration, None where the path does not tell.
-        expectation: What the directory should hold files of.
+        expectation: The files that the directory should hold.
         is_inferred: Whether files of tensors tell the graph, which so has the dumped operators alone.
     """
 
@@ -158,7 +158,7 @@ class FolderSurroundings:
 
     @cached_property
     def graph(self) -> OperatorGraph | None:
-        """The graph that ran, None without a graph file, or where that cannot be read or tells too little."""
+        """The graph that ran, None without a graph file that can be read and is complete enough."""
         graph = self._read_graph
         return graph if graph is None or (graph.is_whole and graph.tells_weights) else None
 
@@ -169,7 +169,7 @@ class FolderSurroundings:
 
     @property
     def is_ours(self) -> bool:
-        """Whether its graph file tells nodes of a model, as msdump's do: its names are those of files."""
+        """Whether its graph file names nodes of a model, as msdump's do: files have the same names."""
         graph = self._read_graph
         return graph is not None and any(each.onnx_names for each in graph.operators.values())
 
@@ -200,7 +200,7 @@ class FolderSurroundings:
         return self.expectation.excludes(full_name, place.op_type)
 
     def operator(self, name: str) -> GraphOperator | None:
-        """Return an operator by its name in files, None where no graph tells of it."""
+        """Return an operator by its name in files, None where no graph has it."""
         return None if self.graph is None else self.graph.find(name)
 
     def is_fixed(self, name: str) -> bool:
@@ -208,7 +208,7 @@ class FolderSurroundings:
         return self.graph is not None and self.graph.is_fixed(name)
 
     def reads(self, name: str, casts: frozenset[str] = frozenset()) -> tuple[ValueSource, ...]:
-        """Return where the inputs of an operator, as files call it, come from; nothing where no graph tells.
+        """Return where the inputs of an operator, as files call it, come from; nothing without a graph.
 
         Casts of these full names are looked through, as by ``behind``.
         """
@@ -256,7 +256,7 @@ def with_graphs(
 def behind(source: ValueSource, graph: OperatorGraph, casts: frozenset[str]) -> ValueSource:
     """Return where a value comes from that was brought into another type or format on the way.
 
-    ``casts`` are those that the other side lacks; operators that the device inserts it lacks anyway.
+    The other side lacks ``casts``, and operators that the device inserts anyway.
     """
     while source.kind is SourceKind.OPERATOR and (
         source.name.startswith(INSERTED_PREFIX) or source.name in casts
@@ -269,12 +269,12 @@ def behind(source: ValueSource, graph: OperatorGraph, casts: frozenset[str]) -> 
 
 
 def in_its_graph(source: ValueSource, graph: OperatorGraph) -> ValueSource:
-    """Return a source; what a branch or a body gets from outside is not known in its graph."""
+    """Return a source; values from outside of a branch or a body are not known in its graph."""
     return ABSENT if source.kind is SourceKind.INPUT and graph.caller else source
 
 
 def described(place: OperatorPlace, operator: GraphOperator | None) -> OperatorPlace:
-    """Return a place with what a graph tells of its operator, None: nothing."""
+    """Return a place with the facts of its operator in a graph, None: none."""
     if operator is None:
         return place
     return replace(
@@ -291,11 +291,11 @@ class SurroundedDump:
     """The directories of one side of a comparison."""
 
     def __init__(self, root: str) -> None:
-        """Open what lies below a path, or around it."""
+        """Open the dump below a path, or around it."""
         self._known = _listed(root)
 
     def of(self, path: str) -> FolderSurroundings:
-        """Return what is known of a directory of operators; nothing where it is no part of a dump."""
+        """Return the surroundings of a directory of operators; empty ones where it is no part of a dump."""
         path = os.path.realpath(path)
         if path not in self._known:
             self._known |= {path: FolderSurroundings(), **_listed(path)}
@@ -339,5 +339,5 @@ def _config(dump: Dump, iteration: Iteration) -> object:
             return dump.acl_config(iteration.key.device)
         rank = iteration.key.rank
         return None if rank is None or rank not in dump.ranks else dump.ranks[rank].config
-    except DumpReadError:  # then it tells nothing
+    except DumpReadError:  # it counts as missing then
         return None

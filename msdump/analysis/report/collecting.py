@@ -108,7 +108,7 @@ def run_facts(
     yield RunFact("tensors", f"{len(series.tensors):,}, statistics: {', '.join(series.numbers) or 'none'}")
     yield from _metadata(dump, fault)
     if plan is not None:
-        from msdump.analysis import preview  # not above: it loads what makes dumps
+        from msdump.analysis import preview  # not above: it loads the rooms that make dumps
 
         for subject, words in preview.subjects(plan).items():
             yield RunFact(f"configured {subject}", words)
@@ -174,9 +174,9 @@ def _reason(operator: ReportedOperator, plan: DumpPlan | None) -> str:
 DISTANCE: Final = "distance"
 """The table of distances from golden, beside the statistics."""
 
-_LOCATED: Final = 200  # problems whose files and source lines are looked up
-_DRAWN: Final = 12  # problems whose tensors get a histogram
-_MOST_GRAPHS: Final = 16  # whose device memory is shown
+_LOCATED: Final = 200  # problems with files and source lines looked up
+_DRAWN: Final = 12  # problems with histograms of their tensors
+_MOST_GRAPHS: Final = 16  # with their device memory shown
 _RANKS: Final = {"condition": "ranks_disagree"}
 
 
@@ -189,9 +189,9 @@ class ReportQuestion:
         compared: That comparison, None for none.
         plan: The plan of the configuration of the dump, None where it is not known.
         rules: Watch rules that are checked.
-        histograms: Names of operators whose tensors get a histogram; ``*`` and ``?`` stand for characters.
+        histograms: Names of operators with histograms of their tensors; ``*`` and ``?`` stand for characters.
         trace: A trace in Chrome's format with the times of operators, None for none.
-        known: What directories held before, which are read again where they have changed; None: nothing.
+        known: Contents of directories that are read again only where they have changed; None: none.
         executor: Who reads the tensors.
         advance: Is called when a directory has been read.
     """
@@ -214,9 +214,9 @@ class DumpReport:
     Attributes:
         dump: Path of the dump.
         golden: Path of the golden dump, "" without one.
-        problems: What is wrong, the gravest first.
+        problems: Faults, the gravest first.
         facts: The run in words.
-        left_out: What was not dumped.
+        left_out: Operators and sides that were not dumped.
         operators: All operators in the order of execution.
         series: Their statistics over the iterations.
         verdicts: The verdicts of the comparison, by place of the operator.
@@ -225,10 +225,10 @@ class DumpReport:
         histograms: The elements of chosen tensors.
         memory: Device memory over a step, of each graph.
         times: Mean time of a run in microseconds, by place of the operator.
-        faults: What could not be read, in words.
+        faults: Files that could not be read, in words.
         alone: Directories without a counterpart in the golden dump.
         outputs: How far the network's outputs are from golden's, in a sentence; "" where none was compared.
-        advice: What to do next, in a sentence; "" for nothing.
+        advice: The next step, in a sentence; "" for none.
     """
 
     dump: str
@@ -371,7 +371,7 @@ def _advice(compared: ComparedDumps | None, found: Sequence[ReportedProblem]) ->
 def _compared(
     operators: tuple[ReportedOperator, ...], compared: ComparedDumps | None
 ) -> tuple[tuple[ReportedOperator, ...], dict[int, list[Finding]]]:
-    """Return all operators, including those of golden alone, and the findings by operator."""
+    """Return all operators, golden's own among them, and the findings by operator."""
     if compared is None:
         return operators, {}
     grouped = problems.group_by_operator(compared.report.findings, operators)

@@ -31,7 +31,7 @@ class TrainingCurve:
     """A curve of a training, such as the loss, over its iterations.
 
     Attributes:
-        name: What it is: "loss" or "gradient norm".
+        name: "loss" or "gradient norm".
         rank: Number of the rank.
         of: The operator of the loss; how many gradients the norm is of.
         values: By iteration; NaN where nothing was dumped.
@@ -125,7 +125,7 @@ class MemoryCurve:
         place: Network and graph.
         weights: Bytes of weights and graph inputs, which lie there all the time.
         in_use: Bytes that are reserved while each operator runs, in the order of execution.
-        unknown: Number of outputs whose size the graph file does not tell; they are left out.
+        unknown: Number of outputs without a size in the graph file; they are left out.
     """
 
     rank: int

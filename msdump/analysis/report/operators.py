@@ -26,9 +26,9 @@ class ReportedOperator:
         key: Rank, network and graph, type, name as files spell it.
         name: Its full scoped name; the name that files have where that is all that is known.
         order: Place in the execution of its graph, from 1.
-        reads: Places, in the list of all operators, of those whose outputs it reads.
+        reads: Places, in the list of all operators, of the operators that it reads.
         parameters: Names of the weights and graph inputs that it reads.
-        described: What the graph file tells of it, None without one.
+        described: The operator in the graph file, None without one.
         is_dumped: Whether the dump holds a tensor of it.
     """
 
@@ -76,7 +76,7 @@ def operators_in_order(
 ) -> tuple[ReportedOperator, ...]:
     """Return all operators, dumped or not, ordered by rank, graph and execution.
 
-    ``dumped`` are those with tensors, in the order of time; the graphs stand by rank, and network and graph.
+    ``dumped`` have tensors, in the order of time; the graphs stand by rank, and network and graph.
     """
     by_place: dict[tuple[int, str], list[ReportedOperator]] = {place: [] for place in graphs}
     for operator in dumped:

@@ -152,7 +152,7 @@ def operator_distances(
 
 
 def fault_words(finding: Finding) -> str:
-    """Return the fault of an operator in a sentence: the verdict, what differs, and the reason."""
+    """Return the fault of an operator in a sentence: the verdict, the difference, and the reason."""
     if finding.verdict is Verdict.MISSING:
         return f"missing: golden has it, this dump does not{f'; {finding.note}' if finding.note else ''}"
     note = finding.note or (finding.worst.note if finding.worst is not None else "")
@@ -165,8 +165,8 @@ class Outbreak:
 
     Attributes:
         operator: Its place in the list of operators.
-        state: What its outputs hold.
-        has_struck_input: Whether an input holds them already, of which nothing tells what wrote it.
+        state: Contents of its outputs.
+        has_struck_input: Whether an input of unknown origin holds them already.
         iterations: Numbers of the iterations in which they begin there.
         victims: Places of the operators that they reach, in the order of execution.
     """
@@ -182,8 +182,8 @@ def find_outbreaks(operators: Sequence[ReportedOperator], series: StatisticSerie
     """Return where NaN and infinities begin, by iteration and in the order of execution.
 
     An operator is the culprit where its outputs hold them and no operator that it reads, and none of its
-    inputs, does. Without a graph, what follows a culprit and was not dumped with its inputs counts as
-    reached. What a training step leaves in the weights reaches the iterations behind it.
+    inputs, does. Without a graph, operators behind a culprit that were dumped without inputs count as
+    reached. Through weights a training step reaches the iterations behind it.
     """
     states = series.of_operators(len(operators))
     struck = np.asarray(states & STRUCK, np.bool_)
@@ -308,15 +308,15 @@ class ReportedProblem:
     """Something that is wrong.
 
     Attributes:
-        kind: What tells of it.
-        operator: Place of its operator in the list, -1 for what is not in it.
+        kind: Its kind.
+        operator: Place of its operator in the list, -1 for none.
         name: Full name of the operator.
         op_type: Its type, "" where it is not known.
         rank: Number of the rank, None where it is not known.
         iterations: Numbers of the iterations in which it was found.
-        text: What is wrong, in a sentence.
+        text: The fault in a sentence.
         victims: Places of the operators that it reaches, in the order of execution.
-        is_accused: Whether the fault is there, and not in what comes before it.
+        is_accused: Whether the fault is there, and not before it.
         own_error: How much of its error is its own; None where nothing was compared.
         files: Paths of its tensors, or of the table of their statistics.
         source: The line of the program that made it, None where it is not known.
@@ -527,7 +527,7 @@ def absence_problems(report: Report, operators: Sequence[ReportedOperator]) -> I
 def hit_problems(
     hits: Sequence[DumpedHit], operators: Sequence[ReportedOperator], kind: ProblemKind
 ) -> Iterator[ReportedProblem]:
-    """Yield the hits of watch rules, those of one rule on one tensor together."""
+    """Yield the hits of watch rules; hits of one rule on one tensor are one problem."""
     places = places_by_name(operators)
     groups: dict[tuple[str, str, str, int, int], list[DumpedHit]] = {}
     for each in hits:

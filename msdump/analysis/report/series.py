@@ -47,7 +47,7 @@ class MeasuredColumns:
         times: Microseconds since the epoch, 0 where it is not known.
         forms: Element type and shape of each, ``("float32", "2x3")``.
         numbers: The statistics by category, float64; NaN also where one was not computed, which
-            ``known`` tells apart.
+            ``known`` distinguishes.
         known: By category, which of them were computed.
     """
 
@@ -64,7 +64,7 @@ class MeasuredColumns:
 
 
 def read_table(path: str, fault: Fault) -> MeasuredColumns:
-    """Return the rows of a ``statistic.csv``; rows that do not fit their titles are told and left out.
+    """Return the rows of a ``statistic.csv``; rows that do not fit their titles are reported and left out.
 
     A last row without a line feed is no row: a run goes on, or was killed, while it was written.
     """
@@ -106,7 +106,7 @@ def _cells(line: str) -> list[str]:
 def _tables(
     rows: Sequence[list[str]], path: str, fault: Fault
 ) -> Iterator[tuple[list[str], list[list[str]]]]:
-    """Yield the rows below each line of titles; a later run may have asked for other statistics."""
+    """Yield the rows below each line of titles; a later run may have other statistics."""
     starts = [number for number, row in enumerate(rows) if row and row[0] == _FIRST_TITLE]
     if not starts or any(rows[: starts[0]]):
         fault_text = "the first line has no titles of statistics; what stands before some is left out"
@@ -306,7 +306,7 @@ def _read_directory(directory: Iteration, fault: Fault) -> MeasuredColumns:
     """Return the tensors of a directory.
 
     A table of statistics in which every tensor stands once is taken as it is. Where tensors come again, the
-    reader tells passes of loops and executions apart.
+    reader separates passes of loops and executions.
     """
     path = f"{directory.path}/{TABLE}"
     table = read_table(path, fault) if os.path.isfile(path) else MeasuredColumns()

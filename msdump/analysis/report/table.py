@@ -19,8 +19,8 @@ _TITLES: Final = (
 def lines(report: DumpReport) -> Iterator[str]:
     """Return the lines of the csv file: titles, then operators in their order, tensor by tensor.
 
-    An operator without a tensor has one row. ``Problem`` and ``Verdict`` are those of the operator,
-    ``Distance`` is that of the iteration, ``Holds`` tells NaN and infinities.
+    An operator without a tensor has one row. ``Problem`` and ``Verdict`` are the operator's,
+    ``Distance`` is that of the iteration, ``Holds`` names NaN and infinities.
     """
     width = len(_TITLES) + len(report.series.numbers)
     rows = ((*row, *("",) * (width - len(row))) for row in _rows(report))

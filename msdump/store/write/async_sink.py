@@ -304,7 +304,7 @@ class AsyncSink(SyncSink):
         """Write to disk, or to the given files.
 
         Args:
-            on_write_error: What a failure does beyond the log line and the count.
+            on_write_error: Effect of a failure beyond the log line and the count.
             budget: Most bytes of tensor files; None: no limit.
             files: Gives each thread its own way to where the files go.
             queue_bytes: Most bytes that are on their way; a file beyond them waits until there is
@@ -360,7 +360,7 @@ class AsyncSink(SyncSink):
 
     @property
     def summary(self) -> Summary:
-        """What was written, skipped and lost so far; what is on its way does not count yet."""
+        """Files written, skipped and lost so far, without the ones on their way."""
         with self._lock:
             self._catch_up()
             done = super().summary
@@ -374,7 +374,7 @@ class AsyncSink(SyncSink):
             self._raise_failures()
 
     def close(self) -> None:
-        """Flush, end the threads and release what is held open; a later write opens it again."""
+        """Flush, end the threads and close files; a later write opens them again."""
         with self._lock:
             self.complete()
             self._queue.stop(self._files)
@@ -452,7 +452,7 @@ class AsyncSink(SyncSink):
     def _append_again(self, path: str, rows: bytes, header: bytes, append: Callable[[], None]) -> None:
         with passing_over(OSError):
             contents = self._files.read(*os.path.split(path))
-            # equal rows at the end are taken for those that the interrupted call has written
+            # equal rows at the end are taken for the ones of the interrupted call
             if (b"\n" + contents).endswith(b"\n" + rows):
                 is_new = contents == header + rows
                 self._count += is_new

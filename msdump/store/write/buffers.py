@@ -49,12 +49,12 @@ def size_of(buffers: Sequence[Buffer]) -> int:
 
 
 def owned(buffer: Buffer) -> bytes:
-    """Return the bytes of a buffer as an object that nobody changes: arrays of a run are used again."""
+    """Return a copy of a buffer's bytes that stays as it is: arrays of a run are used again."""
     return buffer if isinstance(buffer, bytes) else bytes(PickleBuffer(buffer).raw())
 
 
 def _unwritten(buffers: Sequence[Buffer], written: int) -> list[memoryview]:
-    """Return what is left of buffers behind their first ``written`` bytes."""
+    """Return the rest of buffers behind their first ``written`` bytes."""
     left = []
     for buffer in buffers:
         view = PickleBuffer(buffer).raw()  # as bytes, whatever the items are
@@ -116,11 +116,11 @@ class FileRange:
     def _copied_by_system(self, file: FileIO, target: int) -> int:
         """Let the system copy from file to file, without a copy in between; return how many bytes it did."""
         copied = 0
-        # what cannot be copied between these two, or fails: writing meets the fault again and tells
+        # files that cannot be copied so, or a failure: writing meets the fault again and raises it
         with passing_over(OSError):
             while _IN_SYSTEM is not None and copied < self.size:
                 count = _IN_SYSTEM(file.fileno(), target, self.size - copied)
-                if not count:  # the end, or a file system that cannot: reading tells
+                if not count:  # the end, or a file system that cannot: reading shows which
                     break
                 copied += count
         return copied

@@ -50,7 +50,7 @@ def _opened(path: str, root: str) -> int:
     if not root or not path.startswith(f"{root}/"):
         return _open_or_make(path)
     fd = os.open(root, _OPEN)
-    # one component at a time: O_NOFOLLOW minds the last component of a path alone
+    # one component at a time: O_NOFOLLOW holds for the last component of a path alone
     for name in filter(None, path[len(root) :].split("/")):
         try:
             inner, _ = enter(fd, name)

@@ -33,15 +33,15 @@ class Writer(Protocol):
         """Write everything; DumpWriteError where something was lost, which is logged by then."""
 
     def complete(self) -> None:
-        """Write everything, in a signal handler too, and raise nothing about what was lost."""
+        """Write everything, in a signal handler too, and raise nothing about lost files."""
 
     def forget(self) -> None:
-        """In a forked child: drop what the parent writes."""
+        """In a forked child: drop the files that the parent writes."""
 
 
 _registered: Final = SignalSafeWeakSet[Any]()
 _active: Final[dict[Writer, None]] = {}  # in the order in which they became active; keeps them alive
-_last: list[Writer] = []  # what comes after all others
+_last: list[Writer] = []  # after all others
 _runs: Final = SignalSafeWeakSet[Any]()
 _LONGEST_RUN: Final = 60  # seconds that the end of a process waits for a run that goes on
 _guards: Final = SignalSafeWeakSet[Any]()
@@ -69,7 +69,7 @@ class _Guard(REENTRANT):  # type: ignore[misc, valid-type]  # typeshed calls it 
 
 
 def new_guard() -> threading.RLock:
-    """Return a lock for what ``complete`` uses: SIGTERM waits while the main thread holds it (``with``)."""
+    """Return a lock for ``complete``: SIGTERM waits while the main thread holds it (``with``)."""
     guard = new_lock(_Guard)
     _guards.add(guard)
     return guard
@@ -110,14 +110,14 @@ def _end_runs() -> None:
 
 
 def listen() -> None:
-    """Complete everything at SIGTERM and the like, unless somebody else listens; only the main thread can."""
+    """Complete everything at SIGTERM and the like, unless a handler is set; only the main thread can."""
     for number in _SIGNALS:
         if signal.getsignal(number) is signal.SIG_DFL and _is_main_thread():
             signal.signal(number, _terminate)
 
 
 def deactivate(writer: Writer) -> None:
-    """Take a writer from those that are completed at the end: it has nothing more to write."""
+    """Complete a writer at the end no more: it has nothing to write."""
     _active.pop(writer, None)
     for number in _SIGNALS:
         if not _active and not _last and signal.getsignal(number) is _terminate and _is_main_thread():
@@ -131,7 +131,7 @@ def _is_main_thread() -> bool:
 def _terminate(number: int, frame: FrameType | None) -> None:
     """Complete everything and end as if there were no handler; a second signal ends at once."""
     del frame
-    # the limit of CPU time tells again every second
+    # the limit of CPU time signals again every second
     signal.signal(number, signal.SIG_IGN if number == signal.SIGXCPU else signal.SIG_DFL)
     heard.append(signal.Signals(number).name)
     _told.append(number)
@@ -139,7 +139,7 @@ def _terminate(number: int, frame: FrameType | None) -> None:
 
 
 def _end_where_free() -> None:
-    """End the process as it was told to, unless the main thread is inside of a guard, or this is another."""
+    """End the process by its signal, unless the main thread is inside of a guard, or this is another."""
     if not _is_main_thread() or any(guard.is_mine for guard in _guards):
         return
     number = _told.pop()

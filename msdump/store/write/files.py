@@ -77,7 +77,7 @@ class Files(Protocol):
         """Return the contents of a file, nothing where there is none."""
 
     def close(self) -> None:
-        """Release what is held open; later calls open it again."""
+        """Close files; later calls open them again."""
 
 
 class DiskFiles:
@@ -98,13 +98,13 @@ class DiskFiles:
         self._mode = mode
         self._root = root
         self._places: dict[str, OpenDirectory] = {}
-        # what holds the last directory that was opened: those of steps lie in one
+        # the directory around the one that was opened last: steps lie in one
         self._holder: tuple[str, OpenDirectory] | None = None
         self._row_files: dict[tuple[str, str], RowFile] = {}
-        self._made: tuple[str, ...] = ()  # for the session that was asked about last
+        self._made: tuple[str, ...] = ()  # for the last session
 
     def create(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
-        """Make a new file, for a later time where the name tells one and is taken; else FileExistsError."""
+        """Make a new file, for a later time where the name has one and is taken; else FileExistsError."""
         try:
             self._create(directory, name, buffers)
         except FileExistsError as error:
@@ -314,7 +314,7 @@ class TracedFiles(DiskFiles):
 
 
 def _missing(directory: str) -> Iterator[str]:
-    """Yield a directory and those above it that do not exist."""
+    """Yield a directory and its missing parents."""
     while not reading.is_taken(directory):
         yield directory
         directory = directory.rpartition("/")[0]
@@ -324,7 +324,7 @@ _BLOCK: Final = bytes(4096)  # an empty file would fit on a full disk
 
 
 def reason(error: OSError) -> str:
-    """Return why something cannot be written and what to do about it."""
+    """Return why something cannot be written, and the remedy."""
     text = cause_of(error)
     remedy = REMEDIES.get(error.errno or 0)
     return f"{text}; {remedy}" if remedy else text

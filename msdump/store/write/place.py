@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from msdump.store.session_files import SessionPlace
 
 # Reserving the blocks of a large file makes ext4 a fifth faster, and tmpfs a tenth slower: only file systems
-# on a device are asked, and of these only those with nameless files. The others would make the C library
+# on a device do it, and of these only such with nameless files. The others would make the C library
 # write every block twice.
 _RESERVED: Final = 1 << 18
 
@@ -82,7 +82,7 @@ class OpenDirectory:
         return inner
 
     def _look(self) -> None:
-        """Find out what its file system can do."""
+        """Find out the abilities of its file system."""
         self._narrows_modes = False
         self._reserves = os.major(os.fstat(self._fd).st_dev) != 0  # 0: of memory, a network, an overlay
         self._has_linked = False
@@ -229,7 +229,7 @@ class OpenDirectory:
         os.rename(temporary, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
 
     def _try_nameless(self) -> bool:
-        """Tell whether the file system has nameless files; the first one that is linked tells the rest."""
+        """Return whether the file system has nameless files; the first link shows the rest."""
         try:
             fd = os.open(".", _WRITE | _NAMELESS, _PROOF_MODE, dir_fd=self._fd)
         except OSError as error:
@@ -250,7 +250,7 @@ class OpenDirectory:
         return fd
 
     def _link(self, fd: int, name: str) -> bool:
-        """Give a nameless file its name; False where the file system knows no way, now and later."""
+        """Give a nameless file its name; False where the file system has no way, now and later."""
         try:
             temporaries.LINKER.give_name(self._fd, name, fd)
         except FileExistsError:

@@ -1,7 +1,7 @@
 """Files that grow by whole rows: csv files that are 0400 whenever nobody opens them.
 
 A file that stands there is opened without following a link, and judged by its
-descriptor: what is no regular file, or has another name too, belongs to somebody else
+descriptor: anything but a regular file with one name belongs to another owner
 and is neither written nor given another mode.
 """
 
@@ -44,7 +44,7 @@ class RowFile:
         Raises:
             OSError: The rows could not be written as a whole; none of them is in the file.
         """
-        status = os.fstat(self._fd)  # asked each time: another process may have added rows
+        status = os.fstat(self._fd)  # each time: another process may have added rows
         if not status.st_nlink:
             return None
         size = status.st_size
@@ -62,7 +62,7 @@ class RowFile:
 
     def _holds(self, header: bytes, size: int) -> bool:
         """Tell whether the titles of new rows hold at the end of a file of so many bytes."""
-        if header and size != self._end:  # it was just opened, or somebody else wrote
+        if header and size != self._end:  # it was just opened, or another process wrote
             start = self._end if self._end < size else 0
             self._titles = last_titles(os.pread(self._fd, size - start, start), header) or self._titles
         return header == self._titles or not header
@@ -107,7 +107,7 @@ def begin(directory: int, name: str, data: bytes, mode: int) -> RowFile:
 
 
 def reopen(directory: int, name: str, mode: int) -> RowFile:
-    """Open a file that is there; what a killed run left of a row is cut off, its mode becomes ``mode``.
+    """Open a file that is there; half a row of a killed run is cut off, its mode becomes ``mode``.
 
     Raises:
         OSError: It is missing, cannot be written, is no regular file or has another name too.

@@ -3,7 +3,7 @@
 Every sink keeps the same promises. A file appears under its name only when it
 is complete. A tensor file that exists is never destroyed. A failure is logged
 once for each cause with path and reason, counted, and raised or passed over as
-the plan says. The summary tells what was written, skipped and lost.
+the plan says. The summary counts files that were written, skipped and lost.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class StandIns:
         {digits}.npy,{original name}
 
     One line for each file, no header (the format of MindSpore and CANN). The line stands before the file
-    appears: a killed run leaves at most a line too many, never a file that nobody can name.
+    appears: a killed run leaves at most a line too many, never a file without its name.
 
     Attributes:
         count: Number of ``mapping.csv`` files begun.
@@ -95,7 +95,7 @@ class StandIns:
             number = (number + 1) % _NUMBERS
 
     def _mapping(self, directory: str) -> dict[str, str]:
-        """Return the mapping of a directory; those of the directories used last are kept."""
+        """Return the mapping of a directory, kept for the directories used last."""
         mapping = self._mappings.get(directory)
         if mapping is None:
             if len(self._mappings) >= _MOST_MAPPINGS:
@@ -120,7 +120,7 @@ _log = logging.getLogger("msdump.store")
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a sink did so far.
+    """The files of a sink so far.
 
     Attributes:
         files: Complete files written, files of rows and ``mapping.csv`` with their first row; one that
@@ -151,7 +151,7 @@ class Sink(Protocol):
 
         Raises:
             DumpWriteError: It could not be written and the plan wants to know; an asynchronous
-                sink tells of every failure only when it is flushed or closed.
+                sink raises failures only when it is flushed or closed.
         """
 
     def replace(self, artifact: Artifact) -> None:
@@ -185,13 +185,13 @@ class Sink(Protocol):
 
     @property
     def summary(self) -> Summary:
-        """What was written, skipped and lost so far."""
+        """Files written, skipped and lost so far."""
 
     def flush(self) -> None:
         """Return when everything taken is on disk; DumpWriteError as in ``write``."""
 
     def close(self) -> None:
-        """Flush and release what is held open; a later write opens it again."""
+        """Flush and close files; a later write opens them again."""
 
 
 class Budget:
@@ -257,7 +257,7 @@ class SyncSink:
         """Write to disk, or to the given files.
 
         Args:
-            on_write_error: What a failure does beyond the log line and the count.
+            on_write_error: Effect of a failure beyond the log line and the count.
             budget: Most bytes of tensor files; None: no limit.
             files: Where files go; None: disk.
         """
@@ -312,7 +312,7 @@ class SyncSink:
                 if len(lines) == 1 or is_foreign(error):
                     self._lose(path, error, is_table=True)
                     return
-                for line in lines:  # those that fit are written
+                for line in lines:  # the ones that fit are written
                     SyncSink.append(self, path, line, header)
                 return
             self._count += is_new
@@ -382,7 +382,7 @@ class SyncSink:
 
     @property
     def summary(self) -> Summary:
-        """What was written, skipped and lost so far."""
+        """Files written, skipped and lost so far."""
         with self._lock:
             files, size = self._count + self._stand_ins.count, self._bytes + self._stand_ins.bytes
             return Summary(files, size, dict(self._skipped), dict(self._lost))
@@ -391,7 +391,7 @@ class SyncSink:
         """Do nothing: everything taken is on disk."""
 
     def close(self) -> None:
-        """Release what is held open; a later write opens it again."""
+        """Close files; a later write opens them again."""
         with self._lock:
             self._files.close()
 

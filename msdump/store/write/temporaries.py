@@ -91,7 +91,7 @@ LINKER: Final = Linker(_by_descriptor() or by_path)
 _MOST: Final = 64
 _GAP: Final = 4  # so many free names in a row end the search: names are taken from the lowest on
 _NUMBERS: Final = itertools.count()  # threads may ask for a name in the same nanosecond
-# O_NONBLOCK: opening a pipe that somebody has put there must not wait for a writer
+# O_NONBLOCK: opening a pipe that was put there must not wait for a writer
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
@@ -131,7 +131,7 @@ def link(directory: int, fd: int) -> str:
     Raises:
         OSError: The file system gives it none.
     """
-    with passing_over(OSError):  # without locks nobody removes what another one holds
+    with passing_over(OSError):  # without locks no process removes another one's file
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     for name in map(_temporary_name, range(_MOST)):
         try:
@@ -153,7 +153,7 @@ def release(directory: int, name: str, fd: int) -> None:
 
 @contextlib.contextmanager
 def released_on_failure(directory: int, name: str, fd: int) -> Iterator[None]:
-    """Remove a name if it still stands for the open file once what is done with it has failed."""
+    """Remove a name if it still stands for the open file when the block fails."""
     try:
         yield
     except BaseException:
@@ -183,7 +183,7 @@ def _create(directory: int, name: str, mode: int) -> int | None:
     except OSError as error:
         if is_foreign(error):
             raise
-        is_usable = True  # without locks nobody removes what another one holds
+        is_usable = True  # without locks no process removes another one's file
     if is_usable:
         return fd
     reading.close(fd)

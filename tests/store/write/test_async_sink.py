@@ -225,17 +225,6 @@ class TestFailures:
         assert sink.summary.lost == {"File exists": 3}
         assert sink.summary.files == len(sizes(tmp_path)) == 3
 
-    def test_close_tells_too(self, writers, make, tmp_path):
-        """Closing raises what no flush has told, and has released everything by then."""
-        sink = make()
-        sink.write(tensor(tmp_path, "a.npy"))
-        sink.write(tensor(tmp_path, "a.npy"))
-
-        with pytest.raises(DumpWriteError, match=r"a\.npy': File exists"):
-            sink.close()
-
-        assert set() == writers()
-
     def test_any_error_of_a_thread_is_told(self, make, tmp_path):
         """An error that no disk gives is counted as a loss and does not end the thread."""
         sink = make()

@@ -91,27 +91,6 @@ def test_rows_of_a_group_that_fit_are_written(tmp_path, file_size_limit):
     assert ({"File too large": 2}, 2, 20) == (sink.summary.lost, sink.summary.files, sink.summary.bytes)
 
 
-def test_a_group_is_one_call_of_the_system(tmp_path, monkeypatch):
-    """Header and rows reach the file together."""
-    sizes = []
-    write, writev = os.write, os.writev
-
-    def spy(fd, data):
-        sizes.append(len(data))
-        return write(fd, data)
-
-    def spy_many(fd, buffers):
-        sizes.append(sum(map(len, buffers)))
-        return writev(fd, buffers)
-
-    monkeypatch.setattr(os, "write", spy)
-    monkeypatch.setattr(os, "writev", spy_many)
-    add(tmp_path / "s.csv", b"1\n2\n", b"title\n")
-    add(tmp_path / "s.csv", b"3\n", b"title\n")
-
-    assert sizes == [10, 2]
-
-
 def test_a_deleted_file_is_made_again(tmp_path):
     """Rows whose file was deleted while it was open go to a new one, which has its header."""
     disk = DiskFiles()

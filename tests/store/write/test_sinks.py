@@ -165,19 +165,6 @@ class TestEverySink:
         assert harness.read(sink, f"{folder}/config.json") == b"headold"
         assert [f"{folder}/config.json already exists, kept"] == caplog.messages
 
-    def test_stand_ins_do_not_depend_on_the_run(self, harness, folder):
-        """The same names get the same stand-ins in another directory of another sink."""
-        names = [f"{LONG}{number}.npy" for number in range(3)]
-        first, second = harness.make(), harness.make()
-
-        for name in names:
-            first.write(tensor(f"{folder}/x", name))
-            second.write(tensor(f"{folder}/y", name))
-
-        mapping = harness.read(first, f"{folder}/x/mapping.csv")
-        assert mapping.count(b"\n") == 3
-        assert mapping == harness.read(second, f"{folder}/y/mapping.csv")
-
     def test_failure_raises_with_path_and_remedy(self, harness, folder, caplog):
         """A file that cannot be written raises, is logged and counted, and does not appear."""
         sink = harness.make()
@@ -247,21 +234,6 @@ class TestEverySink:
 
         assert harness.read(sink, f"{folder}/s.csv") == b"title\n1\n2\n"
         assert harness.read(sink, f"{folder}/a.npy") == b"headdata"
-
-
-def test_stand_in_avoids_foreign_files(tmp_path):
-    """A stand-in that somebody else's file has is not used, and that file stays."""
-    first = MemorySink()
-    first.write(tensor("/x", LONG))
-    taken = next(path for path in first.files.contents if "mapping" not in path).rpartition("/")[2]
-    (tmp_path / taken).write_bytes(b"foreign")
-
-    SyncSink().write(tensor(str(tmp_path), LONG))
-
-    mapping = (tmp_path / "mapping.csv").read_text()
-    number = int(taken.removesuffix(".npy"))
-    assert f"{number + 1}.npy,{LONG}\n" == mapping
-    assert (tmp_path / taken).read_bytes() == b"foreign"
 
 
 def test_mapping_line_stands_before_the_file(tmp_path, monkeypatch):

@@ -2,51 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from msdump.store.write import parse_mapping
-from msdump.store.write.sinks import StandIns, is_too_long
+from msdump.store.write.sinks import StandIns
 from tests.store.memory import MemoryFiles
-
-MAPPINGS = {
-    "empty": (b"", {}),
-    "one": (b"57885795.npy,MatMul.a.npy\n", {"57885795.npy": "MatMul.a.npy"}),
-    "torn last line": (b"1.npy,a.npy\n2.npy,b", {"1.npy": "a.npy"}),
-    "comma in the name": (b"1.npy,a,b.npy\n", {"1.npy": "a,b.npy"}),
-    "dos line ends": (b"1.npy,a.npy\r\n", {"1.npy": "a.npy"}),
-    "no comma": (b"1.npy\n2.npy,b.npy\n", {"2.npy": "b.npy"}),
-    "no text": (b"1.npy,\xff.npy\n", {"1.npy": "\udcff.npy"}),
-}
-
-
-@pytest.mark.parametrize(("text", "expected"), MAPPINGS.values(), ids=MAPPINGS)
-def test_lines_are_parsed(text, expected):
-    """Whole lines give original names by stand-in; others are passed over."""
-    assert expected == parse_mapping(text)
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [("x" * 255, False), ("x" * 256, True), ("é" * 127, False), ("é" * 128, True)],
-    ids=["255", "256", "254 in UTF-8", "256 in UTF-8"],
-)
-def test_length_is_counted_in_bytes(name, expected):
-    """A name is too long from 256 bytes on, whatever its characters."""
-    assert expected is is_too_long(name)
-
-
-@pytest.mark.parametrize(
-    ("suffix", "expected"), [(".npy", ".npy"), (".json", ".json"), (".161243956333802", "")], ids=str
-)
-def test_suffix_of_a_stand_in(suffix, expected):
-    """Tensors and JSON files keep their suffix; a name without one becomes digits alone."""
-    stand_in = StandIns(MemoryFiles()).name("/x", "a" * 300 + suffix)
-
-    digits = stand_in.removesuffix(expected)
-    assert digits.isdigit()
-    assert expected == stand_in[len(digits) :]
 
 
 @settings(max_examples=40, deadline=None)
@@ -60,17 +21,6 @@ def test_mapping_inverts_the_stand_ins(originals):
 
     assert len(set(originals)) == len(found)
     assert found == parse_mapping(files.read("/x", "mapping.csv"))
-
-
-def test_colliding_names_get_different_stand_ins():
-    """Two names with one checksum do not share a stand-in."""
-    files = MemoryFiles()
-    first = StandIns(files).name("/x", "a" * 300 + ".npy")
-    files.contents["/x/mapping.csv"] = f"{first},another name\n".encode()
-
-    second = StandIns(files).name("/x", "a" * 300 + ".npy")
-
-    assert int(first.removesuffix(".npy")) + 1 == int(second.removesuffix(".npy"))
 
 
 def test_a_name_keeps_its_stand_in_when_its_file_is_there():

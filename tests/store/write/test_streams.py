@@ -10,24 +10,6 @@ from msdump.errors import DumpWriteError
 from msdump.store.write import write_stream
 
 
-def test_pieces(tmp_path):
-    """The pieces stand one after the other, in a file of the owner's, in directories that were missing."""
-    write_stream(str(tmp_path / "a" / "b"), "f", (b"%d " % number for number in range(1000)))
-
-    path = tmp_path / "a" / "b" / "f"
-    assert b"".join(b"%d " % number for number in range(1000)) == path.read_bytes()
-    assert (0o600, 0o700) == (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777)
-
-
-def test_an_older_file_is_replaced(tmp_path):
-    """A file of the name goes when the new one is complete."""
-    (tmp_path / "f").write_bytes(b"old")
-
-    write_stream(str(tmp_path), "f", [b"new"])
-
-    assert b"new" == (tmp_path / "f").read_bytes()
-
-
 @pytest.mark.parametrize(
     ("error", "raised"),
     [

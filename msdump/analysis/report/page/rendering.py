@@ -36,7 +36,7 @@ _SHOWN_FILES: Final = 12
 
 
 def _shown(value: Any) -> Any:
-    """Return what stands for a value: texts of the dump visible, files of the package as they are."""
+    """Return a value for the page: texts of the dump visible, files of the package as they are."""
     is_text = isinstance(value, str) and not hasattr(value, "__html__")
     return visible(value) if is_text else value
 
@@ -76,7 +76,7 @@ def page(report: DumpReport, folder: str, *, reload_seconds: float = 0.0) -> Ite
         "states": compress(states.tobytes()),
         **chunks,
     }
-    # a JSON object that holds no character that HTML knows
+    # a JSON object without a character that means something in HTML
     text = json.dumps(data, indent=0).replace("<", "\\u003c")
     yield from _template().generate(
         report=report,
@@ -104,7 +104,7 @@ def _kinds(report: DumpReport, folder: str) -> list[dict[str, Any]]:
 
 
 def _alike(numbered: tuple[int, ReportedProblem]) -> Hashable:
-    """Return what problems that share a row have in common: operators of one kind, one fault."""
+    """Return the key of problems that share a row: operators of one kind, one fault."""
     number, problem = numbered
     if problem.kind not in _OF_OPERATORS:
         return number  # one operator may hit a watch rule with several tensors
@@ -123,7 +123,7 @@ def _columns(problems: Sequence[ReportedProblem]) -> dict[str, bool]:
 
 
 def _problem(report: DumpReport, row: Sequence[tuple[int, ReportedProblem]], folder: str) -> dict[str, Any]:
-    """Return what a row shows: its first problem, and the operators of the others."""
+    """Return the contents of a row: its first problem, and the operators of the others."""
     (number, problem), *others = row
     operators = report.operators
     place = problem.operator
@@ -215,7 +215,7 @@ def page_content(report: DumpReport, rows: Sequence[int]) -> dict[str, Any]:
 
 
 def tensor_rows(report: DumpReport) -> list[int]:
-    """Return the tensors that a page shows: those that stand for themselves."""
+    """Return the tensors on a page: all that stand for themselves."""
     return [row for row, each in enumerate(report.series.tensors) if each.is_shown]
 
 
@@ -321,7 +321,7 @@ def encode_tables(numbers: Sequence[NumberTable], budget: int) -> tuple[dict[str
 def _planes(values: np.ndarray) -> Mapping[str, str]:
     limit = float(np.finfo(np.float32).max)
     with np.errstate(over="ignore", invalid="ignore"):
-        # what float32 cannot hold is shown as its largest number, infinities stay
+        # numbers beyond float32 are shown as its largest one, infinities stay
         held = np.where(np.isfinite(values), np.clip(values, -limit, limit), values).astype("<f4")
     bits = np.ascontiguousarray(held).view("<u4").reshape(-1)
     is_rounded = np.isfinite(held).reshape(-1) & (bits & np.uint32(0x7FFFFF00) < np.uint32(0x7F7FFF00))

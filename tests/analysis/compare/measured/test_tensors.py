@@ -205,15 +205,3 @@ def test_rows_that_contradict_their_tensor(tmp_path, dump):
     assert 0 == done.exit_code
     assert f"{table} contradicts the tensors beside it, which are compared: " in done.stderr
     assert "ReLU-op0 output 0: Min Value 99 beside 0" in done.stderr
-
-
-@pytest.mark.parametrize("precision", ["high", "low"])
-def test_statistics_of_a_device_contradict_nothing(tmp_path, dump, precision):
-    """Rows that a device computed are measured as it did."""
-    onnx.save(HALVES, tmp_path / "m.onnx")
-    sums = ["max", "min", "avg", "l2norm"]
-    mine = dump("mine", "full", tmp_path / "m.onnx", mode="device", precision=precision, categories=sums)
-
-    done = CliRunner().invoke(main, ["compare", str(mine), str(mine), "-out", str(tmp_path / "out")])
-
-    assert (0, False) == (done.exit_code, "contradicts" in done.stderr)

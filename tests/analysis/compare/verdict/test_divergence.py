@@ -211,16 +211,6 @@ class TestTensors:
         )
         assert "unchecked" == found["conv1relu1", "input:1"]
 
-    def test_records_of_overflows_are_no_operators(self, tmp_path, run):
-        """Opdebug files take no part."""
-        for side in ("mine", "golden"):
-            compared.put(tmp_path / side, "Add.a.1.0", 1, compared.device(SHORT))
-            compared.put(tmp_path / side, "Opdebug.Node_OpDebug.7.3", 2, compared.device(SHORT))
-
-        run()
-
-        assert {("a", "output:0"): "equal"} == verdicts(tmp_path)
-
     @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(at=st.integers(0, 400), bits=st.integers(1, 255))
     def test_damaged_files_never_crash(self, tmp_path, run, at, bits):
@@ -404,10 +394,3 @@ class TestFiles:
         done = run(tmp_path / "a.npy", tmp_path / "b.npy", *options)
 
         assert (code, f"Verdict: {verdict}") == (done.exit_code, done.stdout.splitlines()[-1])
-
-    def test_files_that_cannot_be_compared(self, tmp_path, run):
-        """A file that is no .npy file is an error of code 2."""
-        (tmp_path / "a.npy").write_bytes(b"")
-        dumped.file(tmp_path / "b.npy", dumped.tensor(SHORT))
-
-        assert 2 == run(tmp_path / "a.npy", tmp_path / "b.npy").exit_code

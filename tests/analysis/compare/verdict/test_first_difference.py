@@ -71,16 +71,6 @@ class TestFirst:
 
         assert f"outputs 0, input 0, input 1 differ, {words}\n" in done.stdout
 
-    def test_several_processes(self, tmp_path, run, in_processes):
-        """Several processes keep the order of execution."""
-        in_processes()
-        for number in range(20):
-            for side in ("mine", "golden"):
-                compared.put(tmp_path / side, f"Add.op{number}.1.0", number, compared.device(SHORT))
-
-        assert 0 == run("-j", 2).exit_code
-        assert [f"op{number}" for number in range(20)] == [row["Operator"] for row in table(tmp_path)]
-
     def test_nothing_differs(self, tmp_path, run):
         """Where everything agrees the program says so, counts, and its code is 0."""
         done = run(*both(tmp_path, SHORT, SHORT))
@@ -215,16 +205,6 @@ class TestFailures:
         assert {("torn", "output:0"): "unreadable", ("good", "output:0"): "equal"} == verdicts(tmp_path)
         assert [torn.name in row["Note"] for row in table(tmp_path)] == [True, False]
         assert "1 agree (1 exactly), 0 differ, 1 failed" in line(done, "compared")
-
-    def test_one_torn_tensor_does_not_hide_the_others(self, tmp_path, run):
-        """Of an operator with a torn .npy file the other tensors are compared."""
-        for side, factor in (("mine", 2), ("golden", 1)):
-            operator(tmp_path / side, "a", 0, inputs=[SHORT], outputs=[SHORT * factor])
-        next((tmp_path / "mine").glob("*input*")).write_bytes(b"torn")
-
-        run()
-
-        assert {("a", "input:0"): "unreadable", ("a", "output:0"): "differs"} == verdicts(tmp_path)
 
     def test_golden_file_that_no_tensor_asks_for(self, tmp_path, run):
         """A golden file that cannot be read is told and gives code 1 even where nothing has its name."""
