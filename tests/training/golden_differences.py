@@ -100,18 +100,11 @@ class Expected:
         }
 
     def tells(self, column, place, name):
-        """Tell whether a slot is in a column: its name is that of the operator in files, and the slot."""
-        return any(self.matches(pattern, place, name) for pattern in self._patterns[column])
-
-    def matches(self, row, place, name):
-        """Tell whether a slot is meant by one pattern."""
-        graph, pattern = row
-        is_meant = graph in (None, place.partition("/")[0])
-        return is_meant and pattern.fullmatch(name.partition(".")[2]) is not None
-
-    def rows(self, column):
-        """Return the patterns of a column, each with its graph."""
-        return self._patterns[column]
+        """Return whether a slot is in a column: its name is that of the operator in files, and the slot."""
+        return any(
+            graph in (None, place.partition("/")[0]) and pattern.fullmatch(name.partition(".")[2]) is not None
+            for graph, pattern in self._patterns[column]
+        )
 
     def _whole(self, name):
         return name.replace("~", self._network)

@@ -36,21 +36,32 @@ _WIDE_SLOTS = (
     r".*/BiasAddGrad-op\d+ output\.0",
 )
 
+
+def of_layers(last, ending, *homes):
+    """Return the reference's gradients of a type, all under its last layer, with our layers and numbers."""
+    places = [home.split() for home in homes]
+    return moved(
+        f"{_GRAD}/{last}-Dense/{ending}",
+        {theirs: f"{_GRAD}/{layer}-Dense/{ending}-op{ours}" for theirs, (layer, ours) in enumerate(places)},
+    )
+
+
+def of_passes(op_type, *homes):
+    """Return the reference's operators of matrix products with our passes and numbers."""
+    scopes = {"forward": "~/attn-Attention", "backward": _ATTENTION}
+    places = [home.split() for home in homes]
+    return moved(
+        f"Expand/_MatMulExt/{op_type}",
+        {theirs: f"{scopes[side]}/{op_type}-op{ours}" for theirs, (side, ours) in enumerate(places)},
+    )
+
+
 DIFFERENCES = {
     "momentum": (
         Difference(
             LAST_LAYER,
-            names=moved(
-                f"{_GRAD}/fc2-Dense/Grad_MatMul/MatMul",
-                {
-                    1: f"{_GRAD}/fc1-Dense/Grad_MatMul/MatMul-op0",
-                    2: f"{_GRAD}/fc2-Dense/Grad_MatMul/MatMul-op1",
-                },
-            )
-            | moved(
-                f"{_GRAD}/fc2-Dense/Grad_BiasAdd/BiasAddGrad",
-                {1: f"{_GRAD}/fc1-Dense/Grad_BiasAdd/BiasAddGrad-op0"},
-            ),
+            names=of_layers("fc2", "Grad_MatMul/MatMul", "fc2 0", "fc1 0", "fc2 1")
+            | of_layers("fc2", "Grad_BiasAdd/BiasAddGrad", "fc2 0", "fc1 0"),
         ),
     ),
     "convbn": (
@@ -84,23 +95,8 @@ DIFFERENCES = {
     "adam": (
         Difference(
             LAST_LAYER,
-            names=moved(
-                f"{_GRAD}/fc3-Dense/Grad_MatMul/MatMul",
-                {
-                    1: f"{_GRAD}/fc2-Dense/Grad_MatMul/MatMul-op0",
-                    2: f"{_GRAD}/fc1-Dense/Grad_MatMul/MatMul-op0",
-                    3: f"{_GRAD}/fc2-Dense/Grad_MatMul/MatMul-op1",
-                    4: f"{_GRAD}/fc3-Dense/Grad_MatMul/MatMul-op1",
-                },
-            )
-            | moved(
-                f"{_GRAD}/fc3-Dense/Grad_BiasAdd/BiasAddGrad",
-                {
-                    0: f"{_GRAD}/fc1-Dense/Grad_BiasAdd/BiasAddGrad-op0",
-                    1: f"{_GRAD}/fc2-Dense/Grad_BiasAdd/BiasAddGrad-op0",
-                    2: f"{_GRAD}/fc3-Dense/Grad_BiasAdd/BiasAddGrad-op0",
-                },
-            ),
+            names=of_layers("fc3", "Grad_MatMul/MatMul", "fc3 0", "fc2 0", "fc1 0", "fc2 1", "fc3 1")
+            | of_layers("fc3", "Grad_BiasAdd/BiasAddGrad", "fc1 0", "fc2 0", "fc3 0"),
         ),
         Difference(
             EXPANDED,
@@ -116,33 +112,21 @@ DIFFERENCES = {
     "attention": (
         Difference(
             EXPANDED,
-            names=moved(
-                "Expand/_MatMulExt/BroadcastTo",
-                {
-                    0: "~/attn-Attention/BroadcastTo-op0",
-                    1: "~/attn-Attention/BroadcastTo-op1",
-                    2: f"{_ATTENTION}/BroadcastTo-op1",
-                    3: f"{_ATTENTION}/BroadcastTo-op0",
-                },
+            names=of_passes("BroadcastTo", "forward 0", "forward 1", "backward 1", "backward 0")
+            | of_passes(
+                "BatchMatMul",
+                "forward 0",
+                "forward 2",
+                "forward 1",
+                "forward 3",
+                "backward 0",
+                "backward 2",
+                "backward 5",
+                "backward 3",
+                "backward 1",
+                "backward 4",
             )
-            | moved(
-                "Expand/_MatMulExt/BatchMatMul",
-                {
-                    0: "~/attn-Attention/BatchMatMul-op0",
-                    1: "~/attn-Attention/BatchMatMul-op2",
-                    2: "~/attn-Attention/BatchMatMul-op1",
-                    3: "~/attn-Attention/BatchMatMul-op3",
-                    4: f"{_ATTENTION}/BatchMatMul-op0",
-                    5: f"{_ATTENTION}/BatchMatMul-op2",
-                    6: f"{_ATTENTION}/BatchMatMul-op5",
-                    7: f"{_ATTENTION}/BatchMatMul-op3",
-                    8: f"{_ATTENTION}/BatchMatMul-op1",
-                    9: f"{_ATTENTION}/BatchMatMul-op4",
-                },
-            )
-            | moved(
-                "Expand/_MatMulExt/MatMul", {0: f"{_ATTENTION}/MatMul-op1", 1: f"{_ATTENTION}/MatMul-op0"}
-            )
+            | of_passes("MatMul", "backward 1", "backward 0")
             | moved(
                 "Expand/_Muls/Mul",
                 {0: "~/attn-Attention/Mul-op0", 1: f"{_GRAD}/attn-Attention/Grad_Mul/Mul-op0"},
@@ -203,27 +187,10 @@ DIFFERENCES = {
                     10: f"{_GRAD}/fc1-Dense/Grad_Cast/Cast-op1",
                 },
             )
-            | moved(
-                f"{_GRAD}/fc2-Dense/Grad_BiasAdd/BiasAddGrad",
-                {1: f"{_GRAD}/fc1-Dense/Grad_BiasAdd/BiasAddGrad-op0"},
-            )
-            | moved(f"{_GRAD}/fc2-Dense/Grad_BiasAdd/Cast", {1: f"{_GRAD}/fc1-Dense/Grad_BiasAdd/Cast-op0"})
-            | moved(
-                f"{_GRAD}/fc2-Dense/Grad_MatMul/MatMul",
-                {
-                    1: f"{_GRAD}/fc1-Dense/Grad_MatMul/MatMul-op0",
-                    2: f"{_GRAD}/fc2-Dense/Grad_MatMul/MatMul-op1",
-                },
-            )
-            | moved(
-                f"{_GRAD}/fc2-Dense/Grad_MatMul/Cast",
-                {
-                    2: f"{_GRAD}/fc1-Dense/Grad_MatMul/Cast-op0",
-                    3: f"{_GRAD}/fc1-Dense/Grad_MatMul/Cast-op1",
-                    4: f"{_GRAD}/fc2-Dense/Grad_MatMul/Cast-op2",
-                    5: f"{_GRAD}/fc2-Dense/Grad_MatMul/Cast-op3",
-                },
-            ),
+            | of_layers("fc2", "Grad_BiasAdd/BiasAddGrad", "fc2 0", "fc1 0")
+            | of_layers("fc2", "Grad_BiasAdd/Cast", "fc2 0", "fc1 0")
+            | of_layers("fc2", "Grad_MatMul/MatMul", "fc2 0", "fc1 0", "fc2 1")
+            | of_layers("fc2", "Grad_MatMul/Cast", "fc2 0", "fc2 1", "fc1 0", "fc1 1", "fc2 2", "fc2 3"),
         ),
         Difference(
             ORDER,
@@ -259,28 +226,10 @@ DIFFERENCES = {
                     8: f"{_GRAD}/fc1-Dense/Grad_Cast/Cast-op3",
                 },
             )
-            | moved(
-                f"{_GRAD}/fc2-Dense/Grad_BiasAdd/BiasAddGrad",
-                {1: f"{_GRAD}/fc1-Dense/Grad_BiasAdd/BiasAddGrad-op0"},
-            )
-            | moved(f"{_GRAD}/fc2-Dense/Grad_BiasAdd/Cast", {1: f"{_GRAD}/fc1-Dense/Grad_BiasAdd/Cast-op0"})
-            | moved(
-                f"{_GRAD}/fc2-Dense/Grad_MatMul/MatMul",
-                {
-                    0: f"{_GRAD}/fc2-Dense/Grad_MatMul/MatMul-op1",
-                    1: f"{_GRAD}/fc2-Dense/Grad_MatMul/MatMul-op0",
-                    2: f"{_GRAD}/fc1-Dense/Grad_MatMul/MatMul-op0",
-                },
-            )
-            | moved(
-                f"{_GRAD}/fc2-Dense/Grad_MatMul/Cast",
-                {
-                    1: f"{_GRAD}/fc2-Dense/Grad_MatMul/Cast-op3",
-                    3: f"{_GRAD}/fc2-Dense/Grad_MatMul/Cast-op1",
-                    4: f"{_GRAD}/fc1-Dense/Grad_MatMul/Cast-op0",
-                    5: f"{_GRAD}/fc1-Dense/Grad_MatMul/Cast-op1",
-                },
-            ),
+            | of_layers("fc2", "Grad_BiasAdd/BiasAddGrad", "fc2 0", "fc1 0")
+            | of_layers("fc2", "Grad_BiasAdd/Cast", "fc2 0", "fc1 0")
+            | of_layers("fc2", "Grad_MatMul/MatMul", "fc2 1", "fc2 0", "fc1 0")
+            | of_layers("fc2", "Grad_MatMul/Cast", "fc2 0", "fc2 3", "fc2 2", "fc2 1", "fc1 0", "fc1 1"),
         ),
         Difference(
             ORDER,

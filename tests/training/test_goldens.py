@@ -17,7 +17,7 @@ import pytest
 from tests.dump.conftest import opened
 from tests.training import golden_data
 from tests.training.golden_cases import CASES, derived, digest
-from tests.training.golden_differences import COLUMNS, renumbered
+from tests.training.golden_differences import renumbered
 from tests.training.golden_table import expected
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -192,27 +192,3 @@ def test_steps_are_the_same_in_every_process():
     )
 
     assert elsewhere.stdout.split() == [digest(name) for name in CASES]
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_table(name):
-    """Every row of the table is about something that the reference has."""
-    reference, table = golden_data.golden(name), expected(name)
-    operators = {operator for listed in reference.files.values() for operator in listed}
-
-    assert {in_files(theirs) for theirs in table.names} <= operators
-    assert set(table.places) <= reference.files.keys()
-
-
-@pytest.mark.parametrize("column", COLUMNS)
-def test_table_of_slots(trained, column):
-    """Every slot of the table is there."""
-    table = expected(trained.name)
-    slots = [
-        (place, f"{operator} {slot}")
-        for place, operators in trained.files.items()
-        for operator, slot, _ in flat(operators)
-    ]
-
-    for row in table.rows(column):
-        assert any(table.matches(row, *slot) for slot in slots), row

@@ -83,29 +83,6 @@ def test_inference_is_as_if_there_were_no_training(tmp_path):
     assert ["Default/MatMul-op0", "Default/BiasAdd-op0"] == [each.full_name for each in network.operators]
 
 
-MOMENTUM = """algorithm (float[3,4] target) => (float loss, float[2,4] w_new, float[2,4] v_new)
-    <float rate = {0.1}, int64 n = {1}, float[2,4] v = {0, 0, 0, 0, 0, 0, 0, 0}> {
-    d = Sub(y, target)
-    s = Mul(d, d)
-    loss = ReduceSum<keepdims = 0>(s)
-    dw = ai.onnx.preview.training.Gradient <xs = ["w"], y = "loss">(w)
-    w_new, v_new = ai.onnx.preview.training.Momentum
-        <alpha = 0.9, beta = 1.0, norm_coefficient = 0.0, mode = "standard">(rate, n, w, dw, v)
-}"""
-
-
-def test_an_optimizer_of_onnx():
-    """ONNX's Momentum takes the derived gradient."""
-    network = msdump.load(_model(MOMENTUM, {"w": "w_new", "v": "v_new"}))
-    before = network.state()["w"]
-    x, target = np.ones((3, 2), np.float32), np.zeros((3, 4), np.float32)
-
-    network.train_step(x, target)
-
-    gradient = x.T @ (2 * (x @ before + 0.5))
-    np.testing.assert_allclose(before - RATE * gradient, network.state()["w"], rtol=1e-5)
-
-
 def _changed(text, before, after):
     assert before in text
     return text.replace(before, after)
