@@ -22,38 +22,33 @@ _FLOATS: Final = "fcV"  # kinds of numpy's types that have infinities; V: those 
 
 
 def is_finite(array: Array) -> bool:
-    """Tell whether a tensor has neither NaN nor infinities; what has no such values is finite."""
+    """Return whether a tensor has neither NaN nor infinities; other values than floats are finite."""
     if array is None or array.dtype.kind not in _FLOATS:
         return True
     return bool(np.isfinite(array).all())
 
 
 def is_faulty_loss(output: Any) -> bool:
-    """Tell whether an output of a step is one number that is NaN or an infinity."""
+    """Return whether an output of a step is one number that is NaN or an infinity."""
     return isinstance(output, np.ndarray) and output.size == 1 and not is_finite(output)
 
 
 def first_fault(program: Program, feeds: Mapping[str, OrtValue | None]) -> str:
-    """Return what made the first value that is not finite, in words.
-
-    Args:
-        program: The network; it is run once more, seen by nobody else.
-        feeds: Everything that it was fed, variables included.
-    """
+    """Run a step once more; return the maker of the first value that is not finite, in words."""
     fed = {name: values.to_python(value) for name, value in feeds.items()}
     faulty = {
         name: item for name, item in fed.items() if isinstance(item, np.ndarray) and not is_finite(item)
     }
-    told = f"{', '.join(map(repr, faulty))} held such values before the step"
+    before = f"{', '.join(map(repr, faulty))} held such values before the step"
     # infinities that the caller feeds may be meant, as those of a mask: then an operator is looked for first
     if any(name in program.graph.variables or np.isnan(item).any() for name, item in faulty.items()):
-        return told
+        return before
     search = _Search(program.graph)
-    with contextlib.suppress(MsdumpError):  # what was found before the fault is told
+    with contextlib.suppress(MsdumpError):  # an operator that is found before the fault is enough
         program.completed(feeds, search)
     if search.found:
         return search.found[0]
-    return told if faulty else "a second run of the step made no such value"
+    return before if faulty else "a second run of the step made no such value"
 
 
 @dataclass(slots=True)
@@ -100,12 +95,7 @@ class Runs:
     """A program with the variables that it reads, and writes after a step of training."""
 
     def __init__(self, program: Program, state: TrainingState) -> None:
-        """Join a program and a state.
-
-        Args:
-            program: The network.
-            state: The variables; the programs of a model share them.
-        """
+        """Join a program with a state, which the programs of a model share."""
         self._program = program
         self._state = state
         self._bound = frozenset(program.graph.bindings.values())
@@ -115,23 +105,11 @@ class Runs:
         self._program.keeps_sessions = False
 
     def infer(self, inputs: Mapping[str, Any], observer: Observer | None) -> list[Any]:
-        """Run the network; return its outputs.
-
-        Args:
-            inputs: What the caller feeds, by name.
-            observer: Sees the operators.
-
-        Raises:
-            MsdumpError: As for ``Program.run``.
-        """
+        """Run the network on the caller's inputs; return its outputs. Errors are those of ``Program.run``."""
         return self._program.run(self._feeds(inputs, self._state.values), observer)
 
     def train(self, inputs: Mapping[str, Any], observer: Observer | None) -> list[Any]:
-        """Run a step; return the outputs that are not bound, the others are what the variables hold then.
-
-        Args:
-            inputs: What the caller feeds, by name.
-            observer: Sees the operators.
+        """Run a step on the caller's inputs; return the outputs that are not new values of variables.
 
         Raises:
             InputError: A variable would get a value of another shape; none has changed.
@@ -144,16 +122,14 @@ class Runs:
         return outputs
 
     def fault(self, inputs: Mapping[str, Any], before: Values) -> str:
-        """Return what made a value that is not finite, in words; a step runs once more to find it.
+        """Return the maker of a value that is not finite, in words.
 
-        Args:
-            inputs: What the caller fed to the step.
-            before: What the variables held before it.
+        A step runs once more, from its inputs and the variables before it.
         """
         return first_fault(self._program, self._feeds(inputs, before))
 
     def _feeds(self, inputs: Mapping[str, Any], variables: Values) -> dict[str, OrtValue | None]:
-        """Return everything that a run is fed: the variables that the graph has, and the caller's inputs."""
+        """Return the graph's variables and the caller's inputs."""
         graph = self._program.graph
         fed = {name: variables[name] for name in graph.variables}
         for name, item in inputs.items():
@@ -166,18 +142,12 @@ Values = Mapping[str, OrtValue]
 
 
 class TrainingState:
-    """The variables that a model's graphs share: of inference, and of the training step.
-
-    Attributes:
-        values: What they hold now.
-    """
+    """The variables that the graphs of a model share, of inference and of the training step."""
 
     def __init__(self, graph: Graph, held: Callable[[np.ndarray], np.ndarray] = np.asarray) -> None:
-        """Let every variable hold what the model's file says.
+        """Let every variable hold its value in the model's file.
 
-        Args:
-            graph: The model's graph, with its training.
-            held: Gives an array in the element type in which a variable holds it, as a run in float64 does.
+        ``held`` converts an array to the element type of its variable, in a run in float64 for instance.
         """
         self._held = held
         self._training = graph.training or Training()
@@ -192,18 +162,18 @@ class TrainingState:
         self._shapes = {name: list(array.shape) for name, array in self._arrays.items()}
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return what they hold, as views that are valid while ``values`` stays."""
+        """Return the variables as views that are valid while ``values`` stays."""
         return {name: values.to_array(value) for name, value in self.values.items()}
 
     def copies(self) -> dict[str, np.ndarray]:
-        """Return what they hold, as arrays of the caller's own."""
+        """Return the variables as copies."""
         return {name: array.copy() for name, array in self.arrays().items()}
 
     def take(self, new: Values) -> None:
         """Let variables hold new values; nothing is copied.
 
         Raises:
-            InputError: A value has another type or shape, which only the run told; each one is named.
+            InputError: Values have another type or shape; each one is named.
         """
         faults = [
             f"variable {name!r} is {_described(self._arrays[name])}, its new value"
@@ -218,7 +188,7 @@ class TrainingState:
         self.values = {**self.values, **new}
 
     def begin(self) -> None:
-        """Let the variables hold the values with which the model begins its training, once.
+        """Set the variables to the values of the model's initialization, once.
 
         Raises:
             GraphError: The model gives a variable a value of another type or shape.
@@ -243,8 +213,7 @@ class TrainingState:
         """Return arrays for the variables as these hold them.
 
         Raises:
-            InputError: A variable is missing or unknown, or an array has another type or shape; every
-                fault is told.
+            InputError: With every missing or unknown variable, and every array of another type or shape.
         """
         arrays = {name: self._held(np.asarray(item)) for name, item in state.items()}
         faults = list(self._faults(arrays))
@@ -268,7 +237,7 @@ class TrainingState:
         return frozenset(self._arrays)
 
     def differences(self, arrays: Mapping[str, np.ndarray]) -> list[str]:
-        """Return in words which of some variables have another type or shape than given arrays."""
+        """Return in words the variables of another type or shape than given arrays."""
         return [
             f"variable {name!r} is {_described(own)}, {_described(arrays[name])} is given"
             for name, own in self._arrays.items()
