@@ -133,28 +133,17 @@ def check_files(folder, completed):
     assert [] == [path for path in folder.rglob("*") if path.name.startswith(".tmp")]
 
 
-def kill_a_rank(steps, folder, after):
-    """Kill rank 1 a moment after its second step; check what the other one says and leaves."""
+@launching.needs_mpi
+@pytest.mark.parametrize(
+    "after", [0.0, 0.013, *(pytest.param(seed / 200, marks=pytest.mark.slow) for seed in range(1, 21))]
+)
+def test_killed_rank(steps, tmp_path, after):
+    """A rank that is killed in a step ends the other with an error that names it; files are whole."""
     code, out, err = steps("kill", after).end()
 
     assert 0 != code
     assert re.search(r"rank 1 \(process \d+ on \S+\) has died|process rank 1 with PID \d+", err), err
-    check_files(folder, out.count("step\n"))
-
-
-@launching.needs_mpi
-@pytest.mark.parametrize("after", [0.0, 0.013])
-def test_killed_rank(steps, tmp_path, after):
-    """A rank that is killed ends the other one with an error that names it; files are whole."""
-    kill_a_rank(steps, tmp_path, after)
-
-
-@launching.needs_mpi
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(20))
-def test_rank_killed_at_any_moment(steps, tmp_path, seed):
-    """The same at twenty moments of a step."""
-    kill_a_rank(steps, tmp_path, seed / 200)
+    check_files(tmp_path, out.count("step\n"))
 
 
 ENDS = {

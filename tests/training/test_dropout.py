@@ -46,17 +46,6 @@ def test_mask(case):
     np.testing.assert_allclose(mask / 0.7, gradient, rtol=1e-6)
 
 
-def test_new_mask_each_step():
-    """Two steps have different masks, and a second session has the same two."""
-    model = one_operator("Dropout", [X, RATIO], {})
-
-    first, second = (mask for _, mask, _ in _values(model, 2))
-    again = [mask for _, mask, _ in _values(model, 2)]
-
-    assert (first != second).any()
-    np.testing.assert_array_equal([first, second], again)
-
-
 def test_seeds():
     """Each Dropout has a mask of its own, and another seed gives other masks."""
     text = "two () => (y0) { [first] a = Dropout(p0) [second] b = Dropout(p0) [sum] y0 = Add(a, b) }"
