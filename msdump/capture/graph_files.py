@@ -286,56 +286,46 @@ Stages = Callable[[str, Graph | Ascend], None]
 """Takes the name of a stage of a compilation and what it made."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """The graph files that the environment asks for.
-
-    Attributes:
-        content: 1, 2 or 3; "" for nothing.
-        level: 1 or 2: every stage; 3: the last one; 4: the first one; else parts of their names, a|b.
-        formats: Kinds of files.
-        directory: Where they go.
-    """
-
-    content: str
-    level: str
-    formats: frozenset[str]
-    directory: str
-
-    def wants(self, stage: str) -> bool:
-        """Tell whether a stage has files."""
-        if not self.content:
-            return False
-        if self.level in _ONE_STAGE:
-            return stage == _ONE_STAGE[self.level]
-        return self.level in _EVERY_STAGE or any(part in stage for part in self.level.split("|") if part)
-
-
-class GraphFiles:
+class StageFiles:
     """Writes the files of one graph's stages of compilation.
 
-    ``DUMP_GE_GRAPH`` turns them on, ``DUMP_GRAPH_LEVEL`` chooses the stages of the compilation,
-    ``DUMP_GRAPH_FORMAT`` the kinds of files, ``DUMP_GRAPH_PATH`` the place. A dump that GE options turn on
-    (``ENABLE_MS_GE_DUMP``, torchair) has the last stage's ``ge_proto_*_Build.txt`` in any case, as CANN
-    promises; other dumps leave no such file.
+    ``DUMP_GE_GRAPH`` turns them on, ``DUMP_GRAPH_LEVEL`` chooses the stages (1 or 2: every one; 3: the last;
+    4: the first; else parts of their names, a|b), ``DUMP_GRAPH_FORMAT`` the kinds of files,
+    ``DUMP_GRAPH_PATH`` the place. A dump that GE options turn on (``ENABLE_MS_GE_DUMP``, torchair) has the
+    last stage's ``ge_proto_*_Build.txt`` in any case, as CANN promises; other dumps leave no such file.
     """
 
     def __init__(
-        self, request: Request, counters: Counters, *, is_dumped: bool, write: WriteStream = write_stream
+        self, device_id: int, counters: Counters, *, is_dumped: bool, write: WriteStream = write_stream
     ) -> None:
-        """Give the graph its number; nothing is written yet.
+        """Read the environment and give the graph its number; wrong values are logged once.
 
         Args:
-            request: What the environment asks for.
-            counters: Number the graph and its files.
+            device_id: Number of the device.
+            counters: Numbers of graphs and files.
             is_dumped: Whether GE dumps the graph, and so must show its last stage.
-            write: Writes a file; what it raises is raised.
+            write: Writes a file.
         """
-        self._write = write
-        self._request = request
+        content = env.read(env.GE_GRAPH) or ""
+        if content not in {"", "0", _ALL, _WITHOUT_DATA, _RELATIONS}:
+            _warn(f"{env.GE_GRAPH} = {content!r}: 1, 2 or 3 is expected; no graph files are written")
+        self._content = content if content in {_ALL, _WITHOUT_DATA, _RELATIONS} else ""
+        self._level = env.read(env.GE_GRAPH_LEVEL) or _USUAL_LEVEL
+        self._kinds = frozenset(_named_kinds(env.read(env.GE_GRAPH_FORMAT) or f"{_PROTO}|{_ONNX}"))
+        root = env.read(env.GE_GRAPH_PATH)
+        if root is None and current().identity.size > 1:
+            root = "."  # other ranks write there, too: each has the directory of its process and device
+        own = GraphFileName(GraphFileKind.GE_DIRECTORY, pid=os.getpid(), device=device_id)
+        self._directory = f"{root}/{own}" if root else "."
         self._is_dumped = is_dumped
+        self._write = write
         self._numbers = counters.stage_files
-        self._graph = next(counters.ge_graphs)
+        self._graph = next(counters.ge_graphs) if self.is_wanted else 0
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether any stage may have files."""
+        return bool(self._content) or self._is_dumped
 
     def write(self, stage: str, view: View) -> None:
         """Write the files of a stage, where they are wanted.
@@ -343,45 +333,33 @@ class GraphFiles:
         Raises:
             DumpWriteError: A file cannot be written.
         """
-        formats = self._formats(stage)
-        if not formats:
+        kinds = self._kinds_of(stage)
+        if not kinds:
             return
         number = next(self._numbers)  # one for both files of a stage
-
-        def name(kind: GraphFileKind) -> str:
-            return str(GraphFileName(kind, number, self._graph, stage))
-
-        directory = str(Path(self._request.directory).absolute())
-        message = model(view, with_data=self._request.content == _ALL)
-        if _PROTO in formats:
+        directory = str(Path(self._directory).absolute())
+        message = model(view, with_data=self._content == _ALL)
+        if _PROTO in kinds:
             pieces = ge.text([field for field in message if field[0] == "graph"])
-            self._write(directory, name(GraphFileKind.GE_PROTO), pieces)
-        if _ONNX in formats:
-            shown = ge.onnx_model(message, only_relations=self._request.content == _RELATIONS)
-            self._write(directory, name(GraphFileKind.GE_ONNX), ge.text(shown))
+            self._write(
+                directory, str(GraphFileName(GraphFileKind.GE_PROTO, number, self._graph, stage)), pieces
+            )
+        if _ONNX in kinds:
+            shown = ge.text(ge.onnx_model(message, only_relations=self._content == _RELATIONS))
+            self._write(
+                directory, str(GraphFileName(GraphFileKind.GE_ONNX, number, self._graph, stage)), shown
+            )
 
-    def _formats(self, stage: str) -> frozenset[str]:
+    def _kinds_of(self, stage: str) -> frozenset[str]:
         """Return the kinds of files that a stage has."""
-        wanted = self._request.formats if self._request.wants(stage) else frozenset()
+        if self._level in _ONE_STAGE:
+            is_chosen = stage == _ONE_STAGE[self._level]
+        else:
+            parts = filter(None, self._level.split("|"))
+            is_chosen = self._level in _EVERY_STAGE or any(part in stage for part in parts)
+        kinds = self._kinds if self._content and is_chosen else frozenset()
         # vendor: a dump leaves ge_proto_*_Build.txt behind whether DUMP_GE_GRAPH is set or not
-        return wanted | {_PROTO} if self._is_dumped and stage == BUILT else wanted
-
-
-def open_graph_files(
-    device_id: int, counters: Counters, *, is_dumped: bool, write: WriteStream = write_stream
-) -> GraphFiles | None:
-    """Return the writer of a graph's files, None where none are asked for.
-
-    Args:
-        device_id: Number of the device.
-        counters: Number the graph and its files.
-        is_dumped: Whether GE dumps the graph.
-        write: Writes a file.
-    """
-    request = requested(device_id)
-    if not request.content and not is_dumped:
-        return None
-    return GraphFiles(request, counters, is_dumped=is_dumped, write=write)
+        return kinds | {_PROTO} if self._is_dumped and stage == BUILT else kinds
 
 
 def stages(plan: DumpPlan | None, context: Context, process: Process) -> Stages | None:
@@ -394,40 +372,21 @@ def stages(plan: DumpPlan | None, context: Context, process: Process) -> Stages 
     """
     if context.device_target is not DeviceTarget.ASCEND or context.jit_level is not JitLevel.O2:
         return None
-    is_dumped = plan is not None and plan.is_enabled and plan.compiled.shows_graph
+    is_enabled = plan is not None and plan.is_enabled
+    is_dumped = plan is not None and is_enabled and plan.compiled.shows_graph
     write = process.stream(plan)
-    files = open_graph_files(context.device_id, process.counters, is_dumped=is_dumped, write=write)
-    if files is None:
+    files = StageFiles(context.device_id, process.counters, is_dumped=is_dumped, write=write)
+    if not files.is_wanted:
         return None
-    if plan is not None and plan.is_enabled:
+    if plan is not None and is_enabled:
         probe(plan.files.path)  # the files may lie below it, and nothing makes it anew once it has gone
     return lambda stage, view: files.write(stage, HostView(view) if isinstance(view, Graph) else view)
 
 
-def requested(device_id: int) -> Request:
-    """Read the request for graph files from the environment; wrong values are logged once."""
-    content = env.read(env.GE_GRAPH) or ""
-    if content not in {"", "0", _ALL, _WITHOUT_DATA, _RELATIONS}:
-        _warn(f"{env.GE_GRAPH} = {content!r}: 1, 2 or 3 is expected; no graph files are written")
-    root = env.read(env.GE_GRAPH_PATH)
-    if root is None and current().identity.size > 1:
-        root = "."  # other ranks write there, too: each has the directory of its process and device
-    return Request(
-        content if content in {_ALL, _WITHOUT_DATA, _RELATIONS} else "",
-        env.read(env.GE_GRAPH_LEVEL) or _USUAL_LEVEL,
-        frozenset(_formats(env.read(env.GE_GRAPH_FORMAT) or f"{_PROTO}|{_ONNX}")),
-        f"{root}/{_directory(device_id)}" if root else ".",
-    )
-
-
-def _directory(device_id: int) -> GraphFileName:
-    return GraphFileName(GraphFileKind.GE_DIRECTORY, pid=os.getpid(), device=device_id)
-
-
-def _formats(text: str) -> Iterator[str]:
+def _named_kinds(text: str) -> Iterator[str]:
     """Yield the kinds of files that ``DUMP_GRAPH_FORMAT`` names.
 
-    >>> list(_formats("ge_proto|onnx"))
+    >>> list(_named_kinds("ge_proto|onnx"))
     ['ge_proto', 'onnx']
     """
     for name in filter(None, text.split("|")):

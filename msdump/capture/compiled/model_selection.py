@@ -9,7 +9,6 @@ fusion has joined in it.
 
 from __future__ import annotations
 
-import enum
 import logging
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -280,7 +279,7 @@ class Items:
         )
 
     def selected(self, nodes: Sequence[Node]) -> tuple[bool, ...]:
-        """Tell for each node whether ``layer`` selects it."""
+        """Return for each node whether ``layer`` selects it."""
         item = self.deciding
         if item is None:
             return (False,) * len(nodes)
@@ -302,45 +301,10 @@ class Items:
         return slots_by_position
 
 
-class _State(enum.Enum):
-    """Where a range stands while the operators pass."""
-
-    BEFORE = enum.auto()
-    INSIDE = enum.auto()
-    ENDED = enum.auto()
-    BROKEN = enum.auto()
-
-
-class _Event(enum.Enum):
-    """Whether an operator begins a range, ends it, or neither."""
-
-    BEGIN = enum.auto()
-    END = enum.auto()
-    OTHER = enum.auto()
-
-
-_NEXT: Final = {
-    (_State.BEFORE, _Event.BEGIN): _State.INSIDE,
-    (_State.BEFORE, _Event.END): _State.BROKEN,
-    (_State.BEFORE, _Event.OTHER): _State.BEFORE,
-    (_State.INSIDE, _Event.BEGIN): _State.INSIDE,
-    (_State.INSIDE, _Event.END): _State.ENDED,
-    (_State.INSIDE, _Event.OTHER): _State.INSIDE,
-    (_State.ENDED, _Event.BEGIN): _State.BROKEN,
-    (_State.ENDED, _Event.END): _State.ENDED,
-    (_State.ENDED, _Event.OTHER): _State.BEFORE,
-    **{(_State.BROKEN, event): _State.BROKEN for event in _Event},
-}
-"""The states of ``opname_range``: an end too early, and a begin right behind an end, break it.
-
-A range that has ended begins again where another operator has passed in between.
-"""
-
-
 def within(
     ranges: Iterable[tuple[str, str]], nodes: Sequence[Node], runs: Sequence[bool]
 ) -> tuple[bool, ...]:
-    """Tell for each node whether one of the ranges holds it, both ends included.
+    """Return for each node whether one of the ranges holds it, both ends included.
 
     >>> from msdump.record import OperatorRef
     >>> refs = [OperatorRef("ReLU", f"Default/ReLU-op{number}") for number in range(4)]
@@ -355,22 +319,24 @@ def within(
         nodes: Operators in execution order.
         runs: For each node, whether the device runs it; those that it does not are passed over.
     """
+    running = [position for position, is_run in enumerate(runs) if is_run]
     in_range = [False] * len(nodes)
     for begin, end in ranges:
-        state = _State.BEFORE
-        for position in (position for position, is_run in enumerate(runs) if is_run):
-            event = _event(names(nodes[position]), begin, end)
-            state = _NEXT[state, event]
-            in_range[position] |= state in {_State.INSIDE, _State.ENDED}
-            if state is _State.INSIDE and event is _Event.BEGIN and end in names(nodes[position]):
-                state = _State.ENDED  # a range of one operator
+        is_inside = has_just_ended = False
+        for position in running:
+            found = names(nodes[position])
+            if begin in found:
+                if has_just_ended:
+                    break  # vendor: breaks the range; further on it would begin anew
+                is_inside, has_just_ended = end not in found, end in found
+            elif end in found:
+                if not (is_inside or has_just_ended):
+                    break  # vendor: an end before its begin, too
+                is_inside, has_just_ended = False, True
+            else:
+                has_just_ended = False
+            in_range[position] |= is_inside or has_just_ended
     return tuple(in_range)
-
-
-def _event(node_names: frozenset[str], begin: str, end: str) -> _Event:
-    if begin in node_names:
-        return _Event.BEGIN
-    return _Event.END if end in node_names else _Event.OTHER
 
 
 def _slots(entries: Iterable[Blocked], source: str) -> dict[str, frozenset[Slot]]:

@@ -1,8 +1,7 @@
 """The watcher: outputs of watched operators, read again from device memory after other operators.
 
-A fault that no result shows where it happens, a kernel that writes into another
-operator's output, shows in the difference between two files of that output: one
-written when the watched operator ran, one after the operator under suspicion.
+A kernel that writes into another operator's output shows in the difference between two files of that output:
+one written when the watched operator ran, one after the operator under suspicion.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ class StoredResult:
         return self.info.address + self.info.size
 
     def overlaps(self, start: int, end: int) -> bool:
-        """Tell whether it has bytes in a range of addresses."""
+        """Return whether it has bytes in a range of addresses."""
         return self.start < end and start < self.end
 
 
@@ -91,7 +90,7 @@ class DeviceImage:
         self._results[result.graph, result.value] = result
 
     def stomp(self, start: int, size: int) -> None:
-        """Let a faulty kernel write past its last result; ``changed`` tells each graph what it hit."""
+        """Write the bytes of a faulty kernel past its last result; ``changed`` returns the values it hit."""
         self._contents.fill(start, size, _STOMP)
         for hit in self._overlapping(start, start + size):
             array = self._array(hit).astype(hit.record.dtype.numpy, copy=False)  # as the host holds it
@@ -247,31 +246,18 @@ def _is_layer(node: Node, layers: frozenset[str]) -> bool:
     return not layers or not layers.isdisjoint(model_selection.all_names(node))
 
 
-@dataclass(frozen=True, slots=True)
-class WatchedResults:
-    """The results of a watched operator that has run.
-
-    Attributes:
-        operator: The operator.
-        results: Its results in device memory.
-    """
-
-    operator: OperatorRef
-    results: tuple[StoredResult, ...]
-
-
 @dataclass(slots=True)
 class WatcherRun:
     """The state of one run that the watchers of a model's graphs share.
 
     Attributes:
         memory: Device memory.
-        watched: Watched operators that have run, by the index of their graph and their position in it.
+        watched: Results of watched operators by graph index and position.
         directory: Where files of the run go.
     """
 
     memory: DeviceImage = field(default_factory=DeviceImage)
-    watched: dict[tuple[int, int], WatchedResults] = field(default_factory=dict)
+    watched: dict[tuple[int, int], tuple[OperatorRef, Sequence[StoredResult]]] = field(default_factory=dict)
     directory: str = ""
 
 
@@ -331,7 +317,7 @@ class WatcherCapture(Observer):
         results = self._image.put(position, outputs)
         if self._watch.watched[position]:
             operator = self._nodes[position].operator
-            self._run.watched[self._index, position] = WatchedResults(operator, results)
+            self._run.watched[self._index, position] = operator, results
         changed = self._image.stomp(position, results)
         task = self._tasks[position]
         if task is not None:
@@ -350,14 +336,14 @@ class WatcherCapture(Observer):
         """Write the operator's own outputs if they are watched, or those of others after it."""
         watched = self._run.watched
         if self._watch.watched[position]:
-            own = watched[self._index, position]
-            self._write(own.operator, task, own.results)
+            operator, results = watched[self._index, position]
+            self._write(operator, task, results)
         elif self._watch.layers[position]:
             layer = self._nodes[position].operator.full_name
-            for other in watched.values():
+            for operator, results in watched.values():
                 # vendor: type and outputs of the watched operator, task and stream of the layer
-                name = f"{layer}_To_{other.operator.full_name}"
-                self._write(OperatorRef(other.operator.op_type, name), task, other.results)
+                name = f"{layer}_To_{operator.full_name}"
+                self._write(OperatorRef(operator.op_type, name), task, results)
 
     def _write(self, operator: OperatorRef, task: Task, results: Sequence[StoredResult]) -> None:
         """Write the file of an operator with results as memory reads now."""

@@ -10,7 +10,7 @@ import pytest
 
 from msdump import env
 from msdump.capture import HostView, graph_files
-from msdump.capture.graph_files import GraphFiles, open_graph_files, requested
+from msdump.capture.graph_files import StageFiles
 from msdump.counters import Counters
 from msdump.errors import DumpWriteError
 from msdump.graph import loader
@@ -48,10 +48,9 @@ def write(monkeypatch, *, is_dumped=False, **variables):
     """Write every stage under variables; return kind and stage of each file."""
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    files = open_graph_files(2, Counters(), is_dumped=is_dumped)
-    if files is not None:
-        for stage in STAGES:
-            files.write(stage, view())
+    files = StageFiles(2, Counters(), is_dumped=is_dumped)
+    for stage in STAGES:
+        files.write(stage, view())
 
 
 def found(place):
@@ -147,7 +146,7 @@ def test_bad_variables(monkeypatch, caplog):
     monkeypatch.setenv(env.GE_GRAPH_FORMAT, "ge_proto|readable|pdf")
 
     for _ in range(2):
-        assert frozenset({"ge_proto"}) == requested(0).formats
+        assert not StageFiles(0, Counters(), is_dumped=False).is_wanted
 
     assert [
         "DUMP_GE_GRAPH = 'yes': 1, 2 or 3 is expected; no graph files are written",
@@ -156,14 +155,15 @@ def test_bad_variables(monkeypatch, caplog):
     ] == caplog.messages
 
 
-def test_unwritable_place(place):
+def test_unwritable_place(place, monkeypatch):
     """A place that cannot be written is told with its path."""
     (place / "file").touch()
-    files = GraphFiles(
-        graph_files.Request("2", "2", frozenset({"ge_proto"}), str(place / "file")),
-        Counters(),
-        is_dumped=False,
-    )
+    monkeypatch.setenv(env.GE_GRAPH, "2")
+    monkeypatch.setenv(env.GE_GRAPH_FORMAT, "ge_proto")
+    monkeypatch.setenv(env.GE_GRAPH_PATH, str(place / "file"))
+    files = StageFiles(2, Counters(), is_dumped=False)
 
-    with pytest.raises(DumpWriteError, match=r"cannot write '.*/file/ge_proto_.*Build.txt': Not a directory"):
+    with pytest.raises(
+        DumpWriteError, match=r"cannot write '.*/file/.*/ge_proto_.*Build.txt': Not a directory"
+    ):
         files.write("Build", view())
