@@ -52,74 +52,6 @@ def dense(width=4):
     return nets.model(nodes, [nets.value("x", ["n", width])], ["y"], weight)
 
 
-CONFIGURATIONS = {
-    "missing": (
-        lambda folder: folder / "none.json",
-        "none.json: no such file; MINDSPORE_DUMP_CONFIG must be",
-    ),
-    "directory": (
-        lambda folder: _made(folder / "here.json"),
-        "here.json: is a directory; MINDSPORE_DUMP_CONFIG",
-    ),
-    "other suffix": (lambda folder: _text(folder / "dump.txt", "{}"), "does not end in .json"),
-    "empty": (
-        lambda folder: _text(folder / "dump.json", ""),
-        "the file is empty; it must hold one JSON object",
-    ),
-    "no JSON": (
-        lambda folder: _text(folder / "dump.json", '{"a": 1,}'),
-        "dump.json:1: invalid JSON at column",
-    ),
-    "no block": (lambda folder: _text(folder / "dump.json", "{}"), "common_dump_settings"),
-}
-
-
-def _made(path):
-    path.mkdir()
-    return path
-
-
-def _text(path, text):
-    path.write_text(text)
-    return path
-
-
-@pytest.mark.parametrize(("make", "message"), CONFIGURATIONS.values(), ids=CONFIGURATIONS)
-def test_configuration_file(door, make, message):
-    """A configuration that cannot be used is refused by its name at the load, and nothing is written."""
-    door.monkeypatch.setenv("MINDSPORE_DUMP_CONFIG", str(make(door.folder)))
-
-    with pytest.raises(ConfigError) as caught:
-        door.load(nets.mini())
-
-    assert message in str(caught.value)
-    assert isinstance(caught.value, RuntimeError)
-    assert not door.path.exists()
-
-
-VALUES = {
-    "long component": ({"path": f"/{256 * 'x'}"}, "$.common_dump_settings.path"),
-    "relative path": ({"path": "dump"}, "$.common_dump_settings.path"),
-    "no path": ({"path": None}, "MS_DIAGNOSTIC_DATA_PATH"),
-    "expression": ({"dump_mode": 1, "kernels": ["name-regex(Default/[)"]}, "$.common_dump_settings.kernels"),
-    "iteration": ({"iteration": "5-3"}, "$.common_dump_settings.iteration"),
-}
-
-
-@pytest.mark.parametrize(("changes", "place"), VALUES.values(), ids=VALUES)
-def test_configuration_value(door, changes, place):
-    """A wrong value is told once, with file, line and place, and nothing is written."""
-    file = door.configure(**changes)
-
-    with pytest.raises(ConfigError) as caught:
-        door.load(nets.mini())
-
-    assert 1 == len(caught.value.problems)
-    assert place in str(caught.value)
-    assert str(caught.value).startswith(f"{file}:")
-    assert not door.path.exists()
-
-
 def test_expression_without_end(door):
     """An expression that would search for ever is told at the load, with file, line, place and a name."""
     file = door.configure(dump_mode=1, kernels=["Add", "name-regex(Default/(a|aa)+/ReLU-op1)"])
@@ -154,21 +86,6 @@ def test_longest_path_takes_a_whole_dump(door, caplog):
     assert 6 == complete(Path(root))
     (warning,) = messages(caplog)
     assert warning.endswith("+'")
-
-
-def test_unwritable_path(door):
-    """A path below a file is refused at the load, with the part at fault and the remedy."""
-    (door.folder / "file").write_text("")
-    door.configure(path=f"{door.folder}/file/dump")
-
-    with pytest.raises(DumpWriteError) as caught:
-        door.load(nets.mini())
-
-    assert (
-        f"dump path '{door.folder}/file/dump' cannot be created ('{door.folder}/file' is not a directory)"
-        in (str(caught.value))
-    )
-    assert "choose another path" in str(caught.value)
 
 
 def test_path_that_becomes_unwritable(door, caplog):
@@ -304,20 +221,6 @@ def test_full_disk_in_the_middle_of_an_asynchronous_dump(door, small_disk, caplo
         rows = path.read_text().splitlines(keepends=True)
         assert all(row.endswith("\n") and row.count(",") == 12 for row in rows)
     assert 1 == len([message for message in messages(caplog) if "No space left" in message])
-
-
-def test_full_disk_with_warnings(door, small_disk, caplog):
-    """Under on_write_error "warn" the run goes on to its result, and one line for each cause is logged."""
-    door.configure(path=str(small_disk / "dump"), on_write_error="warn")
-    network = door.load(dense(200))
-    x = np.ones((10, 200), np.float32)
-
-    found = [network(x) for _ in range(3)]
-
-    assert all(np.array_equal(x, output) for output in found)
-    assert 1 <= network.summary.lost[os.strerror(errno.ENOSPC)]
-    assert 1 == len([message for message in messages(caplog) if "No space left" in message])
-    complete(small_disk / "dump")
 
 
 def test_file_size_limit(door, file_size_limit):

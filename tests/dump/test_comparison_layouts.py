@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 
 import numpy as np
-import onnx
 import pytest
 
 from tests.dump.compared import accused
@@ -75,20 +74,3 @@ def test_weight_that_is_laid_out_by_group(door, groups):
 
     np.save(held, np.load(held) * np.float16(1.5))
     assert ["weight"] == [verdict for verdict, _ in accused(door.path, golden)]
-
-
-def test_two_networks_and_one_model(door):
-    """Operators of a network that the model is not of are compared, and do not run again by it."""
-    path = str(door.folder / "net.onnx")
-    onnx.save(dense(2), path)
-    door.configure(naming="2.7")
-    door.load(path).run(FEEDS)
-    door.load(model([node("Exp", "x", "e"), node("Add", "e x", "y")], [value("x", [3, 4])], ["y"])).run(FEEDS)
-    golden = door.path
-    mine = shutil.copytree(golden, door.folder / "mine")
-
-    assert [] == accused(mine, golden, "--model", path)
-
-    (other,) = mine.rglob("Exp.*.output.0.*.npy")
-    np.save(other, np.load(other) * 2)
-    assert [("own", "Exp-op0")] == accused(mine, golden, "--model", path)

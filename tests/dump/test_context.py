@@ -43,15 +43,6 @@ def test_without_a_configuration(door, caplog):
     assert caplog.records == []
 
 
-def test_empty_variable(door):
-    """An empty variable is as good as none."""
-    door.monkeypatch.setenv("MINDSPORE_DUMP_CONFIG", "")
-
-    door.load(nets.mini()).run(nets.mini_feeds())
-
-    assert list(door.folder.iterdir()) == []
-
-
 def test_variable_is_read_once(door):
     """What the variable or the file says after the first load has no effect."""
     file = door.configure(net_name="First")
@@ -63,16 +54,6 @@ def test_variable_is_read_once(door):
     door.load(nets.mini()).run(nets.mini_feeds())
 
     assert {"0", "1"} == {path.name for path in (door.rank / "First").iterdir()}
-
-
-def test_variable_set_after_the_first_load(door):
-    """A variable that is set after the first load has no effect."""
-    door.load(nets.mini())
-    door.configure()
-
-    door.load(nets.mini()).run(nets.mini_feeds())
-
-    assert not door.path.exists()
 
 
 def test_faulty_configuration_is_read_again(door):

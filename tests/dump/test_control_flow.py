@@ -11,10 +11,8 @@ import onnx
 import pytest
 from onnx import parser
 
-from msdump.analysis import matches
 from msdump.errors import ExecutionError
-from msdump.graph import loader
-from tests.dump import nets, trees
+from tests.dump import trees
 from tests.execute import whole
 from tests.graph.files.test_ir_proto import decoded_model
 
@@ -87,16 +85,6 @@ def test_graphs_have_numbers(door, context):
     assert not (door.rank / "Net").exists()
     if context is not O1:
         assert NAMES == [listed(door.rank, number) for number in range(6)]
-
-
-def test_next_network_follows(door):
-    """The graphs of the next network take the next numbers."""
-    door.configure()
-    door.load(model_of(NESTED))
-
-    door.load(nets.dense())
-
-    assert ["Default/fc-Dense/MatMul-op0", "Default/fc-Dense/BiasAdd-op0"] == listed(door.rank, 6)
 
 
 @pytest.mark.parametrize("context", TARGETS.values(), ids=TARGETS)
@@ -201,18 +189,6 @@ def test_set_dump(door):
     assert {"Default/Abs-op0", "Default/ReLU-op0"} <= {item.full_name for item in network.operators}
     with pytest.raises(KeyError, match="Default/If-op0 is control flow"):
         network.operator("Default/If-op0")
-
-
-def test_set_dump_of_all(door):
-    """Marking the network marks what is inside its branches and loops."""
-    door.configure(dump_mode=2)
-    network = door.load(model_of(NESTED), **O0)
-
-    network.set_dump(enabled=True)
-    network.run(feeds(2, True))
-
-    ran = [name.replace("/", "_") for number in range(5) for name in NAMES[number]]
-    assert set(ran) == trees.operators(door.rank)
 
 
 BIG = """g (float[2] x, int64 n) => (float[2] y) {
@@ -360,15 +336,6 @@ def test_weights_and_constants_of_a_branch(door):
     assert not (door.rank / "Net" / "2" / "constants").exists()
 
 
-def test_weights_are_selected_by_name(door):
-    """Items of ``kernels`` select weights of a branch too."""
-    given = {"x": X, "c": np.array(True)}
-
-    door.dump(with_weights(), given, dump_mode=1, kernels=["inner"], input_output=2)
-
-    assert ["inner"] == trees.parameters(door.rank)
-
-
 def test_graph_files_link_graphs(door):
     """The main graph's files name the graphs of its branches and show what they read from outside."""
     door.configure()
@@ -406,25 +373,3 @@ def test_operators_without_a_graph_of_their_own(door, caplog):
     assert {"Default_Scan-op0"} == trees.operators(door.rank)
     assert 1 == len(told)
     assert "Default/Scan-op0 runs as one operator (Scan of opset 8 works on batches)" in told[0]
-
-
-def test_matches(door):
-    """What a plan selects of a model includes branches and loops, and leaves control flow out."""
-    door.configure()
-    network = door.load(model_of(NESTED))
-
-    found = matches(loader.load(model_of(NESTED)), network.plan, network.device)
-
-    assert [name for names in NAMES for name in names] == [item.full_name for item in found.kernels]
-
-
-def test_o2_dumps_inside(door):
-    """A graph that is compiled as a whole is dumped with what runs inside its branches."""
-    door.configure(enable=None)
-    network = door.load(model_of(NESTED), device_target="Ascend", jit_level="O2")
-
-    network.run(feeds(2, False))
-
-    names = {path.name.split(".")[1] for path in door.path.rglob("*.*.*.*.*") if path.is_file()}
-    assert {"Default_Abs-op0", "Default_Sub-op0"} <= names
-    assert not any("Loop" in name or "If" in name for name in names)

@@ -260,17 +260,3 @@ def test_two_networks_in_turn(door):
     door.load(nets.cosine())(np.ones((5, 4), np.float32))
 
     assert sorted(re.sub(r"-op1\.", "-op0.", name) for name in own(expected["files"])) == written(door.rank)
-
-
-def test_histories_of_networks_in_turn(door):
-    """Each graph's history names all its dumped iterations; the reference's lose some."""
-    door.configure()
-    a, b = door.load(nets.dense()), door.load(nets.exp_plus_one())
-    for _ in range(3):
-        b(a(np.ones((2, 4), np.float32)))
-
-    order = door.rank / "execution_order"
-    assert [(order / f"ms_global_execution_order_graph_{graph}.csv").read_text() for graph in (0, 1)] == [
-        "0\n1\n2\n",
-        "1\n2\n3\n",
-    ]

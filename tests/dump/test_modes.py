@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from pathlib import Path
 
 import numpy as np
@@ -31,25 +30,6 @@ def no_gpu(monkeypatch):
     yield
     runtime._cuda_runtime.cache_clear()
     runtime._cuda_or_cpu_runtime.cache_clear()
-
-
-NAMES = {
-    ("2.5", "CPU"): (CPU, "Conv2D.Default_conv1-Conv2d_Conv2D-op0.0.0.{ts}.output.0.DefaultFormat.npy"),
-    ("2.5", "GPU"): (GPU, "Conv2D.Default_conv1-Conv2d_Conv2D-op0.0.0.{ts}.output.0.DefaultFormat.npy"),
-    ("2.5", "O0"): (O0, "Conv2D.Default_conv1-Conv2d_Conv2D-op0.0.0.{ts}.output.0.DefaultFormat.float32.npy"),
-    ("2.5", "O1"): (O1, "Conv2D.Default_conv1-Conv2d_Conv2D-op0.0.0.{ts}.output.0.DefaultFormat.float32.npy"),
-    ("2.7", "CPU"): (
-        CPU,
-        "Conv2D.Default_conv1-Conv2d_Conv2D-op0.0.0.{ts}.output.0.DefaultFormat.Float32.npy",
-    ),
-    ("2.7", "GPU"): (
-        GPU,
-        "Conv2D.Default_conv1-Conv2d_Conv2D-op0.0.0.{ts}.output.0.DefaultFormat.Float32.npy",
-    ),
-    ("2.7", "O0"): (O0, "Conv2D.Default_conv1-Conv2d_Conv2D-op0.0.0.{ts}.output.0.DefaultFormat.float32.npy"),
-    ("classic", "CPU"): (CPU, "Conv2D.Conv2D-op0.0.0.{ts}.output.0.DefaultFormat.npy"),
-    ("classic", "O0"): (O0, "Conv2D.Conv2D-op0.0.0.{ts}.output.0.DefaultFormat.npy"),
-}
 
 
 def quotient():
@@ -148,16 +128,6 @@ def test_constants(door, changes, expected):
     folder = door.rank / "Net" / "0" / "constants"
     assert expected == trees.parameters(folder)
     assert bool(expected) == folder.exists()
-
-
-def test_constant_file(door):
-    """A constant's file has the documented name and the constant in it."""
-    door.dump(nets.exp_plus_one(), {"x": np.ones((1, 3), np.float32)})
-
-    (path,) = (door.rank / "Net" / "0" / "constants").iterdir()
-
-    assert trees.timeless([path.name]) == ["Parameter.data-0.0.0.{ts}.output.0.DefaultFormat.npy"]
-    assert trees.same_bits(np.array(1, np.float32), np.load(path))
 
 
 def test_no_gpu(door, no_gpu, caplog):
@@ -343,16 +313,6 @@ def test_summary(door):
     files = list(trees.tree(door.path).values())
     assert (len(files), {}, {}) == (network.summary.files, network.summary.skipped, network.summary.lost)
     assert network.summary.bytes == sum(path.stat().st_size for path in files)
-
-
-def test_ir_names_the_graph(door):
-    """The graph files of the second network are those of graph 1."""
-    door.configure()
-    for _ in range(2):
-        door.load(nets.mini())
-
-    texts = [(door.rank / "graphs" / f"ms_output_trace_code_graph_{n}.ir").read_text() for n in (0, 1)]
-    assert [sorted(set(re.findall(r"kernel_graph(\d+)", text))) for text in texts] == [["0"], ["1"]]
 
 
 @pytest.mark.parametrize("context", [CPU, O0, O1, O2], ids=["CPU", "O0", "O1", "O2"])

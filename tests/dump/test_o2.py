@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -14,7 +13,7 @@ from onnx import helper
 import msdump
 from msdump import open_dump
 from msdump.analysis.inputs import made_up
-from msdump.errors import ConfigError, ExecutionError
+from msdump.errors import ExecutionError
 from tests.dump import nets, o2
 from tests.frontends.acl.script import read
 
@@ -51,15 +50,6 @@ def addresses(folder):
 
 class TestTree:
     """Where the files stand, under which names and with which permissions."""
-
-    def test_each_operator_is_a_file(self, door):
-        """The files of an execution are its operators, and the Data operator of the graph's input."""
-        o2.dump(door, chain(), FLOATS)
-
-        folder = o2.folder(door.path)
-        assert [("Data", "x"), MUL, RELU, ADD] == [
-            (match["type"], match["name"]) for match in map(o2.NAME.fullmatch, o2.files(folder))
-        ]
 
     @pytest.mark.parametrize("kernel", ["Default/first/Mul-op0", "Default/third/Add-op0"])
     def test_tasks_depend_on_the_graph_alone(self, door, kernel):
@@ -320,14 +310,6 @@ class TestSelection:
         assert "device 0 is not among them: nothing is dumped" in caplog.text
         assert not door.path.exists()
 
-    def test_branches(self, door):
-        """Only the operators of the branch that ran have files, on a stream of their own."""
-        run_made_up(door, "if")
-
-        names = [o2.NAME.fullmatch(name) for name in o2.files(o2.folder(door.path))]
-        assert {"1"} == {match["stream"] for match in names}
-        assert not any(match["type"] == "If" for match in names)
-
 
 def run_made_up(door, name, **changes):
     """Run a small graph with inputs that are made up; return the network."""
@@ -348,11 +330,6 @@ NPY = {
         {("input", 0): "float16", ("input", 1): "float16", ("output", 0): "float32"},
     ),
 }
-
-
-def _sizes(graph):
-    """Return sizes of the dynamic dimensions of a graph."""
-    return {size: 2 for value in graph.inputs for size in value.type.shape or () if isinstance(size, str)}
 
 
 class TestContents:
@@ -377,28 +354,6 @@ class TestContents:
             *(output.original_shape, output.size),
         )
         assert ("Default/first/Mul-op0", 0) == (output.original_op.name, output.original_op.output_index)
-
-    @pytest.mark.parametrize("name", sorted(path.stem for path in GRAPHS.glob("*.onnx")))
-    def test_small_graphs(self, door, name):
-        """Of every small graph the dump files hold, in the host's layout, what the .npy files hold."""
-        tensors = []
-        for file_format in ("bin", "npy"):
-            root = door.path / file_format
-            network = o2.load(
-                door, f"{GRAPHS}/{name}.onnx", fuses=True, path=str(root), file_format=file_format
-            )
-            network.run(made_up(network.graph, _sizes(network.graph), 0, 0))
-            records = (
-                [record for record in open_dump(root).records if record.host.size] if o2.places(root) else []
-            )
-            tensors.append(
-                [(r.op_type, r.op_name, str(r.io), r.name.task_id, r.dtype, r.host) for r in records]
-            )
-            door.again()
-
-        assert [tensor[:-1] for tensor in tensors[0]] == [tensor[:-1] for tensor in tensors[1]]
-        for ours, theirs in zip(*tensors, strict=True):
-            np.testing.assert_array_equal(ours[-1], theirs[-1], strict=True)
 
     @pytest.mark.parametrize(("op_type", "layout", "dtypes"), NPY.values(), ids=NPY)
     def test_npy_files_are_host_format(self, door, op_type, layout, dtypes):
@@ -428,21 +383,6 @@ class TestContents:
             [*operator, "output", 0, *tensor, 9, 4],
         ] == [list(row.values()) for row in rows]
 
-    def test_statistics_alone(self, door):
-        """saved_data statistic writes no tensor."""
-        o2.dump(door, chain(), FLOATS, file_format="npy", saved_data="statistic")
-
-        assert ["statistic.csv"] == o2.files(o2.folder(door.path))
-
-    @pytest.mark.parametrize("saved_data", ["statistic", "full"])
-    @pytest.mark.parametrize("file_format", ["bin", None])
-    def test_statistics_need_npy(self, door, saved_data, file_format):
-        """Statistics with dump files are refused before anything runs."""
-        with pytest.raises(ConfigError, match="statistics under Ascend O2 need file_format 'npy'"):
-            o2.dump(door, chain(), FLOATS, saved_data=saved_data, file_format=file_format)
-
-        assert not door.path.exists()
-
     def test_bfloat16(self, door):
         """bfloat16 stays two bytes in a dump file; .npy files and statistics have it as float32."""
         run_made_up(door, "bfloat16", file_format="npy", saved_data="full")
@@ -453,14 +393,6 @@ class TestContents:
         assert halves
         assert {"float32"} == {str(r.array.dtype) for r in halves}
         assert {4 * r.array.size for r in halves} == {int(row["Data Size"]) for row in rows}
-
-    def test_bfloat16_dump_files(self, door):
-        """A dump file of bfloat16 has the bytes of the type itself."""
-        run_made_up(door, "bfloat16")
-
-        halves = [r for r in open_dump(door.path).records if r.dtype == "bfloat16"]
-        assert halves
-        assert all(r.info.size == 2 * r.raw.size and r.raw.dtype == ml_dtypes.bfloat16 for r in halves)
 
     def test_packed_elements(self, door):
         """Elements below a byte are packed in dump files and whole in .npy files."""
@@ -599,13 +531,6 @@ class TestOverflow:
         assert expected == output.array[0]
         assert {"Add"} == {record.op_type for record in iteration.records} - CARRIES_ON
 
-    @pytest.mark.parametrize("mode", [None, "SATURATION_MODE"])
-    def test_nothing_overflows(self, door, mode):
-        """Where nothing overflows no execution has a directory."""
-        self.run(door, {"x": SMALL, "x2": SMALL}, mode)
-
-        assert [] == o2.places(door.path)
-
     def test_number_of_overflows(self, door):
         """overflow_number counts overflowing operators over the whole process, where files are .npy."""
         self.run(door, HUGE, steps=3, precision=KEEP, file_format="npy", overflow_number=2)
@@ -694,27 +619,6 @@ class TestException:
 
 class TestRuns:
     """How a run and its dump go together."""
-
-    def test_results_do_not_depend_on_the_dump(self, door):
-        """The network returns the same bits with and without a dump."""
-        dumped = o2.dump(door, nets.mini(), nets.mini_feeds()).run(nets.mini_feeds())
-        door.again()
-        door.monkeypatch.delenv("MINDSPORE_DUMP_CONFIG")
-
-        plain = door.load(nets.mini(), **o2.CONTEXT).run(nets.mini_feeds())
-
-        np.testing.assert_array_equal(plain["output"], dumped["output"], strict=True)
-
-    def test_files_are_there_when_a_step_returns(self, door):
-        """The dump is asynchronous, but a step returns only when its files are complete."""
-        model = nets.model([nets.node("Relu", "x", "y", "a/Relu")], [nets.value("x", ["n"])], ["y"])
-        large = {"x": np.ones(1 << 20, np.float32)}
-
-        network = o2.dump(door, model, large)
-
-        sizes = [path.stat().st_size for path in o2.folder(door.path).iterdir()]
-        assert 2 == len(sizes)
-        assert sum(sizes) == network.summary.bytes - (door.path / "acl_dump_0.json").stat().st_size
 
     def test_inputs_may_change_after_a_step(self, door):
         """What the user does with an input after a step does not reach its files."""

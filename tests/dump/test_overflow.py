@@ -55,25 +55,6 @@ def one():
 LARGE = np.array([60000, 2], np.float32)
 
 
-@ENABLE
-@BOTH
-def test_float16_of_the_model(door, enable, mode):
-    """A model of float16 overflows in every precision mode, and its files are float16."""
-    overflow(door, mode)
-    kind = onnx.TensorProto.FLOAT16
-    model = nets.model(
-        [nets.node("Add", "x x", "a"), nets.node("Abs", "x", "b")],
-        [nets.value("x", [2], kind)],
-        [nets.value("a", [2], kind), nets.value("b", [2], kind)],
-    )
-
-    watched(door, model, {"x": LARGE.astype(np.float16)}, enable=enable, precision_mode=None)
-
-    files = trees.tensors(door.rank)
-    assert [("Add", "float16")] * 3 == [(m["type"], m["dtype"]) for m, _ in files]
-    assert np.load(files[-1][1]).tolist() == [np.inf if mode is None else 65504, 4]
-
-
 EDGES = {"largest": (65504, False), "rounds down": (65519, False), "rounds up": (65520, True)}
 
 
@@ -114,20 +95,6 @@ def five():
     """Return five operators that all overflow."""
     nodes = [nets.node("Mul" if n % 2 else "Add", "x x", f"y{n}", f"n{n}/Op") for n in range(5)]
     return nets.model(nodes, [nets.value("x", [1])], [f"y{n}" for n in range(5)])
-
-
-LIMITS = {"none": (None, 30), "zero": (0, 30), "two": (2, 6), "seven": (7, 21), "many": (99, 30)}
-
-
-@ENABLE
-@pytest.mark.parametrize(("number", "expected"), LIMITS.values(), ids=LIMITS)
-def test_overflow_number(door, enable, number, expected):
-    """``overflow_number`` counts operators over the whole process; 0 is no limit."""
-    changes = {} if number is None else {"overflow_number": number}
-
-    watched(door, five(), {"x": LARGE[:1]}, steps=2, enable=enable, **changes)
-
-    assert expected == len(trees.tensors(door.rank))
 
 
 def test_overflow_number_over_networks(door):
@@ -248,17 +215,6 @@ def test_saturated_weights(door, caplog, enable, value, make, shape, x, name):
     assert told(caplog)[:1] == ([] if value == 65519 else [expected])
 
 
-def test_large_weights_in_bfloat16(door, caplog):
-    """bfloat16 holds what float16 cannot: a weight that is rounded to it raises no status."""
-    overflow(door, SATURATION)
-
-    watched(
-        door, product_weights(70000), {"x": np.ones((1, 1), np.float32)}, precision_mode="allow_fp32_to_bf16"
-    )
-
-    assert told(caplog) == []
-
-
 REFERENCE = {"fits": (30000, []), "saturates": (60000, ["pool/LpPool-op0"])}
 
 
@@ -292,17 +248,6 @@ def test_no_elements(door, caplog, mode):
     watched(door, model, {"x": np.zeros(0, np.float32)})
 
     assert told(caplog) == []
-
-
-def test_input_beyond_the_range(door, caplog):
-    """A network input that float16 cannot hold counts as bad where the operator reads float16."""
-    model = nets.model([nets.node("Relu", "x", "a", "first/Relu")], [nets.value("x", [1])], ["a"])
-
-    watched(door, model, {"x": np.array([70000], np.float32)})
-
-    assert told(caplog) == [
-        "overflow: Default/first/ReLU-op0 in step 0: output.0 inf (1); its input.0 was already bad"
-    ]
 
 
 @BOTH

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -172,15 +171,6 @@ def test_faulty_mapping(door, given, message):
 
     assert str(caught.value).startswith(message)
     assert not list(door.folder.iterdir())
-
-
-def test_doubtful_mapping(door, caplog):
-    """Warnings of a mapping name the JSON path alone."""
-    msdump.load(nets.cosine(), config=config(door.path) | {"msdumpp": {}})
-
-    assert ["config: $.msdumpp is unknown and ignored (did you mean 'msdump'?)"] == [
-        record.getMessage() for record in caplog.records if record.levelno == logging.WARNING
-    ]
 
 
 def test_faulty_file(door):

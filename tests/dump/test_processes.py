@@ -91,21 +91,6 @@ def test_script(python, tmp_path):
     ] == trees.timeless(trees.tree(tmp_path / "dump" / "rank_0"))
 
 
-def test_script_with_a_faulty_configuration(python, tmp_path):
-    """A faulty configuration ends the script with its one message, before anything is written."""
-    save(nets.mini(), tmp_path)
-    (tmp_path / "dump.json").write_text(json.dumps(config(tmp_path / "dump", input_output=3), indent=1))
-
-    code, out, err = finish(python(RUN, MINDSPORE_DUMP_CONFIG="dump.json"))
-
-    assert (1, "") == (code, out)
-    last = err.splitlines()[-1]
-    assert re.match(
-        r"msdump\.errors\.ConfigValueError: dump\.json:\d+: \$\.common_dump_settings\.input_output", last
-    )
-    assert not (tmp_path / "dump").exists()
-
-
 STOPS = {"killed": (signal.SIGKILL, 10), "Ctrl-C": (signal.SIGINT, 5), "terminated": (signal.SIGTERM, 3)}
 
 
@@ -154,53 +139,6 @@ def test_ignored_ctrl_c_stays_ignored(python, tmp_path, enable):
 
     assert (0, "(1, 3)\n(1, 3)\nTrue\n") == (code, out), err
     assert {"0", "1"} == {path.name for path in (tmp_path / "dump/rank_0/Net/0").iterdir()}
-
-
-@pytest.mark.parametrize("times", [4, pytest.param(100, marks=pytest.mark.slow)], ids=["some", "a hundred"])
-@pytest.mark.parametrize("enable", [True, False], ids=["sync", "async"])
-def test_killed_at_any_moment_on_ascend(python, tmp_path, enable, times):
-    """A kill leaves whole tensors and whole rows, small ones and those that threads write."""
-    nodes = [nets.node("Neg", f"v{n}", f"v{n + 1}", f"n{n}/Neg") for n in range(3)]
-    nodes.append(nets.node("ReduceSum", "v3", "y", "sum/ReduceSum", keepdims=0))
-    save(nets.model(nodes, [nets.value("v0", [2, 40_000])], ["y"]), tmp_path)
-    for case in range(times):
-        blocks = config(tmp_path / f"dump{case}", enable=enable, saved_data="full", writer_threads=2)
-        (tmp_path / f"config{case}.json").write_text(json.dumps(blocks))
-    program = STOP.replace("(2, 4)", "(2, 40_000)")
-
-    code, out, err = finish(
-        python(
-            f"import sys; sys.argv[1:] = ['{int(signal.SIGKILL)}', '{times}']\n{program}",
-            DEVICE_TARGET="Ascend",
-            JIT_LEVEL="O0",
-        )
-    )
-
-    assert (0, [-signal.SIGKILL] * times) == (code, [int(line) for line in out.split()]), err
-    for case in range(times):
-        check_tensors(tmp_path / f"dump{case}")
-
-
-def check_tensors(root):
-    """Look at every tensor and every row of statistics that a killed run left."""
-    shapes = [np.load(path).shape for path in root.rglob("*.npy")]
-    assert len(shapes) >= 3 * 8
-    assert {(2, 40_000), ()} == set(shapes)
-    for path in root.rglob("statistic.csv"):
-        rows = path.read_text().splitlines(keepends=True)
-        assert all(ROW.fullmatch(row) for row in rows[1:])
-        assert rows[:1] in ([], [STATISTICS])
-    assert {".npy", ".csv", ".ir", ".pb"} == {path.suffix for path in root.rglob("*.*") if path.is_file()}
-
-
-STATISTICS = (
-    "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape,"
-    "Max Value,Min Value,L2Norm Value\n"
-)
-ROW = re.compile(
-    r'(Neg|ReduceSum),Default_\w+_\w+-op0,0,0,\d{16},(input|output),0,\d+,float32,"\([\d,]*\)",'
-    r"-?[\d.e+]+,-?[\d.e+]+,[\d.e+]+\n"
-)
 
 
 def check(root, *, may_leave_names):

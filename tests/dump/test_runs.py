@@ -49,18 +49,6 @@ def test_counter(door, order, changes, expected):
     assert expected == turns(door, order, **changes)
 
 
-def test_counter_of_a_later_network(door):
-    """A network that is loaded later starts where the last run left the counter."""
-    door.configure()
-    first = door.load(nets.dense())
-    for _ in range(3):
-        first.run(X)
-
-    door.load(nets.dense()).run(X)
-
-    assert iterations(door, 1) == [3]
-
-
 def test_failed_run_does_not_count(door):
     """A run that is refused has no number; the next one takes it."""
     door.configure()
@@ -145,19 +133,6 @@ def test_second_run_adds_to_mappings(door):
     assert 12 == len(lines) == len({line.split(",")[0] for line in lines})
     assert all((folder / line.split(",")[0]).is_file() for line in lines)
     assert sum(len(name) > 255 for name in (path.rpartition("/")[2] for path in trees.tree(folder))) == 12
-
-
-def test_dynamic_batch(door):
-    """Files have the shape of their own run; the graph is one."""
-    door.configure(input_output=2)
-    network = door.load(nets.dense())
-
-    for batch in (1, 5, 2):
-        network(np.ones((batch, 4), np.float32))
-
-    found = [np.load(path).shape for match, path in trees.tensors(door.rank) if match["type"] == "MatMul"]
-    assert found == [(1, 3), (5, 3), (2, 3)]
-    assert [path.name for path in (door.rank / "Net").iterdir()] == ["0"]
 
 
 def test_outputs_that_nothing_computes(door):

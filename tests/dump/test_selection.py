@@ -55,13 +55,6 @@ def test_kernels(door, kernels, operators, parameters):
     assert parameters == trees.parameters(door.rank)
 
 
-def test_kernels_without_a_match_make_no_directory(door):
-    """Where nothing matches there is no directory of an iteration, but the graph files are there."""
-    door.dump(nets.mini(), nets.mini_feeds(), dump_mode=1, kernels=["Conv3D"])
-
-    assert {".dump_metadata", "execution_order", "graphs"} == {path.name for path in door.rank.iterdir()}
-
-
 def test_unused_kernels_are_named_once_at_the_end(door, caplog):
     """Items that matched nothing that ran are named in one warning when the process ends."""
     door.configure(dump_mode=1, kernels=["Conv2D", "Softmax", "Default/none-op0", "name-regex(fc.w.+)"])

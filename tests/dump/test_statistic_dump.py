@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 
 import numpy as np
@@ -185,17 +184,6 @@ def test_order(door, enable, categories, titles, cells):
     assert (titles, f"{expected},{cells}" if cells else expected) == (found.removeprefix(HEAD), row)
 
 
-def test_full_shares_timestamps(door):
-    """A row and the file of the same tensor have one timestamp and one name."""
-    door.dump(nets.mini(), nets.mini_feeds(), context=O0, saved_data="full")
-
-    rows = [
-        (r["Op Type"], r["Op Name"], r["Timestamp"], r["IO"], r["Slot"]) for r in csv.DictReader(lines(door))
-    ]
-    files = [(m["type"], m["name"], m["time"], m["io"], m["slot"]) for m, _ in trees.tensors(door.rank)]
-    assert rows == files
-
-
 BIG = np.full(3, 40000, np.float16)
 
 
@@ -278,16 +266,6 @@ def test_samples(door):
     )
 
     assert (titles, row) == ("Max Value,Min Value,Avg Value,Count", '8,float32,"(2)",2,1,1.5,2')
-
-
-def test_steps_have_files_of_their_own(door):
-    """Each dumped step has one file with one header, and its mode is 0400."""
-    door.dump(identity(SIX), {"x": SIX}, steps=3, context=O0, saved_data="statistic", iteration="0|2")
-
-    for step in (0, 2):
-        assert len(lines(door, step)) == 3
-        assert trees.mode(door.rank / "Net" / "0" / str(step) / "statistic.csv") == 0o400
-    assert not (door.rank / "Net" / "0" / "1").exists()
 
 
 WITHOUT_ROW = {

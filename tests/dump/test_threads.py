@@ -122,11 +122,6 @@ def test_calls_from_several_threads(python, tmp_path, configuration, changes, co
     assert [1.0 + call for call in range(THREADS * CALLS * len(contexts))] == sorted(map(fed, directories))
 
 
-def test_undumped_calls_from_several_threads(python, tmp_path):
-    """Calls outside the dumped iterations do not hurt each other either."""
-    run(python, tmp_path, config(tmp_path / "dump", iteration="1000"), [{}, ASCEND, o2.CONTEXT])
-
-
 def within(seconds, work):
     """Do something in a thread; return what it gave, or fail where it takes too long."""
     results = []

@@ -1,4 +1,4 @@
-"""Observes the operators of one compiled graph, and hands each with its tensors to a writer."""
+"""Observers of compiled graphs: they hand each operator with its tensors to a writer."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from msdump.capture.compiled.model_selection import ModelSelection
-from msdump.capture.pipeline import (
-    Pipeline,
-    completes_operators,
-)
+from msdump.capture.pipeline import Pipeline, completes_operators
 from msdump.capture.steps import OperatorRecords, count_no_tensors, unwritten
 from msdump.capture.triggers import OverflowTrigger
 from msdump.device import Ascend, Task
@@ -25,11 +22,7 @@ from msdump.record import IO, Artifact, OperatorRef
 from msdump.store import CLOCK, OP_DEBUG, OperatorFileKind, OperatorName, is_collective
 from msdump.store.write import Sink
 
-# vendor: the number of a floating point overflow in CANN's own example
-_OVERFLOW: Final = 2048
-
-
-_OLD_SECTION: Final = "AI Core"
+_OVERFLOW: Final = 2048  # vendor: the number of a floating point overflow in CANN's own example
 
 
 class OpDebugWriter:
@@ -43,7 +36,7 @@ class OpDebugWriter:
         """Write into a sink.
 
         Args:
-            sink: Where files go.
+            sink: Takes the files.
             tasks: The tasks of the model's operators.
             model_id: Number of the model.
             is_json: MindSpore's JSON (``file_format`` npy) instead of CANN's dump file.
@@ -56,38 +49,23 @@ class OpDebugWriter:
         self._stream_id = 1 + max((task.stream_id for task in assigned), default=-1)
 
     def write(self, directory: str, task: Task, timestamp: int) -> None:
-        """Write the file that says that the operator of a task has overflowed.
-
-        Args:
-            directory: Absolute directory of the operator's own file.
-            task: The operator's task.
-            timestamp: Microseconds since the epoch.
-        """
+        """Write the overflow record of the operator of a task, beside the operator's own file."""
         name = OperatorName(OP_DEBUG.op_type, OP_DEBUG.full_name, self._task_id, self._stream_id, timestamp)
+        ids = {"model_id": self._model_id, "stream_id": task.stream_id, "task_id": task.task_id}
         if self._is_json:
-            self._write_json(directory, name, task)
+            text = op_debug.to_compact_json(OldRecord({"AI Core": ids | {"status": _OVERFLOW}}))
+            self._sink.write(Artifact(directory, name.file_name(OperatorFileKind.OVERFLOW_JSON), (text,)))
             return
-        body = op_debug.encode(DebugRecord(Unit.AIC, self._fields(task), (_OVERFLOW,)))
+        fields = ids | {"context_id": op_debug.NONE, "thread_id": op_debug.NONE}
+        body = op_debug.encode(DebugRecord(Unit.AIC, fields, (_OVERFLOW,)))
         header = dump_data.header(op_debug.header_data(timestamp))
         self._sink.write(Artifact(directory, str(name), (header, body), len(body)))
-
-    def _write_json(self, directory: str, name: OperatorName, task: Task) -> None:
-        record = OldRecord({_OLD_SECTION: self._old_fields(task) | {"status": _OVERFLOW}})
-        text = op_debug.to_compact_json(record)
-        self._sink.write(Artifact(directory, name.file_name(OperatorFileKind.OVERFLOW_JSON), (text,)))
-
-    def _old_fields(self, task: Task) -> dict[str, int]:
-        return {"model_id": self._model_id, "stream_id": task.stream_id, "task_id": task.task_id}
-
-    def _fields(self, task: Task) -> dict[str, int]:
-        return self._old_fields(task) | {"context_id": op_debug.NONE, "thread_id": op_debug.NONE}
 
 
 class CompiledCapture(Observer):
     """The dump of one compiled graph: an observer of its operators while an iteration runs.
 
-    All tensors of an operator carry one timestamp; those of a collective have two, since their
-    inputs and outputs are files of their own.
+    All tensors of an operator have one timestamp. Inputs and outputs of a collective are two files.
     """
 
     def __init__(
@@ -107,13 +85,13 @@ class CompiledCapture(Observer):
         Args:
             plan: What is dumped.
             device: The emulated device with the compiled graph.
-            selection: Its operators and tensors that are dumped.
+            selection: Its dumped operators and tensors.
             records: Makes the records of its tensors.
-            pipeline: What they walk through into files.
-            input_tasks: The task that each input of the model goes with.
-            overflow: Decides operator by operator under ``op_debug_mode`` 3, and tells of overflows.
-            failure: What the operator that fails is handed to, under ``op_debug_mode`` 4 and acl's
-                exception scenes.
+            pipeline: Steps and writer of the records.
+            input_tasks: Task of the ``Data`` operator of each graph input.
+            overflow: Selects operators under ``op_debug_mode`` 3, and writes overflow records.
+            failure: Steps and writer of a failed operator, under ``op_debug_mode`` 4 and in acl's exception
+                scenes.
         """
         self._no_tensors = _count_no_tensors(plan, device, selection)
         # also operators whose sequences are only counted, for the summary
@@ -143,12 +121,12 @@ class CompiledCapture(Observer):
         self.bodies: Mapping[int, CompiledCapture] = {}
 
     def begin(self, directory: str, iteration: int, inputs: dict[str, Any]) -> None:
-        """Direct the files of the operators that run from now on into an execution's directory.
+        """Direct the files of an execution into a directory.
 
         Args:
             directory: The directory.
             iteration: Number of the step, for messages.
-            inputs: What the network is fed and no file tells yet; what is written is taken out.
+            inputs: Graph inputs without a file; each is removed when its ``Data`` operator is written.
         """
         self._directory = directory
         self._iteration = iteration
@@ -156,20 +134,20 @@ class CompiledCapture(Observer):
         self._inputs = inputs
 
     def end(self) -> None:
-        """Drop the references to what the network was fed, which may be large."""
+        """Drop the references to graph inputs, which may be large."""
         self._inputs = {}
         for body in self.bodies.values():
             body.end()
 
     def starting(self, position: int, inputs: Arrays) -> None:
-        """Write the inputs of a collective, which then are there, whatever becomes of the other ranks."""
+        """Write the inputs of a collective before it runs: other ranks may fail it."""
         task = self._tasks[position]
         if task is not None and self._overflow is None:  # else its results decide whether it is dumped
             self._started = position
             self._write(position, task, inputs, None)
 
     def together(self) -> AbstractContextManager[None]:
-        """Return a context for operators that have run together; their rows are there at its end."""
+        """Return a context for operators that have run together; their rows are written at its end."""
         return self._pipeline.together()
 
     def ran(self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False) -> None:
@@ -186,7 +164,7 @@ class CompiledCapture(Observer):
             refusal = trigger.refusal(node, self._iteration, inputs, outputs, saturated=saturated)
             if refusal is not None:
                 return
-            # vendor: a file of its own tells of the overflow, earlier than the operator's
+            # vendor: the overflow record is a file of its own, earlier than the operator's
             op_debug.write(self._directory, task, CLOCK.now())
         # vendor: a collective's inputs are captured before it runs, so that they have a file of their own
         if not is_collective(operator.op_type):
@@ -206,7 +184,7 @@ class CompiledCapture(Observer):
         *,
         saturated: bool = False,
     ) -> None:
-        """Write a file of an operator's tensors; None: those have a file of their own."""
+        """Write a file of an operator's tensors; None: another file has that side."""
         for name in self._data.get(position, ()):
             self._write_data(name)
         operator = self._nodes[position].operator
@@ -220,7 +198,7 @@ class CompiledCapture(Observer):
         self._pipeline.take(self._directory, operator, task, records, saturated=saturated)
 
     def looks_into(self, body: Graph) -> bool:
-        """Tell whether an operator in a branch or loop body, or deeper, is watched."""
+        """Return whether an operator in a branch or loop body, or deeper, is watched."""
         capture = self.bodies.get(body.index)
         return capture is not None and (any(capture.watched) or any(map(capture.looks_into, body.bodies)))
 
@@ -258,7 +236,7 @@ class CompiledCapture(Observer):
 
 
 def _count_no_tensors(plan: DumpPlan, device: Ascend, selection: ModelSelection) -> tuple[int, ...]:
-    """Return how many sequences and maps each operator that is asked for has, with a task or without one."""
+    """Return the number of sequences and maps of each selected operator, with a task or without one."""
     if plan.when.trigger is not Trigger.ALWAYS:
         return (0,) * len(device.graph.nodes)
     return tuple(

@@ -30,16 +30,15 @@ from msdump.store import CLOCK, ModelLayout, free_time, names, run_paths
 from msdump.store.write import LONGEST_NAME, Sink
 
 NO_TARGET: Final = "NoSetDumpTarget"
-"""The layer that stands for none: ``dump_mode`` 2 without a mark."""
+"""The layer of ``dump_mode`` 2 without a mark: no operator has the name."""
 
-# vendor: a step that no training reaches says "not now"
-_NEVER: Final = "2147483647"
+_NEVER: Final = "2147483647"  # vendor: a step that no training reaches
 
 _MODES: Final = {(True, True): "all", (True, False): "input", (False, True): "output"}
 
 
 def content(plan: DumpPlan, layers: tuple[str, ...], root: str, *, is_dumped: bool) -> bytes:
-    """Return the file for one step: compact JSON with sorted keys.
+    """Return acl.json for one step: compact JSON with sorted keys.
 
     >>> from msdump.plan import Context, FilePlan
     >>> plan = DumpPlan("data_dump.json", b"{}", Context(), FilePlan("/dump"))
@@ -48,7 +47,7 @@ def content(plan: DumpPlan, layers: tuple[str, ...], root: str, *, is_dumped: bo
 
     Args:
         plan: The plan.
-        layers: What ``layers`` returns.
+        layers: Result of ``layers``.
         root: Absolute directory of the step's files; of the dump for a step that is not dumped.
         is_dumped: Whether the step is dumped.
     """
@@ -59,12 +58,9 @@ def content(plan: DumpPlan, layers: tuple[str, ...], root: str, *, is_dumped: bo
 
 
 def layers(plan: DumpPlan, full_names: Iterable[str], marked: frozenset[str]) -> tuple[str, ...]:
-    """Return the names for ``dump_list``: sorted items of ``kernels``, then names that their regexes match.
+    """Return the layers for ``dump_list``: sorted items of ``kernels``, then names that their regexes match.
 
-    Args:
-        plan: The plan.
-        full_names: The operators of the graph in execution order.
-        marked: Those that ``set_dump`` marked.
+    Under ``dump_mode`` 2 they are the full names that ``set_dump`` marked, in execution order.
     """
     selector = plan.what.selector
     if selector.mode is DumpMode.MARKED:
@@ -73,7 +69,7 @@ def layers(plan: DumpPlan, full_names: Iterable[str], marked: frozenset[str]) ->
         return ()
     items = sorted(pattern.item.replace(" ", "") for pattern in selector.patterns)
     searched = [pattern for pattern in selector.patterns if pattern.kind is PatternKind.REGEX]
-    # vendor: the items themselves stand in the list, too, expressions as they were written
+    # vendor: regular expressions stand in the list as they were written
     matched = (name for name in full_names if any(pattern.matches(name) for pattern in searched))
     return (*items, *matched)
 
@@ -98,11 +94,9 @@ _UNNAMED: Final = "graph"
 
 
 class CompiledDump(DumpWriter):
-    """Everything that one compiled graph writes below the dump path.
+    """All files of one compiled graph below the dump path.
 
     Attributes:
-        plan: What is dumped.
-        sink: Where it goes.
         directory: Directory of the model, ``{model_name}``.
         model_id: Number of the model in its process.
     """
@@ -118,11 +112,11 @@ class CompiledDump(DumpWriter):
         """Give the model its number and directory; nothing is written yet.
 
         Args:
-            plan: What is dumped.
-            process: What all networks share.
+            plan: The plan.
+            process: State that networks share.
             device: The emulated device with the compiled graph.
-            memory: Gives the device memory of the run that goes on.
-            model: What the model is called.
+            memory: Returns the device memory of the run that goes on.
+            model: Names and number of the model.
         """
         super().__init__(plan, process)
         self.model_id = next(process.counters.model_ids) if model.model_id is None else model.model_id
@@ -202,12 +196,7 @@ class CompiledDump(DumpWriter):
         self.sink.flush()
 
     def begin(self, run: Run, inputs: Mapping[str, Any]) -> CompiledCapture | WatcherCapture:
-        """Return the observer of a dumped run.
-
-        Args:
-            run: Its numbers.
-            inputs: What the network is fed.
-        """
+        """Return the observer of a dumped run with its numbers and graph inputs."""
         self._process.use(self.plan, self._used)
         self._warn_of_no_target()
         self._pipeline.begin(run.iteration)
@@ -228,7 +217,7 @@ class CompiledDump(DumpWriter):
         """Note a run that is about to go undumped."""
         del run
         if self.plan.files.tree is Tree.STEPS:
-            # vendor: a step that is not dumped is configured, too, with a step number that never comes
+            # vendor: undumped steps are configured, too, with a step number that never comes
             self._configure(self.plan.files.path, is_dumped=False)
 
     def _execution(self, run: Run) -> str:
@@ -264,16 +253,13 @@ class CompiledDump(DumpWriter):
 def select_compiled(
     devices: Sequence[Ascend], plan: DumpPlan, marked: frozenset[str], file_name: str = ""
 ) -> list[ModelSelection]:
-    """Return what a plan dumps of a compiled model; operators without a task are never dumped.
+    """Return the selection of each graph of a compiled model; operators without a task are never dumped.
 
     Args:
         devices: The emulated device with the main graph, then those of its branches and loops.
         plan: The plan.
         marked: Full names of the operators that ``set_dump`` marked.
         file_name: Name of the model's file without suffix.
-
-    Returns:
-        The selection of each graph.
     """
     graph, runs = _whole(devices)
     whole = _select(graph, plan, marked, (file_name, runs))
@@ -309,7 +295,7 @@ def _select(
 
 
 def _refusal(node: Node, selector: Selector, marked: frozenset[str]) -> Reason | None:
-    """Return why no name of an operator selects it, None where one does."""
+    """Return the reason for which no name selects an operator, None where one does."""
     refusal = None
     for name in full_names(node):
         refusal = selector.refusal(name, is_marked=name in marked)
@@ -319,12 +305,12 @@ def _refusal(node: Node, selector: Selector, marked: frozenset[str]) -> Reason |
 
 
 def full_names(node: Node) -> tuple[str, ...]:
-    """Return the names that select an operator: those of the operators that are fused in it, and its own."""
+    """Return the names that select an operator: of the operators fused in it, and its own."""
     return (*(part.operator.full_name for part in node.parts), node.operator.full_name)
 
 
 def _part(whole: ModelSelection, nodes: range) -> ModelSelection:
-    """Return the selection of one graph, of the one of all graphs of a model."""
+    """Return the part of a model's selection that belongs to one graph."""
     return ModelSelection(
         whole.refusals[nodes.start : nodes.stop],
         {position - nodes.start: inputs for position, inputs in whole.data.items() if position in nodes},
@@ -334,7 +320,7 @@ def _part(whole: ModelSelection, nodes: range) -> ModelSelection:
 
 def _directory(plan: DumpPlan, file_name: str, graph_name: str) -> str:
     name = names.sanitize(model_selection.directory_name(plan, file_name, graph_name))
-    return name[:LONGEST_NAME] or _UNNAMED  # its number tells two of the same beginning apart
+    return name[:LONGEST_NAME] or _UNNAMED  # the model's number separates equal beginnings
 
 
 def _op_debug(plan: DumpPlan, devices: Sequence[Ascend], sink: Sink, model_id: int) -> OpDebugWriter | None:
@@ -349,11 +335,11 @@ class SingleOperator:
     """An operator that is called alone.
 
     Attributes:
-        op_type: Its name, as the caller gave it.
-        time: When the dump was configured, ``YYYYMMDDHHMMSS``.
-        stream_id: The stream of the call that comes next.
-        first_task: Number of that call's first task.
-        runs: Counts its calls.
+        op_type: Type, as the caller spells it.
+        time: Time of the dump's configuration, ``YYYYMMDDHHMMSS``.
+        stream_id: Stream of the next call.
+        first_task: Number of its first task.
+        runs: Counts the calls.
     """
 
     op_type: str
@@ -369,12 +355,7 @@ class SingleOperator:
 
 
 class SingleDump(DumpWriter, Observer):
-    """Everything that one operator writes each time it is called; ``set_dump`` chooses none of these.
-
-    Attributes:
-        plan: What is dumped.
-        sink: Where it goes.
-    """
+    """All files of an operator that is called alone; ``set_dump`` does not select it."""
 
     def __init__(
         self, plan: DumpPlan, process: Process, device: Ascend, memory: Memory, single: SingleOperator
@@ -382,10 +363,10 @@ class SingleDump(DumpWriter, Observer):
         """Prepare a dump; nothing is written yet.
 
         Args:
-            plan: What is dumped.
-            process: What all networks share.
+            plan: The plan.
+            process: State that networks share.
             device: The emulated device with the operator's graph.
-            memory: Gives the device memory of the call that goes on.
+            memory: Returns the device memory of the call that goes on.
             single: The operator.
         """
         super().__init__(plan, process)
@@ -442,7 +423,7 @@ class SingleDump(DumpWriter, Observer):
 
 
 def _numbers(device: Ascend, op_type: str) -> tuple[int | None, ...]:
-    """Return the number of each operator's task in a call, None for one that the device runs none for.
+    """Return the number of each operator's task in a call, None for an operator without one.
 
     The operator that is called always has one: only where graphs run are joins, splits and changes of shape
     settled without the device (CANN, offline model dump).
@@ -457,5 +438,5 @@ def _numbers(device: Ascend, op_type: str) -> tuple[int | None, ...]:
 
 
 def _is_called(node: Node, op_type: str) -> bool:
-    """Tell the operator that is called from a TransData or Cast that the device puts beside it."""
+    """Return whether a node is the called operator, not a TransData or Cast that the device inserted."""
     return node.name == op_type

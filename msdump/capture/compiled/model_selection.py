@@ -1,10 +1,8 @@
-"""Which operators and tensors of one model ``dump_list`` of acl.json dumps.
+"""Selection of operators and tensors of a model by ``dump_list`` of acl.json.
 
-The rules are CANN's. An item without a model name goes before those that name
-the model; of several items for the same model the last one counts, but what they
-leave out adds up. An operator answers to its name in the compiled graph, ONNX
-name or full name, and in ``layer`` also to the names of the operators that
-fusion has joined in it.
+The rules are CANN's. An item without a model name comes before those that name the model; of several items
+for one model the last counts, but their black lists add up. An operator is selected by its name in the
+compiled graph, ONNX name or full name, and in ``layer`` also by names of the operators that are fused in it.
 """
 
 from __future__ import annotations
@@ -53,12 +51,12 @@ _LONGEST: Final = 200  # characters; the nearest name to a longer text is not se
 
 
 def warn_of_selection(graph: Graph, items: Items, runs: Sequence[bool], source: str) -> None:
-    """Log each name and position in the items for a model that selects or leaves out nothing.
+    """Log each name and position of ``dump_list`` that matches nothing in a model.
 
     Args:
         graph: The compiled graph, with the operators of its branches and loops.
         items: The items for the model.
-        runs: For each node, whether the device runs a task for it.
+        runs: For each node, whether it has a task.
         source: The configuration, for messages.
     """
     model_names = _ModelNames(graph, runs)
@@ -79,7 +77,7 @@ def warn_of_selection(graph: Graph, items: Items, runs: Sequence[bool], source: 
 
 
 def warn_of_watch(graph: Graph, item: ModelItem, runs: Sequence[bool], source: str) -> None:
-    """Log the names of an item that the watcher does not find in a model; arguments as above."""
+    """Log the names of a watcher's item that a model lacks; arguments as of ``warn_of_selection``."""
     model_names = _ModelNames(graph, runs)
     for layer in item.layers:
         model_names.warn_of_layer(f"{source}: layer {layer!r}", layer)
@@ -88,7 +86,7 @@ def warn_of_watch(graph: Graph, item: ModelItem, runs: Sequence[bool], source: s
 
 
 def alike(text: str, candidates: Collection[str]) -> str:
-    """Return the names that a text may have meant, as the end of a message, "" without candidates.
+    """Return similar names as the end of a message, "" without candidates.
 
     >>> alike("cov1", ["conv1", "relu"])
     "; it has 'conv1'"
@@ -115,9 +113,8 @@ class _ModelNames:
         self.kinds = _unique(name for node in graph.nodes for name in sorted(kinds(node)))
 
     def warn_of_layer(self, subject: str, name: str) -> None:
-        """Warn where no operator, fused or original, has a name, or the device runs none for it."""
+        """Warn of a name that no operator, fused or original, has, or only one without a task."""
         if name not in self._nodes:
-            # worth suggesting: names of operators of the model that the device runs
             running = [
                 other
                 for other, node in self._nodes.items()
@@ -130,7 +127,7 @@ class _ModelNames:
             _log.warning("%s: %s of model %s", subject, why, self._model)
 
     def warn_of_compiled(self, subject: str, name: str) -> None:
-        """Warn as for a layer, and where a name is the one before fusion."""
+        """Warn as for a layer, and of a name from before fusion."""
         if name in self._nodes and name not in self.compiled:
             fused = self._nodes[name].operator.full_name
             _log.warning("%s: is fused into %r and cannot be seen inside it; name that", subject, fused)
@@ -145,7 +142,7 @@ class _ModelNames:
         slots: Iterable[Slot],
         candidates: Collection[str],
     ) -> None:
-        """Warn where an entry of a black list meets no operator, or positions that none of them has."""
+        """Warn of an entry of a black list that matches no operator, or no position of any."""
         if not nodes:
             _log.warning("%s: model %s has no such operator%s", subject, self._model, alike(name, candidates))
             return
@@ -171,13 +168,12 @@ Slot = tuple[IO, int]
 
 @dataclass(frozen=True, slots=True)
 class ModelSelection:
-    """The parts of a model that are dumped.
+    """The dumped parts of a model.
 
     Attributes:
-        refusals: For each node, why it is not dumped, None where it is.
-        data: Graph inputs that dumped nodes read, by the node's position: ``Data`` operators,
-            which are dumped with their readers.
-        blocked: Inputs and outputs that are left out, by the node's position.
+        refusals: For each node the reason for no dump, None where it is dumped.
+        data: Graph inputs that dumped nodes read, by position: their ``Data`` operators are dumped, too.
+        blocked: Inputs and outputs on black lists, by position.
     """
 
     refusals: tuple[Reason | None, ...]
@@ -191,21 +187,21 @@ class ModelSelection:
 
     @property
     def asked(self) -> tuple[bool, ...]:
-        """For each node, whether it is selected; what is and has no task is not dumped."""
+        """For each node, whether it is selected; without a task it is not dumped all the same."""
         return tuple(refusal is None or refusal in _WITHOUT_TASK for refusal in self.refusals)
 
 
 def select_model(
     graph: Graph, plan: DumpPlan, file_name: str = "", runs: Sequence[bool] | None = None
 ) -> ModelSelection:
-    """Return what ``plan.models`` dumps of a model; names that no operator has are logged.
+    """Return the selection of a model by ``plan.models``; names that no operator has are logged.
 
     Args:
         graph: The compiled graph.
         plan: The plan.
         file_name: Name of the model's file without suffix, "" for a model from memory.
-        runs: For each node, whether the device runs it at all; None: it runs them all. What has
-            no task of its own is never dumped and ends no range.
+        runs: For each node, whether it has a task; None: all have one. A node without a task is never dumped
+            and ends no range.
     """
     items = Items.of(plan.compiled.models or (), file_name, graph.name, plan.source)
     present = tuple(runs) if runs is not None else (True,) * len(graph.nodes)
@@ -225,13 +221,13 @@ def selected(
     runs: Sequence[bool],
     blocked: Mapping[int, frozenset[Slot]] | None = None,
 ) -> ModelSelection:
-    """Return the selection of operators of which those with a task are dumped.
+    """Return the selection of the operators that are asked for and have a task.
 
     Args:
         graph: The compiled graph.
-        asked: For each node, why it is not selected, None where it is.
-        runs: For each node, whether the device runs a task for it.
-        blocked: Inputs and outputs that are left out, by the node's position.
+        asked: For each node the reason for no selection, None where it is selected.
+        runs: For each node, whether it has a task.
+        blocked: Inputs and outputs on black lists, by position.
     """
     refusals = tuple(
         refusal if refusal is not None or is_run else Reason.CONTROL_FLOW if node.bodies else Reason.NO_TASK
@@ -249,12 +245,12 @@ def directory_name(plan: DumpPlan, file_name: str, graph_name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """The items of ``dump_list`` that speak of one model.
+    """The items of ``dump_list`` for one model.
 
     Attributes:
-        deciding: The item that says which operators are dumped, None: the model is not listed.
+        deciding: The item that selects operators, None: the model is not listed.
         ranges: First and last operator of each range.
-        blocked_types: Inputs and outputs that the black lists of all items leave out, by operator type.
+        blocked_types: Inputs and outputs on the black lists of all items, by operator type.
         blocked_names: The same by operator name.
     """
 
@@ -289,7 +285,7 @@ class Items:
         return tuple(not layers.isdisjoint(all_names(node)) for node in nodes)
 
     def blocked(self, nodes: Sequence[Node]) -> dict[int, frozenset[Slot]]:
-        """Return the inputs and outputs that the black lists leave out, by the node's position."""
+        """Return the inputs and outputs on black lists, by position."""
         slots_by_position = {}
         for position, node in enumerate(nodes):
             slots = frozenset().union(
@@ -317,7 +313,7 @@ def within(
     Args:
         ranges: First and last operator of each range.
         nodes: Operators in execution order.
-        runs: For each node, whether the device runs it; those that it does not are passed over.
+        runs: For each node, whether it has a task; others are ignored.
     """
     running = [position for position, is_run in enumerate(runs) if is_run]
     in_range = [False] * len(nodes)
@@ -349,7 +345,7 @@ def _slots(entries: Iterable[Blocked], source: str) -> dict[str, frozenset[Slot]
 
 
 def _parsed(entry: Blocked, source: str) -> frozenset[Slot]:
-    """Return the slots that a black list entry names; what is none is logged and left out.
+    """Return the slots of a black list entry; texts that are none are logged and ignored.
 
     >>> sorted(_parsed(Blocked("conv1", ("input0", "output2")), "acl.json"))
     [(<IO.INPUT: 'input'>, 0), (<IO.OUTPUT: 'output'>, 2)]
@@ -357,7 +353,7 @@ def _parsed(entry: Blocked, source: str) -> frozenset[Slot]:
     if not entry.positions:
         _log.warning("%s: the black list entry %r has no pos, so it leaves nothing out", source, entry.name)
     slots = set()
-    # vendor: CANN checks positions only now, and goes on without those that it does not understand
+    # vendor: CANN checks positions only now, and ignores faulty ones
     for text in entry.positions:
         match = _POSITION.fullmatch(text)
         if match is None:
@@ -375,7 +371,7 @@ def _parsed(entry: Blocked, source: str) -> frozenset[Slot]:
 def data_read(graph: Graph, watched: Sequence[bool]) -> dict[int, tuple[str, ...]]:
     """Return the graph inputs that dumped operators read, by the position of the operator.
 
-    What the device has put between an input and its reader does not part them, unless it is dumped itself.
+    Transfers that the device inserted between them are ignored, unless they are dumped themselves.
     """
     # vendor: an input's Data operator is dumped along with a reader, not by a name of its own
     input_names = {value.name for value in graph.inputs}
@@ -393,7 +389,7 @@ def data_read(graph: Graph, watched: Sequence[bool]) -> dict[int, tuple[str, ...
 
 
 def _origins(node: Node, sources: Mapping[str, str]) -> Iterator[str]:
-    """Yield the values that a node reads, before any transfer that the device has put between."""
+    """Yield the values that a node reads, from before transfers that the device inserted."""
     for name in node.inputs:
         origin = name
         while origin in sources:

@@ -158,12 +158,6 @@ def test_bad_variables(monkeypatch, caplog):
 def test_unwritable_place(place, monkeypatch):
     """A place that cannot be written is told with its path."""
     (place / "file").touch()
-    monkeypatch.setenv(env.GE_GRAPH, "2")
-    monkeypatch.setenv(env.GE_GRAPH_FORMAT, "ge_proto")
-    monkeypatch.setenv(env.GE_GRAPH_PATH, str(place / "file"))
-    files = StageFiles(2, Counters(), is_dumped=False)
 
-    with pytest.raises(
-        DumpWriteError, match=r"cannot write '.*/file/.*/ge_proto_.*Build.txt': Not a directory"
-    ):
-        files.write("Build", view())
+    with pytest.raises(DumpWriteError, match=r"cannot write '.*/file/.*/ge_proto_.*txt': Not a directory"):
+        write(monkeypatch, DUMP_GE_GRAPH="2", DUMP_GRAPH_PATH=f"{place}/file")
