@@ -39,8 +39,9 @@ from .graph_rules import select_range as select_range
 from .inputs import check_sizes as check_sizes
 from .inputs import load_arrays as load_arrays
 from .inputs import write_arrays as write_arrays
-from .inspection import SHOWN as SHOWN
 from .inspection import Extreme as Extreme
+from .inspection import FirstStatistics as FirstStatistics
+from .inspection import FirstTensor as FirstTensor
 from .inspection import Histogram as Histogram
 from .inspection import InspectedTensor as InspectedTensor
 from .inspection import Inspection as Inspection
@@ -54,10 +55,6 @@ from .inspection import inspect as inspect
 from .inspection import list_folders as list_folders
 from .inspection import of_file as of_file
 from .inspection import of_operator as of_operator
-from .inspection import read_elements as read_elements
-from .inspection import table_lines as table_lines
-from .inspection import table_rows as table_rows
-from .inspection import tensor_lines as tensor_lines
 from .inspection import tree_lines as tree_lines
 from .operands import DumpedOperand as DumpedOperand
 from .operands import host_arrays as host_arrays

@@ -18,12 +18,6 @@ from msdump.read import SourceKind
 from msdump.record import IO
 from msdump.return_codes import ReturnCode
 
-VERDICT: Final = "verdict"
-DISTANCE: Final = "distance"
-OWN_ERROR: Final = "own error"
-STATE: Final = "state"
-TIME: Final = "time in microseconds"
-
 _STATES: Final = (
     (TensorState.NAN, "nan"),
     (TensorState.INF, "inf"),
@@ -54,18 +48,18 @@ def of_operators(report: DumpReport) -> Iterator[OperatorMetric]:
     """Yield the metrics of a report's operators; a metric that no operator has is left out.
 
     Statistics are those of the outputs over all iterations: the smallest ``min``, of everything else the
-    largest. What is not finite has no number; ``state`` names it.
+    largest. Numbers are finite; ``state`` names the others.
     """
-    verdicts = report.verdicts
-    found: list[tuple[str, dict[int, float | str]]] = [
-        (VERDICT, {place: str(each.worst.verdict) for place, each in verdicts.items() if place >= 0}),
-        (DISTANCE, _finite({place: each.distance for place, each in verdicts.items() if place >= 0})),
-        (OWN_ERROR, _finite({place: each.own_error for place, each in verdicts.items() if place >= 0})),
-        (STATE, dict(_states(report))),
-        *((name, _statistic(report, name)) for name in report.series.numbers),
-        (TIME, _finite(report.times)),
-    ]
-    yield from (OperatorMetric(name, values) for name, values in found if values)
+    verdicts = {place: verdict for place, verdict in report.verdicts.items() if place >= 0}
+    found: dict[str, dict[int, float | str]] = {
+        "verdict": {place: str(each.worst.verdict) for place, each in verdicts.items()},
+        "distance": _finite({place: each.distance for place, each in verdicts.items()}),
+        "own error": _finite({place: each.own_error for place, each in verdicts.items()}),
+        "state": dict(_states(report)),
+        **{name: _statistic(report, name) for name in report.series.numbers},
+        "time in microseconds": _finite(report.times),
+    }
+    yield from (OperatorMetric(name, values) for name, values in found.items() if values)
 
 
 def _finite(values: Mapping[int, float]) -> dict[int, float | str]:
@@ -83,7 +77,6 @@ def _states(report: DumpReport) -> Iterator[tuple[int, str]]:
 
 
 def _statistic(report: DumpReport, name: str) -> dict[int, float | str]:
-    """Return a statistic of each operator's outputs."""
     table = report.series.numbers[name]
     join: Callable[[float, float], float] = min if name == "min" else max
     values: dict[int, float] = {}
@@ -108,13 +101,7 @@ _COUNT: Final = "count"
 
 @dataclass(frozen=True, slots=True)
 class ScalarPoint:
-    """A number at an iteration.
-
-    Attributes:
-        tag: Scope, operator, tensor and statistic.
-        iteration: Number of the iteration.
-        value: The number, NaN and infinities too.
-    """
+    """A number at an iteration, under a tag of scope, operator, tensor and statistic."""
 
     tag: str
     iteration: int
@@ -123,14 +110,7 @@ class ScalarPoint:
 
 @dataclass(frozen=True, slots=True)
 class HistogramPoint:
-    """How numbers are spread at an iteration.
-
-    Attributes:
-        tag: What is shown: a statistic of all operators' outputs, or the elements of a tensor.
-        iteration: Number of the iteration.
-        edges: Bounds of the bins.
-        counts: Numbers in each bin.
-    """
+    """A histogram of a statistic of all operators' outputs, or of a tensor's elements, at an iteration."""
 
     tag: str
     iteration: int
@@ -139,12 +119,7 @@ class HistogramPoint:
 
 
 def scalars(report: DumpReport, most: int = MOST_TENSORS) -> Iterator[ScalarPoint]:
-    """Yield the statistics of outputs over the iterations, then losses and gradient norms.
-
-    Args:
-        report: The report.
-        most: Tensors that are told: those with NaN or inf first, the others evenly spread over the execution.
-    """
+    """Yield the statistics of outputs, as ``chosen``, over the iterations, then losses and gradient norms."""
     series = report.series
     has_ranks = len({operator.rank for operator in report.operators}) > 1
     for row in chosen(report, most):
@@ -170,7 +145,7 @@ def scalars(report: DumpReport, most: int = MOST_TENSORS) -> Iterator[ScalarPoin
 
 
 def chosen(report: DumpReport, most: int) -> list[int]:
-    """Return the rows of the exported tensors in the order of execution."""
+    """Return the rows of exported tensors: those with NaN or inf, others evenly spread over the execution."""
     series, rows = report.series, known(report)
     if len(rows) <= most:
         return rows
@@ -221,82 +196,43 @@ def histograms(report: DumpReport) -> Iterator[HistogramPoint]:
 
 
 def write(folder: str, points: Sequence[ScalarPoint], spread: Sequence[HistogramPoint]) -> int:
-    """Write the events of a dump into a folder; return their number.
-
-    Args:
-        folder: The folder, one for each run, as TensorBoard's ``--logdir`` has them below it.
-        points: Scalars.
-        spread: Histograms.
+    """Write events into the folder of a run, below TensorBoard's ``--logdir``; return their number.
 
     Raises:
         NotAvailableError: The package tensorboard is not installed.
         DumpWriteError: The folder cannot be written.
     """
-    modules = _package()
     try:
-        writer = modules.writer.EventFileWriter(folder)
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.plugins.histogram import metadata as of_histograms
+        from tensorboard.plugins.scalar import metadata as of_scalars
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+        from tensorboard.util.tensor_util import make_tensor_proto
+    except ImportError as error:
+        raise NotAvailableError(
+            f'files for TensorBoard need its package: pip install "msdump[tensorboard]" ({error})'
+        ) from error
+
+    def event(point: ScalarPoint | HistogramPoint, metadata: Any, array: np.ndarray) -> Any:
+        summary = Summary()
+        summary.value.add(tag=point.tag, metadata=metadata, tensor=make_tensor_proto(array))
+        return Event(wall_time=time.time(), step=point.iteration, summary=summary)
+
+    try:
+        writer = EventFileWriter(folder)
+        metadata = of_scalars.create_summary_metadata("", "")
         for point in points:
-            writer.add_event(modules.scalar(point))
+            writer.add_event(event(point, metadata, np.array(point.value, np.float32)))
+        metadata = of_histograms.create_summary_metadata("", "")
         for each in spread:
-            writer.add_event(modules.histogram(each))
+            edges, counts = np.array(each.edges), np.array(each.counts, np.float64)
+            writer.add_event(event(each, metadata, np.stack((edges[:-1], edges[1:], counts), axis=1)))
         writer.close()
     except OSError as error:
         raise DumpWriteError(f"cannot write {folder!r}: {error.strerror or error}") from error
     return len(points) + len(spread)
 
-
-@dataclass(frozen=True, slots=True)
-class _Package:
-    """The modules of tensorboard that make events.
-
-    Attributes:
-        writer: Writes files of events.
-        events: The messages of events.
-        summaries: The messages of what they tell.
-        tensors: Makes tensors.
-        of_scalars: Tells that a tensor is a scalar.
-        of_histograms: Tells that a tensor is a histogram.
-    """
-
-    writer: Any
-    events: Any
-    summaries: Any
-    tensors: Any
-    of_scalars: Any
-    of_histograms: Any
-
-    def scalar(self, point: ScalarPoint) -> Any:
-        metadata = self.of_scalars.create_summary_metadata("", "")
-        return self._event(point.tag, point.iteration, np.array(point.value, np.float32), metadata)
-
-    def histogram(self, point: HistogramPoint) -> Any:
-        edges = np.array(point.edges)
-        bins = np.stack((edges[:-1], edges[1:], np.array(point.counts, np.float64)), axis=1)
-        metadata = self.of_histograms.create_summary_metadata("", "")
-        return self._event(point.tag, point.iteration, bins, metadata)
-
-    def _event(self, tag: str, step: int, array: np.ndarray, metadata: Any) -> Any:
-        summary = self.summaries.Summary()
-        summary.value.add(tag=tag, metadata=metadata, tensor=self.tensors.make_tensor_proto(array))
-        return self.events.Event(wall_time=time.time(), step=step, summary=summary)
-
-
-def _package() -> _Package:
-    try:
-        from tensorboard.compat.proto import event_pb2, summary_pb2
-        from tensorboard.plugins.histogram import metadata as of_histograms
-        from tensorboard.plugins.scalar import metadata as of_scalars
-        from tensorboard.summary.writer import event_file_writer
-        from tensorboard.util import tensor_util
-    except ImportError as error:
-        raise NotAvailableError(
-            f'files for TensorBoard need its package: pip install "msdump[tensorboard]" ({error})'
-        ) from error
-    return _Package(event_file_writer, event_pb2, summary_pb2, tensor_util, of_scalars, of_histograms)
-
-
-GRAPHS: Final = "graph.json"
-"""Name of the file with the graphs."""
 
 _LOW, _HIGH = "#fde725", "#440154"  # distinguishable in all kinds of colour vision, and in grey
 _BAD, _DOUBTFUL, _GOOD = "#d55e00", "#f0e442", "#56b4e9"
@@ -309,7 +245,7 @@ def files(report: DumpReport) -> Iterator[tuple[str, str]]:
     ids = node_ids(report.operators)
     graphs = _graph_ids(report.operators)
     collection = {"label": "msdump", "graphs": [*_graphs(report.operators, ids, graphs)]}
-    yield GRAPHS, json.dumps(collection, indent=1)
+    yield "graph.json", json.dumps(collection, indent=1)
     for metric in of_operators(report):
         name = re.sub(r"[^a-z0-9]+", "_", metric.name.lower()).strip("_")
         yield f"{name}.json", json.dumps(_data(metric, report.operators, ids, graphs), indent=1)
@@ -440,7 +376,7 @@ def properties(report: DumpReport) -> dict[str, dict[str, str]]:
     the node the first one counts.
 
     Raises:
-        ToolError: No operator of the dump tells its node: the dump has no graph file.
+        ToolError: The dump has no graph file with names of nodes.
     """
     told: dict[int, dict[str, str]] = {}
     for metric in of_operators(report):
@@ -452,20 +388,13 @@ def properties(report: DumpReport) -> dict[str, dict[str, str]]:
         names = () if operator.described is None else operator.described.onnx_names
         for name in names:
             if place in told and name not in nodes:
-                nodes[name] = {
-                    f"{_PREFIX}operator": operator.name,
-                    **told[place],
-                    **_note(report, place),
-                }
+                verdict = report.verdicts.get(place)
+                nodes[name] = {f"{_PREFIX}operator": operator.name, **told[place]}
+                if verdict is not None and verdict.worst.note:
+                    nodes[name][f"{_PREFIX}note"] = verdict.worst.note
     if not nodes:
         raise ToolError(
             ReturnCode.PARAMETER,
             f"{report.dump}: no graph file tells which ONNX node an operator is; msdump's own dumps have one",
         )
     return nodes
-
-
-def _note(report: DumpReport, place: int) -> Mapping[str, str]:
-    verdict = report.verdicts.get(place)
-    note = "" if verdict is None else verdict.worst.note
-    return {f"{_PREFIX}note": note} if note else {}

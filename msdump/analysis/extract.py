@@ -81,19 +81,18 @@ def find_run(
     rank: int | None = None,
     pass_number: int | None = None,
 ) -> OperatorRun:
-    """Return a run of an operator.
+    """Return a run of an operator: without numbers its first pass in the last iteration of the first rank.
 
     Args:
         dump: The dump.
         operator: Full name, name in files, last component, or name of the node in the model.
-        iteration: Number of the iteration; None: the last one that has the operator.
-        rank: Number of the rank; None: the first one that has the operator.
-        pass_number: Number of the run within the iteration; None: the first one.
+        iteration: Number of the iteration.
+        rank: Number of the rank.
+        pass_number: Number of the run within the iteration.
 
     Raises:
         InputError: The dump has no such operator, or several that the name may mean; or it has none of the
             iteration, rank or pass.
-        DumpReadError: The dump cannot be read.
     """
     folders = [
         folder
@@ -150,11 +149,7 @@ def _by_name(folder: Iteration) -> dict[str, list[Record]]:
 
 
 def _name_in_dump(asked: str, listed: Iterable[str], folders: Iterable[Iteration]) -> str:
-    """Return the operator's name in the dump.
-
-    Raises:
-        InputError: There is none, or several.
-    """
+    """Return the operator's name in the dump; InputError where there is none, or several."""
     known = dict.fromkeys(listed)
     onnx_names = {each: name for folder in folders for each, name in _onnx_names(folder) if name in known}
     names = onnx_names | {sanitize(name): name for name in known} | {name: name for name in known}
@@ -186,7 +181,7 @@ _ON_HOST: Final = frozenset({DEFAULT_FORMAT, "NCHW", "ND", ""})
 """Memory formats that are the host's."""
 
 
-def host_array(record: Record, shape: tuple[int, ...] | None, groups: int = 1) -> np.ndarray:
+def _host_array(record: Record, shape: tuple[int, ...] | None, groups: int = 1) -> np.ndarray:
     """Return the elements of a tensor in the host's layout.
 
     Args:
@@ -196,7 +191,6 @@ def host_array(record: Record, shape: tuple[int, ...] | None, groups: int = 1) -
 
     Raises:
         InputError: Its layout cannot be undone, or it holds text.
-        DumpReadError: Its file cannot be read.
     """
     is_formatted = not isinstance(record, OperatorRecord) and record.format not in _ON_HOST
     if is_formatted and shape is None:
@@ -243,7 +237,6 @@ def tensors_of(run: OperatorRun) -> tuple[KeptTensor, ...]:
 
     Raises:
         InputError: No input or no output of it was dumped, or a tensor holds text.
-        DumpReadError: A file cannot be read.
     """
     for io in IO:
         if not run.of(io):
@@ -260,7 +253,7 @@ def tensors_of(run: OperatorRun) -> tuple[KeptTensor, ...]:
 def _kept_array(record: Record) -> tuple[np.ndarray, str]:
     """Return the elements of a tensor, and their layout if it cannot be undone without the host's shape."""
     try:
-        return host_array(record, None), ""
+        return _host_array(record, None), ""
     except InputError:
         array = record.array
         if array.dtype.kind in "OUS":
@@ -352,7 +345,7 @@ class _FromGraphFile:
         """Return a tensor; UntoldOperatorError where the graph file is that of another graph."""
         is_settled = form.shape is not None and min(form.shape, default=0) >= 0
         shape = form.shape if is_settled else None
-        array = host_array(record, shape)
+        array = _host_array(record, shape)
         told, dumped = (form.dtype, shape), (record.dtype, array.shape)
         if (form.dtype and form.dtype != record.dtype) or (shape is not None and shape != array.shape):
             raise UntoldOperatorError(
@@ -412,7 +405,7 @@ class _FromModel:
         declared = self._graph.type_of(name)
         shape = tuple(size for size in declared.shape or () if isinstance(size, int))
         groups = self._node.attributes.get("group", 1)
-        return host_array(
+        return _host_array(
             record, shape if declared.is_settled else None, groups if isinstance(groups, int) else 1
         )
 
@@ -482,18 +475,12 @@ class Repro:
 
 
 def reproduce(run: OperatorRun, dump: Dump, graph: Graph | None) -> Repro:
-    """Return the model and tensors that reproduce a run of an operator.
-
-    Args:
-        run: The run.
-        dump: The dump that it stands in.
-        graph: The model; None: the operator is rebuilt from the graph file of the dump.
+    """Return the model and tensors that reproduce a run of an operator, by its model or the graph file.
 
     Raises:
         InputError: The model has no such operator, or the dump lacks what it read or wrote.
         UntoldOperatorError: No graph file tells the operator, or a part of it alone.
         UnsupportedOpError: The graph file does not tell how the operator computes.
-        DumpReadError: A file cannot be read.
     """
     source = _FromGraphFile(run) if graph is None else _FromModel(run, dump, graph)
     outputs = source.outputs()
@@ -534,24 +521,9 @@ for name, result in zip(dumped, results, strict=True):
 
 
 def write_tensors(run: OperatorRun, tensors: Sequence[KeptTensor], reason: str, folder: str) -> list[str]:
-    """Write the tensors of an operator that has no model; return the paths of the files.
-
-    Args:
-        run: The run of the operator.
-        tensors: Its tensors.
-        reason: Why there is no model.
-        folder: The folder; made where it is missing, files of these names in it are replaced.
-
-    Raises:
-        ToolError: A file cannot be written.
-        DumpWriteError: An .npz file cannot be written.
-    """
-    paths = [
-        inputs.write_arrays(
-            Path(folder, name).resolve(), {each.name: each.array for each in tensors if each.io is io}
-        )
-        for name, io in ((INPUTS, IO.INPUT), (OUTPUTS, IO.OUTPUT))
-    ]
+    """Write the tensors of an operator and the reason why it has no model; return the paths of the files."""
+    arrays = [{each.name: each.array for each in tensors if each.io is io} for io in IO]
+    paths = _write_arrays(folder, *arrays)
     told = {
         "operator": run.name,
         "type": run.first.op_type,
@@ -568,20 +540,17 @@ def write_tensors(run: OperatorRun, tensors: Sequence[KeptTensor], reason: str, 
     return paths
 
 
+def _write_arrays(
+    folder: str, read: Mapping[str, np.ndarray], written: Mapping[str, np.ndarray]
+) -> list[str]:
+    files = {INPUTS: read, OUTPUTS: written}
+    return [inputs.write_arrays(Path(folder, name).resolve(), arrays) for name, arrays in files.items()]
+
+
 def write_folder(repro: Repro, folder: str) -> list[str]:
-    """Write a repro; return the paths of its files.
-
-    Args:
-        repro: What reproduces an operator.
-        folder: The folder; made where it is missing, files of these names in it are replaced.
-
-    Raises:
-        ToolError: A file cannot be written.
-        DumpWriteError: An .npz file cannot be written.
-    """
+    """Write model, tensors and script into a folder, which is made; return the paths of the files."""
     paths = [reports.write_bytes(folder, MODEL, [repro.model])]
-    for name, arrays in ((INPUTS, repro.inputs), (OUTPUTS, repro.outputs)):
-        paths.append(inputs.write_arrays(Path(folder, name).resolve(), arrays))
+    paths += _write_arrays(folder, repro.inputs, repro.outputs)
     what = f"{repro.name} ({repro.op_type}; {repro.place})".replace("\\", "/").replace('"', "'")
     script = _SCRIPT.format(what=what, inputs=INPUTS, outputs=OUTPUTS, model=MODEL)
     paths.append(reports.write(folder, SCRIPT, [script]))

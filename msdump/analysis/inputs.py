@@ -8,7 +8,7 @@ import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from msdump import reading
 from msdump.dtypes import STRING, DType
 from msdump.errors import InputError, name_hint
 from msdump.execute import bind_inputs
-from msdump.graph import MINDSPORE_DOMAIN, Graph, Node, Value, ValueType
+from msdump.graph import MINDSPORE_DOMAIN, Graph, Value, ValueType
 from msdump.store.write import write_stream
 
 _CLASS_AXES: Final = {
@@ -33,37 +33,25 @@ _PASSING: Final = frozenset({"Cast", "Reshape", "Squeeze", "Unsqueeze", "Flatten
 """Operators whose output holds the numbers of their first input."""
 
 
-def class_counts(graph: Graph) -> dict[str, int]:
-    """Return the number of classes of each input that holds class indices; of several the smallest."""
+def _class_counts(graph: Graph) -> dict[str, int]:
+    """Return the number of classes of each value that losses take for class indices, the smallest."""
     sources = {
         node.outputs[0]: node.inputs[0]
         for node in graph.nodes
         if node.op_type in _PASSING and node.inputs and node.outputs
     }
     counts: dict[str, int] = {}
-    for name, count in _labels(graph):
-        origin = name
-        while origin in sources:
-            origin = sources[origin]
-        counts[origin] = min(count, counts.get(origin, count))
-    return {value.name: counts[value.name] for value in graph.inputs if value.name in counts}
-
-
-def _labels(graph: Graph) -> Iterator[tuple[str, int]]:
-    """Yield the values that losses take for class indices, and the number of classes of each."""
     for node in graph.nodes:
-        count = _class_count(graph, node)
-        if count is not None:
-            yield node.inputs[1], count
-
-
-def _class_count(graph: Graph, node: Node) -> int | None:
-    axis = _CLASS_AXES.get((node.domain, node.op_type))
-    shape = graph.type_of(node.inputs[0]).shape if axis is not None else None
-    if axis is None or shape is None or not -len(shape) <= axis < len(shape):
-        return None
-    size = shape[axis]
-    return size if isinstance(size, int) and size > 0 else None
+        axis = _CLASS_AXES.get((node.domain, node.op_type))
+        shape = None if axis is None else graph.type_of(node.inputs[0]).shape
+        if axis is None or shape is None or not -len(shape) <= axis < len(shape):
+            continue
+        count, origin = shape[axis], node.inputs[1]
+        if isinstance(count, int) and count > 0:
+            while origin in sources:
+                origin = sources[origin]
+            counts[origin] = min(count, counts.get(origin, count))
+    return counts
 
 
 # RuntimeError: flags of the archive that ask for a password or a patch; the others: damaged contents.
@@ -71,6 +59,7 @@ _BROKEN: Final = (
     *(ValueError, EOFError, KeyError, RuntimeError, OverflowError, MemoryError),
     *(struct.error, zlib.error, zipfile.BadZipFile),
 )
+
 
 Shape = tuple[int, ...]
 
@@ -96,14 +85,12 @@ def read_arrays(
         InputError: The file cannot be read, or ``check`` refuses it.
     """
 
-    def typed(named: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return {name: _typed(array, type_of(name)) for name, array in named.items()}
+    def check_headers(elements: Mapping[str, np.ndarray], shapes: Mapping[str, Shape]) -> None:
+        typed = {name: _typed(element, type_of(name)) for name, element in elements.items()}
+        check({name: np.broadcast_to(element, shapes[name]) for name, element in typed.items()})
 
-    return typed(load_arrays(path, remedy, lambda elements, shapes: check(_spread(typed(elements), shapes))))
-
-
-def _spread(elements: Mapping[str, np.ndarray], shapes: Mapping[str, Shape]) -> dict[str, np.ndarray]:
-    return {name: np.broadcast_to(element, shapes[name]) for name, element in elements.items()}
+    arrays = load_arrays(path, remedy, check_headers)
+    return {name: _typed(array, type_of(name)) for name, array in arrays.items()}
 
 
 def load_arrays(
@@ -191,14 +178,7 @@ _WORDS: Final = ("iron", "moss", "amber", "slate")
 
 
 def from_file(graph: Graph, path: str) -> dict[str, np.ndarray]:
-    """Return the arrays of an .npz file by the names of the network's inputs.
-
-    Types that numpy lacks are read in the form that ``numpy.savez`` gives them, or
-    in that of dump files (bfloat16 as float32).
-
-    Args:
-        graph: The network.
-        path: The file, as ``numpy.savez(path, input_name=array)`` writes it.
+    """Return the arrays of an .npz file by the names of the network's inputs, as ``read_arrays`` does.
 
     Raises:
         InputError: The file cannot be read, or the network takes what no .npz file can hold.
@@ -233,7 +213,7 @@ def made_up(graph: Graph, sizes: Mapping[str, int], seed: int, step: int) -> dic
     check_sizes(graph, sizes)
     # Seeded by the step too: its inputs do not depend on whether the steps before it were run.
     generator = np.random.default_rng((seed, step))
-    counts = class_counts(graph) if graph.bindings else {}
+    counts = _class_counts(graph) if graph.bindings else {}
     return {
         value.name: _random_value(graph, value, sizes, generator, counts.get(value.name))
         for value in graph.inputs
@@ -271,11 +251,7 @@ def _redrawn(array: Any, generator: np.random.Generator) -> Any:
 
 
 def check_sizes(graph: Graph, sizes: Mapping[str, int]) -> None:
-    """Refuse sizes of dynamic dimensions that no input has.
-
-    Raises:
-        InputError: No input has one of the dimensions; the message names those that there are.
-    """
+    """Refuse (InputError) sizes of dynamic dimensions that no input has; the message names all dimensions."""
     names = dict.fromkeys(
         size for value in graph.inputs for size in value.type.shape or () if isinstance(size, str)
     )
@@ -299,7 +275,7 @@ def _random_value(
             f"{graph.source}: input {value.name!r} {fault} and cannot be made up;"
             " give it with --inputs, or run the network from Python"
         )
-    shape = tuple(_size(size, sizes) for size in declared.shape)
+    shape = tuple(size if isinstance(size, int) else sizes.get(size or "", 1) for size in declared.shape)
     _check_shape(graph, value, shape)
     if classes is not None and "int" in declared.dtype.name:
         return np.asarray(generator.integers(0, classes, shape)).astype(declared.dtype.numpy)
@@ -321,7 +297,7 @@ def _check_shape(graph: Graph, value: Value, shape: tuple[int, ...]) -> None:
 
 
 def is_array(shape: Sequence[int], item_bytes: int) -> bool:
-    """Tell whether an array of this machine may have a shape, its elements of so many bytes."""
+    """Return whether this machine can hold an array of a shape, its elements of so many bytes."""
     # numpy counts the elements as if no size were 0
     count = math.prod(size for size in shape if size)
     return len(shape) <= MOST_DIMENSIONS and count * item_bytes <= _memory()
@@ -331,28 +307,17 @@ def _memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def _size(size: int | str | None, sizes: Mapping[str, int]) -> int:
-    if isinstance(size, int):
-        return size
-    return 1 if size is None else sizes.get(size, 1)
-
-
 def _elements(dtype: DType, shape: tuple[int, ...], generator: np.random.Generator) -> np.ndarray:
     if dtype is STRING:
         return generator.choice(np.array(_WORDS, dtype=object), shape)
     if dtype.name.startswith("complex"):
         parts = generator.standard_normal((*shape, 2))
         return np.asarray(parts[..., 0] + 1j * parts[..., 1]).astype(dtype.numpy)
-    if "int" in dtype.name or dtype.name == "bool":
-        low, high = _range(dtype)
-        return np.asarray(generator.integers(low, high, shape)).astype(dtype.numpy)
-    return np.asarray(generator.standard_normal(shape)).astype(dtype.numpy)
-
-
-def _range(dtype: DType) -> tuple[int, int]:
-    """Return the smallest integer to draw, and the one behind the largest."""
+    if "int" not in dtype.name and dtype.name != "bool":
+        return np.asarray(generator.standard_normal(shape)).astype(dtype.numpy)
     # Larger integers are mostly token ids, indices and lengths, of which only 0 and 1 are surely valid.
-    if dtype.numpy.itemsize > 1 or dtype.name == "bool":
-        return 0, _SMALL_RANGE
-    limits = ml_dtypes.iinfo(dtype.numpy)  # type: ignore[no-untyped-call]  # the package has no annotations
-    return int(limits.min), int(limits.max) + 1
+    low, high = 0, _SMALL_RANGE
+    if dtype.numpy.itemsize == 1 and dtype.name != "bool":
+        limits = ml_dtypes.iinfo(dtype.numpy)  # type: ignore[no-untyped-call]  # the package has no annotations
+        low, high = int(limits.min), int(limits.max) + 1
+    return np.asarray(generator.integers(low, high, shape)).astype(dtype.numpy)

@@ -29,17 +29,14 @@ from msdump.store import STATISTICS, OperatorFileKind, names, operator_names
 BINS: Final = 12
 """Bins of a histogram."""
 
-MOST_PLACES: Final = 5
-"""Places of NaN, and of each infinity, that are kept."""
-
-_BLOCK: Final = 1 << 20  # elements that are looked at at once
+_MOST_PLACES: Final = 5  # of NaN, and of each infinity
+_BLOCK: Final = 1 << 20  # elements that are inspected at once
 _REAL_KINDS: Final = "biuf"
 _SLICE: Final = 6  # rows and columns of a slice
 
-NONFINITE: Final[Mapping[str, Callable[[np.ndarray], np.ndarray]]] = MappingProxyType(
+_NONFINITE: Final[Mapping[str, Callable[[np.ndarray], np.ndarray]]] = MappingProxyType(
     {"nan": np.isnan, "inf": np.isposinf, "-inf": np.isneginf}
 )
-"""Kinds of elements that are not finite, each with the function that marks them in an array."""
 
 Place = tuple[int, ...]
 """Indices of an element, one for each dimension."""
@@ -73,7 +70,7 @@ class Strangers:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """How many finite elements lie in each of several intervals of equal width, one where they are all alike.
+    """Numbers of finite elements in intervals of equal width; a single interval where they are all alike.
 
     Attributes:
         edges: The bounds of the intervals; the last interval holds its end.
@@ -86,7 +83,7 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """What a tensor looks like.
+    """Facts about the elements of a tensor.
 
     Attributes:
         smallest: Its smallest finite element; None where it has none.
@@ -109,11 +106,7 @@ class Inspection:
 
 
 def inspect(array: np.ndarray) -> Inspection:
-    """Look at a tensor, block by block.
-
-    Args:
-        array: Any shape, of any type; texts and complex numbers have neither extremes nor a histogram.
-    """
+    """Inspect a tensor block by block; texts and complex numbers have neither extremes nor a histogram."""
     numbers = array.view(np.uint8) if array.dtype == np.bool_ else array
     smallest, largest = _extremes(numbers) if array.dtype.kind in _REAL_KINDS else (None, None)
     strangers = _strangers(array)
@@ -153,16 +146,16 @@ def _extremes(array: np.ndarray) -> tuple[Extreme | None, Extreme | None]:
 
 
 def _strangers(array: np.ndarray) -> dict[str, Strangers]:
-    counts = dict.fromkeys(NONFINITE, 0)
+    counts = dict.fromkeys(_NONFINITE, 0)
     places: dict[str, list[Place]] = {name: [] for name in counts}
     if array.dtype.kind == "f":
         for start, block in blocks(array):
             if np.isfinite(block).all():
                 continue
-            for name, is_such in NONFINITE.items():
+            for name, is_such in _NONFINITE.items():
                 found = np.flatnonzero(is_such(block))
                 counts[name] += len(found)
-                room = MOST_PLACES - len(places[name])
+                room = _MOST_PLACES - len(places[name])
                 places[name] += [_place(start + int(number), array) for number in found[:room]]
     return {name: Strangers(count, tuple(places[name])) for name, count in counts.items()}
 
@@ -195,7 +188,7 @@ def _start(index: int, size: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class InspectedTensor:
-    """A tensor that can be looked at.
+    """A tensor that can be inspected.
 
     Attributes:
         name: Its operator, type and slot; the name of the file where that is all that is known.
@@ -203,7 +196,7 @@ class InspectedTensor:
         path: Its file; that of the statistics where its elements were not saved.
         dtype: MindSpore's name of its element type.
         format: Its memory format, "" where it is the host's.
-        statistics: What is known of all its elements.
+        statistics: Statistics of all its elements, saved or measured.
         shape: Its shape, on the device where only that is known.
         load: Returns its elements in the host's layout, types that numpy lacks widened; None where they were
             not saved.
@@ -351,14 +344,12 @@ def _elements(record: Record) -> np.ndarray:
         return record.array
 
 
-MOST_TILES: Final = 256
-"""Matrices of a tensor that a picture shows, the first ones."""
-
+_MOST_TILES: Final = 256  # matrices of a tensor that a picture shows, the first ones
 _WIDEST: Final = 2048  # pixels of a side
 _SMALLEST: Final = 256  # pixels of the longer side; a smaller tensor gets larger pixels
 _GAP: Final = 1  # elements between two matrices
 _BACKGROUND: Final = (255, 255, 255)
-# vivid, and nowhere on the ramp: each is told from the others and from it in all kinds of colour vision
+# vivid, and nowhere on the ramp: each differs from the others and from it in all kinds of colour vision
 _STRANGERS: Final = {"nan": (255, 0, 128), "inf": (255, 80, 0), "-inf": (0, 200, 255)}
 # a ramp from dark to light, even to the eye, also in grey and where red and green look alike
 _RAMP: Final = (
@@ -371,7 +362,7 @@ def draw(array: np.ndarray) -> bytes:
     """Return a .png file that shows a tensor.
 
     The last two dimensions are a matrix, those before them number matrices that stand side by side, at most
-    ``MOST_TILES`` of them. A vector is folded to a near square. NaN is magenta, inf orange, -inf light blue;
+    256 of them. A vector is folded to a near square. NaN is magenta, inf orange, -inf light blue;
     where several elements share a pixel, one that is not finite has it.
 
     Args:
@@ -379,32 +370,27 @@ def draw(array: np.ndarray) -> bytes:
     """
     pixels = _sheet(_tiles(array))
     scale = max(1, _SMALLEST // max(pixels.shape[:2]))
-    return encode(pixels.repeat(scale, axis=0).repeat(scale, axis=1))
+    return _png(pixels.repeat(scale, axis=0).repeat(scale, axis=1))
 
 
-def encode(pixels: np.ndarray) -> bytes:
-    """Return the .png file of a picture.
-
-    Args:
-        pixels: Red, green and blue of each pixel: uint8 of the shape height, width, 3.
-    """
+def _png(pixels: np.ndarray) -> bytes:
+    """Return a .png file of red, green and blue of pixels: uint8 of the shape height, width, 3."""
     height, width, _ = pixels.shape
     rows = np.concatenate((np.zeros((height, 1), np.uint8), pixels.reshape(height, -1)), axis=1)
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     parts = ((b"IHDR", header), (b"IDAT", zlib.compress(rows.tobytes(), 6)), (b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunks(parts))
-
-
-def _chunks(parts: tuple[tuple[bytes, bytes], ...]) -> Iterator[bytes]:
-    for kind, data in parts:
-        yield struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    chunks = (
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in parts
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
 
 
 def _tiles(array: np.ndarray) -> np.ndarray:
     """Return the matrices of a tensor as float64: number, rows, columns."""
     if array.ndim < 2:  # noqa: PLR2004 - no matrix
         return _shrunk(_folded(array.reshape(-1)))[np.newaxis]
-    matrices = array.reshape(-1, *array.shape[-2:])[:MOST_TILES]
+    matrices = array.reshape(-1, *array.shape[-2:])[:_MOST_TILES]
     return np.stack([_shrunk(matrix) for matrix in matrices])
 
 
@@ -416,10 +402,7 @@ def _folded(flat: np.ndarray) -> np.ndarray:
 
 
 def _shrunk(matrix: np.ndarray) -> np.ndarray:
-    """Return a matrix of at most as many elements as a picture has pixels: each that of a block.
-
-    It is the first of the block that is not finite, else the first.
-    """
+    """Return a matrix that fits a picture: of a block the first element, or the first not finite."""
     for axis in (0, 1):
         each = -(-matrix.shape[axis] // _WIDEST)
         if each > 1:
@@ -461,16 +444,14 @@ def _coloured(tiles: np.ndarray) -> np.ndarray:
     stops = np.arange(len(_RAMP))
     channels = [np.interp(shares, stops, [colour[channel] for colour in _RAMP]) for channel in range(3)]
     colours = np.stack(channels, axis=-1).round().astype(np.uint8)
-    for name, is_such in NONFINITE.items():
+    for name, is_such in _NONFINITE.items():
         colours[is_such(tiles)] = _STRANGERS[name]
     return colours
 
 
 _log = logging.getLogger("msdump.analysis")
 
-SHOWN: Final = 6
-"""Elements of a tensor, rows of a table and files of one folder that are shown."""
-
+SHOWN: Final = 6  # elements of a tensor, rows of a table and files of one folder
 _NPY: Final = ".npy"
 _FIELDS: Final = 5  # fields of a name, up to the timestamp
 _KIBI: Final = 1024
@@ -505,9 +486,13 @@ def tree_lines(folder: Path, indent: str = "") -> Iterator[str]:
 def list_folders(root: Path) -> Iterator[tuple[str, list[Path]]]:
     """Yield each folder with files by its path below a root, "" for the root, and the files in order.
 
-    What cannot be listed is told by a warning.
+    A folder that cannot be listed is logged.
     """
-    for folder, below, files in reading.walk(str(root), _tell):
+
+    def log(error: OSError) -> None:
+        _log.log(DAMAGED, "%s: %s", error.filename, error.strerror or error)
+
+    for folder, below, files in reading.walk(str(root), log):
         # Links to folders are shown as files, and not followed.
         links = [name for name in below if not _is_folder(Path(folder, name))]
         if files or links:
@@ -518,50 +503,66 @@ def list_folders(root: Path) -> Iterator[tuple[str, list[Path]]]:
             )
 
 
-def _tell(error: OSError) -> None:
-    _log.log(DAMAGED, "%s: %s", error.filename, error.strerror or error)
-
-
 def file_size(path: Path) -> int:
     """Return the size of a file in bytes; a link counts itself, not its target."""
     return path.lstat().st_size
 
 
-def read_elements(path: Path) -> np.ndarray:
-    """Return the tensor in a ``.npy`` file, or the last one, an output if it has any, in a dump file of CANN.
+@dataclass(frozen=True, slots=True)
+class FirstTensor:
+    """The output that was dumped first.
+
+    Attributes:
+        path: Its file.
+        title: The line that shows how its file is read.
+        array: Its elements.
+    """
+
+    path: str
+    title: str
+    array: np.ndarray
+
+    @property
+    def dtype(self) -> str:
+        """Element type of the file."""
+        return str(self.array.dtype)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape."""
+        return self.array.shape
+
+    @property
+    def elements(self) -> list[float | str]:
+        """Its first elements; those that are no real numbers as texts."""
+        is_real, first = self.array.dtype.kind in _REAL_KINDS, self.array.ravel()[:SHOWN].tolist()
+        return [float(each) if is_real else str(each) for each in first]
+
+    def lines(self) -> Iterator[str]:
+        """Yield type, shape and first elements."""
+        yield self.title
+        yield f"{self.dtype} {self.shape}: {np.array2string(self.array.ravel()[:SHOWN], precision=5)} ..."
+
+
+def first_tensor(folder: Path) -> FirstTensor | None:
+    """Return the operator output that was dumped first.
+
+    Where no output has a file of its own, it is the first one with tensors of an operator: a dump file
+    of CANN (its last tensor, an output if it has any), an input, or a file with a name that was too long.
 
     Raises:
         DumpReadError: It cannot be read.
     """
-    if path.suffix == _NPY:
-        return npy.decode(load_file(str(path)), str(path))
-    return _of_dump_file(path)[1]
-
-
-def _of_dump_file(path: Path) -> tuple[str, np.ndarray]:
-    """Return name and elements of the last tensor in a dump file."""
-    last = of_file(str(path))[-1]
-    return last.name, np.empty(0) if last.load is None else last.load()
-
-
-def table_rows(path: Path) -> list[list[str]]:
-    """Return the lines of a table of statistics, titles first, as cells; DumpReadError as for a tensor."""
-    return [*csv.reader(_table_text(path))]
-
-
-def _table_text(path: Path) -> list[str]:
-    return read_bytes(str(path)).decode(errors="replace").splitlines()
-
-
-def first_tensor(folder: Path) -> Path | None:
-    """Return the file of the operator output that was dumped first.
-
-    Where no output has a file of its own, it is the first one with tensors of an operator: a dump file
-    of CANN, an input, or a file whose name was too long.
-    """
     files = [file for _, inside in list_folders(folder) for file in inside]
     outputs = [path for path in files if path.match("*.output.*.npy") and not path.match("Parameter.*")]
-    return min(outputs or (path for path in files if _holds_tensors(path.name)), key=_order, default=None)
+    path = min(outputs or (path for path in files if _holds_tensors(path.name)), key=_order, default=None)
+    if path is None:
+        return None
+    if path.suffix == _NPY:
+        array = npy.decode(load_file(str(path)), str(path))
+        return FirstTensor(str(path), f"numpy.load({path.name!r})", array)
+    last = of_file(str(path))[-1]
+    return FirstTensor(str(path), last.name, np.empty(0) if last.load is None else last.load())
 
 
 def _holds_tensors(name: str) -> bool:
@@ -575,41 +576,55 @@ def _holds_tensors(name: str) -> bool:
     return name.endswith(_NPY) and name.removesuffix(_NPY).isdecimal()
 
 
-def first_statistics(folder: Path) -> Path | None:
-    """Return the statistics of the first iteration that has any; of acl's files the first operator's."""
+@dataclass(frozen=True, slots=True)
+class FirstStatistics:
+    """The statistics of the first iteration that has some.
+
+    Attributes:
+        path: Their file.
+        table: The lines of the file.
+    """
+
+    path: str
+    table: list[str]
+
+    @property
+    def titles(self) -> list[str]:
+        """Titles of the columns."""
+        return next(csv.reader(self.table))
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """The first rows, cells as they stand in the file."""
+        return [*csv.reader(self.table)][1 : SHOWN + 1]
+
+    @property
+    def count(self) -> int:
+        """Number of all rows."""
+        return sum(1 for _ in csv.reader(self.table)) - 1
+
+    def lines(self) -> Iterator[str]:
+        """Yield the path, the titles and the first rows."""
+        yield self.path
+        yield from self.table[: SHOWN + 1]
+        if len(self.table) > SHOWN + 1:
+            yield f"... and {len(self.table) - SHOWN - 1} more rows"
+
+
+def first_statistics(folder: Path) -> FirstStatistics | None:
+    """Return the statistics of the first iteration that has any; of acl's files the first operator's.
+
+    Raises:
+        DumpReadError: The file cannot be read.
+    """
     files = [file for _, inside in list_folders(folder) for file in inside]
     tables = [path for path in files if path.name == STATISTICS] or [
         path for path in files if operator_names.parse(path.name, OperatorFileKind.STATISTICS) is not None
     ]
-    return min(tables, key=lambda path: (_order(path)[0], path), default=None)
-
-
-def tensor_lines(path: Path) -> Iterator[str]:
-    """Yield type, shape and first elements of a tensor.
-
-    Raises:
-        DumpReadError: It cannot be read.
-    """
-    if path.suffix == _NPY:
-        array = read_elements(path)
-        yield f"numpy.load({path.name!r})"
-    else:
-        title, array = _of_dump_file(path)
-        yield title
-    yield f"{array.dtype} {array.shape}: {np.array2string(array.ravel()[:SHOWN], precision=5)} ..."
-
-
-def table_lines(path: Path) -> Iterator[str]:
-    """Yield the header and the first rows of a table of statistics.
-
-    Raises:
-        DumpReadError: It cannot be read.
-    """
-    table = _table_text(path)
-    yield str(path)
-    yield from table[: SHOWN + 1]
-    if len(table) > SHOWN + 1:
-        yield f"... and {len(table) - SHOWN - 1} more rows"
+    path = min(tables, key=lambda path: (_order(path)[0], path), default=None)
+    if path is None:
+        return None
+    return FirstStatistics(str(path), read_bytes(str(path)).decode(errors="replace").splitlines())
 
 
 def _is_folder(entry: Path) -> bool:

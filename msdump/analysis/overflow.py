@@ -79,11 +79,7 @@ class OverflowUnit:
 
 
 def overflowed_tasks(overflows: Iterable[Overflow]) -> Counter[Task]:
-    """Return how many overflow records tell of each task; a record that names no unit tells of none.
-
-    Args:
-        overflows: The records of an iteration.
-    """
+    """Return the number of overflow records of each task; a record without a unit counts for none."""
     tasks: Counter[Task] = Counter()
     for overflow in overflows:
         with contextlib.suppress(ToolError):
@@ -99,14 +95,14 @@ def find(directory: str) -> list[NamedFile]:
     """
     if not os.path.isdir(directory):
         raise ToolError(ReturnCode.PATH, f"{directory}: no such directory")
+
+    def refuse(error: OSError) -> None:
+        raise ToolError(ReturnCode.PATH, f"{error.filename}: {error.strerror or error}") from error
+
     records = [
-        record for folder, _, files in reading.walk(directory, _raise) for record in _records(folder, files)
+        record for folder, _, files in reading.walk(directory, refuse) for record in _records(folder, files)
     ]
     return sorted(records, key=lambda record: (record.timestamp, record.path))
-
-
-def _raise(error: OSError) -> None:
-    raise ToolError(ReturnCode.PATH, f"{error.filename}: {error.strerror or error}") from error
 
 
 def _records(folder: str, files: list[str]) -> Iterator[NamedFile]:
@@ -121,18 +117,14 @@ def _records(folder: str, files: list[str]) -> Iterator[NamedFile]:
 
 
 def reporting_units(path: str, record_json: Mapping[str, Any]) -> list[OverflowUnit]:
-    """Return the units of a device that report an overflow.
+    """Return the units of a device that report an overflow in a record, given in its JSON form.
 
     >>> fields = {"task_id": 9, "stream_id": 2, "status": 2048}
     >>> print(*reporting_units("", {"AI Core": fields, "L2 Atomic Add": {"status": 0}}))
     [AI Core][TaskId:9][StreamId:2][Status:2048]
 
-    Args:
-        path: The file of the record, for messages.
-        record_json: The record in its JSON form.
-
     Raises:
-        ToolError: No unit reports one.
+        ToolError: No unit reports one; the message names the file at ``path``.
     """
     # vendor: records of older devices have no magic number but a section for each unit.
     if "magic" not in record_json:
@@ -233,19 +225,21 @@ class OperatorOverflow:
 
 @dataclass(slots=True)
 class OverflowReport:
-    """The report on overflows.
+    """The operators of a dump that overflowed.
 
     Attributes:
         overflows: What each record that could be read tells, oldest first.
         errors: Messages about the others, and about files that could not be converted.
         code: Return code of the first error.
         record_count: Number of records of overflows in the directory and below.
+        summary: File of the summary; None where there are no records.
     """
 
     overflows: list[OperatorOverflow] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     code: ReturnCode = ReturnCode.DONE
     record_count: int = 0
+    summary: str | None = None
 
     @property
     def blocks(self) -> list[str]:
@@ -259,13 +253,7 @@ class OverflowReport:
 
 
 def analyse(records: list[NamedFile], output: str, count: int = 0) -> OverflowReport:
-    """Return a report on the oldest records; records and tensors are converted into a directory.
-
-    Args:
-        records: The records, from ``overflow_records.find``.
-        output: Directory of the converted records and tensors.
-        count: Number of records to report, 0: all.
-    """
+    """Return a report on the oldest ``count`` records, 0: all; files are converted into ``output``."""
     # Many records lie in one directory, which is listed once.
     report, results, folder_of = OverflowReport(record_count=len(records)), _Results(output), cache(_beside)
     for record in records[: count or None]:
@@ -299,7 +287,6 @@ class _Results:
         return f"{number}/{name}" if number else name
 
     def convert(self, path: str) -> None:
-        """Convert a file, and keep the failures."""
         directory = Path(self._output, self.place(path)).parent
         result = convert_file(Target(), Source(path, str(directory)))
         for failure in result.failures:
@@ -363,7 +350,7 @@ def _runs(files: Iterable[NamedFile], fault: OverflowUnit) -> list[tuple[NamedFi
 
 
 def _fits_part(file: NamedFile, fault: OverflowUnit) -> bool:
-    """Tell whether context and thread of a file, where it has some, are those of a fault."""
+    """Return whether context and thread of a file, where it has some, are those of a fault."""
     fault_parts = [fault.fields.get(name, _NO_PART) for name in ("context_id", "thread_id")]
     return not file.part or all(
         fault_part in {_NO_PART, file_part}

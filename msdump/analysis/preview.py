@@ -18,7 +18,6 @@ from msdump.analysis.inputs import (
 )
 from msdump.capture import (
     EXCEPTIONS,
-    GraphRefusals,
     Process,
     completes_operators,
     dump_of,
@@ -158,32 +157,20 @@ def _compiled(graph: Graph, plan: DumpPlan, device: Ascend) -> Matches:
 
 
 def left_out(graph: Graph, plan: DumpPlan, device: Ascend | None) -> Mapping[tuple[str, Reason], int]:
-    """Return how many operators, inputs and outputs of a model a plan leaves out.
+    """Return numbers of left out operators, and of inputs and outputs of the others, by noun and reason.
 
     Branches and loops count, too. Operators that only ``set_dump`` marks count as left out.
-
-    Args:
-        graph: The model.
-        plan: The plan.
-        device: The emulated device of the plan with the model, None on CPU and GPU.
-
-    Returns:
-        Numbers by noun ("operator", "input" or "output") and reason. Inputs and outputs are counted of
-        dumped operators only.
     """
-    tables = refusals(graph, device, plan, file_name=graph.file_stem)
-    return Counter(_refused(tables))
-
-
-def _refused(tables: Iterable[GraphRefusals]) -> Iterator[tuple[str, Reason]]:
-    for table in tables:
+    counts: Counter[tuple[str, Reason]] = Counter()
+    for table in refusals(graph, device, plan, file_name=graph.file_stem):
         for position, refusal in enumerate(table.operators):
             if refusal is not None:
-                yield "operator", refusal
-            else:
-                for (io, _), reason in table.slots(position):
-                    if reason is not None and reason is not Reason.ABSENT:
-                        yield io, reason
+                counts["operator", refusal] += 1
+                continue
+            for (io, _), reason in table.slots(position):
+                if reason is not None and reason is not Reason.ABSENT:
+                    counts[io, reason] += 1
+    return counts
 
 
 _MOST: Final = 1 << 16  # elements of a stand-in; that of a larger tensor has one
@@ -193,13 +180,10 @@ def unrunnable(graph: Graph) -> Iterator[tuple[Node, str]]:
     """Yield the operators that neither onnxruntime nor ONNX's reference can run, and the reason.
 
     Each kind of operator is compiled once, for the types of its inputs and without its weights: whether there
-    is a kernel does not depend on values. Operators whose inputs have unknown types, or are no tensors, are
+    is a kernel does not depend on values. Operators with inputs of unknown types, or that are no tensors, are
     left out: they may well run.
-
-    Args:
-        graph: The model, with its branches and loops.
     """
-    # One for all: each asks what the library reads. Nothing runs in it, so that threads would be for nothing.
+    # One for all kinds of operators. Nothing runs in it: threads would be for nothing.
     sessions = Runtime(1, cpu_runtime().providers)
     refusal_of: dict[Hashable, str] = {}
     for inner in graph.walk():
@@ -207,11 +191,12 @@ def unrunnable(graph: Graph) -> Iterator[tuple[Node, str]]:
             kind = (node.domain, node.op_type)
             if collective(*kind) is not None or uses_float_status(*kind):  # it has no kernel, and needs none
                 continue
-            stand_ins = _stand_ins(inner, node)
-            if stand_ins is None:
+            stand_ins = {name: _stand_in(inner, name) for name in reads(node)}
+            if any(value is None for value in stand_ins.values()):
                 continue
             attributes = repr(sorted(node.attributes.items()))
-            key = (node.domain, node.op_type, node.proto.overload, attributes, _types(node, stand_ins))
+            types = [values.kind_of(stand_ins[name]) if name in stand_ins else "" for name in node.inputs]
+            key = (*kind, node.proto.overload, attributes, *types)
             # A network repeats few kinds of operators many times, and compiling one takes milliseconds.
             if key not in refusal_of:
                 refusal_of[key] = _refusal(inner, node, stand_ins, sessions)
@@ -230,18 +215,13 @@ def _refusal(graph: Graph, node: Node, stand_ins: dict[str, Any], sessions: Runt
             factory = KernelFactory(graph, weights, sessions, as_the_model_says)
             factory.make(node, {name: value for name, value in stand_ins.items() if name not in weights})
         except UnsupportedOpError as error:
-            # The message names the model and the operator first, which the reader is told anyway.
+            # The message names the model and the operator first, which the reader sees anyway.
             return str(error).partition(f"node {node.name!r}: ")[2] or str(error)
     return ""
 
 
-def _stand_ins(graph: Graph, node: Node) -> dict[str, Any] | None:
-    """Return zeros of the types that an operator reads, by name; None where a type is not known."""
-    stand_ins = {name: _stand_in(graph, name) for name in reads(node)}
-    return None if any(value is None for value in stand_ins.values()) else stand_ins
-
-
 def _stand_in(graph: Graph, name: str) -> Any:
+    """Return zeros of the type of a value; None where it is not known, or no tensor."""
     declared = graph.type_of(name)
     if declared.dtype is None or declared.kind != "tensor":
         return None
@@ -251,10 +231,6 @@ def _stand_in(graph: Graph, name: str) -> Any:
     is_small = is_array(shape, 1) and math.prod(shape) <= _MOST
     stand_in_shape = shape if is_small else [1] * min(len(shape), MOST_DIMENSIONS)
     return values.owned(np.zeros(stand_in_shape, declared.dtype.numpy))
-
-
-def _types(node: Node, stand_ins: dict[str, Any]) -> Hashable:
-    return tuple(values.kind_of(stand_ins[name]) if name in stand_ins else "" for name in node.inputs)
 
 
 _NAMES: Final = {
@@ -330,20 +306,16 @@ def _trigger(plan: DumpPlan) -> str:
 
 
 def _tensors(plan: DumpPlan) -> str:
-    sides = [
-        name
-        for name, kept in (("inputs", plan.what.keeps_inputs), ("outputs", plan.what.keeps_outputs))
-        if kept
-    ]
-    sides_words = " and ".join(sides)
+    is_kept = {"inputs": plan.what.keeps_inputs, "outputs": plan.what.keeps_outputs}
+    sides = " and ".join(side for side, kept in is_kept.items() if kept)
     if not plan.files.keeps_tensors:
-        return f"none; {sides_words} are only measured"
+        return f"none; {sides} are only measured"
     layout = "device" if plan.what.keeps_device_format else "host"
     sample = f", first {plan.what.sample_count} elements" if plan.what.sample_count else ""
     if plan.compiled.operator_statistics is not None:
-        return f"none; {sides_words} are only measured: {', '.join(plan.compiled.operator_statistics)}"
+        return f"none; {sides} are only measured: {', '.join(plan.compiled.operator_statistics)}"
     form = "one file for each operator" if plan.files.file_format is FileFormat.BIN else "as .npy"
-    return f"{sides_words}{sample}, in {layout} format, {form}"
+    return f"{sides}{sample}, in {layout} format, {form}"
 
 
 def _statistics(plan: DumpPlan) -> str:
@@ -397,14 +369,14 @@ def _limits(plan: DumpPlan) -> str:
             f"operators that are not dumped are fused (optimize {plan.optimization}): last bits change",
             plan.optimization is not Optimization.NONE,
         ),
-        (_exceptions(plan.operator_dtypes), plan.operator_dtypes != NO_OPERATOR_DTYPES),
+        (_exceptional_dtypes(plan.operator_dtypes), plan.operator_dtypes != NO_OPERATOR_DTYPES),
         ("no operators are fused", not plan.context.fuses),
         ("kernel arguments are saved", plan.what.saves_kernel_args),
     )
     return ", ".join(words for words, is_said in limits if is_said)
 
 
-def _exceptions(dtypes: OperatorDtypes) -> str:
+def _exceptional_dtypes(dtypes: OperatorDtypes) -> str:
     count = len(dtypes.kept) + len(dtypes.customized) + (len(dtypes.lists.types) if dtypes.lists else 0)
     return f"a precision of their own for {count} names or types of operators"
 
@@ -481,12 +453,8 @@ def forecast(graph: Graph, plan: DumpPlan, settled: Graph) -> Forecast:
 
     It is exact where shapes are known, but for the digits of stand-ins in ``mapping.csv``, the numbers
     in rows of statistics and, on GPU, the lines of undumped iterations in the list of iterations. It
-    leaves out the files of overflowing and failing operators (``op_debug_mode`` 3 and 4).
-
-    Args:
-        graph: The model.
-        plan: The plan; operators that only ``set_dump`` marks are left out.
-        settled: The same model, loaded with the sizes of its dynamic dimensions.
+    leaves out the files of overflowing and failing operators (``op_debug_mode`` 3 and 4), and operators that
+    only ``set_dump`` marks. ``settled`` is the same model, loaded with the sizes of its dynamic dimensions.
     """
     graph = graph if plan.files.tree is Tree.RANKS else settled  # graph files of ranks show names of sizes
     device = emulated(graph, plan, plan.context, _NoRounding)
@@ -545,8 +513,8 @@ def _digits(last: int) -> int:
 class _Rehearsal:
     """A dump of tensors without contents into files without contents.
 
-    The dump's own code gets tensors of the known shapes, whose elements are never written or read, and writes
-    into files that only count bytes: a forecast cannot differ from the dump by a rule that one of them lacks.
+    The dump's own code gets tensors of the known shapes, with elements that are never written or read, and
+    writes into files that only count bytes: a forecast cannot lack a rule of the dump.
     """
 
     def __init__(self, graph: Graph, plan: DumpPlan, settled: Graph, device: Ascend | None) -> None:
@@ -568,7 +536,7 @@ class _Rehearsal:
 
     @property
     def amount(self) -> Amount:
-        """Files and bytes that were written so far."""
+        """Files and bytes so far."""
         return Amount(len(self._files.sizes), sum(self._files.sizes.values()))
 
     @property

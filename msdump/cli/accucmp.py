@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from msdump.analysis import (
@@ -182,7 +182,7 @@ def _compare(options: argparse.Namespace) -> ReturnCode:
     return _directories(options, sides)
 
 
-def log_scores(names: Sequence[str], scores: Sequence[Score]) -> None:
+def _log_scores(names: Sequence[str], scores: Sequence[Score]) -> None:
     """Log a line with the names of algorithms, below it their scores, and then their notes."""
     widths = [max(len(name), len(score.text)) for name, score in zip(names, scores, strict=True)]
     _log.info(" ".join(name.ljust(width) for name, width in zip(names, widths, strict=True)))
@@ -215,11 +215,10 @@ def _check(options: argparse.Namespace) -> None:
     for is_fault, message in faults:
         if is_fault:
             raise ToolError(ReturnCode.PARAMETER, message)
-    _check_unsupported(options)
-    _check_numbers(options)
+    _check_values(options)
 
 
-def _check_unsupported(options: argparse.Namespace) -> None:
+def _check_values(options: argparse.Namespace) -> None:
     if options.quant_fusion_rule_file:
         raise ToolError(ReturnCode.UNSUPPORTED, "-q: quantised models cannot be compared")
     # vendor: .h5 files are dumps of PyTorch, which the tool compares too.
@@ -231,9 +230,6 @@ def _check_unsupported(options: argparse.Namespace) -> None:
         options.advisor = False
     # The advisor looks for overflows in the column that only -overflow_detection adds.
     options.overflow_detection |= options.advisor
-
-
-def _check_numbers(options: argparse.Namespace) -> None:
     limits = (("-n", options.topn, (1, cann.MOST_SHOWN)), ("-ml", options.max_line, cann.LINES))
     # vendor: the ranges, and the return code of a number outside of them.
     for option, value, (low, high) in limits:
@@ -252,7 +248,7 @@ def _files(options: argparse.Namespace) -> ReturnCode:
     scores = cann.compare_files(
         options.my_dump_path, options.golden_dump_path, choice, limit=options.max_cmp_size
     )
-    log_scores(choice.names, scores)
+    _log_scores(choice.names, scores)
     return ReturnCode.DONE
 
 
@@ -268,34 +264,31 @@ def _mapping(options: argparse.Namespace, sides: Sides) -> ReturnCode:
     chosen = _groups(options, sides)
     pairs = [pair for item in sides.groups(chosen) for pair in sides.pairs(item)]
     lines = cann.mapping(pairs, has_sequence=chosen is not None)
-    text = "".join(reports.csv_lines(lines, "\r\n"))
-    path = reports.write(options.output, reports.stamped("mapping", ".csv"), [text])
+    path = _write_table(options.output, "mapping", lines)
     _log.info("The mapping has been written to %r.", path)
     return ReturnCode.DONE
 
 
+def _write_table(folder: str, name: str, lines: Iterable[Sequence[object]]) -> str:
+    text = "".join(reports.csv_lines(lines, "\r\n"))
+    return reports.write(folder, reports.stamped(name, ".csv"), [text])
+
+
 def _directories(options: argparse.Namespace, sides: Sides) -> ReturnCode:
     choice, groups = _choice(options), _groups(options, sides)
-    asked = Options(choice, options.max_cmp_size, options.overflow_detection, groups)
-    rows = _rows(sides, asked)
-    text = "".join(reports.csv_lines(cann.result(rows, asked, sides), "\r\n"))
-    path = reports.write(options.output, reports.stamped("result", ".csv"), [text])
-    _log.info("The comparison result has been written to %r.", path)
-    if options.advisor:
-        _advise(options.output, sides, choice.names, rows)
-    return _verdict(rows)
-
-
-def _rows(sides: Sides, options: Options) -> list[Pair]:
-    """Return the rows of the result table, and log the fault of each pair that cannot be compared."""
+    wanted = Options(choice, options.max_cmp_size, options.overflow_detection, groups)
     rows: list[Pair] = []
-    with messages.bar("operators", len(sides.groups(options.groups))) as bar:
-        for operator_rows in cann.rows(sides, options, bar):
+    with messages.bar("operators", len(sides.groups(groups))) as bar:
+        for operator_rows in cann.rows(sides, wanted, bar):
             for row in operator_rows:
                 if row.fault:
                     _log.warning("%s", row.fault)
             rows += operator_rows
-    return rows
+    path = _write_table(options.output, "result", cann.result(rows, wanted, sides))
+    _log.info("The comparison result has been written to %r.", path)
+    if options.advisor:
+        _advise(options.output, sides, choice.names, rows)
+    return _verdict(rows)
 
 
 def _verdict(rows: Sequence[Pair]) -> ReturnCode:
@@ -322,9 +315,7 @@ def _one_tensor(options: argparse.Namespace, sides: Sides) -> ReturnCode:
     io = IO.INPUT if options.input_tensor else IO.OUTPUT
     index = _index(options.input_tensor or options.output_tensor or "0")
     elements = cann.elements(sides, options.op_name, io, index)
-    prefix = cann.prefix(options.op_name, io, index)
-    for path in _element_files(options, elements, prefix):
-        _log.info("Written: %r", path)
+    _write_elements(options, elements, cann.prefix(options.op_name, io, index))
     return ReturnCode.DONE
 
 
@@ -334,8 +325,8 @@ def _index(text: str) -> int:
     return int(text)
 
 
-def _element_files(options: argparse.Namespace, elements: ElementPairs, prefix: str) -> list[str]:
-    """Write the files about one tensor; return their paths."""
+def _write_elements(options: argparse.Namespace, elements: ElementPairs, prefix: str) -> None:
+    """Write the files about one tensor."""
     absolute, relative = (
         list(table) for table in cann.most_different(elements, options.topn or _DEFAULT_TOP)
     )
@@ -351,7 +342,8 @@ def _element_files(options: argparse.Namespace, elements: ElementPairs, prefix: 
     if not options.ignores_elements:
         for start, text in cann.tables(elements, options.max_line or cann.LINES[1]):
             written.append(reports.write(options.output, f"{prefix}_{start}.csv", text))
-    return written
+    for path in written:
+        _log.info("Written: %r", path)
 
 
 _LINE: Final = "%(asctime)s (%(process)d) - [%(levelname)s] %(message)s"
@@ -359,17 +351,13 @@ _TIME: Final = "%Y-%m-%d %H:%M:%S"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command and exit with its return code."""
+    """Run a command and exit with its return code; without arguments it is that of the process."""
     with streams.standard():
         sys.exit(run(arguments))
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; return its return code.
-
-    Args:
-        arguments: The command line without the program's name, None: that of the process.
-    """
+    """Run a command; return its return code."""
     options = parser().parse_args(arguments)
     _show_log()
     started = time.monotonic()
@@ -414,7 +402,7 @@ _CODES: Final = {DumpReadError: ReturnCode.DUMP_DATA, DumpWriteError: ReturnCode
 def _file_compare(options: argparse.Namespace) -> ReturnCode:
     names = cann.OF_FILES
     scores = cann.compare_files(options.my_dump_path, options.golden_dump_path, Choice(names))
-    log_scores(names, scores)
+    _log_scores(names, scores)
     path = reports.write(
         options.output, reports.stamped("file_result", ".txt"), [cann.report_of_files(scores, names)]
     )
@@ -463,7 +451,6 @@ def _convert(options: argparse.Namespace) -> ReturnCode:
 
 
 def _shape(text: str | None) -> tuple[int, ...]:
-    """Return the shape that -s chooses, () for that of each tensor."""
     if text is None:
         return ()
     parts = text.split(",")

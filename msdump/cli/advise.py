@@ -74,10 +74,11 @@ _SIZES: Final = {
 }
 
 
-def lines(advice: KeepAdvice, mine: str, seconds: float) -> Iterator[str]:
-    """Yield the lines of an answer: the operators, the errors, and whether the bound holds."""
+def _lines(answer: Answer, seconds: float) -> Iterator[str]:
+    """Yield the operators, the errors, whether the bound holds, and the files."""
+    advice = answer.advice
     total = advice.variants.rounded
-    yield f"{advice.variants.graph.source}: {mine} rounds {plural(total, 'operator')}"
+    yield f"{answer.model}: {answer.variant} rounds {plural(total, 'operator')}"
     if advice.kept is None:
         yield from _without_a_set(advice)
     elif not advice.kept:
@@ -91,6 +92,12 @@ def lines(advice: KeepAdvice, mine: str, seconds: float) -> Iterator[str]:
         unseen = {error.example for error in advice.errors if error.is_unseen}
         yield _CONFIRMATIONS[advice.outcome].format(f"{advice.bound:g}", plural(len(unseen), "input"))
     yield f"{advice.runs:.0f} runs of the network, {seconds:.2f} s"
+    if types := advice.types:
+        yield (
+            f"by name {plural(len(advice.nodes), 'operator')} kept, by type ({', '.join(types.types)})"
+            f" {types.size}: error {types.error:.3g}"
+        )
+    yield from (f"written: {path}" for path in answer.files)
 
 
 def _without_a_set(advice: KeepAdvice) -> Iterator[str]:
@@ -124,33 +131,12 @@ def _errors(advice: KeepAdvice) -> Iterator[str]:
         )
 
 
-def _types_line(types: TypeSet, advice: KeepAdvice) -> str:
-    """Return how many operators lists of types would keep instead."""
-    names = ", ".join(types.types)
-    return (
-        f"by name {plural(len(advice.nodes), 'operator')} kept, by type ({names}) {types.size}:"
-        f" error {types.error:.3g}"
-    )
-
-
 _SEEN: Final = 4  # inputs that the search looks at
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What advice is asked for.
-
-    Attributes:
-        graph: The model.
-        mine: The emulated device.
-        golden: What is right.
-        bound: The largest relative error of an output.
-        to: The type of operators that are kept.
-        output: The folder of the files, "" for none.
-        paths: Files of inputs.
-        sizes: Sizes of dynamic dimensions, for inputs that are made up.
-        seed: The seed of these.
-    """
+    """The options of advice, as ``--help`` describes them."""
 
     graph: Graph
     mine: Variant
@@ -220,24 +206,13 @@ def answer(question: Question) -> None:
         )
     seconds = time.perf_counter() - started
     written = write(advice, mode, question.output) if advice.types and question.output else []
-    if documents.wanted():
-        documents.put(DOCUMENT, Answer(advice, question.mine.text, written))
-    else:
-        _print(advice, question, written, seconds)
+    found = Answer(advice, question.mine.text, written)
+    documents.show(DOCUMENT, found, _lines(found, seconds))
     if advice.outcome is SearchEnd.INTERRUPTED:
         messages.say("interrupted; the smallest set that was found until then is told")
         leave(INTERRUPTED)
     if not advice.is_confirmed:
         leave(FAILED)
-
-
-def _print(advice: KeepAdvice, question: Question, written: Sequence[str], seconds: float) -> None:
-    for line in lines(advice, question.mine.text, seconds):
-        print(line)
-    if advice.types is not None:
-        print(_types_line(advice.types, advice))
-    for path in written:
-        print(f"written: {path}")
 
 
 def _mode(question: Question) -> PrecisionMode:
@@ -254,11 +229,7 @@ def _mode(question: Question) -> PrecisionMode:
 
 @dataclass(frozen=True, slots=True)
 class _Shown(Progress):
-    """Shows a search as a bar of the operators that run, and with -v as lines.
-
-    Attributes:
-        bar: The bar.
-    """
+    """Shows a search as a bar of the operators that run, and with -v as lines."""
 
     bar: messages.Bar
 

@@ -59,10 +59,7 @@ def command(
     with messages.bar("directories", 0) as bar:
         baseline = tool.write(dump, output, categories, execution=execution, executor=executor, progress=bar)
     messages.say_each("error", baseline.unreadable)
-    if documents.wanted():
-        documents.put(DOCUMENT, baseline)
-    else:
-        print(f"kept      {plural(baseline.rows, 'tensor')} of {plural(baseline.directories, 'folder')}")
-        print(f"into      {baseline.path}")
+    kept = f"kept      {plural(baseline.rows, 'tensor')} of {plural(baseline.directories, 'folder')}"
+    documents.show(DOCUMENT, baseline, [kept, f"into      {baseline.path}"])
     if baseline.unreadable:
         leave(FAILED)

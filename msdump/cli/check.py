@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -178,43 +178,16 @@ _OTHER_DEVICE: Final = "support_device does not hold this device"
 
 
 def _print_model(checked: ModelCheck) -> None:
-    """Print what a configuration does to a model."""
-    graph, plan = checked.graph, checked.plan
-    print(f"\nmodel:      {graph.source}, {_counts(checked)}")
-    _print_matches(checked.selected, plan)
-    print("\n".join(_forecast_lines(checked.amounts, plan)))
-    _print_left_out(checked.left_out)
-    for each in checked.cannot_run:
-        remark = "" if each.is_certain else " (only where its branch or loop runs)"
-        print(f"cannot run: {each.node.operator.full_name}{remark}: {each.reason}")
-
-
-def _print_found(found: FoundOperators) -> None:
-    """Print the ``kernels`` item that a text suggests, and the operators whose names contain the text."""
-    print(f"\n{found.text!r}: {found.suggestion or 'no operator is called like that'}")
-    for operator in found.operators:
-        print(f"  {operator.op_type:<20} {operator.full_name}")
-
-
-def _counts(checked: ModelCheck) -> str:
+    selected = checked.selected
     compiled = "" if checked.compiled is None else f", compiled into {plural(checked.compiled, 'kernel')}"
-    return f"{plural(checked.operators, 'operator')}{compiled}, {len(checked.selected.kernels)} dumped"
-
-
-def _print_matches(selected: Matches, plan: DumpPlan) -> None:
+    count = f"{plural(checked.operators, 'operator')}{compiled}, {len(selected.kernels)} dumped"
+    print(f"\nmodel:      {checked.graph.source}, {count}")
     shown = selected.kernels if messages.verbosity() else selected.kernels[:_SHOWN]
     if sys.stdout.isatty():  # a pipe gets plain lines, which grep and cut understand
         _print_table(shown)
     else:
-        print("\n".join(f"  {operator.op_type:<20} {operator.full_name}" for operator in shown))
-    if len(shown) < len(selected.kernels):
-        print(f"  ... and {len(selected.kernels) - len(shown)} more; -v lists all")
-    if selected.parameters:
-        print(f"parameters: {len(selected.parameters)}, at the end of each dumped iteration")
-    if plan.what.selector.mode is DumpMode.MARKED:
-        print("set_dump marks operators while the program runs; the forecast is without them")
-    for item in selected.unmatched:
-        print(f"matches nothing: {item.item!r}" + (f" ({item.hint})" if item.hint else ""))
+        print("\n".join(map(_operator_line, shown)))
+    print("\n".join(_lines_below(checked, len(shown))))
 
 
 def _print_table(operators: Sequence[OperatorRef]) -> None:
@@ -226,12 +199,33 @@ def _print_table(operators: Sequence[OperatorRef]) -> None:
     streams.print_table(table, _WIDE)
 
 
-def _print_left_out(left_out: Sequence[LeftOut]) -> None:
-    """Print how many operators, inputs and outputs get no file, by reason."""
+def _operator_line(operator: OperatorRef) -> str:
+    return f"  {operator.op_type:<20} {operator.full_name}"
+
+
+def _lines_below(checked: ModelCheck, shown: int) -> Iterator[str]:
+    plan, selected = checked.plan, checked.selected
+    if shown < len(selected.kernels):
+        yield f"  ... and {len(selected.kernels) - shown} more; -v lists all"
+    if selected.parameters:
+        yield f"parameters: {len(selected.parameters)}, at the end of each dumped iteration"
+    if plan.what.selector.mode is DumpMode.MARKED:
+        yield "set_dump marks operators while the program runs; the forecast is without them"
+    for item in selected.unmatched:
+        yield f"matches nothing: {item.item!r}" + (f" ({item.hint})" if item.hint else "")
+    yield from _forecast_lines(checked.amounts, plan)
     title = "left out:"
-    for each in left_out:
-        print(f"{title:<12}{plural(each.count, each.what)}: {each.reason}")
+    for each in checked.left_out:
+        yield f"{title:<12}{plural(each.count, each.what)}: {each.reason}"
         title = ""
+    for operator in checked.cannot_run:
+        remark = "" if operator.is_certain else " (only where its branch or loop runs)"
+        yield f"cannot run: {operator.node.operator.full_name}{remark}: {operator.reason}"
+
+
+def _found_lines(found: FoundOperators) -> Iterator[str]:
+    yield f"\n{found.text!r}: {found.suggestion or 'no operator is called like that'}"
+    yield from map(_operator_line, found.operators)
 
 
 def _forecast_lines(amounts: Forecast | None, plan: DumpPlan) -> Iterator[str]:
@@ -290,7 +284,7 @@ def command(
         raise click.UsageError("--find needs --model")
     where = settings.context_of(context)
     plan = config_reader.parse(source.read(config, "CONFIG"), config, where)
-    _tell(CheckedPlan(subjects(plan)), lambda: print(describe(plan)))
+    output.show(DOCUMENT, CheckedPlan(subjects(plan)), [describe(plan)])
     if model is None:
         return
     graph = loader.load(model, keeps_classes=where.reserves_class_names)
@@ -305,18 +299,14 @@ def command(
             if find.lower() in f"{each.operator.full_name} {each.name}".lower()
         ]
         found = FoundOperators(find, suggest(find, nodes), named)
-        _tell(CheckedPlan(subjects(plan), found=found), lambda: _print_found(found))
+        output.show(DOCUMENT, CheckedPlan(subjects(plan), found=found), _found_lines(found))
         return
     # Loaded again with sizes: without them it is the graph whose names of sizes graph files show.
     settled = loader.load(model, sizes=dimensions) if dimensions else graph
     checked = ModelCheck(plan, graph, settled.step if train else settled, device)
-    _tell(CheckedPlan(subjects(plan), checked), lambda: _print_model(checked))
+    if output.wanted():
+        output.put(DOCUMENT, CheckedPlan(subjects(plan), checked))
+    else:
+        _print_model(checked)
     if not checked.may_succeed:
         raise SystemExit(1)
-
-
-def _tell(checked: CheckedPlan, print_it: Callable[[], None]) -> None:
-    if output.wanted():
-        output.put(DOCUMENT, checked)
-    else:
-        print_it()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from msdump.analysis import ALL, reports
-from msdump.analysis.align import Executions, FolderPair, FolderPairs, is_measured_alone, pair_folders
+from msdump.analysis.align import Executions, FolderPair, is_measured_alone, pair_folders
 from msdump.analysis.compare import (
     ComparedFolder,
     DumpComparison,
@@ -41,28 +41,16 @@ _OF_FILES: Final = {TensorVerdict.DIFFERS: Verdict.OWN}  # other verdicts on two
 DOCUMENT: Final = Document(Shape(ComparedDumps, COMPARED, name="CompareDocument"), *SHAPES)
 
 
-def tell_verdicts(
+def _print_verdicts(
     report: Report,
     folder: str,
     *,
     alone: Sequence[str],
     view: ComparisonView,
     has_rerun: bool = False,
-    code: int | None = None,
+    is_interrupted: bool = False,
 ) -> None:
-    """Tell the verdicts of a comparison, and exit with 1 where something differs.
-
-    Args:
-        report: The verdicts.
-        folder: Directory of the table.
-        alone: Directories without a counterpart.
-        view: What is listed.
-        has_rerun: Whether the operators ran again.
-        code: Exit code of a comparison that did not come to its end, None where it did.
-
-    Raises:
-        ToolError: The table cannot be written.
-    """
+    """Print the verdicts, write the table into a folder, and exit with 1 where something differs."""
     if not documents.wanted():
         for line in verdicts.summary_lines(report, has_rerun=has_rerun):
             print(line)
@@ -79,39 +67,37 @@ def tell_verdicts(
         documents.put(DOCUMENT, ComparedDumps(report, alone, path))
     else:
         print(f"written   {path}")
-    if code is not None:
-        leave(code)
+    if is_interrupted:
+        leave(INTERRUPTED)
     if not report.agrees:
         leave(FAILED)
 
 
-def tell_contradictions(path: str, execution: int) -> None:
-    """Warn of rows of a directory that do not measure the tensors beside them; the tensors decide."""
+def _warn_of_contradictions(path: str, execution: int) -> None:
+    """Warn of rows of a directory that do not measure the tensors beside them; the tensors are compared."""
     if not os.path.isfile(f"{path}/{TABLE}"):
         return
-    told = list(contradictions(path, execution))
-    if told:
-        more = f", and so for {len(told) - 1} more" if len(told) > 1 else ""
+    if found := list(contradictions(path, execution)):
+        more = f", and so for {len(found) - 1} more" if len(found) > 1 else ""
         messages.say(
-            f"warning: {path}/{TABLE} contradicts the tensors beside it, which are compared: {told[0]}{more}"
+            f"warning: {path}/{TABLE} contradicts the tensors beside it, which are compared: {found[0]}{more}"
         )
 
 
 def _compare_statistics(
     dumped: str, golden: str, output: str, limits: Limits, executions: Executions, *, view: ComparisonView
 ) -> None:
-    """Compare by statistics and tell; exit with 1 where something differs, with 2 without a counterpart."""
+    """Compare by statistics; exit with 1 where something differs, with 2 without a counterpart."""
 
-    def tell(path: str, side: RowSide) -> None:
-        # Where several runs dumped into one path, the user is told which one is read.
-        messages.tell_execution(path, side.execution, side.executions)
+    def note(path: str, side: RowSide) -> None:
+        messages.warn_of_executions(path, side.execution, side.executions)
 
-    report, alone = compare_statistics(dumped, golden, limits, executions, tell)
+    report, alone = compare_statistics(dumped, golden, limits, executions, note)
     if not (report.compared or report.unreadable):
         why = next(iter(report.networks), f"no row of {dumped} has a counterpart in {golden}")
         messages.say(f"error: nothing was compared: {why}")
         leave(REFUSED)
-    tell_verdicts(report, output, alone=alone, view=view)
+    _print_verdicts(report, output, alone=alone, view=view)
 
 
 rerun_options: Final = command_options.applied(
@@ -140,17 +126,12 @@ rerun_options: Final = command_options.applied(
 
 
 def rerun(comparison: DumpComparison, model: str, arithmetic: str) -> Rerunning:
-    """Run the operators of the examined side again, and let the comparison know.
+    """Run the operators of the examined side again, and hand the results to the comparison.
 
     Args:
         comparison: The comparison, its directories measured.
         model: The model's file.
         arithmetic: What the golden side computed in.
-
-    Raises:
-        InputError: The arithmetic is none in which operators can run again.
-        GraphError: The file is no model.
-        ToolError: The model is not that of the dump.
     """
     # Not above: what runs operators takes longer to load than a comparison of few files takes.
     from msdump.analysis.compare import Rerunning
@@ -172,25 +153,16 @@ def rerun(comparison: DumpComparison, model: str, arithmetic: str) -> Rerunning:
     return rerunning
 
 
-def cure(rerunning: Rerunning, patches: Sequence[str]) -> None:
-    """Print what the network's outputs become when golden's outputs stand for those of some operators.
-
-    Args:
-        rerunning: What ran again.
-        patches: The operators.
-
-    Raises:
-        InputError: An operator is not there.
-        ToolError: It cannot be patched.
-    """
+def _cure(rerunning: Rerunning, patches: Sequence[str]) -> None:
+    """Print the error of the network's outputs with golden's outputs in place of those of some operators."""
     from msdump.analysis.rerun import patch  # not above, as before
 
-    tell = messages.say if documents.wanted() else print
+    write = messages.say if documents.wanted() else print
     for run in rerunning.runs:
         iteration = run.values.operators[0].iteration
         place = f", iteration {iteration}" if len(rerunning.runs) > 1 else ""
         for each in patch.cures(run, patches):
-            tell(
+            write(
                 f"patch     output {each.output}{place}: error {each.without:.3g} without,"
                 f" {each.patched:.3g} with golden's {', '.join(patches)}"
             )
@@ -279,23 +251,10 @@ def command(
         if model:
             rerunning = rerun(comparison, model, arithmetic)
             if patches:
-                cure(rerunning, patches)
+                _cure(rerunning, patches)
     except KeyboardInterrupt:
         is_interrupted = True
         messages.say("interrupted: this is what is known so far")
-    _tell(comparison, pairs, output, view, is_interrupted=is_interrupted, has_rerun=bool(model))
-
-
-def _tell(
-    comparison: DumpComparison,
-    pairs: FolderPairs,
-    output: str,
-    view: ComparisonView,
-    *,
-    is_interrupted: bool,
-    has_rerun: bool,
-) -> None:
-    """Tell what was compared, and exit with its code."""
     report = comparison.report()
     if is_interrupted and not report.compared:
         leave(INTERRUPTED)
@@ -303,26 +262,26 @@ def _tell(
         why = next(iter(report.networks), "") or _why_nothing(pairs.pairs[0], comparison.graph)
         messages.say(f"error: nothing was compared: {why}")
         leave(REFUSED)
-    tell_verdicts(
+    _print_verdicts(
         report,
         output,
         alone=[path for path in pairs.alone if path not in comparison.joined],
         view=view,
-        has_rerun=has_rerun,
-        code=INTERRUPTED if is_interrupted else None,
+        has_rerun=bool(model),
+        is_interrupted=is_interrupted,
     )
 
 
 def _matched(
     comparison: DumpComparison, pairs: Sequence[FolderPair], bar: messages.Bar
 ) -> Iterator[ComparedFolder]:
-    """Yield the directories of each pair with their operators matched, and tell what is odd about them."""
+    """Yield the directories of each pair with their operators matched, and warn of oddities."""
     operators = 0
     for number, pair in enumerate(pairs, start=1):
         folder = comparison.add(pair)
         for side in (folder.dumped, folder.golden):
-            messages.tell_execution(side.path, side.execution, side.executions)
-            tell_contradictions(side.path, side.execution)
+            messages.warn_of_executions(side.path, side.execution, side.executions)
+            _warn_of_contradictions(side.path, side.execution)
         if pair.label and not comparison.is_paired(folder):
             messages.say(f"warning: no tensor of {pair.dumped} has a counterpart in {pair.golden}")
         operators += len(folder.matched.executions)

@@ -126,31 +126,28 @@ def command(
     dump_files = find_sources((*paths, *dumps), output)
     with messages.bar("files", len(dump_files.sources)) as bar:
         result = convert_files(dump_files, output, target, executor=executor, progress=bar)
-    _report(result, target)
+    for line in _errors(result):
+        messages.say(f"error: {line}")
+    documents.show(DOCUMENT, result, _lines(result, target))
     if result.failed:
         leave(FAILED)
 
 
-def _report(conversion: Conversion, target: Target) -> None:
-    for line in _errors(conversion):
-        messages.say(f"error: {line}")
-    if documents.wanted():
-        documents.put(DOCUMENT, conversion)
-        return
+def _lines(conversion: Conversion, target: Target) -> Iterator[str]:
     converted = plural(sum(bool(result.files) for result in conversion.results), "dump file")
-    written = plural(conversion.files, "file")
-    print(f"converted {converted} to {written}, {conversion.size:,} bytes")
-    print(f"into      {conversion.output}")
+    yield f"converted {converted} to {plural(conversion.files, 'file')}, {conversion.size:,} bytes"
+    yield f"into      {conversion.output}"
     if conversion.kept:
         kept = plural(conversion.kept, "tensor")
-        print(f"kept      {kept} of ND, which is the host's layout, not {target.format}")
+        yield f"kept      {kept} of ND, which is the host's layout, not {target.format}"
     if conversion.skipped:
-        skipped = plural(conversion.skipped.total(), "file")
-        print(f"skipped   {skipped} of other kinds ({_kinds(conversion)})")
+        kinds = sorted(conversion.skipped.items())
+        counts = ", ".join(f"{count} {suffix or 'without suffix'}" for suffix, count in kinds)
+        yield f"skipped   {plural(conversion.skipped.total(), 'file')} of other kinds ({counts})"
     if conversion.failed:
         failures = sum(len(result.failures) for result in conversion.failed)
-        print(f"failed    {plural(len(conversion.failed), 'dump file')}, {plural(failures, 'error')};")
-        print(f"          see {conversion.output}/{FAILED_LIST}")
+        yield f"failed    {plural(len(conversion.failed), 'dump file')}, {plural(failures, 'error')};"
+        yield f"          see {conversion.output}/{FAILED_LIST}"
 
 
 def _errors(conversion: Conversion) -> Iterator[str]:
@@ -163,8 +160,3 @@ def _errors(conversion: Conversion) -> Iterator[str]:
     yield from lines[:most]
     if len(lines) > most:
         yield f"and {len(lines) - most:,} more (--verbose shows all)"
-
-
-def _kinds(conversion: Conversion) -> str:
-    kinds = sorted(conversion.skipped.items())
-    return ", ".join(f"{count} {suffix or 'without suffix'}" for suffix, count in kinds)

@@ -40,8 +40,7 @@ from msdump.graph import Graph
 from msdump.plan import DeviceTarget
 
 
-def head(comparison: LockstepComparison, seconds: float) -> str:
-    """Return what ran beside what."""
+def _head(comparison: LockstepComparison, seconds: float) -> str:
     mine, golden = comparison.mine, comparison.golden
     source = mine.model.source
     other = "" if golden.model.source == source else f"{golden.model.source} on "
@@ -52,7 +51,7 @@ def head(comparison: LockstepComparison, seconds: float) -> str:
     )
 
 
-def outputs(comparison: LockstepComparison) -> Iterator[str]:
+def _outputs(comparison: LockstepComparison) -> Iterator[str]:
     """Yield a line for each output of the network: its worst run."""
     worst: dict[str, OutputDifference] = {}
     for output in comparison.outputs:
@@ -65,8 +64,7 @@ def outputs(comparison: LockstepComparison) -> Iterator[str]:
 
 
 def _badness(output: OutputDifference) -> float:
-    error = output.evidence.error
-    return -1.0 if error is None else error.distance
+    return -1.0 if output.evidence.error is None else output.evidence.error.distance
 
 
 def _apart(output: OutputDifference) -> str:
@@ -123,19 +121,10 @@ DOCUMENT: Final = Document(
 )
 
 
-def bisect(
+def _bisect(
     comparison: LockstepComparison, fed: Sequence[Mapping[str, Any]], output: str | None
 ) -> WrittenPart | None:
-    """Look for the part, print it, and write it where a folder is given; return it and its files.
-
-    Args:
-        comparison: The two models, compared.
-        fed: The inputs of all runs.
-        output: The folder, None: nothing is written.
-
-    Raises:
-        MsdumpError: A model cannot run, or a file cannot be written.
-    """
+    """Print the part that explains the difference, if there is one, and write it into a folder, if given."""
     (mine, arithmetic), (golden, golden_arithmetic) = of_side(comparison.mine), of_side(comparison.golden)
     with messages.bar("networks", 0) as advance:
         search = Bisection(
@@ -165,16 +154,12 @@ def bisect(
 
 def _worst(comparison: LockstepComparison, fed: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Return the inputs of the run whose outputs are farthest apart."""
-    distances = [0.0] * len(fed)
-    for each in comparison.outputs:
-        error = each.evidence.error
-        if error is not None:
-            distances[each.iteration] = max(distances[each.iteration], error.distance)
-    return fed[distances.index(max(distances))]
+    worst = max(comparison.outputs, key=_badness, default=None)
+    return fed[0 if worst is None else worst.iteration]
 
 
 _ADVISED: Final = "--advise is about one model's inference: no OTHER, --train or --steps"
-_UNASKED: Final = "--to belongs to --advise, --output to --advise and --bisect"
+_MISPLACED: Final = "--to belongs to --advise, --output to --advise and --bisect"
 _BISECTED: Final = (
     "--bisect exchanges operators of inference on the host: no --train, which changes variables,"
     " and no variant GPU"
@@ -255,7 +240,7 @@ def command(
         graph, kept = mindspore.load_graph(model), to or "float32"
         advise(Question(graph, *sides, bound, kept, output or "", files, dimensions, seed or 0))
         return
-    _refuse(to is not None or (output is not None and not bisects), _UNASKED)
+    _refuse(to is not None or (output is not None and not bisects), _MISPLACED)
     runs_on_gpu = any(side.context.device_target is DeviceTarget.GPU for side in sides)
     _refuse(bisects and (train or runs_on_gpu), _BISECTED)
     is_limited = limits.distance is not None or bool(limits.precision)
@@ -264,15 +249,18 @@ def command(
     if other is not None and not is_limited:
         comparison.limits = _widened(comparison)
     messages.say_each("warning", comparison.report.networks)
-    fed = list(_Feeds(comparison.mine.model, files, dimensions, seed or 0, steps, train))
+    fed = _feeds(comparison.mine.model, files, dimensions, seed or 0, steps, trains=train)
     mark_started(lambda: bool(comparison.report.findings))
     seconds, is_whole = _run(comparison, fed)
-    _print_all(comparison, seconds, view)
+    if comparison.report.findings and not documents.wanted():
+        _print(comparison, seconds, view)
+    for failure in comparison.failures:
+        messages.say(f"error: {failure}")
     searches = bisects and is_whole and not comparison.failures
-    part = bisect(comparison, fed, output) if searches else None
+    part = _bisect(comparison, fed, output) if searches else None
     if documents.wanted():
         documents.put(DOCUMENT, ComparedModels(comparison.report, comparison=comparison, part=part))
-    _end(comparison, is_whole=is_whole)
+    _leave(comparison, is_whole=is_whole)
 
 
 def _widened(comparison: LockstepComparison) -> Limits:
@@ -294,7 +282,6 @@ def _widened(comparison: LockstepComparison) -> Limits:
 
 
 def _refuse(is_refused: bool, reason: str) -> None:  # noqa: FBT001 - reads as a sentence
-    """Refuse options that contradict each other."""
     if is_refused:
         raise click.UsageError(reason)
 
@@ -302,11 +289,7 @@ def _refuse(is_refused: bool, reason: str) -> None:  # noqa: FBT001 - reads as a
 def _comparison(
     model: str, other: str | None, sides: tuple[Variant, Variant], limits: Limits, *, trains: bool
 ) -> LockstepComparison:
-    """Load what is compared, and pair its operators.
-
-    Raises:
-        MsdumpError: A model or a variant is faulty.
-    """
+    """Load both sides, and pair their operators."""
     graph, copies = mindspore.load_graph(model), WeightCopies()
     second = graph if other is None else sharing_weights(mindspore.load_graph(other), graph)
     mine, golden = (
@@ -317,32 +300,16 @@ def _comparison(
     return LockstepComparison(mine, golden, pairing, limits, trains=trains)
 
 
-@dataclass(frozen=True, slots=True)
-class _Feeds:
-    """The inputs of all runs.
-
-    Attributes:
-        graph: The network.
-        files: Files of inputs; none: they are made up.
-        sizes: Sizes of dynamic dimensions, for inputs that are made up.
-        seed: The seed of these.
-        steps: How often each file, or the network without one, is run.
-        trains: Whether all runs take one batch.
-    """
-
-    graph: Graph
-    files: tuple[str, ...]
-    sizes: dict[str, int]
-    seed: int
-    steps: int
-    trains: bool
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        read = [inputs.from_file(self.graph, path) for path in self.files]
-        for step in range(self.steps):
-            drawn = 0 if self.trains else step
-            for arrays in read or [inputs.made_up(self.graph, self.sizes, self.seed, drawn)]:
-                yield bind_inputs(self.graph, (), arrays)
+def _feeds(
+    graph: Graph, files: tuple[str, ...], sizes: dict[str, int], seed: int, steps: int, *, trains: bool
+) -> list[dict[str, Any]]:
+    """Return the inputs of all runs: each file, or made-up inputs, once a step; training has one batch."""
+    read = [inputs.from_file(graph, path) for path in files]
+    return [
+        bind_inputs(graph, (), arrays)
+        for step in range(steps)
+        for arrays in read or [inputs.made_up(graph, sizes, seed, 0 if trains else step)]
+    ]
 
 
 def _run(comparison: LockstepComparison, fed: list[dict[str, Any]]) -> tuple[float, bool]:
@@ -361,16 +328,8 @@ def _run(comparison: LockstepComparison, fed: list[dict[str, Any]]) -> tuple[flo
     return time.perf_counter() - started, is_whole
 
 
-def _print_all(comparison: LockstepComparison, seconds: float, view: ComparisonView) -> None:
-    """Print what was found, and what failed."""
-    if comparison.report.findings and not documents.wanted():
-        _print(comparison, seconds, view)
-    for failure in comparison.failures:
-        messages.say(f"error: {failure}")
-
-
-def _end(comparison: LockstepComparison, *, is_whole: bool) -> None:
-    """Exit with the code of what was found."""
+def _leave(comparison: LockstepComparison, *, is_whole: bool) -> None:
+    """Exit with the code of the result."""
     report = comparison.report
     if not is_whole:
         messages.say(f"interrupted in run {comparison.runs - 1}; what was compared until then is told")
@@ -387,6 +346,6 @@ def _print(comparison: LockstepComparison, seconds: float, view: ComparisonView)
     for line in verdicts.summary_lines(report, has_rerun=True):
         print(line)
     shown = verdicts.print_listing(report, view)
-    print(head(comparison, seconds))
-    for line in (*outputs(comparison), *verdicts.lines_below(report, shown)):
+    print(_head(comparison, seconds))
+    for line in (*_outputs(comparison), *verdicts.lines_below(report, shown)):
         print(line)

@@ -92,12 +92,12 @@ def error_text(error: str) -> str:
 
 
 def text(document: Document, shown: object, error: str | None = None) -> str:
-    """Return a document as it is printed: ASCII, one line for each value.
+    """Return the document of an object as it is printed: ASCII, one line for each value.
 
     Args:
         document: The document.
-        shown: The object that it shows.
-        error: What the command said of its errors, None where it said nothing.
+        shown: The object.
+        error: The command's messages on errors, None where it had none.
     """
     fields = _plain(shown, document.shapes)
     return _printed(model(document).model_validate({"error": error, **fields}))
@@ -155,7 +155,8 @@ def _shape(kind: type, shapes: Mapping[type, Shape]) -> Shape | None:
 @functools.cache
 def model(document: Document) -> type[BaseModel]:
     """Return the pydantic model of a document."""
-    return _Models(document.shapes).of_root(document.shape)
+    error = (str | None, Field(None, description=_ERROR))
+    return _Models(document.shapes).model(document.shape, error=error)
 
 
 class _Models:
@@ -165,10 +166,7 @@ class _Models:
         self._shapes = shapes
         self._models: dict[type, type[BaseModel]] = {}
 
-    def of_root(self, shape: Shape) -> type[BaseModel]:
-        return self._model(shape, error=(str | None, Field(None, description=_ERROR)))
-
-    def _model(self, shape: Shape, **more: Any) -> type[BaseModel]:
+    def model(self, shape: Shape, **more: Any) -> type[BaseModel]:
         fields: dict[str, Any] = {name: self._field(shape, name) for name in shape.paths}
         return create_model(
             shape.name,
@@ -201,7 +199,7 @@ class _Models:
             return dict[inner[0], int]  # type: ignore[valid-type]
         shape = _shape(hint, self._shapes) if isinstance(hint, type) else None
         if shape is not None:
-            return self._models.get(hint) or self._models.setdefault(hint, self._model(shape))
+            return self._models.get(hint) or self._models.setdefault(hint, self.model(shape))
         return Number if isinstance(hint, type) and issubclass(hint, float) else hint
 
 
@@ -256,15 +254,10 @@ def _in_json(said: str, hint: Any = None) -> str:
     return re.sub('""|-1', "null", said) if types.NoneType in typing.get_args(hint) else said
 
 
-def document_of(command: str) -> Document:
-    """Return the document of a command."""
-    found: Document = importlib.import_module(f"msdump.cli.{DOCUMENTS[command]}").DOCUMENT
-    return found
-
-
 def adapter(command: str) -> TypeAdapter[Any]:
-    """Return pydantic's adapter of what a command prints: its document, or that of an error."""
-    printed: Any = model(document_of(command)) | ErrorDocument
+    """Return pydantic's adapter of a command's output: its document, or that of an error."""
+    document: Document = importlib.import_module(f"msdump.cli.{DOCUMENTS[command]}").DOCUMENT
+    printed: Any = model(document) | ErrorDocument
     return TypeAdapter(printed)
 
 

@@ -43,13 +43,13 @@ def context_of(dump: Dump, options_given: dict[str, Any]) -> Context:
     return mindspore.current_context()
 
 
-def kept(dump: Dump) -> str | None:
+def _kept_config(dump: Dump) -> str | None:
     """Return the path of the copy of the configuration in a dump, None where there is none."""
     return next((path for rank in dump.ranks.values() if (path := rank.config_file)), None)
 
 
 def plan_of(path: str, context: Context, dump: Dump) -> DumpPlan | None:
-    """Return the plan of a configuration, None (and a warning) where it makes no dump of this kind."""
+    """Return the plan of a configuration; None, after a warning, where it makes no dump of this kind."""
     data = source.read(path, "--config")
     value = _json_object(data)
     if "dump" in value:
@@ -70,7 +70,6 @@ def plan_of(path: str, context: Context, dump: Dump) -> DumpPlan | None:
 
 
 def _json_object(data: bytes) -> dict[str, Any]:
-    """Return the value of a configuration, nothing where its reader will tell a fault."""
     try:
         value = json.loads(data)
     except ValueError:  # the reader of configurations reports the fault, with its place
@@ -81,15 +80,7 @@ def _json_object(data: bytes) -> dict[str, Any]:
 def _placed(
     data: bytes, value: dict[str, Any], key: tuple[str, str], is_usable: Callable[[str], bool], place: str
 ) -> bytes:
-    """Return a configuration with a usable path: a dump may be read elsewhere than where it was made.
-
-    Args:
-        data: The configuration.
-        value: The same, parsed.
-        key: The block of the path, and its key there.
-        is_usable: Tells whether a path can stay.
-        place: The path that stands in for one that cannot.
-    """
+    """Return a configuration with a usable path: a dump may be read elsewhere than where it was made."""
     block, name = key
     settings = value.get(block)
     if not isinstance(settings, dict) or is_usable(str(settings.get(name, ""))):
@@ -102,35 +93,29 @@ _SHOWN: Final = 3  # files of one input or output; -v lists all
 _MOST_NEAR: Final = 5
 
 
-def explanation_lines(
-    explanation: Explanation, situation: Situation, dump: Dump, *, is_full: bool
-) -> Iterator[str]:
-    """Yield the lines of an explanation.
-
-    Args:
-        explanation: The files of the operator, and the reasons why there are no more.
-        situation: The model and the configuration that were given.
-        dump: The dump.
-        is_full: Whether every file is named.
-    """
+def _explanation_lines(explanation: Explanation, situation: Situation, dump: Dump) -> Iterator[str]:
     subject = explanation.subject
     node = f", ONNX node {subject.node_name!r}" if subject.node_name else ""
     yield _line("operator:", f"{subject.operator.op_type} {subject.operator.full_name}".strip() + node)
     if subject.reason is Reason.FUSED and subject.node is not None:
         yield _line("fused:", f"into {subject.node.operator.full_name}, of which the rest is told")
-    yield _line("told by:", _sources(situation))
+    configuration = [situation.plan.source] if situation.is_configured else []
+    model = [] if situation.model is None else [situation.model.source]
+    yield _line("told by:", " and ".join([*configuration, *model]) or "the dump alone")
     yield _line("iterations:", _iterations(situation, dump))
-    limit = None if is_full else _SHOWN
+    limit = None if messages.verbosity() else _SHOWN
     for slot in explanation.slots:
         yield from _titled(
             f"{slot.io} {slot.slot}:" if slot.slot is not None else f"{slot.io}s:", _slot(slot, dump, limit)
         )
     yield from _titled("constants:", _files(explanation.constants, dump, limit))
     if any(_is_open(slot) for slot in explanation.slots):
-        yield from _hints(situation)
+        given = {"--config FILE.json": configuration, "--model MODEL.onnx": model}
+        if missing := [option for option, sources in given.items() if not sources]:
+            yield f"{' and '.join(missing)} would tell more"
 
 
-def question(near: Sequence[str], model: str | None) -> str:
+def _hint_of_names(near: Sequence[str], model: str | None) -> str:
     """Return the end of a message about an unknown name: near names, or the option that would help."""
     if not near:
         return "" if model else "; --model MODEL.onnx tells of operators that no file names"
@@ -139,7 +124,6 @@ def question(near: Sequence[str], model: str | None) -> str:
 
 
 def _titled(title: str, texts: Iterable[str]) -> Iterator[str]:
-    """Yield texts as lines, the first one behind the title."""
     for text in texts:
         yield _line(title, text)
         title = ""
@@ -147,12 +131,6 @@ def _titled(title: str, texts: Iterable[str]) -> Iterator[str]:
 
 def _line(title: str, text: str) -> str:
     return f"{title:<{_WIDTH}}{text}".rstrip()
-
-
-def _sources(situation: Situation) -> str:
-    configuration = [situation.plan.source] if situation.is_configured else []
-    model = [] if situation.model is None else [situation.model.source]
-    return " and ".join([*configuration, *model]) or "the dump alone"
 
 
 def _iterations(situation: Situation, dump: Dump) -> str:
@@ -164,7 +142,6 @@ def _iterations(situation: Situation, dump: Dump) -> str:
 
 
 def _slot(slot: SlotAccount, dump: Dump, limit: int | None) -> Iterator[str]:
-    """Yield the lines of an input or output."""
     if slot.value:
         yield slot.value
     yield from _files(slot.tensors, dump, limit)
@@ -188,16 +165,6 @@ def _files(tensors: Sequence[DumpedTensor], dump: Dump, limit: int | None) -> It
 
 def _is_open(slot: SlotAccount) -> bool:
     return not (slot.tensors or slot.reason or slot.missing)
-
-
-def _hints(situation: Situation) -> Iterator[str]:
-    is_given = {
-        "--config FILE.json": situation.is_configured,
-        "--model MODEL.onnx": situation.model is not None,
-    }
-    unsaid = [option for option in is_given if not is_given[option]]
-    if unsaid:
-        yield f"{' and '.join(unsaid)} would tell more"
 
 
 @click.command(name="explain")
@@ -226,7 +193,7 @@ def command(
     config_path = config or env.read(env.DUMP_CONFIG)
     opened = _opened(dump, is_explained_without=bool(config_path and model))
     dump_context = context_of(opened, context)
-    path = config or kept(opened) or config_path
+    path = config or _kept_config(opened) or config_path
     plan = None if path is None else plan_of(path, dump_context, opened)
     situation = Situation(
         None if model is None else loader.load(model, keeps_classes=dump_context.reserves_class_names),
@@ -236,10 +203,9 @@ def command(
     explainer = Explainer(opened, situation, iteration)
     subject = explainer.find(operator)
     if isinstance(subject, tuple):
-        messages.say(f"error: {dump}: nothing is known of {operator!r}{question(subject, model)}")
+        messages.say(f"error: {dump}: nothing is known of {operator!r}{_hint_of_names(subject, model)}")
         leave(FAILED)
-    lines = explanation_lines(explainer.explain(subject), situation, opened, is_full=messages.verbosity() > 0)
-    print("\n".join(lines))
+    print("\n".join(_explanation_lines(explainer.explain(subject), situation, opened)))
 
 
 def _opened(path: str, *, is_explained_without: bool) -> Dump:

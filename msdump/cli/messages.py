@@ -104,14 +104,8 @@ verbose_in_full: Final = _option("--verbose", more="twice")
 """The same without -v, for commands where that means something else."""
 
 
-def tell_execution(path: str, execution: int, executions: int) -> None:
-    """Warn which of several executions in a directory is taken, once for each dump and number.
-
-    Args:
-        path: Directory of an iteration.
-        execution: Number of the execution that is taken.
-        executions: Number of executions in the directory.
-    """
+def warn_of_executions(path: str, execution: int, executions: int) -> None:
+    """Warn which of several executions in a directory is taken, once for each dump and number."""
     if executions > 1:
         say_once(
             f"warning: {path.rpartition('/rank_')[0] or path} holds {executions} executions in one directory;"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any, Final, TypeVar
 
 import click
@@ -36,29 +35,6 @@ def applied(*options: _Option) -> Callable[[_Command], _Command]:
         for option in reversed(options):  # the one that is applied last comes first in --help
             command = option(command)
         return command
-
-    return decorate
-
-
-def gathered(
-    argument: str, kind: type[Any], *options: _Option
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that gives a command options, whose values it gets as one object.
-
-    Args:
-        argument: Name of the command's parameter.
-        kind: A dataclass; each of its fields is called as an option.
-        options: The options.
-    """
-    names = [field.name for field in fields(kind)]
-
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(command)
-        def called(**values: Any) -> Any:
-            values[argument] = kind(**{name: values.pop(name) for name in names})
-            return command(**values)
-
-        return applied(*options)(called)
 
     return decorate
 

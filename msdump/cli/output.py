@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 import click
@@ -82,6 +82,15 @@ class Document:
 def put(document: Document, shown: object) -> None:
     """Set the object that is printed as a document at the end; a later one takes its place."""
     click.get_current_context().meta[_DOCUMENT] = document, shown
+
+
+def show(document: Document, shown: object, lines: Iterable[str]) -> None:
+    """Set the object that is printed as a document, or print lines where no document is wanted."""
+    if wanted():
+        put(document, shown)
+    else:
+        for line in lines:
+            print(line)
 
 
 @contextlib.contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import click
@@ -13,19 +12,6 @@ from msdump.cli import messages
 from msdump.cli import output as documents
 from msdump.cli.output import Document, Shape
 from msdump.cli.program import FAILED, leave
-
-
-@dataclass(frozen=True, slots=True)
-class OverflowSummary:
-    """The operators of a dump that overflowed.
-
-    Attributes:
-        report: The report.
-        path: File of the summary; None where there are no records.
-    """
-
-    report: tool.OverflowReport
-    path: str | None
 
 
 def _tensor(tensor: TensorSummary) -> str:
@@ -56,9 +42,7 @@ def _extreme(tensor: TensorSummary, number: int) -> float | None:
 
 DOCUMENT: Final = Document(
     Shape(
-        OverflowSummary,
-        "records=report.record_count overflows=report.overflows faults=report.errors summary=path",
-        name="OverflowDocument",
+        tool.OverflowReport, "records=record_count overflows faults=errors summary", name="OverflowDocument"
     ),
     Shape(OperatorOverflow, "operator=name? op_type? pass_number timestamp units tensors"),
     Shape(OverflowUnit, "unit fields"),
@@ -104,17 +88,15 @@ def command(*, directory: str, output: str, top: int | None) -> None:
     if not records:
         messages.say(_NONE.format(directory))
         if documents.wanted():
-            documents.put(DOCUMENT, OverflowSummary(tool.OverflowReport(), None))
+            documents.put(DOCUMENT, tool.OverflowReport())
         return
     report = tool.analyse(records, output, top or 0)
     for error in report.errors:
         messages.say(f"error: {error}")
     if not documents.wanted():
         print("".join(report.blocks), end="")
-    path = reports.write(output, reports.stamped("overflow_summary", ".txt"), report.blocks)
-    if documents.wanted():
-        documents.put(DOCUMENT, OverflowSummary(report, path))
-    else:
-        print(f"{len(report.blocks)} of {len(records)} overflows, written to {path}")
+    report.summary = reports.write(output, reports.stamped("overflow_summary", ".txt"), report.blocks)
+    written = f"{len(report.blocks)} of {len(records)} overflows, written to {report.summary}"
+    documents.show(DOCUMENT, report, [written])
     if report.errors:
         leave(FAILED)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import click
@@ -13,21 +12,7 @@ from msdump.cli import output as documents
 from msdump.cli.output import Document, Shape
 from msdump.executors import ExecutorChoice
 
-
-@dataclass(frozen=True, slots=True)
-class PackedDumps:
-    """A pack that was written.
-
-    Attributes:
-        pack: The pack.
-        warnings: Parts of the sources that could not be read.
-    """
-
-    pack: Pack
-    warnings: list[str]
-
-
-DOCUMENT: Final = Document(Shape(PackedDumps, "path=pack.path rows=pack.rows warnings", name="PackDocument"))
+DOCUMENT: Final = Document(Shape(Pack, "path rows warnings", name="PackDocument"))
 
 
 @click.command(name="pack")
@@ -56,9 +41,5 @@ def command(*, dumps: tuple[str, ...], output: str, measures: bool, executor: Ex
             pack = session.write_pack(output)
         finally:
             messages.say_each("warning", [*session.faults])
-        if documents.wanted():
-            documents.put(DOCUMENT, PackedDumps(pack, [*session.faults]))
-            return
     counts = ", ".join(f"{count:,} {view}" for view, count in pack.rows.items())
-    print(f"packed    {counts}")
-    print(f"into      {pack.path}")
+    documents.show(DOCUMENT, pack, [f"packed    {counts}", f"into      {pack.path}"])

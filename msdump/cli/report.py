@@ -6,9 +6,10 @@ import math
 import os
 import time
 import webbrowser
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Never
+from typing import Any, Final, Never
 
 import click
 
@@ -33,7 +34,7 @@ from msdump.analysis.report.page import page
 from msdump.cli import compare, messages, options, streams, verdicts
 from msdump.cli import output as documents
 from msdump.cli.messages import plural
-from msdump.cli.options import execution, gathered, golden_execution
+from msdump.cli.options import applied, execution, golden_execution
 from msdump.cli.output import Document, Shape
 from msdump.cli.program import FAILED, leave
 from msdump.errors import ConfigError, DumpReadError, ToolError
@@ -45,25 +46,11 @@ from msdump.return_codes import ReturnCode
 
 
 @dataclass(frozen=True, slots=True)
-class ReportOptions:
-    """What the command line asks for.
+class ReportRequest:
+    """Arguments and options of the command line that say which report is made; ``--help`` describes them."""
 
-    Attributes:
-        output: The page.
-        graph: A model or graph file that tells which tensors belong together.
-        model: The model by which operators run again.
-        arithmetic: What the golden side computed in.
-        rules_file: A file of watch rules.
-        config: The configuration that the dump was made with.
-        histograms: Names of operators whose tensors get a histogram.
-        trace: A trace with the times of operators.
-        executor: Who compares.
-        has_source: Whether code lines and absolute paths are told.
-        execution: Number of the execution, or of the run, where several lie in one path.
-        golden_execution: The same of golden.
-        limits: What counts as agreement.
-    """
-
+    dump: str
+    golden: str | None
     output: str
     graph: str | None
     model: str | None
@@ -77,11 +64,18 @@ class ReportOptions:
     execution: int | None
     golden_execution: int | None
     limits: Limits
+    model_explorer: str | None
+    annotate: tuple[str, str] | None
+    tensorboard: str | None
+    tensorboard_tensors: int
+
+    @property
+    def has_exports(self) -> bool:
+        """Whether files for other programs are written."""
+        return any((self.model_explorer, self.annotate, self.tensorboard))
 
 
-asked: Final = gathered(
-    "asked",
-    ReportOptions,
+_report_options: Final = applied(
     click.option(
         "-o", "--output", default="report.html", show_default=True, type=click.Path(), help="The page."
     ),
@@ -132,141 +126,6 @@ asked: Final = gathered(
     ),
     execution,
     golden_execution,
-)
-"""The options of what is told; a command gets them as ``asked``."""
-
-
-def write_page(
-    report: DumpReport,
-    output: str,
-    *,
-    is_opened: bool,
-    is_told: bool = True,
-    reload_seconds: float = 0.0,
-) -> str:
-    """Write the page of a report and return its path.
-
-    Args:
-        report: The report.
-        output: The page's file, which is replaced.
-        is_opened: Whether it is shown in a browser.
-        is_told: Whether its path is printed.
-        reload_seconds: Seconds after which the page loads itself again, 0: never.
-
-    Raises:
-        ToolError: The file cannot be written.
-    """
-    folder, name = os.path.split(os.path.abspath(output))  # noqa: PTH100 - pathlib keeps ".." components
-    path = reports.write(folder, name, page(report, folder, reload_seconds=reload_seconds))
-    if is_told:
-        print(f"written   {path}")
-    if is_opened:
-        _open(path)
-    return path
-
-
-def _open(path: str) -> None:
-    try:
-        is_shown = webbrowser.open_new_tab(Path(path).as_uri())
-    except webbrowser.Error:
-        is_shown = False
-    if not is_shown:
-        messages.say(f"warning: no browser could be started; open {path}")
-
-
-def gather(
-    dump: str, golden: str | None, asked: ReportOptions, known: KnownDirectories | None = None
-) -> DumpReport:
-    """Return the report that the command line asks for.
-
-    Args:
-        dump: The dump.
-        golden: The dump that it is compared with, None for no comparison.
-        asked: The options.
-        known: What directories held before; one that has not changed since is not read again.
-
-    Raises:
-        DumpReadError: A dump cannot be opened, or the trace cannot be read.
-        ToolError: The two dumps cannot be compared.
-        ConfigError: The configuration or a file of rules is faulty.
-    """
-
-    def rerun(comparison: DumpComparison) -> None:
-        compare.rerun(comparison, asked.model or "", asked.arithmetic)
-
-    opened = open_dump(dump, asked.execution)
-    plan = _plan(opened, asked)
-    if asked.rules_file is None:
-        rules = () if plan is None else plan.watch.rules
-    else:
-        from msdump.config import watch as rule_files  # not above: few ask for it
-
-        rules = rule_files.read(asked.rules_file)
-    compared = None
-    if golden is not None:
-        compared = problems.compare_dumps(
-            *(dump, golden, asked.limits, (asked.execution, asked.golden_execution)),
-            graph=asked.graph,
-            executor=asked.executor,
-            explain=None if asked.model is None else rerun,
-        )
-    with messages.bar("directories", len(opened.iterations)) as advance:
-        question = ReportQuestion(
-            None if golden is None else open_dump(golden, asked.golden_execution),
-            compared,
-            plan,
-            rules,
-            asked.histograms,
-            asked.trace,
-            known,
-            asked.executor,
-            advance,
-        )
-        report = collecting.collect(opened, question)
-    return report if asked.has_source else collecting.redact(report)
-
-
-def _plan(dump: Dump, asked: ReportOptions) -> DumpPlan | None:
-    """Return the configuration as it was compiled, None where it is not known."""
-    path = asked.config or next((path for rank in dump.ranks.values() if (path := rank.config_file)), None)
-    if path is None:
-        return None
-    from msdump.cli import explain  # not above: most dumps of an Ascend keep none
-
-    try:
-        return explain.plan_of(path, explain.context_of(dump, {}), dump)
-    except ConfigError as error:
-        if asked.config is not None:
-            raise
-        # the copy in a dump of another version may have keys that are not known here
-        messages.say(f"warning: the configuration in the dump is not understood: {error}")
-        return None
-
-
-@dataclass(frozen=True, slots=True)
-class WantedExports:
-    """What is written besides the page.
-
-    Attributes:
-        model_explorer: Folder of files for Model Explorer, None for none.
-        annotate: A model, and the file of its copy with texts beside the nodes; None for none.
-        tensorboard: Folder of a run for TensorBoard, None for none.
-        tensorboard_tensors: Most tensors that it tells.
-    """
-
-    model_explorer: str | None = None
-    annotate: tuple[str, str] | None = None
-    tensorboard: str | None = None
-    tensorboard_tensors: int = export.MOST_TENSORS
-
-    def __bool__(self) -> bool:
-        """Tell whether anything is written."""
-        return any((self.model_explorer, self.annotate, self.tensorboard))
-
-
-export_options: Final = gathered(
-    "exports",
-    WantedExports,
     click.option(
         "--model-explorer",
         type=click.Path(),
@@ -292,33 +151,88 @@ export_options: Final = gathered(
         help="Most tensors of it; those with NaN or inf come first.",
     ),
 )
-"""The options of what is written for other programs; a command gets them as ``exports``."""
 
 
-def write_exports(report: DumpReport, wanted: WantedExports) -> list[str]:
-    """Write a report for other programs; return a line on each that was written.
+def _write_page(report: DumpReport, output: str, reload_seconds: float = 0.0) -> str:
+    """Write the page of a report, which reloads itself unless ``reload_seconds`` is 0; return its path."""
+    folder, name = os.path.split(os.path.abspath(output))  # noqa: PTH100 - pathlib keeps ".." components
+    return reports.write(folder, name, page(report, folder, reload_seconds=reload_seconds))
 
-    Raises:
-        NotAvailableError: The package tensorboard is not installed.
-        GraphError: The model cannot be annotated.
-        ToolError: A file cannot be written, or no node is known.
-    """
-    lines = []
-    if wanted.model_explorer is not None:
-        files = export.files(report)
-        paths = [reports.write(wanted.model_explorer, name, [text]) for name, text in files]
-        lines.append(f"{os.path.dirname(paths[0])}: {plural(len(paths), 'file')}")  # noqa: PTH120 - a text
-    if wanted.annotate is not None:
-        lines.append(_annotate(report, *wanted.annotate))
-    if wanted.tensorboard is not None:
-        points = [*export.scalars(report, wanted.tensorboard_tensors)]
-        spread = [*export.histograms(report)]
-        count = export.write(wanted.tensorboard, points, spread)
-        told, known = export.chosen(report, wanted.tensorboard_tensors), export.known(report)
-        left_out = f" ({len(known) - len(told):,} more tensors: --tensorboard-tensors)"
-        rest = left_out if len(told) < len(known) else ""
-        lines.append(f"{wanted.tensorboard}: {plural(count, 'event')} of {plural(len(told), 'tensor')}{rest}")
-    return lines
+
+def _open(path: str) -> None:
+    try:
+        is_shown = webbrowser.open_new_tab(Path(path).as_uri())
+    except webbrowser.Error:
+        is_shown = False
+    if not is_shown:
+        messages.say(f"warning: no browser could be started; open {path}")
+
+
+def _gather(request: ReportRequest, known: KnownDirectories | None = None) -> DumpReport:
+    """Return the report; a directory that has not changed since ``known`` noted it is not read again."""
+
+    def rerun(comparison: DumpComparison) -> None:
+        compare.rerun(comparison, request.model or "", request.arithmetic)
+
+    opened = open_dump(request.dump, request.execution)
+    plan = _plan(opened, request)
+    if request.rules_file is None:
+        rules = () if plan is None else plan.watch.rules
+    else:
+        from msdump.config import watch as rule_files  # not above: few ask for it
+
+        rules = rule_files.read(request.rules_file)
+    golden, compared = None, None
+    if request.golden is not None:
+        executions = request.execution, request.golden_execution
+        compared = problems.compare_dumps(
+            *(request.dump, request.golden, request.limits, executions),
+            graph=request.graph,
+            executor=request.executor,
+            explain=None if request.model is None else rerun,
+        )
+        golden = open_dump(request.golden, request.golden_execution)
+    with messages.bar("directories", len(opened.iterations)) as advance:
+        question = ReportQuestion(
+            *(golden, compared, plan, rules, request.histograms, request.trace, known),
+            *(request.executor, advance),
+        )
+        report = collecting.collect(opened, question)
+    return report if request.has_source else collecting.redact(report)
+
+
+def _plan(dump: Dump, request: ReportRequest) -> DumpPlan | None:
+    """Return the configuration as it was compiled, None where it is not known."""
+    path = request.config or next((path for rank in dump.ranks.values() if (path := rank.config_file)), None)
+    if path is None:
+        return None
+    from msdump.cli import explain  # not above: most dumps of an Ascend keep none
+
+    try:
+        return explain.plan_of(path, explain.context_of(dump, {}), dump)
+    except ConfigError as error:
+        if request.config is not None:
+            raise
+        # the copy in a dump of another version may have keys that are not known here
+        messages.say(f"warning: the configuration in the dump is not understood: {error}")
+        return None
+
+
+def _write_exports(report: DumpReport, request: ReportRequest) -> Iterator[str]:
+    """Write a report for other programs; yield a line on each that was written."""
+    if request.model_explorer is not None:
+        folder = request.model_explorer
+        paths = [reports.write(folder, name, [text]) for name, text in export.files(report)]
+        yield f"{os.path.dirname(paths[0])}: {plural(len(paths), 'file')}"  # noqa: PTH120 - a text
+    if request.annotate is not None:
+        yield _annotate(report, *request.annotate)
+    if request.tensorboard is not None:
+        points = [*export.scalars(report, request.tensorboard_tensors)]
+        count = export.write(request.tensorboard, points, [*export.histograms(report)])
+        shown, known = export.chosen(report, request.tensorboard_tensors), export.known(report)
+        left_out = f" ({len(known) - len(shown):,} more tensors: --tensorboard-tensors)"
+        rest = left_out if len(shown) < len(known) else ""
+        yield f"{request.tensorboard}: {plural(count, 'event')} of {plural(len(shown), 'tensor')}{rest}"
 
 
 def _annotate(report: DumpReport, model: str, output: str) -> str:
@@ -336,33 +250,21 @@ _SECONDS: Final = 2.0  # between two looks at the dump
 _RELOAD: Final = 5.0  # seconds between two looks of a browser at the page
 
 
-def follow(dump: str, golden: str | None, asked: ReportOptions, *, is_opened: bool) -> Never:
-    """Write the page whenever something was dumped, until the user ends it.
-
-    A headline that changes is told. Directories that have not changed are not read again.
-
-    Args:
-        dump: The dump, which need not be there yet.
-        golden: The dump that it is compared with, None for no comparison.
-        asked: The options.
-        is_opened: Whether the first page is shown in a browser.
-
-    Raises:
-        ToolError: The page cannot be written.
-    """
+def _follow(request: ReportRequest, *, is_opened: bool) -> Never:
+    """Write the page whenever something was dumped, until the user ends it; print a headline that changes."""
     known: KnownDirectories = {}
     before: dict[str, Stamp] | None = None
     headline = ""
     while True:
-        now = _stamps(dump)
+        now = _stamps(request.dump)
         if now != before and now:
             before = now
-            told = _written(dump, golden, asked, known, is_opened=is_opened and not headline)
-            if told and told != headline:
-                headline = told
-                print(f"{headline}  ({asked.output})", flush=True)
+            new = _update(request, known, is_opened=is_opened and not headline)
+            if new and new != headline:
+                headline = new
+                print(f"{headline}  ({request.output})", flush=True)
         elif not now:
-            messages.say_once(f"waiting for {dump}")
+            messages.say_once(f"waiting for {request.dump}")
         time.sleep(_SECONDS)
 
 
@@ -373,16 +275,16 @@ def _stamps(dump: str) -> dict[str, Stamp]:
         return {}
 
 
-def _written(
-    dump: str, golden: str | None, asked: ReportOptions, known: KnownDirectories, *, is_opened: bool
-) -> str:
+def _update(request: ReportRequest, known: KnownDirectories, *, is_opened: bool) -> str:
     """Write the page and return its headline; "" where the dump changed too much while it was read."""
     try:
-        report = gather(dump, golden, asked, known)
+        report = _gather(request, known)
     except (DumpReadError, ToolError) as error:  # golden has no counterpart yet, a directory is gone
         messages.say_once(f"warning: {error}")
         return ""
-    write_page(report, asked.output, is_opened=is_opened, is_told=False, reload_seconds=_RELOAD)
+    path = _write_page(report, request.output, _RELOAD)
+    if is_opened:
+        _open(path)
     return report.headline
 
 
@@ -446,7 +348,8 @@ def _operators(report: DumpReport) -> list[OperatorOverTime]:
 
 
 def _over_time(report: DumpReport, row: int) -> TensorOverTime:
-    series, tensor = report.series, report.series.tensors[row]
+    series = report.series
+    tensor = series.tensors[row]
     states = [TensorState(state) for state in series.states[row].tolist()]
     return TensorOverTime(
         f"{tensor.io}:{tensor.slot}",
@@ -500,8 +403,7 @@ DOCUMENT: Final = Document(
 @verdicts.statistic_limits
 @verdicts.limits
 @options.executor
-@asked
-@export_options
+@_report_options
 @click.option(
     "--csv", "is_csv", is_flag=True, help="Print the same as csv, a row for a tensor and iteration."
 )
@@ -511,16 +413,7 @@ DOCUMENT: Final = Document(
 @click.option("--open", "is_opened", is_flag=True, help="Show the page in a browser.")
 @documents.option
 @messages.verbose
-def command(
-    *,
-    dump: str,
-    golden: str | None,
-    asked: ReportOptions,
-    exports: WantedExports,
-    is_csv: bool,
-    is_opened: bool,
-    is_followed: bool,
-) -> None:
+def command(*, is_csv: bool, is_opened: bool, is_followed: bool, **given: Any) -> None:
     """Write one page on the dump DUMP: what is wrong, the run, all operators and their statistics.
 
     The page needs no network and no server. With GOLDEN the two dumps are compared, and the operators
@@ -529,28 +422,38 @@ def command(
     whatever it tells, 1 it is made, but a file or directory cannot be read, 2 something given is
     wrong, 130 interrupted.
     """
+    request, is_data = ReportRequest(**given), is_csv or documents.wanted()
     if is_csv and documents.wanted():
         raise click.UsageError("--csv and --json exclude each other")
+    if is_followed and is_data:
+        raise click.UsageError("--watch writes a page; --csv and --json print one report")
+    if is_followed and request.has_exports:
+        raise click.UsageError("--watch writes a page; files for other programs are of one report")
     if is_followed:
-        if is_csv or documents.wanted():
-            raise click.UsageError("--watch writes a page; --csv and --json print one report")
-        if exports:
-            raise click.UsageError("--watch writes a page; files for other programs are of one report")
-        follow(dump, golden, asked, is_opened=is_opened)
-    report = gather(dump, golden, asked)
-    if documents.wanted():
-        documents.put(DOCUMENT, report)
-    elif is_csv:
+        _follow(request, is_opened=is_opened)
+    report = _gather(request)
+    if is_csv:
         streams.data().writelines(table.lines(report))
     else:
-        print(report.headline)
+        documents.show(DOCUMENT, report, [report.headline])
+    _warn(report)
+    for line in _write_exports(report, request):
+        messages.say(f"written {line}") if is_data else print(f"written   {line}")
+    if _is_output_given() or not (is_data or (request.has_exports and not is_opened)):
+        path = _write_page(report, request.output)
+        if not is_csv:
+            print(f"written   {path}")
+        if is_opened:
+            _open(path)
+    leave(FAILED if report.faults else 0)
+
+
+def _warn(report: DumpReport) -> None:
     messages.say_each("warning", report.faults)
     for path in report.alone:
         messages.say_once(f"warning: {path} has no counterpart")
+
+
+def _is_output_given() -> bool:
     source = click.get_current_context().get_parameter_source("output")
-    is_page_asked = source is click.core.ParameterSource.COMMANDLINE
-    for line in write_exports(report, exports):
-        messages.say(f"written {line}") if is_csv or documents.wanted() else print(f"written   {line}")
-    if is_page_asked or not (is_csv or documents.wanted() or (exports and not is_opened)):
-        write_page(report, asked.output, is_opened=is_opened, is_told=not is_csv)
-    leave(FAILED if report.faults else 0)
+    return source is click.core.ParameterSource.COMMANDLINE

@@ -39,27 +39,14 @@ _UNMARKED: Final = "dump_mode 2 dumps what a program marks by msdump.set_dump, a
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """What the command line asks for; of all paths each rank takes its own (``of_rank``).
-
-    Attributes:
-        model: Path of the model.
-        inputs: An .npz file of all inputs, None: they are made up.
-        sizes: Sizes of dynamic dimensions by name, for inputs that are made up.
-        seed: The seed of these.
-        steps: How often the model runs.
-        trains: Whether each run is a step of training.
-        load_state: An .npz file of the state to begin with, None: the model's.
-        save_state: Where the state goes at the end, None: nowhere.
-        save_outputs: Where the outputs of the last step go, None: nowhere.
-        has_config: Whether a configuration was given.
-    """
+    """Arguments and options of the command line, as ``--help`` describes them; paths may hold ``{rank}``."""
 
     model: str
     inputs: str | None
-    sizes: dict[str, int]
+    dimensions: dict[str, int]
     seed: int
     steps: int
-    trains: bool
+    train: bool
     load_state: str | None
     save_state: str | None
     save_outputs: str | None
@@ -67,14 +54,13 @@ class RunRequest:
 
     def feed(self, graph: Graph) -> Feed:
         """Return the function that gives the inputs of a step; every step of training takes the same."""
-        if self.inputs is None and not self.trains:
-            return lambda step: inputs.made_up(graph, self.sizes, self.seed, step)
-        arrays = (
-            inputs.made_up(graph, self.sizes, self.seed, 0)
-            if self.inputs is None
-            else inputs.from_file(graph, of_rank(self.inputs))
-        )
-        return lambda _step: arrays
+        if self.inputs is not None:
+            arrays = inputs.from_file(graph, _of_rank(self.inputs))
+            return lambda _step: arrays
+        if self.train:
+            made_up = inputs.made_up(graph, self.dimensions, self.seed, 0)
+            return lambda _step: made_up
+        return lambda step: inputs.made_up(graph, self.dimensions, self.seed, step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +120,7 @@ class ModelRun:
 
     def _run(self) -> None:
         fed = self.feed(len(self.completed))
-        if self.request.trains:
+        if self.request.train:
             outputs = self.network.train_step(**fed)
             self.losses += _losses(outputs)
             self.outputs = _named(self.network.graph, outputs)
@@ -143,10 +129,12 @@ class ModelRun:
 
     def save(self) -> None:
         """Save the state and the outputs where that is asked for; also where a later step failed."""
-        if self.request.save_state is not None and self.completed:
-            inputs.write_arrays(of_rank(self.request.save_state), self.network.state())
-        if self.request.save_outputs is not None and self.completed:
-            inputs.write_arrays(of_rank(self.request.save_outputs), dict(_savable(self.outputs)))
+        if not self.completed:
+            return
+        if self.request.save_state is not None:
+            inputs.write_arrays(_of_rank(self.request.save_state), self.network.state())
+        if self.request.save_outputs is not None:
+            inputs.write_arrays(_of_rank(self.request.save_outputs), dict(_savable(self.outputs)))
 
     @property
     def model(self) -> str:
@@ -202,19 +190,12 @@ class FinishedRuns:
 
 DOCUMENT: Final = Document(
     Shape(FinishedRuns, "seconds ranks", name="RunDocument"),
-    Shape(
-        *(ModelRun, "rank model iterations=completed losses dump no_dump"),
-        name="RankRun",
-    ),
+    Shape(ModelRun, "rank model iterations=completed losses dump no_dump", name="RankRun"),
 )
 
 
-def load(request: RunRequest) -> ModelRun:
-    """Load the model of the thread's rank; wrong inputs are told before anything is written.
-
-    Raises:
-        MsdumpError: The model, its configuration or an input is wrong.
-    """
+def _load(request: RunRequest) -> ModelRun:
+    """Load the model of the thread's rank; wrong inputs are refused before anything is written."""
     feed: Feed | None = None
     state: Mapping[str, np.ndarray] | None = None
 
@@ -223,25 +204,25 @@ def load(request: RunRequest) -> ModelRun:
         if request.load_state is not None:
             remedy = "--load-state takes what --save-state wrote, or numpy.savez(path, **network.state())"
             fits = TrainingState(graph).checked
-            state = inputs.read_arrays(of_rank(request.load_state), graph.step.type_of, remedy, fits)
-        step = graph.training_step() if request.trains else graph
+            state = inputs.read_arrays(_of_rank(request.load_state), graph.step.type_of, remedy, fits)
+        step = graph.training_step() if request.train else graph
         feed = request.feed(step)
         bind_inputs(step, (), feed(0))
 
-    network = mindspore.load_checked(of_rank(request.model), check)
+    network = mindspore.load_checked(_of_rank(request.model), check)
     assert feed is not None, "the graph was checked"
     if state is not None:
         network.load_state(state)
-    return ModelRun(network.training if request.trains else network, feed, request, current().identity.rank)
+    return ModelRun(network.training if request.train else network, feed, request, current().identity.rank)
 
 
-def of_rank(path: str) -> str:
+def _of_rank(path: str) -> str:
     """Return the path of a rank's own file: ``{rank}`` stands for its number, unless a file is called so."""
     return path if Path(path).exists() else path.replace(_RANK, str(current().identity.rank))
 
 
 def _named(graph: Graph, outputs: Any) -> dict[str, Any]:
-    """Return what a step of training returned by name: the outputs that are not bound to variables."""
+    """Return the results of a training step by name: the outputs that are not bound to variables."""
     bound = {*graph.bindings.values()}
     names = [value.name for value in graph.outputs if value.name not in bound]
     return dict(zip(names, outputs if isinstance(outputs, tuple) else (outputs,), strict=True))
@@ -270,46 +251,22 @@ _MOST_LOSSES: Final = 10
 _WHY_DROPPED: Final = "no watch rule hit, and nothing failed"
 
 
-def tell(runs: Sequence[ModelRun], seconds: float, *, has_speakers: bool) -> None:
-    """Print what runs did, or put the document of it.
-
-    Args:
-        runs: The runs of this process, one for each of its ranks; their files are written.
-        seconds: How long they took.
-        has_speakers: Whether each line names its rank.
-    """
-    if output.wanted():
-        output.put(DOCUMENT, FinishedRuns(seconds, runs))
-        return
+def _report(runs: Sequence[ModelRun], seconds: float, *, has_speakers: bool) -> None:
+    """Print the results of the ranks of this process, whose files are written."""
+    texts = []
     for run in runs:
         speaker = f"rank {run.rank}: " if has_speakers else ""
-        told = lines(run, seconds)
-        print("\n".join(f"{speaker}{line}" for line in told))  # at once: other processes print, too
+        texts.append("\n".join(f"{speaker}{line}" for line in _lines(run, seconds)))
+    output.show(DOCUMENT, FinishedRuns(seconds, runs), texts)  # each at once: other processes print, too
 
 
-def lines(run: ModelRun, seconds: float) -> Iterator[str]:
-    """Yield what a run did.
-
-    Args:
-        run: The run; its files are written.
-        seconds: How long it took.
-    """
+def _lines(run: ModelRun, seconds: float) -> Iterator[str]:
     yield f"ran      {_iterations(run.completed)} of {run.model} in {seconds:.2f} s"
-    yield from _loss_lines(run.losses)
-    yield from _dump_lines(run)
-
-
-def _loss_lines(losses: list[float]) -> Iterator[str]:
-    """Yield the line of losses; of many the first and last ones, unless -v asks for all."""
-    shown = [f"{loss:.7g}" for loss in losses]
-    if len(shown) > _MOST_LOSSES and not messages.verbosity():
-        shown = [*shown[: _MOST_LOSSES // 2], "...", *shown[-_MOST_LOSSES // 2 :]]
-    if shown:
-        yield f"loss     {' '.join(shown)}"
-
-
-def _dump_lines(run: ModelRun) -> Iterator[str]:
-    """Yield lines on the files that the dump wrote, skipped and lost."""
+    losses = [f"{loss:.7g}" for loss in run.losses]
+    if len(losses) > _MOST_LOSSES and not messages.verbosity():
+        losses = [*losses[: _MOST_LOSSES // 2], "...", *losses[-_MOST_LOSSES // 2 :]]
+    if losses:
+        yield f"loss     {' '.join(losses)}"
     dump = run.dump
     if dump is None:
         yield f"no dump: {run.no_dump}"
@@ -332,23 +289,15 @@ def _iterations(numbers: list[int]) -> str:
     return f"{len(numbers)} iteration{'s' * (len(numbers) != 1)} ({IterationSet.of_numbers(numbers)})"
 
 
-def _counts(counts: Any, noun: str) -> str:
+def _counts(counts: Mapping[str, int], noun: str) -> str:
     """Return ``3 tensors (no elements), 1 tensor (text)``."""
     return ", ".join(f"{count} {noun}{'s' * (count != 1)} ({reason})" for reason, count in counts.items())
 
 
-def run_ranks(request: RunRequest, ranks: int) -> None:
-    """Run a model, or one for each rank, as several ranks; print what each of them did.
-
-    Args:
-        request: What is asked for.
-        ranks: Number of ranks.
-
-    Raises:
-        MsdumpError: A model, its configuration or an input is wrong; nothing has run then.
-    """
+def _run_ranks(request: RunRequest, ranks: int) -> None:
+    """Run a model, or one for each rank, as several ranks; print the results of each of them."""
     threads = RankThreads(ranks)
-    runs = threads.in_turn(lambda: load(request))
+    runs = threads.in_turn(lambda: _load(request))
     mark_started(lambda: any(run.network.has_run for run in runs))
     started, outcomes = time.perf_counter(), [Outcome() for _ in runs]
     try:
@@ -369,15 +318,11 @@ def run_ranks(request: RunRequest, ranks: int) -> None:
         messages.say("interrupted; files that were written are complete")
         leave(INTERRUPTED)
     finally:
-        tell(runs, time.perf_counter() - started, has_speakers=True)
-    _end(outcomes, threads.first_failure(outcomes))
-
-
-def _end(outcomes: list[Outcome], first: int | None) -> None:
-    """Print the errors of all ranks, that of the one that failed first before the others; exit with 1."""
+        _report(runs, time.perf_counter() - started, has_speakers=True)
+    first = threads.first_failure(outcomes)
     if first is None:
         return
-    for rank in sorted(range(len(outcomes)), key=lambda rank: (rank != first, rank)):
+    for rank in sorted(range(ranks), key=lambda rank: (rank != first, rank)):
         error = outcomes[rank].error
         if error is not None:
             messages.say(f"rank {rank}: {message_of(error)}")
@@ -386,9 +331,7 @@ def _end(outcomes: list[Outcome], first: int | None) -> None:
 
 @click.command(name="run")
 @click.argument("model", type=click.Path())
-@click.option(
-    "--inputs", "feeds", type=click.Path(), metavar="FILE.npz", help="Inputs by name, for every step."
-)
+@click.option("--inputs", type=click.Path(), metavar="FILE.npz", help="Inputs by name, for every step.")
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of made-up inputs (default: 0).")
 @options.dimensions
 @click.option("--steps", type=click.IntRange(min=1), default=1, show_default=True, help="Iterations to run.")
@@ -415,19 +358,14 @@ def _end(outcomes: list[Outcome], first: int | None) -> None:
 @options.context
 def command(
     *,
-    model: str,
-    feeds: str | None,
     seed: int | None,
-    dimensions: dict[str, int],
-    steps: int,
-    train: bool,
-    save_state: str | None,
-    load_state: str | None,
-    save_outputs: str | None,
     ranks: int | None,
     trace: str | None,
     config: str | None,
-    **context: Any,
+    device_target: str | None,
+    jit_level: str | None,
+    device_id: int | None,
+    **given: Any,
 ) -> None:
     """Run MODEL, an .onnx file, operator by operator and dump what the configuration says.
 
@@ -436,42 +374,44 @@ def command(
     Options beat environment variables. Exit codes: 0 done, 1 the run failed,
     2 something given is wrong and nothing ran, 130 interrupted.
     """
-    if feeds is not None and (seed is not None or dimensions):
+    request = RunRequest(seed=seed or 0, has_config=bool(config or env.read(env.DUMP_CONFIG)), **given)
+    if request.inputs is not None and (seed is not None or request.dimensions):
         raise click.UsageError("--inputs excludes --seed and --dim, which are for made-up inputs")
-    if save_state is not None and not train:
+    if request.save_state is not None and not request.train:
         raise click.UsageError("--save-state needs --train: only training changes a state")
-    _check_ranks(ranks, context["device_id"])
-    mindspore.set_options(**context)
+    _check_ranks(ranks, device_id)
+    mindspore.set_options(device_target=device_target, jit_level=jit_level, device_id=device_id)
     if config is not None:
         mindspore.set_config(config, "--config")
-    request = RunRequest(
-        *(model, feeds, dimensions, seed or 0, steps, train, load_state, save_state, save_outputs),
-        has_config=bool(config or env.read(env.DUMP_CONFIG)),
-    )
     with contextlib.nullcontext() if trace is None else _traced(trace):
         if ranks is not None:
-            run_ranks(request, ranks)
+            _run_ranks(request, ranks)
         else:
             _run_rank(request)
 
 
 def _run_rank(request: RunRequest) -> None:
-    """Run a model as the only rank of this process; print what it did."""
-    run = load(request)
+    """Run a model as the only rank of this process; print the results of a failed run, too."""
+    run = _load(request)
     mark_started(lambda: run.network.has_run)  # until an operator has run, an error is one of the inputs
-    with _reported(run):
+    started = time.perf_counter()
+    try:
+        with messages.bar("iterations", request.steps) as advance:
+            for _ in range(request.steps):
+                run.step()
+                advance()
+    except KeyboardInterrupt:
+        messages.say(
+            f"interrupted in iteration {run.network.iteration}; files that were written are complete"
+        )
+        leave(INTERRUPTED)
+    finally:
         try:
-            with messages.bar("iterations", request.steps) as advance:
-                for _ in range(request.steps):
-                    run.step()
-                    advance()
-        except KeyboardInterrupt:
-            messages.say(
-                f"interrupted in iteration {run.network.iteration}; files that were written are complete"
-            )
-            leave(INTERRUPTED)
-        finally:
             run.save()
+        finally:
+            seconds = time.perf_counter() - started
+            mindspore.finish()  # files may wait in a queue: the numbers below hold once they are written
+            _report([run], seconds, has_speakers=current().identity.size > 1)
 
 
 @contextmanager
@@ -482,7 +422,7 @@ def _traced(path: str) -> Iterator[None]:
         yield
     finally:
         tracing.end()
-        folder, name = os.path.split(of_rank(path))
+        folder, name = os.path.split(_of_rank(path))
         write_stream(
             folder or ".", name, tracing.chrome_pieces(trace, f"msdump, rank {current().identity.rank}")
         )
@@ -500,15 +440,3 @@ def _check_ranks(ranks: int | None, device_id: int | None) -> None:
         raise click.UsageError("--ranks excludes --device-id: each rank has the device of its number")
     if identity.size > 1:
         messages.speak_as(f"rank {identity.rank}")
-
-
-@contextmanager
-def _reported(run: ModelRun) -> Iterator[None]:
-    """Print what a run did, also where it fails or is interrupted."""
-    started = time.perf_counter()
-    try:
-        yield
-    finally:
-        seconds = time.perf_counter() - started
-        mindspore.finish()  # files may still wait in a queue: the numbers below hold when they are written
-        tell([run], seconds, has_speakers=current().identity.size > 1)

@@ -13,8 +13,9 @@ import click
 import numpy as np
 
 from msdump.analysis import (
-    SHOWN,
     Extreme,
+    FirstStatistics,
+    FirstTensor,
     Histogram,
     InspectedTensor,
     Inspection,
@@ -28,10 +29,6 @@ from msdump.analysis import (
     list_folders,
     of_file,
     of_operator,
-    read_elements,
-    table_lines,
-    table_rows,
-    tensor_lines,
     tree_lines,
     trend,
 )
@@ -77,40 +74,6 @@ class DumpDirectory:
 
     path: str
     files: list[DumpFile]
-
-
-@dataclass(frozen=True, slots=True)
-class FirstTensor:
-    """The output that was dumped first.
-
-    Attributes:
-        path: Its file.
-        dtype: Element type of the file.
-        shape: Its shape.
-        elements: Its first elements; those that are no real numbers as texts.
-    """
-
-    path: str
-    dtype: str
-    shape: tuple[int, ...]
-    elements: list[float | str]
-
-
-@dataclass(frozen=True, slots=True)
-class FirstStatistics:
-    """The statistics of the first iteration that has some.
-
-    Attributes:
-        path: Their file.
-        titles: Titles of the columns.
-        rows: The first rows, cells as they stand in the file.
-        count: Number of all rows.
-    """
-
-    path: str
-    titles: list[str]
-    rows: list[list[str]]
-    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,59 +131,46 @@ DOCUMENT: Final = Document(
         " smallest=inspection.smallest largest=inspection.largest strangers histogram=inspection.histogram",
     ),
     Shape(Extreme, "value place", value=_value),
+    Shape(FirstTensor, "path dtype shape elements"),
+    Shape(FirstStatistics, "path titles rows count"),
 )
 
 
-def lines(subject: InspectedTensor, inspection: Inspection | None) -> Iterator[str]:
-    """Yield the lines on a tensor.
-
-    Args:
-        subject: The tensor.
-        inspection: What its elements look like; None where they were not saved.
-    """
-    where = f", {subject.where}" if subject.where else ""
-    yield f"{subject.name}{where}"
+def _tensor_lines(shown: ShownTensor) -> Iterator[str]:
+    subject, inspection = shown.subject, shown.inspection
+    yield f"{subject.name}, {subject.where}" if subject.where else subject.name
     yield f"file       {subject.path}"
     shape = " x ".join(map(str, subject.shape)) or "scalar"
     layout = f", {subject.format}" if subject.format else ""
     yield f"type       {subject.dtype}, {shape}, {plural(int(np.prod(subject.shape)), 'element')}{layout}"
-    yield from _statistics(subject)
+    yield from _statistic_lines(subject)
     if inspection is None:
         yield "           its elements were not saved, only its statistics"
         return
-    yield from _places(inspection)
+    for name, extreme in (("smallest", inspection.smallest), ("largest", inspection.largest)):
+        if extreme is not None:
+            yield f"{name:<10} {statistic_csv.text(extreme.value)} at {_place_text(extreme.place)}"
+    for name, strangers in inspection.strangers.items():
+        if strangers.count:
+            more = strangers.count - len(strangers.places)
+            rest = f" and {more:,} more" if more else ""
+            yield f"{name:<10} {strangers.count:,} at {', '.join(map(_place_text, strangers.places))}{rest}"
     if inspection.histogram is not None:
         yield from _bars(inspection.histogram)
     yield from _slice(inspection)
 
 
-def _statistics(subject: InspectedTensor) -> Iterator[str]:
+def _statistic_lines(subject: InspectedTensor) -> Iterator[str]:
     cells = {name: cell for name, cell in subject.statistics.items() if cell is not None}
     counts = {name: cell for name, cell in cells.items() if name.endswith(_COUNT)}
     rest = [f"{name} {statistic_csv.text(cell)}" for name, cell in cells.items() if name not in counts]
     if rest:
         yield f"statistics {', '.join(rest)}"
-    told = [f"{cell:,} {name.removesuffix(_COUNT)}" for name, cell in counts.items() if cell]
-    if told:
-        yield f"counts     {', '.join(told)}"
+    if found := [f"{cell:,} {name.removesuffix(_COUNT)}" for name, cell in counts.items() if cell]:
+        yield f"counts     {', '.join(found)}"
 
 
-def _places(inspection: Inspection) -> Iterator[str]:
-    for name, extreme in (("smallest", inspection.smallest), ("largest", inspection.largest)):
-        if extreme is not None:
-            yield f"{name:<10} {statistic_csv.text(extreme.value)} at {_at(extreme.place)}"
-    for name, strangers in inspection.strangers.items():
-        if strangers.count:
-            yield f"{name:<10} {_listed(strangers)}"
-
-
-def _listed(strangers: Strangers) -> str:
-    more = strangers.count - len(strangers.places)
-    rest = f" and {more:,} more" if more else ""
-    return f"{strangers.count:,} at {', '.join(map(_at, strangers.places))}{rest}"
-
-
-def _at(place: Place) -> str:
+def _place_text(place: Place) -> str:
     return f"[{', '.join(map(str, place))}]"
 
 
@@ -231,7 +181,7 @@ def _bars(histogram: Histogram) -> Iterator[str]:
     width = max(map(len, edges))
     yield "histogram"
     for low, high, count in zip(edges, edges[1:], histogram.counts, strict=False):
-        # a bin with a single element is told from an empty one
+        # a bin with a single element has a bar, an empty one has none
         length = -(-count * _WIDEST // most)
         yield f"  {low:>{width}} to {high:>{width}}  {bar * length} {count:,}".rstrip()
 
@@ -240,14 +190,15 @@ def _slice(inspection: Inspection) -> Iterator[str]:
     corner = inspection.slice
     if not corner.size:
         return
-    starts = inspection.slice_at
-    ranges = [
-        f"{start}:{start + size}" for start, size in zip(inspection.slice_from, corner.shape, strict=True)
-    ]
-    yield f"slice      [{', '.join([*map(str, starts), *ranges])}]" if corner.ndim else "slice      []"
+    starts = zip(inspection.slice_from, corner.shape, strict=True)
+    ranges = [f"{start}:{start + size}" for start, size in starts]
+    yield (
+        f"slice      [{', '.join([*map(str, inspection.slice_at), *ranges])}]"
+        if corner.ndim
+        else "slice      []"
+    )
     printed = np.array2string(corner, precision=6, max_line_width=140, threshold=sys.maxsize)
-    for line in printed.splitlines():
-        yield f"  {line}"
+    yield from (f"  {line}" for line in printed.splitlines())
 
 
 @click.command(name="show")
@@ -308,40 +259,24 @@ def _tree(dump: str) -> None:
     if not os.path.isdir(folder):
         messages.say(f"error: {dump}: no dump here")
         leave(REFUSED)
-    first, statistics = first_tensor(folder), first_statistics(folder)
     if documents.wanted():
+        tensor, table = first_tensor(folder), first_statistics(folder)
         directories = [
             DumpDirectory(path, [DumpFile(file.name, file_size(file)) for file in files])
             for path, files in list_folders(folder)
         ]
-        output = None if first is None else _first_tensor(first)
-        table = None if statistics is None else _first_statistics(statistics)
-        documents.put(DOCUMENT, ShownDump(str(folder), directories, output, table))
-    else:
+        documents.put(DOCUMENT, ShownDump(str(folder), directories, tensor, table))
+    else:  # a file that cannot be read does not hide the tree
         print(f"{folder}/")
         for line in tree_lines(folder, "    "):
             print(line)
-        for path, lines_of in ((first, tensor_lines), (statistics, table_lines)):
-            if path is not None:
-                print()
-                for line in lines_of(path):
-                    print(line)
-    if first is None and statistics is None:
+        if tensor := first_tensor(folder):
+            print("", *tensor.lines(), sep="\n")
+        if table := first_statistics(folder):
+            print("", *table.lines(), sep="\n")
+    if tensor is None and table is None:
         messages.say(f"error: {dump}: no tensor of an operator's output was dumped")
         leave(FAILED)
-
-
-def _first_tensor(path: Path) -> FirstTensor:
-    array = read_elements(path)
-    is_real, elements = array.dtype.kind in "biuf", array.ravel()[:SHOWN].tolist()
-    return FirstTensor(
-        str(path), str(array.dtype), array.shape, [float(each) if is_real else str(each) for each in elements]
-    )
-
-
-def _first_statistics(path: Path) -> FirstStatistics:
-    titles, *rows = table_rows(path)
-    return FirstStatistics(str(path), titles, rows[:SHOWN], len(rows))
 
 
 def _show(tensors: Sequence[InspectedTensor], png: str | None) -> None:
@@ -349,16 +284,12 @@ def _show(tensors: Sequence[InspectedTensor], png: str | None) -> None:
     if png is not None and len(tensors) > 1:
         names = ", ".join(tensor.name for tensor in tensors)
         raise click.UsageError(f"--png is a picture of one tensor, here are {len(tensors)} (--slot): {names}")
-    inspected = ((each, None if each.load is None else inspect(each.load())) for each in tensors)
+    inspected = (ShownTensor(each, None if each.load is None else inspect(each.load())) for each in tensors)
     if documents.wanted():
-        shown = [ShownTensor(*each) for each in inspected]
-        documents.put(DOCUMENT, ShownDump(tensors[0].path, tensors=shown))
+        documents.put(DOCUMENT, ShownDump(tensors[0].path, tensors=[*inspected]))
     else:
-        for number, (tensor, seen) in enumerate(inspected):
-            if number:
-                print()
-            for line in lines(tensor, seen):
-                print(line)
+        for number, each in enumerate(inspected):
+            print(*([""] if number else []), *_tensor_lines(each), sep="\n")
     if png is not None:
         _draw(tensors[0], png)
 

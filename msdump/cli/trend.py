@@ -77,20 +77,16 @@ def command(*, dump: str, operators: tuple[str, ...], slots: tuple[str, ...], st
     categories = [tool.category(name) for name in statistics.split(",")]
     wanted = [tool.slot(text) for text in slots]
     report = tool.trends(open_dump(dump), operators, wanted, categories)
-    if output.wanted():
-        output.put(DOCUMENT, report)
-    else:
-        _print(report.series, categories)
+    output.show(DOCUMENT, report, _all_lines(report.series, categories))
     messages.say_each("error", report.unreadable)
     leave(FAILED if report.unreadable else 0)
 
 
-def _print(trends: Sequence[TensorTrend], categories: Sequence[str]) -> None:
+def _all_lines(trends: Sequence[TensorTrend], categories: Sequence[str]) -> Iterator[str]:
     for number, trend in enumerate(trends):
         if number:
-            print()
-        for line in _lines(trend, categories, trends):
-            print(line)
+            yield ""
+        yield from _lines(trend, categories, trends)
 
 
 def _lines(trend: TensorTrend, categories: Sequence[str], trends: Sequence[TensorTrend]) -> Iterator[str]:
@@ -107,7 +103,7 @@ def _lines(trend: TensorTrend, categories: Sequence[str], trends: Sequence[Tenso
     width = max(map(len, categories))
     for category in categories:
         values = [point.values[category] for point in trend.points]
-        yield f"{category:<{width}}  {_sparkline(values)}  {_span(values)}".rstrip()
+        yield f"{category:<{width}}  {_bars(values)}  {_span(values)}".rstrip()
 
 
 def _rows(points: Sequence[TrendPoint], categories: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -118,24 +114,10 @@ def _rows(points: Sequence[TrendPoint], categories: Sequence[str]) -> Iterator[t
         if hidden and number == half:
             yield (f"... {hidden}", *("" for _ in categories))
         if not hidden or not half <= number < len(points) - half:
-            cells = (_text(point.values[category]) for category in categories)
-            yield (_moment(point, points), *cells)
-
-
-def _moment(point: TrendPoint, points: Sequence[TrendPoint]) -> str:
-    """Return ``3``, or ``3 pass 2`` where passes differ."""
-    number = f" pass {point.pass_number}" if any(each.pass_number for each in points) else ""
-    return f"{point.iteration}{number}"
-
-
-def _text(cell: Cell) -> str:
-    return "-" if cell is None else statistic_csv.text(cell)
-
-
-def _sparkline(values: Sequence[Cell]) -> str:
-    """Return a line of bars that the terminal can show."""
-    line = _bars(values)
-    return line if can_print(line) else line.translate(str.maketrans(_BARS, _PLAIN_BARS))
+            number_of_pass = f" pass {point.pass_number}" if any(each.pass_number for each in points) else ""
+            cells = (point.values[category] for category in categories)
+            texts = ("-" if cell is None else statistic_csv.text(cell) for cell in cells)
+            yield (f"{point.iteration}{number_of_pass}", *texts)
 
 
 def _bars(values: Sequence[Cell]) -> str:
@@ -148,7 +130,8 @@ def _bars(values: Sequence[Cell]) -> str:
     groups = [values[start : start + each] for start in range(0, len(values), each)]
     numbers = [cell for cell in values if _is_finite(cell)]
     low, high = min(numbers, default=0.0), max(numbers, default=0.0)
-    return "".join(_bar(group, low, high) for group in groups)
+    line = "".join(_bar(group, low, high) for group in groups)
+    return line if can_print(line) else line.translate(str.maketrans(_BARS, _PLAIN_BARS))
 
 
 def _bar(group: Sequence[Cell], low: float, high: float) -> str:
@@ -162,7 +145,6 @@ def _bar(group: Sequence[Cell], low: float, high: float) -> str:
 
 
 def _span(values: Sequence[Cell]) -> str:
-    """Return the smallest and the largest number in words."""
     numbers = [cell for cell in values if _is_finite(cell)]
     if not numbers:
         return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
@@ -50,13 +50,8 @@ _FOLDED: Final = frozenset({"operator", "source", "verdict"})
 _HEIRS: Final = frozenset({Verdict.INHERITED, Verdict.AMPLIFIED, Verdict.ACCUMULATED, Verdict.HEALED})
 
 
-def print_table(shown: Sequence[Finding], *, has_labels: bool) -> None:
-    """Print operators, each with the tensor that agrees least.
-
-    Args:
-        shown: The operators.
-        has_labels: Whether they lie in several directories.
-    """
+def _print_table(shown: Sequence[Finding], *, has_labels: bool) -> None:
+    """Print operators, each with the tensor that agrees least."""
     from rich.table import Table
 
     rows = [*map(_cells, shown)]
@@ -70,13 +65,8 @@ def print_table(shown: Sequence[Finding], *, has_labels: bool) -> None:
     streams.print_table(table)
 
 
-def print_groups(groups: Sequence[FindingGroup], arrangement: Arrangement) -> None:
-    """Print a row for each scope or type.
-
-    Args:
-        groups: The groups.
-        arrangement: What the operators of a group have in common.
-    """
+def _print_groups(groups: Sequence[FindingGroup], arrangement: Arrangement) -> None:
+    """Print a row for each scope or type."""
     from rich.table import Table
 
     table = Table()
@@ -94,11 +84,11 @@ def print_groups(groups: Sequence[FindingGroup], arrangement: Arrangement) -> No
 
 
 def _columns(rows: Sequence[Mapping[str, str]], *, has_labels: bool) -> tuple[str, ...]:
-    """Return the titles of the columns; those that tell the same of all operators are left out."""
-    told = tuple(title for title in ("rank", "iteration") if len({row[title] for row in rows}) > 1)
-    labels = ("directory",) if has_labels and not told else ()
+    """Return the titles of the columns; those with one value for all operators are left out."""
+    moments = tuple(title for title in ("rank", "iteration") if len({row[title] for row in rows}) > 1)
+    labels = ("directory",) if has_labels and not moments else ()
     has_source = any(row["source"] for row in rows)
-    return (*labels, *told, *(title for title in _COLUMNS if title != "source" or has_source))
+    return (*labels, *moments, *(title for title in _COLUMNS if title != "source" or has_source))
 
 
 def _style(finding: Finding) -> str:
@@ -111,7 +101,7 @@ def _style(finding: Finding) -> str:
 
 def _cells(finding: Finding) -> dict[str, str]:
     place, worst = finding.place, finding.worst
-    distance, largest, ulps = ("", "", "") if worst is None else _numbers(worst)
+    error = None if worst is None else worst.evidence.error
     return {
         "directory": place.label,
         "rank": "" if place.rank is None else str(place.rank),
@@ -121,9 +111,9 @@ def _cells(finding: Finding) -> dict[str, str]:
         "type": place.op_type,
         "shape": "" if worst is None else shape_text(worst),
         "source": place.source.partition(": ")[0],
-        "distance": distance,
-        "max error": largest,
-        "ulps": ulps,
+        "distance": "" if error is None else f"{error.distance:.3g}",
+        "max error": "" if error is None else f"{error.largest:.3g}",
+        "ulps": "" if error is None or math.isnan(error.ulps) else f"{error.ulps:.3g}",
         "verdict": _verdict(finding),
     }
 
@@ -131,25 +121,11 @@ def _cells(finding: Finding) -> dict[str, str]:
 def _verdict(finding: Finding) -> str:
     """Return the verdict on an operator, and that on the tensor that agrees least."""
     worst = finding.worst
-    if worst is None:
-        return ": ".join(filter(None, (finding.verdict, finding.note)))
-    reason = tensor_reason(finding, worst)
-    if not _whose(worst):
-        return ": ".join(filter(None, (finding.verdict, reason)))
-    return f"{finding.verdict}: {_whose(worst)}{worst.verdict}{f': {reason}' if reason else ''}"
-
-
-def _numbers(tensor: TensorResult) -> tuple[str, str, str]:
-    error = tensor.evidence.error
-    if error is None:
-        return "", "", ""
-    ulps = "" if math.isnan(error.ulps) else f"{error.ulps:.3g}"  # statistics tell none
-    return f"{error.distance:.3g}", f"{error.largest:.3g}", ulps
-
-
-def _whose(tensor: TensorResult) -> str:
-    """Return which tensor is shown, "" for the first output."""
-    return "" if (tensor.io, tensor.slot) == (IO.OUTPUT, 0) else f"{tensor.io} {tensor.slot} "
+    reason = finding.note if worst is None else tensor_reason(finding, worst)
+    shown = ""
+    if worst is not None and (worst.io, worst.slot) != (IO.OUTPUT, 0):
+        shown = f"{worst.io} {worst.slot} {worst.verdict}"
+    return ": ".join(filter(None, (finding.verdict, shown, reason)))
 
 
 def _pass(finding: Finding) -> str:
@@ -157,12 +133,7 @@ def _pass(finding: Finding) -> str:
 
 
 def lines_below(report: Report, shown: int) -> Iterator[str]:
-    """Yield the lines below the table.
-
-    Args:
-        report: The verdicts.
-        shown: Number of operators in the table.
-    """
+    """Yield the lines below a table of ``shown`` operators."""
     yield from _first(report)
     counts = report.tensors
     yield (
@@ -218,20 +189,16 @@ def _times(count: int) -> str:
 
 _MOST: Final = 10  # accused operators, and iterations; the table has them all
 
-_Run = tuple[int | None, int | None]
-"""Rank and iteration."""
-
 
 def summary_lines(report: Report, *, has_rerun: bool = False) -> Iterator[str]:
-    """Yield what the outputs do, who is at fault and why, what the others are, and what to do next.
-
-    Args:
-        report: The verdicts.
-        has_rerun: Whether the operators ran again, or both sides ran in lockstep.
-    """
+    """Yield the verdict on the outputs, operators at fault with reasons, counts of others, the next step."""
     outputs = answer.tell_outputs(report.outputs)
     yield f"verdict   {report.verdict}{f': {outputs}' if outputs else ''}"
-    groups = answer.group_alike(report.accused, lambda each: each.place.shown_name, _kind)
+    groups = answer.group_alike(
+        report.accused,
+        lambda each: each.place.shown_name,
+        lambda each: answer.kind_of_fault(each.place.shown_name, each.place.op_type, each.verdict),
+    )
     for group in groups[:_MOST]:
         yield from _fault(group)
     if len(groups) > _MOST:
@@ -247,12 +214,8 @@ def summary_lines(report: Report, *, has_rerun: bool = False) -> Iterator[str]:
         yield f"next      {step}"
 
 
-def _kind(finding: Finding) -> Hashable:
-    return answer.kind_of_fault(finding.place.shown_name, finding.place.op_type, finding.verdict)
-
-
 def _facts(report: Report) -> Iterator[str]:
-    """Yield what else the two graphs say differs, beside what tells who is at fault."""
+    """Yield differences of the two graphs that no accused operator's note holds."""
     told = {(each.place.full_name, text) for each in report.accused for text in each.note.split("; ")}
     facts = [each for each in report.facts if (each.operator, each.text) not in told]
     for fact in facts[:_MOST]:
@@ -286,35 +249,32 @@ def _counted(verdicts: Counter[Verdict]) -> str:
 
 
 def _runs(report: Report) -> Iterator[str]:
-    """Yield where each rank parts, and a line for each iteration, where there are several."""
-    runs: dict[_Run, list[Finding]] = {}
+    """Yield the first difference of each rank, and a line for each iteration, where there are several."""
+    runs: dict[tuple[int | None, int | None], list[Finding]] = {}
     for finding in report.findings:
         runs.setdefault((finding.place.rank, finding.place.iteration), []).append(finding)
-    if len(runs) < 2:  # noqa: PLR2004 - a single run is told by the table
+    if len(runs) < 2:  # noqa: PLR2004 - the table shows a single run
         return
     for rank in dict.fromkeys(rank for rank, _ in runs):
         yield _part(rank, {iteration: each for (other, iteration), each in runs.items() if other == rank})
-    told = [(run, findings) for run, findings in runs.items() if any(each.is_bad for each in findings)]
-    for (rank, iteration), findings in told[:_MOST]:
+    bad = [(run, findings) for run, findings in runs.items() if any(each.is_bad for each in findings)]
+    for (rank, iteration), findings in bad[:_MOST]:
         place = f"{'' if rank is None else f'rank {rank}, '}iteration {iteration}"
         yield f"          {place}: {_counted(Counter(each.verdict for each in findings))}"
-    rest = len(runs) - len(told[:_MOST])
-    if rest and len(told) <= _MOST:
+    rest = len(runs) - len(bad[:_MOST])
+    if rest and len(bad) <= _MOST:
         yield f"          {plural(rest, 'more run')} without a difference"
     elif rest:
         yield f"          and {plural(rest, 'more run')}"
 
 
 def _part(rank: int | None, runs: dict[int | None, list[Finding]]) -> str:
-    """Return the first iteration and operator that part on one rank."""
     prefix = "" if rank is None else f"rank {rank}: "
     for iteration, findings in runs.items():
         accused = [each for each in findings if each.is_accused]
-        bad = accused or [each for each in findings if each.is_bad]
-        if bad:
+        if bad := accused or [each for each in findings if each.is_bad]:
             first = min(bad, key=lambda each: each.place.time)
-            name = first.place.shown_name
-            return f"parts     {prefix}in iteration {iteration}, at {name}: {first.verdict}"
+            return f"parts     {prefix}in iteration {iteration}, at {first.place.shown_name}: {first.verdict}"
     return f"parts     {prefix}nowhere in {plural(len(runs), 'iteration')}"
 
 
@@ -324,7 +284,7 @@ _EXAMPLES: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class ComparisonView:
-    """What of a comparison is listed.
+    """Rows of a comparison to list.
 
     Attributes:
         by: How operators are arranged, None: in the order of execution.
@@ -349,11 +309,11 @@ def print_listing(report: Report, view: ComparisonView) -> int:
             ReturnCode.PARAMETER, f"no operator lies in the scope {view.scope}; there are {_scopes(report)}"
         )
     if view.by in {Arrangement.SCOPE, Arrangement.TYPE}:
-        print_groups(grouped_findings(findings, view.by)[: view.top], view.by)
+        _print_groups(grouped_findings(findings, view.by)[: view.top], view.by)
         return len(findings)
     shown = _chosen(findings, view)
     if shown:
-        print_table(shown, has_labels=any(finding.place.label for finding in report.findings))
+        _print_table(shown, has_labels=any(finding.place.label for finding in report.findings))
     return len(shown)
 
 
@@ -364,11 +324,11 @@ def _chosen(findings: Sequence[Finding], view: ComparisonView) -> list[Finding]:
         return top_findings(findings, view.top)
     if messages.verbosity() or (view.scope and len(findings) <= _SHOWN):
         return list(findings)
-    # What inherits is folded; where nobody is told apart, the first that differs stands for all.
+    # Heirs are folded; where all are heirs, the first that differs stands for them.
     bad = [each for each in findings if each.is_bad or each.replaces]
     bad.sort(key=lambda each: each.place.time)
-    told = [each for each in bad if each.verdict not in answer.FOLLOWING]
-    return (told or bad[:1])[:_SHOWN]
+    sources = [each for each in bad if each.verdict not in answer.FOLLOWING]
+    return (sources or bad[:1])[:_SHOWN]
 
 
 def _scopes(report: Report) -> str:
@@ -407,7 +367,7 @@ def limits(command: _Command) -> Callable[..., Any]:
 
 
 def view(command: _Command) -> Callable[..., Any]:
-    """Give a command the options of what is listed; it gets them as ``view``."""
+    """Give a command the options of its listing; it gets them as ``view``."""
 
     @functools.wraps(command)
     def viewed(*, by: str | None, scope: str, top: int | None, **others: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -119,36 +120,26 @@ def command(
     rules = rule_files.read(rules_file)
     with messages.bar("directories", 0) as bar:
         report = watch(open_dump(dump, execution), rules, executor=executor, progress=bar)
-    if documents.wanted():
-        documents.put(DOCUMENT, WatchedDump(report, top))
-    else:
-        _print(report, top)
+    documents.show(DOCUMENT, WatchedDump(report, top), _lines(report, top))
     messages.say_each("error", report.unreadable)
     if not report.has_checked:
         messages.say(f"error: {dump}: no rule could be checked on any tensor")
-    leave(_exit_code(report))
+    leave(FAILED if report.hits else REFUSED if report.unreadable or not report.has_checked else 0)
 
 
-def _exit_code(report: WatchReport) -> int:
-    if report.hits:
-        return FAILED
-    return REFUSED if report.unreadable or not report.has_checked else 0
-
-
-def _print(report: WatchReport, top: int | None) -> None:
-    for hit in report.hits[:top]:
-        print(_line(hit))
+def _lines(report: WatchReport, top: int | None) -> Iterator[str]:
+    yield from map(_line, report.hits[:top])
     if top is not None and len(report.hits) > top:
-        print(f"... and {len(report.hits) - top} more")
+        yield f"... and {len(report.hits) - top} more"
     for each in report.undecided:
         tensors = plural(each.count, "tensor")
         first = f"{each.first.op_type} {each.first.name} {each.first.io}.{each.first.slot}"
-        print(f"undecided: {each.rule} on {tensors}, such as {first}: {each.reason}")
+        yield (f"undecided: {each.rule} on {tensors}, such as {first}: {each.reason}")
     for name in report.unused:
-        print(f"unused: {name} looks at nothing that was dumped")
+        yield f"unused: {name} looks at nothing that was dumped"
     looked_at = max(report.looked_at.values(), default=0)
     hits, rules = plural(len(report.hits), "hit"), plural(len(report.rules), "rule")
-    print(f"{hits} of {rules}, up to {plural(looked_at, 'tensor')} looked at")
+    yield f"{hits} of {rules}, up to {plural(looked_at, 'tensor')} looked at"
 
 
 def _line(each: DumpedHit) -> str:

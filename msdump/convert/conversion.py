@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from msdump import reading
-from msdump.convert.file import VERSION, FileResult, OutputKind, Source, Target, convert_file
+from msdump.convert.file import FileResult, OutputKind, Source, Target, convert_file
 from msdump.encode import dump_message
 from msdump.errors import ToolError
 from msdump.executors import ExecutorChoice, file_size, map_items
@@ -70,32 +70,36 @@ def convert_files(
     executor: ExecutorChoice = ExecutorChoice(),  # noqa: B008 - frozen
     progress: Callable[[int], object] = lambda _: None,
 ) -> Conversion:
-    """Convert dump files. A tensor that fails is listed in the results, and the others are converted.
+    """Convert dump files into a directory, which is made. A tensor that fails is listed in the results.
 
     Args:
-        dump_files: The files (``sources.find``).
-        output: Directory of the results, made where it is missing.
-        target: What tensors are converted to.
-        executor: Who converts.
+        dump_files: The files (``find_sources``).
+        output: Directory of the results.
+        target: Format and file type of the results.
+        executor: Workers that convert.
         progress: Called with the bytes of each file that was converted.
 
     Raises:
         ToolError: There are no files, or options that exclude each other; nothing is written then.
     """
-    check_target(target, len(dump_files.sources))
+    _check_target(target, len(dump_files.sources))
     if not dump_files.sources:
-        skipped = (
-            f"; {sum(dump_files.skipped.values())} other files were skipped" if dump_files.skipped else ""
-        )
+        count = dump_files.skipped.total()
+        skipped = f"; {count} other files were skipped" if count else ""
         raise ToolError(ReturnCode.PARAMETER, f"no dump file to convert{skipped}")
-    _make_directory(output)
+    try:
+        make_directories(output)
+        # The list of a former conversion would be taken for this one's.
+        Path(output, FAILED_LIST).unlink(missing_ok=True)
+    except OSError as error:
+        fault = f"{output}: no directory to write to: {error.strerror or error}"
+        raise ToolError(ReturnCode.PATH, fault) from error
     if target.format:  # loaded before threads ask for it all at once; without -f nothing needs it, nor numpy
         importlib.import_module("msdump.convert.format")
     conversion = Conversion(output, dump_files.skipped)
-    work = partial(convert_file, target)
     try:
         results = map_items(
-            work,
+            partial(convert_file, target),
             dump_files.sources,
             size=lambda source: file_size(source.path),
             executor=executor,
@@ -113,16 +117,8 @@ def convert_files(
     return conversion
 
 
-def check_target(target: Target, count: int) -> None:
-    """Check options against each other.
-
-    Args:
-        target: The options.
-        count: Number of dump files.
-
-    Raises:
-        ToolError: Options that exclude each other, or a value that is not allowed.
-    """
+def _check_target(target: Target, count: int) -> None:
+    """Check options against each other and against the number of dump files."""
     if target.format and target.format not in dump_message.FORMATS:
         raise ToolError(ReturnCode.PARAMETER, _unknown_format(target.format))
     for option, is_given in (("-s", target.shape), ("-o and -i", target.only), ("-c", target.scripts)):
@@ -133,8 +129,6 @@ def check_target(target: Target, count: int) -> None:
     if target.shape and (len(target.shape) < 2 or min(target.shape) < 1):  # noqa: PLR2004 - see the message
         fault = f"-s {target.shape} must have two or more dimensions, each greater than 0"
         raise ToolError(ReturnCode.SHAPE, fault)
-    if target.version not in {1, VERSION}:
-        raise ToolError(ReturnCode.PARAMETER, f"-v {target.version} must be 1 or {VERSION}")
     if target.scripts:
         from msdump.convert.scripts import check_scripts  # not above: loads numpy
 
@@ -151,16 +145,6 @@ def _unknown_format(name: str) -> str:
     close = difflib.get_close_matches(name, dump_message.FORMATS, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(dump_message.FORMATS)}"
     return f"unknown format {name!r}{hint}"
-
-
-def _make_directory(output: str) -> None:
-    try:
-        make_directories(output)
-        # The list of a former conversion would be taken for this one's.
-        Path(output, FAILED_LIST).unlink(missing_ok=True)
-    except OSError as error:
-        fault = f"{output}: no directory to write to: {error.strerror or error}"
-        raise ToolError(ReturnCode.PATH, fault) from error
 
 
 def _write_mappings(result: FileResult) -> None:
@@ -201,7 +185,7 @@ def _writing() -> Iterator[DiskFiles]:
         files.close()
 
 
-FOREIGN: Final = frozenset(
+_FOREIGN: Final = frozenset(
     {
         *(".csv", ".json", ".npy", ".npz", ".bin", ".pt", ".txt", ".log", ".tmp", ".md"),
         *(".ir", ".pb", ".pbtxt", ".dot", ".onnx", ".o", ".py", ".sh"),
@@ -223,13 +207,12 @@ class SourceFiles:
     skipped: Counter[str]
 
 
-def find_sources(dumps: Sequence[str], output: str, *, is_recursive: bool = True) -> SourceFiles:
+def find_sources(dumps: Sequence[str], output: str) -> SourceFiles:
     """Return the dump files among files and in directories, those of a directory sorted by path.
 
     Args:
         dumps: Files, which are all taken for dump files, and directories.
         output: Directory of the results; results of a directory's files keep their place below it.
-        is_recursive: Whether to look into the directories' directories too.
 
     Raises:
         ToolError: A path does not exist, or two files would have results of the same names.
@@ -238,7 +221,7 @@ def find_sources(dumps: Sequence[str], output: str, *, is_recursive: bool = True
     sources: list[Source] = []
     for path in map(Path, dumps):
         if os.path.isdir(path):
-            sources += _in_directory(path.absolute(), Path(output), skipped, is_recursive=is_recursive)
+            sources += _in_directory(path.absolute(), Path(output), skipped)
         elif os.path.exists(path):
             sources.append(Source(str(path.absolute()), output))
         else:
@@ -247,20 +230,19 @@ def find_sources(dumps: Sequence[str], output: str, *, is_recursive: bool = True
     return SourceFiles(tuple(sources), skipped)
 
 
-def _in_directory(root: Path, output: Path, skipped: Counter[str], *, is_recursive: bool) -> Iterator[Source]:
-    for directory, folders, names in reading.walk(str(root), _refuse):
-        folders[:] = (name for name in folders if name[0] != ".") if is_recursive else ()
+def _in_directory(root: Path, output: Path, skipped: Counter[str]) -> Iterator[Source]:
+    def refuse(error: OSError) -> None:
+        raise ToolError(ReturnCode.PATH, f"{error.filename}: {error.strerror}") from error
+
+    for directory, folders, names in reading.walk(str(root), refuse):
+        folders[:] = (name for name in folders if name[0] != ".")
         destination = output / Path(directory).relative_to(root)
         for name in names:
             suffix = Path(name).suffix
-            if name.startswith(".") or suffix in FOREIGN:
+            if name.startswith(".") or suffix in _FOREIGN:
                 skipped[suffix] += 1
             else:
                 yield Source(f"{directory}/{name}", str(destination))
-
-
-def _refuse(error: OSError) -> None:
-    raise ToolError(ReturnCode.PATH, f"{error.filename}: {error.strerror}") from error
 
 
 def _check_names(sources: Iterable[Source]) -> None:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-LONGEST_NAME: Final = 254  # vendor: one less than file systems allow
+_LONGEST_NAME: Final = 254  # vendor: one less than file systems allow
 _DUMP_FIELDS: Final = 5  # type, name, task, stream, timestamp
 
 
@@ -82,7 +82,7 @@ class ConvertedTensor:
     is_kept: bool = False
 
 
-def name_tensor(
+def _name_tensor(
     dump: str,
     op_name: str,
     place: str,
@@ -91,23 +91,15 @@ def name_tensor(
     *,
     is_converted: bool,
 ) -> str:
-    """Return the name of a tensor's file.
+    """Return the name of a tensor's file, given the name of the dump file, and of the operator in the header.
 
     >>> dump = "Conv2D.Default_Conv2D-op12.1.2.1612439563338030"
     >>> tensor = ConvertedTensor((2, 20, 5, 4), "NCHW", "float16", "<f2", ())
     >>> full_name = "Default/Conv2D-op12"
-    >>> name_tensor(dump, full_name, "output.0", tensor, OutputKind.NPY, is_converted=True)
+    >>> _name_tensor(dump, full_name, "output.0", tensor, OutputKind.NPY, is_converted=True)
     'Conv2D.Default_Conv2D-op12.1.2.1612439563338030.output.0.2x20x5x4.npy'
-    >>> name_tensor(dump, full_name, "output.0", tensor, OutputKind.MSNPY, is_converted=True)
+    >>> _name_tensor(dump, full_name, "output.0", tensor, OutputKind.MSNPY, is_converted=True)
     'Conv2D.Conv2D-op12.1.2.1612439563338030.output.0.NCHW.npy'
-
-    Args:
-        dump: Name of the dump file.
-        op_name: Name of the operator, as the header has it.
-        place: ``input`` or ``output``, and the number of the tensor in this section.
-        tensor: The tensor that is written.
-        kind: Type of the file.
-        is_converted: Whether a target format was asked for.
     """
     if kind is OutputKind.MSNPY:
         return f"{_with_plain_name(dump, op_name)}.{place}.{tensor.format}.npy"
@@ -119,34 +111,13 @@ def name_tensor(
     return f"{dump}.{place}{dims}.{kind}"
 
 
-def name_block(dump: str, section: str, number: int, index: int) -> str:
-    """Return the name of the file of a buffer or workspace.
-
-    >>> name_block("Add.add.1.2.3", "space", 0, 1)
-    'Add.add.1.2.3.space.1.bin'
-
-    Args:
-        dump: Name of the dump file.
-        section: ``l1buffer`` or ``space``.
-        number: Number of its type, 0 of an L1 buffer.
-        index: Its number in the section.
-    """
-    is_other_buffer = section == "l1buffer" and number != 0
-    return f"{dump}.{f'{number}buffer' if is_other_buffer else section}.{index}.bin"
-
-
-def name_record(dump: str, index: int) -> str:
-    """Return the name of the JSON file of an overflow record."""
-    return f"{dump}.output.{index}.json"
-
-
 def shorten_name(name: str) -> str:
     """Return the name itself, or the hash with the same suffix that stands for one that is too long.
 
     >>> shorten_name("Add.output.0.npy"), shorten_name(f"{'x' * 300}.npy")
     ('Add.output.0.npy', '691bc0cab3063617ac0226a79780515d.npy')
     """
-    if len(os.fsencode(name)) <= LONGEST_NAME:
+    if len(os.fsencode(name)) <= _LONGEST_NAME:
         return name
     suffix = name.rpartition(".")[2]
     return f"{uuid.uuid3(uuid.NAMESPACE_DNS, name).hex}.{suffix}"
@@ -171,7 +142,7 @@ VERSION: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What the tensors of all files are converted to.
+    """Options of a conversion.
 
     Attributes:
         format: Name of the memory format that tensors are converted to, "": they stay as they are.
@@ -250,12 +221,7 @@ _CHUNK: Final = 1 << 20  # elements that are widened at once
 
 
 def convert_file(target: Target, source: Source) -> FileResult:
-    """Convert a dump file. A tensor that fails is listed in the result, and the others are converted.
-
-    Args:
-        target: What tensors are converted to.
-        source: The file and the directory of the results.
-    """
+    """Convert a dump file. A tensor that fails is listed in the result, and the others are converted."""
     result = FileResult(source.path)
     try:
         file = _read(source.path, target.version)
@@ -276,14 +242,7 @@ def convert_file(target: Target, source: Source) -> FileResult:
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A dump file that was read.
-
-    Attributes:
-        name: Its name, without the directory.
-        view: Its bytes.
-        op_name: Name of the operator, as the header has it; "" of a .npy file.
-        blocks: Its tensors, buffers and workspaces.
-    """
+    """A dump file: its name, bytes, the operator's name in the header ("" of a .npy file), and its blocks."""
 
     name: str
     view: memoryview
@@ -317,7 +276,6 @@ def _array_block(view: memoryview, path: str) -> DataSpan:
 
 
 def _chosen(blocks: tuple[DataSpan, ...], target: Target) -> list[DataSpan]:
-    """Return the blocks that are converted."""
     if target.only is None:
         return list(blocks)
     section, index = target.only
@@ -339,12 +297,13 @@ class _Converter:
     result: FileResult
 
     def convert(self, block: DataSpan) -> None:
-        """Write the file of a tensor, buffer, workspace or overflow record."""
         info = block.info
         if self.file.name.startswith(_RECORDS):
             self._convert_record(block)
         elif isinstance(info, RawInfo):
-            name = name_block(self.file.name, block.section, info.type, block.index)
+            is_other_buffer = block.section == "l1buffer" and info.type != 0
+            section = f"{info.type}buffer" if is_other_buffer else block.section
+            name = f"{self.file.name}.{section}.{block.index}.bin"
             self._write(name, (FileRange(self.source.path, block.offset, info.size),))
         elif self.target.format:
             self._convert_tensor(block, info)
@@ -354,7 +313,7 @@ class _Converter:
     def _convert_record(self, block: DataSpan) -> None:
         if block.section == "output":
             record = op_debug.decode(self._bytes(block), self.source.path, block.offset)
-            self._write(name_record(self.file.name, block.index), (op_debug.to_json(record),))
+            self._write(f"{self.file.name}.output.{block.index}.json", (op_debug.to_json(record),))
 
     def _convert_tensor(self, block: DataSpan, info: TensorInfo) -> None:
         try:
@@ -406,7 +365,7 @@ class _Converter:
 
     def _save(self, block: DataSpan, elements: ConvertedTensor, *, is_converted: bool) -> None:
         kind, place = self.target.kind, f"{block.section}.{block.index}"
-        name = name_tensor(
+        name = _name_tensor(
             *(self.file.name, self.file.op_name, place, elements, kind), is_converted=is_converted
         )
         match kind:

@@ -42,14 +42,7 @@ Parts = Callable[[np.ndarray], Iterator[np.ndarray]]
 
 @dataclass(frozen=True, slots=True)
 class TargetFormat:
-    """How a tensor is converted.
-
-    Attributes:
-        shape: Shape of the result.
-        format: Format of the result.
-        parts: The conversion.
-        is_kept: Whether the tensor stays in its format ND, which needs no conversion.
-    """
+    """Shape and format of a converted tensor, the conversion, and whether the tensor stays ND."""
 
     shape: Dims
     format: str
@@ -70,13 +63,7 @@ def source_of(info: TensorInfo) -> str:
 
 
 def plan(info: TensorInfo, dtype: DType, target: str, wanted_shape: Dims = ()) -> TargetFormat:
-    """Return how to convert a tensor.
-
-    Args:
-        info: The tensor as the header describes it; its shape is the device shape.
-        dtype: Its element type.
-        target: Name of the format of the result.
-        wanted_shape: Shape of the result, in place of the one that the header implies (``-s``).
+    """Return the conversion of a tensor to a format, in the shape of ``-s`` or that of its header.
 
     Raises:
         ToolError: There is no such conversion, or the shapes do not allow it.
@@ -102,14 +89,7 @@ def plan(info: TensorInfo, dtype: DType, target: str, wanted_shape: Dims = ()) -
 
 @dataclass(frozen=True, slots=True)
 class _Tensor:
-    """A tensor on the device.
-
-    Attributes:
-        format: Name of its format.
-        shape: Device shape.
-        dtype: Element type.
-        groups: Groups of the convolution that reads it.
-    """
+    """Format, shape and element type of a tensor on the device, and groups of the reading convolution."""
 
     format: str
     shape: Dims
@@ -125,11 +105,11 @@ class _Tensor:
         return row.most
 
     def groups_in(self, name: str) -> int:
-        """Return the number of groups as a format sees it; only FRACTAL_Z lays weights out by group."""
+        """Return the number of groups in a format; only FRACTAL_Z lays weights out by group."""
         return self.groups if name == formats.FRACTAL_Z else 1
 
     def is_form_of(self, host: Dims) -> bool:
-        """Tell whether a tensor of this host shape would have the tensor's device shape."""
+        """Return whether a tensor of this host shape has the tensor's device shape."""
         return formats.is_form(self.format, self.shape, host, self.groups_in(self.format))
 
 
@@ -276,11 +256,7 @@ def _transposed(array: np.ndarray, source: str, target: str) -> np.ndarray:
 
 
 def _part(shape: Dims, wanted_shape: Dims) -> Dims:
-    """Return the shape of the result: the array's, or a smaller shape that is cut out of it.
-
-    >>> _part((1, 32, 5, 4), (1, 20, 5, 4)), _part((1, 32, 5, 4), ())
-    ((1, 20, 5, 4), (1, 32, 5, 4))
-    """
+    """Return the shape of the result: the array's, or a smaller shape that is cut out of it."""
     if not wanted_shape:
         return shape
     if len(wanted_shape) != len(shape) or any(

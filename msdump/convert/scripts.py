@@ -3,8 +3,7 @@
 ``DIR/format_convert/convert_<SOURCE>_to_<TARGET>.py`` holds a function
 ``convert(shape_from, shape_to, array)`` that returns an array. The array that it
 gets is flat; for the weight of a grouped convolution it also gets the number of
-groups, as a fourth argument.
-Nobody else may change such a script.
+groups, as a fourth argument. A script that others may change is refused.
 """
 
 from __future__ import annotations
@@ -27,11 +26,7 @@ _FOLDER: Final = "format_convert"
 
 
 def check_scripts(directory: str) -> None:
-    """Check the folder ``format_convert`` of a directory and the scripts in it.
-
-    Raises:
-        ToolError: It is missing, or others than its owner may change a script.
-    """
+    """Refuse (ToolError) a directory without the folder, or with a script that others may change."""
     folder = Path(directory, _FOLDER)
     if not os.path.isdir(folder):
         raise ToolError(ReturnCode.PATH, f"{directory}: has no folder {_FOLDER} with scripts")
@@ -40,11 +35,7 @@ def check_scripts(directory: str) -> None:
 
 
 def find_script(directory: str, source: str, target: str) -> Callable[..., Any] | None:
-    """Return the function that converts a format to another, None where no script does.
-
-    Raises:
-        ToolError: The script cannot be used.
-    """
+    """Return the function that converts a format to another, None where no script does."""
     path = Path(directory, _FOLDER, f"convert_{source}_to_{target}.py")
     return load_function(path, "convert", ReturnCode.CONVERT_FUNCTION) if os.path.isfile(path) else None
 
@@ -55,13 +46,7 @@ def call_script(
     shape_to: tuple[int, ...],
     groups: int,
 ) -> np.ndarray:
-    """Return an array that a script has converted, cut to the wanted shape.
-
-    Args:
-        function: The script's function ``convert``.
-        array: The elements, in the device's shape.
-        shape_to: The wanted shape, empty where the file does not tell it.
-        groups: Groups of the convolution, 1 for none.
+    """Return an array that a script has converted, cut to the wanted shape, if that is not empty.
 
     Raises:
         ToolError: The script fails, or returns no array.
@@ -86,16 +71,7 @@ _FOREIGN_WRITERS: Final = stat.S_IWGRP | stat.S_IWOTH
 # Cached: the function is asked for once for each tensor.
 @functools.lru_cache(maxsize=64)
 def load_function(path: Path, name: str, code: ReturnCode) -> Callable[..., Any]:
-    """Return a function of a script.
-
-    Args:
-        path: The script.
-        name: Name of the function.
-        code: Return code of the error where the script fails or lacks the function.
-
-    Raises:
-        ToolError: The script cannot be used.
-    """
+    """Return a function of a script; ``code`` is that of the ToolError of one that fails or lacks it."""
     module = types.ModuleType(path.stem)
     module.__file__ = str(path)
     try:
@@ -113,11 +89,7 @@ def load_function(path: Path, name: str, code: ReturnCode) -> Callable[..., Any]
 
 
 def _checked_text(path: Path) -> bytes:
-    """Return a script that nobody but its owner may write, and that has at most one MiB.
-
-    Raises:
-        ToolError: Others may write it, it is larger, or it cannot be read.
-    """
+    """Return the text of a script; ToolError where others may write it, or where it is larger than 1 MiB."""
     try:
         with reading.open_file(path) as file:
             # The status of the open file, not of the path, which may be another file by now.

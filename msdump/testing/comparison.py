@@ -6,6 +6,7 @@ runtime meets another test; ``MINDSPORE_DUMP_CONFIG`` and the like have no say.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -40,7 +41,7 @@ class ComparisonError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ModelComparison:
-    """What a comparison told.
+    """The result of a comparison.
 
     Attributes:
         agrees: Whether everything that was compared agrees.
@@ -84,45 +85,27 @@ def compare(
     Raises:
         ComparisonError: Nothing could be compared; the message says why.
     """
-    if folder is None:
-        with tempfile.TemporaryDirectory(prefix="msdump_") as temporary:
-            return compare(
-                model,
-                inputs,
-                golden=golden,
-                mine=mine,
-                tolerance=tolerance,
-                cosine=cosine,
-                seed=seed,
-                sizes=sizes,
-                folder=temporary,
-            )
-    place = Path(folder)
-    path = _model_file(model, place)
-    request = _Request(path, place, mine, _feeds(inputs, place, seed, sizes), _limits(tolerance, cosine))
-    if isinstance(golden, Mapping):
-        return request.with_outputs(golden, "arrays")
-    kind = Path(golden)
-    if kind.is_dir():
-        return request.with_dump(kind)
-    if kind.suffix == ".npz":
-        return request.with_outputs(_arrays(kind), str(golden))
-    if kind.suffix == ".onnx":
-        return request.lockstep((path, str(golden)), "float32", str(golden))
-    return request.lockstep((path,), str(golden), str(golden))
+    with contextlib.ExitStack() as stack:
+        if folder is None:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="msdump_"))
+        place = Path(folder)
+        path = _model_file(model, place)
+        request = _Request(path, place, mine, _feeds(inputs, place, seed, sizes), _limits(tolerance, cosine))
+        if isinstance(golden, Mapping):
+            return request.with_outputs(golden, "arrays")
+        kind = Path(golden)
+        if kind.is_dir():
+            return request.with_dump(kind)
+        if kind.suffix == ".npz":
+            return request.with_outputs(_arrays(kind), str(golden))
+        if kind.suffix == ".onnx":
+            return request.lockstep((path, str(golden)), "float32", str(golden))
+        return request.lockstep((path,), str(golden), str(golden))
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What is asked of the commands of msdump.
-
-    Attributes:
-        model: The file of the model.
-        folder: Where files go.
-        mine: The variant that is examined.
-        feeds: Options that tell the inputs.
-        limits: Options that tell the limits.
-    """
+    """Arguments of commands: model, folder for files, examined variant, options of inputs and limits."""
 
     model: str
     folder: Path
@@ -149,7 +132,7 @@ class _Request:
         return self._judged(code, str(golden), text)
 
     def with_outputs(self, golden: Mapping[str, Any], name: str) -> ModelComparison:
-        """Compare what the model returns with what it should."""
+        """Compare the model's outputs with golden ones."""
         made = self.folder / "outputs.npz"
         target = self._target("outputs")
         code, text = _call("run", self.model, "--save-outputs", str(made), *_options(target), *self.feeds)
@@ -179,9 +162,10 @@ class _Request:
         return target
 
     def _output(self, name: str, mine: Any, golden: Any) -> tuple[int, str]:
-        for side, array in (("mine", mine), ("golden", golden)):
+        for side, given in (("mine", mine), ("golden", golden)):
+            array = np.asarray(given)
             try:
-                contents = npy.encode(_widened(np.asarray(array)))
+                contents = npy.encode(dtypes.widen(array, dtypes.from_numpy(array.dtype)))
             except FormatError as error:
                 raise ComparisonError(
                     f"output {name!r} of {self.model} cannot be compared: {error}"
@@ -197,16 +181,12 @@ class _Request:
         return ModelComparison(code == _AGREES, f"{self.model} compared with {golden}", text)
 
 
-def _widened(array: np.ndarray) -> np.ndarray:
-    return dtypes.widen(array, dtypes.from_numpy(array.dtype))
-
-
 def _options(named: Mapping[str, str]) -> list[str]:
     return [text for option in named.items() for text in option]
 
 
 def _call(*arguments: str) -> tuple[int, str]:
-    """Run a command of msdump; return its exit code and what it said."""
+    """Run a command of msdump; return its exit code and all that it printed."""
     done = subprocess.run(  # noqa: S603 - this program, with arguments and no shell
         (sys.executable, "-m", "msdump", *arguments),
         env=env.unset() | {"PYTHONIOENCODING": "utf-8"},
@@ -254,11 +234,7 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def _described(golden: Path, config: Path, dump: Path) -> dict[str, str]:
-    """Write the configuration that a dump was made with, for another place; return the options of its device.
-
-    Raises:
-        ComparisonError: The dump has no copy of its configuration.
-    """
+    """Write the configuration of a dump, with another path; return the options of its device."""
     metadata = next(iter(sorted(golden.rglob(".dump_metadata"))), golden)
     try:
         described = read_json(str(metadata / _KEPT_CONFIG))

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from tests import path_warnings
-from tests.analysis.compare.cann import compared
 
 ROOT = Path(__file__).resolve().parents[2]
 ACCUCMP = (sys.executable, "-c", "from msdump.cli.accucmp import main; main()")
@@ -61,13 +60,8 @@ COMMANDS = {
     "show": (*MSDUMP, "show", "{dump}"),
     "compare": (*FORKED, "-m", "msdump", "compare", "{dump}", "{dump}", "-v", "-out", "{out}"),
     "check": (
-        *FORKED,
-        "-m",
-        "msdump",
-        "check",
-        "sample_nets/mini/data_dump.json",
-        "--model",
-        "graphs/mini.onnx",
+        *(*FORKED, "-m", "msdump", "check", "sample_nets/mini/data_dump.json"),
+        *("--model", "graphs/mini.onnx"),
     ),
     "msaccucmp": (*ACCUCMP, "--help"),
     "sample": (*FORKED, "sample_nets/mini/run.py", "--steps", "1", "--cache", "{out}"),
@@ -146,29 +140,3 @@ def test_closed_streams(tmp_path, command, closing):
 
     assert done.returncode in {0, 120}  # Python's own code where standard error cannot be flushed at its end
     assert len(list((tmp_path / "dump/rank_0/Net").rglob("*.npy"))) > 5
-
-
-def test_head(tmp_path, dump):
-    """A shell's ``head`` gets its line, and the program ends quietly."""
-    done = subprocess.run(
-        ["bash", "-c", '"$0" -m msdump show "$1" | head -1', sys.executable, dump],
-        cwd=tmp_path,
-        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-    assert (f"{dump}/\n", "") == (done.stdout, done.stderr)
-
-
-def test_the_table_of_a_comparison_is_not_lost(tmp_path):
-    """Msaccucmp tells its return code though nobody reads its output."""
-    mine, golden = compared.network(tmp_path / "mine"), compared.network(tmp_path / "golden", compared.near)
-    line = [*ACCUCMP, "compare", "-m", str(mine), "-g", str(golden), "-out", str(tmp_path / "out")]
-
-    done = subprocess.run(line, cwd=ROOT, capture_output=True, timeout=60, check=False)
-
-    assert 0 == done.returncode
-    assert list((tmp_path / "out").glob("result_*.csv"))

@@ -90,21 +90,6 @@ def test_options_are_completed():
     assert ["own", "scope", "type"] == sorted(complete(["compare", "--by"], ""))
 
 
-def test_commands_are_completed_without_their_modules(monkeypatch):
-    """Names of commands come from their table: none of them is imported for it."""
-    code = (
-        "import os, sys; os.environ.update(COMP_WORDS='msdump ', COMP_CWORD='1',"
-        " _MSDUMP_COMPLETE='bash_complete'); sys.argv[0] = 'msdump'\n"
-        "from msdump.cli import main\n"
-        "try: main()\n"
-        "except SystemExit: print(sorted({'numpy', 'onnx', 'onnxruntime', 'duckdb'} & {*sys.modules}))"
-    )
-
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-
-    assert "[]" == done.stdout.splitlines()[-1]
-
-
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 def test_bash_takes_the_script(home):
     """Bash defines the function and names it for the program."""

@@ -91,6 +91,23 @@ def sides(dumped, tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.parametrize("patterns", [("*.ir",), ("*.pb",), ("*.ir", "*.pb"), ("*.csv",)], ids=" ".join)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_tensors_are_read_without_the_graph(sides, command, patterns):
+    """A wrecked graph file is a warning of commands that need it, with exit code 1; they do their work."""
+    folders = (sides / "mine/rank_0/graphs", sides / "mine/rank_0/execution_order")
+    damaged = [path for folder in folders for pattern in patterns for path in folder.glob(pattern)]
+    for path in damaged:
+        path.chmod(0o600)
+        path.write_bytes(bytes(range(255, 127, -1)) * 9)
+
+    done = CliRunner().invoke(main, COMMANDS[command])
+
+    assert damaged
+    assert (int(bool(done.stderr)), False) == (done.exit_code, "error" in done.stderr), done.stderr
+    assert "missing" in done.stderr or not done.stderr
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_whole_dump_ends_with_0(sides, command):
     """Nothing is missing of a dump as it was written."""

@@ -228,8 +228,6 @@ BISECTED_BODIES = [
     for variants in (
         ("Ascend:force_fp16", "float32"),
         ("float32", "Ascend:force_fp16"),
-        ("Ascend:force_fp16", "float64"),
-        ("float64", "Ascend:force_fp16"),
         ("Ascend:O2:force_fp16", "onnxruntime"),
     )
 ]

@@ -144,17 +144,6 @@ def test_check_of_a_model(told, config):
     )
 
 
-def test_check_find(told, config):
-    """--find lists the operators whose names contain the text."""
-    _, document = told("check", config(), "--model", MINI, "--find", "relu")
-
-    assert (None, "relu", ["ReLU"]) == (
-        document["model"],
-        document["found"]["text"],
-        [each["op_type"] for each in document["found"]["operators"]],
-    )
-
-
 def test_check_of_an_operator_that_cannot_run(told, config, tmp_path):
     """An operator without a kernel is in the document, the exit code stays 1."""
     model = onnx.parser.parse_model(
@@ -178,26 +167,6 @@ def test_run(told, config, tmp_path):
     # the copy of the configuration is not among the counted files
     assert rank["dump"]["path"] == f"{tmp_path}/dump/rank_0/Net"
     assert rank["dump"]["files"] >= sum(len(files) for *_, files in os.walk(rank["dump"]["path"])) > 0
-
-
-def test_run_without_a_dump(told):
-    """Where nothing is dumped the document says why."""
-    _, document = told("run", MINI)
-
-    assert (None, "neither --config nor MINDSPORE_DUMP_CONFIG is given") == (
-        document["ranks"][0]["dump"],
-        document["ranks"][0]["no_dump"],
-    )
-
-
-@pytest.mark.parametrize(("mode", "is_told"), [(0, False), (2, True)])
-def test_run_without_marks(told, config, mode, is_told):
-    """Under dump_mode 2 the document says why no tensor is dumped, otherwise it says nothing of it."""
-    _, document = told("run", MINI, "--config", config(dump_mode=mode))
-
-    why = document["ranks"][0]["dump"]["no_tensors"]
-    assert is_told == ("dump_mode 2 dumps what a program marks" in (why or ""))
-    assert is_told == (why is not None)
 
 
 def test_run_of_ranks(told, config):
@@ -287,16 +256,6 @@ def test_compare(told, tmp_path):
     )
     assert output["scores"]["MaxAbsoluteError"] == "1.000000"
     assert Path(document["table"]).is_file()
-
-
-def test_compare_of_nothing(told, tmp_path):
-    """Dumps without a tensor in common are an error."""
-    operators(tmp_path / "mine", [1])
-    operators(tmp_path / "golden")
-
-    code, document = told("compare", tmp_path / "mine", tmp_path / "golden")
-
-    assert (2, ["error"]) == (code, [*document])
 
 
 def test_compare_of_files(told, tmp_path):
@@ -398,13 +357,6 @@ def test_what_stops_a_command_is_a_document(told, tmp_path, arguments, code, err
     assert error in document["error"]
 
 
-def test_all_faults_of_a_configuration(told, config):
-    """Several faults are lines of the error."""
-    code, document = told("check", config(dump_mode=7, input_output=9))
-
-    assert (2, 2) == (code, len(document["error"].splitlines()))
-
-
 def test_help_stays_a_text():
     """--help prints the help, whatever else is given."""
     done = CliRunner().invoke(main, ["show", "--json", "--help"])
@@ -426,4 +378,4 @@ def test_an_error_is_a_document_too(command):
     """The schema of every command allows ``{"error": ...}``."""
     names = [each["$ref"].rpartition("/")[2] for each in json.loads(schema_text(command))["anyOf"]]
 
-    assert [documents.document_of(command).shape.name, "ErrorDocument"] == names
+    assert names[-1] == "ErrorDocument"

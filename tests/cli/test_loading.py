@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from msdump.encode import dump_data
 from tests.dump import settings
 
 MINI = str(Path(__file__).resolve().parents[2] / "graphs/mini.onnx")
@@ -47,13 +48,14 @@ def loaded_by(*arguments):
         ("report", ("onnxruntime", *RUNNING, "pydantic", "rich", "jinja2", "duckdb")),
         ("compile", (*RUNNING, "pydantic", "rich")),
         ("run", ("rich", "jinja2", "duckdb")),
+        ("", (*FILES_ALONE, "numpy")),
     ],
 )
 def test_command_loads_no_library_that_it_does_not_use(name, spared):
     """A command spares what others need, whatever it is called with."""
-    loaded = loaded_by(name, "--help")
+    loaded = loaded_by(*filter(None, (name, "--help")))
 
-    assert f"msdump.cli.{name}" in loaded
+    assert not name or f"msdump.cli.{name}" in loaded
     assert set() == loaded & {*spared}
 
 
@@ -66,6 +68,19 @@ def test_check_runs_nothing(tmp_path):
     loaded = loaded_by("check", config, "--model", MINI, "--device-target", "Ascend")
 
     assert set() == loaded & {*RUNNING, "rich"}
+
+
+def test_converting_loads_what_it_needs(tmp_path):
+    """Large files are converted without multiprocessing; pydantic and rich are not loaded."""
+    tensor = dump_data.TensorInfo(2, 2, (1 << 23,), (1 << 23,), 4 << 23)
+    header = dump_data.header(dump_data.DumpData("Add", 1, (), (tensor,)))
+    for number in range(2):
+        (tmp_path / f"Add.Default_Add-op0.0.0.{number}").write_bytes(header + bytes(tensor.size))
+
+    loaded = loaded_by("convert", "-j2", tmp_path, "-out", tmp_path / "out")
+
+    assert 2 == len([*(tmp_path / "out").iterdir()])
+    assert set() == loaded & {"multiprocessing", "pydantic", "rich"}
 
 
 _PROGRAM = """

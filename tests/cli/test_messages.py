@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import subprocess
 import sys
 
@@ -13,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from msdump.cli import main
+from tests.cli.terminal import shown
 
 CODE = """
 from msdump.cli import messages
@@ -25,28 +24,13 @@ with messages.bar("operators", 0) as bar:
 
 def test_bar_shows_the_rate_on_a_terminal():
     """Behind the bar stand the bytes a second; a pipe gets nothing."""
-    terminal, side = pty.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-c", CODE], stderr=side, env={**os.environ, "COLUMNS": "100"}
-    ) as shown:
-        os.close(side)
-        told = b""
-        while part := _read(terminal):
-            told += part
-    os.close(terminal)
+    code, told = shown("-c", CODE)
     piped = subprocess.run([sys.executable, "-c", CODE], capture_output=True, check=True)
 
-    assert 0 == shown.returncode
-    assert b"operators" in told
-    assert b" MB/s" in told
+    assert 0 == code
+    assert "operators" in told
+    assert " MB/s" in told
     assert b"" == piped.stderr
-
-
-def _read(terminal):
-    try:
-        return os.read(terminal, 1 << 16)
-    except OSError:  # Linux's end of a terminal that nobody writes to any more
-        return b""
 
 
 NAME = "rank_0/Net/0/0/Add.a{0}.0.0.{0}.output.0.DefaultFormat.float32.npy"

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
-import os
-import pty
 import signal
 import subprocess
 import sys
@@ -22,9 +21,9 @@ from msdump import env
 from msdump.capture import Process
 from msdump.cli import main
 from msdump.cli.program import COMMANDS
-from msdump.encode import dump_data
 from msdump.frontends import mindspore
 from msdump.store.write import DiskFiles
+from tests.cli import terminal
 from tests.dump import settings
 from tests.texts import parsed
 
@@ -90,43 +89,6 @@ class TestProgram:
 
         assert (done.exit_code, done.stderr) == (0, "")
         assert f"Usage: main {name} [OPTIONS]" in done.stdout
-
-    @pytest.mark.parametrize("name", ["run", "check"])
-    def test_commands_that_run_networks_say_where(self, name):
-        """Commands over networks take the device."""
-        assert "--device-target [CPU|GPU|Ascend]" in call(name, "--help").stdout
-
-    def test_help_loads_no_heavy_library(self):
-        """The help needs neither onnx, onnxruntime, numpy, pydantic nor rich."""
-        heavy = "{'onnx', 'onnxruntime', 'numpy', 'pydantic', 'rich'}"
-        code = (
-            "import sys\nfrom msdump.cli import main\n"
-            "try: main(['--help'])\n"
-            f"finally: print('loaded', sorted(sys.modules.keys() & {heavy}))"
-        )
-
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-
-        assert done.stdout.splitlines()[-1] == "loaded []"
-
-    def test_converting_loads_what_it_needs(self, tmp_path):
-        """Large files are converted without multiprocessing; pydantic and rich are not loaded."""
-        file = tmp_path / "Add.Default_Add-op0.0.0.1612439563338030"
-        tensor = dump_data.TensorInfo(2, 2, (1 << 23,), (1 << 23,), 4 << 23)
-        header = dump_data.header(dump_data.DumpData("Add", 1, (), (tensor,)))
-        for number in range(2):
-            file.with_suffix(f".{number}").write_bytes(header + bytes(tensor.size))
-        unneeded = "{'multiprocessing', 'pydantic', 'rich'}"
-        code = (
-            "import sys\nfrom msdump.cli import main\n"
-            f"try: main(['convert', '-j2', {str(tmp_path)!r}, '-out', {str(tmp_path / 'out')!r}])\n"
-            f"finally: print('loaded', sorted(sys.modules.keys() & {unneeded}))"
-        )
-
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-
-        assert done.stdout.startswith("converted 2 dump files to 2 files, ")
-        assert done.stdout.splitlines()[-1] == "loaded []"
 
     def test_version_is_told(self):
         """--version prints name and version."""
@@ -298,9 +260,7 @@ class TestRun:
         body = " ".join(f"o{kind} = Identity(i{kind})" for kind in kinds)
         model = saved(tmp_path / "m.onnx", f"g ({inputs}) => ({outputs}) {{ {body} }}")
 
-        done = call("run", model)
-
-        assert done.exit_code == 0
+        assert call("run", model).exit_code == 0
 
     def test_skipped_tensors_are_told(self, tmp_path, config):
         """Tensors without a file stand in the summary with the reason."""
@@ -320,6 +280,10 @@ class TestRun:
 
         assert done.stderr.count("kernels that matched nothing that ran: LSTM") == 1
 
+
+FILE = io.BytesIO()
+np.savez(FILE, x=np.zeros(1))
+PACKED, PLACE = FILE.getvalue(), FILE.getvalue().index(b"PK\1\2") + 10  # where the way of compression stands
 
 BAD_INPUTS = {
     "missing": (None, {}, (), "input 'x' (float32, shape (1, 1, 6, 6)) is missing"),
@@ -363,10 +327,11 @@ class TestRefusal:
             (None, "cannot be read: No such file or directory"),
             (b"not a zip", "not an .npz file of plain arrays"),
             (b"PK\3\4 torn", "not an .npz file of plain arrays"),
+            (PACKED[:PLACE] + b"c" + PACKED[PLACE + 1 :], "not an .npz file of plain arrays"),
             (np.zeros(3), "one array without a name"),
             ({"x": np.array([{}], dtype=object)}, "not an .npz file of plain arrays"),
         ],
-        ids=["missing", "other file", "torn", "npy", "pickled"],
+        ids=["missing", "other file", "torn", "unknown compression", "npy", "pickled"],
     )
     def test_wrong_inputs_file_is_refused(self, tmp_path, content, words):
         """A file that is no .npz of plain arrays is named, with what it must be."""
@@ -530,26 +495,6 @@ class TestFailure:
         assert [path for path in files if path.suffix == ".tmp"] == []
 
 
-def on_terminal(arguments, cwd, **variables):
-    """Run the program with standard output and error on a terminal; return what it showed."""
-    ours, theirs = pty.openpty()
-    environment = os.environ | {"TERM": "xterm"} | variables
-    process = subprocess.Popen([*PROGRAM, *arguments], stdout=theirs, stderr=theirs, cwd=cwd, env=environment)
-    os.close(theirs)
-    shown = b""
-    while True:
-        try:
-            piece = os.read(ours, 1 << 16)
-        except OSError:  # the end of a terminal
-            break
-        if not piece:
-            break
-        shown += piece
-    os.close(ours)
-    assert process.wait(timeout=60) == 0
-    return shown.decode()
-
-
 class TestTerminal:
     """What a terminal gets and a file does not."""
 
@@ -557,16 +502,17 @@ class TestTerminal:
         """A bar counts iterations on a terminal; elsewhere there is not one escape sequence."""
         arguments = ["run", MINI, "--steps", "500"]
 
-        shown = on_terminal(arguments, tmp_path)
+        code, shown = terminal.shown("-m", "msdump", *arguments, cwd=tmp_path)
         done = call(*arguments)
 
+        assert 0 == code
         assert "iterations \x1b" in shown
         assert "ran      500 iterations (0-499)" in shown
         assert "\x1b" not in done.output
 
-    def test_kernels_are_a_table_on_a_terminal(self, tmp_path, config):
+    def test_kernels_are_a_table_on_a_terminal(self, config):
         """The kernels get a heading on a terminal, and no name is cut, however narrow it is."""
-        shown = on_terminal(["check", config(), "--model", MINI], tmp_path, COLUMNS="20")
+        _, shown = terminal.shown("-m", "msdump", "check", config(), "--model", MINI, COLUMNS="20")
 
         assert "operator type" in shown
         assert "Default/conv1-Conv2d/Conv2D-op0" in shown
@@ -790,28 +736,6 @@ def test_operators_are_found_by_any_text(config):
     _, found = result.stdout.split("\n\n")
     head, *listed = found.splitlines()
     assert "'fc': a module of 2 operators: name-regex(Default/fc-Dense/.+)" == head
-    assert ["Default/fc-Dense/MatMul-op0", "Default/fc-Dense/BiasAdd-op0"] == [
-        line.split()[1] for line in listed
-    ]
-
-
-def test_finding_needs_a_model(config):
-    """``--find`` without a model is an error of usage."""
-    result = call("check", config(), "--find", "fc")
-
-    assert 2 == result.exit_code
-    assert "--find needs --model" in result.stderr
-
-
-def test_inputs_of_an_unknown_compression(tmp_path):
-    """An .npz file that the zip library knows no way to unpack is told with its name."""
-    path = tmp_path / "feeds.npz"
-    np.savez(path, x=np.zeros(1))
-    data = bytearray(path.read_bytes())
-    data[data.index(b"PK\1\2") + 10] = 99
-    path.write_bytes(data)
-
-    result = call("run", MINI, "--inputs", path)
-
-    assert 2 == result.exit_code
-    assert f"{path}: not an .npz file of plain arrays" in result.stderr
+    names = ["Default/fc-Dense/MatMul-op0", "Default/fc-Dense/BiasAdd-op0"]
+    assert names == [line.split()[1] for line in listed]
+    assert "--find needs --model" in call("check", config(), "--find", "fc").stderr

@@ -130,17 +130,8 @@ def sources(tmp_path_factory, forks):
         metadata.mkdir()
         shutil.copy(path, metadata / "data_dump.json")
         (metadata / "config.json").write_text(json.dumps(DEVICE))
-    compare = (
-        forks / "msdump",
-        "compare",
-        "bad/debug_dump",
-        "good/debug_dump",
-        "--precision",
-        "float16",
-        "--json",
-        "-out",
-        "tables",
-    )
+    options = ("--precision", "float16", "--json", "-out", "tables")
+    compare = (forks / "msdump", "compare", "bad/debug_dump", "good/debug_dump", *options)
     (folder / "result.json").write_text(run_in(folder, *compare))
     good = folder / "good/debug_dump"
     for path in good.rglob("statistic.csv"):
@@ -161,29 +152,6 @@ def test_page_has_twenty():
     assert [*range(1, 21)] == [*QUESTIONS] == [*ANSWERS]
 
 
-@pytest.mark.parametrize("number", QUESTIONS)
-def test_question(sources, number):
-    """The question is answered as it stands on the page, without a warning."""
-    title, question = QUESTIONS[number]
-
-    done = CliRunner().invoke(main, ["query", *sources, question, "--json"])
-
-    assert (0, "") == (done.exit_code, done.stderr), title
-    rows = [tuple(row.values()) for row in json.loads(done.stdout)["rows"]]
-    wanted = ANSWERS[number]
-    starts = [row[: len(first)] for row, first in zip(rows, wanted, strict=False)]
-    assert wanted == starts, rows
-
-
-def test_a_process_says_nothing_more(sources):
-    """The end of a process that asked DuckDB prints nothing."""
-    for question in ("select count(*) from files", "select nothing from files"):
-        line = [sys.executable, "-m", "msdump", "query", *sources, question, "--csv"]
-        done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == 0 or done.stderr.startswith("msdump: error: the question fails: ")
-        assert "nanobind" not in done.stderr
-
-
 @pytest.fixture(scope="module")
 def pack(sources, tmp_path_factory):
     """Return the path of a pack of the dumps and their comparison."""
@@ -194,22 +162,26 @@ def pack(sources, tmp_path_factory):
 
 
 @pytest.mark.parametrize("number", QUESTIONS)
-def test_pack_answers_alike(sources, pack, number):
-    """A pack answers every question as the dumps do."""
-    question = QUESTIONS[number][1]
+def test_question(sources, pack, number):
+    """The question of the page is answered without a warning, and by a pack as by the dumps."""
+    title, question = QUESTIONS[number]
 
     of_dumps, of_pack = (
-        CliRunner().invoke(main, ["query", *given, question, "--csv"]) for given in (sources, [str(pack)])
+        CliRunner().invoke(main, ["query", *given, question, "--json"]) for given in (sources, [str(pack)])
     )
 
-    assert (0, sorted(of_dumps.stdout.splitlines())) == (
-        of_pack.exit_code,
-        sorted(of_pack.stdout.splitlines()),
+    assert (0, "", 0) == (of_dumps.exit_code, of_dumps.stderr, of_pack.exit_code), title
+    rows, again = (
+        [tuple(row.values()) for row in json.loads(done.stdout)["rows"]] for done in (of_dumps, of_pack)
     )
+    wanted = ANSWERS[number]
+    assert wanted == [row[: len(first)] for row, first in zip(rows, wanted, strict=False)], rows
+    assert sorted(map(repr, rows)) == sorted(map(repr, again))
 
 
 PLACE = "rank_0/Net/0/3/statistic.csv"
-HEAD = "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape,Max Value"
+TITLES = "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape"
+HEAD = f"{TITLES},Max Value"
 STATISTICS = f'{HEAD}\nAdd,Default_Add-op0,0,0,9,output,0,24,float32,"(2,3)",6\n'
 PROGRAM = "import sys; from msdump.cli import main; main(sys.argv[1:])"
 SECONDS = 100
@@ -329,6 +301,11 @@ ARGUMENTS = {
     "a question alone": (["select 1"], "a question alone; name a dump before it"),
     "a pack of another form": (["{0}/pack", "select 1"], "a pack of form 99; this msdump reads form 1"),
     "a broken pack": (["{0}/broken", "select 1"], "not JSON"),
+    "two forms": (["{0}/dump", "select 1", "--json"], "--csv, --json and --parquet exclude each other"),
+    "no place": (
+        ["{0}/dump", "select 1", "--parquet", "{0}/x"],
+        "--csv, --json and --parquet exclude each other",
+    ),
 }
 
 
@@ -345,15 +322,6 @@ def test_bad_arguments(dump, put, ask, tmp_path, arguments, message):
 
     assert (2, []) == (code, rows)
     assert message in stderr
-
-
-@pytest.mark.parametrize("options", [("--csv", "--json"), ("--csv", "--parquet", "x.parquet")])
-def test_one_kind_of_output(dump, options):
-    """Answers have one form."""
-    done = CliRunner().invoke(main, ["query", str(dump), "select 1 as x", *options])
-
-    assert 2 == done.exit_code
-    assert "--csv, --json and --parquet exclude each other" in done.stderr
 
 
 def test_without_duckdb(dump, monkeypatch):
@@ -435,16 +403,6 @@ def test_parquet(dump, answered, tmp_path):
     assert [["6.0", "[2, 3]"]] == answered(dump, f"from '{quoted}'")
 
 
-def test_parquet_that_cannot_be_written(dump, ask, tmp_path):
-    """A file that cannot be written is told."""
-    done = CliRunner().invoke(
-        main, ["query", str(dump), "--parquet", f"{tmp_path}/no/where.parquet", "select 1 as x"]
-    )
-
-    assert 2 == done.exit_code
-    assert "where.parquet" in done.stderr
-
-
 def test_from_standard_input(dump):
     """Without a question the SQL comes from a pipe; the last statement is answered."""
     script = "create table high as select * from statistics where max > 5;\nselect count(*) as n from high;\n"
@@ -508,17 +466,19 @@ def test_ten_million_rows(put, answered, tmp_path):
     assert f"written   {path} (10,000,000 rows)\n" == done.stdout
 
 
-HARMFUL = {
+REFUSED = {
     "a file is read": ("select * from read_csv('{0}/words.csv')", "file system operations are disabled"),
     "a file is written": ("copy (select 1) to '{0}/new.csv'", "file system operations are disabled"),
     "a database": ("attach '{0}/new.db'", "file system operations are disabled"),
     "a setting": ("set enable_external_access = true", "Cannot"),
+    "an extension": ("install httpfs", "a question installs and loads no extensions"),
+    "a variable of the program": ("select * from _DRIVERS", "Table with name _DRIVERS does not exist"),
 }
 
 
-@pytest.mark.parametrize(("question", "message"), HARMFUL.values(), ids=HARMFUL)
+@pytest.mark.parametrize(("question", "message"), REFUSED.values(), ids=REFUSED)
 def test_read_only(dump, put, ask, tmp_path, question, message):
-    """A question that may see the dump alone reads and writes no other file, and cannot undo that."""
+    """A question that may see the dump alone reads and writes nothing else, and cannot undo that."""
     put(tmp_path / "words.csv", "a,b\n1,2\n")
 
     code, rows, stderr = ask(dump, question.format(tmp_path), "--read-only")
@@ -535,22 +495,6 @@ def test_read_only_answers(dump, put, answered, tmp_path):
         assert answered(dump, f"from {view}") == answered(dump, f"from {view}", "--read-only")
 
 
-@pytest.mark.parametrize(
-    ("question", "message"),
-    [
-        ("install httpfs", "a question installs and loads no extensions"),
-        ("select * from _DRIVERS", "Table with name _DRIVERS does not exist"),
-        ("select * from statement", "Table with name statement does not exist"),
-    ],
-)
-def test_beyond_the_dump(dump, ask, question, message):
-    """Neither extensions nor variables of the program are there for a question."""
-    code, rows, stderr = ask(dump, question)
-
-    assert (2, []) == (code, rows)
-    assert message in stderr
-
-
 @pytest.mark.parametrize("command", ["query", "pack"])
 def test_a_number_that_no_column_holds(dump, put, tmp_path, command):
     """A directory with such a number is left out and told by name; everything else is there."""
@@ -565,7 +509,6 @@ def test_a_number_that_no_column_holds(dump, put, tmp_path, command):
 
 
 ACL_PLACE = "20240112093000/0/resnet50/1/3/Add.Default_Add-op0.5.7.1795217009720246.csv"
-TITLES = "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape"
 ROW = "Add,Default_Add-op0,5,7,1795217009720246,input,1,24,float32"
 ACL_SHORT = "Input/Output,Index,Data Size,Data Type,Format,Shape"
 ACL_HEAD = f"{ACL_SHORT},Max Value,Min Value,Avg Value,Count,Nan Count,Negative Inf Count,Positive Inf Count"
@@ -613,36 +556,31 @@ def test_files_are_read_alike(put, answered, tmp_path, place, text):
     assert WANTED == row
 
 
-CELLS = {
-    "nan": ("nan", "nan"),
-    "-nan": ("-nan", "nan"),
-    "inf": ("inf", "inf"),
-    "-inf": ("-inf", "-inf"),
-    "-0": ("-0", "-0.0"),
-    "exponent": ("1e+06", "1000000.0"),
-    "null": ("null", ""),
-    "empty": ("", ""),
-    "True": ("True", "1.0"),
-    "False": ("False", "0.0"),
-}
+CELLS = (
+    *(
+        ("nan", "nan"),
+        ("-nan", "nan"),
+        ("inf", "inf"),
+        ("-inf", "-inf"),
+        ("-0", "-0.0"),
+        ("1e+06", "1000000.0"),
+    ),
+    *(("null", ""), ("", ""), ("True", "1.0"), ("False", "0.0")),
+)
 
 
-@pytest.mark.parametrize(("cell", "value"), CELLS.values(), ids=CELLS)
-def test_cells(put, answered, tmp_path, cell, value):
-    """What a C++ stream prints of a number, a device's truth values and NULL are read."""
-    put(tmp_path / PLACE, f'{TITLES},Max Value,MD5\n{ROW},"()",{cell},00ff\n')
-
-    assert [[value, "[]", "00ff"]] == answered(tmp_path, "select max, shape, md5 from statistics")
-
-
-def test_types_are_given(put, answered, tmp_path):
-    """A column whose cells all look like numbers is a text where the table of columns says so."""
-    put(tmp_path / PLACE, f'{TITLES},MD5\n1,2,5,7,9,input,1,24,float32,"(2,3)",33\n')
-
-    described = "select typeof(op_type), typeof(op_name), typeof(md5), typeof(max), typeof(shape)"
-    assert [["VARCHAR", "VARCHAR", "VARCHAR", "DOUBLE", "BIGINT[]"]] == answered(
-        tmp_path, f"{described} from statistics"
+def test_cells(put, answered, tmp_path):
+    """Numbers as a C++ stream prints them, truth values and NULL are read; types are given, not guessed."""
+    rows = "".join(
+        f'1,2,5,7,{place},input,1,24,float32,"()",{cell},33\n' for place, (cell, _) in enumerate(CELLS)
     )
+    put(tmp_path / PLACE, f"{HEAD},MD5\n{rows}")
+
+    assert [[value] for _, value in CELLS] == answered(
+        tmp_path, "select max from statistics order by timestamp"
+    )
+    types = "select distinct typeof(op_type), typeof(md5), typeof(max), typeof(shape), shape from statistics"
+    assert [["VARCHAR", "VARCHAR", "DOUBLE", "BIGINT[]", "[]"]] == answered(tmp_path, types)
 
 
 TORN = {
@@ -665,47 +603,36 @@ def test_half_written(put, ask, tmp_path, tail, count):
     assert (told if count else "") == stderr
 
 
+LEFT_OUT = "the row is left out"
 IRREGULAR = {
-    "too short": (b"Add,Default_Add-op0\n", "a row has 2 cells, the header has 11"),
-    "too long": (f'{ROW},"(2,3)",6,7,8\n'.encode(), "a row has 13 cells, the header has 11"),
-    "a quote that is never closed": (f'{ROW},"(2,3),6\n'.encode(), "a row has 10 cells, the header has 11"),
-}
-
-
-@pytest.mark.parametrize(("line", "fault"), IRREGULAR.values(), ids=IRREGULAR)
-@pytest.mark.parametrize("question", ["select max from statistics", "select 6.0 from statistics"])
-def test_row_that_cannot_be_read(put, ask, tmp_path, line, fault, question):
-    """It is left out and told with its place; the rows around it are all there."""
-    good = f'{ROW},"(2,3)",6\n'.encode()
-    path = put(tmp_path / PLACE, f"{TITLES},Max Value\n".encode() + good + line + good)
-
-    code, rows, stderr = ask(tmp_path, question)
-
-    place = f"{path} at byte {len(TITLES) + 11 + len(good)}"
-    assert f"msdump: warning: {place}: {fault}; the row is left out\n" == stderr
-    assert (1, [["6.0"], ["6.0"]]) == (code, rows)
-
-
-MISFITS = {
-    "digits that are no ASCII": ('"()",\u0666,00ff', "Max Value is '\u0666', no number; it is left out"),
-    "a word for a number": ('"()",six,00ff', "Max Value is 'six', no number; it is left out"),
+    "too short": ("Add,Default_Add-op0", f"a row has 2 cells, the header has 12; {LEFT_OUT}", None),
+    "too long": (f'{ROW},"()",6,7,8,9', f"a row has 14 cells, the header has 12; {LEFT_OUT}", None),
+    "an open quote": (f'{ROW},"(),6,aa', f"a row has 10 cells, the header has 12; {LEFT_OUT}", None),
+    "digits that are no ASCII": (
+        f'{ROW},"()",\u0666,00ff',
+        "Max Value is '\u0666', no number; it is left out",
+        "00ff",
+    ),
+    "a word for a number": (f'{ROW},"()",six,00ff', "Max Value is 'six', no number; it is left out", "00ff"),
     "more digits than a number has": (
-        f'"()",{"9" * 500}x,00ff',
-        "Max Value is '" + "9" * 40 + "', no number; it is left out",
+        f'{ROW},"()",{"9" * 500}x,00ff',
+        f"Max Value is '{'9' * 40}', no number; it is left out",
+        "00ff",
     ),
 }
 
 
-@pytest.mark.parametrize(("cells", "fault"), MISFITS.values(), ids=MISFITS)
-def test_cell_that_cannot_be_read(put, ask, tmp_path, cells, fault):
-    """It is NULL and told; its row is there, whatever is asked."""
-    path = put(tmp_path / PLACE, f'{TITLES},Max Value,MD5\n{ROW},"()",6,aa\n{ROW},{cells}\n')
+@pytest.mark.parametrize(("line", "fault", "md5"), IRREGULAR.values(), ids=IRREGULAR)
+def test_row_or_cell_that_cannot_be_read(put, ask, tmp_path, line, fault, md5):
+    """It is left out and reported with its place; all the rest is there, also where it is not asked for."""
+    good = f'{ROW},"()",6,aa\n'
+    path = put(tmp_path / PLACE, f"{HEAD},MD5\n{good}{line}\n{good}")
+    rest = [] if md5 is None else [["", md5]]
+    stderr = f"msdump: warning: {path} at byte {len(HEAD) + 5 + len(good)}: {fault}\n"
 
-    code, rows, stderr = ask(tmp_path, "select max, md5 from statistics")
-
-    place = f"{path} at byte {len(TITLES) + 15 + len(ROW) + 11}"
-    assert (1, [["6.0", "aa"], ["", "00ff"]]) == (code, rows)
-    assert f"msdump: warning: {place}: {fault}\n" == stderr
+    rows = [["6.0", "aa"], *rest, ["6.0", "aa"]]
+    assert (1, rows, stderr) == ask(tmp_path, "select max, md5 from statistics")
+    assert (1, [["1"]] * len(rows), stderr) == ask(tmp_path, "select 1 from statistics")
 
 
 @pytest.mark.parametrize(
@@ -793,33 +720,22 @@ def named(time=STAMP, io="output", slot=0, dtype="float32"):
 
 
 TREES = {
-    "ranks": ("rank_1/Net/2/3", [1, "Net", 2, 3]),
-    "GE": ("20240112093000/5/resnet/1/3", [5, "resnet", 1, 3]),
-    "constants": ("rank_1/Net/2/constants", [1, "Net", 2, None]),
+    "rank_1/Net/2/3": [1, "Net", 2, 3],
+    "20240112093000/5/resnet/1/3": [5, "resnet", 1, 3],
+    "rank_1/Net/2/constants": [1, "Net", 2, ""],
 }
 
 
-@pytest.mark.parametrize("tree", ["ranks", "GE", "constants"])
-def test_place_of_a_tensor(put, answered, tmp_path, tree):
-    """Rank, network, graph and iteration come from the path, in every kind of tree."""
-    directory, place = TREES[tree]
-    put(tmp_path / directory / named(), np.ones((2, 3), np.float32))
+def test_place_of_a_tensor(put, answered, tmp_path):
+    """Rank, network, graph and iteration come from the path, of ranks and compiled models below one root."""
+    for directory in TREES:
+        put(tmp_path / directory / named(), np.ones((2, 3), np.float32))
 
     columns = "rank, network, graph, iteration, directory, op_type, io, slot, dtype, shape, bytes"
-    (row,) = answered(tmp_path, f"select {columns} from tensors")
+    rows = answered(tmp_path, f"select {columns} from tensors")
 
-    cells = ["" if cell is None else str(cell) for cell in place]
-    assert [*cells, directory, "Conv2D", "output", "0", "float32", "[2, 3]", "24"] == row
-
-
-def test_mixed_trees(put, answered, tmp_path):
-    """Ranks and compiled models below one root are told together."""
-    for tree in ("ranks", "GE"):
-        put(tmp_path / TREES[tree][0] / named(), np.ones(3, np.float32))
-
-    assert [["1", "Net"], ["5", "resnet"]] == answered(
-        tmp_path, "select rank, network from tensors order by rank"
-    )
+    rest = ["Conv2D", "output", "0", "float32", "[2, 3]", "24"]
+    assert sorted([*map(str, place), directory, *rest] for directory, place in TREES.items()) == sorted(rows)
 
 
 def test_file_of_an_operator(put, answered, tmp_path):
@@ -829,9 +745,8 @@ def test_file_of_an_operator(put, answered, tmp_path):
     data = dump_data.header(header) + bytes(24)
     put(tmp_path / f"20240112093000/0/net/1/3/Add.Default_Add-op0.5.7.{STAMP}", data)
 
-    question = (
-        "select full_name, io, slot, dtype, shape, format, bytes, task_id, stream_id from tensors order by io"
-    )
+    columns = "full_name, io, slot, dtype, shape, format, bytes, task_id, stream_id"
+    question = f"select {columns} from tensors order by io"
     told = ["0", "float16", "[2, 3]", "ND", "12", "5", "7"]
     assert [["Default/Add-op0", "input", *told], ["Default/Add-op0", "output", *told]] == answered(
         tmp_path, question
@@ -905,9 +820,8 @@ def test_measured_tensors(put, ask, tmp_path):
     place = tmp_path / "rank_0/Net/0/0"
     put(place / named(slot=0), np.array([1, -2, np.nan], np.float32))
     put(place / named(STAMP + 1, slot=1), np.array([1, 2, 3], np.float32))
-    head = "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape,Max Value"
     row = f'Conv2D,Default_conv1-Conv2d_Conv2D-op0,0,0,{STAMP + 1},output,1,12,float32,"(3)",7'
-    put(place / "statistic.csv", f"{head}\n{row}\n")
+    put(place / "statistic.csv", f"{HEAD}\n{row}\n")
 
     question = "select slot, max, nan_count, count, dtype from statistics order by slot"
     told = f"msdump: warning: {place}: 1 of 2 tensors have no row in statistic.csv\n"
@@ -927,18 +841,9 @@ def test_json_of_a_comparison(put, answered, tmp_path):
 
     columns = "op_type, op_name, io, slot, verdict, operator_verdict, dtype, shape, iteration, rank"
     question = f"select {columns}, round(distance, 3), max_error, ulps > 1 from comparisons"
-    told = [
-        "Conv2D",
-        "Default_conv1-Conv2d_Conv2D-op0",
-        "output",
-        "0",
-        "differs",
-        "unchecked",
-        "float32",
-        "[3]",
-    ]
+    told = ["Conv2D", "Default_conv1-Conv2d_Conv2D-op0", "output", "0", "differs"]
 
     of_document, of_table = (answered(path, question) for path in (tmp_path / "result.json", table))
 
     assert of_document == of_table
-    assert told[:5] == of_document[0][:5]
+    assert told == of_document[0][:5]

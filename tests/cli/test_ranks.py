@@ -105,17 +105,6 @@ def test_a_rank_that_fails_fails_the_run(run, tmp_path):
     assert 1 == len(tensors(tmp_path, "AllReduce.*.input.0.*"))
 
 
-def test_check_knows_collectives(run, tmp_path):
-    """A preview tells the files of a collective, and not that nothing could run it."""
-    saved(tmp_path / "net.onnx", one("AllReduce"))
-
-    done = CliRunner().invoke(main, ["check", "dump.json", "--model", "net.onnx"])
-
-    assert 0 == done.exit_code, done.output
-    assert "cannot run" not in done.output
-    assert "AllReduce" in done.output
-
-
 @pytest.mark.parametrize(
     ("name", "expected"), [("DUMP_GE_GRAPH", "pid_*_deviceid_*"), ("MS_DEV_SAVE_GRAPHS", "rank_*")]
 )

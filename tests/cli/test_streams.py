@@ -7,12 +7,8 @@ import csv
 import io
 import json
 import logging
-import os
-import pty
 import shlex
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +19,7 @@ from click.testing import CliRunner
 
 from msdump import errors
 from msdump.cli import main
+from tests.cli.terminal import shown
 from tests.texts import parsed
 
 PACKAGE = Path(errors.__file__).parent
@@ -99,25 +96,6 @@ def test_text_for_programs(place, tmp_path):
     assert [["full_name"], [OPERATOR]] == list(rows)
     assert [{"full_name": OPERATOR}] == document["rows"]
     assert OPERATOR in table.read_bytes().decode()
-
-
-def shown(*arguments):
-    """Return what a Python process writes to a terminal."""
-    terminal, side = pty.openpty()
-    with subprocess.Popen([sys.executable, *map(str, arguments)], stdout=side, stderr=side) as program:
-        os.close(side)
-        told = b""
-        while part := _read(terminal):
-            told += part
-    os.close(terminal)
-    return program.returncode, told.decode()
-
-
-def _read(terminal):
-    try:
-        return os.read(terminal, 1 << 16)
-    except OSError:  # Linux's end of a terminal that nobody writes to any more
-        return b""
 
 
 def test_our_own_colours(place, tmp_path):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -133,17 +131,6 @@ def test_acl(tmp_path):
     _, lines, _ = trend(tmp_path, "a", "--stat", "max,l2norm")
 
     assert ["3          3.5  7", "4          4.5  7"] == lines[2:4]
-
-
-def test_infinite_numbers_of_the_document(tmp_path):
-    """NaN is a text in the document."""
-    statistics(tmp_path / "rank_0" / "Net" / "0" / "0", "nan")
-
-    document = json.loads(
-        CliRunner().invoke(main, ["trend", str(tmp_path), "*", "--stat", "max", "--json"]).stdout
-    )
-
-    assert [{"max": "NaN"}] == [point["values"] for point in document["series"][0]["points"]]
 
 
 @pytest.mark.parametrize(

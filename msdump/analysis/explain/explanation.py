@@ -78,13 +78,8 @@ class Explanation:
     constants: tuple[DumpedTensor, ...] = ()
 
 
-def slots(table: GraphRefusals, position: int) -> Iterator[SlotAccount]:
-    """Yield the inputs and outputs of an operator, with the reasons that hold before anything runs.
-
-    Args:
-        table: Operators and tensors that the configuration leaves out of the operator's graph.
-        position: The operator's place among the nodes of that graph.
-    """
+def _slots_of(table: GraphRefusals, position: int) -> Iterator[SlotAccount]:
+    """Yield the inputs and outputs of the operator at a position, with the reasons that hold before a run."""
     node = table.graph.nodes[position]
     drop_steps = dropping(table.plan)
     for io, slot in (place for place, _ in table.slots(position)):
@@ -104,7 +99,7 @@ def _unfilled(table: GraphRefusals, name: str) -> np.ndarray | None:
 
 
 def _has_no_directory(subject: Subject, moment: DumpedIteration) -> bool:
-    """Tell whether the branch or loop body of an operator left nothing at all in a moment."""
+    """Return whether the branch or loop body of an operator left nothing at all in a moment."""
     listing = subject.listing
     if listing is None or not listing.is_inner:
         return False
@@ -128,13 +123,7 @@ class Explainer:
     """Explains the operators of one dump."""
 
     def __init__(self, dump: Dump, situation: Situation, iteration: int | None) -> None:
-        """Explain the operators of a dump.
-
-        Args:
-            dump: The dump.
-            situation: The model and the configuration, as far as they are given.
-            iteration: Number of the only iteration that counts, None: all.
-        """
+        """Explain the operators of a dump, in one iteration or in all (None)."""
         self._dump = dump
         self._situation = situation
         self._plan = situation.plan
@@ -145,11 +134,7 @@ class Explainer:
         self._tables = () if model is None else _tables(model, self._plan, self._all_moments)
 
     def find(self, text: str) -> Subject | tuple[str, ...]:
-        """Return the operator that a text names, or the full names that it may mean.
-
-        Raises:
-            DumpReadError: A file of the dump cannot be read.
-        """
+        """Return the operator that a text names, or the full names that it may mean."""
         model = self._situation.model
         # The model first: it knows types, places and reasons that the names of files do not hold.
         from_model = [] if model is None else list(subjects.of_model(model, self._tables))
@@ -158,11 +143,7 @@ class Explainer:
         return subjects.find(text, (*from_model, *from_dump_alone), subjects.mapped(self._dump))
 
     def explain(self, subject: Subject) -> Explanation:
-        """Return the files of an operator, and the reasons why there are no more.
-
-        Raises:
-            DumpReadError: A file of the dump cannot be read.
-        """
+        """Return the files of an operator, and the reasons why there are no more."""
         names_in_files = subject.op_names
         held: Held = [(moment, list(moment.tensors(names_in_files))) for moment in self._moments]
         failed = list(subjects.failures(self._dump, names_in_files))
@@ -185,9 +166,9 @@ class Explainer:
             yield self._account(subject, slot, number, held)
 
     def _known_slots(self, subject: Subject, tensors: Collection[DumpedTensor]) -> Iterator[SlotAccount]:
-        """Yield the inputs and outputs of an operator, with the reasons that hold before anything runs."""
+        """Yield the inputs and outputs of an operator, with the reasons that hold before a run."""
         if subject.table is not None and subject.position is not None:
-            yield from slots(subject.table, subject.position)
+            yield from _slots_of(subject.table, subject.position)
         elif subject.is_parameter:
             yield SlotAccount(IO.OUTPUT, 0, subject.operator.full_name, reason=subject.reason)
         else:
@@ -213,11 +194,7 @@ class Explainer:
     def _account(self, subject: Subject, slot: SlotAccount, number: int | None, held: Held) -> SlotAccount:
         """Return an input or output with its tensors in all moments, and the reasons where it has none.
 
-        Args:
-            subject: Its operator.
-            slot: The input or output, with the reason that holds before anything runs.
-            number: Its number in the dump, None where it has none there.
-            held: The tensors of the operator in each moment.
+        ``number`` is its number in the dump, None where it has none there.
         """
         tensors: list[DumpedTensor] = []
         missing: dict[Reason, tuple[int | None, ...]] = {}
@@ -295,7 +272,7 @@ class Explainer:
         return 0 < limit <= sum(len(moment.op_names) for moment in self._all_moments)
 
     def _is_full(self, table: GraphRefusals, slot: SlotAccount) -> bool:
-        """Tell whether the files of the dump leave no room below ``max_bytes`` for one more."""
+        """Return whether the files of the dump leave no room below ``max_bytes`` for one more."""
         max_bytes = self._plan.files.max_bytes
         array = _unfilled(table, slot.value)
         return max_bytes > 0 and (array is None or self._used + array.nbytes > max_bytes)

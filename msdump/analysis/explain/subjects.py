@@ -40,7 +40,7 @@ class DumpedTensor:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What graph files of a dump tell of an operator.
+    """An operator's entry in graph files of a dump.
 
     Attributes:
         graph: Number of its graph.
@@ -67,18 +67,11 @@ class DumpedIteration:
 
     @cached_property
     def op_names(self) -> frozenset[str]:
-        """Names of its operators as files spell them; DumpReadError where a file cannot be read."""
+        """Names of its operators as files spell them."""
         return frozenset(name for each in self.directories for name in _op_names(each))
 
     def tensors(self, op_names: Collection[str]) -> Iterator[DumpedTensor]:
-        """Yield the tensors of an operator, in the order of time.
-
-        Args:
-            op_names: The operator's name in the spellings that files may have.
-
-        Raises:
-            DumpReadError: A file cannot be read.
-        """
+        """Yield the tensors of an operator, in the order of time, by the spellings of its name in files."""
         for each in self.directories:
             yield from _tensors(each, op_names)
 
@@ -104,15 +97,15 @@ def constants(dump: Dump, op_names: Collection[str]) -> Iterator[DumpedTensor]:
 
 
 def failures(dump: Dump, op_names: Collection[str]) -> Iterator[DumpedTensor]:
-    """Yield the tensors that an operator left as it failed; DumpReadError where a file cannot be read."""
+    """Yield the tensors that an operator left as it failed."""
     for file in dump.failures:
         # vendor: names of brief exception dumps hold no operator, only the header does.
         if file.name.op_name in op_names or names.sanitize(file.header.op_name) in op_names:
             yield from _of_file(file)
 
 
-def listed_operators(rank: Rank) -> Iterator[tuple[str, Listing]]:
-    """Yield the full names of the operators that a rank's graph files list; may DumpReadError."""
+def _listed_operators(rank: Rank) -> Iterator[tuple[str, Listing]]:
+    """Yield the full names of the operators that a rank's graph files list."""
     for graph in rank.compiled_graphs:
         path = rank.graph_file(PathKind.IR, graph)
         operators = {} if path is None else read_listed_operators(path)
@@ -206,12 +199,7 @@ class Subject:
 
 
 def of_model(model: Graph, tables: Sequence[GraphRefusals]) -> Iterator[Subject]:
-    """Yield the subjects of a model: operators that run, those inside fused ones, and those that were folded.
-
-    Args:
-        model: The model.
-        tables: Operators and tensors that the configuration leaves out of its graphs, as they run.
-    """
+    """Yield the subjects of a model: operators that run, parts of fused ones, and folded ones."""
     originals = {node.name: node.operator for graph in model.walk() for node in graph.nodes}
     present: set[str] = set()
     for table in tables:
@@ -233,11 +221,7 @@ def of_model(model: Graph, tables: Sequence[GraphRefusals]) -> Iterator[Subject]
 
 
 def of_dump(dump: Dump) -> Iterator[Subject]:
-    """Yield the subjects that a dump names, each once: from lists of execution, then from files.
-
-    Raises:
-        DumpReadError: A list, a table or an operator's file cannot be read.
-    """
+    """Yield the subjects that a dump names, each once: from lists of execution, then from files."""
     seen: set[str] = set()
     for subject in _named(dump):
         if seen.isdisjoint(subject.op_names):
@@ -248,7 +232,7 @@ def of_dump(dump: Dump) -> Iterator[Subject]:
 def _named(dump: Dump) -> Iterator[Subject]:
     types = {record.op_name: record.op_type for each in dump.all_iterations for record in each.tensor_files}
     for rank in dump.ranks.values():
-        for full_name, listing in listed_operators(rank):
+        for full_name, listing in _listed_operators(rank):
             short = names.sanitize(full_name.rpartition("/")[2])
             op_type = types.get(names.sanitize(full_name)) or types.get(short, "")
             yield Subject(OperatorRef(op_type, full_name), listing=listing)

@@ -70,7 +70,7 @@ _SOURCE_LINE: Final = Column("source", TEXT, "the user's line that made it, `net
 
 
 def column_of(statistic: Statistic) -> str:
-    """Return the name of the column of a statistic.
+    """Return the name of the column of a statistic: its category with ``_`` for the spaces.
 
     >>> from msdump.statistics.table import BY_CATEGORY
     >>> column_of(BY_CATEGORY["nan count"])
@@ -81,10 +81,9 @@ def column_of(statistic: Statistic) -> str:
 
 _TYPES: Final = {Nature.COUNT: NUMBER, Nature.SIGN_COUNT: NUMBER, Nature.DIGEST: TEXT}
 
-STATISTIC_COLUMNS: Final = tuple(
+_STATISTICS: Final = tuple(
     Column(column_of(each), _TYPES.get(each.nature, REAL), each.definition.rstrip(".")) for each in STATISTICS
 )
-"""The statistics, by the names of ``statistic_category`` with ``_`` for the spaces."""
 
 VIEWS: Final[Mapping[str, tuple[Column, ...]]] = MappingProxyType(
     {
@@ -101,7 +100,7 @@ VIEWS: Final[Mapping[str, tuple[Column, ...]]] = MappingProxyType(
         ),
         "statistics": (
             *(*_PLACE, _OP_TYPE, _OP_NAME, _TASK, _STREAM, _TIMESTAMP, _IO, _SLOT),
-            *(_BYTES, _DTYPE, _FORMAT, _SHAPE, *STATISTIC_COLUMNS, _DIRECTORY, _PATH),
+            *(_BYTES, _DTYPE, _FORMAT, _SHAPE, *_STATISTICS, _DIRECTORY, _PATH),
         ),
         "operators": (
             *(_SOURCE, _RANK, _NETWORK, _GRAPH),

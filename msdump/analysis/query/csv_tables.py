@@ -17,43 +17,37 @@ from typing import Any, Final
 from msdump import dtypes, reading
 from msdump.analysis import reports
 from msdump.analysis.query import engine
-from msdump.analysis.query.columns import NUMBER, REAL, STATISTIC_COLUMNS, TEXT
+from msdump.analysis.query.columns import NUMBER, REAL, TEXT, VIEWS, column_of
 from msdump.encode import dump_message
 from msdump.statistics import STATISTICS
 
 _HEAD: Final = 1 << 16  # bytes in which a line of titles ends
 _TAIL: Final = 1 << 16
 _ACL: Final = "Input/Output"
-FIRST_TITLES: Final = ("Op Type", _ACL)
-"""What a line of titles begins with."""
+_FIRST_TITLES: Final = ("Op Type", _ACL)
+_NOTHING: Final = ["", "null", "-", "NA"]  # cells of statistics that were not computed
 
-NOTHING: Final = ["", "null", "-", "NA"]
-"""Cells of what was not computed."""
-
-_TITLES: Final[Mapping[str, tuple[str, str]]] = {
-    "Op Type": ("op_type", TEXT),
-    "Op Name": ("op_name", TEXT),
-    "Task ID": ("task_id", NUMBER),
-    "Stream ID": ("stream_id", NUMBER),
-    "Timestamp": ("timestamp", NUMBER),
-    "IO": ("io", TEXT),
-    "Input/Output": ("io", TEXT),
-    "Slot": ("slot", NUMBER),
-    "Index": ("slot", NUMBER),
-    "Data Size": ("bytes", NUMBER),
-    "Data Type": ("dtype", TEXT),
-    "Format": ("format", TEXT),
-    "Shape": ("shape", TEXT),
-    **{
-        each.title: (column.name, column.type)
-        for each, column in zip(STATISTICS, STATISTIC_COLUMNS, strict=True)
-    },
-    "Nan Count": ("nan_count", NUMBER),  # acl's spelling, as is the next
-    "l2norm": ("l2norm", REAL),
+_COLUMNS: Final[Mapping[str, str]] = {
+    "Op Type": "op_type",
+    "Op Name": "op_name",
+    "Task ID": "task_id",
+    "Stream ID": "stream_id",
+    "Timestamp": "timestamp",
+    "IO": "io",
+    "Input/Output": "io",
+    "Slot": "slot",
+    "Index": "slot",
+    "Data Size": "bytes",
+    "Data Type": "dtype",
+    "Format": "format",
+    "Shape": "shape",
+    **{each.title: column_of(each) for each in STATISTICS},
+    "Nan Count": "nan_count",  # acl's spelling, as is the next
+    "l2norm": "l2norm",
 }
-"""Column and type of each title, of MindSpore's files and of acl's, which have a file for each operator.
+"""Column of each title, of MindSpore's files and of acl's, which have a file for each operator."""
 
-Which columns a file has is told by its own first line."""
+_TYPES: Final = {column.name: column.type for column in VIEWS["statistics"]} | {"shape": TEXT}
 
 _ACL_TYPES: Final = "case {{}} {} else lower({{}}) end".format(
     " ".join(
@@ -97,16 +91,10 @@ class Table:
 def tables_of(
     path: str, place: Mapping[str, Any], memory: engine.MemoryFiles, fault: Callable[[str], None]
 ) -> Iterator[Table]:
-    """Yield what is read of a file of statistics: nothing where it has no row yet.
+    """Yield the table of a file of statistics, none where it has no row yet; ``fault`` gets messages.
 
     A last row without a line feed is no row: a run goes on, or was killed, while it was written. The file
     is then read from a copy in memory that ends before it.
-
-    Args:
-        path: The file.
-        place: The columns that its path tells.
-        memory: Holds copies.
-        fault: Gets what is wrong with the file.
     """
     try:
         with reading.open_file(path) as file:
@@ -128,7 +116,7 @@ def tables_of(
         fault(f"{path}: the first line has no titles of statistics; the file is left out")
         return
     for title in titles:
-        if title and title not in _TITLES:
+        if title and title not in _COLUMNS:
             fault(f"{path}: the column {title!r} is not known and is left out")
     yield Table(path, readable, titles, place)
 
@@ -149,10 +137,14 @@ def _end(file: Any, size: int) -> int:
 def titles_of(line: bytes) -> tuple[str, ...] | None:
     """Return the titles in the first line of a file, None where it holds something else."""
     try:
-        cells = next(csv.reader([line.decode().rstrip("\r\n")]), [])
+        cells = _split(line)
     except (UnicodeDecodeError, csv.Error):
         return None
-    return tuple(cells) if cells and cells[0] in FIRST_TITLES else None
+    return tuple(cells) if cells and cells[0] in _FIRST_TITLES else None
+
+
+def _split(line: bytes) -> list[str]:
+    return next(csv.reader([line.decode().rstrip("\r\n")]), [])
 
 
 def first_names(paths: Iterable[str]) -> Iterator[str]:
@@ -166,16 +158,11 @@ def first_names(paths: Iterable[str]) -> Iterator[str]:
 
 def type_of(title: str) -> str:
     """Return the type of the cells below a title."""
-    return _TITLES.get(title, ("", TEXT))[1]
+    return _TYPES.get(_COLUMNS.get(title, ""), TEXT)
 
 
 def select(tables: Sequence[Table], places: str) -> str:
-    """Return the SQL that reads tables of the same titles.
-
-    Args:
-        tables: The tables.
-        places: Name of the table of their places, by the path that each is read by.
-    """
+    """Return the SQL that reads tables of the same titles and joins their rows of the table ``places``."""
     titles = tables[0].titles
     types = {
         f"c{number}": TEXT if type_of(title) == REAL else type_of(title)
@@ -184,22 +171,21 @@ def select(tables: Sequence[Table], places: str) -> str:
     files = ", ".join(engine.pattern(table.readable) for table in tables)
     cells: dict[str, str] = {}
     for number, title in enumerate(titles):
-        name, kind = _TITLES.get(title, ("", TEXT))
-        if name:
-            cells.setdefault(name, _expression(f"t.c{number}", name, kind, is_acl=titles[0] == _ACL))
+        if name := _COLUMNS.get(title):
+            cells.setdefault(name, _expression(f"t.c{number}", name, is_acl=titles[0] == _ACL))
     shown = "".join(f', {text} as "{name}"' for name, text in cells.items())
     # the titles of a later run, which may be others, make the file one that is not plain
     plain = f"case when t.c0 = {engine.literal(titles[0])} then error('titles') else true end"
     return (
         f"select p.* exclude (readable){shown} from read_csv([{files}], columns = {engine.struct(types)}, "
         f"header = true, auto_detect = false, delim = ',', quote = '\"', escape = '\"', "
-        f"nullstr = {NOTHING}, filename = '_file') t "
+        f"nullstr = {_NOTHING}, filename = '_file') t "
         f"join {places} p on p.readable = t._file where {plain}"
     )
 
 
-def _expression(cell: str, name: str, kind: str, *, is_acl: bool) -> str:
-    if kind == REAL:
+def _expression(cell: str, name: str, *, is_acl: bool) -> str:
+    if _TYPES[name] == REAL:
         return _REAL.format(cell)
     expression = _ACL_TYPES if is_acl and name == "dtype" else _EXPRESSIONS.get(name, "{}")
     return expression.replace("{}", cell)
@@ -208,14 +194,7 @@ def _expression(cell: str, name: str, kind: str, *, is_acl: bool) -> str:
 def plain(
     table: Table, connection: Any, memory: engine.MemoryFiles, fault: Callable[[str], None]
 ) -> Iterator[Table]:
-    """Yield a table that DuckDB can read, or what takes its place.
-
-    Args:
-        table: The table.
-        connection: The database.
-        memory: Holds what takes its place.
-        fault: Gets a line for each row and cell that is left out.
-    """
+    """Yield a table that DuckDB can read, or its readable rows, a table for each line of titles."""
     if _is_readable(table, connection):
         yield table
         return
@@ -232,9 +211,7 @@ def plain(
 
 
 def _is_readable(table: Table, connection: Any) -> bool:
-    """Tell whether every cell of a table can be read."""
-    places = engine.literal(table.readable)
-    text = select([table], f"(select {places} as readable)")
+    text = select([table], f"(select {engine.literal(table.readable)} as readable)")
     try:
         connection.execute(f"select count(columns(*)) from ({text})").fetchall()
     except engine.library().Error:
@@ -272,13 +249,8 @@ def _rows(
 
 
 def _cells(line: bytes, count: int) -> list[str]:
-    """Return the cells of a row.
-
-    Raises:
-        ValueError: The line is no row of so many cells.
-    """
     try:
-        cells = next(csv.reader([line.decode().rstrip("\r\n")]), [])
+        cells = _split(line)
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"no row of comma-separated UTF-8 text: {error}") from error
     if len(cells) == count + 1 and not cells[-1]:
@@ -289,7 +261,7 @@ def _cells(line: bytes, count: int) -> list[str]:
 
 
 def _fits(kind: str, cell: str) -> bool:
-    if cell in NOTHING or (kind == REAL and cell in {"True", "False"}):
+    if cell in _NOTHING or (kind == REAL and cell in {"True", "False"}):
         return True
     try:
         if kind == NUMBER:

@@ -42,7 +42,7 @@ def library() -> Any:
 
 
 def connect() -> Any:
-    """Return a connection to an empty database in memory; NotAvailableError as for ``library``."""
+    """Return a connection to an empty database in memory."""
     return library().connect(config=_OPTIONS)
 
 
@@ -77,7 +77,7 @@ def struct(types: Mapping[str, str]) -> str:
 
 
 class MemoryFiles:
-    """Files in memory, and open ones whose names are no texts, for readers that take paths alone."""
+    """Files in memory, and open files with names that are not UTF-8, for readers that take only paths."""
 
     def __init__(self) -> None:
         """Begin without files."""
@@ -94,11 +94,7 @@ class MemoryFiles:
         return f"/proc/self/fd/{fd}"
 
     def path_of(self, path: str) -> str:
-        """Return a path to a file that is a text.
-
-        Raises:
-            OSError: The file cannot be opened.
-        """
+        """Return a path to a file that is UTF-8."""
         if printable(path) == path:
             return path
         file = self._open.enter_context(reading.open_file(path))
@@ -110,14 +106,7 @@ class MemoryFiles:
 
 
 def insert(connection: Any, table: str, columns: Sequence[Column], rows: Iterable[Cells]) -> None:
-    """Make a table of rows; the types of its columns are given, none is guessed.
-
-    Args:
-        connection: The database.
-        table: Name of the new table.
-        columns: Its columns.
-        rows: Its rows, which are taken batch by batch.
-    """
+    """Make a temporary table of rows, which are taken batch by batch."""
     names = ", ".join(f'"{column.name}" {column.type}' for column in columns)
     connection.execute(f"create or replace temp table {table} ({names})")
     types = struct({column.name: column.type for column in columns})

@@ -50,21 +50,12 @@ _ROWS: Final[Mapping[str, Callable[[OpenedDump], Iterator[engine.Cells]]]] = Map
         "runs": views.run_rows,
     }
 )
-"""The views that are made of rows of dumps."""
+"""Rows of the views of dumps, but for statistics."""
 
-_NEEDS: Final = {"runs": frozenset({"statistics"})}
-"""Views that another one is made of."""
+_OF_PLACE: Final = frozenset({"dump", "network", "directory", "path", "rank", "graph", "iteration"})
+_OF_OPERATOR: Final = frozenset({"op_type", "op_name", "task_id", "stream_id", "timestamp"})
+"""Columns of ``statistics`` in the path of every table, and further ones in the names of acl's tables."""
 
-_PLACES: Final = (
-    Column("readable", TEXT, "the path that it is read by"),
-    *(column for column in VIEWS["statistics"] if column.name in {"dump", "network", "directory", "path"}),
-    *(column for column in VIEWS["statistics"] if column.name in {"rank", "graph", "iteration"}),
-)
-_OF_OPERATOR: Final = tuple(
-    column
-    for column in VIEWS["statistics"]
-    if column.name in {"op_type", "op_name", "task_id", "stream_id", "timestamp"}
-)
 _UNTIMED: Final = """
 select * exclude (first, last) replace (
     coalesce(started, make_timestamp(first)) as started, coalesce(ended, make_timestamp(last)) as ended)
@@ -87,41 +78,33 @@ class Answer:
 
     Attributes:
         columns: Names and types of the columns; no two have the same name.
+        fetch: Returns the next rows, at most the given number.
     """
 
     columns: tuple[tuple[str, str], ...]
-    _next: Callable[[int], list[tuple[Any, ...]]]
-
-    def fetch(self, count: int) -> list[tuple[Any, ...]]:
-        """Return the next rows, at most so many.
-
-        Raises:
-            ToolError: One of them cannot be computed.
-        """
-        try:
-            return self._next(count)
-        except engine.library().Error as error:
-            raise _failure(error) from error
+    fetch: Callable[[int], list[tuple[Any, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """What was packed.
+    """A pack that was written.
 
     Attributes:
         path: The directory.
         rows: Number of rows of each view that has some.
+        warnings: Parts of the sources that could not be read.
     """
 
     path: str
     rows: Mapping[str, int]
+    warnings: list[str]
 
 
 class Session:
-    """Sources, and the questions that are asked of them.
+    """A database of views over sources.
 
     Attributes:
-        faults: What could not be read, in words.
+        faults: Messages about parts of the sources that could not be read.
     """
 
     def __init__(
@@ -138,7 +121,7 @@ class Session:
         Args:
             sources: Dumps, packs and results of comparisons.
             measures: Whether tensors without a row of statistics are measured, which reads their files.
-            executor: Who measures them.
+            executor: Workers that measure.
             progress: Called with the bytes of each directory of tensors that was measured.
             is_read_only: Whether questions see the sources alone: no file, no setting, no other database.
 
@@ -215,7 +198,6 @@ class Session:
 
         Raises:
             ToolError: The directory holds something, cannot be written to, or there is nothing to pack.
-            DumpReadError: A source cannot be read.
         """
         reports.check_empty(folder)
         try:
@@ -229,7 +211,7 @@ class Session:
             raise ToolError(ReturnCode.NO_DUMP_FILE, "nothing to pack: the dumps have no files")
         manifest = {"format": FORMAT, "msdump": metadata.version("msdump"), "rows": packed}
         reports.write(folder, MANIFEST, [json.dumps(manifest, indent=2) + "\n"])
-        return Pack(folder, packed)
+        return Pack(folder, packed, [*self.faults])
 
     def _write_view(self, view: str, folder: str) -> int:
         # every cell is read before a file is written: one that cannot be read makes the session read anew
@@ -263,18 +245,18 @@ class Session:
         self._is_plain = True
 
     def _answer(self, statement: Any) -> Answer:
-        is_proven = self._is_plain or not self._tables
-        # before anything is told of it: a row that cannot be read may stand at the end
-        if not is_proven and _SELECT.match(statement.query):
+        # A row that cannot be read may stand at the end: the whole answer is there before any of it is shown.
+        is_select = _SELECT.match(statement.query)
+        if is_select:
             query = statement.query.strip().rstrip(";")
             self._connection.execute(f"create or replace temp table _answer as ({query}\n)")
-            statement, is_proven = "from _answer", True
+            statement = "from _answer"
         result = self._connection.execute(statement)
-        columns = [(title, str(kind)) for title, kind, *_ in result.description or ()]
-        if is_proven:
-            return Answer(_unique(columns), result.fetchmany)
+        columns = _unique((title, str(kind)) for title, kind, *_ in result.description or ())
+        if is_select:
+            return Answer(columns, result.fetchmany)
         rows = iter(result.fetchall())  # a few: of DESCRIBE, SUMMARIZE, EXPLAIN
-        return Answer(_unique(columns), lambda count: [*islice(rows, count)])
+        return Answer(columns, lambda count: [*islice(rows, count)])
 
     def _prepare(self, question: str) -> None:
         """Make the views that a question mentions."""
@@ -282,8 +264,8 @@ class Session:
         if not words:  # SHOW TABLES lists them all, without rows where nobody has asked for them
             text = "; ".join(f"create view if not exists {view} as {_nothing(view)}" for view in VIEWS)
             self._connection.execute(text)
-        for word in sorted(words):
-            words |= _NEEDS.get(word, frozenset())
+        if "runs" in words:  # their times come from statistics
+            words |= {"statistics"}
         for view in VIEWS:
             if view in words and view not in self._made:
                 self._make(view)
@@ -338,7 +320,9 @@ class Session:
             groups.setdefault(table.titles, []).append(table)
         parts = ["select * from _measured"] if self._measures else []
         for number, (titles, group) in enumerate(groups.items()):
-            names = (*_PLACES, *(() if "Op Name" in titles else _OF_OPERATOR))
+            told = _OF_PLACE if "Op Name" in titles else _OF_PLACE | _OF_OPERATOR
+            readable = Column("readable", TEXT, "the path that it is read by")
+            names = (readable, *(each for each in VIEWS["statistics"] if each.name in told))
             rows = ({**table.place, "readable": table.readable} for table in group)
             self._insert(f"_places_{number}", names, rows)
             parts.append(csv_tables.select(group, f"_places_{number}"))

@@ -16,24 +16,24 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from msdump import reading
 from msdump.analysis.query import engine
-from msdump.analysis.query.columns import VIEWS
+from msdump.analysis.query.columns import NUMBER, REAL, VIEWS
 from msdump.errors import DumpReadError, ToolError
 from msdump.return_codes import ReturnCode
 from msdump.store import names
 
 MANIFEST: Final = "msdump_pack.json"
-"""The file that makes a directory a pack; it is written last."""
 
 _LABELLED: Final = re.compile(r"(?P<label>[A-Za-z_][A-Za-z0-9_.-]*)=(?P<path>.+)", re.DOTALL)
 _RESULTS: Final = frozenset({".json", ".csv"})
 
 
 class QuestionedKind(enum.Enum):
-    """What stands at a path."""
+    """Kind of a source."""
 
     DUMP = enum.auto()
     PACK = enum.auto()
@@ -42,13 +42,7 @@ class QuestionedKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class QuestionedSource:
-    """Something that questions are asked of.
-
-    Attributes:
-        label: What the column ``dump`` or ``comparison`` holds.
-        path: Its directory or file.
-        kind: What it is.
-    """
+    """A source; its label stands in the column ``dump`` or ``comparison``."""
 
     label: str
     path: str
@@ -72,7 +66,7 @@ def parse_sources(texts: Sequence[str]) -> tuple[QuestionedSource, ...]:
 
 
 def is_named(text: str) -> bool:
-    """Tell whether a text names a source, NAME=PATH, whose path is there."""
+    """Return whether a text is NAME=PATH of an existing path."""
     labelled = _LABELLED.fullmatch(text)
     return labelled is not None and os.path.lexists(labelled["path"])
 
@@ -99,17 +93,11 @@ def _kind(path: str) -> QuestionedKind:
 
 
 FORMAT: Final = 1
-"""Number of the form of packs; another one is refused."""
-
-ENDING: Final = ".parquet"
+"""Version of the form of packs."""
 
 
 def check_pack(folder: str) -> None:
-    """Check that a directory is a pack of this form.
-
-    Raises:
-        DumpReadError: It is not.
-    """
+    """Refuse (DumpReadError) a directory that is no pack of this form."""
     path = f"{folder}/{MANIFEST}"
     try:
         told = json.loads(reading.read_bytes(path))
@@ -128,85 +116,38 @@ def select_pack(folder: str, view: str) -> str | None:
     place = Path(folder, view)
     if not os.path.isdir(place):
         return None
-    names = sorted(str(path) for path in place.rglob(f"*{ENDING}"))
+    names = sorted(str(path) for path in place.rglob("*.parquet"))
     listed = ", ".join(map(engine.pattern, names))
     columns = ", ".join(f'"{column.name}"' for column in VIEWS[view])
     return f"select {columns} from read_parquet([{listed}], hive_partitioning = false)" if names else None
 
 
-_OF_OPERATOR: Final[Mapping[str, str]] = {
-    "rank": "rank",
-    "iteration": "iteration",
-    "execution": "execution",
-    "pass_number": "pass",
-    "order": "execution_order",
-    "op_type": "op_type",
-    "operator": "full_name",
-    "scope": "scope",
-    "source": "source",
-    "verdict": "operator_verdict",
-    "note": "operator_note",
-    "directory": "directory",
-}
-"""Columns by the fields of a document's operators."""
+def _columns(text: str) -> Mapping[str, str]:
+    """Return columns by names of fields; ``field=column`` where the two are called differently."""
+    pairs = (each.partition("=") for each in text.split())
+    return MappingProxyType({field: column or field for field, _, column in pairs})
 
-_OF_TENSOR: Final[Mapping[str, str]] = {
-    "verdict": "verdict",
-    "dtype": "dtype",
-    "golden_dtype": "golden_dtype",
-    "shape": "shape",
-    "limit": "error_limit",
-    "note": "note",
-}
-_OF_ERROR: Final[Mapping[str, str]] = {
-    "distance": "distance",
-    "cosine": "cosine",
-    "largest": "max_error",
-    "scaled": "scaled_error",
-    "ulps": "ulps",
-    "masked": "masked",
-}
-_OF_TABLE: Final[Mapping[str, str]] = {
-    "Directory": "directory",
-    "Order": "execution_order",
-    "Operator": "op_name",
-    "Type": "op_type",
-    "Pass": "pass",
-    "DataType": "dtype",
-    "GoldenDataType": "golden_dtype",
-    "Verdict": "verdict",
-    "CosineSimilarity": "cosine",
-    "MaxAbsoluteError": "max_error",
-    "Distance": "distance",
-    "Limit": "error_limit",
-    "Note": "note",
-    "OperatorVerdict": "operator_verdict",
-    "OperatorNote": "operator_note",
-    "ScaledError": "scaled_error",
-    "Ulps": "ulps",
-    "Masked": "masked",
-    "OwnError": "own_distance",
-    "FullName": "full_name",
-    "Scope": "scope",
-    "Source": "source",
-    "Iteration": "iteration",
-    "Rank": "rank",
-    "Execution": "execution",
-}
-"""Columns by the titles of the table."""
 
-_REALS: Final = frozenset(
-    {"distance", "error_limit", "cosine", "max_error", "scaled_error", "ulps", "own_distance"}
+_OF_OPERATOR: Final = _columns(
+    "rank iteration execution pass_number=pass order=execution_order op_type operator=full_name scope source"
+    " verdict=operator_verdict note=operator_note directory"
 )
-_COUNTS: Final = frozenset({"rank", "iteration", "execution", "pass", "execution_order", "masked"})
+_OF_TENSOR: Final = _columns("verdict dtype golden_dtype shape limit=error_limit note")
+_OF_ERROR: Final = _columns("distance cosine largest=max_error scaled=scaled_error ulps masked")
+_OF_TABLE: Final = _columns(
+    "Directory=directory Order=execution_order Operator=op_name Type=op_type Pass=pass DataType=dtype"
+    " GoldenDataType=golden_dtype Verdict=verdict CosineSimilarity=cosine MaxAbsoluteError=max_error"
+    " Distance=distance Limit=error_limit Note=note OperatorVerdict=operator_verdict"
+    " OperatorNote=operator_note ScaledError=scaled_error Ulps=ulps Masked=masked OwnError=own_distance"
+    " FullName=full_name Scope=scope Source=source Iteration=iteration Rank=rank Execution=execution"
+)
+"""Columns by the fields of a document's operators, tensors and errors, and by the titles of the table."""
+
+_TYPES: Final = {column.name: column.type for column in VIEWS["comparisons"]}
 
 
 def comparison_rows(path: str, label: str) -> Iterator[dict[str, Any]]:
     """Yield a row for each compared tensor, and for each operator that one side lacks.
-
-    Args:
-        path: The document or the table.
-        label: What the column ``comparison`` holds.
 
     Raises:
         DumpReadError: The file cannot be read, or is no result of a comparison.
@@ -270,9 +211,9 @@ def _of_table(path: str, text: str) -> Iterator[dict[str, Any]]:
 
 
 def _cell(column: str, text: str) -> object:
-    if column in _COUNTS:
+    if _TYPES[column] == NUMBER:
         return int(text)
-    if column not in _REALS:
+    if _TYPES[column] != REAL:
         return text
     try:
         number = float(text)

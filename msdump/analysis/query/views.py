@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any
 
 from msdump import dtypes, reading
 from msdump.analysis.query import engine
@@ -28,7 +28,7 @@ from msdump.read import (
     locate_below,
 )
 from msdump.statistics import STATISTICS
-from msdump.store import Key, OperatorName, PathKind, layouts, names
+from msdump.store import Key, OperatorName, PathKind, TensorName, layouts, names
 
 
 @dataclass
@@ -36,10 +36,10 @@ class OpenedDump:
     """A dump with its label.
 
     Attributes:
-        label: What the column ``dump`` holds.
+        label: Value of the column ``dump``.
         path: Its directory, as the user names it.
         dump: The dump.
-        faults: What could not be read, in words; views add to it.
+        faults: Messages about unreadable parts, to which views add.
     """
 
     label: str
@@ -48,7 +48,7 @@ class OpenedDump:
     faults: dict[str, None]
 
     def fault(self, message: str) -> None:
-        """Remember what could not be read; several views may come upon it."""
+        """Keep a message; several views may give the same."""
         self.faults[message] = None
 
     def iterations(self) -> Iterator[Iteration]:
@@ -117,7 +117,9 @@ def tensor_row(record: Record, fault: Callable[[str], object]) -> dict[str, Any]
         dtype, shape = record.dtype, record.shape
     except DumpReadError as error:
         fault(str(error))
-    return name_columns(record) | {
+    return _name_columns(record.name) | {
+        "io": str(record.io),
+        "slot": record.slot,
         "full_name": record.full_name,
         "scope": record.scope or None,
         "execution": record.execution,
@@ -130,21 +132,13 @@ def tensor_row(record: Record, fault: Callable[[str], object]) -> dict[str, Any]
     }
 
 
-def name_columns(record: Record) -> dict[str, Any]:
-    """Return the columns of the name of a tensor."""
-    return {
-        "op_type": record.op_type,
-        "op_name": record.op_name,
-        "io": str(record.io),
-        "slot": record.slot,
-        "task_id": record.name.task_id,
-        "stream_id": record.name.stream_id,
-        "timestamp": record.timestamp,
-    }
+def _name_columns(name: TensorName | OperatorName) -> dict[str, Any]:
+    fields = ("op_type", "op_name", "task_id", "stream_id", "timestamp")
+    return {field: getattr(name, field) for field in fields}
 
 
 def packed_size(dtype: str, shape: tuple[int, ...]) -> int | None:
-    """Return the bytes of a tensor, packed as a device packs it; None of a type that has no size."""
+    """Return the bytes of a tensor, packed as on a device; None of a type without a size."""
     try:
         return dtypes.from_name(dtype).packed_size(math.prod(shape))
     except FormatError:
@@ -198,9 +192,6 @@ def _run_columns(opened: OpenedDump, directory: Iteration) -> dict[str, Any]:
     }
 
 
-_FOREIGN: Final = "foreign"
-
-
 def file_rows(opened: OpenedDump) -> Iterator[dict[str, Any]]:
     """Yield a row for each file below a dump, sorted by directory and name."""
     top = opened.dump.path
@@ -223,7 +214,7 @@ def file_rows(opened: OpenedDump) -> Iterator[dict[str, Any]]:
 def _file(path: str, key: Key | None, opened: OpenedDump) -> dict[str, Any]:
     """Return what is known of a file; its rank and graph also where its directory does not tell them."""
     told = {} if key is None else {k: v for k, v in opened.place_of(key).items() if v is not None}
-    kind = _FOREIGN if key is None else key.kind.name.lower()
+    kind = "foreign" if key is None else key.kind.name.lower()
     row = told | {"kind": kind, "name": path.rpartition("/")[2], "path": path}
     try:
         status = os.lstat(path)
@@ -248,10 +239,10 @@ def _of_rank(opened: OpenedDump, rank: Rank) -> Iterator[dict[str, Any]]:
     with_tensors = {
         number: graph for network in rank.networks.values() for number, graph in network.graphs.items()
     }
+    # of a graph of which nothing was dumped: the network of a rank that has one
+    only = next(iter(rank.networks)) if len(rank.networks) == 1 else None
     for number in rank.compiled_graphs:
         dumped = with_tensors.get(number)
-        # of a graph of which nothing was dumped: the network of a rank that has one
-        only = next(iter(rank.networks)) if len(rank.networks) == 1 else None
         network = only if dumped is None else dumped.network
         place = {"dump": opened.label, "rank": rank.number, "network": network, "graph": number}
         spelled = _names_in_files(() if dumped is None else dumped.iterations.values())
@@ -263,24 +254,22 @@ def _of_rank(opened: OpenedDump, rank: Rank) -> Iterator[dict[str, Any]]:
 
 
 def _names_in_files(iterations: Iterable[Iteration]) -> frozenset[str]:
-    """Return names of operators as the files of the first iteration spell them; none where it has none."""
+    """Return names of operators as the files of the first readable iteration spell them."""
     for iteration in iterations:
         try:
             in_files = frozenset(name.op_name for name, _ in iteration.named_files)
             return in_files or frozenset(first_names(iteration.statistic_files.values()))
-        except DumpReadError:  # told where its tensors are read
+        except DumpReadError:  # reported where its tensors are read
             continue
     return frozenset()
 
 
 def _named(full_name: str, spelled: frozenset[str]) -> dict[str, Any]:
     """Return an operator's names; files of the ``classic`` generation hold the last component alone."""
-    full, last = names.sanitize(full_name), names.sanitize(full_name.rpartition("/")[2])
-    return {
-        "full_name": full_name,
-        "scope": full_name.rpartition("/")[0],
-        "op_name": last if full not in spelled and last in spelled else full,
-    }
+    scope, _, last = full_name.rpartition("/")
+    full, last = names.sanitize(full_name), names.sanitize(last)
+    op_name = last if full not in spelled and last in spelled else full
+    return {"full_name": full_name, "scope": scope, "op_name": op_name}
 
 
 def _operators(
@@ -314,18 +303,8 @@ def statistic_tables(opened: OpenedDump, memory: engine.MemoryFiles) -> Iterator
             opened.fault(str(error))
             continue
         for operator, path in paths.items():
-            told = place | {"path": path} | ({} if operator is None else _operator_place(operator))
+            told = place | {"path": path} | ({} if operator is None else _name_columns(operator))
             yield from tables_of(path, told, memory, opened.fault)
-
-
-def _operator_place(operator: OperatorName) -> dict[str, Any]:
-    return {
-        "op_type": operator.op_type,
-        "op_name": operator.op_name,
-        "task_id": operator.task_id,
-        "stream_id": operator.stream_id,
-        "timestamp": operator.timestamp,
-    }
 
 
 def measured_rows(
@@ -333,13 +312,7 @@ def measured_rows(
     executor: ExecutorChoice,
     progress: Callable[[int], object],
 ) -> Iterator[dict[str, Any]]:
-    """Yield a row for each tensor without a row of statistics, which reads its file.
-
-    Args:
-        opened: The dump.
-        executor: Who measures.
-        progress: Called with the bytes of each directory that was measured.
-    """
+    """Yield a row for each tensor without a row of statistics, which reads its file."""
     directories = opened.dump.all_iterations
     everything = map_items(
         _measured,
