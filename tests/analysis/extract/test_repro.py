@@ -192,16 +192,6 @@ def test_a_kernel_of_several_operators_needs_the_model(dumped, mode, monkeypatch
         reproduce(find_run(dump, "conv1-Conv2d_Conv2D-op0ReLU-op0"), dump, None)
 
 
-def test_a_compiled_dump_without_graph_file_needs_the_model(dumped):
-    """Where no graph file lies in the dump, the message says that it is what is missing."""
-    dump = dumped(GRAPHS / "lenet.onnx", "O2")
-
-    with pytest.raises(
-        InputError, match=r"no graph file of the dump tells how .*; give the model with --model"
-    ):
-        reproduce(find_run(dump, "conv1-Conv2d_Conv2D-op0ReLU-op0"), dump, None)
-
-
 WITHOUT_MODEL = {
     "fused": ("lenet", "O2", "conv1-Conv2d_Conv2D-op0ReLU-op0", "no graph file of the dump tells", "float16"),
     "fused, bin": (

@@ -72,11 +72,6 @@ def test_run_that_does_not_begin(call, tmp_path):
     assert [] == list((tmp_path / "dump").rglob("*.npy"))
 
 
-def test_run_that_stops_in_a_branch(call):
-    """An operator of a branch that ran counts as well."""
-    assert 1 == call("run", secret_in_branches()).exit_code
-
-
 def test_check_names_them(call, tmp_path):
     """``check --model`` names the operator and why; exit code 1, since a run will fail."""
     done = call("check", secret("Neg"))
