@@ -108,8 +108,7 @@ class Inspection:
 def inspect(array: np.ndarray) -> Inspection:
     """Inspect a tensor block by block; texts and complex numbers have neither extremes nor a histogram."""
     numbers = array.view(np.uint8) if array.dtype == np.bool_ else array
-    smallest, largest = _extremes(numbers) if array.dtype.kind in _REAL_KINDS else (None, None)
-    strangers = _strangers(array)
+    smallest, largest, strangers = _scan(numbers)
     histogram = None
     if smallest is not None and largest is not None:
         histogram = _histogram(numbers, float(smallest.value), float(largest.value))
@@ -121,43 +120,36 @@ def inspect(array: np.ndarray) -> Inspection:
     return Inspection(smallest, largest, strangers, histogram, shown, center[:-2], begin)
 
 
-def blocks(array: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+def _blocks(array: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     """Yield the elements in the order of the host, some at a time, with the number of the first."""
     flat = array.reshape(-1)
     for start in range(0, len(flat), _BLOCK):
         yield start, flat[start : start + _BLOCK]
 
 
-def _extremes(array: np.ndarray) -> tuple[Extreme | None, Extreme | None]:
+def _scan(array: np.ndarray) -> tuple[Extreme | None, Extreme | None, dict[str, Strangers]]:
+    """Return the extremes of an array of numbers, and its elements that are not finite."""
     smallest: Extreme | None = None
     largest: Extreme | None = None
-    for start, block in blocks(array):
+    strangers = dict.fromkeys(_NONFINITE, Strangers())
+    for start, block in _blocks(array) if array.dtype.kind in _REAL_KINDS else ():
         finite = np.isfinite(block)
-        if not finite.any():
+        numbers = block
+        if not finite.all():
+            numbers = block[finite]
+            for name, is_such in _NONFINITE.items():
+                found, before = np.flatnonzero(is_such(block)), strangers[name]
+                room = found[: _MOST_PLACES - len(before.places)]
+                places = (*before.places, *(_place(start + int(number), array) for number in room))
+                strangers[name] = Strangers(before.count + len(found), places)
+        if not len(numbers):
             continue
-        # a block of finite elements alone, which most are, is looked at without a copy
-        numbers = block if finite.all() else block[finite]
         low, high = numbers.min().item(), numbers.max().item()
         if smallest is None or low < smallest.value:
             smallest = Extreme(low, _place(start + int(np.argmax(block == low)), array))
         if largest is None or high > largest.value:
             largest = Extreme(high, _place(start + int(np.argmax(block == high)), array))
-    return smallest, largest
-
-
-def _strangers(array: np.ndarray) -> dict[str, Strangers]:
-    counts = dict.fromkeys(_NONFINITE, 0)
-    places: dict[str, list[Place]] = {name: [] for name in counts}
-    if array.dtype.kind == "f":
-        for start, block in blocks(array):
-            if np.isfinite(block).all():
-                continue
-            for name, is_such in _NONFINITE.items():
-                found = np.flatnonzero(is_such(block))
-                counts[name] += len(found)
-                room = _MOST_PLACES - len(places[name])
-                places[name] += [_place(start + int(number), array) for number in found[:room]]
-    return {name: Strangers(count, tuple(places[name])) for name, count in counts.items()}
+    return smallest, largest, strangers
 
 
 def _place(number: int, array: np.ndarray) -> Place:
@@ -172,7 +164,7 @@ def _histogram(array: np.ndarray, low: float, high: float) -> Histogram:
     ):  # equal elements, or too large for more edges
         edges = [low, high]
     counts = np.zeros(len(edges) - 1, np.int64)
-    for _, block in blocks(array):
+    for _, block in _blocks(array):
         numbers = block[np.isfinite(block)]
         if len(counts) == 1:
             counts += len(numbers)
@@ -235,13 +227,13 @@ def of_file(path: str) -> tuple[InspectedTensor, ...]:
     if bytes(view[: len(npy.MAGIC)]) == npy.MAGIC:
         array = npy.decode_raw(view, path)
         return (_subject(name, path, array, ""),)
-    subjects = tuple(_blocks(view, name, path))
+    subjects = tuple(_tensors_in(view, name, path))
     if not subjects:
         raise DumpReadError(path, "the dump file holds no tensor")
     return subjects
 
 
-def _blocks(view: memoryview, name: str, path: str) -> Iterator[InspectedTensor]:
+def _tensors_in(view: memoryview, name: str, path: str) -> Iterator[InspectedTensor]:
     header, offset = dump_data.read_header(view, path)
     for block in dump_data.blocks(header, offset):
         if not isinstance(block.info, TensorInfo):

@@ -222,16 +222,15 @@ def _followed(hint: Any, names: list[str], field: str) -> tuple[Any, str]:
 
 def _attribute(kind: type, name: str) -> tuple[Any, str]:
     """Return type and description of an attribute of a class."""
-    for base in kind.__mro__:
-        member = vars(base).get(name)
-        function = getattr(member, "fget", None) or getattr(member, "func", None)
-        if function is not None:
-            return _returned(function), _first(function)
-        annotation = inspect.get_annotations(base).get(name)
-        if annotation is not None:
-            said = dict(_ATTRIBUTE.findall(inspect.getdoc(base) or ""))
-            return _evaluated(annotation, vars(sys.modules[base.__module__])), said.get(name, "")
-    raise AttributeError(f"{kind.__name__} has no attribute {name}")
+    member = inspect.getattr_static(kind, name, None)
+    function = getattr(member, "fget", None) or getattr(member, "func", None)
+    if function is not None:
+        return _returned(function), _first(function)
+    base = next(each for each in kind.__mro__ if name in inspect.get_annotations(each))
+    said = dict(_ATTRIBUTE.findall(inspect.getdoc(base) or ""))
+    return _evaluated(inspect.get_annotations(base)[name], vars(sys.modules[base.__module__])), said.get(
+        name, ""
+    )
 
 
 def _returned(function: Callable[..., Any]) -> Any:

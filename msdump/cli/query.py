@@ -29,44 +29,31 @@ _BATCH: Final = 10_000
 _NONFINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
-def print_table(answer: Answer) -> None:
+def _print_table(answer: Answer) -> None:
     """Print the first rows of an answer as a table, and whether there are more."""
-    rows = answer.fetch(_SHOWN + 1) if not messages.verbosity() else _all(answer)
+    rows = answer.fetch(sys.maxsize if messages.verbosity() else _SHOWN + 1)
     is_cut = len(rows) > _SHOWN and not messages.verbosity()
     if not rows:
         print("no rows" if answer.columns else "done")
         return
-    _print(answer, rows[:_SHOWN] if is_cut else rows)
+    _print_rows(answer, rows[:_SHOWN] if is_cut else rows)
     if is_cut:
         print(f"the first {_SHOWN} rows; -v shows all, --csv, --json and --parquet hold all")
 
 
-def _all(answer: Answer) -> list[tuple[object, ...]]:
-    rows: list[tuple[object, ...]] = []
-    while batch := answer.fetch(_BATCH):
-        rows += batch
-    return rows
-
-
-def _print(answer: Answer, rows: Sequence[Sequence[object]]) -> None:
+def _print_rows(answer: Answer, rows: Sequence[Sequence[object]]) -> None:
     from rich.table import Table
 
     table = Table()
     for title, kind in answer.columns:
         is_number = kind in {"BIGINT", "DOUBLE", "INTEGER", "HUGEINT"} or kind.startswith("DECIMAL")
         table.add_column(title, overflow="fold", justify="right" if is_number else "left")
-    for row in rows:
-        table.add_row(*(_short(cell) for cell in row))
+    for row in rows:  # with six digits, as statistics have
+        table.add_row(*(f"{cell:.6g}" if isinstance(cell, float) else _text(cell) for cell in row))
     streams.print_table(table)
 
 
-def _short(cell: object) -> str:
-    """Return a cell with six digits, as statistics have."""
-    return f"{cell:.6g}" if isinstance(cell, float) else _text(cell)
-
-
 def _text(cell: object) -> str:
-    """Return a cell in full."""
     if cell is None:
         return ""
     if isinstance(cell, bool):
@@ -76,7 +63,7 @@ def _text(cell: object) -> str:
     return str(cell)
 
 
-def print_csv(answer: Answer) -> None:
+def _print_csv(answer: Answer) -> None:
     """Print an answer as csv: a line of titles, then all rows; NULL is an empty cell."""
     writer = csv.writer(streams.data(), lineterminator="\n")
     writer.writerow(title for title, _ in answer.columns)
@@ -96,20 +83,13 @@ _KEYWORDS: Final = (
 )
 
 
-def ask(session: Session, *, is_csv: bool) -> None:
-    """Answer questions until the user ends the input.
-
-    A question ends with a semicolon or an empty line. What is wrong with one is told, and the next asked.
-    """
+def _prompt(session: Session, *, is_csv: bool) -> None:
+    """Answer questions, which end with a semicolon or an empty line, until the user ends the input."""
     print("Questions end with a semicolon. Views: " + ", ".join(VIEWS) + ". help, exit; Tab completes.")
     with _editing():
         for question in _questions():
             try:
-                answer = session.ask(question)
-                if is_csv:
-                    print_csv(answer)
-                else:
-                    print_table(answer)
+                (_print_csv if is_csv else _print_table)(session.ask(question))
             except MsdumpError as error:
                 messages.say(f"error: {error}")
             except KeyboardInterrupt:
@@ -132,7 +112,8 @@ def _questions() -> Iterator[str]:
         if not lines and word in _ENDS:
             return
         if not lines and word in _HELP:
-            _help()
+            for view, columns in VIEWS.items():
+                print(f"{view}: {', '.join(column.name for column in columns)}")
             continue
         lines.append(line)
         if line.rstrip().endswith(";") or not line.strip():
@@ -140,11 +121,6 @@ def _questions() -> Iterator[str]:
             lines.clear()
             if question:
                 yield question
-
-
-def _help() -> None:
-    for view, columns in VIEWS.items():
-        print(f"{view}: {', '.join(column.name for column in columns)}")
 
 
 @contextlib.contextmanager
@@ -160,7 +136,7 @@ def _editing() -> Iterator[None]:
         readline.read_history_file(path)
     readline.set_history_length(_MOST)
     readline.set_completer_delims(" \t\n\"'(),;=<>")
-    readline.set_completer(_Completer())
+    readline.set_completer(_complete)
     readline.parse_and_bind("tab: complete")
     try:
         yield
@@ -170,19 +146,13 @@ def _editing() -> Iterator[None]:
             readline.write_history_file(path)
 
 
-class _Completer:
-    """Completes views, columns and words of SQL."""
-
-    def __init__(self) -> None:
-        columns = (column.name for view in VIEWS.values() for column in view)
-        self._words = tuple(dict.fromkeys((*VIEWS, *columns, *_KEYWORDS)))
-
-    def __call__(self, begun: str, number: int) -> str | None:
-        """Return a word that begins so, by its number among these; None behind the last."""
-        before, dot, last = begun.rpartition(".")
-        words = (word for word in self._words if word.startswith(last.lower()))
-        fitting = [f"{before}{dot}{word}" for word in words]
-        return fitting[number] if number < len(fitting) else None
+def _complete(begun: str, number: int) -> str | None:
+    """Return a view, column or word of SQL that begins so, by its number; None behind the last."""
+    before, dot, last = begun.rpartition(".")
+    columns = (column.name for view in VIEWS.values() for column in view)
+    words = (word for word in (*VIEWS, *columns, *_KEYWORDS) if word.startswith(last.lower()))
+    fitting = [*dict.fromkeys(f"{before}{dot}{word}" for word in words)]
+    return fitting[number] if number < len(fitting) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +191,7 @@ DOCUMENT: Final = Document(Shape(WholeAnswer, "question columns rows warnings", 
 
 def _whole_answer(question: str, answer: Answer, faults: Iterable[str]) -> WholeAnswer:
     names = [name for name, _ in answer.columns]
-    rows = [dict(zip(names, map(_json_value, row), strict=True)) for row in _all(answer)]
+    rows = [dict(zip(names, map(_json_value, row), strict=True)) for row in answer.fetch(sys.maxsize)]
     columns = [AnswerColumn(name, kind) for name, kind in answer.columns]
     return WholeAnswer(question, columns, rows, [*faults])
 
@@ -278,28 +248,23 @@ def command(
         raise click.UsageError("--csv, --json and --parquet exclude each other")
     if is_read_only and parquet is not None:
         raise click.UsageError("--parquet writes a file; --read-only lets no question write one")
-    names, question = split(arguments)
+    names, question = _split(arguments)
     given = sources.parse_sources(names)
     with Session(given, measures=measures, executor=executor, is_read_only=is_read_only) as session:
         try:
             if question is None and sys.stdin.isatty() and not documents.wanted():
-                ask(session, is_csv=is_csv)
+                _prompt(session, is_csv=is_csv)
             else:
-                answer(session, sys.stdin.read() if question is None else question, parquet, is_csv=is_csv)
+                _answer(session, sys.stdin.read() if question is None else question, parquet, is_csv=is_csv)
         finally:
             messages.say_each("warning", [*session.faults])
 
 
-def split(arguments: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:
-    """Return the sources and the question, None without one: a last argument of several words, and no file.
-
-    Raises:
-        ToolError: There is a question alone.
-    """
+def _split(arguments: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:
+    """Return the sources and the question, if any: a last argument of several words, and no file."""
     *others, last = arguments
-    if (" " not in last.strip() and "\n" not in last.strip()) or os.path.lexists(last):
-        return arguments, None
-    if sources.is_named(last):
+    is_word = " " not in last.strip() and "\n" not in last.strip()
+    if is_word or os.path.lexists(last) or sources.is_named(last):
         return arguments, None
     if not others:
         raise ToolError(
@@ -308,12 +273,8 @@ def split(arguments: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:
     return tuple(others), last
 
 
-def answer(session: Session, question: str, parquet: str | None, *, is_csv: bool) -> None:
-    """Print or write the answer to a question.
-
-    Raises:
-        ToolError: The question cannot be answered, or the file not be written.
-    """
+def _answer(session: Session, question: str, parquet: str | None, *, is_csv: bool) -> None:
+    """Print or write the answer to a question."""
     if parquet is not None:
         count = session.save(question, parquet)
         print(f"written   {parquet} ({count:,} rows)")
@@ -321,7 +282,5 @@ def answer(session: Session, question: str, parquet: str | None, *, is_csv: bool
     rows = session.ask(question)
     if documents.wanted():
         documents.put(DOCUMENT, _whole_answer(question, rows, session.faults))
-    elif is_csv:
-        print_csv(rows)
     else:
-        print_table(rows)
+        (_print_csv if is_csv else _print_table)(rows)
