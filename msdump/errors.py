@@ -357,3 +357,12 @@ def shortage(error: BaseException) -> str:
 def is_final(error: BaseException) -> bool:
     """Tell whether no other way may be tried: something ran out, or an exception is the program's own."""
     return is_foreign(error) or bool(shortage(error))
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    >>> plural(1, "tensor"), plural(2000, "tensor")
+    ('1 tensor', '2,000 tensors')
+    """
+    return f"{count:,} {noun}{'s' * (count != 1)}"

@@ -28,11 +28,10 @@ from msdump.analysis.advise import (
 from msdump.analysis.diff import Variant, make_side
 from msdump.cli import messages
 from msdump.cli import output as documents
-from msdump.cli.messages import plural
 from msdump.cli.options import applied
 from msdump.cli.output import Document, Shape
 from msdump.cli.program import FAILED, INTERRUPTED, leave, mark_started
-from msdump.errors import InputError
+from msdump.errors import InputError, plural
 from msdump.execute import WeightCopies, bind_inputs
 from msdump.graph import Graph, Node
 from msdump.observer import Observer

@@ -10,9 +10,9 @@ from msdump.analysis import baseline as tool
 from msdump.analysis import trend
 from msdump.cli import messages, options
 from msdump.cli import output as documents
-from msdump.cli.messages import plural
 from msdump.cli.output import Document, Shape
 from msdump.cli.program import FAILED, leave
+from msdump.errors import plural
 from msdump.executors import ExecutorChoice
 
 DOCUMENT: Final = Document(

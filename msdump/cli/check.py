@@ -25,11 +25,11 @@ from msdump.analysis import (
 )
 from msdump.capture import operators, suggest
 from msdump.cli import messages, options, output, streams
-from msdump.cli.messages import plural
 from msdump.cli.output import Document, Shape
 from msdump.config import mindspore as config_reader
 from msdump.config import source
 from msdump.device import Ascend
+from msdump.errors import plural
 from msdump.execute import emulated
 from msdump.frontends import settings
 from msdump.graph import Graph, Node, loader

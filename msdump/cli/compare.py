@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from msdump.analysis import ALL, reports
+from msdump.analysis import ALL, answer, reports
 from msdump.analysis.align import Executions, FolderPair, is_measured_alone, pair_folders
 from msdump.analysis.compare import (
     ComparedFolder,
@@ -24,11 +24,10 @@ from msdump.analysis.judge import Finding, Limits, OperatorPlace, Report, Tensor
 from msdump.cli import messages, verdicts
 from msdump.cli import options as command_options
 from msdump.cli import output as documents
-from msdump.cli.messages import plural
 from msdump.cli.output import Document, Shape
 from msdump.cli.program import FAILED, INTERRUPTED, REFUSED, leave
 from msdump.cli.verdicts import COMPARED, SHAPES, ComparedDumps, ComparisonView
-from msdump.errors import InputError
+from msdump.errors import InputError, plural
 from msdump.executors import ExecutorChoice
 from msdump.read import FolderKind, read_folder
 from msdump.store import STATISTICS as TABLE
@@ -52,10 +51,10 @@ def _print_verdicts(
 ) -> None:
     """Print the verdicts, write the table into a folder, and exit with 1 where something differs."""
     if not documents.wanted():
-        for line in verdicts.summary_lines(report, has_rerun=has_rerun):
+        for line in answer.summary_lines(report, has_rerun=has_rerun):
             print(line)
         shown = verdicts.print_listing(report, view)
-        for line in verdicts.lines_below(report, shown):
+        for line in answer.lines_below(report, shown):
             print(line)
     # Behind the table, where a long one does not scroll them away.
     for path in alone:

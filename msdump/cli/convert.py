@@ -10,7 +10,6 @@ import click
 
 from msdump.cli import messages, options
 from msdump.cli import output as documents
-from msdump.cli.messages import plural
 from msdump.cli.output import Document, Shape
 from msdump.cli.program import FAILED, leave
 from msdump.convert import (
@@ -22,6 +21,7 @@ from msdump.convert import (
     convert_files,
     find_sources,
 )
+from msdump.errors import plural
 from msdump.executors import ExecutorChoice
 from msdump.store import FAILED_LIST
 

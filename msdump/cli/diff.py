@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from msdump.analysis import Bisection, ExchangedPart, inputs, of_side, write_exchange
+from msdump.analysis import Bisection, ExchangedPart, answer, inputs, of_side, write_exchange
 from msdump.analysis.diff import (
     LockstepComparison,
     OutputDifference,
@@ -29,11 +29,10 @@ from msdump.cli import messages, options, verdicts
 from msdump.cli import output as documents
 from msdump.cli.advise import Question
 from msdump.cli.advise import answer as advise
-from msdump.cli.messages import plural
 from msdump.cli.output import Document, Shape
 from msdump.cli.program import FAILED, INTERRUPTED, REFUSED, leave, mark_started
 from msdump.cli.verdicts import COMPARED, SHAPES, ComparedDumps, ComparisonView
-from msdump.errors import InputError
+from msdump.errors import InputError, plural
 from msdump.execute import WeightCopies, bind_inputs
 from msdump.frontends import mindspore
 from msdump.graph import Graph
@@ -343,9 +342,9 @@ def _leave(comparison: LockstepComparison, *, is_whole: bool) -> None:
 
 def _print(comparison: LockstepComparison, seconds: float, view: ComparisonView) -> None:
     report = comparison.report
-    for line in verdicts.summary_lines(report, has_rerun=True):
+    for line in answer.summary_lines(report, has_rerun=True):
         print(line)
     shown = verdicts.print_listing(report, view)
     print(_head(comparison, seconds))
-    for line in (*_outputs(comparison), *verdicts.lines_below(report, shown)):
+    for line in (*_outputs(comparison), *answer.lines_below(report, shown)):
         print(line)

@@ -113,15 +113,6 @@ def warn_of_executions(path: str, execution: int, executions: int) -> None:
         )
 
 
-def plural(count: int, noun: str) -> str:
-    """Return a number with its noun.
-
-    >>> plural(1, "tensor"), plural(2000, "tensor")
-    ('1 tensor', '2,000 tensors')
-    """
-    return f"{count:,} {noun}{'s' * (count != 1)}"
-
-
 class Bar:
     """A progress bar; one that is not shown takes the same calls."""
 

@@ -33,11 +33,10 @@ from msdump.analysis.report import (
 from msdump.analysis.report.page import page
 from msdump.cli import compare, messages, options, streams, verdicts
 from msdump.cli import output as documents
-from msdump.cli.messages import plural
 from msdump.cli.options import applied, execution, golden_execution
 from msdump.cli.output import Document, Shape
 from msdump.cli.program import FAILED, leave
-from msdump.errors import ConfigError, DumpReadError, ToolError
+from msdump.errors import ConfigError, DumpReadError, ToolError, plural
 from msdump.executors import ExecutorChoice
 from msdump.graph import loader
 from msdump.plan import DumpPlan

@@ -34,12 +34,11 @@ from msdump.analysis import (
 )
 from msdump.cli import messages, options
 from msdump.cli import output as documents
-from msdump.cli.messages import plural
 from msdump.cli.output import Document, Shape
 from msdump.cli.program import FAILED, REFUSED, leave
 from msdump.cli.streams import can_print
 from msdump.encode import statistic_csv
-from msdump.errors import ToolError
+from msdump.errors import ToolError, plural
 from msdump.read import open_dump
 from msdump.return_codes import ReturnCode
 from msdump.store.write import write_stream

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
@@ -15,8 +14,6 @@ import click
 from msdump.analysis import ALL, Fact, TensorError, answer
 from msdump.analysis.compare import shape_text, tensor_reason
 from msdump.analysis.judge import (
-    ACCUSING,
-    BY_GRAVITY,
     COSINE,
     TYPES,
     Arrangement,
@@ -26,18 +23,14 @@ from msdump.analysis.judge import (
     OwnError,
     Report,
     TensorResult,
-    TensorVerdict,
     Uneven,
     Verdict,
     by_own,
-    fault_text,
     grouped_findings,
-    joined,
     read_limits,
     top_findings,
 )
 from msdump.cli import messages, streams
-from msdump.cli.messages import plural
 from msdump.cli.options import applied
 from msdump.cli.output import Shape
 from msdump.errors import ToolError
@@ -107,7 +100,7 @@ def _cells(finding: Finding) -> dict[str, str]:
         "rank": "" if place.rank is None else str(place.rank),
         "iteration": "" if place.iteration is None else str(place.iteration),
         "#": str(place.order),
-        "operator": f"{place.shown_name}{_pass(finding)}",
+        "operator": f"{place.shown_name}{answer.pass_text(finding)}",
         "type": place.op_type,
         "shape": "" if worst is None else shape_text(worst),
         "source": place.source.partition(": ")[0],
@@ -126,156 +119,6 @@ def _verdict(finding: Finding) -> str:
     if worst is not None and (worst.io, worst.slot) != (IO.OUTPUT, 0):
         shown = f"{worst.io} {worst.slot} {worst.verdict}"
     return ": ".join(filter(None, (finding.verdict, shown, reason)))
-
-
-def _pass(finding: Finding) -> str:
-    return "" if finding.place.pass_number is None else f", pass {finding.place.pass_number}"
-
-
-def lines_below(report: Report, shown: int) -> Iterator[str]:
-    """Yield the lines below a table of ``shown`` operators."""
-    yield from _first(report)
-    counts = report.tensors
-    yield (
-        f"compared  {plural(report.compared, 'tensor')} of {plural(len(report.findings), 'operator')}:"
-        f" {report.agreeing:,} agree ({counts[TensorVerdict.EQUAL]:,} exactly),"
-        f" {counts[TensorVerdict.DIFFERS]:,} differ, {report.failed:,} failed"
-    )
-    if counts[TensorVerdict.UNCHECKED]:
-        yield f"alone     {plural(counts[TensorVerdict.UNCHECKED], 'tensor')} without a counterpart"
-    for uneven in report.uneven[:1]:  # mostly a whole loop ran more often: one of its operators is enough
-        more = f", and so for {len(report.uneven) - 1} more" if len(report.uneven) > 1 else ""
-        yield f"passes    {uneven.name} ran {_times(uneven.dumped)}, in golden {_times(uneven.golden)}{more}"
-    if report.missing:
-        operators = plural(len(report.missing), "operator")
-        yield f"missing   {operators} of golden, such as {report.missing[0].name}"
-    if report.unasked:
-        operators, example = plural(len(report.unasked), "operator"), report.unasked[0].name
-        yield f"left out  {operators} of golden by mine's configuration, such as {example}"
-    hidden = len(report.findings) - shown
-    if hidden:
-        yield f"          {plural(hidden, 'more operator')} in the table{_folded(report)} (-v shows all)"
-
-
-def _folded(report: Report) -> str:
-    inherited = sum(each.verdict is Verdict.INHERITED for each in report.findings)
-    return f", of which {inherited:,} inherit{'s' * (inherited == 1)}" if inherited else ""
-
-
-def _first(report: Report) -> Iterator[str]:
-    first = report.first
-    if first is None:
-        yield f"first     {'no tensor' if report.uneven else 'nothing'} differs"
-        return
-    place = first.place
-    directory = f" in {place.label}" if place.label else ""
-    count = sum(each.place.label == place.label for each in report.findings)
-    yield (
-        f"first     {place.name} ({place.op_type}){_pass(first)}, operator {place.order} of"
-        f" {count}{directory}: {fault_text(first)}"
-    )
-    fault = next(iter(report.accused), first).place.shown_name
-    # two names ask for a reason
-    other = "" if fault == place.shown_name else f"at fault is {fault}"
-    why = joined(first.note, other)
-    why = "" if first.is_accused or not why else joined(first.verdict, why)
-    for line in filter(None, (why, tensor_reason(first, first.worst))):
-        yield f"          {line}"
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count:,} times"
-
-
-_MOST: Final = 10  # accused operators, and iterations; the table has them all
-
-
-def summary_lines(report: Report, *, has_rerun: bool = False) -> Iterator[str]:
-    """Yield the verdict on the outputs, operators at fault with reasons, counts of others, the next step."""
-    outputs = answer.tell_outputs(report.outputs)
-    yield f"verdict   {report.verdict}{f': {outputs}' if outputs else ''}"
-    groups = answer.group_alike(
-        report.accused,
-        lambda each: each.place.shown_name,
-        lambda each: answer.kind_of_fault(each.place.shown_name, each.place.op_type, each.verdict),
-    )
-    for group in groups[:_MOST]:
-        yield from _fault(group)
-    if len(groups) > _MOST:
-        yield f"          and {plural(len(groups) - _MOST, 'more operator')}"
-    yield from _facts(report)
-    if means := answer.meaning(report):
-        yield f"means     {means}"
-    others = Counter(finding.verdict for finding in report.findings if finding.verdict not in ACCUSING)
-    if groups and others:
-        yield f"others    {_counted(others)}"
-    yield from _runs(report)
-    if step := answer.next_step(report, has_rerun=has_rerun):
-        yield f"next      {step}"
-
-
-def _facts(report: Report) -> Iterator[str]:
-    """Yield differences of the two graphs that no accused operator's note holds."""
-    told = {(each.place.full_name, text) for each in report.accused for text in each.note.split("; ")}
-    facts = [each for each in report.facts if (each.operator, each.text) not in told]
-    for fact in facts[:_MOST]:
-        yield f"fact      {fact.operator} ({fact.op_type}): {fact.kind}, {fact.text}"
-    if len(facts) > _MOST:
-        yield f"          ... {len(facts) - _MOST:,} more"
-
-
-def _fault(findings: Sequence[Finding]) -> Iterator[str]:
-    """Yield the lines on one operator at fault, or on several that are at fault in the same way."""
-    first, place = findings[0], findings[0].place
-    op_type = f" ({place.op_type})" if place.op_type else ""
-    outputs = {True: ", reaches an output", False: ", reaches no output", None: ""}[first.reaches_output]
-    reason = f", {first.note}" if first.note else ""
-    yield f"fault     {place.shown_name}{op_type}: {first.verdict}{reason}{outputs}"
-    same = [each for each in findings if each.place.shown_name == place.shown_name]
-    names = list(dict.fromkeys(each.place.shown_name for each in findings))[1:]
-    where = [f"rank {place.rank}"] if place.rank else []
-    if place.iteration is not None and len(same) > 1:
-        where.append(f"iteration {place.iteration}, and {plural(len(same) - 1, 'more time')}")
-    alike = ""
-    if names:
-        more = answer.alike_text(place.shown_name, place.op_type, len(names))
-        alike = f"and {more} in the same way, such as {names[0]}"
-    for line in filter(None, (place.source, ", ".join(where), alike)):
-        yield f"          {line}"
-
-
-def _counted(verdicts: Counter[Verdict]) -> str:
-    return ", ".join(f"{verdicts[verdict]:,} {verdict}" for verdict in BY_GRAVITY if verdicts[verdict])
-
-
-def _runs(report: Report) -> Iterator[str]:
-    """Yield the first difference of each rank, and a line for each iteration, where there are several."""
-    runs: dict[tuple[int | None, int | None], list[Finding]] = {}
-    for finding in report.findings:
-        runs.setdefault((finding.place.rank, finding.place.iteration), []).append(finding)
-    if len(runs) < 2:  # noqa: PLR2004 - the table shows a single run
-        return
-    for rank in dict.fromkeys(rank for rank, _ in runs):
-        yield _part(rank, {iteration: each for (other, iteration), each in runs.items() if other == rank})
-    bad = [(run, findings) for run, findings in runs.items() if any(each.is_bad for each in findings)]
-    for (rank, iteration), findings in bad[:_MOST]:
-        place = f"{'' if rank is None else f'rank {rank}, '}iteration {iteration}"
-        yield f"          {place}: {_counted(Counter(each.verdict for each in findings))}"
-    rest = len(runs) - len(bad[:_MOST])
-    if rest and len(bad) <= _MOST:
-        yield f"          {plural(rest, 'more run')} without a difference"
-    elif rest:
-        yield f"          and {plural(rest, 'more run')}"
-
-
-def _part(rank: int | None, runs: dict[int | None, list[Finding]]) -> str:
-    prefix = "" if rank is None else f"rank {rank}: "
-    for iteration, findings in runs.items():
-        accused = [each for each in findings if each.is_accused]
-        if bad := accused or [each for each in findings if each.is_bad]:
-            first = min(bad, key=lambda each: each.place.time)
-            return f"parts     {prefix}in iteration {iteration}, at {first.place.shown_name}: {first.verdict}"
-    return f"parts     {prefix}nowhere in {plural(len(runs), 'iteration')}"
 
 
 _SHOWN: Final = 30  # operators; the table in the file has them all

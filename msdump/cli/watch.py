@@ -11,10 +11,10 @@ import click
 from msdump.analysis import DumpedHit, UndecidedRule, WatchReport, watch
 from msdump.cli import messages, options
 from msdump.cli import output as documents
-from msdump.cli.messages import plural
 from msdump.cli.output import Document, Shape
 from msdump.cli.program import FAILED, REFUSED, leave
 from msdump.config import watch as rule_files
+from msdump.errors import plural
 from msdump.executors import ExecutorChoice
 from msdump.read import open_dump
 
