@@ -203,8 +203,7 @@ def write(folder: str, points: Sequence[ScalarPoint], spread: Sequence[Histogram
         DumpWriteError: The folder cannot be written.
     """
     try:
-        from tensorboard.compat.proto.event_pb2 import Event
-        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.compat.proto import event_pb2, summary_pb2
         from tensorboard.plugins.histogram import metadata as of_histograms
         from tensorboard.plugins.scalar import metadata as of_scalars
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
@@ -215,9 +214,9 @@ def write(folder: str, points: Sequence[ScalarPoint], spread: Sequence[Histogram
         ) from error
 
     def event(point: ScalarPoint | HistogramPoint, metadata: Any, array: np.ndarray) -> Any:
-        summary = Summary()
+        summary = summary_pb2.Summary()
         summary.value.add(tag=point.tag, metadata=metadata, tensor=make_tensor_proto(array))
-        return Event(wall_time=time.time(), step=point.iteration, summary=summary)
+        return event_pb2.Event(wall_time=time.time(), step=point.iteration, summary=summary)
 
     try:
         writer = EventFileWriter(folder)
