@@ -151,14 +151,6 @@ class Counters:
     """The numbers that the networks of a process share; any thread may use them.
 
     Their meanings stand at the head of the module.
-
-    Attributes:
-        graph_ids: Numbers of graphs in MindSpore's tree.
-        model_ids: Numbers of compiled models.
-        captured_graphs: Numbers of the graphs that torch.compile has captured.
-        ge_graphs: Numbers of the graphs that GE compiles.
-        stage_files: Numbers of the files that show a stage of GE's compilation.
-        saved_graphs: Numbers of the graphs that MindSpore saves.
     """
 
     def __init__(self) -> None:

@@ -267,13 +267,7 @@ class RankError(ExecutionError):
 
 
 class WatchHitError(MsdumpError, RuntimeError):
-    """A watch rule that hit where the configuration lets a hit end the run (``on_hit`` stop).
-
-    Attributes:
-        rule: Name of the rule.
-        operator: Full scoped name of the operator of the tensor.
-        iteration: Number of the iteration.
-    """
+    """A watch rule that hit where the configuration lets a hit end the run (``on_hit`` stop)."""
 
     def __init__(self, rule: str, operator: str, iteration: int, message: str) -> None:
         """Say which rule hit where, and the measured value."""
@@ -303,7 +297,6 @@ class DumpReadError(MsdumpError, OSError):
     """A dump file that cannot be read.
 
     Attributes:
-        path: The file.
         offset: Byte offset of the fault, or None where it has none.
     """
 

@@ -126,13 +126,10 @@ class TensorRecord(NamedTuple):
     that a frozen dataclass takes.
 
     Attributes:
-        operator: The operator that read or wrote it.
-        io: Input or output.
         slot: Index among the operator's inputs or outputs, as file names tell it.
         dtype: Element type, packed ones included; that of the host until a step shows the device's.
         array: Its elements; a view that is valid while the operator's step runs.
         timestamp: Microseconds since the epoch, strictly increasing in a process.
-        format: Name of the memory format.
         device: How and where the emulated device holds it; None on CPU and GPU.
         host: Its elements as the host holds them, where ``array`` shows others.
     """
@@ -162,7 +159,6 @@ class Artifact(NamedTuple):
     """One file to be written, complete; a tuple as ``TensorRecord`` is, since each tensor has one.
 
     Attributes:
-        directory: Absolute directory.
         name: File name; a sink gives a stand-in where it is longer than 255 bytes.
         buffers: The contents, to be written one after the other.
         tensor_bytes: Bytes of tensor data among them, for the summary.

@@ -154,10 +154,8 @@ class KernelPattern:
 
     Attributes:
         kind: regex, exact name, or operator type.
-        text: The expression, name or type.
         item: The item as the user wrote it, for messages.
         searches: For a regex: match anywhere in the name (O2) instead of the whole name.
-        translated: A regex in Python's syntax.
         place: Where the item stands, for messages.
     """
 

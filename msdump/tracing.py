@@ -24,11 +24,8 @@ class Span(NamedTuple):
 
     Attributes:
         category: ``operator``, ``segment``, ``compile``, ``write`` or ``iteration``.
-        name: Its title.
         thread: The thread; its number may be that of a later one, too.
         started: When it began, in nanoseconds of ``time.perf_counter_ns``.
-        ended: When it ended.
-        arguments: More facts.
     """
 
     category: str
@@ -44,7 +41,6 @@ class Trace:
 
     Attributes:
         began: When the trace began, as spans have it.
-        spans: The spans, in the order in which they ended.
         threads: Names of the threads that have spans.
     """
 

@@ -31,7 +31,6 @@ class WireError(ValueError):
     """The bytes are not a valid protobuf message. File readers catch this and name the file.
 
     Attributes:
-        fault: The fault.
         start: First byte of the number or field.
         end: Where a number breaks off.
         value: The field number, the wire type or the size that is wrong.

@@ -61,7 +61,7 @@ from msdump.plan import (
 from msdump.reasons import Reason
 from msdump.record import IO, Buffer, OperatorRef
 from msdump.selector import DumpMode, KernelPattern, PatternKind
-from msdump.store import exceptions, outline
+from msdump.store import Key, PathKind, outline
 from msdump.store.write import Sink, SyncSink, size_of
 
 
@@ -268,7 +268,8 @@ def _device(plan: DumpPlan) -> str:
 def _files(plan: DumpPlan) -> str:
     root = plan.files.path.rstrip("/")
     if plan.compiled.scene in EXCEPTIONS:  # dumps of failing operators have a place of their own
-        return exceptions(plan.compiled.exception_path or root, plan.context.device_id)
+        place = Key(PathKind.EXCEPTIONS, device=plan.context.device_id)
+        return place.below(plan.compiled.exception_path or root)
     if plan.files.tree is not Tree.RANKS:
         return f"{root}/{outline(plan.files.tree)}/"
     return f"{root}/{outline(plan.files.tree, net=plan.files.net_name)}/, {_NAMES[plan.files.naming]}"

@@ -32,7 +32,7 @@ from msdump.plan import DeviceTarget, DumpPlan, ExceptionDump, FileFormat, Scene
 from msdump.reasons import Reason
 from msdump.record import OperatorRef, TensorRecord
 from msdump.statistics import StatisticNeed, TotalsArray
-from msdump.store import names, run_paths
+from msdump.store import Key, PathKind, names
 from msdump.store.write import Sink
 
 if TYPE_CHECKING:
@@ -312,7 +312,8 @@ def failure_pipeline(plan: DumpPlan, graph: Graph, sink: Sink) -> Pipeline | Non
         scene = Scene.NORM_EXCEPTION
     if scene is None or scene not in EXCEPTIONS:
         return None
-    directory = run_paths.exceptions(plan.compiled.exception_path or plan.files.path, plan.context.device_id)
+    place = Key(PathKind.EXCEPTIONS, device=plan.context.device_id)
+    directory = place.below(plan.compiled.exception_path or plan.files.path)
     writer = FailureWriter(sink, directory, scene, graph)
     return Pipeline(compile_steps(plan, ArtifactKind.FAILURE), writer, sink.skip)
 

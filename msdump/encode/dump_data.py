@@ -48,8 +48,6 @@ class OriginalOp:
     """The operator of the graph before fusion that gave a tensor.
 
     Attributes:
-        name: Its name.
-        output_index: Index among its outputs.
         data_type: Number of the element type before compilation, in OutputDataType.
         format: Number of the format before compilation, in OutputFormat.
     """
@@ -107,7 +105,6 @@ class RawInfo:
 
     Attributes:
         size: Bytes in the file.
-        type: Number of its kind.
     """
 
     size: int
@@ -132,13 +129,8 @@ class DumpData:
     Attributes:
         op_name: Full name of the operator, ``Default/conv1-Conv2d/Conv2D-op12``.
         dump_time: Microseconds since the epoch.
-        inputs: Its inputs.
-        outputs: Its outputs.
         buffers: Buffers of the core.
-        spaces: Workspaces.
         attributes: Only of operators that run under FFTS+.
-        dfx_message: Text about an exception.
-        version: Version of the format.
     """
 
     op_name: str

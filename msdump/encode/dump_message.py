@@ -110,9 +110,7 @@ class MessageField:
     """One field of a message.
 
     Attributes:
-        number: Its number.
         attribute: Name of the attribute that the dataclass of the message has for it.
-        kind: Type of its content.
         of: Name of the message that it holds, "" for other kinds.
     """
 
@@ -289,8 +287,6 @@ class Parser:
     """Reads messages out of a file's bytes.
 
     Attributes:
-        view: The bytes.
-        source: Name of the file for messages.
         fields_left: How many more fields may come.
         text_left: How many more bytes of text may come.
     """

@@ -75,7 +75,6 @@ class Header:
 
     Attributes:
         descr: Element type, ``<f4``; ``<E2`` for raw bfloat16.
-        shape: Dimensions in elements.
         is_fortran: Whether the first dimension varies fastest in the file.
         offset: Bytes before the first element.
     """

@@ -145,11 +145,7 @@ def reopened(path: str, run: int, chosen: int | None) -> Iteration:
 
 @dataclass(frozen=True)
 class Dump(SelectableTensors):
-    """A dump, or the part of it that was opened.
-
-    Attributes:
-        path: The directory that was opened.
-    """
+    """A dump, or the part of it that was opened."""
 
     path: str
     _tree: TreeListing = field(default_factory=TreeListing, repr=False)

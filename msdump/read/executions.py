@@ -207,12 +207,7 @@ class GraphFacts:
 
 @dataclass(frozen=True)
 class Timeline:
-    """When the executions in a directory took place.
-
-    Attributes:
-        spans: First and last timestamp of each.
-        whole: Whether each went as far as the one that went farthest.
-    """
+    """When the executions in a directory took place."""
 
     spans: tuple[Span, ...]
     whole: tuple[bool, ...]
@@ -234,12 +229,7 @@ class _Run:
 
 @dataclass(frozen=True)
 class SeparatedExecutions:
-    """The executions with files in one directory, and when they took place.
-
-    Attributes:
-        timeline: When they took place; that of the main graph for a branch or a body.
-        executions: The ones that left files in this directory.
-    """
+    """The executions with files in one directory, and when they took place."""
 
     timeline: Timeline
     executions: tuple[Execution, ...]

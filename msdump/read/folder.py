@@ -75,7 +75,6 @@ class NamedFile:
     """A file of a dumped operator, with the fields of its name.
 
     Attributes:
-        path: The file.
         name: Its name; the original name where it has a stand-in.
         op_name: Operator as files spell it, its key in ``Folder.operators``.
         timestamp: Microseconds since the epoch, 0 where the name holds something else.
@@ -84,7 +83,6 @@ class NamedFile:
         stream_id: Stream, None where the name has none.
         part: Task type, context, thread and device of an FFTS+ task.
         io: Input or output, None where the file holds both; a collective has a file for each.
-        slot: Index among the operator's inputs or outputs.
         format: Memory format where the name has it.
         dtype: Element type where the name has it.
         pass_number: Which run of the operator within the execution, from 0: the pass of a loop; operators
@@ -115,11 +113,8 @@ class Folder:
     """A directory of dumped operators.
 
     Attributes:
-        path: The directory.
-        kind: Kind of its files.
         operators: Files of each operator sorted by timestamp, the operators sorted by their last file's.
         version: Version of the dump files: 2, or 1 for plain messages.
-        execution: Number of the execution of these files.
         executions: How many executions left files in the directory.
     """
 

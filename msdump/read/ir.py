@@ -150,14 +150,7 @@ _NO_ADDRESS: Final = " : 0x0"
 
 @dataclass(frozen=True, slots=True)
 class IrParameter:
-    """A weight or an input of the graph.
-
-    Attributes:
-        name: Its plain name.
-        form: Element type and shape.
-        is_weight: A weight, not an input.
-        is_monad: No value: it states an order alone.
-    """
+    """A weight or an input of the graph."""
 
     name: str
     form: ValueForm
@@ -170,17 +163,9 @@ class IrStatement:
     """A statement.
 
     Attributes:
-        number: Its number.
-        label: Name of its value.
-        op_type: Primitive name.
-        operands: Its operands as the line has them.
-        instance: The text of its "instance name".
-        attributes: The text of its arguments.
         full_name: Scoped name, the label where the file breaks off before it.
-        outputs: Element types and shapes of its outputs.
         device_inputs: Element types and shapes in which a device holds its inputs; none where the file does
             not tell.
-        device_outputs: The same of its outputs.
         source: Source lines, outermost call first.
         parts: Names of the ONNX nodes that a kernel of several computes.
     """
@@ -206,8 +191,6 @@ class IrProgram:
     Attributes:
         parameters: Weights and inputs by number.
         statements: Statements by number, in order.
-        returned: Operands of the return.
-        graph: Number of the graph.
         is_ours: Whether msdump wrote the file.
         is_whole: Whether the file goes to the end of the graph.
     """
@@ -477,12 +460,7 @@ class ListedTensor:
 
 @dataclass(frozen=True, slots=True)
 class ListedOperator:
-    """An operator as an .ir file lists it.
-
-    Attributes:
-        inputs: Its inputs.
-        outputs: Its outputs.
-    """
+    """An operator as an .ir file lists it."""
 
     inputs: tuple[ListedTensor, ...]
     outputs: tuple[ListedTensor, ...]

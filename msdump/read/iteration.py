@@ -100,7 +100,6 @@ class DumpProblem:
 
     Attributes:
         path: The file, or the directory in which tensors are missing.
-        reason: A sentence.
     """
 
     path: str
@@ -112,8 +111,6 @@ class Overflow:
     """The record of an operator that overflowed.
 
     Attributes:
-        name: The fields of the file's name.
-        path: The file.
         told: The fields, nested as in its JSON form.
     """
 
@@ -133,7 +130,6 @@ class Iteration:
 
     Attributes:
         key: The fields of its path: rank, network and graph, or step, time, device and model; its number.
-        path: Its directory.
         run: In the trees of compiled graphs the number of the run that wrote it, which is that of its
             execution.
         chosen: Number of the execution that is read, None: the last one that is whole.

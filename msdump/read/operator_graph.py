@@ -48,7 +48,6 @@ class ValueSource:
     """Where an input of an operator, or an output of a graph, comes from.
 
     Attributes:
-        kind: Kind of the source.
         name: Full name of the operator; plain name of the weight or graph input; a constant as the file
             shows it; "" for an optional input that is not there.
         slot: Number of the operator's output, 0 for everything else.
@@ -89,13 +88,10 @@ class GraphOperator:
 
     Attributes:
         full_name: Scoped name, ``Default/conv1-Conv2d/Conv2D-op0``.
-        op_type: Primitive name.
         inputs: Sources by the number of the input.
-        outputs: Element types and shapes of its outputs.
         onnx_names: Names of the ONNX nodes that it was made of, in order; none where the file does not
             tell. One name for an operator that is not fused.
         label: Name of its first output in the program of the file.
-        attributes: Its arguments as the file shows them.
         device_inputs: Element types and shapes in which a device holds its inputs; none where the file does
             not tell. In a memory format other than the host's the shape is None.
         device_outputs: The same of its outputs.
@@ -163,9 +159,7 @@ class OperatorGraph:
     Attributes:
         operators: Operators and control flow by full name, in the order of execution where it is known.
         inputs: The graph inputs by name; of a branch or a body also the values of outer graphs that it reads.
-        weights: The weights by name.
         outputs: Sources of the values that the graph returns.
-        number: Number of the graph in its dump.
         caller: Full name of the control flow operator that has it as branch or body, "" for a main graph.
         branch: Attribute of the caller that holds it, ``then_branch``; "" for a main graph.
         name: Its name, "" where the file has none of its own for it.

@@ -35,7 +35,6 @@ class Rank:
     """The networks, graph files and metadata that one rank dumped.
 
     Attributes:
-        number: Its number.
         reported: Numbers of executions that a warning has named, as in ``GraphFacts``.
     """
 
@@ -217,12 +216,7 @@ class RankNetwork:
 
 @dataclass(frozen=True)
 class RankGraph:
-    """The tensors of one graph.
-
-    Attributes:
-        number: Its number.
-        network: Directory of its network.
-    """
+    """The tensors of one graph."""
 
     number: int
     network: str

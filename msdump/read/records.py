@@ -132,7 +132,6 @@ class Record:
     Attributes:
         name: The fields of its name; of the original name where the file has a stand-in.
         path: The file; "" of a tensor of which only a row of ``statistic.csv`` was saved.
-        directory: The directory that it stands in.
         execution: Which execution of the network it is of, from 0: two programs may have written into
             one directory.
         pass_number: Which run of its operator within that execution, from 0: the pass of a loop, or the
@@ -323,11 +322,7 @@ _IDENTITY: Final = ("Op Type", "Op Name", "IO", "Slot")
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRecord(Record):
-    """A tensor of which only a row of ``statistic.csv`` was saved.
-
-    Attributes:
-        row: The row.
-    """
+    """A tensor of which only a row of ``statistic.csv`` was saved."""
 
     row: Row
 
@@ -470,8 +465,6 @@ class OperatorFile:
 
     Attributes:
         name: The fields of its name; of the original name where the file has a stand-in.
-        path: The file.
-        directory: The directory that it stands in.
         pass_number: Which run of the operator within the execution, from 0: the pass of a loop, or the
             call of an operator that is called alone.
     """
@@ -554,7 +547,6 @@ class OperatorRecord(Record):
 
     Attributes:
         info: Its message in the header: element type, format, shapes, size.
-        offset: Offset of its first byte in the file.
         told_name: Full name of its operator in the header, "" where it has none.
     """
 

@@ -35,8 +35,6 @@ from .operator_names import OperatorName as OperatorName
 from .operator_names import is_collective as is_collective
 from .run_paths import Layout as Layout
 from .run_paths import ModelLayout as ModelLayout
-from .run_paths import captured_step as captured_step
-from .run_paths import exceptions as exceptions
 from .run_paths import outline as outline
 from .session_files import NameParts as NameParts
 from .session_files import SessionFiles as SessionFiles

@@ -78,7 +78,6 @@ class ExistingFiles:
 
     Attributes:
         files: Number of files with tensors or statistics.
-        bytes: Their size.
         iterations: Number of the directories that hold them.
     """
 

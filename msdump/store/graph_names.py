@@ -67,13 +67,9 @@ class GraphFileName:
     'trace_code_graph_0012.dot'
 
     Attributes:
-        kind: Kind of the file.
         number: Number of the file in its process (GE, MindSpore).
         graph: Number of the graph; of a branch or loop body among the graphs of its model.
-        stage: Stage of the compilation.
         rank: Number of the process among the ones that train together (torch.compile).
-        pid: Id of the process.
-        device: Number of the device.
         time: When it was written, ``YYYYMMDDHHMMSS`` and microseconds.
         suffix: The format where a kind has several.
     """
@@ -132,9 +128,7 @@ class CapturedTensorName:
     'cat-aten.cat.default.INPUT.0.2.20240112093000000042.npy'
 
     Attributes:
-        node: Name of the captured node.
         target: The function that the node calls.
-        io: Input or output.
         place: Index of the tensor; for a tensor in a list, the index of the list and that in it.
         time: When its file was written, ``YYYYMMDDHHMMSS`` and microseconds; None in graph files.
     """

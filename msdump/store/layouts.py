@@ -173,17 +173,11 @@ class Key:
     'rank_0/LeNet/0/3/statistic.csv'
 
     Attributes:
-        kind: Kind of the file or directory.
-        rank: Number of the rank.
         net: Directory of the network.
-        graph: Number of the graph.
-        iteration: Number of the iteration.
         name: File name without its suffix; the whole name where ``PATHS`` gives none.
         world: Number of ranks that run together (torchair).
         step: Number of the user's training step (Ascend O2).
         time: When the dump was configured, ``YYYYMMDDHHMMSS``.
-        device: Number of the device.
-        model: Directory of the model.
         model_id: Number of the model in its process.
     """
 
@@ -204,6 +198,10 @@ class Key:
     def path(self) -> str:
         """The path below the dump's root, with ``/``."""
         return TEMPLATES[self.kind].format(self)
+
+    def below(self, root: str) -> str:
+        """Return the path below a root."""
+        return f"{root.rstrip('/')}/{self.path}"
 
     def holds(self, other: Key) -> bool:
         """Return whether both keys agree in every field that both define (``kind`` is ignored)."""

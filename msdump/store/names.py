@@ -68,7 +68,6 @@ class Style:
 
     Attributes:
         is_scoped: op_name is the full scoped name, not its last component.
-        dtype: How the element type is spelled.
     """
 
     is_scoped: bool
@@ -103,10 +102,7 @@ class TensorName:
     Attributes:
         op_type: Operator type, or "Parameter".
         op_name: Operator name as files spell it.
-        timestamp: Microseconds since the epoch.
-        io: Input or output.
         slot: Index among the operator's inputs or outputs.
-        format: Memory format.
         dtype: Element type as the name spells it, or None where the name has no such field.
         task_id: Task; 0 but for Ascend O2.
         stream_id: Stream; 0 but for Ascend.

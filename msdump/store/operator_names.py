@@ -81,8 +81,6 @@ class OperatorName:
     Attributes:
         op_type: Operator type; ``exception_info`` of a brief failure.
         op_name: Operator name as files spell it.
-        task_id: Task.
-        stream_id: Stream.
         timestamp: Microseconds since the epoch; of a failure its local time ``YYYYMMDDHHMMSSmmm``.
         suffix: Task type, context, thread and device of an FFTS+ task, else nothing.
     """

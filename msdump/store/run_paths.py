@@ -32,11 +32,6 @@ class Layout:
 
     >>> Layout("/dump", 0, "LeNet").path(PathKind.ITERATION, graph=0, iteration=3)
     '/dump/rank_0/LeNet/0/3'
-
-    Attributes:
-        root: Absolute directory of the dump.
-        rank: Number of the rank.
-        net_name: Directory of the network.
     """
 
     root: str
@@ -45,7 +40,7 @@ class Layout:
 
     def path(self, kind: PathKind, graph: int | None = None, iteration: int | None = None) -> str:
         """Return the path of a file or directory of the network, a graph or an iteration."""
-        return _join(self.root, Key(kind, self.rank, self.net_name, graph, iteration))
+        return Key(kind, self.rank, self.net_name, graph, iteration).below(self.root)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +52,6 @@ class ModelLayout:
     '/dump/20240112093000/0/resnet50/1/5'
     >>> model.execution("20240112093000", iteration=5, step=7)
     '/dump/7/20240112093000/0/resnet50/1/5'
-
-    Attributes:
-        root: Absolute directory of the dump.
-        device: Number of the device.
-        model: Directory of the model.
-        model_id: Number of the model in its process.
     """
 
     root: str
@@ -72,7 +61,7 @@ class ModelLayout:
 
     def acl_config(self) -> str:
         """The acl.json that MindSpore gives CANN before each step (Ascend O2)."""
-        return _join(self.root, Key(PathKind.ACL_CONFIG, device=self.device))
+        return Key(PathKind.ACL_CONFIG, device=self.device).below(self.root)
 
     def execution(self, time: str, iteration: int, step: int | None = None) -> str:
         """Directory of the operators of one execution; with a step under Ascend O2."""
@@ -85,34 +74,7 @@ class ModelLayout:
             model=self.model,
             model_id=self.model_id,
         )
-        return _join(self.root, key)
-
-
-def captured_step(root: str, world: int, rank: int, graph: int, number: int) -> str:
-    """Return the directory of the tensors that torch computes in a run of a captured graph (torchair).
-
-    >>> captured_step("/dump", 8, 3, graph=1, number=0)
-    '/dump/worldsize8_global_rank3/graph_1/0'
-    """
-    return _join(root, Key(PathKind.CAPTURED_STEP, rank, world=world, graph=graph, iteration=number))
-
-
-def single_operators(root: str, time: str, device: int) -> str:
-    """Return the directory of operators that are called alone (acl).
-
-    >>> single_operators("/dump", "20240112093000", 0)
-    '/dump/20240112093000/0'
-    """
-    return _join(root, Key(PathKind.SINGLE, time=time, device=device))
-
-
-def world(size: int, rank: int) -> str:
-    """Return the directory of one of the processes that train together, below the dump's root (torchair).
-
-    >>> world(8, 3)
-    'worldsize8_global_rank3'
-    """
-    return Key(PathKind.WORLD, rank, world=size).path
+        return key.below(self.root)
 
 
 def captured_graph(number: int, part: str = "") -> str:
@@ -125,16 +87,3 @@ def captured_graph(number: int, part: str = "") -> str:
     """
     name = CAPTURED_GRAPH.format(graph=number)
     return f"{name}_{part}" if part else name
-
-
-def exceptions(root: str, device: int) -> str:
-    """Return the directory of the files of failed operators.
-
-    >>> exceptions("/dump", 0)
-    '/dump/extra-info/data-dump/0'
-    """
-    return _join(root, Key(PathKind.EXCEPTIONS, device=device))
-
-
-def _join(root: str, key: Key) -> str:
-    return f"{root.rstrip('/')}/{key.path}"

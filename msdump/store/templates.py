@@ -28,7 +28,6 @@ class Field:
         pattern: Regular expression of its text, without named groups.
         read: Makes the value from the text, None: the text is the value.
         write: Makes the text from the value, None: as ``format`` does with ``spec``.
-        spec: Format specification.
     """
 
     pattern: str
@@ -78,12 +77,7 @@ class Template:
         return re.compile(_pattern(self._text, self._fields), re.DOTALL)
 
     def format(self, values: object) -> str:
-        """Return the name.
-
-        Args:
-            values: Has an attribute for each field; attributes of a part in brackets may be None, or
-                nothing at all, ``()``.
-        """
+        """Return the name."""
         return "".join([part.format(values) for part in self._parts])
 
     def parse(self, name: str) -> dict[str, Any] | None:

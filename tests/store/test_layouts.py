@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from msdump.store import Key, Layout, ModelLayout, PathKind, layouts, run_paths
+from msdump.store import Key, Layout, ModelLayout, PathKind, layouts
 from msdump.store.layouts import DIRECTORIES, PATHS
 
 LAYOUT = Layout("/dump/", 2, "LeNet")
@@ -34,12 +34,12 @@ WRITTEN = {
     "O2": (MODEL.execution(TIME, 2, 5), f"5/{TIME}/3/lenet/1/2"),
     "GE and acl": (MODEL.execution(TIME, 0), f"{TIME}/3/lenet/1/0"),
     "acl.json of O2": (MODEL.acl_config(), "acl_dump_3.json"),
-    "single operators": (run_paths.single_operators("/dump", TIME, 3), f"{TIME}/3"),
+    "single operators": (Key(PathKind.SINGLE, time=TIME, device=3).below("/dump/"), f"{TIME}/3"),
     "captured by torch.compile": (
-        run_paths.captured_step("/dump", 8, 3, graph=1, number=4),
+        Key(PathKind.CAPTURED_STEP, 3, world=8, graph=1, iteration=4).below("/dump"),
         "worldsize8_global_rank3/graph_1/4",
     ),
-    "exceptions": (run_paths.exceptions("/dump", 3), "extra-info/data-dump/3"),
+    "exceptions": (Key(PathKind.EXCEPTIONS, device=3).below("/dump"), "extra-info/data-dump/3"),
 }
 
 

@@ -26,7 +26,7 @@ from msdump.plan import DumpLevel, DumpPlan, FileFormat, Scene, Tree, Trigger
 from msdump.reasons import Reason
 from msdump.record import Artifact, OperatorRef
 from msdump.selector import DumpMode, PatternKind, Selector
-from msdump.store import CLOCK, ModelLayout, free_time, names, run_paths
+from msdump.store import CLOCK, Key, ModelLayout, PathKind, free_time, names
 from msdump.store.write import LONGEST_NAME, Sink
 
 NO_TARGET: Final = "NoSetDumpTarget"
@@ -381,7 +381,8 @@ class SingleDump(DumpWriter, Observer):
         self._records = operator_records(plan, device, memory)
         self._pipeline = pipeline(plan, self.sink)
         self._failure = failure_pipeline(plan, device.graph, self.sink)
-        self._directory = run_paths.single_operators(plan.files.path, single.time, plan.context.device_id)
+        place = Key(PathKind.SINGLE, time=single.time, device=plan.context.device_id)
+        self._directory = place.below(plan.files.path)
 
     def begin(self, run: Run, inputs: Mapping[str, Any]) -> SingleDump:
         """Return the observer of a call."""

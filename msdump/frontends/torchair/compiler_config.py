@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from msdump.communication import current
 from msdump.config import torchair
-from msdump.store import run_paths
+from msdump.store import Key, PathKind
 
 
 def world() -> tuple[int, int]:
@@ -280,7 +280,8 @@ class CompilerConfig(Group):
             options[torchair.ACL_CONFIG] = dump.dump_config_path.value
         if not dump.enable_dump:
             return {}, options
-        path = Path(dump.dump_path.value) / run_paths.world(*world())
+        size, rank = world()
+        path = Path(Key(PathKind.WORLD, rank, world=size).below(dump.dump_path.value))
         path.mkdir(parents=True, exist_ok=True)  # vendor: made here, before a graph is captured
         if mode == MAX_AUTOTUNE:
             # vendor: dump_step and dump_layer are passed on only where they are not empty

@@ -20,7 +20,7 @@ from msdump.encode import Message, ge, npy
 from msdump.frontends.torchair import compiler_config, export
 from msdump.graph import Graph, compile_graph
 from msdump.record import IO
-from msdump.store import CapturedTensorName, GraphFileKind, GraphFileName, captured_step
+from msdump.store import CapturedTensorName, GraphFileKind, GraphFileName, Key, PathKind
 from msdump.store.write import WriteStream, write_stream
 
 _TENSOR_NAME: Final = "_fx_tensor_name"
@@ -230,7 +230,8 @@ def wrap(gm: GraphModule, settings: Any, graph_number: int) -> Callable[..., Any
         A function of the graph's inputs, which returns its outputs. It raises DumpWriteError
         where a file cannot be written, and errors of nodes.
     """
-    place = str(settings.path.value or "."), *compiler_config.world(), graph_number
+    root = str(settings.path.value or ".")
+    size, rank = compiler_config.world()
     choose = settings.filter.value
     chosen = frozenset(
         node.name
@@ -241,7 +242,9 @@ def wrap(gm: GraphModule, settings: Any, graph_number: int) -> Callable[..., Any
 
     def run(*inputs: Any) -> Any:
         with torch.no_grad():
-            return _Dumping(gm, captured_step(*place, runs.take().execution), chosen).run(*inputs)
+            number = runs.take().execution
+            step = Key(PathKind.CAPTURED_STEP, rank, world=size, graph=graph_number, iteration=number)
+            return _Dumping(gm, step.below(root), chosen).run(*inputs)
 
     return run
 

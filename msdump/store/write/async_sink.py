@@ -46,10 +46,7 @@ class Job:
     """One file to be written, and its place in the queue.
 
     Attributes:
-        directory: Absolute directory.
-        name: File name.
         buffers: The contents, dropped once they are written.
-        size: Bytes of the contents.
         path: The path that messages name.
         budgeted: Bytes to return to the budget where the file is lost.
         number: Place in the queue from 1, 0 until the job is taken.
@@ -70,13 +67,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class WriteFailure:
-    """A file that could not be written.
-
-    Attributes:
-        path: The path that messages name.
-        budgeted: Bytes to return to the budget.
-        error: Why.
-    """
+    """A file that could not be written."""
 
     path: str
     budgeted: int
@@ -90,7 +81,6 @@ class WriterQueue:
 
     Attributes:
         files: Complete files so far.
-        bytes: Their bytes.
         failures: Files that could not be written, oldest first.
     """
 
@@ -135,11 +125,7 @@ class WriterQueue:
             self._work.put(None)
 
     def wait_for_room(self, files: Files) -> None:
-        """Return when no more than the bytes of the queue, or one file, are on their way.
-
-        Args:
-            files: The caller's own way to the disk, for the files that it writes while it waits.
-        """
+        """Return when no more than the bytes of the queue, or one file, are on their way."""
         while self._helps(self._is_over_full, files):
             pass
 

@@ -69,13 +69,7 @@ _IN_SYSTEM: Final = getattr(os, "copy_file_range", None)  # Linux
 
 @dataclass(frozen=True, slots=True)
 class FileRange:
-    """Bytes of a file that are copied as they are.
-
-    Attributes:
-        path: The file.
-        offset: Place of the first byte.
-        size: Number of bytes.
-    """
+    """Bytes of a file that are copied as they are."""
 
     path: str
     offset: int

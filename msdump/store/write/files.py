@@ -335,9 +335,6 @@ def probe(path: str) -> None:
 
     A path that cannot be written is so an error before anything runs. Missing directories are created 0700.
 
-    Args:
-        path: Absolute directory.
-
     Raises:
         DumpWriteError: The directory cannot be created or written; says which part of the path
             is at fault and what to do.
@@ -371,11 +368,6 @@ def write_stream(directory: str, name: str, pieces: Iterable[Buffer]) -> int:
     """Write a file, in place of an older one of the name; it appears when it is complete.
 
     For text (graphs, protobuf texts) too large to hold in memory at once.
-
-    Args:
-        directory: Where it goes; made if missing.
-        name: Its name.
-        pieces: Its contents.
 
     Returns:
         Its bytes.

@@ -44,19 +44,12 @@ class OpenDirectory:
     A new file is written without a name and linked under its name when it is complete
     (Linux). One that replaces another is then linked under a temporary name and renamed.
     Where the file system has no nameless files, a temporary name and a rename do the same.
-
-    Attributes:
-        is_new: Whether ``inside`` has made it.
     """
 
     __slots__ = ("_fd", "_has_linked", "_is_clear", "_is_nameless", "_narrows_modes", "_reserves", "is_new")
 
     def __init__(self, path: str, root: str = "") -> None:
         """Open a directory, which is made where it is missing.
-
-        Args:
-            path: The directory.
-            root: The directory below which no link is followed.
 
         Raises:
             OSError: It cannot be opened or made.
@@ -137,11 +130,6 @@ class OpenDirectory:
 
     def replace(self, name: str, write: Write, mode: int) -> None:
         """Make a file, in place of an older one of the name; its time is exact.
-
-        Args:
-            name: Its name.
-            write: Writes the contents.
-            mode: Permissions.
 
         Raises:
             OSError: It cannot be written; the older one stays.

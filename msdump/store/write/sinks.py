@@ -57,7 +57,6 @@ class StandIns:
 
     Attributes:
         count: Number of ``mapping.csv`` files begun.
-        bytes: Bytes of the lines written.
     """
 
     def __init__(self, files: Files, count: int = 0, size: int = 0) -> None:
@@ -161,23 +160,12 @@ class Sink(Protocol):
         """Write a file unless it exists, which is only logged; DumpWriteError as in ``write``."""
 
     def append(self, path: str, rows: bytes, header: bytes = b"") -> None:
-        """Add whole rows to a csv file, the header first where others hold; DumpWriteError as in ``write``.
-
-        Args:
-            path: Absolute path of the file.
-            rows: Rows with their line feeds.
-            header: Header line with its line feed, or nothing.
-        """
+        """Add whole rows to a csv file, the header first where others hold; errors as in ``write``."""
 
     def stream(self, directory: str, name: str, pieces: Iterable[Buffer]) -> None:
         """Write a file for people piece by piece, in place of an older one; DumpWriteError as in ``write``.
 
         Its bytes are taken from those of tensor files: it may show the elements of weights.
-
-        Args:
-            directory: Absolute directory.
-            name: File name.
-            pieces: Its contents.
         """
 
     def skip(self, reason: Reason, count: int = 1) -> None:
@@ -254,13 +242,7 @@ class SyncSink:
         budget: Budget | None = None,
         files: Files | None = None,
     ) -> None:
-        """Write to disk, or to the given files.
-
-        Args:
-            on_write_error: Effect of a failure beyond the log line and the count.
-            budget: Most bytes of tensor files; None: no limit.
-            files: Where files go; None: disk.
-        """
+        """Write to disk, or to the given files."""
         # Reentrant: methods call one another. SIGTERM waits until it is left.
         self._lock = exits.new_guard()
         self._raises = on_write_error is OnWriteError.RAISE
