@@ -26,7 +26,6 @@ from .extract import write_tensors as write_tensors
 from .facts import Fact as Fact
 from .facts import FactKind as FactKind
 from .facts import SameWeight as SameWeight
-from .facts import is_quantised as is_quantised
 from .facts import list_facts as list_facts
 from .graph_rules import GOLDEN_INPUT as GOLDEN_INPUT
 from .graph_rules import FusionRules as FusionRules

@@ -18,13 +18,14 @@ from msdump.analysis.align import (
     aligned,
     canonical_type,
     is_commutative,
+    is_quantised,
     labels,
     part_types,
     passes_on,
     weight_place,
 )
 from msdump.device import INSERTED_PREFIX, is_view
-from msdump.read import ASKING, FIXED, GraphOperator, OperatorGraph, SourceKind, ValueSource, parse_attributes
+from msdump.read import ASKING, FIXED, GraphOperator, SourceKind, ValueSource, parse_attributes
 
 _FLOATS: Final = frozenset({"float16", "bfloat16", "float32", "float64"})
 _NOTHING: Final = ValueSource(SourceKind.ABSENT, "nothing")
@@ -222,7 +223,9 @@ class _Comparison:
         self._golden = _Side(golden, golden_label, matching.golden_alone)
         self._same_weight = same_weight
         self._pairs: list[tuple[_Operators, _Operators]] = []
-        self._is_mixed = is_quantised(mine.graph) != is_quantised(golden.graph)
+        types = ([each.op_type for each in side.graph.operators.values()] for side in (mine, golden))
+        own, other = map(is_quantised, types)
+        self._is_mixed = own != other
         if self._is_mixed:
             self._mine.passing = self._golden.passing = _PASSING | _CLAMPS
         for pair in matching.pairs:
@@ -424,11 +427,6 @@ class _Comparison:
                 text = "inputs {} and {} are swapped".format(*sorted((edge.slot, each.slot)))
         shown = edge.reader or self._mine.operator(edge.own) or GraphOperator("", "")
         return _fact(FactKind.WIRING, shown, text, "", *readers)
-
-
-def is_quantised(graph: OperatorGraph) -> bool:
-    """Return whether a network computes with quantised numbers."""
-    return any("Quant" in each.op_type or "QLinear" in each.op_type for each in graph.operators.values())
 
 
 def _in_place_of(mine: GraphOperator, golden: GraphOperator) -> Fact:

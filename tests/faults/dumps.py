@@ -74,6 +74,9 @@ MODES = (
 )
 """The five ways to dump, O2's in both formats."""
 
+LOCKSTEP = (CPU, Mode("O0", O0), CPU, Mode("O1", O1), CPU, Mode("O2", {**O0, "jit_level": "O2"}))
+"""How the examined model runs in trials of ``msdump diff``; golden is float32."""
+
 PRECISIONS = (
     Mode("O0 bfloat16", O0, {"precision_mode": "allow_fp32_to_bf16"}, "bfloat16"),
     Mode("O0 force_fp16", O0, {"precision_mode": "force_fp16"}),
@@ -84,13 +87,7 @@ PRECISIONS = (
 
 @dataclass(frozen=True)
 class Dumped:
-    """A dump on disk.
-
-    Attributes:
-        path: Its root.
-        model: The file of the model.
-        graph: What ran: fused and cast as the mode does.
-    """
+    """A dump: its root, the file of its model, and the graph that ran, fused and cast as in its mode."""
 
     path: Path
     model: Path
@@ -103,10 +100,7 @@ class Dumped:
 
 
 def kernel_outputs(net: Net, mode: Mode) -> dict[str, frozenset[str]]:
-    """Return the values that a dump shows of what each node of a sound network writes.
-
-    Of nodes inside of a fused kernel it shows what the kernel writes.
-    """
+    """Return the values that a dump of a sound network shows for each node: the outputs of its kernel."""
     with tempfile.TemporaryDirectory() as folder, _fresh_process():
         network = _load(net.model, mode, Path(folder))
         graph = network.training.graph if net.trains else network.graph
@@ -144,11 +138,11 @@ def dump(
     """Run a model and dump all of it below a folder.
 
     Args:
-        net: The network that it is a model of.
+        net: The network of the model.
         model: The model.
-        mode: How it runs.
-        folder: Where the files go.
-        runs: What it is fed, run by run; nothing: once what the network is fed.
+        mode: Mode of the run and the dump.
+        folder: Folder of the files.
+        runs: Inputs, run by run; none: once the network's.
         before: Networks that the process has loaded before, so that numbers of graphs are others.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -171,7 +165,7 @@ def dump(
 
 
 def _load(model: onnx.ModelProto, mode: Mode, folder: Path) -> Network:
-    """Return a network that is set up to dump below a folder, which gets its model and configuration."""
+    """Return a network that dumps below a folder, with its model and configuration there."""
     onnx.save(model, folder / MODEL)
     (folder / "data_dump.json").write_text(json.dumps(mode.configuration(folder / "dump")))
     return msdump.load(folder / MODEL, config=str(folder / "data_dump.json"), context=mode.context)

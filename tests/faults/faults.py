@@ -24,13 +24,13 @@ class Fault:
     """A fault of one kind at one place.
 
     Attributes:
-        kind: What it is, a key of ``KINDS``.
-        text: What was done, for messages.
-        nodes: Names of the nodes that it is in; of a weight those that read it.
+        kind: A key of ``KINDS``.
+        text: The change, for messages.
+        nodes: Names of the faulty nodes; of a weight its readers.
         verdicts: The verdicts that name it.
         edit: Changes a model.
-        wrong: What wrong kernels do, by node.
-        weight: Name of the weight that it changes, "" for none.
+        wrong: Steps of wrong kernels, by node.
+        weight: Name of the changed weight, "" for none.
     """
 
     kind: str
@@ -67,13 +67,7 @@ def site(model: onnx.ModelProto, name: str) -> Site:
 
 @dataclass
 class Draw:
-    """What faults are drawn from.
-
-    Attributes:
-        net: The sound network.
-        values: What its operators compute.
-        random: Chance.
-    """
+    """A sound network, the values that its operators compute, and a random generator."""
 
     net: Net
     values: Values
@@ -136,7 +130,7 @@ def weight_fault(
     change: Callable[[Draw, np.ndarray], tuple[np.ndarray, str]],
     fits: Callable[[str], bool] = bool,
 ) -> Callable[[Draw], Fault | None]:
-    """Return what draws a fault in a weight; ``change`` returns the changed array and what was done to it."""
+    """Return a function that draws a fault in a weight; ``change`` returns the array and a text."""
 
     def make(draw: Draw) -> Fault | None:
         chosen = pick_weight(draw, fits)

@@ -19,13 +19,7 @@ FLOAT16, FLOAT = onnx.TensorProto.FLOAT16, onnx.TensorProto.FLOAT
 
 @dataclass(frozen=True)
 class Step:
-    """An operator that works on a kernel's result.
-
-    Attributes:
-        op_type: ONNX type.
-        constants: What it reads behind the result.
-        attributes: Its attributes.
-    """
+    """An ONNX operator on a kernel's result, with further inputs and attributes."""
 
     op_type: str
     constants: tuple[np.ndarray, ...] = ()
@@ -67,11 +61,9 @@ def overflowing(scale: float) -> Steps:
 
 @contextmanager
 def injected(wrong: Mapping[str, Steps], source: str = ""):
-    """Let the kernels of some nodes, by name, do something more to their first output; fused ones as well.
+    """Let the kernels of some nodes apply further steps to their first output, in fused kernels as well.
 
-    Args:
-        wrong: What they do, by node.
-        source: File of the model whose kernels are wrong, "" for any.
+    ``source`` is the file of the model with these kernels, "" for any.
     """
     build = onenode.build
 

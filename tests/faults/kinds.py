@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -12,16 +12,15 @@ from onnx import helper, numpy_helper
 
 from msdump.errors import MsdumpError
 from tests.faults import dumps, faults, kernels, trials
+from tests.faults.answers import ACCUSING
 from tests.faults.dumps import CPU, MODES, PRECISIONS, Mode
 from tests.faults.faults import Draw, Fault, Site, Values, distance, site, sites
 from tests.faults.networks import Net, network
 from tests.faults.quantise import quantised
+from tests.faults.trials import FILES, METHODS, MODEL, Case
 
 Pair = tuple[Mode, Mode]
 """How the examined side and the golden one run."""
-
-FILES, MODEL, DIFF = METHODS = ("files", "model", "diff")
-"""What is asked: dump beside dump, the same with the golden model, two models in lockstep without dumps."""
 
 _, O0, O0_ASYNC, O1, O2, _ = MODES
 BFLOAT16, FORCE_FP16, _ = PRECISIONS
@@ -41,57 +40,13 @@ ATTEMPTS = 8
 HALF_MAX = float(np.finfo(np.float16).max)
 
 
-@dataclass(frozen=True, eq=False)
-class Case:
-    """One fault, or a sound pair.
-
-    Attributes:
-        kind: Row of the table.
-        net: The golden network.
-        fault: What is wrong on the examined side, None of a sound pair.
-        pair: How both sides run.
-        runs: What both sides are fed, run by run.
-        methods: What is asked.
-        restored: Value whose file gets what a sound run computed: memory that was right when it was dumped.
-        given: The model that ``--model`` gets: golden's, or the examined one.
-        before: Networks that the examined process loads first.
-        examined: The examined model of a sound pair, None: golden's.
-        is_first: Whether the fault has to be the first that is named, and as not finite.
-    """
-
-    kind: str
-    net: Net
-    fault: Fault | None
-    pair: Pair
-    runs: tuple[Mapping[str, np.ndarray], ...] = ()
-    methods: tuple[str, ...] = METHODS
-    restored: str = ""
-    given: str = "golden"
-    before: tuple[Net, ...] = ()
-    examined: onnx.ModelProto | None = None
-    is_first: bool = False
-
-    @property
-    def faults(self) -> tuple[Fault, ...]:
-        """The fault, if there is one."""
-        return () if self.fault is None else (self.fault,)
-
-    def model(self) -> onnx.ModelProto:
-        """Return the examined model."""
-        return self.examined or trials.edited(self.net.model, self.faults)
-
-    def __str__(self) -> str:
-        mine, golden = self.pair
-        return f"{mine.name} beside {golden.name}" + (f": {self.fault.text}" if self.fault else "")
-
-
 @dataclass(frozen=True)
 class Kind:
     """A kind of fault.
 
     Attributes:
-        draw: Returns a case, None where the network has no place for it or the fault does nothing in it.
-        pairs: How both sides may run.
+        draw: Returns a case, None where the network has no place for it or the fault has no effect.
+        pairs: Modes of both sides.
         is_measured: Whether a case counts only if a tensor moves beyond rounding.
     """
 
@@ -112,7 +67,7 @@ def draw(kind: str, net: Net, seed: int) -> tuple[Case | None, int]:
             if case is None:
                 continue
             if not row.is_measured or _moves(case):
-                return replace(case, kind=kind), skipped
+                return case, skipped
         except MsdumpError:
             pass  # shapes do not fit, or a type that nothing runs
         skipped += 1
@@ -121,8 +76,7 @@ def draw(kind: str, net: Net, seed: int) -> tuple[Case | None, int]:
 
 def _moves(case: Case) -> bool:
     """Tell whether a fault moves a tensor that the examined dump shows beyond the rounding of both sides."""
-    assert case.fault is not None
-    net, fault, (mine, golden) = case.net, case.fault, case.pair
+    net, [fault], (mine, golden) = case.net, case.faults, case.pair
     if fault.weight and not trials.survives(net, fault, mine, golden):
         return False
     if (
@@ -149,7 +103,7 @@ def _edits(make: Callable[[Draw], Fault | None]) -> Callable[[Draw, Pair], Case 
 
     def case(draw: Draw, pair: Pair) -> Case | None:
         fault = make(draw)
-        return fault and Case("", draw.net, fault, pair, (draw.net.feeds,))
+        return fault and Case(draw.net, (fault,), pair, (draw.net.feeds,))
 
     return case
 
@@ -175,7 +129,7 @@ def _inserted(draw: Draw) -> Fault | None:
         found.graph.node.insert(at + 1, helper.make_node(op_type, [value], [f"{value}/inserted"], name))
 
     text = f"{op_type} inserted behind {before} ({place.node.op_type})"
-    return Fault("inserted", text, frozenset({name}), trials.ACCUSING, edit)
+    return Fault("inserted", text, frozenset({name}), ACCUSING, edit)
 
 
 def _rewired(draw: Draw) -> Fault | None:
@@ -205,7 +159,7 @@ def _rewired(draw: Draw) -> Fault | None:
         site(model, name).node.input[slot] = other
 
     text = f"{name} ({place.node.op_type}) reads {other} in place of {place.node.input[slot]}"
-    return Fault("rewired", text, frozenset({name}), trials.ACCUSING, edit)
+    return Fault("rewired", text, frozenset({name}), ACCUSING, edit)
 
 
 def _is_like(one: np.ndarray | None, other: np.ndarray) -> bool:
@@ -296,7 +250,7 @@ def _stomped(draw: Draw, pair: Pair) -> Case | None:
         value = place.node.output[0]
         return value in read and not faults.is_output(place) and len(draw.values[value]) == 1
 
-    fault = faults.kernel_fault(draw, "stomped", trials.ACCUSING, steps, fits)
+    fault = faults.kernel_fault(draw, "stomped", ACCUSING, steps, fits)
     if fault is None:
         return None
     [writer] = fault.nodes
@@ -304,7 +258,7 @@ def _stomped(draw: Draw, pair: Pair) -> Case | None:
     readers = frozenset(each.node.name for each in draw.sites if value in each.node.input)
     text = f"{fault.text} of {value} overwritten before {', '.join(sorted(readers))} read it"
     fault = replace(fault, nodes=readers, text=text)
-    return Case("", draw.net, fault, pair, (draw.net.feeds,), (FILES, MODEL), restored=value)
+    return Case(draw.net, (fault,), pair, (draw.net.feeds,), (FILES, MODEL), restored=value)
 
 
 def _stale(draw: Draw, pair: Pair) -> Case | None:
@@ -323,7 +277,7 @@ def _stale(draw: Draw, pair: Pair) -> Case | None:
         return all(len(each) == 1 for each in arrays) and arrays[0][0].shape == arrays[1][0].shape
 
     fault = faults.kernel_fault(draw, "stale", frozenset({"own"}), steps, fits)
-    return fault and Case("", net, fault, pair, (earlier, net.feeds))
+    return fault and Case(net, (fault,), pair, (earlier, net.feeds))
 
 
 def other_feeds(net: Net) -> dict[str, np.ndarray]:
@@ -390,7 +344,7 @@ def _overflow(draw: Draw, pair: Pair) -> Case | None:
     begins = _first_nonfinite(dumps.device_values(net, net.model, pair[0]))
     if _first_nonfinite(dumps.values(net, net.model)) or begins not in {value, *kernel}:
         return None
-    return Case("", net, fault, pair, (net.feeds,), is_first=True)
+    return Case(net, (fault,), pair, (net.feeds,), is_first=True)
 
 
 def _first_nonfinite(values: Values) -> str:
@@ -423,13 +377,13 @@ def _infinite_weight(draw: Draw, pair: Pair) -> Case | None:
     begins = _first_nonfinite(dumps.device_values(net, net.model, pair[0]))
     if _first_nonfinite(dumps.values(net, net.model)) or not (begins or is_hidden):
         return None
-    return Case("", net, fault, pair, (net.feeds,), is_first=True)
+    return Case(net, (fault,), pair, (net.feeds,), is_first=True)
 
 
 def makes_nonfinite(case: Case) -> frozenset[str]:
-    """Return the nodes that in truth make numbers that are not finite of finite ones, on the examined side.
+    """Return the nodes of the examined side that truly make infinities of finite numbers.
 
-    They compute what the fault gives them: a logarithm of what is negative, a square of what is large.
+    Their inputs are wrong for the fault: a logarithm of a negative number, a square of a large one.
     """
     net, mine = case.net, case.pair[0]
     most = np.finfo(np.float32 if mine.computes == "float32" else np.float16).max
@@ -449,11 +403,6 @@ def makes_nonfinite(case: Case) -> frozenset[str]:
     return frozenset(found)
 
 
-def _spreads(one: np.ndarray, over: np.ndarray) -> bool:
-    sizes = zip(reversed(one.shape), reversed(over.shape), strict=False)
-    return one.ndim <= over.ndim and all(size in {1, other} for size, other in sizes)
-
-
 # --- quantisation ----------------------------------------------------------------------------------------
 
 
@@ -467,13 +416,13 @@ def _quantisation(draw: Draw, pair: Pair) -> Case | None:
     model = made.changed(name, factor, offset)
     what = f"zero point moved by {offset}" if offset else f"scale times {factor}"
     fault = Fault(
-        "quantisation", f"{name}: {what}", made.tensors[name], trials.ACCUSING, lambda m: m.CopyFrom(model)
+        "quantisation", f"{name}: {what}", made.tensors[name], ACCUSING, lambda m: m.CopyFrom(model)
     )
     faulty, sound = (dumps.values(draw.net, each) for each in (model, made.model))
     if max((_distance(faulty[key], sound[key]) for key in sound if key in faulty), default=0) < 0.05:
         raise MsdumpError("it changes nothing")
     # the other model cannot run the operators of this one again
-    return Case("", draw.net, fault, pair, (draw.net.feeds,), given="mine")
+    return Case(draw.net, (fault,), pair, (draw.net.feeds,), given="mine")
 
 
 KINDS: dict[str, Kind] = {
@@ -525,23 +474,17 @@ def is_random(net: Net) -> bool:
 
 
 RANDOM = frozenset(
-    {
-        "RandomNormal",
-        "RandomNormalLike",
-        "RandomUniform",
-        "RandomUniformLike",
-        "Bernoulli",
-        "Multinomial",
-        "Dropout",
-    }
+    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
+    | {"Dropout"}
 )
 
 
 def _pair(pair: Pair, *methods: str) -> Callable[[Net], Case | None]:
     def case(net: Net) -> Case | None:
-        if any(_overflows(net, mode) for mode in pair):
+        modes = trials.fitting(net, pair[0]), trials.fitting(net, pair[1])
+        if any(_overflows(net, mode) for mode in modes):
             return None
-        return Case("", net, None, pair, (net.feeds,), methods or METHODS)
+        return Case(net, (), modes, (net.feeds,), methods or METHODS)
 
     return case
 
@@ -555,14 +498,14 @@ def _overflows(net: Net, mode: Mode) -> bool:
 
 def _rounded_weights(pair: Pair) -> Callable[[Net], Case | None]:
     def case(net: Net) -> Case:
-        return Case("", net, None, pair, (net.feeds,), examined=_rounded(net.model))
+        return Case(net, (), pair, (net.feeds,), examined=_rounded(net.model))
 
     return case
 
 
 def _quantised_pair(net: Net) -> Case | None:
     made = None if is_random(net) else quantised(net, trials.sound_values(net.name))
-    return made and Case("", replace(net, model=made.model), None, (O0, CPU), (net.feeds,))
+    return made and Case(replace(net, model=made.model), (), (O0, CPU), (net.feeds,))
 
 
 def _other_ids(net: Net) -> Case | None:
@@ -571,7 +514,7 @@ def _other_ids(net: Net) -> Case | None:
     )
     if not has_bodies:
         return None
-    return Case("", net, None, (CPU, CPU), (net.feeds,), (FILES, MODEL), before=(network("control"),))
+    return Case(net, (), (CPU, CPU), (net.feeds,), (FILES, MODEL), before=(network("control"),))
 
 
 SOUND: dict[str, Callable[[Net], Case | None]] = {

@@ -44,14 +44,7 @@ GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
 
 @dataclass(frozen=True)
 class Net:
-    """A sound network and what it is fed.
-
-    Attributes:
-        name: For messages.
-        model: The model; every node has a name of its own, in bodies as well.
-        feeds: Its inputs.
-        trains: Whether a run is a training step.
-    """
+    """A sound network and its inputs; every node has a name of its own, in bodies as well."""
 
     name: str
     model: onnx.ModelProto

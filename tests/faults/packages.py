@@ -31,13 +31,7 @@ class UnavailableError(Exception):
 
 @dataclass(frozen=True)
 class Trained:
-    """A model in a package.
-
-    Attributes:
-        package: The package and its version, as pip takes them.
-        file: Path in its wheel.
-        feeds: Makes what the model is fed.
-    """
+    """A model in a Python package: requirement, path in its wheel, and a function that makes inputs."""
 
     package: str
     file: str

@@ -16,12 +16,7 @@ STEPS = 255
 
 @dataclass(frozen=True)
 class Quantised:
-    """A quantised network.
-
-    Attributes:
-        model: The model.
-        tensors: Names of the two nodes that quantise each tensor and bring it back.
-    """
+    """A quantised network, and the names of both nodes that quantise each tensor."""
 
     model: onnx.ModelProto
     tensors: Mapping[str, frozenset[str]]
@@ -41,11 +36,9 @@ class Quantised:
 
 
 def quantised(net: Net, values: Mapping[str, list[np.ndarray]]) -> Quantised | None:
-    """Return a network whose products read integers, None where it has none that could.
+    """Return a network with quantised products, None where it has none.
 
-    Args:
-        net: The network.
-        values: What its operators compute, from which the scales are taken.
+    ``values`` are the results of its operators, which determine the scales.
     """
     version = next(each.version for each in net.model.opset_import if each.domain in {"", "ai.onnx"})
     if version < 13:  # no scale of each channel

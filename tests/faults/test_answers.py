@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 
 import numpy as np
+import onnx
 import pytest
 from onnx import numpy_helper, parser
 
-from tests.faults import lockstep, networks, run, trials
+from tests.faults import answers, run, table, trials
 from tests.faults.dumps import CPU, MODES
 from tests.faults.faults import Fault, site
 from tests.faults.further import FURTHER
 from tests.faults.kernels import overflowing, scaled
-from tests.faults.networks import Net
+from tests.faults.networks import Net, network
 
 SEEDS = (0, 7, 15, 26, 48, 58)
 """Trials of small networks, one in each way to dump."""
@@ -43,34 +44,36 @@ def test_faults_are_named(tmp_path, seed):
     assert told(trial, tmp_path) is None, str(trial)
 
 
-_NARROW = ("O1 beside CPU", "O0 bfloat16 beside CPU", "O0 force_fp16 beside O0", "O0 force_fp16 beside CPU")
+_NARROW = ("O1 beside CPU", "bfloat16 beside CPU", "force_fp16 beside default", "force_fp16 beside CPU")
+_OTHER = ("O1 beside CPU", "O2 beside O0", "O0 async beside sync", "bfloat16 beside float16")
 
 
 @pytest.mark.parametrize("network", ["lenet", "mlp", *FURTHER])
 def test_sound_networks_are_not_accused(tmp_path, network):
     """Rounding, steps of integers, sums of updates and numbers beyond float16 are nobody's fault."""
-    pairs = [trial for trial in run.sound_pairs() if trial.net.name == network]
-    chosen = pairs[1::5]
-    if network in FURTHER:
-        chosen = [trial for trial in pairs if any(f" {names}" in str(trial) for names in _NARROW)]
-        assert len(chosen) == len(_NARROW)
-    for number, trial in enumerate(chosen):
-        assert told(trial, tmp_path / str(number)) is None, str(trial)
+    for kind in _NARROW if network in FURTHER else _OTHER:
+        found, _ = table.rows(network, kind, 0, methods=BOTH, keep=tmp_path / kind)
+        assert [("", ())] * 2 == [(row.error, row.accused) for row in found], kind
 
 
 @pytest.mark.parametrize(
-    ("network", "mine", "golden"),
+    ("name", "mine", "golden"),
     [
         ("integers", "Ascend:force_fp16", "float32"),
         ("tiny", "float32", "float64"),
         ("quantised", "onnxruntime:all", "float32"),
     ],
 )
-def test_variants_accuse_nobody(tmp_path, network, mine, golden):
+def test_variants_accuse_nobody(tmp_path, name, mine, golden):
     """Rounded inputs move integers by a step, exponentials lose what is small, fused kernels round later."""
-    trial = lockstep.VariantTrial(networks.network(network), mine, golden)
+    sound, path = trials.Case(network(name), (), (CPU, CPU)), tmp_path / "net.onnx"
+    onnx.save(sound.net.model, path)
+    document = answers.diff(sound, tmp_path, str(path), "--mine", mine, "--golden", golden)
 
-    assert not lockstep.innocents(trial, tmp_path)
+    assert [] == document["failures"]
+    accused = {row["operator"] for row in document["operators"] if row["verdict"] in answers.ACCUSING}
+    assert accused <= {row["operator"] for row in document["operators"] if answers.overflows(row)}
+    assert {row["verdict"] for row in document["operators"]} - {"unchecked", "unreadable"}
 
 
 def _retyped(name, op_type):
@@ -387,7 +390,7 @@ CLAIMS = {
 }  # fmt: skip
 TRIALS = [
     pytest.param(
-        trials.Trial(0, net, faults, *pair), checks, id=f"{claim}, {number}, {pair[0].name}, {pair[1].name}"
+        trials.Case(net, faults, pair), checks, id=f"{claim}, {number}, {pair[0].name}, {pair[1].name}"
     )
     for claim, (net, alternatives, pairs, checks) in CLAIMS.items()
     for number, faults in enumerate(alternatives)
@@ -405,6 +408,6 @@ def test_claims_on_small_networks(tmp_path, trial, checks):
 @pytest.mark.timeout(600)
 def test_a_hundred_trials(capsys):
     """Of a hundred trials every answer is right."""
-    wrong = run.run(run.jobs(BOTH, range(100)), None)
+    wrong = run.run(BOTH, range(100), (), None)
 
     assert 0 == wrong, capsys.readouterr().out

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.faults import lockstep, packages, run, table, trials
-from tests.faults.trials import Accused, Sides
+from tests.faults import packages, run, table, trials
+from tests.faults.answers import Accused, dumped
+from tests.faults.dumps import CPU, LOCKSTEP
+from tests.faults.violations import guilty, violations
 
 SEEDS = range(24)
 WEIGHTS = {"one value", "scaled", "noise"}
@@ -16,41 +18,35 @@ WEIGHTS = {"one value", "scaled", "noise"}
 def test_wrong_answers_are_seen(tmp_path):
     """A fault that nobody names, an innocent that is accused, and a wrong verdict are violations."""
     trial = trials.draw(0)
-    dumped = trials.dumped(trial, tmp_path)
-    sides = Sides(dumped.mine, dumped.golden)
-    guilty = trials.guilty(trial.faults[0], sides)
-    right = Accused("it", next(iter(trial.faults[0].verdicts)), guilty, 5)
+    sides = dumped(trial, tmp_path)
+    nodes = guilty(trial.faults[0], sides)
+    right = Accused("it", next(iter(trial.faults[0].verdicts)), nodes, 5)
     innocent = Accused("other", "own", frozenset({"fc3/Add_node_14"}), 2)
 
     def told(found, *, all_faults=True):
-        return [text.split(":")[0] for text in trials.violations(trial, found, sides, all_faults=all_faults)]
+        return [text.split(":")[0] for text in violations(trial, found, sides, all_faults=all_faults)]
 
     assert [] == told([right])
     assert ["not named"] == told([])
     assert ["innocent accused"] == told([right, innocent])
     assert ["accused before it"] == told([innocent, right], all_faults=False)
-    assert ["misnamed"] == told([Accused("it", "shape", guilty)])
+    assert ["misnamed"] == told([Accused("it", "shape", nodes)])
 
 
 def test_lockstep_names_a_changed_weight(tmp_path):
     """Two models that differ in a weight are run in lockstep, and the answer is held against the fault."""
-    trial = next(
-        trial for trial in map(lockstep.draw, SEEDS) if {each.kind for each in trial.faults} <= WEIGHTS
-    )
-    assert [] == lockstep.violations(trial, tmp_path)
-    sound = replace(trial, faults=())
-    assert [] == lockstep.violations(sound, tmp_path)
+    drawn = (trials.draw(seed, LOCKSTEP, beside=CPU) for seed in SEEDS)
+    trial = next(trial for trial in drawn if {each.kind for each in trial.faults} <= WEIGHTS)
+    for case in (trial, replace(trial, faults=())):
+        assert [("diff", [])] == [*run.answers(case, tmp_path, checks=("diff",))]
 
 
-@pytest.mark.parametrize("seed", [58, 98, 411, 419])
-def test_faults_that_put_kernels_together_otherwise(tmp_path, seed):
-    """Every fault is named, and nobody else, where it moves names and what the device inserts."""
-    assert [("model", [])] == [*run.answers(trials.draw(seed), tmp_path, checks=("model",))]
-
-
-def test_swapped_inputs_of_a_product_without_a_graph(tmp_path):
-    """A product that reads its operands in another order is named, and what wrote them is not missing."""
-    assert [("files", [])] == [*run.answers(trials.draw(655), tmp_path, checks=("files",))]
+@pytest.mark.parametrize(
+    ("seed", "check"), [*((seed, "model") for seed in (58, 98, 411, 419)), (655, "files")]
+)
+def test_faults_that_move_names_or_inputs(tmp_path, seed, check):
+    """Every fault is named, and nobody else: kernels are fused otherwise, operands of a product swapped."""
+    assert [(check, [])] == [*run.answers(trials.draw(seed), tmp_path, checks=(check,))]
 
 
 @pytest.mark.parametrize("kind", ["dropped", "stomped", "O0 beside CPU"])
@@ -77,5 +73,5 @@ def test_networks_that_cannot_be_had_are_skipped(monkeypatch, capsys):
         raise packages.UnavailableError("no network")
 
     monkeypatch.setattr(table, "network", network)
-    assert 0 == table.measure(table.Wanted(["magika"], ["dropped"], [0]))
+    assert 0 == table.measure(["magika"], ["dropped"], [0])
     assert "skipped: magika: no network" in capsys.readouterr().out

@@ -33,6 +33,7 @@ from .sides import TensorContent as TensorContent
 from .sides import aligned as aligned
 from .sides import canonical_type as canonical_type
 from .sides import is_commutative as is_commutative
+from .sides import is_quantised as is_quantised
 from .sides import joined_parts as joined_parts
 from .sides import kinds as kinds
 from .sides import labels as labels

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -388,6 +388,15 @@ def canonical_type(op_type: str) -> str:
     """
     name = _QUANTIZED.sub("", HOST_NAMES.get(op_type, op_type))
     return _SAME.get(name, name)
+
+
+_QUANTISED_WORDS: Final = ("quant", "qlinear", "qgemm", "integer")
+"""Parts of the types of quantised operators, in lower case."""
+
+
+def is_quantised(op_types: Iterable[str]) -> bool:
+    """Return whether one of some operators computes with quantised numbers."""
+    return any(word in op_type.lower() for op_type in op_types for word in _QUANTISED_WORDS)
 
 
 _OF_MATRICES: Final = frozenset({"MatMul", "Dense", "Gemm"})

@@ -17,12 +17,11 @@ from msdump.analysis import (
     Fact,
     FactKind,
     host_arrays,
-    is_quantised,
     is_rounding,
     measure,
     read_operands,
 )
-from msdump.analysis.align import lost_operators, may_be_listed, may_have_files
+from msdump.analysis.align import is_quantised, lost_operators, may_be_listed, may_have_files
 from msdump.analysis.compare.executions import Matched, OperatorExecution, file_groups, shortest_apart
 from msdump.analysis.compare.surroundings import (
     LEFTOVER,
@@ -349,7 +348,8 @@ class ComparedFolder:
 
     @cached_property
     def _is_golden_quantised(self) -> bool:
-        return self.theirs.graph is not None and is_quantised(self.theirs.graph)
+        operators = {} if self.theirs.graph is None else self.theirs.graph.operators
+        return is_quantised(each.op_type for each in operators.values())
 
     def quantised(self, number: int) -> tuple[tuple[np.ndarray, ...], str] | None:
         """Return the arrays of an operator that quantises a tensor which golden computes with as it is.

@@ -9,10 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-import numpy as np
-
 from msdump.analysis.diff.lockstep import Ran
-from msdump.analysis.diff.pairing import Pairing, pair_graphs, pair_models
+from msdump.analysis.diff.pairing import Pairing, pair_graphs, pair_models, sharing_weights
 from msdump.analysis.judge import OperatorPlace, coarser
 from msdump.analysis.rerun import Arithmetic
 from msdump.device import float_status_of
@@ -217,16 +215,9 @@ def _optimised_side(graph: Graph, variant: Variant, copies: WeightCopies, *, tra
         optimised = loader.load(optimise(graph.source, variant.optimisation, folder))
     state = TrainingState(optimised)
     # weights that the optimiser left unchanged stay one array for both sides
-    weights = {name: _kept(graph.weights.get(name), array) for name, array in optimised.weights.items()}
-    optimised = replace(optimised, source=graph.source, weights=weights)
+    optimised = sharing_weights(replace(optimised, source=graph.source), graph)
     runs = Runs(Program(optimised, copies=copies), state)
     return Side(variant, graph, optimised, state, copies, cpu_runtime(), runs)
-
-
-def _kept(original: np.ndarray | None, array: np.ndarray) -> np.ndarray:
-    if original is None or original.dtype != array.dtype or original.shape != array.shape:
-        return array
-    return original if original.tobytes() == array.tobytes() else array
 
 
 def pair_sides(mine: Side, golden: Side, *, is_one_model: bool) -> Pairing:

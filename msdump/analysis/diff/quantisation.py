@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from msdump.analysis.align import is_quantised as are_quantised
 from msdump.graph import Graph, Node
 from msdump.observer import Array, Arrays
 
@@ -34,9 +35,6 @@ _MOVING: Final = frozenset(
 )
 """Operators whose results are elements of their first input, and so have its scale."""
 
-_WORDS: Final = ("quant", "qlinear", "qgemm", "integer")
-"""Parts of the types of quantised operators, in lower case."""
-
 
 @dataclass(frozen=True, slots=True)
 class Quantisation:
@@ -56,8 +54,7 @@ class Quantisation:
 
 def is_quantised(graph: Graph) -> bool:
     """Return whether a model, or a branch or body in it, computes with quantised numbers."""
-    types = {node.op_type for inner in graph.walk() for node in inner.nodes}
-    return any(word in op_type.lower() for op_type in types for word in _WORDS)
+    return are_quantised(node.op_type for inner in graph.walk() for node in inner.nodes)
 
 
 def quantisations(graph: Graph) -> dict[str, Quantisation]:

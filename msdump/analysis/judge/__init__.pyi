@@ -29,8 +29,8 @@ from .limits import TYPES as TYPES
 from .limits import Limits as Limits
 from .limits import coarser as coarser
 from .limits import read_limits as read_limits
-from .quantisers import CLAMPS as CLAMPS
-from .quantisers import Quantisers as Quantisers
-from .quantisers import has_range as has_range
 from .stated import accuse as accuse
+from .tensors import CLAMPS as CLAMPS
+from .tensors import Quantisers as Quantisers
 from .tensors import TensorJudge as TensorJudge
+from .tensors import has_range as has_range

@@ -101,7 +101,9 @@ class Runners:
         self._model = model
         self._copies = WeightCopies()
         self._sessions = RecentSessions()
-        self._mine = _ThreadRunners()
+        # by thread: a runner serves one caller at a time
+        self._operators: dict[tuple[int, Arithmetic, int], OperatorRunner] = {}
+        self._exact: dict[tuple[int, int], Float64Runner] = {}
 
     def outputs(self, site: ModelOperator, given: Given, arithmetic: Arithmetic) -> tuple[Array, ...]:
         """Return the outputs of an operator in an arithmetic.
@@ -110,11 +112,10 @@ class Runners:
             ExecutionError: It refuses these inputs.
             UnsupportedOpError: Nothing can run it.
         """
-        graph = site.graph
-        runners = self._mine.of_operators
-        runner = runners.get((arithmetic, graph.index))
+        graph, key = site.graph, (threading.get_ident(), arithmetic, site.graph.index)
+        runner = self._operators.get(key)
         if runner is None:
-            runner = OperatorRunner(
+            runner = self._operators[key] = OperatorRunner(
                 graph,
                 arithmetic.roundings,
                 self._copies,
@@ -122,7 +123,6 @@ class Runners:
                 around=self._model.around(graph),
                 is_quiet=True,
             )
-            runners[arithmetic, graph.index] = runner
         outputs = runner.run(site.node, given)
         if graph.index == 0:
             runner.forget(site.node)
@@ -141,16 +141,9 @@ class Runners:
         Raises:
             MsdumpError: Nothing can run it in float64.
         """
-        runner = self._mine.exact.setdefault(site.graph.index, Float64Runner(site.graph))
+        key = threading.get_ident(), site.graph.index
+        runner = self._exact.setdefault(key, Float64Runner(site.graph))
         return runner.run(site.node, given, arithmetic.roundings(site.node), noise, change)
-
-
-class _ThreadRunners(threading.local):
-    """One thread's runners, which serve one caller at a time."""
-
-    def __init__(self) -> None:
-        self.of_operators: dict[tuple[Arithmetic, int], OperatorRunner] = {}
-        self.exact: dict[int, Float64Runner] = {}
 
 
 _TRIALS: Final = 2

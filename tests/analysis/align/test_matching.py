@@ -458,18 +458,3 @@ def test_a_name_on_the_other_side_of_what_it_reads():
 
     pair = found.of_mine.get("Default/Add-op0")
     assert pair is None or ("Default/Add-op0",) != pair.golden
-
-
-def test_what_follows_from_shapes_is_fixed():
-    """A network is compiled for the shapes of its inputs: what it computes of them alone is folded."""
-    weight, x = ValueSource(SourceKind.WEIGHT, "place"), ValueSource(SourceKind.INPUT, "x")
-    shape = ValueSource(SourceKind.OPERATOR, "TensorShape-op0")
-    graph = OperatorGraph(
-        {
-            "TensorShape-op0": GraphOperator("TensorShape-op0", "TensorShape", (x,)),
-            "Gather-op0": GraphOperator("Gather-op0", "Gather", (shape, weight)),
-            "Gather-op1": GraphOperator("Gather-op1", "Gather", (x, weight)),
-        }
-    )
-
-    assert [True, False] == [graph.is_fixed(f"Gather-op{number}") for number in range(2)]

@@ -3,27 +3,27 @@
 import pytest
 
 from msdump.analysis.diff import Engine, models
-from msdump.analysis.diff.models import Optimisation
 from msdump.errors import InputError
 from msdump.plan import DeviceTarget, JitLevel, OverflowMode, PrecisionMode
 
 
 @pytest.mark.parametrize(
-    ("text", "target", "engine"),
+    ("text", "target", "engine", "level"),
     [
-        ("CPU", DeviceTarget.CPU, Engine.DEVICE),
-        ("float32", DeviceTarget.CPU, Engine.DEVICE),
-        ("gpu", DeviceTarget.GPU, Engine.DEVICE),
-        ("Float64", DeviceTarget.CPU, Engine.FLOAT64),
-        ("ascend", DeviceTarget.ASCEND, Engine.DEVICE),
-        ("onnxruntime", DeviceTarget.CPU, Engine.OPTIMISED),
+        ("CPU", DeviceTarget.CPU, Engine.DEVICE, "none"),
+        ("float32", DeviceTarget.CPU, Engine.DEVICE, "none"),
+        ("gpu", DeviceTarget.GPU, Engine.DEVICE, "none"),
+        ("Float64", DeviceTarget.CPU, Engine.FLOAT64, "none"),
+        ("ascend", DeviceTarget.ASCEND, Engine.DEVICE, "none"),
+        ("onnxruntime", DeviceTarget.CPU, Engine.OPTIMISED, "all"),
+        ("onnxruntime:BASIC", DeviceTarget.CPU, Engine.OPTIMISED, "basic"),
     ],
 )
-def test_a_name_says_what_runs_the_operators(text, target, engine):
-    """Each name stands for a device and an engine, in upper or lower case."""
+def test_a_name_says_what_runs_the_operators(text, target, engine, level):
+    """Each name stands for a device, an engine and a level of optimisation, in upper or lower case."""
     variant = models.parse(text)
 
-    assert (target, engine) == (variant.context.device_target, variant.engine)
+    assert (target, engine, level) == (variant.context.device_target, variant.engine, variant.optimisation)
 
 
 @pytest.mark.parametrize(
@@ -36,14 +36,6 @@ def test_the_words_behind_ascend_stand_in_any_order(text):
     assert PrecisionMode.FORCE_FP16 is context.precision_mode
     assert OverflowMode.SATURATION is context.overflow_mode
     assert JitLevel.O2 is context.jit_level
-
-
-@pytest.mark.parametrize(
-    ("text", "level"), [("onnxruntime", Optimisation.ALL), ("onnxruntime:BASIC", Optimisation.BASIC)]
-)
-def test_onnxruntime_has_a_level(text, level):
-    """Without a word the graph is optimised as far as it goes."""
-    assert level is models.parse(text).optimisation
 
 
 @pytest.mark.parametrize(

@@ -277,18 +277,6 @@ def test_what_agreeing_inputs_explain(op_type, inputs, output, verdict):
     assert verdict == judged(operator(inputs=inputs, outputs=[output], op_type=op_type))[0].verdict
 
 
-def test_arithmetic_of_one_side_widens_the_limits():
-    """Where one side alone computes in float16, its limit holds from there on."""
-    evidence = operator(inputs=[0], outputs=[1e-3])
-
-    alike = judged(replace(evidence, arithmetic=computed("float16", "float16")))[0]
-    unlike = judged(
-        replace(evidence, arithmetic=computed("float16", "float32")), operator("Y", [1e-3], [2e-3])
-    )
-
-    assert ["own", "agrees", "agrees"] == [alike.verdict, *(each.verdict for each in unlike)]
-
-
 @pytest.mark.parametrize(
     ("arithmetic", "largest", "verdict"),
     [
