@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from msdump.analysis.advise.atoms import Atom, RoundingMeter, atoms_of
+from msdump.analysis.advise.roundings import RoundingMeter, TensorRounding, list_roundings
 from msdump.analysis.advise.variants import DeviceRuns
 from msdump.graph.kernel import FLOAT32
 
@@ -84,24 +84,24 @@ class SetSearch:
     def _measured(self) -> Roundings:
         """Return the roundings with their energies: the largest of all inputs."""
         variants, examples = self.runs.variants, self.runs.examples
-        atoms = atoms_of(variants)
-        is_short = len(atoms) / 2 * len(examples) <= _ONE_STRETCH and not variants.heavy
-        stretches = 1 if is_short else round(math.sqrt(len(atoms)))
+        singles = list_roundings(variants)
+        is_short = len(singles) / 2 * len(examples) <= _ONE_STRETCH and not variants.heavy
+        stretches = 1 if is_short else round(math.sqrt(len(singles)))
         waiting = [example for example in examples if example.name not in self._energies]
-        each = 1 + len(atoms) / 4 / stretches + (stretches if stretches > 1 else 0)
+        each = 1 + len(singles) / 4 / stretches + (stretches if stretches > 1 else 0)
         self._expect(each * len(waiting) + _SEARCHING + len(self._sizes) / 8)
         for example in waiting:
-            variants.progress.say(f"measuring {len(atoms)} roundings on {example.name}")
+            variants.progress.say(f"measuring {len(singles)} roundings on {example.name}")
             # of a large network the first input shows how errors grow, the others show overflows
             clipped_only = bool(self._energies) and not is_short
             meter = RoundingMeter(variants, example, stretches, clipped_only=clipped_only)
-            self._energies[example.name] = meter.energies(atoms)
+            self._energies[example.name] = meter.energies(singles)
         if self._wide is None:
-            self._wide = np.zeros((len(atoms), len(variants.graph.outputs)))
+            self._wide = np.zeros((len(singles), len(variants.graph.outputs)))
             if variants.to is not FLOAT32:
                 meter = RoundingMeter(variants, examples[0], stretches)
-                self._wide = meter.energies([replace(atom, dtype=variants.to) for atom in atoms])
-        return Roundings(atoms, np.maximum.reduce([*self._energies.values()]), self._wide, self._sizes)
+                self._wide = meter.energies([replace(single, dtype=variants.to) for single in singles])
+        return Roundings(singles, np.maximum.reduce([*self._energies.values()]), self._wide, self._sizes)
 
     def _of_series(self, gone: Sequence[int]) -> frozenset[int]:
         """Return the smallest set that holds while operators leave in a given order."""
@@ -193,17 +193,21 @@ class Roundings:
     """
 
     def __init__(
-        self, atoms: Sequence[Atom], narrow: np.ndarray, wide: np.ndarray, sizes: Mapping[int, int]
+        self,
+        singles: Sequence[TensorRounding],
+        narrow: np.ndarray,
+        wide: np.ndarray,
+        sizes: Mapping[int, int],
     ) -> None:
         """Combine the measured squares.
 
         Args:
-            atoms: The roundings.
+            singles: The roundings.
             narrow: Squares of the error of each output (columns) for each rounding that happens.
             wide: The same where all guards are kept, in the wider type; 0 for float32.
             sizes: Number of operators of each candidate.
         """
-        self._guards = [atom.guards for atom in atoms]
+        self._guards = [single.guards for single in singles]
         narrow, wide = (
             np.nan_to_num(side, nan=BROKEN, posinf=BROKEN).clip(0, BROKEN) for side in (narrow, wide)
         )

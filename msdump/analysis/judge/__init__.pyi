@@ -9,6 +9,7 @@ from .evidence import TensorEvidence as TensorEvidence
 from .evidence import TensorVerdict as TensorVerdict
 from .evidence import Verdict as Verdict
 from .evidence import joined as joined
+from .fact_verdicts import accuse as accuse
 from .findings import BY_GRAVITY as BY_GRAVITY
 from .findings import Arrangement as Arrangement
 from .findings import Finding as Finding
@@ -29,7 +30,6 @@ from .limits import TYPES as TYPES
 from .limits import Limits as Limits
 from .limits import coarser as coarser
 from .limits import read_limits as read_limits
-from .stated import accuse as accuse
 from .tensors import CLAMPS as CLAMPS
 from .tensors import Quantisers as Quantisers
 from .tensors import TensorJudge as TensorJudge

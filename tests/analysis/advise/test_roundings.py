@@ -7,7 +7,7 @@ import pytest
 from onnx import parser
 
 from msdump.analysis.advise import Variants
-from msdump.analysis.advise.atoms import RoundingMeter, atoms_of
+from msdump.analysis.advise.roundings import RoundingMeter, list_roundings
 from msdump.analysis.advise.search import BROKEN
 from msdump.analysis.advise.variants import DeviceRuns, golden
 from msdump.graph import loader
@@ -28,7 +28,7 @@ def test_guards():
     text = f"""{HEAD} net (float[2, 3] x) => (float[3, 2] y, float[2, 2] z)
     <float[3, 2] w = {{1, 2, 3, 4, 5, 6}}> {{ a = Exp(x) m = MatMul(a, w) y = Transpose(a) z = Relu(m) }}"""
 
-    found = atoms_of(variants_of(loader.load(parser.parse_model(text))))
+    found = list_roundings(variants_of(loader.load(parser.parse_model(text))))
 
     assert [
         ("", [1]),
@@ -37,7 +37,7 @@ def test_guards():
         ("x", [0]),  # the Exp reads it
         ("y", [0, 2]),  # the Transpose moves it
         ("z", [3]),
-    ] == sorted((atom.name, sorted(atom.guards)) for atom in found)
+    ] == sorted((single.name, sorted(single.guards)) for single in found)
 
 
 def test_guards_of_matrices_alone():
@@ -45,9 +45,9 @@ def test_guards_of_matrices_alone():
     text = f"""{HEAD} net (float[2, 2] x) => (float[2, 2] y) <float[2, 2] w = {{1, 2, 3, 4}}>
     {{ a = Exp(x) m = MatMul(a, w) y = Relu(m) }}"""
 
-    found = atoms_of(variants_of(loader.load(parser.parse_model(text)), "allow_fp32_to_fp16"))
+    found = list_roundings(variants_of(loader.load(parser.parse_model(text)), "allow_fp32_to_fp16"))
 
-    assert [({1}, "a"), ({1}, "")] == [(set(atom.guards), atom.name) for atom in found]
+    assert [({1}, "a"), ({1}, "")] == [(set(single.guards), single.name) for single in found]
 
 
 @pytest.mark.parametrize("stretches", [1, 4])
@@ -57,12 +57,12 @@ def test_errors_add_up(name, stretches, tmp_path):
     graph = loader.load(name if name.endswith(".onnx") else build(name, tmp_path))
     variants = variants_of(graph)
     example = golden("0", nets.examples(graph, 0)[0][1], nets.truth_of(graph))
-    atoms = atoms_of(variants)
-    energies = RoundingMeter(variants, example, stretches).energies(atoms)
+    singles = list_roundings(variants)
+    energies = RoundingMeter(variants, example, stretches).energies(singles)
     runs, positions = DeviceRuns(variants, [example]), sorted(variants.candidates)
 
     def predicted(kept):
-        return energies[[not atom.guards <= kept for atom in atoms]].sum(axis=0).max(initial=0) ** 0.5
+        return energies[[not single.guards <= kept for single in singles]].sum(axis=0).max(initial=0) ** 0.5
 
     for kept in ((), positions[::2], positions[: len(positions) // 2], positions[len(positions) // 2 :]):
         assert predicted(frozenset(kept)) == pytest.approx(runs.worst(frozenset(kept)), rel=0.5)
@@ -77,11 +77,13 @@ def test_an_overflow_breaks_the_outputs(stretches):
     graph = loader.load(parser.parse_model(text))
     variants = variants_of(graph)
     feeds = {"x": np.array([1, 2, 3, 4], np.float32)}
-    atoms = atoms_of(variants)
+    singles = list_roundings(variants)
 
-    energies = RoundingMeter(variants, golden("0", feeds, nets.truth_of(graph)), stretches).energies(atoms)
+    energies = RoundingMeter(variants, golden("0", feeds, nets.truth_of(graph)), stretches).energies(singles)
 
-    broken = {atom.name for atom, energy in zip(atoms, energies, strict=True) if not energy.max() < BROKEN}
+    broken = {
+        single.name for single, energy in zip(singles, energies, strict=True) if not energy.max() < BROKEN
+    }
     assert {"b"} == broken
 
 

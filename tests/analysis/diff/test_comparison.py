@@ -9,7 +9,7 @@ import pytest
 
 from msdump import dtypes
 from msdump.analysis import inputs
-from msdump.analysis.diff import again, pair_models, rounded_to
+from msdump.analysis.diff import own_errors, pair_models, rounded_to
 from msdump.analysis.judge import Verdict
 from msdump.execute import Runtime, values
 from msdump.graph import loader
@@ -272,10 +272,10 @@ net (float[2,3] x) => (float[2,3] y) <float[3,3] w = {0, 0, 0, 300, 300, 300, -3
 """
 
 
-@pytest.mark.parametrize(("most_bytes", "sessions"), [(again._MOST_PACKED, 0), (0, 1)])
+@pytest.mark.parametrize(("most_bytes", "sessions"), [(own_errors._MOST_PACKED, 0), (0, 1)])
 def test_a_further_run_makes_no_sessions_of_what_ran_again(monkeypatch, most_bytes, sessions):
     """Kernels of suspects stay up to a bound of the bytes that they read; the numbers are the same."""
-    monkeypatch.setattr(again, "_MOST_PACKED", most_bytes)
+    monkeypatch.setattr(own_errors, "_MOST_PACKED", most_bytes)
     both = comparison(load(PRODUCT), "Ascend:force_fp16", "float32")
     fed = values.bind_inputs(both.mine.model, (), {"x": np.float32([[1.01, 1.03, 1.031]] * 2)})
     both.run(fed)

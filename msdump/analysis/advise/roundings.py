@@ -29,7 +29,7 @@ from msdump.graph.kernel import FLOAT16, FLOAT32, keeps_types
 
 
 @dataclass(frozen=True, slots=True)
-class Atom:
+class TensorRounding:
     """One rounding.
 
     Attributes:
@@ -47,21 +47,21 @@ class Atom:
     origin: int = -1
 
 
-def atoms_of(variants: Variants) -> list[Atom]:
+def list_roundings(variants: Variants) -> list[TensorRounding]:
     """Return the roundings of a network, by position."""
-    atoms: list[Atom] = []
-    written: dict[str, Atom] = {}
+    singles: list[TensorRounding] = []
+    written: dict[str, TensorRounding] = {}
     for position, node in enumerate(variants.graph.nodes):
-        atoms += _of_operator(variants, written, position, node)
+        singles += _of_operator(variants, written, position, node)
         written |= _of_outputs(variants, written, position, node)
     end = len(variants.graph.nodes)
     outputs = (value.name for value in variants.graph.outputs if value.name in written)
-    return atoms + [replace(written[name], position=end) for name in outputs]
+    return singles + [replace(written[name], position=end) for name in outputs]
 
 
 def _of_outputs(
-    variants: Variants, written: Mapping[str, Atom], position: int, node: Node
-) -> dict[str, Atom]:
+    variants: Variants, written: Mapping[str, TensorRounding], position: int, node: Node
+) -> dict[str, TensorRounding]:
     """Return the roundings of an operator's outputs before they are read."""
     usual, is_candidate = variants.narrow(node)[-1], position in variants.candidates
     guards, dtype, origin = frozenset[int](), usual.writes, position
@@ -75,25 +75,25 @@ def _of_outputs(
         guards = frozenset({position})
         dtype = FLOAT16 if usual.writes is FLOAT32 else usual.writes
     names = filter(variants.is_float, node.outputs) if guards else ()
-    return {name: Atom(guards, position, name, dtype, origin) for name in names}
+    return {name: TensorRounding(guards, position, name, dtype, origin) for name in names}
 
 
 def _of_operator(
-    variants: Variants, written: Mapping[str, Atom], position: int, node: Node
-) -> Iterator[Atom]:
+    variants: Variants, written: Mapping[str, TensorRounding], position: int, node: Node
+) -> Iterator[TensorRounding]:
     """Yield the roundings of an operator's inputs and weights."""
     usual, is_candidate = variants.narrow(node)[0], position in variants.candidates
     if node.bodies and is_candidate:
-        yield Atom(frozenset({position}), position, "", FLOAT16)
+        yield TensorRounding(frozenset({position}), position, "", FLOAT16)
     if keeps_types(node) and not node.bodies:
         return
     reads = is_candidate and usual.reads is not FLOAT32
-    own = Atom(frozenset({position} if reads else ()), position, "", usual.reads)
+    own = TensorRounding(frozenset({position} if reads else ()), position, "", usual.reads)
     for name in filter(variants.is_float, dict.fromkeys(variants.needed(position))):
         before = written.get(name, own)
         if guards := before.guards | own.guards:
             origin = before.origin if name in written else -1
-            yield Atom(guards, position, name, (own if reads else before).dtype, origin)
+            yield TensorRounding(guards, position, name, (own if reads else before).dtype, origin)
     if reads and variants.float_weights(position) and not node.bodies:
         yield own
 
@@ -129,31 +129,31 @@ class RoundingMeter:
     stretches: int
     clipped_only: bool = False
 
-    def energies(self, atoms: Sequence[Atom]) -> np.ndarray:
+    def energies(self, singles: Sequence[TensorRounding]) -> np.ndarray:
         """Return the squared error of each output (columns) for each rounding; infinite where one breaks.
 
         The uses of a tensor have one and the same error, which does not add up as independent ones do: theirs
         are scaled to the error that they make together.
         """
-        shared = _shared(atoms)
-        found = self._measured([*atoms, *shared])
-        energies, together = found[: len(atoms)], found[len(atoms) :]
-        for atom, whole in zip(shared, together, strict=True):
-            uses = [index for index, each in enumerate(atoms) if _key(each) == _key(atom)]
+        shared = _shared(singles)
+        found = self._measured([*singles, *shared])
+        energies, together = found[: len(singles)], found[len(singles) :]
+        for single, whole in zip(shared, together, strict=True):
+            uses = [index for index, each in enumerate(singles) if _key(each) == _key(single)]
             alone = energies[uses].sum(axis=0)
             usable = np.isfinite(alone) & np.isfinite(whole) & (alone > 0)
             energies[uses] *= np.divide(whole, alone, out=np.ones_like(alone), where=usable)
         return energies
 
-    def _measured(self, atoms: Sequence[Atom]) -> np.ndarray:
+    def _measured(self, singles: Sequence[TensorRounding]) -> np.ndarray:
         """Return the squared errors of roundings: one walk through the network, stretch by stretch."""
-        found = np.zeros((len(atoms), len(self.variants.graph.outputs)))
+        found = np.zeros((len(singles), len(self.variants.graph.outputs)))
         begun, growing, end = dict(self.example.feeds), list[_Growth](), len(self.variants.graph.nodes)
         for start, stop in pairwise(self._borders()):
             values = dict(begun)
             for position in range(start, stop):
                 values |= self.variants.wide(position, values)
-            sums = self._at_border(range(start, stop), atoms, values, found)
+            sums = self._at_border(range(start, stop), singles, values, found)
             begun = values
             self._pass(range(start, stop), begun, [each.values for each in growing])
             growing += [replace(each, values=begun | each.values) for each in sums.values() if each.whole]
@@ -161,20 +161,24 @@ class RoundingMeter:
             grown = self._squares(each.values) / each.whole
             for index, square in each.squares.items():
                 found[index] += grown * square
-        for index, atom in enumerate(atoms):
-            if atom.position == end:
-                found[index] = self._squares({atom.name: self._narrow(atom, self.example.golden[atom.name])})
+        for index, single in enumerate(singles):
+            if single.position == end:
+                found[index] = self._squares(
+                    {single.name: self._narrow(single, self.example.golden[single.name])}
+                )
         return found
 
     def _at_border(
-        self, stretch: range, atoms: Sequence[Atom], values: Values, found: np.ndarray
+        self, stretch: range, singles: Sequence[TensorRounding], values: Values, found: np.ndarray
     ) -> dict[str, _Growth]:
         """Measure the roundings of a stretch; return the sums of the errors that are left at its end."""
         sums: dict[str, _Growth] = {}
         is_last = stretch.stop == len(self.variants.graph.nodes)
-        for index, atom in enumerate(atoms):
-            if atom.position in stretch:
-                changed = self._spread(self._changed(atom, values), values, atom.position + 1, stretch.stop)
+        for index, single in enumerate(singles):
+            if single.position in stretch:
+                changed = self._spread(
+                    self._changed(single, values), values, single.position + 1, stretch.stop
+                )
                 if is_last:
                     found[index] = self._squares(changed)
                 elif not self._add(sums, index, changed, values):
@@ -226,27 +230,27 @@ class RoundingMeter:
             [distance(changed[name], golden[name]) ** 2 if name in changed else 0.0 for name in names]
         )
 
-    def _changed(self, atom: Atom, values: Values) -> Values:
-        node, given = self.variants.graph.nodes[atom.position], {atom.name: values.get(atom.name)}
-        if not atom.name and node.bodies:
-            return differing(self.variants.run(atom.position, values, is_kept=False), values)
-        if not atom.name:  # of weights, which are the same for every input
-            weights = () if self.clipped_only else self.variants.float_weights(atom.position)
+    def _changed(self, single: TensorRounding, values: Values) -> Values:
+        node, given = self.variants.graph.nodes[single.position], {single.name: values.get(single.name)}
+        if not single.name and node.bodies:
+            return differing(self.variants.run(single.position, values, is_kept=False), values)
+        if not single.name:  # of weights, which are the same for every input
+            weights = () if self.clipped_only else self.variants.float_weights(single.position)
             given = {name: self.variants.graph.weights[name] for name in weights}
-        rounded_ones = {name: self._narrow(atom, array) for name, array in given.items()}
+        rounded_ones = {name: self._narrow(single, array) for name, array in given.items()}
         if all(rounded_ones[name] is array for name, array in given.items()):
             return {}
-        if atom.origin == atom.position:  # the tensor itself, for all that read it
+        if single.origin == single.position:  # the tensor itself, for all that read it
             return rounded_ones
-        return differing(self.variants.wide(atom.position, values | rounded_ones), values)
+        return differing(self.variants.wide(single.position, values | rounded_ones), values)
 
-    def _narrow(self, atom: Atom, array: Any) -> Any:
+    def _narrow(self, single: TensorRounding, array: Any) -> Any:
         """Return a rounded tensor, the same object where that changes nothing."""
         if not isinstance(array, np.ndarray):  # an optional without a value
             return array
-        if self.clipped_only and not (atom.dtype is FLOAT16 and overflows(array)):
+        if self.clipped_only and not (single.dtype is FLOAT16 and overflows(array)):
             return array
-        narrow = rounded(array, atom.dtype, saturates=self.variants.saturates).astype(np.float32)
+        narrow = rounded(array, single.dtype, saturates=self.variants.saturates).astype(np.float32)
         return array if np.array_equal(narrow, array, equal_nan=True) else narrow
 
     def _spread(self, changed: Values, values: Values, start: int, stop: int) -> Values:
@@ -262,12 +266,12 @@ class RoundingMeter:
         return changed
 
 
-def _shared(atoms: Sequence[Atom]) -> list[Atom]:
+def _shared(singles: Sequence[TensorRounding]) -> list[TensorRounding]:
     """Return one rounding for each tensor with several readers, which changes it for all of them."""
-    uses: dict[tuple[str, DType], list[Atom]] = {}
-    for atom in atoms:
-        if atom.origin >= 0:
-            uses.setdefault((atom.name, atom.dtype), []).append(atom)
+    uses: dict[tuple[str, DType], list[TensorRounding]] = {}
+    for single in singles:
+        if single.origin >= 0:
+            uses.setdefault((single.name, single.dtype), []).append(single)
     return [
         replace(found[0], guards=frozenset({found[0].origin}), position=found[0].origin)
         for found in uses.values()
@@ -275,5 +279,5 @@ def _shared(atoms: Sequence[Atom]) -> list[Atom]:
     ]
 
 
-def _key(atom: Atom) -> tuple[str, DType, int]:
-    return atom.name, atom.dtype, atom.origin
+def _key(single: TensorRounding) -> tuple[str, DType, int]:
+    return single.name, single.dtype, single.origin
