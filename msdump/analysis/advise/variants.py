@@ -98,7 +98,7 @@ class DeviceRuns:
 
     def worst(self, kept: frozenset[int]) -> float:
         """Return the largest error of any output of any input with some operators kept."""
-        return max(self._largest([kept], self.examples), default=0.0)
+        return self._largest([kept], self.examples)[0]
 
     def first_errors(self, sets: Sequence[frozenset[int]]) -> list[float]:
         """Return the largest error of each set on the input that refuted one last: most fail on no other."""

@@ -81,9 +81,7 @@ def test_an_overflow_breaks_the_outputs(stretches):
 
     energies = RoundingMeter(variants, golden("0", feeds, nets.truth_of(graph)), stretches).energies(singles)
 
-    broken = {
-        single.name for single, energy in zip(singles, energies, strict=True) if not energy.max() < BROKEN
-    }
+    broken = {each.name for each, energy in zip(singles, energies, strict=True) if not energy.max() < BROKEN}
     assert {"b"} == broken
 
 

@@ -247,7 +247,7 @@ def test_training_in_float64_holds_its_variables_in_float64(compared, mine, gold
     assert [] == both.failures
     assert both.report.agrees
     assert 3 == both.runs
-    assert [0, 0, 1, 1, 2, 2] == [output.iteration for output in both.outputs]
+    assert {0, 1, 2} == {output.iteration for output in both.outputs}
     held = {side.variant.text: side.state.arrays()["w"] for side in (both.mine, both.golden)}
     assert "float64" == held.pop("float64").dtype.name
     assert ["float32"] == [array.dtype.name for array in held.values()]
