@@ -105,19 +105,6 @@ def test_membership_equals_brute_force(spans, separator):
         assert any(low <= number <= high for low, high in spans) == (number in iterations)
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.text(alphabet="0123 -|al\u0660") | st.text())
-def test_any_text_is_a_set_or_a_grammar_error(text):
-    """The parser of iterations raises nothing but GrammarError, with faults inside the text."""
-    faults = ()
-    try:
-        parse_iterations(text)
-    except GrammarError as error:
-        faults = error.faults
-
-    assert all(0 <= fault.start <= fault.end <= len(text) for fault in faults)
-
-
 CONV = "Default/conv1-Conv2d/Conv2D-op0"
 
 
@@ -154,17 +141,10 @@ def test_kernel_item_selects(item, kind, matching, missing):
     assert not any(pattern.matches(name) for name in missing)
 
 
-@pytest.mark.parametrize("item", ["", "   "])
-def test_empty_kernel_item_is_none(item):
-    """An item without a character other than spaces is no pattern."""
-    assert parse_kernel(item, searches=False) is None
-
-
-def test_o2_regex_searches():
-    """Under O2 a regex matches anywhere in a name."""
-    pattern = parse_kernel("name-regex(Conv2D)", searches=True)
-
-    assert pattern.matches(CONV)
+def test_empty_items_and_searches():
+    """An item of spaces alone is no pattern; under O2 a regex matches anywhere in a name."""
+    assert parse_kernel("", searches=False) is parse_kernel("   ", searches=False) is None
+    assert parse_kernel("name-regex(Conv2D)", searches=True).matches(CONV)
 
 
 @pytest.mark.parametrize(
@@ -174,26 +154,6 @@ def test_o2_regex_searches():
             "name-regex(a[b)",
             "not a regular expression: the class of characters is not closed",
             "    name-regex(a[b)\n                ^",
-        ),
-        (
-            "name-regex([[:alpha:])",
-            "not a regular expression: the class of characters is not closed",
-            "    name-regex([[:alpha:])\n               ^",
-        ),
-        (
-            "name-regex((a)",
-            "not a regular expression: the bracket is not closed",
-            "    name-regex((a)\n               ^",
-        ),
-        (
-            "name-regex([[:digits:]])",
-            "not a regular expression: no character class [:digits:] (did you mean 'digit'?)",
-            "    name-regex([[:digits:]])\n                ^^^^^^^^^^",
-        ),
-        (
-            "name-regex(.*|[a-)",
-            "not a regular expression: the class of characters is not closed",
-            "    name-regex(.*|[a-)\n                  ^",
         ),
         (
             "name-regex(a{99999999999999})",
@@ -214,17 +174,3 @@ def test_bad_regex_is_refused_with_a_caret(item, message, excerpt):
 
     assert message == caught.value.faults[0].message
     assert [excerpt] == _excerpts(caught.value)
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.text(alphabet="name-regx([]^:dgit\\d*+?{}|&~)/. "))
-def test_any_item_is_a_pattern_or_a_grammar_error(text):
-    """The parser of kernels raises nothing but GrammarError, and its patterns match without raising."""
-    item = f"name-regex({text})"
-    faults = ()
-    try:
-        parse_kernel(item, searches=False).matches("a")
-    except GrammarError as error:
-        faults = error.faults
-
-    assert all(0 <= fault.start < fault.end <= len(item) for fault in faults)

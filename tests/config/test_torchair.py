@@ -64,11 +64,11 @@ def test_data_dump(tmp_path):
 @pytest.mark.parametrize(
     "given",
     [
-        pytest.param({}, id="nothing"),
-        pytest.param({"ge.exec.enableDump": "0"}, id="off"),
-        pytest.param({"ge.exec.dumpPath": "nowhere", "ge.exec.dumpMode": "all"}, id="no-switch"),
-        pytest.param({"ge.exec.enableDump": "0", "ge.exec.dumpStep": "broken"}, id="step-of-no-dump"),
-        pytest.param({"ge.exec.precision_mode": "force_fp16"}, id="another-option"),
+        {},
+        {"ge.exec.enableDump": "0"},
+        {"ge.exec.dumpPath": "nowhere", "ge.exec.dumpMode": "all"},
+        {"ge.exec.enableDump": "0", "ge.exec.dumpStep": "broken"},
+        {"ge.exec.precision_mode": "force_fp16"},
     ],
 )
 def test_no_dump(given):
@@ -131,46 +131,32 @@ def test_overflow(mode):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        pytest.param(
+        (
             {"enableDumpDebug": "1"},
             "ge.exec.enableDump and ge.exec.enableDumpDebug cannot be set to 1 at the same time",
-            id="both",
         ),
-        pytest.param({"dumpPath": None}, "ge.exec.dumpPath: is missing or empty (E10058)", id="no-path"),
-        pytest.param({"dumpPath": ""}, "ge.exec.dumpPath: is missing or empty (E10058)", id="empty-path"),
-        pytest.param({"dumpPath": "gone"}, "ge.exec.dumpPath = 'gone': is no directory", id="path-gone"),
-        pytest.param(
-            {"dumpPath": "x" * 300}, f"dumpPath = '{'x' * 300}': is no directory", id="path-too-long"
-        ),
-        pytest.param(
-            {"enableDump": "yes"}, "ge.exec.enableDump = 'yes': must be one of 0, 1", id="enable-is-word"
-        ),
-        pytest.param(
+        ({"dumpPath": None}, "ge.exec.dumpPath: is missing or empty (E10058)"),
+        ({"dumpPath": ""}, "ge.exec.dumpPath: is missing or empty (E10058)"),
+        ({"dumpPath": "gone"}, "ge.exec.dumpPath = 'gone': is no directory"),
+        ({"dumpPath": "x" * 300}, f"dumpPath = '{'x' * 300}': is no directory"),
+        ({"enableDump": "yes"}, "ge.exec.enableDump = 'yes': must be one of 0, 1"),
+        (
             {"dumpMode": "outputs"},
             "ge.exec.dumpMode = 'outputs': must be one of input, output, all (did you mean 'output'?)",
-            id="mode",
         ),
-        pytest.param(
-            {"dumpData": "npy"}, "ge.exec.dumpData = 'npy': must be one of tensor, stats", id="data"
-        ),
-        pytest.param(
+        ({"dumpData": "npy"}, "ge.exec.dumpData = 'npy': must be one of tensor, stats"),
+        (
             {"dumpDebugMode": "aicore"},
             "ge.exec.dumpDebugMode = 'aicore': must be one of aicore_overflow, atomic_overflow, all",
-            id="debug-mode",
         ),
-        pytest.param(
-            {"dumpStep": "5-2"}, "ge.exec.dumpStep = '5-2': the range 5-2 runs backwards", id="backwards"
-        ),
-        pytest.param(
-            {"dumpStep": "5-5"}, "ge.exec.dumpStep = '5-5': the graph engine takes no range", id="one"
-        ),
-        pytest.param({"dumpStep": "1|"}, "ge.exec.dumpStep = '1|': a segment is empty", id="empty-segment"),
-        pytest.param(
+        ({"dumpStep": "5-2"}, "ge.exec.dumpStep = '5-2': the range 5-2 runs backwards"),
+        ({"dumpStep": "5-5"}, "ge.exec.dumpStep = '5-5': the graph engine takes no range"),
+        ({"dumpStep": "1|"}, "ge.exec.dumpStep = '1|': a segment is empty"),
+        (
             {"dumpStep": "|".join(str(2 * step) for step in range(101))},
             "the graph engine takes 100 segments at most, these are 101",
-            id="many-steps",
         ),
-        pytest.param({"dumpSteps": "1"}, "ge.exec.dumpSteps: is no option of a dump", id="unknown"),
+        ({"dumpSteps": "1"}, "ge.exec.dumpSteps: is no option of a dump"),
     ],
 )
 def test_faults(changes, message):

@@ -11,7 +11,7 @@ import pytest
 from msdump import acl
 from msdump.graph.ge.model import onnx_name
 from tests.frontends.acl.script import sent
-from tests.frontends.acl.single_calls import FLOAT, HALF, INT32, ND, attributes, call
+from tests.frontends.acl.single_calls import FLOAT, HALF, ND, attributes, call
 
 
 @pytest.fixture
@@ -31,22 +31,6 @@ OPERATORS = {
     "ONNX name": ("Mul", [A, B], {}, A * B),
     "MindSpore name": ("RealDiv", [A, B], {}, A / B),
     "MindSpore spelling": ("ReLU", [A], {}, np.maximum(A, 0)),
-    "fixed limits": ("ReLU6", [A * 4], {}, np.clip(A * 4, 0, 6)),
-    "GE name": ("SoftmaxV2", [A], {"axes": [0]}, np.exp(A) / np.exp(A).sum(0)),
-    "GE matrices": (
-        "MatMulV2",
-        [A, B.reshape(3, 2)],
-        {"transpose_x1": False, "transpose_x2": False},
-        A @ B.reshape(3, 2),
-    ),
-    "GE axes": ("ReduceSumD", [A], {"axes": [1], "keep_dims": True}, A.sum(1, keepdims=True)),
-    "GE cast": ("Cast", [A], {"dst_type": INT32}, A.astype(np.int32)),
-    "GE convolution": (
-        "Conv2D",
-        [IMAGE, KERNEL],
-        {"strides": [1, 1, 2, 2], "pads": [0, 0, 0, 0], "groups": 1, "data_format": "NCHW"},
-        WINDOWS,
-    ),
     "ONNX convolution": ("Conv", [IMAGE, KERNEL], {"strides": [2, 2], "pads": [0, 0, 0, 0]}, WINDOWS),
     "GE pooling": (
         "MaxPool3D",
@@ -54,8 +38,6 @@ OPERATORS = {
         {"ksize": [1, 1, 2, 2], "strides": [1, 1, 2, 2], "padding": "VALID"},
         np.array([[[[5, 7], [13, 15]]]], np.float32),
     ),
-    "other integers": ("ArgMaxV2", [A], {"dimension": 1, "keep_dims": False}, np.array([2, 2], np.int32)),
-    "float attribute": ("LeakyRelu", [A], {"negative_slope": 0.5}, np.where(A > 0, A, A / 2)),
     "half": ("Add", [A.astype(np.float16), B.astype(np.float16)], {}, (A + B).astype(np.float16)),
     "bool": ("Equal", [A, A], {}, np.ones((2, 3), bool)),
     "bfloat16": ("Neg", [A.astype(ml_dtypes.bfloat16)], {}, -A.astype(ml_dtypes.bfloat16)),

@@ -60,7 +60,6 @@ def letters():
 LAYERS = ["conv1conv1_relu", "res2a_branch2ares2a_branch2a_relu", "res2a_branch1", "pool1"]
 MODELS = [{"model_name": "ResNet-101"}, {"model_name": "ResNet-50", "layer": LAYERS}]
 OUTPUT = {"dump_path": "/home/output", "dump_mode": "output"}
-BLOCKED = [{"name": "conv", "pos": ["input0", "input1"]}]
 IN_RANGE = [{"begin": "conv1", "end": "relu1"}, {"begin": "conv2", "end": "pool1"}]
 
 SELECTED = {
@@ -144,41 +143,6 @@ def test_single_operators(script, section):
     assert np.array_equal(x + x, script.read("Add.Add.*")[1]["output", 0])
 
 
-@pytest.mark.parametrize("key", ["optype_blacklist", "opname_blacklist"])
-def test_black_lists_as_they_stand(script, key):
-    """The documents' black lists lack dump_level op and are refused, as CANN's source refuses them."""
-    section = {
-        "dump_path": "/home/output",
-        "dump_mode": "input",
-        "dump_list": [{"model_name": "ResNet-50", key: BLOCKED}],
-    }
-
-    assert [0, 0, 100009] == [
-        acl.init(),
-        acl.mdl.init_dump(),
-        acl.mdl.set_dump(configured(script, section)),
-    ]
-    assert (
-        "When configuration item dump_level is not set to op,"
-        f" configuration item dump_list[0].{key} cannot be configured"
-    ) in acl.get_recent_err_msg()
-
-
-@pytest.mark.parametrize("key", ["optype_blacklist", "opname_blacklist"])
-def test_black_list_that_is_no_json(script, key):
-    """The documents' text itself, without a comma between name and pos, is no JSON: 100009."""
-    text = f"""{{"dump":{{"dump_list":[{{"model_name":"ResNet-50","{key}":[{{
-        "name":"conv"
-        "pos":["input0", "input1"]}}]}}],"dump_path":"/home/output","dump_mode":"input",}}}}"""
-
-    assert [0, 0, 100009] == [
-        acl.init(),
-        acl.mdl.init_dump(),
-        acl.mdl.set_dump(script.configure(text=text)),
-    ]
-    assert "line 3: invalid JSON" in acl.get_recent_err_msg()
-
-
 CONVOLUTIONS = {name for name in ALL if name.startswith("Conv2D")}
 BLACK_LISTS = {
     "optype_blacklist": ([{"name": "Conv2D", "pos": ["input0", "input1"]}], CONVOLUTIONS),
@@ -214,56 +178,6 @@ def test_range(script):
     assert 0 == script.run(script.load(ranges(), "ResNet-50"), np.eye(2, dtype=np.float32))[0]
 
     assert {"Softmax.conv1", "Transpose.relu1", "Transpose.conv2", "Softmax.pool1"} == operators(script)
-
-
-def test_steps(script):
-    """dump_step 0|3-5|10 dumps these executions of eleven."""
-    section = OUTPUT | {"dump_list": MODELS, "dump_op_switch": "off", "dump_step": "0|3-5|10"}
-    begin(script, section)
-    model_id = script.load(resnet(), "ResNet-50")
-
-    for _ in range(12):
-        script.run(model_id, IMAGE)
-
-    assert {0, 3, 4, 5, 10} == {int(name.split("/")[4]) for name in script.files()}
-
-
-def test_statistics(script):
-    """dump_data stats with Max and Min writes their columns for each output."""
-    section = OUTPUT | {"dump_list": MODELS, "dump_data": "stats", "dump_stats": ["Max", "Min"]}
-    begin(script, section)
-
-    script.run(script.load(resnet(), "ResNet-50"), IMAGE)
-
-    (path,) = script.path.rglob("MaxPool.pool1.*.csv")
-    title, row = path.read_text().splitlines()
-    assert "Input/Output,Index,Data Size,Data Type,Format,Shape,Count,Max Value,Min Value" == title
-    assert ["Output", "0"] == row.split(",")[:2]
-    assert 9 == len(row.split(","))
-
-
-def test_exception(script):
-    """A brief exception dump writes nothing while nothing fails, then the operator that does."""
-    begin(script, {"dump_path": "output", "dump_scene": "aic_err_brief_dump"})
-    proto = parsed("graph (float[2] x, int64[1] i) => (y) { [gather] y = Gather(x, i) }")
-    model_id = script.load(proto)
-
-    assert 0 == script.run(model_id, np.float32([1, 2]), np.array([1]))[0]
-    assert [] == script.files()
-    assert 500002 == script.run(model_id, np.float32([1, 2]), np.array([5]))[0]
-
-    (name,) = script.files()
-    assert name.startswith("extra-info/data-dump/0/exception_info.0.0.")
-
-
-def test_overflow(script):
-    """An overflow dump writes the operators whose results are infinite, and their records."""
-    begin(script, {"dump_path": "output", "dump_debug": "on"})
-    proto = parsed("graph (float[2,2] x) => (y) { [exp] e = Exp(x) [turn] y = Transpose(e) }")
-
-    assert 0 == script.run(script.load(proto), np.float32([[1, 2], [3, 400]]))[0]
-
-    assert {"Exp.exp", "Transpose.turn", "Opdebug.Node_OpDebug"} == operators(script)
 
 
 WATCHER = {

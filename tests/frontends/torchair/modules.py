@@ -49,33 +49,6 @@ class SqueezeExcite(nn.Module):
         return x * self.gate(self.up(functional.silu(self.down(x.mean((2, 3), keepdim=True)))))
 
 
-class RMSNorm(nn.Module):
-    """Llama's norm, written out."""
-
-    def __init__(self):
-        """Make the weight."""
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(8))
-
-    def forward(self, x):
-        """Norm the last dimension."""
-        return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6))
-
-
-class SwiGLU(nn.Module):
-    """Llama's feed-forward part."""
-
-    def __init__(self):
-        """Make the three layers."""
-        super().__init__()
-        self.gate, self.up = nn.Linear(8, 12, bias=False), nn.Linear(8, 12, bias=False)
-        self.down = nn.Linear(12, 8, bias=False)
-
-    def forward(self, x):
-        """Return (..., 8)."""
-        return self.down(functional.silu(self.gate(x)) * self.up(x))
-
-
 class Rotary(nn.Module):
     """Causal attention of grouped queries with rotated halves."""
 
@@ -119,43 +92,6 @@ class CrossAttention(nn.Module):
         k, v = (part.unflatten(-1, (2, 4)).transpose(1, 2) for part in self.kv(words).chunk(2, -1))
         mixed = functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
         return image + self.o(mixed).transpose(1, 2).reshape(image.shape)
-
-
-class Timestep(nn.Module):
-    """A diffusion network's embedding of time, which scales and shifts an image."""
-
-    def __init__(self):
-        """Make the layers."""
-        super().__init__()
-        self.dense = nn.Sequential(nn.Linear(8, 16), nn.SiLU(), nn.Linear(16, 16))
-        self.norm, self.convolution = nn.GroupNorm(4, 8, affine=False), nn.Conv2d(8, 8, 3, padding=1)
-
-    def forward(self, image, time):
-        """Change (batch, 8, rows, columns) by (batch,)."""
-        angles = time[:, None] * torch.exp(-torch.arange(4) * 0.5)[None]
-        scale, shift = self.dense(torch.cat((angles.sin(), angles.cos()), -1))[..., None, None].chunk(2, 1)
-        return self.convolution(functional.silu(self.norm(image) * (1 + scale) + shift))
-
-
-class Windows(nn.Module):
-    """Swin's shifted windows with a table of relative positions."""
-
-    def __init__(self):
-        """Make the table."""
-        super().__init__()
-        self.table = nn.Parameter(torch.randn(9, 2))
-        self.dense = nn.Linear(8, 24)
-
-    def forward(self, x):
-        """Attend within windows of 2 x 2 of (batch, 4, 4, 8)."""
-        shifted = torch.roll(x, (-1, -1), (1, 2))
-        parts = shifted.view(-1, 2, 2, 2, 2, 8).permute(0, 1, 3, 2, 4, 5).reshape(-1, 4, 8)
-        q, k, v = self.dense(parts).view(-1, 4, 3, 2, 4).permute(2, 0, 3, 1, 4).unbind(0)
-        index = torch.arange(16) % 9
-        bias = self.table[index].view(4, 4, 2).permute(2, 0, 1)
-        made = ((q * 0.5) @ k.transpose(-2, -1) + bias).softmax(-1) @ v
-        made = made.transpose(1, 2).reshape(-1, 2, 2, 2, 2, 8).permute(0, 1, 3, 2, 4, 5).reshape(-1, 4, 4, 8)
-        return torch.roll(made, (1, 1), (1, 2))
 
 
 def _image(*, channels=8, side=8):
@@ -248,7 +184,6 @@ VISION = {
         lambda: torch.randn(1, 2, 3, 3, 3),
     ),
     "transposed convolution": _plain(lambda: nn.ConvTranspose2d(8, 4, 4, 2, 1), _image),
-    "shifted windows": _plain(Windows, lambda: torch.randn(2, 4, 4, 8)),
     "layer scale": _plain(
         lambda: nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 8), nn.GELU(approximate="tanh")), _words
     ),
@@ -257,29 +192,9 @@ VISION = {
 }
 
 LANGUAGE = {
-    "norm of squares": _plain(RMSNorm, _words),
     "torch's norm of squares": _plain(lambda: nn.RMSNorm(8), _words),
-    "gated unit": _plain(SwiGLU, _words),
     "torch's gated unit": _plain(nn.GLU, _words),
     "rotary attention": _plain(Rotary, _words),
-    "attention of several heads": _of(
-        lambda x: functional.multi_head_attention_forward(
-            x,
-            x,
-            x,
-            8,
-            2,
-            torch.ones(24, 8) / 9,
-            torch.zeros(24),
-            None,
-            None,
-            False,
-            0.0,
-            torch.eye(8),
-            torch.zeros(8),
-        )[0],
-        _words,
-    ),
     "encoder layer": _plain(
         lambda: nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True), _words
     ),
@@ -369,7 +284,6 @@ LANGUAGE = {
 
 DIFFUSION = {
     "cross attention": _plain(CrossAttention, _image, lambda: torch.randn(2, 3, 6)),
-    "time": _plain(Timestep, _image, lambda: torch.tensor([1.0, 30.0])),
     "group norm": _plain(lambda: nn.Sequential(nn.GroupNorm(2, 8), nn.SiLU()), _image),
     "nearest and convolution": _plain(
         lambda: nn.Sequential(nn.Upsample(scale_factor=2), nn.Conv2d(8, 8, 3, padding=1)), _image
