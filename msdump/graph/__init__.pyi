@@ -21,16 +21,13 @@ from .compilation import compile_graph as compile_graph
 from .compilation import fuse_elementwise as fuse_elementwise
 from .compilation import model_names as model_names
 from .compilation import with_model_types as with_model_types
-from .domains import CLEAR_FLOAT_STATUS as CLEAR_FLOAT_STATUS
-from .domains import GET_FLOAT_STATUS as GET_FLOAT_STATUS
-from .domains import MINDSPORE_DOMAIN as MINDSPORE_DOMAIN
-from .domains import WORLD_GROUP as WORLD_GROUP
-from .domains import canonical_domain as canonical_domain
-from .domains import uses_float_status as uses_float_status
-from .functions import SMALL_BYTES as SMALL_BYTES
+from .graph import CLEAR_FLOAT_STATUS as CLEAR_FLOAT_STATUS
+from .graph import GET_FLOAT_STATUS as GET_FLOAT_STATUS
 from .graph import IN_MEMORY as IN_MEMORY
+from .graph import MINDSPORE_DOMAIN as MINDSPORE_DOMAIN
 from .graph import UNKNOWN as UNKNOWN
 from .graph import UNKNOWN_RANK as UNKNOWN_RANK
+from .graph import WORLD_GROUP as WORLD_GROUP
 from .graph import Attribute as Attribute
 from .graph import Graph as Graph
 from .graph import Node as Node
@@ -39,6 +36,8 @@ from .graph import SourceLine as SourceLine
 from .graph import Training as Training
 from .graph import Value as Value
 from .graph import ValueType as ValueType
+from .graph import canonical_domain as canonical_domain
+from .graph import uses_float_status as uses_float_status
 from .names import ROOT as ROOT
 from .operators import CONTROL_FLOW as CONTROL_FLOW
 from .operators import CONVERTED_TYPES as CONVERTED_TYPES
@@ -56,4 +55,5 @@ from .order import external_values as external_values
 from .order import outer_values as outer_values
 from .order import reads as reads
 from .order import subgraphs as subgraphs
+from .weights import SMALL_BYTES as SMALL_BYTES
 from .weights import forget_pages as forget_pages

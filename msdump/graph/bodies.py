@@ -6,8 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from msdump.graph.domains import MINDSPORE_DOMAIN, canonical_domain
-from msdump.graph.graph import Graph, Node
+from msdump.graph.graph import MINDSPORE_DOMAIN, Graph, Node, canonical_domain
 from msdump.graph.operators import facts_of
 from msdump.graph.order import reads
 

@@ -13,8 +13,7 @@ import onnx
 from msdump import dtypes
 from msdump.errors import FormatError, GraphError
 from msdump.graph import bodies, names, validity, weights
-from msdump.graph.domains import canonical_domain
-from msdump.graph.graph import UNKNOWN, Attribute, Graph, Node, Value, ValueType
+from msdump.graph.graph import UNKNOWN, Attribute, Graph, Node, Value, ValueType, canonical_domain
 from msdump.graph.operators import Use, primitive_name, update_of
 from msdump.graph.order import execution_order, free_names, used_values
 from msdump.record import OperatorRef

@@ -10,8 +10,7 @@ from typing import Any, Final
 from msdump import dtypes
 from msdump.dtypes import DType
 from msdump.errors import FormatError, GraphError
-from msdump.graph.domains import MINDSPORE_DOMAIN, WORLD_GROUP
-from msdump.graph.graph import Node
+from msdump.graph.graph import MINDSPORE_DOMAIN, WORLD_GROUP, Node
 
 
 class Collective(StrEnum):

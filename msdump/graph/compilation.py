@@ -19,8 +19,7 @@ from msdump.dtypes import DType
 from msdump.errors import MsdumpError
 from msdump.graph.bodies import rewritten
 from msdump.graph.collectives import collective
-from msdump.graph.domains import uses_float_status
-from msdump.graph.graph import Graph, Node, Value, ValueType
+from msdump.graph.graph import Graph, Node, Value, ValueType, uses_float_status
 from msdump.graph.operators import (
     CONVERTED_TYPES,
     GE_TYPES,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -12,17 +13,28 @@ from typing import Final
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
+from onnx import defs, shape_inference
 
-from msdump import reading
-from msdump.errors import GraphError
-from msdump.graph import functions, inference, names, training_info, validity, weights
+from msdump import dtypes, reading
+from msdump.errors import GraphError, passing_over
+from msdump.graph import functions, names, training_info, validity, weights
 from msdump.graph.builder import Builder, Shared
-from msdump.graph.graph import IN_MEMORY, Graph, Training
+from msdump.graph.collectives import COUNTS, HCOM_NAMES, NAMES, Collective
+from msdump.graph.graph import (
+    CLEAR_FLOAT_STATUS,
+    GE_DOMAIN,
+    GET_FLOAT_STATUS,
+    IN_MEMORY,
+    MINDSPORE_DOMAIN,
+    Graph,
+    Training,
+)
 from msdump.graph.names import name_nodes
 from msdump.graph.order import walk_nodes
 from msdump.graph.training_info import TrainingMessage
+from msdump.graph.weights import GRAPH_INITIALIZER, MODEL_GRAPH
 from msdump.record import Buffer
-from msdump.wire import LENGTH, fields, tag_of, varint
+from msdump.wire import fields, varint
 
 
 def load(
@@ -90,7 +102,7 @@ class _Loading:
         self, data: memoryview, update_binding: Mapping[str, str] | None, variables: frozenset[str]
     ) -> Graph:
         # protobuf would copy every weight; shape inference needs the small ones only
-        split = functions.split(data)
+        split = weights.split(data)
         model = validity.parsed(split.message)
         raw = np.frombuffer(data, np.uint8)
         parts = {position: raw[start:end] for position, (start, end) in split.raw_data.items()}
@@ -150,7 +162,7 @@ class _Loading:
         initializers: dict[str, np.ndarray],
         variables: frozenset[str] = frozenset(),
     ) -> Graph:
-        inference.settle(model.graph, self._sizes)
+        _settle(model.graph, self._sizes)
         # the runtime gets nodes as messages: what they hold must be in them
         for tensor in validity.inner_tensors(model):
             weights.embed(tensor, self._files)
@@ -161,8 +173,106 @@ class _Loading:
         functions.take_out(model.graph, variables)
         names.name_nodes(model.graph)
         shared = Shared(self._source, model, self._keeps_classes)
-        typed = inference.inferred(model).graph
+        typed = _inferred(model).graph
         return Builder(shared, model.graph, typed, initializers, variables=variables).graph()
+
+
+Context = shape_inference.InferenceContext
+
+
+def _settle(graph: onnx.GraphProto, sizes: Mapping[str, int]) -> None:
+    """Replace named dimensions by their sizes in the types that a graph declares, in place."""
+    for value in (*graph.input, *graph.value_info, *graph.output):
+        for dimension in value.type.tensor_type.shape.dim:
+            if dimension.dim_param in sizes:
+                dimension.dim_value = sizes[dimension.dim_param]
+
+
+def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return the model with the types of its values, inside branches and loops as well."""
+    _register_schemas()
+    with passing_over(Exception):  # inference is a convenience: a model runs without it
+        return shape_inference.infer_shapes(model, data_prop=True)
+    return model
+
+
+@functools.cache
+def _register_schemas() -> None:
+    collectives = {**NAMES, GE_DOMAIN: HCOM_NAMES}
+    operators = [
+        (domain, name, _INFER[kind]) for domain, kinds in collectives.items() for name, kind in kinds.items()
+    ]
+    operators += [(MINDSPORE_DOMAIN, name, _infer_same) for name in (CLEAR_FLOAT_STATUS, GET_FLOAT_STATUS)]
+    schema, many = defs.OpSchema, defs.OpSchema.FormalParameterOption.Variadic
+    for domain, name, infer in operators:
+        inputs, outputs = (
+            schema.FormalParameter(side, "T", param_option=many, is_homogeneous=False, min_arity=0)
+            for side in ("inputs", "outputs")
+        )
+        types = [("T", ["tensor(float)"], "")]  # inference checks no types
+        operator = schema(name, domain, 1, inputs=[inputs], outputs=[outputs], type_constraints=types)
+        operator.set_type_and_shape_inference_function(infer)
+        defs.register_schema(operator)
+
+
+def _infer_same(context: Context) -> None:
+    for slot in range(min(context.get_num_inputs(), context.get_num_outputs())):
+        context.set_output_type(slot, context.get_input_type(slot))
+
+
+def _infer_received(context: Context) -> None:
+    dtype = _attribute(context, "dtype")
+    name, number = dtype.s.decode(), dtype.i or onnx.TensorProto.FLOAT
+    element = dtypes.from_name(name).onnx if name else number
+    context.set_output_type(0, onnx.helper.make_tensor_type_proto(element, _attribute(context, "shape").ints))
+
+
+def _infer_gathered(context: Context) -> None:
+    kind = context.get_input_type(0)
+    _resize(kind, _attribute(context, "axis").i, lambda size, count: size * count, context)
+    context.set_output_type(0, kind)
+
+
+def _infer_scattered(context: Context) -> None:
+    kind = context.get_input_type(0)
+    _resize(kind, 0, lambda size, count: -(-size // count), context)
+    context.set_output_type(0, kind)
+
+
+def _infer_exchanged(context: Context) -> None:
+    kind = context.get_input_type(0)
+    _resize(kind, _attribute(context, "split_dim").i, lambda size, count: -(-size // count), context)
+    _resize(kind, _attribute(context, "concat_dim").i, lambda size, count: size * count, context)
+    context.set_output_type(0, kind)
+
+
+def _resize(kind: onnx.TypeProto, axis: int, size: Callable[[int, int], int], context: Context) -> None:
+    """Change the size of an axis of a type; unknown without a number of ranks."""
+    dimensions = kind.tensor_type.shape.dim
+    if not -len(dimensions) <= axis < len(dimensions):
+        kind.tensor_type.ClearField("shape")
+        return
+    dimension, count = dimensions[axis], _attribute(context, *COUNTS).i
+    if count and dimension.HasField("dim_value"):
+        dimension.dim_value = size(dimension.dim_value, count)
+    else:
+        dimension.Clear()
+
+
+def _attribute(context: Context, *names: str) -> onnx.AttributeProto:
+    """Return the first of some attributes that an operator has, an empty one if it has none of them."""
+    return next(filter(None, map(context.get_attribute, names)), onnx.AttributeProto())
+
+
+_INFER: Final[Mapping[Collective, Callable[[Context], None]]] = {
+    Collective.ALL_REDUCE: _infer_same,
+    Collective.BROADCAST: _infer_same,
+    Collective.SEND: _infer_same,
+    Collective.ALL_GATHER: _infer_gathered,
+    Collective.REDUCE_SCATTER: _infer_scattered,
+    Collective.ALL_TO_ALL: _infer_exchanged,
+    Collective.RECEIVE: _infer_received,
+}
 
 
 def annotated(path: str, properties: Mapping[str, Mapping[str, str]], folder: str) -> tuple[bytes, int]:
@@ -205,14 +315,12 @@ def node_names(path: str) -> frozenset[str] | None:
     Large weights are passed over: only pages with nodes are read.
     """
     try:
-        model = validity.parsed(functions.split(reading.map_file(path)).message)
+        model = validity.skeleton(reading.map_file(path))
     except (OSError, GraphError):
         return None
     return frozenset(node.name for node in walk_nodes(model.graph.node))
 
 
-_INITIALIZER: Final = tag_of(5, LENGTH)  # of GraphProto
-_GRAPH: Final = tag_of(7, LENGTH)  # of ModelProto
 _BLOCK: Final = 64 << 20
 
 
@@ -226,7 +334,7 @@ def named_files(path: str) -> dict[str, Iterable[Buffer]]:
         GraphError: The model's file cannot be read.
     """
     data = _map_file(Path(path))
-    model = validity.parsed(functions.split(data).message)
+    model = validity.skeleton(data)
     name_nodes(model.graph)
     beside = {
         entry.value
@@ -236,13 +344,18 @@ def named_files(path: str) -> dict[str, Iterable[Buffer]]:
     }
     named = functions.inline(model)
     name_nodes(named.graph)
-    ends = next((body, end) for tag, _, _, body, end in fields(data, 0, len(data)) if tag == _GRAPH)
+    ends = next((body, end) for tag, _, _, body, end in fields(data, 0, len(data)) if tag == MODEL_GRAPH)
     inside = fields(data, *ends)
-    initializers = [data[start:end] for tag, _, start, _, end in inside if tag == _INITIALIZER]
+    initializers = [data[start:end] for tag, _, start, _, end in inside if tag == GRAPH_INITIALIZER]
     del named.graph.initializer[:]
     graph: list[Buffer] = [named.graph.SerializeToString(), *initializers]
     named.ClearField("graph")
-    parts: list[Buffer] = [named.SerializeToString(), varint(_GRAPH), varint(sum(map(len, graph))), *graph]
+    parts: list[Buffer] = [
+        named.SerializeToString(),
+        varint(MODEL_GRAPH),
+        varint(sum(map(len, graph))),
+        *graph,
+    ]
     folder = Path(path).parent.resolve()
     files = {(folder / name).resolve() for name in beside}
     written = {f"{Path(path).stem}.named.onnx": parts}

@@ -16,8 +16,16 @@ import numpy as np
 
 from msdump import dtypes
 from msdump.graph.collectives import HCOM_NAMES, Collective
-from msdump.graph.domains import GE_DOMAIN, GE_PREFIX, MINDSPORE_DOMAIN, canonical_domain
-from msdump.graph.graph import NO_UPDATE, Graph, Node, Update
+from msdump.graph.graph import (
+    GE_DOMAIN,
+    GE_PREFIX,
+    MINDSPORE_DOMAIN,
+    NO_UPDATE,
+    Graph,
+    Node,
+    Update,
+    canonical_domain,
+)
 
 
 @dataclass(frozen=True, slots=True)

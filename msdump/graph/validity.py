@@ -15,7 +15,8 @@ from onnx import defs
 
 from msdump import dtypes
 from msdump.errors import FormatError, GraphError, UnsupportedIRVersionError
-from msdump.graph.domains import canonical_domain
+from msdump.graph import weights
+from msdump.graph.graph import canonical_domain
 from msdump.graph.order import subgraphs, walk_graphs
 
 _Kind: Final = onnx.AttributeProto.AttributeType
@@ -26,6 +27,16 @@ _FIELDS: Final = {
     _Kind.TYPE_PROTO: "tp",
 }
 """The field that an attribute of a message type must have."""
+
+
+def skeleton(data: memoryview) -> onnx.ModelProto:
+    """Return the model of a serialised ModelProto, without the raw data of its large initializers.
+
+    Raises:
+        GraphError: As for ``parsed``.
+        UnsupportedIRVersionError: As for ``parsed``.
+    """
+    return parsed(weights.split(data).message)
 
 
 def parsed(message: bytes) -> onnx.ModelProto:

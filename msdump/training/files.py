@@ -87,7 +87,7 @@ def message_of(model: Model) -> onnx.ModelProto:
     if isinstance(model, onnx.ModelProto):
         return model
     data = memoryview(model if isinstance(model, bytes) else reading.map_file(Path(model)))
-    return validity.parsed(functions.split(data).message)
+    return validity.skeleton(data)
 
 
 def whole_message(model: Model) -> onnx.ModelProto:

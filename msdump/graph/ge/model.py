@@ -15,9 +15,9 @@ import onnx
 from onnx import helper
 
 from msdump.errors import InputError, UnsupportedOpError
-from msdump.graph.domains import GE_DOMAIN, GE_PREFIX
 from msdump.graph.ge import arrays, elementwise, networks
 from msdump.graph.ge.body import REQUIRED, CallBody, CallOperand, GeOperator
+from msdump.graph.graph import GE_DOMAIN, GE_PREFIX
 from msdump.graph.operators import OPERATORS as ONNX_OPERATORS
 
 _log = logging.getLogger("msdump.graph")

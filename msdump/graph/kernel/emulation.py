@@ -19,7 +19,7 @@ from onnx import helper, numpy_helper
 
 from msdump import dtypes
 from msdump.dtypes import DType
-from msdump.graph.domains import GE_DOMAIN, GE_PREFIX, MINDSPORE_DOMAIN, canonical_domain
+from msdump.graph.graph import GE_DOMAIN, GE_PREFIX, MINDSPORE_DOMAIN, canonical_domain
 from msdump.graph.operators import CONTROL_FLOW, moves
 
 if TYPE_CHECKING:

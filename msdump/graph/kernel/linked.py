@@ -17,9 +17,8 @@ from onnx import TensorProto, helper, inliner, numpy_helper
 
 from msdump import dtypes
 from msdump.errors import UnsupportedOpError
-from msdump.graph.domains import canonical_domain
 from msdump.graph.functions import callees, renamed_calls
-from msdump.graph.graph import NO_UPDATE, Graph, Node, Shape
+from msdump.graph.graph import NO_UPDATE, Graph, Node, Shape, canonical_domain
 from msdump.graph.kernel import onenode
 from msdump.graph.kernel.emulation import Rounding
 from msdump.graph.kernel.onenode import Bindings, RuntimeLimits

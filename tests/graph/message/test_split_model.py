@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from msdump.errors import GraphError
-from msdump.graph import SMALL_BYTES, functions
+from msdump.graph import SMALL_BYTES, weights
 from msdump.wire import LENGTH, length_delimited, tag_of
 
 FAULTS = {
@@ -48,7 +48,7 @@ models = st.builds(
 
 def joined(data):
     """Return the model that a split model stands for."""
-    split = functions.split(memoryview(data))
+    split = weights.split(memoryview(data))
     model = onnx.ModelProto.FromString(split.message)
     for position, (start, end) in split.raw_data.items():
         model.graph.initializer[position].raw_data = data[start:end]
@@ -91,7 +91,7 @@ def test_any_bytes_split_or_are_refused(data):
     """Random bytes either split into no more than themselves or raise GraphError, nothing else."""
     size = 0
     with contextlib.suppress(GraphError):
-        size = len(functions.split(memoryview(data)).message)
+        size = len(weights.split(memoryview(data)).message)
 
     assert size <= len(data) + 10
 
@@ -100,7 +100,7 @@ def test_any_bytes_split_or_are_refused(data):
 def test_faults_are_told_with_their_place(data, message):
     """A faulty message is refused at its byte."""
     with pytest.raises(GraphError, match=message):
-        functions.split(memoryview(data))
+        weights.split(memoryview(data))
 
 
 def test_large_weights_stay_where_they_lie():
@@ -109,7 +109,7 @@ def test_large_weights_stay_where_they_lie():
     graph = onnx.GraphProto(initializer=[onnx.TensorProto(raw_data=raw) for raw in (small, large)])
     data = onnx.ModelProto(graph=graph).SerializeToString()
 
-    split = functions.split(memoryview(data))
+    split = weights.split(memoryview(data))
 
     ((position, (start, end)),) = split.raw_data.items()
     assert (1, large) == (position, data[start:end])
