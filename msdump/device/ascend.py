@@ -1,8 +1,8 @@
 """One graph on the emulated Ascend: how its operators compute and hold their tensors.
 
-The emulated device's overflow status: a register that an operator raises whose float16 results saturate.
+The emulated device's overflow status: a register that saturating float16 results raise.
 
-``NPUClearFloatStatusV2`` lowers it, ``NPUGetFloatStatusV2`` tells it. Only a device in SATURATION_MODE has
+``NPUClearFloatStatusV2`` lowers it, ``NPUGetFloatStatusV2`` reads it. Only a device in SATURATION_MODE has
 one: elsewhere infinities and NaNs themselves show an overflow.
 """
 
@@ -56,14 +56,14 @@ class FloatStatus(threading.local):
 
 
 def has_float_status(graph: Graph) -> bool:
-    """Tell whether a graph has operators of the status, in its branches and loops as well."""
+    """Return whether a graph has operators of the status, in its branches and loops as well."""
     return any(uses_float_status(node.domain, node.op_type) for inner in graph.walk() for node in inner.nodes)
 
 
 def float_status_of(graph: Graph, context: Context) -> FloatStatus | None:
     """Return the register of a network, None for a network without operators of the status.
 
-    Warns of a network that asks where nothing raises it.
+    Warns of a network that reads it where nothing raises it.
     """
     if not has_float_status(graph):
         return None
@@ -140,7 +140,7 @@ class Ascend:
         self._roundings |= inserted.roundings
 
     def walk(self) -> Iterator[Ascend]:
-        """Yield the device's view of the graph and, in order of index, of those inside it."""
+        """Yield the device's view of the graph and, in order of index, of graphs inside it."""
         yield self
         for inner in self.bodies.values():
             yield from inner.walk()
@@ -163,7 +163,7 @@ class Ascend:
         return roundings[next(readers, 0)].read_type(host)
 
     def view(self) -> View:
-        """Return the function that tells the device line of .ir texts how a value lies."""
+        """Return the view of values on the device for .ir texts."""
         return device_view(self.graph, self.placement)
 
     def tensor(self, position: int, io: IO, slot: int) -> DeviceTensor | None:
@@ -176,7 +176,7 @@ class Ascend:
         return rounded(array, dtype, saturates=self.saturates(dtype))
 
     def saturates(self, dtype: DType) -> bool:
-        """Tell whether values are kept within the range of an element type that the device holds them in."""
+        """Return whether values are kept within the range of the element type on the device."""
         return self._saturates and dtype is FLOAT16
 
     def laid_out(self, array: np.ndarray, tensor: DeviceTensor) -> np.ndarray:

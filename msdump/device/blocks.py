@@ -18,7 +18,7 @@ for any number of axes, which stay as they are.
 
 Device shapes of recurrent networks' weights and biases; their bytes are not documented.
 
-The rules are those of MindSpore's format conversion:
+The rules are MindSpore's format conversion:
 
     >>> cell = Cell(input_size=13, hidden_size=30)
     >>> rnn_weight((43, 120), 16, cell)  # 13 and 30 rows in blocks of 16, four gates of 30 in blocks of C0
@@ -63,7 +63,7 @@ transpose: Transpose = numpy_transpose
 """Does the large conversions that move one axis and need no padding, such as NCHW to NC1HWC0.
 
 Replaced where something faster than numpy is at hand. It is given C-ordered arrays
-of unsigned integers of 1, 2, 4 or 8 bytes, whose last axis does not stay the last.
+of unsigned integers of 1, 2, 4 or 8 bytes; their last axis does not stay the last.
 """
 
 
@@ -118,7 +118,7 @@ class Blocks:
         return _compiled(self.rule, len(dims), c0).decode(array, dims)
 
     def terms(self, rank: int, c0: int) -> tuple[tuple[Term, ...], ...]:
-        """Return what each device axis is merged of, the fastest last."""
+        """Return the parts that each device axis is merged of, the fastest last."""
         return _compiled(self.rule, rank, c0).terms
 
 
@@ -193,7 +193,7 @@ class Groups:
     def _shared(self, dims: Dims, c0: int) -> int:
         """Return E of MindSpore and CANN: min(lcm(lcm(C, C0) / C, lcm(N / g, 16) / (N / g)), g)."""
         outputs, channels = max(1, dims[0] // self.count), max(1, dims[1])
-        # the fewest groups whose channels and outputs fill whole fractals
+        # the fewest groups with channels and outputs that fill whole fractals
         fills = math.lcm(math.lcm(channels, c0) // channels, math.lcm(outputs, 16) // outputs)
         return min(fills, self.count)
 
@@ -278,7 +278,7 @@ class _Compiled:
             device = _moved(host.reshape(geometry.host_sizes), self._to_device)
         else:
             # np.pad would copy the whole tensor once more: blocks are written where they end up, and only
-            # those that the tensor does not fill are cleared.
+            # blocks that the tensor does not fill are cleared.
             device = np.empty(geometry.device_sizes, host.dtype)
             device_in_host_order = device.transpose(self._to_host)
             # contiguous blocks clear faster than their padding alone
@@ -337,7 +337,7 @@ class _Compiled:
         if axis not in self._lengths:
             yield everything, (everything,)
             return
-        # the whole blocks, then what the last one holds, each as slices of host axis, block and place
+        # the whole blocks, then the contents of the last one, each as slices of host axis, block and place
         full, remainder = divmod(size, self._lengths[axis])
         if full:
             yield slice(size - remainder), (slice(full), everything)
@@ -383,14 +383,14 @@ def _moved(array: np.ndarray, order: Dims) -> np.ndarray:
         device = np.empty([array.shape[axis] for axis in order], array.dtype)
         _assign(device, array.transpose(order))
         return device
-    # below, the faster transposition's own cost exceeds what it saves
+    # below, the faster transposition costs more than it saves
     is_worth_it = array.nbytes >= _FASTER_FROM and array.itemsize <= _LARGEST_ITEM
     return (transpose if is_worth_it and _moves_one(order) else numpy_transpose)(array, order)
 
 
 @functools.lru_cache(maxsize=256)
 def _moves_one(order: Dims) -> bool:
-    """Tell whether a permutation only moves one axis elsewhere."""
+    """Return whether a permutation only moves one axis elsewhere."""
     others = range(len(order) - 1)
     return any(
         tuple(other - (other > axis) for other in order if other != axis) == tuple(others) for axis in order
@@ -468,7 +468,7 @@ def rnn_bias(dims: Dims, c0: int, cell: Cell | None) -> Dims:
 def _rows(size: int, cell: Cell) -> int:
     if size < 0 or size in (cell.input_size, cell.hidden_size):
         return blocks(size, _CUBE)
-    # a joined weight: the rows of the input and those of the state each begin a block
+    # a joined weight: rows of the input and rows of the state each begin a block
     if size == cell.input_size + cell.hidden_size:
         return blocks(cell.input_size, _CUBE) + blocks(cell.hidden_size, _CUBE)
     raise FormatError(

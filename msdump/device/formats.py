@@ -1,6 +1,6 @@
 """Memory formats of an Ascend device: codecs between the host's layout and the device's.
 
-The rules are those of MindSpore's format conversion and CANN's dump tools. Padding
+The rules are MindSpore's format conversion and CANN's dump tools. Padding
 is zero. Arrays of packed types hold one element per item on both sides.
 
 An image of one row of two pixels, with two channels (N, C, H, W = 1, 2, 1, 2):
@@ -117,7 +117,7 @@ class Format:
         stages: How a host array becomes a device array; none: as it is.
         pads_to: Rank that smaller host shapes are padded to, 0: they are not.
         spelling: Its name in .ir texts where it differs.
-        shape_rule: The shape of a format whose bytes are not documented.
+        shape_rule: The shape of a format with undocumented bytes.
     """
 
     name: str
@@ -160,7 +160,7 @@ FORMATS: Final = (
     _image("NHWC", Blocks("N C H W -> N H W C")),
     _image("HWCN", Blocks("N C H W -> H W C N")),
     Format("ChannelLast", (Blocks("N C ... -> N ... C"),), least=2),
-    # activations: C0 channels of a place beside each other, what the cube unit reads at once
+    # activations: C0 channels of a place beside each other, which the cube unit reads at once
     _image(NC1HWC0, Blocks("N C H W -> N C/c H W C%c")),
     _image("NC1HWC0_C04", Blocks("N C H W -> N C/4 H W C%4")),
     # weights: fractals of 16 outputs by C0 channels
@@ -252,7 +252,7 @@ def decode(name: str, array: np.ndarray, host_shape: Dims, groups: int = 1) -> n
     C0 is the array's last dimension, so that widened arrays (int4 as int8) can be read too.
 
     Raises:
-        FormatError: The array is not what the format makes of the host shape.
+        FormatError: The array is not in the format's form of the host shape.
     """
     stages, shapes = _steps(name, array.shape, host_shape, groups)
     if shapes[-1] != array.shape:
@@ -271,7 +271,7 @@ def decode(name: str, array: np.ndarray, host_shape: Dims, groups: int = 1) -> n
 
 
 def is_form(name: str, device_shape: Dims, host_shape: Dims, groups: int = 1) -> bool:
-    """Tell whether an array of a device shape can be decoded to a host shape."""
+    """Return whether an array of a device shape can be decoded to a host shape."""
     try:
         return _steps(name, device_shape, host_shape, groups)[1][-1] == device_shape
     except FormatError:
@@ -288,7 +288,7 @@ def padded(name: str, host_shape: Dims, axes: str = "") -> Dims:
         name: Name of the format.
         host_shape: Dimensions on the host.
         axes: Reshape type: which axes of NCHW or NCDHW the dimensions are, "NC" for (a, b, 1, 1);
-            by default C and those that follow it. Whole ranks need none, and other formats ignore it.
+            by default C and its followers. Whole ranks need none, and other formats ignore it.
 
     Raises:
         FormatError: The format has no place for the rank, or the axes do not fit it.

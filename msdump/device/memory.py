@@ -55,7 +55,7 @@ class DeviceMemory:
         peak: Most bytes that were reserved at one time.
         total: Bytes of all reservations so far, whether released or not.
         extent: Bytes from the beginning to the highest address ever used: the peak plus
-            what fragmentation cost.
+            the cost of fragmentation.
     """
 
     def __init__(self, limit: int | None = None) -> None:
@@ -70,7 +70,7 @@ class DeviceMemory:
 
     @property
     def blocks(self) -> Mapping[Hashable, Block]:
-        """What is reserved now, by key."""
+        """Reserved blocks by key."""
         return self._blocks
 
     def allocate(self, key: Hashable, nbytes: int, title: str = "") -> Block:
@@ -82,7 +82,7 @@ class DeviceMemory:
         """
         if key in self._blocks:
             raise ValueError(f"{key!r} already has device memory; release it first")
-        # an empty tensor takes a unit, so that its address is nobody else's
+        # an empty tensor takes a unit, so that its address is its own
         size = max(1, -(-nbytes // ALIGNMENT)) * ALIGNMENT
         block = Block(self._reserve(title or repr(key), nbytes, size), size)
         self._blocks[key] = block
@@ -156,7 +156,7 @@ class Lifetimes:
 
     Attributes:
         first: Values that live before the first operator runs: weights, then graph inputs.
-        dead: Values that nobody reads after each operator, its own unread results included.
+        dead: Values without readers after each operator, its own unread results included.
     """
 
     first: tuple[str, ...]
@@ -202,7 +202,7 @@ class Contents:
     def _offset(self, address: int, size: int) -> int:
         """Return the offset of an address in the bytes, grown so that ``size`` bytes lie behind it."""
         start = address - BASE
-        # zeros: memory that nobody wrote reads as such
+        # unwritten memory reads as zeros
         missing = start + size - len(self._bytes)
         if missing > 0:
             self._bytes.extend(bytes(missing))

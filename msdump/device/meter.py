@@ -49,12 +49,12 @@ Forms = tuple[Form | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one operator does to device memory.
+    """Changes of device memory by one operator.
 
     Attributes:
         makes: Form of each output that the operator declares.
         results: Graph outputs among its outputs that are converted for the host.
-        dead: Forms that nobody reads afterwards, its own unread results included.
+        dead: Forms without readers afterwards, its own unread results included.
         views: Forms that share the memory of another one, and that one: the output of an operator that
             moves nothing, and the new values of inputs that an operator writes in place.
     """
@@ -69,12 +69,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Residence:
-    """What lies in device memory while a graph runs.
+    """Contents of device memory while a graph runs.
 
     Attributes:
         first: Weights, then graph inputs: they are there before the first operator runs.
         steps: One for each operator.
-        stays: Forms that were asked to stay, whoever reads them.
+        stays: Forms that stay without readers.
     """
 
     first: tuple[Form, ...]
@@ -85,7 +85,7 @@ class Residence:
 def residence(
     graph: Graph, placement: Placement, kept: Iterable[str] = (), *, prepares: bool = False
 ) -> Residence:
-    """Return what lies in device memory while a graph runs; weights and graph outputs stay.
+    """Return the contents of device memory while a graph runs; weights and graph outputs stay.
 
     Args:
         graph: The graph.
@@ -109,7 +109,7 @@ def _prepared(graph: Graph, placement: Placement) -> Iterator[Form]:
         for form in filter(None, _forms(node.inputs, placed.inputs)):
             forms.setdefault(form.value, {})[form] = None
     for name in lifetimes(graph).first:
-        # a weight's TransData ran when the graph was compiled: only what is read lies there
+        # a weight's TransData ran when the graph was compiled: only forms that are read lie there
         yield from forms[name] if name in graph.weights and name in forms else (_host(graph, name),)
 
 
@@ -119,7 +119,7 @@ class _Walk:
     def __init__(self, graph: Graph, first: tuple[Form, ...], *, shares: bool) -> None:
         self._graph = graph
         self._shares = shares
-        self._owners: dict[Form, Form] = {}  # view -> the form whose memory it shares
+        self._owners: dict[Form, Form] = {}  # view -> the form that owns its memory
         self._first = first
         self._produced: dict[str, Form] = {form.value: form for form in first}
         self._resident: set[Form] = set(first)
@@ -175,7 +175,7 @@ class _Walk:
         yield from filter(None, step.reads)
         # a copy is made of the form that the operator's producer wrote, which must still be there
         copied = {form.value for form in step.copies}
-        inside = (name for name in reads(node) if name not in node.inputs)  # what its subgraphs read
+        inside = (name for name in reads(node) if name not in node.inputs)  # read by its subgraphs
         yield from (self._produced[name] for name in (*copied, *inside) if name in self._produced)
         yield from filter(None, step.makes)
         yield from step.results
@@ -218,16 +218,16 @@ class Written:
 class MemoryUse:
     """The device memory of a run: where each tensor lies, the peak, the total.
 
-    During the first run with inputs of such shapes it tells of the part that has run so far. Sizes are
-    those of device memory: the format's padding counts, and a float32 tensor that the device holds as
+    During the first run with inputs of such shapes it covers the part that has run so far. Sizes are
+    of device memory: the format's padding counts, and a float32 tensor that the device holds as
     float16 has half the bytes.
 
     Attributes:
-        written: Every tensor in the order in which it came into memory: what lies on a
-            block at a given time is what was written there last. Of a branch or loop body: in
+        written: Every tensor in the order in which it came into memory: the last one written to a
+            block lies there. Of a branch or loop body: in
             the last time that it ran.
         bodies: The same of the branches and loop bodies of the whole model that ran, by the index of
-            their graph. What control flow itself hands to a body has no block there.
+            their graph. Values that control flow itself hands to a body have no block there.
     """
 
     def __init__(
@@ -389,11 +389,11 @@ class MemoryMeter(Meter):
         self._place_first(arrays)
 
     def is_like(self, other: MemoryMeter) -> bool:
-        """Tell whether the tensors of two runs have equal shapes and types, and so the same addresses."""
+        """Return whether the tensors of two runs have equal shapes and types, and so the same addresses."""
         return self._host_types == other._host_types
 
     def agrees(self, position: int, outputs: Sequence[np.ndarray | None]) -> bool:
-        """Tell whether an operator's results are tensors with the shapes that they had in this run."""
+        """Return whether an operator's results are tensors with the shapes that they had in this run."""
         return all(
             array is not None and self._host_types.get(form.value) == (array.shape, array.dtype)
             for form, array in zip(self._residence.steps[position].makes, outputs, strict=True)
@@ -415,8 +415,8 @@ class MemoryMeter(Meter):
 class BodyMeter(Meter):
     """The meter of a branch or loop body, for every time that it runs (a pass).
 
-    What a pass gives stays until the next pass has ended, since the next iteration of a loop reads it.
-    When control flow ends, it is released, but for what was asked to stay. The body's own weights are
+    Results of a pass stay until the next pass has ended, since the next iteration of a loop reads it.
+    When control flow ends, they are released, but for values that must stay. The body's own weights are
     never released.
     """
 
@@ -443,7 +443,7 @@ class BodyMeter(Meter):
         self._place_first({name: array for name, array in body.weights.items() if name not in body.outer})
 
     def begin_pass(self) -> None:
-        """Start a pass; release what the pass before the last one left."""
+        """Start a pass; release the tensors of the pass before the last one."""
         self._drop(self._pass - 1)
         self._pass += 1
         self._placed[self._pass] = set()
@@ -451,7 +451,7 @@ class BodyMeter(Meter):
         self.use.written.clear()
 
     def end(self) -> None:
-        """Release what the last two passes left, control flow having ended."""
+        """Release the tensors of the last two passes: control flow has ended."""
         self._drop(self._pass - 1)
         self._placed[self._pass] = self._drop(self._pass, self._residence.stays)
 
@@ -478,7 +478,7 @@ def device_bytes(form: Form, host_shape: Dims, dtype: DType) -> int:
     """Return the bytes of a tensor in device memory: device shape times size of the device type."""
     try:
         shape = formats.shape(form.format, host_shape, dtype, form.groups, cell=form.cell)
-    except FormatError:  # a shape that only the run told, and that the format cannot hold
+    except FormatError:  # a shape, known only in the run, that the format cannot hold
         shape = host_shape
     return blocks(product(shape), dtype.per_byte) * dtype.numpy.itemsize
 

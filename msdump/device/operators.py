@@ -32,7 +32,7 @@ class Fixed:
     """Formats that an operator always holds.
 
     Attributes:
-        inputs: Format of each input; the last one also stands for those beyond.
+        inputs: Format of each input; the last one also stands for further inputs.
         outputs: Format of each output, likewise.
         rank: Rank that the first input must have, 0: any.
     """

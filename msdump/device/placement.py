@@ -23,7 +23,7 @@ from msdump.record import DEFAULT_FORMAT, IO
 def operator_formats(node: Node) -> OperatorFormats:
     """Return the formats of an operator.
 
-    A fused one has those of its first part, whose formats the other parts take, their own parameters
+    A fused one has the formats of its first part, which the other parts take, their own parameters
     as on the host; a chain of elementwise operators computes only where all of its parts can.
     """
     if not node.parts:
@@ -53,10 +53,10 @@ def _of_first(node: Node, first: Fixed) -> Fixed:
 
 
 SlotDType = Callable[[Node, IO, int], DType | None]
-"""Tells the element type in which an operator holds an input or output; None where unknown."""
+"""Returns the element type in which an operator holds an input or output; None where unknown."""
 
 View = Callable[[str, Node], tuple[str, str, Dims]]
-"""Tells dtype title, format and dimensions of a value of an operator, for .ir texts."""
+"""Returns dtype title, format and dimensions of a value of an operator, for .ir texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ def device_view(graph: Graph, placement: Placement) -> View:
 
 
 _OF_CELLS: Final = frozenset({formats.FRACTAL_ZN_RNN, formats.ND_RNN_BIAS})
-"""Formats whose shape depends on the sizes of a recurrent operator."""
+"""Formats with shapes that depend on the sizes of a recurrent operator."""
 
 
 class _Placer:

@@ -13,17 +13,16 @@ to nearest, ties to even.
     must_keep_origin_dtype    float32                           float32
     allow_mix_precision[_fp16|_bf16]                            see below
 
-The modes are those of CANN's ``precision_mode``; the first one is MindSpore's default on Ascend.
-float16 and bfloat16 tensors of the model are read and written as what they are
+The modes are CANN's ``precision_mode``; the first one is MindSpore's default on Ascend.
+float16 and bfloat16 tensors of the model are read and written unchanged
 in every mode. Cube operators are convolutions and matrix products.
 
 How each operator of a graph rounds: by precision mode, lists of mixed precision, and rules of single ones.
 
 Under allow_mix_precision an operator computes in the smaller type, float16 or bfloat16, or in float32: one on
 the trustlist always does, one on the blocklist never, and any other does as the operator that computes its
-first input; behind an input of the network it stays in float32. CANN's lists differ from device to device and
-version to version. Here matrix operators are trusted (``CUBE_OPS``) and those are blocked whose results leave
-the range of float16 easily or lose most of their digits in it (``BLOCKED``); ``modify_mixlist`` changes both.
+first input; behind an input of the network it stays in float32. Matrix operators are trusted
+(``CUBE_OPS``), ``BLOCKED`` ones blocked; ``modify_mixlist`` changes both.
 
 keep_dtype and customize_dtypes name operators of the model, or types, which then read and write other types
 than the mode says; customize_dtypes wins over keep_dtype, a name over a type.
@@ -105,7 +104,7 @@ def rounded(array: np.ndarray, dtype: DType, *, saturates: bool = False) -> np.n
 
 
 def overflows(array: np.ndarray) -> bool:
-    """Tell whether a float array has a value that float16 cannot hold: NaN, or one beyond its range."""
+    """Return whether a float array has a value that float16 cannot hold: NaN, or one beyond its range."""
     if array.size == 0:
         return False
     # two reductions without a temporary array; a comparison with NaN is false, so NaN counts as beyond

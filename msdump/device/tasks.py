@@ -1,7 +1,7 @@
 """Tasks and streams: which task of the device runs each operator of a compiled graph.
 
 Operators without a task produce no dump (CANN, offline model dump): control flow,
-data, data flow, and what the graph engine settles without the device, such as a
+data, data flow, and operators that the graph engine settles without the device, such as a
 change of shape, which moves nothing (GE marks these operators ``_no_task``).
 """
 
@@ -36,7 +36,7 @@ def assign(graph: Graph) -> tuple[Task | None, ...]:
 
     The tasks of a graph are numbered in execution order, on one stream. Each branch and
     each body of a loop is a graph with a stream of its own. So equal models have equal
-    tasks, and a pair of task and stream tells one operator of a model.
+    tasks, and a pair of task and stream identifies one operator of a model.
     """
     tasks: list[Task | None] = []
     count = 0
@@ -62,7 +62,7 @@ def of_inputs(graphs: Iterable[tuple[Graph, Sequence[Task | None]]]) -> dict[str
 
 
 def runs_on_device(node: Node) -> bool:
-    """Tell whether an operator has a task of its own."""
+    """Return whether an operator has a task of its own."""
     if node.is_added:
         return True
     return not (node.bodies or (not node.domain and node.op_type in _WITHOUT_TASK))
@@ -75,15 +75,15 @@ def _primitives(types: frozenset[str]) -> frozenset[str]:
 
 
 def is_settled(primitive: str) -> bool:
-    """Tell whether compiled graphs run no task for a primitive, so that their dumps lack it."""
+    """Return whether compiled graphs run no task for a primitive, so that their dumps lack it."""
     return primitive in _primitives(_WITHOUT_TASK)
 
 
 def is_view(primitive: str) -> bool:
-    """Tell whether a primitive gives its first input another name or shape, which moves nothing."""
+    """Return whether a primitive gives its first input another name or shape, which moves nothing."""
     return primitive in _primitives(_VIEWS)
 
 
 def moves_nothing(node: Node) -> bool:
-    """Tell whether the first input is the output by another name or shape, where a graph is compiled."""
+    """Return whether the first input is the output by another name or shape, where a graph is compiled."""
     return not node.domain and node.op_type in _VIEWS and not (node.parts or node.is_added)

@@ -22,7 +22,7 @@ from msdump.graph.kernel import FLOAT32, HALVES, Rounding
 from msdump.record import DEFAULT_FORMAT
 
 _BFLOAT16_SINCE: Final = 13  # opset
-_TENSORS: Final = ("tensor", "")  # what nothing is known about is one
+_TENSORS: Final = ("tensor", "")  # a value of unknown type is one
 _FLOATS: Final = frozenset({FLOAT32, *HALVES})
 
 Numbers = Iterator[int]
@@ -41,7 +41,7 @@ class Inserted:
 def insert(graph: Graph, placement: Placement, rounding: Rounding, numbers: Numbers) -> Inserted:
     """Return a graph with TransData and Cast in front of operators that read another form of a value.
 
-    Graph outputs, and what branches and loops read of the graph around them, have the host's form.
+    Graph outputs, and outer values of branches and loops, have the host's form.
     """
     return _Inserter(graph, placement, rounding, numbers).run()
 
@@ -90,7 +90,7 @@ class _Inserter:
         self._places.append(placed)
 
     def _renamed(self, node: Node, placed: NodePlacement) -> Iterator[tuple[str, str]]:
-        """Note the forms of an operator's outputs; yield (old name, new name) of those that are renamed.
+        """Note the forms of an operator's outputs; yield (old name, new name) of renamed ones.
 
         A value that graph outputs or bodies read has the host's form under its own name, so an operator
         that makes it in another form gets a new name for it.

@@ -84,7 +84,7 @@ def _counts(node: onnx.NodeProto) -> tuple[int, int]:
     if node.op_type == "If":
         return 0, output_count
     if node.op_type == "Loop":
-        # a Loop's body gives its condition, the carried values, then those that are stacked
+        # a Loop's body gives its condition, the carried values, then the stacked ones
         carried = max(input_count - LOOP_HEAD, 0)
         return LOOP_HEAD + carried, 1 + max(carried, output_count)
     return input_count, max(input_count - _scan_input_count(node), output_count)
@@ -117,7 +117,7 @@ def unseen(graph: Graph) -> Iterator[tuple[Node, str]]:
 _KNOWN_DOMAINS: Final = frozenset({"", "ai.onnx.ml", "com.microsoft", MINDSPORE_DOMAIN})
 
 _SHAPES: Final = frozenset({"Shape", "Size"})
-"""Operators whose results depend on the shape of their input alone."""
+"""Operators with results that depend on the shape of their input alone."""
 
 
 def content_sized(graph: Graph, fed: Collection[str]) -> tuple[int, ...]:
@@ -159,7 +159,7 @@ class _Walk:
             varies = bool(slots) and not all(graph.type_of(name).is_settled for name in outputs)
         else:
             varies = not slots.isdisjoint(facts_of(node.op_type).sizes_from)
-        # a Shape gives sizes: those that vary are listed with the operators that make them
+        # a Shape gives sizes: varying ones are listed with the operators that make them
         if (slots and node.op_type not in _SHAPES) or facts_of(node.op_type).is_random:
             self._dependent.update(filter(None, node.outputs))
         return varies

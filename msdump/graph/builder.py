@@ -109,7 +109,7 @@ class Builder:
         ordered = execution_order(operators, {*self._weights, *self._inputs})
         self._check_outputs(ordered)
         scopes = self._scopes(ordered)
-        # operators are numbered in execution order, those of bodies after all of this graph
+        # operators are numbered in execution order, bodies after all of this graph
         nodes = [self._node(proto, scopes[proto.name]) for proto in ordered]
         model = self._shared.model
         return Graph(
@@ -134,7 +134,7 @@ class Builder:
 
     def _body_model(self) -> onnx.ModelProto:
         whole = self._shared.model
-        # weights are left out: kernels get them as arrays, whichever graph they belong to
+        # weights are left out: kernels get them as arrays, from any graph
         model = onnx.ModelProto(ir_version=whole.ir_version)
         model.opset_import.extend(whole.opset_import)
         model.functions.extend(whole.functions)

@@ -1,4 +1,4 @@
-"""Collectives between ranks as the graph shows them, and what stands in for them on one rank."""
+"""Collectives: operators that exchange tensors between ranks, with their arguments checked."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def _check_arity(node: Node, kind: Collective, attributes: _Attributes) -> None:
     inputs, outputs = len(node.inputs), len(node.outputs)
     if kind is Collective.BROADCAST:
         fits = inputs == outputs >= 1
-    elif kind is Collective.RECEIVE:  # inputs only say what comes before it
+    elif kind is Collective.RECEIVE:  # inputs only order it behind other operators
         fits = outputs == 1
     else:
         fits = inputs == 1 and (outputs == 1 or (kind is Collective.SEND and outputs == 0))

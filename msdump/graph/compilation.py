@@ -140,7 +140,7 @@ _OF_SHAPES: Final[Mapping[str, Callable[[tuple[int, ...], Mapping[str, Any]], An
     "Shape": lambda shape, attributes: shape[attributes.get("start", 0) : attributes.get("end")],
     "Size": lambda shape, _attributes: math.prod(shape),
 }
-"""Operators whose result follows from a static shape, and the function that computes it."""
+"""Functions that compute the result of an operator from a static shape."""
 
 
 def fold(graph: Graph, compute: Compute) -> Graph:
@@ -167,7 +167,7 @@ class _Search:
     """Finds the operators of a graph that can be folded.
 
     Attributes:
-        shape_results: Results of those that read only a static shape, by value name.
+        shape_results: Results of operators that read only a static shape, by value name.
         constant_bytes: Size of each value that does not depend on inputs, in bytes, by name.
     """
 
@@ -221,7 +221,7 @@ class _Search:
         if any(name not in self.constant_bytes for name in reads(node)):
             return False
         sizes = [_tensor_bytes(self.graph.type_of(name)) for name in node.outputs if name]
-        # results may be as large as what is read, which the graph then need not keep
+        # results may be as large as the inputs, which the graph then need not keep
         most = max(_LARGEST, sum(self.constant_bytes[name] for name in reads(node)))
         return all(size is not None for size in sizes) and sum(filter(None, sizes)) <= most
 
@@ -278,7 +278,7 @@ def _without(graph: Graph, folded: Mapping[str, Node], arrays: Mapping[str, np.n
 
 
 Joins = Callable[[Sequence[Node], Node, str], bool]
-"""Tells whether an operator continues a chain through a value that it reads."""
+"""Returns whether an operator continues a chain through a value that it reads."""
 
 
 def fuse_elementwise(graph: Graph) -> Graph:
@@ -301,7 +301,7 @@ def chains(graph: Graph, joins: Joins) -> list[list[Node]]:
     """Return the operators in chains, each chain at the position of its last operator.
 
     Inside a chain only values are hidden that one operator alone reads and that are no graph outputs. No
-    chain reaches across an operator of the device's overflow status, which tells of what ran before it.
+    chain reaches across an operator of the device's overflow status, which depends on earlier ones.
     """
     uses = Counter(name for node in graph.nodes for name in reads(node))
     kept = {value.name for value in graph.outputs}
@@ -314,7 +314,7 @@ def chains(graph: Graph, joins: Joins) -> list[list[Node]]:
         for name in node.inputs:
             end = ends.get(name, "")
             before = open_chains.get(end, [])
-            # one reader, no graph output: nobody misses the value when it has gone
+            # one reader, no graph output: the value may disappear
             if before and uses[name] == 1 and name not in kept and joins(before, node, name):
                 chain = [*open_chains.pop(end), node]
                 break

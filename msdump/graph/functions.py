@@ -1,8 +1,8 @@
 """Inlines functions, so that the operators inside them are run and dumped one by one.
 
-They are those of the model, and ONNX's SequenceMap, which becomes a Loop. Functions of the domain
+Functions of the model are inlined, and ONNX's SequenceMap, which becomes a Loop. Functions of the domain
 ``mindspore.ops`` stay: each is one operator of MindSpore. onnx's inliner forgets which call a node came from.
-Each call of a function of the model therefore gets a copy of it first, whose nodes are named after the call.
+Each call of a function of the model therefore gets a copy of it first, with nodes named after the call.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_CALLS: Final = 10_000  # recursion is forbidden by ONNX; a cycle must not 
 def inline(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return the model with its functions inlined, node names ``{call}/{node}__{number}``.
 
-    What MindSpore's own functions call stays as it is. Functions whose opset imports differ from the model's
+    Calls inside MindSpore's own functions stay. Functions with other opset imports than the model
     stay calls; onnxruntime runs them as one kernel.
 
     Raises:
@@ -100,7 +100,7 @@ class _CallCopies:
         self.functions: list[onnx.FunctionProto] = []
 
     def copy_call(self, call: onnx.NodeProto, path: str, callers: tuple[str, ...] = ()) -> None:
-        """Point a call at a copy of its function whose nodes carry the call's name.
+        """Point a call at a copy of its function, with nodes named after the call.
 
         Raises:
             GraphError: The function calls itself, by way of others or not.
@@ -138,7 +138,7 @@ of the same name, and crashes where that has more inputs."""
 def callees(
     nodes: Sequence[onnx.NodeProto], functions: Iterable[onnx.FunctionProto]
 ) -> list[onnx.FunctionProto]:
-    """Return the functions that operators call, and those that these call, each once, callers first."""
+    """Return the functions that operators call, directly or not, each once, callers first."""
     by_key = {(canonical_domain(each.domain), each.name, each.overload): each for each in functions}
     needed: dict[tuple[str, str, str], onnx.FunctionProto] = {}
     waiting = list(nodes)

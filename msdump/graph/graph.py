@@ -34,13 +34,13 @@ CLEAR_FLOAT_STATUS: Final = "NPUClearFloatStatusV2"
 """Lowers the device's overflow status."""
 
 GET_FLOAT_STATUS: Final = "NPUGetFloatStatusV2"
-"""Tells the device's overflow status: whether an operator has saturated since it was lowered."""
+"""Reads the device's overflow status: whether an operator has saturated since it was lowered."""
 
 
 def uses_float_status(domain: str, op_type: str) -> bool:
     """Return whether an operator lowers or reads the device's overflow status.
 
-    No function of ONNX's operators can describe it: what it does depends on the operators that ran before.
+    No function of ONNX's operators can describe it: it depends on the operators that ran before.
 
     >>> uses_float_status("mindspore.ops", "NPUGetFloatStatusV2"), uses_float_status("", "Relu")
     (True, False)
@@ -100,7 +100,7 @@ class ValueType:
 UNKNOWN = ValueType(kind="")
 
 UNKNOWN_RANK: Final = (-2,)
-"""What files show as the shape of a tensor of which not even the rank is known."""
+"""Shape of a tensor of unknown rank in files."""
 
 IN_MEMORY: Final = "<ModelProto>"
 """The source of a model that comes from no file."""
@@ -178,12 +178,12 @@ class Node:
 
     @property
     def declared_outputs(self) -> tuple[str, ...]:
-        """The outputs that files show; those behind them are the new values of inputs alone."""
+        """The outputs that files show; outputs behind them only hold new values of inputs."""
         return self.outputs[: self.update.declared]
 
     @property
     def inputs_after_run(self) -> tuple[str, ...]:
-        """What its inputs hold once it has run: an input that it writes in place holds the new value."""
+        """The values of its inputs after the run: an input that is written in place has the new value."""
         if not self.update.new_values:
             return self.inputs
         written = dict(self._written())
@@ -197,7 +197,7 @@ class Node:
 
     def _written(self) -> Iterator[tuple[int, str]]:
         for slot, position in self.update.new_values.items():
-            # an output that nobody asks for may be left out
+            # an unused output may be left out
             if slot < len(self.inputs) and position < len(self.outputs) and self.outputs[position]:
                 yield slot, self.outputs[position]
 
@@ -221,8 +221,8 @@ class Training:
         initialization: The graph that computes initial values of variables; None: the model's hold.
         initial_values: Name of the output of ``initialization`` for each variable that it sets.
         obstacle: Why the step cannot run, "" where it can.
-        gradient: Name of a node of the algorithm that asks for gradients, which are to be derived before the
-            step can run; "" without one.
+        gradient: Name of a Gradient node of the algorithm, which must be derived before the step can run; ""
+            without one.
     """
 
     step: Graph | None = None
@@ -250,8 +250,8 @@ class Graph:
         proto: The ModelProto without large weights.
         index: Position among the graphs of the model, in the order in which they appear; 0: the main one.
         outer: Names of the inputs, weights and constants that belong to outer graphs.
-        bindings: The output whose value each bound initializer takes after a training step.
-        variables: Names of the weights that training changes: those bound here, or in the model's step.
+        bindings: The output that each bound initializer takes the value of after a training step.
+        variables: Names of the weights that training changes: bound here, or in the model's step.
         training: How the model is trained; None where it is not.
     """
 
@@ -275,7 +275,7 @@ class Graph:
 
     @property
     def changeable(self) -> frozenset[str]:
-        """Names of the weights that may have other values in another run: variables, and what can be fed."""
+        """Names of the weights that may have other values in another run: variables and overridable ones."""
         return self.overridable | self.variables
 
     @property
@@ -306,7 +306,7 @@ class Graph:
 
     @property
     def results(self) -> tuple[Value, ...]:
-        """The outputs that a training step returns: those that are not bound to initializers."""
+        """The outputs that a training step returns: all that are not bound to initializers."""
         bound = set(self.bindings.values())
         return tuple(value for value in self.outputs if value.name not in bound)
 

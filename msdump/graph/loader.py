@@ -163,11 +163,11 @@ class _Loading:
         variables: frozenset[str] = frozenset(),
     ) -> Graph:
         _settle(model.graph, self._sizes)
-        # the runtime gets nodes as messages: what they hold must be in them
+        # the runtime gets nodes as messages: their tensors must be inside
         for tensor in validity.inner_tensors(model):
             weights.embed(tensor, self._files)
         # Named twice: calls have names before they are inlined, since inner nodes are named after them, and
-        # what the inliner adds has names of its own after that.
+        # nodes that the inliner adds get names after that.
         names.name_nodes(model.graph)
         model = functions.inline(model)
         functions.take_out(model.graph, variables)
@@ -328,7 +328,7 @@ def named_files(path: str) -> dict[str, Iterable[Buffer]]:
     """Return a model with nodes named after their operators: contents by the paths of its files.
 
     Functions are inlined, since an operator inside one has a name for each call. Weights are passed on as
-    they lie in the file of the model, and in those beside it.
+    they lie in the file of the model, and in files beside it.
 
     Raises:
         GraphError: The model's file cannot be read.

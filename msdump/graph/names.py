@@ -42,7 +42,7 @@ ROOT: Final = "Default"
 _ROOTS: Final = (ROOT, "Gradients", "Expand")  # MindSpore's own first components
 _TORCH: Final = "pkg.torch.onnx."
 ONNXSCRIPT: Final = "pkg.onnxscript."
-"""Prefix of the metadata in which onnxscript tells scopes, classes and source lines."""
+"""Prefix of the metadata of onnxscript: scopes, classes and source lines."""
 
 FORWARD: Final = "msdump.forward"
 """Metadata of a gradient operator: ONNX name of the forward operator that it belongs to."""

@@ -129,7 +129,7 @@ class Operator:
         arguments: MindSpore's arguments in its order.
         kind: How it treats its elements.
         fusion: Its role in fused kernels.
-        sizes_from: Slots of inputs whose contents decide the sizes of outputs.
+        sizes_from: Slots of inputs with contents that decide the sizes of outputs.
         is_random: It draws random numbers.
         update: The inputs that MindSpore's operator writes in place.
     """
@@ -280,7 +280,7 @@ def real_pads(node: Node, graph: Graph) -> tuple[int, ...] | None:
     for size, extent, step, gap in zip(shape[2:], extents, steps, gaps, strict=False):
         if not isinstance(size, int):
             return None
-        # SAME: ceil(size / stride) windows, padded by what the last one reaches beyond the data
+        # SAME: ceil(size / stride) windows, padded as far as the last one reaches beyond the data
         total = max(0, (-(-size // step) - 1) * step + (extent - 1) * gap + 1 - size)
         halves = (total // 2, total - total // 2)
         sides += halves[::-1] if node.attributes.get("auto_pad") == "SAME_LOWER" else halves
@@ -341,7 +341,7 @@ def _conv_channels(node: Node, graph: Graph) -> Argument | None:
 
 
 def _transposed_channels(node: Node, graph: Graph) -> Argument | None:
-    """Return the channels of the convolution that is transposed; of volumes, those of the result."""
+    """Return the channels of the convolution that is transposed; of volumes, the result's."""
     weight = _weight_shape(node, graph)
     groups: Any = node.attributes.get("group", 1)
     is_volume = axes(node, graph) == 3  # noqa: PLR2004 - Conv3DTranspose is no gradient
@@ -377,7 +377,7 @@ _GRU_DIRECTIONS: Final = {"bidirectional": "BIDIRECTIONAL", "reverse": "REDIRECT
 def _convolution(
     channels: Callable[[Node, Graph], Argument | None], inputs: tuple[str, ...], padding: ArgumentRule
 ) -> Iterator[ArgumentRule]:
-    # vendor: names, order and the doubled group are what MindSpore prints of Conv2D and Conv2DBackpropInput
+    # vendor: MindSpore prints these names of Conv2D and Conv2DBackpropInput, in this order, group twice
     yield _computed("kernel_size", window, "kernel_shape")
     yield _constant("mode", 1)
     yield _computed("out_channel", channels)
@@ -423,7 +423,7 @@ _ALL: Final = tuple(range(16))  # more inputs than any operator here has
 _ASSIGNED: Final = Update(1, {0: 0})
 _ADAM: Final = Update(3, {0: 0, 1: 1, 2: 2})
 
-# Names are those of mindspore.ops; GE and CANN spell a few of them differently (GE_TYPES).
+# Names as in mindspore.ops; GE and CANN spell a few of them differently (GE_TYPES).
 OPERATORS: Final[Mapping[str, Operator]] = {
     # convolution, matrices; windows over one axis are operators on 4-D data in MindSpore, so that here, where
     # their data has three dimensions, they bear names that no reader of images takes for its own
@@ -732,7 +732,7 @@ def operators_of(*kinds: OperatorKind) -> frozenset[str]:
 
 CONTROL_FLOW: Final = operators_of(OperatorKind.CONTROL_FLOW)
 WITH_MEMORY: Final = frozenset({name for name in OPERATORS if facts_of(name).is_random} | {"Dropout"})
-"""Operators whose kernels remember how often they ran: a seed is that of the first run."""
+"""Operators with kernels that count their runs: a seed is that of the first run."""
 
 GE_TYPES: Final[Mapping[str, str]] = {
     "Div": "RealDiv",
@@ -747,7 +747,7 @@ CONVERTED_TYPES: Final[Mapping[str, str]] = {
 """Primitives that bear another name in the models of acl and torchair, which were never MindSpore's."""
 
 PASSING: Final = frozenset({"Cast", "TransData"})
-"""Types whose output CANN's comparers take for their input in another element type or format.
+"""Types with an output that CANN's comparers take for the input in another element type or format.
 
 They compare it with the golden tensor of that input, whatever else the operator does.
 """

@@ -82,7 +82,7 @@ def _producers(nodes: list[onnx.NodeProto], available: set[str]) -> dict[str, in
 def reads(node: Node) -> tuple[str, ...]:
     """Return the values that an operator reads, without repeats.
 
-    Outer values of its bodies count; what only the parts of a fused operator hand to each other does not.
+    Outer values of its bodies count; values between the parts of a fused operator do not.
     """
     return external_values((node,)) if node.parts else tuple(used_values(node.proto))
 

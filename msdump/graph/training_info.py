@@ -28,7 +28,7 @@ class TrainingMessage:
         initialization: A model of the graph that gives variables their initial values, None without one.
         initial_values: Initializers and the outputs of ``initialization`` that they take, possibly faulty.
         obstacle: Why the step cannot run, though the model may be run for inference; "" where it can.
-        gradient: Name of a node that asks for gradients, which are to be derived before the step can run.
+        gradient: Name of a Gradient node, which must be derived before the step can run.
     """
 
     bindings: tuple[tuple[str, str], ...]
@@ -102,8 +102,8 @@ def checked(pairs: Pairs, graph: Graph, outputs: Graph, title: str) -> dict[str,
     Args:
         pairs: Initializers and outputs.
         graph: The graph that has the initializers.
-        outputs: The graph whose outputs they take.
-        title: What the model calls the bindings, for messages.
+        outputs: The graph that gives the outputs.
+        title: The model's name of the bindings, for messages.
 
     Raises:
         GraphError: An initializer or output that is not there, an initializer that is bound twice, another

@@ -183,7 +183,7 @@ def _check_attributes(node: onnx.NodeProto, versions: dict[str, int]) -> None:
         # inside a function: each call brings the value
         if attribute.ref_attr_name:
             continue
-        # other domains' numbers mean what their authors want
+        # numbers of other domains have no known limits
         if not domain:
             _check_number(node, attribute)
         kind, expected = attribute.type, schema.get(attribute.name)
@@ -209,7 +209,7 @@ _INT64: Final = (-(1 << 63), (1 << 63) - 1)
 _TARGET: Final = ("Cast", "to")
 
 _RANGES: Final[Mapping[tuple[str, str], tuple[int, int]]] = {
-    # limits far above what networks use, far below what overflows in a kernel
+    # limits far above the numbers of networks, far below an overflow in a kernel
     ("DepthToSpace", "blocksize"): (1, 1 << 15),
     ("SpaceToDepth", "blocksize"): (1, 1 << 15),
     ("GatherND", "batch_dims"): (0, 64),

@@ -39,7 +39,7 @@ def with_names(node: Node, names: Mapping[str, str]) -> Node:
 
 
 def with_prefix(node: Node, prefix: str) -> Node:
-    """Return a node whose own name, and those of the operators in its bodies, begin with a text."""
+    """Return a node with a prefix before its name and the names of operators in its bodies."""
     bodies = {
         key: replace(body, nodes=tuple(with_prefix(each, prefix) for each in body.nodes))
         for key, body in node.bodies.items()
@@ -99,7 +99,7 @@ def region_model(
 ) -> RegionModel:
     """Return the model of some operators of a graph.
 
-    What is fed becomes an input; a weight that is not becomes an initializer. Inputs and outputs of
+    Fed values become inputs, other weights initializers. Inputs and outputs of
     types that numpy lacks (bfloat16, int4, ...) are of the type in which dumps hold them, and cast inside.
     """
     protos = [part.proto for node in nodes for part in node.members]
@@ -169,7 +169,7 @@ class Spliced:
 
     Attributes:
         taken: Its operators that are the other network's, with the casts around them, in order.
-        given: The operators of the first network in whose place they stand.
+        given: The operators of the first network that they replace.
     """
 
     graph: Graph
@@ -186,8 +186,8 @@ def splice(
 ) -> Spliced:
     """Return a network in which some values are computed as another one computes them.
 
-    The other network's operators read the values of this one wherever both have them; those that it
-    alone has come along. Casts stand where the two hold a value in different element types, and operators
+    The other network's operators read the values of this one wherever both have them; its other
+    values come along. Casts stand where the two hold a value in different element types, and operators
     that quantise, or undo it, where one of them holds integers in the place of real numbers.
 
     Args:
@@ -199,7 +199,7 @@ def splice(
         scales: How values of the network, and of the other one, stand for real numbers.
     """
     splicer = _Splicer(graph, other, values, frozenset(chosen), scales)
-    for node in graph.nodes:  # in order, so that what a value is computed from is mostly there
+    for node in graph.nodes:  # in order: operands of a value are mostly there
         for name in filter(None, node.outputs):
             splicer.add(name)
     return splicer.result()

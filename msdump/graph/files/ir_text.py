@@ -8,7 +8,7 @@ The form is that of the MindSpore dump documents, "Data Analysis Sample"::
         : full_name_with_scope: (Default/relu-ReLU/ReLU-op0)
         # In file net.py(12)/        x = self.relu(x)/
 
-The first line below a statement tells types and shapes on the host, the second the
+The first line below a statement has types and shapes on the host, the second the
 same with formats on the device, which control flow lacks; source lines run from the
 outermost call inwards. An unknown dimension is -1, an unknown rank (-2).
 
@@ -53,7 +53,7 @@ FUSED_FROM: Final = "# Fused from "
 """Stands before the names of the ONNX nodes that a kernel computes; other readers skip comments."""
 
 FORWARD_LINES: Final = "      # Corresponding forward node candidate:"
-"""Stands above the source lines of a gradient operator, which are those of its forward operator."""
+"""Stands above the source lines of a gradient operator, which are its forward operator's."""
 
 
 def primal_attributes(graph: Graph) -> dict[str, Mapping[str, str]]:
@@ -238,7 +238,7 @@ def body_names(node: Node, graph: Graph, graph_id: int) -> dict[str, str]:
 
 
 def outputs_of(node: Node) -> tuple[str, ...]:
-    """Return the outputs that a node declares, without the unused ones at the end; "" for those before."""
+    """Return the outputs that a node declares, without unused ones at the end; "" for other unused ones."""
     count = len(node.declared_outputs)
     # exporters write trailing optional outputs as empty names
     while count and not node.outputs[count - 1]:

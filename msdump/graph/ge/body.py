@@ -48,8 +48,8 @@ class GeOperator:
         build: Appends the ONNX operators of a call to its body; returns the names of its outputs.
         attributes: Defaults of its attributes, ``REQUIRED`` where there is none.
         kind: Primitive whose formats and rounding the device uses for it; "": the first ONNX operator.
-        constants: Slots of inputs whose elements ``build`` needs, since ONNX has them as attributes; -1 is
-            the last input.
+        constants: Slots of inputs that ``build`` needs the elements of, attributes in ONNX; -1 is the
+            last input.
         inputs: Fewest and most inputs.
     """
 
@@ -74,7 +74,7 @@ class CallBody:
         outputs: The results that the caller expects.
         types: Element types of outputs that are not that of the first input, by name.
         x: Names of the inputs: ``x0``, ``x1``, ...
-        kind: Primitive whose formats and rounding the device uses for the operator.
+        kind: Primitive by which the device chooses formats and rounding.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Models of one GE operator: an ONNX operator where one does, else a function of several.
 
-A function stays one operator: it has the operator's inputs and outputs and no others, so what GE
-has as an attribute does not appear as an input.
+A function stays one operator: it has the operator's inputs and outputs and no others, so an
+attribute of GE does not appear as an input.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def find(op_type: str, inputs: int, attributes: Mapping[str, Any]) -> GeOperator
 
 
 def constant_slots(operator: GeOperator, inputs: int) -> frozenset[int]:
-    """Return the slots of the inputs whose elements must be known to build a call."""
+    """Return the slots of inputs with elements that a call is built for."""
     return frozenset(slot % inputs for slot in operator.constants if -inputs <= slot < inputs)
 
 
@@ -170,7 +170,7 @@ def onnx_name(op_type: str) -> str:
 
 
 def needed_values(op_type: str, inputs: int, attributes: Mapping[str, Any]) -> frozenset[int]:
-    """Return the inputs whose elements ``single_operator`` must be given: axes, shapes and the like."""
+    """Return the inputs that ``single_operator`` needs the elements of: axes, shapes and the like."""
     operator = find(op_type, inputs, attributes)
     return frozenset() if operator is None else constant_slots(operator, inputs)
 

@@ -320,7 +320,7 @@ def _pooled_v3(op_type: str) -> Callable[[CallBody], str]:
             return images.from_host(call, call.node(f"Global{op_type}", image))
         padding: dict[str, Any] = {"auto_pad": _SAME[mode]} if mode in _SAME else {"pads": images.pads(call)}
         if op_type == "AveragePool":
-            # GE asks whether padding is left out of the average, ONNX whether it counts
+            # GE's flag leaves padding out of the average, ONNX's counts it
             padding["count_include_pad"] = int(not call["exclusive"])
         result = call.node(
             op_type,

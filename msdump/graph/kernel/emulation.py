@@ -1,7 +1,7 @@
 """The emulated device's arithmetic, written into the model of an operator as casts around it.
 
 A float32 input is rounded to the type that the operator reads and widened again;
-float16 and bfloat16 inputs are widened; what comes out is rounded to the type
+float16 and bfloat16 inputs are widened; results are rounded to the type
 that is written. So every operator computes in float32 on rounded inputs, and the
 runtime needs no kernels for the small types.
 """
@@ -33,12 +33,12 @@ PREFIX: Final = "msdump"
 """Begins the names of the values that casts need."""
 
 STATUS: Final = "status"
-"""Name of the extra output that tells whether anything that was rounded left float16's range."""
+"""Name of the extra output, above 0 if a rounded value left float16's range."""
 
 FLOAT16_MOST: Final = 65504.0
 """The largest number of float16."""
 
-OVERFLOWS_FROM: Final = 65520.0  # what lies between rounds to the largest number
+OVERFLOWS_FROM: Final = 65520.0  # smaller numbers round to the largest one
 _KNOWN_DOMAINS: Final = frozenset({"", GE_DOMAIN, MINDSPORE_DOMAIN})
 _CLIP_INPUTS_SINCE: Final = 11
 _IS_NAN_SINCE: Final = 9
@@ -131,7 +131,7 @@ class _Writer:
         if not canonical_domain(operator.domain):
             operator.ClearField("domain")
         moves = keeps_types(operator)
-        # control flow moves tensors, but its bodies compute: what they give is rounded
+        # control flow moves tensors, but its bodies compute: results are rounded
         is_control = operator.op_type in CONTROL_FLOW and not operator.domain
         # widened inputs give float32 results, which are rounded where the model declares a smaller type
         had_half = not moves and any(self.types.get(name) in HALVES for name in operator.input)

@@ -256,7 +256,7 @@ def _element_types(
     graph: Graph, node: Node, bindings: Bindings, names: Mapping[str, str]
 ) -> dict[str, DType | None]:
     types = {names[value]: graph.type_of(value).dtype for value in names if value}
-    # what a value really has outranks what the model declares
+    # the type of the actual value outranks the declared one
     types |= {names[value]: _tensor_dtype(text) for value, text in bindings.types.items()}
     arrays = {**bindings.embedded, **bindings.shared}
     # one that was widened before counts as the half type that the model has
@@ -298,7 +298,7 @@ def lowered_opset(node: Node, version: int, newest: int) -> int:
     """Return an opset that the runtime reads and in which the operator means the same.
 
     Raises:
-        UnsupportedOpError: The operator is new, or takes what the older version did not.
+        UnsupportedOpError: The operator is new, or has attributes or inputs that the older version lacks.
     """
     if node.domain:
         return newest
@@ -436,7 +436,7 @@ _IR = 8
 
 
 def string_model(array: np.ndarray) -> bytes:
-    """Return a model without inputs whose output "y" is a string tensor."""
+    """Return a model without inputs that gives a string tensor as "y"."""
     items = [item if isinstance(item, bytes) else str(item).encode() for item in array.reshape(-1)]
     encoded = np.array(items, dtype=object).reshape(array.shape)
     return _single("Identity", {}, numpy_helper.from_array(encoded, "x"))
@@ -444,7 +444,7 @@ def string_model(array: np.ndarray) -> bytes:
 
 @functools.cache
 def empty_sequence_model(element: DType) -> bytes:
-    """Return a model without inputs whose output "y" is an empty sequence of tensors."""
+    """Return a model without inputs that gives an empty sequence of tensors as "y"."""
     return _single("SequenceEmpty", {}, dtype=element.onnx)
 
 
@@ -472,7 +472,7 @@ def optional_element_model(type_text: str) -> bytes:
 
 
 def passage_model(type_text: str) -> bytes:
-    """Return a model without operators whose output is its input "x"; running it gives Python objects."""
+    """Return a model without operators that gives its input "x"; running it gives Python objects."""
     info = helper.make_value_info("x", type_proto(type_text))
     return _serialised(helper.make_graph([], "glue", [info], [info]), _IR, _OPSET)
 
@@ -513,7 +513,7 @@ def _serialised(graph: onnx.GraphProto, ir_version: int, opset: int) -> bytes:
 
 
 _LARGEST: Final = 1 << 14
-"""Bytes of an operator whose model is kept: a larger one holds a tensor, which hardly any other one has."""
+"""Bytes of an operator with a cached model: a larger one holds a tensor, which hardly repeats."""
 
 
 class EqualModels:
@@ -572,7 +572,7 @@ def modern_model(data: bytes) -> bytes:
     """Return a one-node model of an old opset, with shapes of all inputs, as a model of opset 7.
 
     Raises:
-        Exception: The operator has no counterpart that the converter knows.
+        Exception: The converter has no counterpart of the operator.
     """
     model = onnx.ModelProto.FromString(data)
     node = model.graph.node[0]
@@ -590,7 +590,7 @@ def _broadcast(model: onnx.ModelProto, node: onnx.NodeProto) -> None:
     ranks = {value.name: len(value.type.tensor_type.shape.dim) for value in model.graph.input}
     ranks |= {tensor.name: len(tensor.dims) for tensor in model.graph.initializer}
     left, right = (ranks[name] for name in node.input)
-    # axes of the first operand behind those of the second; since opset 7 shapes are aligned at their ends
+    # axes of the first operand behind the second one's; since opset 7 shapes are aligned at their ends
     behind = left - right - attributes.get("axis", left - right)
     # axis and broadcast are gone in opset 7
     del node.attribute[:]
