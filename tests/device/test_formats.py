@@ -138,7 +138,7 @@ ROWS = [(name, host) for name, (_, hosts) in RULES.items() for host in hosts]
 
 
 def counted(shape, dtype):
-    """Return an array whose elements differ as far as the type allows, none of them zero."""
+    """Return an array of elements that differ as far as the type allows, none of them zero."""
     return (np.arange(math.prod(shape)) % 100 + 1).astype(dtype).reshape(shape)
 
 
@@ -218,7 +218,7 @@ SHAPES = {
 
 @pytest.mark.parametrize(("name", "host", "dtype", "groups", "device"), SHAPES.values(), ids=SHAPES)
 def test_shape(name, host, dtype, groups, device):
-    """Device shapes are those of the documents; an unknown size stays unknown."""
+    """Device shapes follow the documents; an unknown size stays unknown."""
     assert device == formats.shape(name, host, dtypes.from_name(dtype), groups)
 
 
@@ -337,7 +337,7 @@ def test_widened_arrays_are_decoded():
     ids=["large", "ragged", "small"],
 )
 def test_a_faster_transpose_does_large_full_conversions(monkeypatch, shape, calls):
-    """The injected transpose gets raw elements of large tensors without padding, and only those."""
+    """The injected transpose gets raw elements of large tensors without padding, and no others."""
     seen = []
 
     def spy(array, order):
@@ -388,7 +388,7 @@ def test_impossible_pairs_are_refused(name, host, dtype, groups, message):
 
 
 def test_a_wrong_device_shape_is_refused():
-    """Decoding tells what was given and which shape it should have."""
+    """The error has the given shape and the expected one."""
     device = np.zeros((1, 2, 3, 3, 16), "<f2")
 
     with pytest.raises(

@@ -48,7 +48,7 @@ def test_a_hole_at_the_end_grows():
 
 
 def test_a_limit_that_is_too_small_names_the_tensor():
-    """The refusal tells the tensor, its size, what is in use, the limit, the largest piece, the remedy."""
+    """The refusal names the tensor, its size, what is in use, the limit, the largest piece, the remedy."""
     memory = DeviceMemory(limit=4096)
     memory.allocate("conv1.weight", 1000)
     memory.allocate("x", 1024)
@@ -127,7 +127,7 @@ def contents():
 
 
 def test_memory_is_zero_where_nothing_was_written(contents):
-    """Bytes before, between and behind what was written are zero."""
+    """Bytes before, between and behind written ones are zero."""
     contents.write(BASE + 4, b"\x01\x02")
 
     assert b"\0\0\0\0\x01\x02\0\0" == contents.read(BASE, 8)
@@ -135,7 +135,7 @@ def test_memory_is_zero_where_nothing_was_written(contents):
 
 
 def test_later_bytes_replace_earlier_ones(contents):
-    """A write and a fill change what they reach and nothing else."""
+    """A write and a fill change their bytes and nothing else."""
     contents.write(BASE, b"abcdef")
 
     contents.fill(BASE + 1, 2, 0x5A)

@@ -30,7 +30,7 @@ IMAGE = """g (float[2,3,8,8] x, float[4,3,3,3] w) => (y) {
 
 
 def metered(graph, arrays, mode=PrecisionMode.FORCE_FP32, limit=None):
-    """Return the memory use of a run whose operators gave arrays of these shapes and types."""
+    """Return the memory use of a run with results of these shapes and types."""
     ways = {node.name: rounding(node.operator.op_type, mode, OverflowMode.INFNAN) for node in graph.nodes}
 
     def dtype_of(node, io, slot):
@@ -71,7 +71,7 @@ def written(use):
 
 
 def test_tensors_take_the_place_of_dead_ones(network):
-    """Each value takes the space of one that died before; the peak counts what lives together."""
+    """Each value takes the space of one that died before; the peak counts values that live together."""
     use = metered(network(CHAIN), CHAIN_ARRAYS)
 
     expected = {"x": 0, "k": 512, "a": 1024, "b": 0, "left": 1536, "c": 1536, "y": 0}
@@ -222,7 +222,7 @@ def run_loop(network, rounds):
 
 
 def test_loop_bodies(network):
-    """An iteration reads what the one before gave; nothing of the loop stays but its result and weights."""
+    """An iteration reads the results of the last one; only the loop's result and weights stay."""
     meter, in_use = run_loop(network, 4)
 
     # x and a; the constant; then t, u and, from the second iteration on, the u that is read
@@ -233,7 +233,7 @@ def test_loop_bodies(network):
 
 
 def test_addresses_inside_a_loop(network):
-    """Operators inside have addresses; values of outer graphs are where those graphs have them."""
+    """Operators inside have addresses; values of outer graphs lie where these graphs have them."""
     meter, _ = run_loop(network, 2)
 
     inside = meter.use.inside(1)
@@ -249,7 +249,7 @@ MODE = PrecisionMode.ALLOW_FP32_TO_FP16
 
 @pytest.fixture
 def device(network):
-    """Return a device with a compiled convolution whose weight another operator reads too."""
+    """Return a device with a compiled convolution and another reader of its weight."""
     ones = ", ".join(["1"] * 2304)
     graph = network(
         f"g (float[1,16,8,8] x) => (y, z) <float[16,16,3,3] w = {{{ones}}}> {{ y = Conv(x, w) z = Neg(w) }}"
@@ -300,14 +300,14 @@ SHAPES = """g (float[2,8] x) => (y, z) {
 
 
 def lives_of(network, *, prepares):
-    """Return what lies in memory while changes of shape run."""
+    """Return the contents of memory while changes of shape run."""
     graph = network(SHAPES)
     device = Ascend(graph, MODE, OverflowMode.INFNAN, numbers=itertools.count() if prepares else None)
     return residence(device.graph, device.placement, prepares=prepares)
 
 
 def test_a_change_of_shape_moves_nothing(network):
-    """Where a graph is compiled it shares the memory of what it reads, until nobody reads either of them."""
+    """In a compiled graph it shares the memory of its input until the last reader of both."""
     lives = lives_of(network, prepares=True)
 
     shared = {view.value: owner.value for step in lives.steps for view, owner in step.views}

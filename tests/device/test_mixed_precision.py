@@ -89,7 +89,7 @@ CASES = {
 
 @pytest.mark.parametrize(("mode", "dtypes", "expected"), CASES.values(), ids=CASES)
 def test_types(mode, dtypes, expected):
-    """What is said of an operator, or of its type, wins over the mode and its lists."""
+    """A rule of an operator, or of its type, wins over the mode and its lists."""
     found = roundings(loader.load(model()), PrecisionMode(mode), OverflowMode.INFNAN, dtypes)
 
     assert expected == tuple(found[name][0].writes.name for name in NAMES)
@@ -127,7 +127,7 @@ def feeds(graph, x):
 
 
 def test_unknown_operators(caplog):
-    """An operator that the model lacks is told with what may have been meant."""
+    """A warning names an operator that the model lacks, and a likely correction."""
     graph = loader.load(model())
     full = graph.nodes[3].operator.full_name
 
@@ -142,7 +142,7 @@ def test_unknown_operators(caplog):
 
 
 def test_files_without_effect(caplog):
-    """Lists are refused outside mixed precision, as by CANN; a mode that keeps all types is told."""
+    """Lists are refused outside mixed precision, as by CANN; a warning names a mode that keeps all types."""
     graph = loader.load(model())
 
     with pytest.raises(InputError, match="needs a precision_mode of mixed"):

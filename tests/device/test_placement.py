@@ -141,7 +141,7 @@ def test_recurrent_operators(network, name, gates, weight, state, bias):
 
 
 def test_recurrent_weights_of_unknown_size(network):
-    """Weights whose sizes only the run tells lie as on the host."""
+    """Weights of sizes that are known only in the run lie as on the host."""
     graph = network(
         "g (float[7,2,13] x, float[1,N,M] w, float[1,N,30] r) => (y) { y = GRU<hidden_size = 30>(x, w, r) }"
     )

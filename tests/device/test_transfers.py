@@ -149,7 +149,7 @@ def test_inner_and_outer_readers(network):
 
 
 def test_fused_operators_are_rewired(network):
-    """The parts of a kernel read what it reads and write what it writes."""
+    """The parts of a kernel read its inputs and write its outputs."""
     body = weighted(f"[c] d = {CONV}(x, w) [r] e = Relu(d) [m] y = MaxPool<kernel_shape = [2, 2]>(e)")
     device = placed(network, f"{IMAGE} x", "y, e", body, WHOLE)
 
@@ -160,7 +160,7 @@ def test_fused_operators_are_rewired(network):
 
 
 def test_branches_find_values_as_on_the_host(network):
-    """What a branch reads of the graph around it has its own name and the host's form."""
+    """An outer value of a branch has its own name and the host's form."""
     body = weighted(
         f"[c] d = {CONV}(x, w) y = If(p) < then_branch = t () => ({IMAGE} a) {{ a = Abs(d) }},"
         f" else_branch = e () => ({IMAGE} b) {{ b = {CONV}(d, w) }} >"

@@ -1,4 +1,4 @@
-"""What every pass over a graph promises: names stay unique, values are made before they are read."""
+"""The contract of every pass over a graph: names stay unique, values are made before they are read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msdump.graph.order import used_values
 
 
 def faults(graph, before=None):
-    """Return what is wrong with a graph and those inside it; nothing where it keeps the contract.
+    """Return the breaches of the contract by a graph and the graphs inside it.
 
     Args:
         graph: What a pass has made.
@@ -20,7 +20,7 @@ def faults(graph, before=None):
 
 
 def message_faults(after, before):
-    """Return what is wrong with the message of a graph: inputs, outputs or producers that a pass has lost."""
+    """Return the inputs, outputs and producers that a pass over a message has lost."""
     listed = []
     for side in ("input", "output"):
         names = [[value.name for value in getattr(graph, side)] for graph in (before, after)]
@@ -62,7 +62,7 @@ def _order(graph, outer):
 
 
 def _parts(node):
-    """Yield what is wrong inside a fused operator."""
+    """Yield the faults inside a fused operator."""
     if not node.parts:
         return
     available = set(node.inputs)
@@ -73,7 +73,7 @@ def _parts(node):
 
 
 def _changes(graph, before):
-    """Yield inputs, outputs and types that are no longer what they were."""
+    """Yield inputs, outputs and types that have changed."""
     graphs, earlier = list(graph.walk()), list(before.walk())
     if len(graphs) != len(earlier):
         yield f"{len(earlier)} graphs became {len(graphs)}"
@@ -92,7 +92,7 @@ def _changes(graph, before):
 
 
 def _keeps(after, before):
-    """Tell whether all that was known of a value still is."""
+    """Return whether all that was known of a value still is."""
     if not before.kind:
         return True
     if after.kind != before.kind or before.dtype not in {None, after.dtype}:

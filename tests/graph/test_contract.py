@@ -88,7 +88,7 @@ def parsed(text):
 
 
 def check(graph):
-    """Assert that a graph, and what each pass makes of it, keeps the contract."""
+    """Assert that a graph, and the result of each pass over it, keeps the contract."""
     assert [] == faults(graph)
     for title, change in PASSES.items():
         assert (title, []) == (title, faults(change(graph), graph))

@@ -1,4 +1,4 @@
-"""Models that cannot be read, and what is read from those that can."""
+"""Models that cannot be read, and graphs of models that can."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ NEWER = {
 
 @pytest.mark.parametrize(("change", "message"), NEWER.values(), ids=NEWER)
 def test_models_from_the_future(change, message):
-    """A model newer than the installed packages is refused with its version and what to do."""
+    """A model newer than the installed packages is refused with its version and the remedy."""
     model = model_of(RELU)
     change(model)
 
@@ -202,7 +202,7 @@ def test_initializers_that_are_inputs_may_be_fed():
 
 
 def test_nodes_get_names_of_their_own():
-    """Nameless nodes and nodes of one name are told apart; a given name is kept where it can be."""
+    """Nameless nodes and nodes of one name get names of their own; a given name is kept where it can be."""
     model = model_of(
         HEAD + "g (float[3] x) => (float[3] y) { a = Relu(x) b = Relu(a) c = Neg(b) y = Neg(c) }"
     )

@@ -71,7 +71,7 @@ SCOPES = {
 
 @pytest.mark.parametrize(("name", "metadata", "full", "short"), SCOPES.values(), ids=SCOPES)
 def test_scope(name, metadata, full, short):
-    """A scope comes from the exporter's metadata, else from the node's name, or nobody knows it."""
+    """A scope comes from the exporter's metadata, else from the node's name, or is unknown."""
     found = (scope_of(name, metadata), scope_of(name, metadata, keeps_classes=False))
 
     assert (full, short) == found
@@ -91,7 +91,7 @@ def exported(*nodes):
 
 
 def test_scope_that_readers_share():
-    """An operator that tells no scope lies where all lie that read it, the nearest scope that holds them."""
+    """An operator without a scope gets the innermost scope that holds all of its readers."""
     found = exported(
         ("Neg", "x", "a", [HOOK]),
         ("Abs", "a", "b", None),
@@ -144,7 +144,7 @@ def test_source_lines(prefix):
 
 
 class _Garbage:
-    """A cycle whose collection runs Python, in which another thread may take over."""
+    """A cycle that runs Python when it is collected, so that another thread may take over."""
 
     def __init__(self):
         self.itself = self

@@ -12,7 +12,7 @@ from msdump.device import placement
 from msdump.graph import Use, compile_graph, loader, moves, operators, primitive_name
 from msdump.graph.files.arguments import kernel_args
 
-# (operator, what is known about its use, MindSpore's name)
+# (operator, its use, MindSpore's name)
 CASES = {
     "conv 2d": ("Conv", Use(input_ranks=(4, 4)), "Conv2D"),
     "conv 1d": ("Conv", Use(input_ranks=(3, 3)), "Conv1D"),
@@ -56,7 +56,7 @@ CASES = {
 
 @pytest.mark.parametrize(("op_type", "use", "expected"), CASES.values(), ids=CASES)
 def test_operators_take_mindspore_names(op_type, use, expected):
-    """An ONNX operator is called what MindSpore calls it in this use."""
+    """An ONNX operator has MindSpore's name for this use."""
     assert expected == primitive_name(op_type, "", use)
 
 

@@ -47,7 +47,7 @@ def test_faults(lines, message):
 @given(st.integers(1, 30), st.randoms(use_true_random=False))
 @settings(max_examples=50, deadline=None)
 def test_any_order_of_a_graph_runs(size, generator):
-    """However the nodes of a graph are listed, each runs after those it reads from."""
+    """In any order of the list, each node runs after its producers."""
     graph = [helper.make_node("Op", ["x"], ["0"], name="0")]
     for number in range(1, size):
         inputs = [str(generator.randrange(number)) for _ in range(generator.randrange(4))]
@@ -73,7 +73,7 @@ def test_the_models_order_is_kept():
 
 
 def test_subgraphs_read_outer_values():
-    """What a subgraph takes from outside counts as read by its node; what it binds does not."""
+    """Outer values of a subgraph count as read by its node, its own values do not."""
     inner = "body (p) => (r, passed) <float bound = {1}> { q = Add(p, outer) t = Mul(q, bound) r = Neg(t) }"
     middle = f"branch () => (m) {{ m = Loop (far) <body = {inner}> }}"
     text = f"g (flag) => (y) {{ y = If (flag) <then_branch = {middle}, else_branch = {middle}> }}"

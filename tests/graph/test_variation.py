@@ -1,4 +1,4 @@
-"""Which networks have tensors whose sizes depend on the contents that they are fed."""
+"""Networks with tensors of sizes that depend on the contents of their inputs."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ def loaded(body, inputs="x", **weights):
 
 @pytest.mark.parametrize(("body", "inputs", "expected"), CASES.values(), ids=CASES)
 def test_sizes(body, inputs, expected):
-    """Sizes vary where an operator takes them from contents that depend on what is fed."""
+    """Sizes vary where an operator takes them from contents that depend on inputs."""
     graph = loaded(body, inputs, three=np.array(3, np.int64))
 
     assert expected == bool(content_sized(graph, [*inputs]))
 
 
 def test_initializer_that_is_fed():
-    """An initializer tells sizes like a weight, unless it is fed."""
+    """An initializer decides sizes like a weight, unless it is fed."""
     graph = loaded("y = Reshape(x, s)", "xs", s=np.array([4, -1]))
 
     assert [(), (0,)] == [content_sized(graph, fed) for fed in (["x"], ["x", "s"])]
@@ -76,14 +76,14 @@ FOUND = "at = NonZero({0}) t = Shape(at) y = Expand(w, t)"
 
 
 def test_sources_of_sizes():
-    """Operators that vary are told; what follows from the sizes of their results is not."""
+    """Varying operators are listed, operators behind them that follow their sizes are not."""
     graph = loaded("n = Neg(x) " + FOUND.format("n"), w=np.ones(1, np.float32))
 
     assert (1,) == content_sized(graph, ["x"])
 
 
 def test_sources_in_fused_operators():
-    """What a fused operator makes of sizes inside it, which nobody sees, depends on contents."""
+    """Results of a fused operator depend on contents if sizes inside it vary."""
     graph = loaded(FOUND.format("x"), w=np.ones(1, np.float32))
     found, shape, expand = graph.nodes
     fused = dataclasses.replace(shape, inputs=found.inputs, parts=(found, shape))

@@ -173,7 +173,7 @@ def test_every_kind_of_constant(kind, value, expected):
     ids=["linear", "coordinates"],
 )
 def test_sparse_initializers(indices, expected):
-    """A sparse initializer becomes a dense array, whichever way its places are given."""
+    """A sparse initializer becomes a dense array, from linear and from coordinate indices."""
     values = numpy_helper.from_array(np.array([7, 8], np.int64), "w")
     sparse = helper.make_sparse_tensor(values, numpy_helper.from_array(indices), [2, 3])
 
@@ -218,7 +218,7 @@ def test_external_data_inside_nodes(tmp_path):
 
 
 def test_forgotten_pages_are_read_again(tmp_path):
-    """A mapped weight whose memory was given back still has its values; other arrays are left alone."""
+    """A mapped weight still has its values after its memory was released; other arrays are left alone."""
     large = np.arange(10_000, dtype=np.float32)
     array = loaded(tmp_path, numpy_helper.from_array(large, "w"))
 

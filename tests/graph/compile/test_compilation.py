@@ -1,4 +1,4 @@
-"""Whole graphs compiled: which operators become one kernel, what it is called, what it keeps."""
+"""Whole graphs compiled: which operators become one kernel, its name and contents."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def compiled(body, **how):
 
 @pytest.mark.parametrize(("body", "expected"), KERNELS.values(), ids=KERNELS)
 def test_what_becomes_one_kernel(body, expected):
-    """Bias, normalization and activation join what they follow, elementwise operators each other."""
+    """Bias, normalization and activation join their producer, elementwise operators each other."""
     graph = compiled(body, keeps_node_names=True)
 
     assert expected == [node.operator.full_name for node in graph.nodes]
@@ -90,7 +90,7 @@ def test_switch(body, expected):
 
 
 def test_kernel():
-    """A kernel has its first operator's type and arguments, its originals, and reads what is outside."""
+    """A kernel has its first operator's type and arguments, its originals, and reads values from outside."""
     (kernel,) = compiled(
         "[a] d = Conv<group = 1>(x, w) [n] e = BatchNormalization(d, b, b, b, c) y = Relu(e)"
     ).nodes
@@ -140,7 +140,7 @@ def test_branches_are_compiled():
 @pytest.mark.parametrize("fuses", [True, False], ids=["fused", "not fused"])
 @pytest.mark.parametrize("path", sorted(GRAPHS.glob("*.onnx")), ids=lambda path: path.stem)
 def test_every_original_is_kept_once(path, fuses):
-    """Each operator of a model is in exactly one kernel of the compiled one, whose inputs all exist."""
+    """Each operator of a model is in exactly one kernel of the compiled one, and all inputs exist."""
     graph = loader.load(path)
 
     result = compile_graph(graph, fuses=fuses)
@@ -155,7 +155,7 @@ def test_every_original_is_kept_once(path, fuses):
 
 
 def test_stages():
-    """Whoever asks is shown the graph after each stage."""
+    """``note`` gets the graph after each stage."""
     stages = []
 
     result = compiled("d = Conv(x, w) y = Relu(d)", note=lambda stage, graph: stages.append((stage, graph)))

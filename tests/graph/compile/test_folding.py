@@ -1,4 +1,4 @@
-"""Operators of constants replaced by what they give."""
+"""Operators of constants replaced by their results."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_what_is_folded(body, expected):
 
 
 def test_values():
-    """What an operator gave is a constant of the graph, with its type; what only it read is gone."""
+    """A folded result is a constant of the graph, with its type; weights that only it needed are gone."""
     graph = fold(load("t = Transpose(w) s = Neg(t) y = MatMul(x, s)"), compute)
 
     np.testing.assert_array_equal([[-1, -4], [-2, -5], [-3, -6]], graph.weights["s"])

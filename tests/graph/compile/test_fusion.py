@@ -29,7 +29,7 @@ CASES = {
 
 @pytest.mark.parametrize(("body", "expected"), CASES.values(), ids=CASES)
 def test_chains(body, expected):
-    """Only what one elementwise operator alone reads is fused into it."""
+    """An operator is fused into the elementwise operator that alone reads it."""
     assert sorted(expected) == sorted(node.op_type for node in fused(body).nodes)
 
 

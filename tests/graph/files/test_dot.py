@@ -8,7 +8,7 @@ from tests.texts import parsed
 
 
 def test_picture():
-    """Boxes for parameters and operators, arrows for what is read, in the order of the inputs."""
+    """Boxes for parameters and operators, arrows for values that are read, in the order of the inputs."""
     graph = loader.load(parsed("g (float[2] x, float[2] b) => (y) { s = Exp(x) y = Sub(b, s) }"))
 
     picture = ir_text.dot_text(graph, 'a "g"')

@@ -99,7 +99,7 @@ def test_constants_are_named_like_their_files(make_node, make_graph):
     assert (index.dtype, index.int_val) == (5, 1)
 
 
-# an attribute and what its ValueProto holds: dtype, field, value
+# an attribute and its ValueProto: dtype, field, value
 ATTRIBUTES = {
     "bool": (True, (1, "bool_val", True)),
     "int": (-3, (5, "int_val", -3)),
@@ -134,7 +134,7 @@ def test_tuple_and_tensor_attributes(make_node, make_graph):
     assert (tensor.dtype, tensor.tensor_val.data_type, list(tensor.tensor_val.dims)) == (14, 10, [2, 1])
 
 
-# what is known of a value: data_type, elem_type, dimensions
+# a type and its message: data_type, elem_type, dimensions
 TYPES = {
     "unknown dimensions": (("int32", "n", None, 4), (14, 4, [-1, -1, 4])),
     "unknown rank": (("int32", ...), (14, 4, [])),
@@ -146,7 +146,7 @@ TYPES = {
 
 @pytest.mark.parametrize(("known", "expected"), TYPES.values(), ids=TYPES)
 def test_types(make_node, make_graph, known, expected):
-    """The type of an output tells what is known about it."""
+    """The type of an output has its known parts."""
     graph = make_graph([make_node("Op")], {"y": known})
 
     output = decoded_model(ir_proto.encode(graph, 0)).graph.node[0].output_type
@@ -166,7 +166,7 @@ def chains(draw):
 
 @given(chains(), st.integers(0, 1000))
 def test_names_types_and_shapes_survive(make_node, make_graph, chain, graph_id):
-    """decode(encode(graph)) tells the names, element types and shapes of the graph."""
+    """decode(encode(graph)) has the names, element types and shapes of the graph."""
     nodes = [
         make_node("Op", (before,), (after,), primitive="Op", scope=f"Default/{before}")
         for (before, *_), (after, *_) in pairwise(chain)

@@ -94,7 +94,7 @@ def test_graph_id_names_the_graph(conv_graph):
 
 
 def test_device_line_shows_the_device_view(conv_graph):
-    """The second line below a statement tells dtype, format and dimensions on the device."""
+    """The second line below a statement has dtype, format and dimensions on the device."""
 
     def view(value, node):
         assert node.op_type == "Conv"

@@ -1,4 +1,4 @@
-"""Graph files of a training step: what is written in place, and which forward operator a gradient is of."""
+"""Graph files of a training step: weights written in place, forward operators of gradients."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STACK = 'File "net.py", line 3, in forward\n    y = self.fc(x)\n'
 
 @pytest.fixture
 def graph():
-    """Return a step whose gradient knows its forward operator, with the source line of both."""
+    """Return a step with a gradient of a named forward operator, and the source line of both."""
     model = steps.message(steps.PLAIN)
     for node in model.graph.node:
         if node.name in {"fc", "grad"}:
@@ -57,7 +57,7 @@ def test_source_lines_of_a_gradient_are_the_forward_operators(graph):
 
 
 def test_parameters_that_the_step_writes_are_in_place(graph):
-    """Weights and states are, what only is read is not."""
+    """Weights and states are in place, values that are only read are not."""
     parameters = [line for line in ir_text.text(graph, 0).splitlines() if line.startswith("%para")]
 
     assert ["w", "m", "step"] == [
@@ -85,7 +85,7 @@ def test_the_step_returns_what_is_not_bound(graph):
 
 
 def test_a_reader_of_a_new_value_reads_the_parameter():
-    """A new value that no declared output holds is what the written input holds."""
+    """Readers of a new value without a declared output read the written input."""
     text = steps.PLAIN.replace("(float loss,", "(float loss, float[3,2] doubled,")
     text = text.replace("g, mu)\n}", "g, mu)\n doubled = Add(m_new, m_new)\n}")
     graph = loader.load(steps.message(text), update_binding=steps.BINDING)

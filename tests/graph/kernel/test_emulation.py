@@ -34,7 +34,7 @@ def node(op_type, inputs="x y", outputs="z", **attributes):
 
 
 def run(nodes, roundings, feeds, *, types=None, opset=20, outputs=("z",), kept=MappingProxyType({})):
-    """Return what the emulated operators make of their inputs: outputs, and the status or None."""
+    """Return the outputs of the emulated operators, and the status or None."""
     known = {name: dtypes.from_numpy(array.dtype) for name, array in feeds.items()}
     known |= dict.fromkeys((name for each in nodes for name in each.output), FLOAT32) | (types or {})
     protos, constants, has_status = rounded_operators(nodes, known, roundings, opset, kept)
@@ -78,7 +78,7 @@ def test_forced_float16(name, function, opset):
 
 
 def test_matrix_product():
-    """A cube operator reads float16 and writes what float32 gave."""
+    """A cube operator reads float16 and writes the float32 result."""
     x, y = X[:, :2].copy(), Y[:, :2].copy()
 
     (z,), _ = run([node("MatMul")], [CUBE], {"x": x, "y": y})
@@ -131,7 +131,7 @@ def test_float16_of_the_model():
 
 @pytest.mark.parametrize("name", ["Identity", "Transpose"])
 def test_moves_keep_values(name):
-    """Operators that only move elements give what they got, of every type."""
+    """Operators that only move elements keep them, of every type."""
     for dtype in (np.float16, np.float64, np.int64, np.bool_):
         x = X.astype(np.float32 if dtype != np.int64 else np.int64).clip(0, 1).astype(dtype)
         attributes = {"perm": [0, 1]} if name == "Transpose" else {}
@@ -155,7 +155,7 @@ SUMS = {
 @pytest.mark.parametrize("opset", [9, 13, 20])
 @pytest.mark.parametrize(("a", "b", "expected"), SUMS.values(), ids=SUMS)
 def test_status(a, b, expected, opset):
-    """The status tells whether an element left float16's range; the result stays inside."""
+    """The status is raised if an element left float16's range; the result stays inside."""
     feeds = {"x": np.array([1, a], np.float32), "y": np.array([1, b], np.float32)}
     rounding = Rounding(FLOAT32, FLOAT16, saturates=True, reports=True)
 
@@ -167,7 +167,7 @@ def test_status(a, b, expected, opset):
 
 
 def test_saturated_inputs_raise_the_status():
-    """What is clipped while it is read counts, as the infinity that it would be does."""
+    """An input that is clipped when it is read counts like an infinity."""
     feeds = {"x": np.array([1e9], np.float32), "y": np.array([0.5], np.float32)}
 
     (z,), status = run([node("Mul")], [SATURATING], feeds)

@@ -21,7 +21,7 @@ def graph_of(text, *, opset=20, ir_version=10):
 
 
 def built(graph, position=0, **bindings):
-    """Return the model of one node of a graph whose values are float tensors."""
+    """Return the model of one node of a graph of float tensors."""
     node = graph.nodes[position]
     given = {"types": dict.fromkeys(node.inputs, FLOAT), "shapes": {}, "embedded": {}, "shared": {}}
     return onenode.build(graph, node, onenode.Bindings(**given | bindings), LIMITS)
@@ -37,7 +37,7 @@ VERSIONS = {
 
 @pytest.mark.parametrize(("ir_version", "opset", "expected"), VERSIONS.values(), ids=VERSIONS)
 def test_versions_are_what_the_runtime_reads(ir_version, opset, expected):
-    """IR version and opset are lowered to what the runtime reads; IR 4 is the least."""
+    """IR version and opset are lowered to the runtime's; IR 4 is the least."""
     initial = "g (float[3] x) => (float[3] y) { y = Relu(x) }"
     graph = graph_of(initial, opset=opset, ir_version=ir_version)
 
@@ -47,7 +47,7 @@ def test_versions_are_what_the_runtime_reads(ir_version, opset, expected):
 
 
 def test_operators_that_are_too_new_are_refused():
-    """An operator that an older opset lacks, or that uses what is new, names itself and the limit."""
+    """An operator too new for the runtime is refused with its name and the limit."""
     new = graph_of("g (float[3] x) => (float[3] y) { y = Swish(x) }", opset=24)
     changed = graph_of('g (float[3] x) => (int4[3] y) { y = Cast<to=22, round_mode="up">(x) }', opset=24)
 

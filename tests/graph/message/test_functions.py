@@ -20,7 +20,7 @@ more (a) => (b) { one = Constant<value_float=1.0>()  b = Add(a, one) }
 
 
 def named(text):
-    """Return a parsed model whose calls have names."""
+    """Return a parsed model with named calls."""
     model = parser.parse_model(text)
     for position, node in enumerate(model.graph.node):
         node.name = f"call{position}"

@@ -1,4 +1,4 @@
-"""Functions of the domain mindspore.ops stay operators; those of other domains around them are inlined."""
+"""Functions of the domain mindspore.ops stay operators; functions of other domains are inlined."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_calls_stay_operators():
 
 
 def test_functions_that_they_call_are_found():
-    """An operator runs with the function of its overload, and with those that this function calls."""
+    """An operator runs with the function of its overload, and the functions that this one calls."""
     x = np.array([1, -2], np.float32)
 
     assert [0, 0] == run(parser.parse_model(MODEL), x).tolist()
@@ -64,7 +64,7 @@ def test_older_functions_beside_them_stay_calls():
 
 
 def test_a_name_of_onnx_is_no_trap():
-    """A function of one input that is called like ONNX's Add runs as what it is."""
+    """A function of one input that is called like ONNX's Add runs as itself."""
     model = parser.parse_model(
         f"{HEAD} net (float[2] x) => (float[2] y) {{ y = mindspore.ops.Add(x) }}"
         '<domain: "mindspore.ops", opset_import: ["": 20]> Add (a) => (c) { b = Abs(a) c = Sqrt(b) }'

@@ -1,4 +1,4 @@
-"""Operators that only pass a value on: which are taken out, and who reads what then."""
+"""Identity operators: which are removed, and the values that their readers read then."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_what_stays(body, expected):
 
 
 def test_branches():
-    """A branch reads what an outer Identity read; an Identity that makes its output stays."""
+    """A branch reads the input of an outer Identity; an Identity that makes its output stays."""
     (node, *_) = loaded(
         "a = Identity(x) y = If(c) <then_branch = t () => (float[4] p) { b = Identity(a) p = Exp(b) },"
         " else_branch = e () => (float[4] q) { q = Identity(a) }>"
@@ -57,6 +57,6 @@ FAULTS = {
 
 @pytest.mark.parametrize(("body", "message"), FAULTS.values(), ids=FAULTS)
 def test_faults_are_still_told(body, message):
-    """What is wrong with an Identity is not hidden by taking it out."""
+    """Faults of an Identity are not hidden by its removal."""
     with pytest.raises(GraphError, match=message):
         loaded(body)

@@ -78,7 +78,7 @@ FAULTS = {
 @pytest.mark.parametrize(("pairs", "expected"), FAULTS.values(), ids=FAULTS)
 @pytest.mark.parametrize("make", [lambda: steps.message(steps.PLAIN), steps.with_training_info])
 def test_a_binding_that_does_not_fit_is_refused(make, pairs, expected):
-    """A faulty binding is told when the model is loaded."""
+    """A faulty binding is refused when the model is loaded."""
     model = make()
     info = model.training_info[0] if model.training_info else model.training_info.add()
     del info.update_binding[:]
@@ -91,7 +91,7 @@ def test_a_binding_that_does_not_fit_is_refused(make, pairs, expected):
 
 
 def test_initial_values_are_checked():
-    """A binding of the initialization that does not fit is told as such."""
+    """A binding of the initialization that does not fit is refused as such."""
     model = steps.with_training_info(
         "start () => (float[2] first) { first = Constant<value_floats=[1.0, 2.0]>() }"
     )
@@ -126,7 +126,7 @@ ALONE = {
 
 @pytest.mark.parametrize(("change", "message"), ALONE.values(), ids=ALONE)
 def test_training_that_is_not_there_yet(change, message):
-    """A model of several steps, or whose gradients are asked for, is for inference; its training says why."""
+    """A model of several steps, or with Gradient nodes, is for inference; its training says why."""
     model = steps.with_training_info()
     change(model)
     graph = loader.load(model)
