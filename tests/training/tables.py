@@ -1,4 +1,4 @@
-"""The cases of operators in all test modules of this folder.
+"""Cases of operators: ONNX's own tests of nodes, and tables of all test modules of this folder.
 
 A module has them in tables, ``CASES`` or others: by name, the arguments of ``differences.one_operator``, of
 which ``test_rules`` checks the gradients by differences, or a tuple of them and what the module itself checks
@@ -7,10 +7,18 @@ them against. Rules that it tests otherwise stand in ``COVERED``, as domain and 
 
 from __future__ import annotations
 
+import re
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pytest
+from onnx import defs, helper
+from onnx.backend.test.case.node import collect_testcases
+
+from msdump.training.rules import LOWERINGS, RULES, constant_zero
+from tests.training.differences import OPSET
 
 _HERE = Path(__file__).parent
 
@@ -37,8 +45,60 @@ def entries():
 
 
 def operator_cases():
-    """Return the arguments of every case of an operator, by module, table and name."""
-    return {name: entry if isinstance(entry[0], str) else entry[0] for name, entry in entries().items()}
+    """Return the arguments of every case of an operator, by module, table and name, or by ONNX's name."""
+    own = {name: entry if isinstance(entry[0], str) else entry[0] for name, entry in entries().items()}
+    return own | onnx_cases()
+
+
+_LARGEST = 150  # elements of all floating-point inputs: two runs of the operator for each
+_LEFT_OUT = re.compile(
+    r"""
+    (max|average|lp)pool_(1d|3d).* | globalmaxpool | gru_reverse | lstm_.* | simple_rnn_.*  # rounding
+    | acosh_example | (elu|leakyrelu|selu|thresholdedrelu)_example | l[12]normalization_axis_.*  # kinks
+    | pow | reduce_min_default_axes_keepdims_example | scatternd_(max|min)
+    | .*empty_set.* | .*_zero_size_.* | reshape_allowzero_reordered  # nothing to differentiate
+    | batchnorm_.* | .*dropout.*  # other results in training
+    | .*_batchwise | rnn_seq_length | .*_not_(larger|smaller) | .*multiply | .*reduction_mul  # refused
+    | .*fmod_0.* | pow_types_.* | spacetodepth_.*  # no kernel of onnxruntime
+    | .*_opset13 | .*pool_2d_ceil_.+  # of another opset than the tests'
+    """,
+    re.VERBOSE,
+)
+
+
+@cache
+def onnx_cases():
+    """Return the arguments of ONNX's tests of operators with a gradient rule, but for special cases."""
+    rules = {op_type for (domain, op_type), rule in (RULES | LOWERINGS).items() if not domain}
+    rules -= {op_type for (_, op_type), rule in RULES.items() if rule is constant_zero}
+    rules -= {"Attention", "RotaryEmbedding"}  # too large, or without kernels
+    cases = {}
+    with np.errstate(all="ignore"):  # infinities are cases, too
+        collected = collect_testcases(None)
+    for case in collected:
+        name = case.name.removeprefix("test_")
+        if case.model is None or name.endswith(("_expanded", "_expanded_ver18")) or _LEFT_OUT.fullmatch(name):
+            continue
+        node, *others = case.model.graph.node
+        if not others and not node.domain and node.op_type in rules:
+            values = dict(
+                zip((item.name for item in case.model.graph.input), case.data_sets[0][0], strict=True)
+            )
+            arrays = [values.get(name) for name in node.input]
+            floats = [array.size for array in arrays if getattr(array, "dtype", None) == np.float32]
+            if floats and 0 < sum(floats) <= _LARGEST:
+                cases[f"onnx-{name}"] = _arguments(node, arrays, case.model.opset_import[0].version)
+    return cases
+
+
+def _arguments(node, arrays, version):
+    """Return the arguments of a case in the tests' own opset, unless the operator is newer."""
+    attributes = {item.name: helper.get_attribute_value(item) for item in node.attribute}
+    texts = {name: value.decode() for name, value in attributes.items() if isinstance(value, bytes)}
+    is_old = defs.has(node.op_type, OPSET, "")
+    schema = defs.get_schema(node.op_type, OPSET if is_old else version)
+    fits = is_old and not schema.deprecated and attributes.keys() <= schema.attributes.keys()
+    return node.op_type, arrays, attributes | texts, len(node.output), OPSET if fits else min(version, 24)
 
 
 def _is_case(entry):

@@ -16,25 +16,6 @@ _RNG = np.random.default_rng(3)
 _normal = normals(_RNG)
 
 
-CASES = {
-    "Gemm": ("Gemm", [_normal(3, 4), _normal(4, 5), _normal(5)], {}),
-    "Gemm_transposed": (
-        "Gemm",
-        [_normal(4, 3), _normal(5, 4), _normal(5)],
-        {"transA": 1, "transB": 1, "alpha": 0.5, "beta": 2.0},
-    ),
-    "Gemm_without_bias": ("Gemm", [_normal(3, 4), _normal(5, 4)], {"transB": 1}),
-    "MatMul": ("MatMul", [_normal(3, 4), _normal(4, 5)], {}),
-    "MatMul_weight": ("MatMul", [_normal(2, 3, 4), _normal(4, 5)], {}),
-    "MatMul_stacks": ("MatMul", [_normal(2, 3, 4), _normal(2, 4, 5)], {}),
-    "MatMul_broadcast": ("MatMul", [_normal(2, 1, 3, 4), _normal(5, 4, 2)], {}),
-    "MatMul_matrix_and_stack": ("MatMul", [_normal(3, 4), _normal(2, 4, 5)], {}),
-    "MatMul_vector_right": ("MatMul", [_normal(3, 4), _normal(4)], {}),
-    "MatMul_vectors": ("MatMul", [_normal(4), _normal(4)], {}),
-    "MatMul_vector_and_stack": ("MatMul", [_normal(4), _normal(2, 4, 3)], {}),
-}
-
-
 def _layer(shape, weight, *, transposed=False, bias=False):
     """Return a product of an input with a weight, transposed by an operator of its own, and a bias."""
     read, size = ("turned", weight[0]) if transposed else ("w", weight[1])

@@ -132,23 +132,6 @@ _SCORES, _LABELS = _normal(4, 3), np.array([0, 2, 1, 2], np.int64)
 _MAPS, _PIXELS = _normal(2, 3, 2, 2), _RNG.integers(0, 3, (2, 2, 2)).astype(np.int64)
 _CLASS_WEIGHTS = np.array([0.5, 2.0, 1.0], np.float32)
 
-CASES = {
-    f"{op_type}_{case}": (op_type, arrays, attributes, 1)
-    for op_type in ("SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss")
-    for case, (arrays, attributes, shape) in {
-        "mean": ([_SCORES, _LABELS], {}, ()),
-        "sum": ([_SCORES, _LABELS], {"reduction": "sum"}, ()),
-        "none": ([_SCORES, _LABELS], {"reduction": "none"}, (4,)),
-        "ignored": ([_SCORES, _LABELS], {"ignore_index": 2}, ()),
-        "ignored_negative": ([_SCORES, np.array([0, -100, 1, -100])], {"ignore_index": -100}, ()),
-        "weighted": ([_SCORES, _LABELS, _CLASS_WEIGHTS], {}, ()),
-        "weighted_ignored": ([_SCORES, _LABELS, _CLASS_WEIGHTS], {"ignore_index": 0}, ()),
-        "image": ([_MAPS, _PIXELS], {}, ()),
-        "image_weighted": ([_MAPS, _PIXELS, _CLASS_WEIGHTS], {"reduction": "none"}, (2, 2, 2)),
-    }.items()
-}
-CASES["SoftmaxCrossEntropyLoss_logarithms"] = ("SoftmaxCrossEntropyLoss", [_SCORES, _LABELS], {}, 2)
-
 
 def test_own_loss():
     """With "none" the first output of a model is the loss, and it takes no labels."""
