@@ -30,17 +30,6 @@ def _modes(modes, *rows):
     ]
 
 
-@pytest.mark.parametrize("mode", ALL_MODES)
-def test_base_config_compiles_silently(mode, compile_plan):
-    """A configuration as documented compiles in its mode without a warning."""
-    plan, warnings = compile_plan(mode, {})
-
-    assert warnings == []
-    assert plan.files.path == "/dump"
-    assert plan.files.net_name == "Net"
-    assert plan.when.iterations.spans is None
-
-
 REFUSED = [
     *_modes(("CPU",), ({"saved_data": "statistic"}, "the CPU has no statistics")),
     *_modes(("CPU",), ({"saved_data": "full"}, "use 'tensor', or device_target GPU or Ascend")),

@@ -39,25 +39,15 @@ _MOST_SHAPES: Final = 64  # models of one captured graph that are kept
 
 
 class Device:
-    """The state that the graphs of one backend share.
+    """The state that the graphs of one backend share: plan (None: no dump), context, ``config.debug``, files.
 
     Attributes:
-        plan: The dump, None: none.
-        context: Where graphs run.
-        settings: ``config.debug``.
-        process: The sink and the numbers of graphs.
         time: When the dump was configured, the name of its directory.
         lock: Held by the graph that runs; backward graphs run on a thread of their own.
     """
 
     def __init__(self, plan: DumpPlan | None, where: Context, settings: Any) -> None:
-        """Start without graphs; when the device is collected as garbage, its files are completed.
-
-        Args:
-            plan: The dump, None: none.
-            where: Where graphs run.
-            settings: ``config.debug``.
-        """
+        """Start without graphs; when the device is collected as garbage, its files are completed."""
         self.plan = plan
         self.context = where
         self.settings = settings
@@ -67,11 +57,7 @@ class Device:
         weakref.finalize(self, self.process.close)
 
     def complete(self) -> None:
-        """Return when the files of all graphs are on disk.
-
-        Raises:
-            DumpWriteError: A file could not be written.
-        """
+        """Return when the files of all graphs are on disk; DumpWriteError if one could not be written."""
         if self.plan is not None:
             self.process.sink(self.plan).flush()
 
@@ -101,13 +87,7 @@ class CapturedGraph:
     """
 
     def __init__(self, gm: GraphModule, device: Device, part: str = "") -> None:
-        """Give a graph its number; it is exported at its first call, which has the shapes.
-
-        Args:
-            gm: The graph.
-            device: State that the graphs of the backend share.
-            part: Which half of a training step it is, forward or backward; "": a graph of inference.
-        """
+        """Give a graph, or the part forward or backward of a step, its number; its first call exports it."""
         self.model_id = next(device.process.counters.captured_graphs)
         self.name = run_paths.captured_graph(self.model_id, part)
         self.runs = RunCounter()
@@ -117,13 +97,7 @@ class CapturedGraph:
         self._models: dict[tuple[Any, ...], ShapeModel] = {}
 
     def __call__(self, *arguments: Any) -> list[Any]:
-        """Run once.
-
-        Args:
-            arguments: Tensors and numbers, as torch hands them over.
-
-        Returns:
-            The captured graph's outputs in order.
+        """Run once on tensors and numbers; return the captured graph's outputs in order.
 
         Raises:
             MsdumpError: The graph cannot be exported, an operator failed, or a file was not written.
@@ -176,7 +150,7 @@ def _value(result: Result, arguments: Sequence[Any], arrays: Mapping[str, Any]) 
 
 
 def context() -> Context:
-    """Return where captured graphs run: an Ascend as for acl that keeps the types of the graph."""
+    """Return the context of captured graphs: an Ascend as for acl that keeps the types of the graph."""
     device = current().identity.local_rank
     return replace(state.context(device), precision_mode=PrecisionMode.MUST_KEEP_ORIGIN_DTYPE)
 
@@ -205,14 +179,7 @@ def get_npu_backend(
 def compile_captured(
     gm: GraphModule, example_inputs: Sequence[Any], *, device: Device, decompositions: Mapping[Any, Any]
 ) -> Callable[..., Any]:
-    """Compile what torch.compile has captured: forward, and backward where gradients are needed.
-
-    Args:
-        gm: The captured graph.
-        example_inputs: Its inputs.
-        device: Where it runs and what is dumped.
-        decompositions: ATen operator -> function that does the same with others.
-    """
+    """Compile a captured graph: forward, and backward where gradients are needed."""
     compiler = aot_autograd(
         fw_compiler=partial(_compiled, device, part="forward"),
         bw_compiler=partial(_compiled, device, part="backward"),

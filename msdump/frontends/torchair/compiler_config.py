@@ -63,7 +63,7 @@ class Option:
         self._value = value
 
     def __bool__(self) -> bool:
-        """Tell whether something true is set."""
+        """Return whether the value is true."""
         return bool(self._value)
 
     def __repr__(self) -> str:
@@ -178,13 +178,7 @@ def unless_none(check: Check) -> Check:
 
 
 def text_like(expression: str, example: str, *, shown: str = "") -> Check:
-    """Return the check that a text follows a regular expression.
-
-    Args:
-        expression: The expression.
-        example: A text that does, for the message.
-        shown: The expression for the message, "" for the same.
-    """
+    """Return the check that a text follows a regular expression; messages show an example, and ``shown``."""
     pattern: Final = re.compile(expression)
 
     def check(value: Any) -> None:
@@ -266,14 +260,7 @@ class CompilerConfig(Group):
         super().__init__("CompilerConfig", members)
 
     def as_dict(self, mode: str = MAX_AUTOTUNE) -> tuple[dict[str, str], dict[str, str]]:
-        """Return the local and the global GE options, and make the directory of the dump.
-
-        Args:
-            mode: The mode that the graph is compiled in.
-
-        Raises:
-            OSError: The directory of the dump cannot be made.
-        """
+        """Return the local and the global GE options of a mode, and make the directory of the dump."""
         dump = self.dump_config
         options: dict[str, str] = {}
         if dump.dump_config_path.value is not None:

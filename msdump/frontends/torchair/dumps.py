@@ -31,18 +31,10 @@ _SHOWN: Final = ("dtype", "layout")
 def write_original(
     graph_id: int, gm: Any, graph: Graph, origins: Mapping[str, str], *, settings: Any, write: WriteStream
 ) -> None:
-    """Write a captured graph before the device compiles it, where the settings ask for it.
+    """Write a captured graph before the device compiles it, if ``config.debug.graph_dump`` has a type.
 
-    Args:
-        graph_id: Its number; readers take the n-th file for the n-th model of a dump.
-        gm: The captured graph.
-        graph: The same as operators.
-        origins: Name of each operator -> name of the captured node that it was made from.
-        settings: ``config.debug.graph_dump``.
-        write: Writes a file.
-
-    Raises:
-        DumpWriteError: The file cannot be written.
+    Readers take the n-th file, by ``graph_id``, for the n-th model of a dump. ``origins`` has the name of the
+    captured node of each operator.
     """
     if settings.type.value:
         named = compile_graph(graph, fuses=False, keeps_node_names=True)
@@ -50,17 +42,7 @@ def write_original(
 
 
 def write_optimized(graph_id: int, view: View, settings: Any, write: WriteStream) -> None:
-    """Write a graph as the device runs it, where the settings ask for it.
-
-    Args:
-        graph_id: Its number.
-        view: The graph on its device.
-        settings: ``config.debug.graph_dump``.
-        write: Writes a file.
-
-    Raises:
-        DumpWriteError: The file cannot be written.
-    """
+    """Write a graph as the device runs it, if ``config.debug.graph_dump`` has a type."""
     if settings.type.value:
         _write("optimized", graph_id, view, {}, settings, write)
 
@@ -79,11 +61,7 @@ def origin_nodes(gm: Any, graph: Graph, origins: Mapping[str, str]) -> dict[str,
 def captured_tensor(node: Any, io: IO, place: tuple[int, ...], time: str | None = None) -> CapturedTensorName:
     """Return the name of a tensor of a captured node: ``mm-aten.mm.default.OUTPUT.0``.
 
-    Args:
-        node: The captured node.
-        io: Input or output.
-        place: Index of the tensor, and its index in a list of tensors.
-        time: When the file is written, ``YYYYMMDDHHMMSS`` and microseconds; None in graph files.
+    A tensor in a list has two indices for its place; graph files name no time.
     """
     is_overload = hasattr(node.target, "_schema")  # other functions do not spell themselves so
     target = str(node.target) if is_overload else getattr(node.target, "__name__", str(node.target))
@@ -216,19 +194,10 @@ _FORMS: Final[Mapping[str, Callable[[Message], Iterator[bytes]]]] = {
 
 
 def wrap(gm: GraphModule, settings: Any, graph_number: int) -> Callable[..., Any]:
-    """Return a function that runs a captured graph in torch and dumps its nodes.
+    """Return a function that runs a captured graph in torch and dumps its nodes (``debug.data_dump``).
 
-    The device has no part in it: its results for a node can be compared with these files.
-
-    Args:
-        gm: The captured graph.
-        settings: ``config.debug.data_dump``: its ``path``, and its ``filter``, which takes a node
-            and returns it, or None for one that is not dumped.
-        graph_number: Names the directory.
-
-    Returns:
-        A function of the graph's inputs, which returns its outputs. It raises DumpWriteError
-        where a file cannot be written, and errors of nodes.
+    The filter of the settings returns a node, or None for one that is not dumped. The device has no part in
+    it: its results for a node can be compared with these files.
     """
     root = str(settings.path.value or ".")
     size, rank = compiler_config.world()

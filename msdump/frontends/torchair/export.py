@@ -37,11 +37,7 @@ _TORCH_TYPES: Final = {np.dtype(dtype): torch_dtype for torch_dtype, (_, dtype) 
 
 
 def to_array(tensor: torch.Tensor) -> np.ndarray:
-    """Return a tensor's values as a contiguous array on the host.
-
-    Raises:
-        InputError: A sparse or quantised tensor.
-    """
+    """Return a tensor's values as a contiguous array on the host; InputError for sparse or quantised ones."""
     if tensor.layout is not torch.strided or tensor.is_quantized:
         raise InputError(
             f"a tensor of layout {tensor.layout} and type {tensor.dtype} cannot be fed; "
@@ -59,13 +55,7 @@ def to_array(tensor: torch.Tensor) -> np.ndarray:
 
 
 def from_array(array: np.ndarray, stride: Sequence[int], device: torch.device) -> torch.Tensor:
-    """Return an array's values as a tensor of its own memory.
-
-    Args:
-        array: The values.
-        stride: Steps between elements, as eager execution lays the tensor out.
-        device: Where the tensor lies.
-    """
+    """Return an array's values as a tensor of its own memory, with the strides of eager execution."""
     dtype = _TORCH_TYPES.get(array.dtype)
     contents = np.array(array, order="C", copy=True)
     if dtype is None:
@@ -98,13 +88,7 @@ class PassedInput:
 
 @dataclass(frozen=True, slots=True)
 class ModelOutput:
-    """An output that the ONNX model computes.
-
-    Attributes:
-        name: Name of the model's output.
-        stride: Stride of the tensor in eager execution, in elements.
-        device: Device of the tensor in eager execution.
-    """
+    """An output of the ONNX model, with its strides, in elements, and device in eager execution."""
 
     name: str
     stride: tuple[int, ...]
@@ -139,17 +123,12 @@ class Exported:
 
     @property
     def makes_tensors(self) -> bool:
-        """Tell whether the model computes any output, so that there is anything to run."""
+        """Whether the model computes any output, so that there is anything to run."""
         return any(isinstance(result, ModelOutput) for result in self.results)
 
 
 def export(gm: GraphModule, arguments: Sequence[Any], name: str) -> Exported:
-    """Export a captured graph for the shapes of one call.
-
-    Args:
-        gm: The captured graph of ATen operators, without mutation.
-        arguments: Its inputs: tensors and numbers.
-        name: Name of the model's graph.
+    """Export a captured graph of ATen operators, without mutation, for the shapes of one call.
 
     Raises:
         GraphError: An operator that ONNX has no form for, or an output that depends on data.

@@ -37,16 +37,10 @@ def data_dump() -> AbstractContextManager[None]:
 
 
 def with_marked(plan: DumpPlan, gm: Any, origins: Mapping[str, str]) -> DumpPlan:
-    """Return the plan for one captured graph: where operators are marked, they are among those dumped.
+    """Return the plan for one captured graph: marked operators are dumped beside those of ``dump_layer``.
 
-    Args:
-        plan: What is dumped.
-        gm: The captured graph.
-        origins: Name of each operator -> name of the captured node that it was made from.
-
-    Returns:
-        The plan itself for a graph without marks. With marks, and without ``dump_layer``, only
-        the marked operators of the graph are dumped.
+    ``origins`` has the name of the captured node of each operator. With marks, and without ``dump_layer``,
+    only the marked operators of the graph are dumped.
     """
     marked = {node.name for node in gm.graph.nodes if (node.meta.get("custom") or {}).get(_MARK)}
     names = tuple(operator for operator, origin in origins.items() if origin in marked)

@@ -29,31 +29,30 @@ def item(**keys):
 
 def invalid(where, reason):
     """Return the message of an item of the wrong type or without a value."""
-    return (
-        f"EP0001: The content of configuration item {where} in configuration file acl.json is invalid."
-        f" Reason: {reason}."
-    )
+    place = f"configuration item {where} in configuration file acl.json"
+    return f"EP0001: The content of {place} is invalid. Reason: {reason}."
 
 
 def unknown(value, where, allowed):
     """Return the message of a value that is none of a few."""
-    return (
-        f"EP0002: Value {value} for configuration item {where} in configuration file acl.json is invalid."
-        f" Expected value: {allowed}."
-    )
+    place = f"configuration item {where} in configuration file acl.json"
+    return f"EP0002: Value {value} for {place} is invalid. Expected value: {allowed}."
 
 
 def wrong(value, where, reason):
     """Return the message of a value that breaks a rule."""
-    return (
-        f"EP0003: Value {value} for configuration item {where} in configuration file acl.json is invalid."
-        f" Reason: {reason}."
-    )
+    place = f"configuration item {where} in configuration file acl.json"
+    return f"EP0003: Value {value} for {place} is invalid. Reason: {reason}."
 
 
 def conflict(reason):
     """Return the message of items that do not go together."""
     return f"EP0005: Conflict of configuration items in configuration file acl.json. Reason: {reason}."
+
+
+def exclusion(condition, item, fate="configured"):
+    """Return the message of an item that cannot stand beside the value of another one."""
+    return conflict(f"When configuration item {condition}, configuration item {item} cannot be {fate}")
 
 
 def refusal(section, **top):
@@ -74,43 +73,41 @@ TYPES = {
     **{f"{key} number": ({key: 3}, invalid(key, STRING)) for key in STRINGS},
     **{f"{key} array": ({key: ["x"]}, invalid(key, STRING)) for key in STRINGS},
     "null": ({"dump_path": None}, invalid("dump_path", STRING)),
-    "dump_stats": ({"dump_stats": "Max"}, invalid("dump_stats", ARRAY)),
-    "dump_stats object": ({"dump_stats": {"a": "b"}}, invalid("dump_stats", ARRAY)),
-    "dump_stats[]": ({"dump_stats": ["Max", 1]}, invalid("dump_stats[1]", STRING_MEMBER)),
-    "dump_list": ({"dump_list": {"model_name": "m"}}, invalid("dump_list", ARRAY)),
-    "dump_list[]": ({"dump_list": [{}, 123]}, invalid("dump_list[1]", OBJECT)),
-    "model_name": ({"dump_list": [{"model_name": 1}]}, invalid("dump_list[0].model_name", STRING)),
-    "layer": ({"dump_list": [{"layer": "conv1"}]}, invalid("dump_list[0].layer", ARRAY)),
-    "layer[]": ({"dump_list": [{"layer": ["a", True]}]}, invalid("dump_list[0].layer[1]", STRING_MEMBER)),
-    "watcher_nodes": ({"dump_list": [{"watcher_nodes": 1}]}, invalid("dump_list[0].watcher_nodes", ARRAY)),
-    "watcher_nodes[]": (
-        {"dump_list": [{"watcher_nodes": [1]}]},
-        invalid("dump_list[0].watcher_nodes[0]", STRING_MEMBER),
-    ),
     **{
-        f"{key}{name}": ({"dump_list": [{key: value}]}, invalid(f"dump_list[0].{key}{path}", reason))
-        for key in ("optype_blacklist", "opname_blacklist")
-        for name, value, path, reason in (
-            ("", {"name": "Conv"}, "", ARRAY),
-            ("[]", ["Conv"], "[0]", OBJECT_MEMBER),
-            (".name", [{"name": 1}], "[0].name", STRING),
-            (".pos", [{"name": "Conv", "pos": "input0"}], "[0].pos", ARRAY),
-            (".pos[]", [{"pos": ["input0", 1]}], "[0].pos[1]", STRING_MEMBER),
+        f"{key} {value}": ({key: value}, invalid(where, reason))
+        for key, value, where, reason in (
+            ("dump_stats", "Max", "dump_stats", ARRAY),
+            ("dump_stats", {"a": "b"}, "dump_stats", ARRAY),
+            ("dump_stats", ["Max", 1], "dump_stats[1]", STRING_MEMBER),
+            ("dump_list", {"model_name": "m"}, "dump_list", ARRAY),
+            ("dump_list", [{}, 123], "dump_list[1]", OBJECT),
         )
     },
-    "opname_range": ({"dump_list": [{"opname_range": "a"}]}, invalid("dump_list[0].opname_range", ARRAY)),
-    "opname_range[]": (
-        {"dump_list": [{"opname_range": ["a"]}]},
-        invalid("dump_list[0].opname_range[0]", OBJECT_MEMBER),
-    ),
-    "begin": (
-        {"dump_list": [{"opname_range": [{"begin": 1}]}]},
-        invalid("dump_list[0].opname_range[0].begin", STRING),
-    ),
-    "end": (
-        {"dump_list": [{"opname_range": [{"begin": "a", "end": ["b"]}]}]},
-        invalid("dump_list[0].opname_range[0].end", STRING),
-    ),
+    **{
+        f"{key} {value}": ({"dump_list": [{key: value}]}, invalid(f"dump_list[0].{key}{path}", reason))
+        for key, value, path, reason in (
+            ("model_name", 1, "", STRING),
+            ("layer", "conv1", "", ARRAY),
+            ("layer", ["a", True], "[1]", STRING_MEMBER),
+            ("watcher_nodes", 1, "", ARRAY),
+            ("watcher_nodes", [1], "[0]", STRING_MEMBER),
+            *(
+                (key, *row)
+                for key in ("optype_blacklist", "opname_blacklist")
+                for row in (
+                    ({"name": "Conv"}, "", ARRAY),
+                    (["Conv"], "[0]", OBJECT_MEMBER),
+                    ([{"name": 1}], "[0].name", STRING),
+                    ([{"name": "Conv", "pos": "input0"}], "[0].pos", ARRAY),
+                    ([{"pos": ["input0", 1]}], "[0].pos[1]", STRING_MEMBER),
+                )
+            ),
+            ("opname_range", "a", "", ARRAY),
+            ("opname_range", ["a"], "[0]", OBJECT_MEMBER),
+            ("opname_range", [{"begin": 1}], "[0].begin", STRING),
+            ("opname_range", [{"begin": "a", "end": ["b"]}], "[0].end", STRING),
+        )
+    },
 }
 
 KERNEL_DATA = "all/assert/printf/tensor/timestamp"
@@ -118,23 +115,23 @@ SCENES = "aic_err_brief_dump/aic_err_detail_dump/aic_err_norm_dump/lite_exceptio
 STATISTICS = "Avg/L2norm/Max/Min/Nan/Negative Inf/Positive Inf"
 
 VALUES = {
-    "dump_mode": ({"dump_mode": "Output"}, unknown("Output", "dump_mode", "all/input/output")),
-    "dump_mode empty": ({"dump_mode": ""}, invalid("dump_mode", EMPTY)),
-    "dump_data": ({"dump_data": "tensors"}, unknown("tensors", "dump_data", "stats/tensor")),
-    "dump_data empty": ({"dump_data": ""}, invalid("dump_data", EMPTY)),
-    "dump_op_switch": ({"dump_op_switch": "maybe"}, unknown("maybe", "dump_op_switch", "off/on")),
-    "dump_op_switch empty": ({"dump_op_switch": ""}, invalid("dump_op_switch", EMPTY)),
-    "dump_level": ({"dump_level": "L0"}, unknown("L0", "dump_level", "all/kernel/op")),
-    "dump_level empty": ({"dump_level": ""}, invalid("dump_level", EMPTY)),
-    "dump_debug": ({"dump_debug": "On"}, unknown("On", "dump_debug", "off/on")),
-    "dump_debug empty": ({"dump_debug": ""}, invalid("dump_debug", EMPTY)),
-    "dump_scene": ({"dump_scene": "overflow"}, unknown("overflow", "dump_scene", SCENES)),
-    "dump_scene empty": ({"dump_scene": ""}, invalid("dump_scene", EMPTY)),
-    "dump_kernel_data": (
+    **{
+        f"{key} {value}": ({key: value}, unknown(value, key, allowed) if value else invalid(key, EMPTY))
+        for key, wrong_value, allowed in (
+            ("dump_mode", "Output", "all/input/output"),
+            ("dump_data", "tensors", "stats/tensor"),
+            ("dump_op_switch", "maybe", "off/on"),
+            ("dump_level", "L0", "all/kernel/op"),
+            ("dump_debug", "On", "off/on"),
+            ("dump_scene", "overflow", SCENES),
+            ("dump_kernel_data", "prints", KERNEL_DATA),
+        )
+        for value in (wrong_value, "")
+    },
+    "dump_kernel_data list": (
         {"dump_kernel_data": "all,prints"},
         unknown("prints", "dump_kernel_data", KERNEL_DATA),
     ),
-    "dump_kernel_data empty": ({"dump_kernel_data": ""}, invalid("dump_kernel_data", EMPTY)),
     "dump_kernel_data comma": ({"dump_kernel_data": "all,"}, invalid("dump_kernel_data", EMPTY)),
     "dump_stats": ({"dump_stats": ["Max", "max"]}, unknown("max", "dump_stats[1]", STATISTICS)),
     "dump_stats empty text": ({"dump_stats": [""]}, invalid("dump_stats[0]", EMPTY)),
@@ -143,10 +140,7 @@ VALUES = {
 SCENE_CONFLICTS = {
     f"{scene} {key}": (
         {"dump_scene": scene, key: "on"},
-        conflict(
-            f"When configuration item dump_scene is set to {scene},"
-            f" configuration item {key} cannot be set to on"
-        ),
+        exclusion(f"dump_scene is set to {scene}", key, "set to on"),
     )
     for scene in SCENES.split("/")
     for key in ("dump_debug", "dump_op_switch")
@@ -154,10 +148,7 @@ SCENE_CONFLICTS = {
 SCENE_CONFLICTS |= {
     f"watcher dump_mode {mode}": (
         {"dump_scene": "watcher", "dump_mode": mode},
-        conflict(
-            "When configuration item dump_scene is set to watcher,"
-            f" configuration item dump_mode cannot be set to {mode}"
-        ),
+        exclusion("dump_scene is set to watcher", "dump_mode", f"set to {mode}"),
     )
     for mode in ("input", "all")
 }
@@ -199,17 +190,11 @@ PATHS = {
 OVERFLOW = {
     "with single operators": (
         {"dump_path": ".", "dump_debug": "on", "dump_op_switch": "on"},
-        conflict(
-            "When configuration item dump_debug is set to on,"
-            " configuration item dump_op_switch cannot be set to on"
-        ),
+        exclusion("dump_debug is set to on", "dump_op_switch", "set to on"),
     ),
     "with models": (
         {"dump_path": ".", "dump_debug": "on", "dump_list": [{}]},
-        conflict(
-            "When configuration item dump_debug is set to on,"
-            " configuration item dump_list cannot be configured"
-        ),
+        exclusion("dump_debug is set to on", "dump_list"),
     ),
 }
 
@@ -239,10 +224,6 @@ STEPS = {
 
 ENTRY = [{"name": "Conv", "pos": ["input0"]}]
 RANGE = [{"begin": "a", "end": "b"}]
-NOT_OP = (
-    "When configuration item dump_level is not set to op,"
-    " configuration item dump_list[0].{} cannot be configured"
-)
 INCOMPLETE = "The item is incomplete, begin and end must be configured together and non-empty"
 EXCEEDED = "The value size exceeds the maximum limit of 100"
 
@@ -263,17 +244,11 @@ LISTS = {
             "dump_scene": "watcher",
             "dump_list": [{"model_name": "m", "watcher_nodes": ["a"]}],
         },
-        conflict(
-            "When configuration item dump_scene is set to watcher,"
-            " configuration item dump_list[0].model_name cannot be configured"
-        ),
+        exclusion("dump_scene is set to watcher", "dump_list[0].model_name"),
     ),
     "nodes without a watcher": (
         item(watcher_nodes=["a"]),
-        conflict(
-            "When configuration item dump_scene is not set to watcher,"
-            " configuration item dump_list[0].watcher_nodes cannot be configured"
-        ),
+        exclusion("dump_scene is not set to watcher", "dump_list[0].watcher_nodes"),
     ),
     **{
         f"{key} of 101": (
@@ -285,7 +260,7 @@ LISTS = {
     **{
         f"{key} at level {level}": (
             item(**{key: value}) | ({"dump_level": level} if level else {}),
-            conflict(NOT_OP.format(key)),
+            exclusion("dump_level is not set to op", f"dump_list[0].{key}"),
         )
         for key, value in (("optype_blacklist", ENTRY), ("opname_blacklist", ENTRY), ("opname_range", RANGE))
         for level in ("kernel", "all")
@@ -316,10 +291,7 @@ STATISTIC_CONFLICTS = {
     **{
         name: (
             {"dump_path": ".", "dump_stats": ["Max"], **more},
-            conflict(
-                "When configuration item dump_data is set to tensor,"
-                " configuration item dump_stats cannot be configured"
-            ),
+            exclusion("dump_data is set to tensor", "dump_stats"),
         )
         for name, more in (("tensor", {"dump_data": "tensor"}), ("absent", {}))
     },
