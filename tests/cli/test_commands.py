@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 
 from tests import path_warnings
+from tests.dump import settings
 
 ROOT = Path(__file__).resolve().parents[2]
 ACCUCMP = (sys.executable, "-c", "from msdump.cli.accucmp import main; main()")
@@ -122,12 +122,7 @@ msdump.load("graphs/mini.onnx")(numpy.zeros((1, 1, 6, 6), numpy.float32))
 )
 def test_closed_streams(tmp_path, command, closing):
     """A dump is made where standard streams are closed, or standard error cannot be written."""
-    settings = {"dump_mode": 0, "path": str(tmp_path / "dump"), "net_name": "Net", "iteration": "0"}
-    more = {"input_output": 0, "kernels": [], "support_device": [0]}
-    config = tmp_path / "config.json"
-    config.write_text(
-        json.dumps({"common_dump_settings": settings | more, "e2e_dump_settings": {"enable": True}})
-    )
+    config = settings.write(tmp_path / "config.json", tmp_path / "dump", iteration="0")
     line = [part.format(config=config, out=tmp_path / "out") for part in command]
 
     done = subprocess.run(

@@ -51,11 +51,8 @@ def config(tmp_path):
     """Return a function that writes a configuration and returns its path."""
 
     def write(**changes):
-        common = settings.common(tmp_path / "dump", iteration="0|2", support_device=[0, 1])
-        path = tmp_path / "data_dump.json"
-        blocks = {"common_dump_settings": common | changes, "e2e_dump_settings": {"enable": True}}
-        path.write_text(json.dumps(blocks), encoding="utf-8")
-        return path
+        given = {"iteration": "0|2", "support_device": [0, 1]} | changes
+        return settings.write(tmp_path / "data_dump.json", tmp_path / "dump", **given)
 
     return write
 

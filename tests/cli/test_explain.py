@@ -67,13 +67,9 @@ def model(folder, source):
     return path
 
 
-def configured(folder, *, msdump=None, **changes):
+def configured(folder, **changes):
     """Write a configuration and return its path."""
-    common = settings.common(f"{folder}/dump", iteration="0|2")
-    text = {"common_dump_settings": common | changes, "e2e_dump_settings": {"enable": True}}
-    path = folder / "data_dump.json"
-    path.write_text(json.dumps(text | ({"msdump": msdump} if msdump else {})), encoding="utf-8")
-    return path
+    return settings.write(folder / "data_dump.json", folder / "dump", **{"iteration": "0|2"} | changes)
 
 
 def slots(told):
@@ -101,8 +97,8 @@ REASONS = {
     Reason.USELESS: (USELESS, O0, {}, "FlashAttentionScore-op0", "output 2"),
     Reason.ABSENT: (CLIP, CPU, {}, "ClipByValue-op0", "input 1"),
     Reason.NO_OVERFLOW: ("mini", O0, {"op_debug_mode": 3}, CONV, "output 0"),
-    Reason.NO_HIT: ("mini", O0, {"msdump": {"watch": [{"condition": "tensor_overflow"}]}}, CONV, "output 0"),
-    Reason.NOT_RELEASED: ("mini", GPU, {"msdump": {"history": 2}}, CONV, "output 0"),
+    Reason.NO_HIT: ("mini", O0, {"own": {"watch": [{"condition": "tensor_overflow"}]}}, CONV, "output 0"),
+    Reason.NOT_RELEASED: ("mini", GPU, {"own": {"history": 2}}, CONV, "output 0"),
     Reason.NO_FAILURE: ("mini", O0, {"op_debug_mode": 4}, CONV, "input 0"),
     Reason.NO_TENSOR: ("sequences", CPU, {}, "SequenceConstruct_0", "output 0"),
     Reason.TEXT: ("strings", CPU, {}, "{text}", "input 0"),
@@ -110,7 +106,7 @@ REASONS = {
     Reason.STATISTICS_ONLY: ("mini", GPU, {"saved_data": "statistic"}, CONV, "output 0"),
     Reason.BRANCH_NOT_RUN: ("if", GPU, {}, "Neg-op0", "output 0"),
     Reason.ALREADY_WRITTEN: (FOLDED, CPU, {}, "data-0", "output 0"),
-    Reason.OVER_LIMIT: ("mini", CPU, {"msdump": {"max_bytes": 1500}}, "BiasAdd-op0", "output 0"),
+    Reason.OVER_LIMIT: ("mini", CPU, {"own": {"max_bytes": 1500}}, "BiasAdd-op0", "output 0"),
     Reason.ITERATION_NOT_ASKED: ("mini", CPU, {"iteration": "7"}, CONV, "output 0"),
 }
 

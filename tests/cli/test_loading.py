@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -61,9 +60,7 @@ def test_command_loads_no_library_that_it_does_not_use(name, spared):
 
 def test_check_runs_nothing(tmp_path):
     """A forecast of a synchronous dump loads nothing that runs a model."""
-    common = settings.common(tmp_path / "dump", iteration="0")
-    config = tmp_path / "data_dump.json"
-    config.write_text(json.dumps({"common_dump_settings": common, "e2e_dump_settings": {"enable": True}}))
+    config = settings.write(tmp_path / "data_dump.json", tmp_path / "dump", iteration="0")
 
     loaded = loaded_by("check", config, "--model", MINI, "--device-target", "Ascend")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import io
-import json
 import signal
 import subprocess
 import sys
@@ -39,14 +38,9 @@ pytestmark = pytest.mark.usefixtures("fresh")
 def config(tmp_path):
     """Return a function that writes a configuration and returns its path."""
 
-    def write(name="data_dump.json", **changes):
-        common = settings.common(f"{tmp_path}/dump", iteration="0|2")
-        path = tmp_path / name
-        path.write_text(
-            json.dumps({"common_dump_settings": common | changes, "e2e_dump_settings": {"enable": True}}),
-            encoding="utf-8",
-        )
-        return str(path)
+    def write(**changes):
+        given = {"iteration": "0|2"} | changes
+        return str(settings.write(tmp_path / "data_dump.json", tmp_path / "dump", **given))
 
     return write
 
@@ -701,11 +695,7 @@ class TestCheck:
 
     def test_limit_is_compared(self, config):
         """A forecast above max_bytes says what becomes of the rest."""
-        path = Path(config())
-        text = json.loads(path.read_text(encoding="utf-8")) | {"msdump": {"max_bytes": 1000}}
-        path.write_text(json.dumps(text), encoding="utf-8")
-
-        done = call("check", path, "--model", MINI)
+        done = call("check", config(own={"max_bytes": 1000}), "--model", MINI)
 
         assert "more than max_bytes 1,000: what does not fit is skipped" in done.stdout
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import numpy as np
@@ -11,28 +10,16 @@ from click.testing import CliRunner
 
 from msdump.cli.program import main
 from tests.communication.models import collective, model, one, saved
+from tests.dump import settings
 
 pytestmark = pytest.mark.usefixtures("fresh", "quiet")
-
-SETTINGS = {
-    "op_debug_mode": 0,
-    "dump_mode": 0,
-    "net_name": "Net",
-    "iteration": "all",
-    "saved_data": "tensor",
-    "input_output": 0,
-    "kernels": [],
-    "support_device": [0, 1],
-}
 
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     """Return a function that runs ``msdump run`` with a configuration that dumps below ``dump``."""
     monkeypatch.chdir(tmp_path)
-    blocks = {"common_dump_settings": {**SETTINGS, "path": str(tmp_path / "dump")}}
-    blocks["e2e_dump_settings"] = {"enable": True, "trans_flag": True}
-    (tmp_path / "dump.json").write_text(json.dumps(blocks))
+    settings.write(tmp_path / "dump.json", tmp_path / "dump", support_device=[0, 1])
     return lambda *arguments: CliRunner().invoke(main, ["run", *arguments, "--config", "dump.json"])
 
 

@@ -213,19 +213,14 @@ def test_left_out_and_configured(put, document, tmp_path):
     """A configuration is told as it was compiled, and why operators of the graph have no files."""
     root = put(0, rows(1, 2))
     (root / "rank_0/.dump_metadata").mkdir()
-    settings = {
-        "op_debug_mode": 0,
+    given = {
         "dump_mode": 1,
-        "path": "/dump",
-        "net_name": "Net",
+        "kernels": ["Add"],
         "iteration": "0|5-8",
         "saved_data": "statistic",
         "input_output": 2,
-        "kernels": ["Add"],
-        "support_device": [0],
     }
-    config = {"common_dump_settings": settings, "e2e_dump_settings": {"enable": True, "trans_flag": True}}
-    (root / "rank_0/.dump_metadata/data_dump.json").write_text(json.dumps(config))
+    settings.write(root / "rank_0/.dump_metadata/data_dump.json", "/dump", **given)
     (root / "rank_0/.dump_metadata/config.json").write_text('{"device_target": "GPU", "ms_version": "2.7.0"}')
 
     facts = {each["subject"]: each["words"] for each in document(root)["facts"]}
@@ -616,9 +611,7 @@ def test_torn_file_of_a_failure(document, tmp_path):
 def test_what_is_there_because_it_went_wrong(put, document, tmp_path, monkeypatch, mode, kind):
     """Where a configuration dumps only operators that fail or overflow, each one in the dump is told."""
     monkeypatch.setenv("DEVICE_TARGET", "Ascend")
-    common = settings.common(tmp_path, op_debug_mode=mode)
-    config = {"common_dump_settings": common, "e2e_dump_settings": {"enable": True, "trans_flag": True}}
-    (tmp_path / "config.json").write_text(json.dumps(config))
+    settings.write(tmp_path / "config.json", tmp_path, op_debug_mode=mode)
     put(0, [(CONV, "input", 0, 1)])
     root = put(2, [(CONV, "input", 0, 1), (RELU, "input", 0, 65504)])
 

@@ -20,6 +20,7 @@ from click.testing import CliRunner
 from msdump import errors
 from msdump.cli import main
 from tests.cli.terminal import shown
+from tests.dump import settings
 from tests.texts import parsed
 
 PACKAGE = Path(errors.__file__).parent
@@ -44,10 +45,7 @@ def place(tmp_path_factory):
     for node in model.graph.node:
         node.name = f"sc{STEERING}/{node.op_type}"
     onnx.save(model, folder / "model.onnx")
-    common = {"dump_mode": 0, "path": f"{folder}/dump", "net_name": "Net", "iteration": "all"}
-    common |= {"saved_data": "full", "input_output": 0, "kernels": [], "support_device": [0]}
-    config = {"common_dump_settings": common, "e2e_dump_settings": {"enable": True}}
-    (folder / "dump.json").write_text(json.dumps(config))
+    settings.write(folder / "dump.json", folder / "dump", saved_data="full")
     made = ("--config", folder / "dump.json", "--device-target", "Ascend")
     assert 0 == call("run", folder / "model.onnx", *made).exit_code
     shutil.copytree(folder / "dump", folder / "other")

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.usefixtures("fresh")
 def traced(tmp_path, monkeypatch):
     """Return a function that runs a model with a trace and returns its events."""
     monkeypatch.setenv("MS_DIAGNOSTIC_DATA_PATH", str(tmp_path))
+    settings.write(tmp_path / "c.json", "", is_synchronous=False, support_device=[0, 1])
 
     def run(model, *arguments, code=0):
         path = tmp_path / "trace.json"
@@ -35,12 +36,6 @@ def traced(tmp_path, monkeypatch):
     return run
 
 
-def config(**keys):
-    """Return a configuration that dumps everything."""
-    common = settings.common("", support_device=[0, 1])
-    return json.dumps({"common_dump_settings": common, "e2e_dump_settings": {"enable": False} | keys})
-
-
 def spans(events, category):
     """Return the spans of a category in the order of their beginning."""
     return sorted((event for event in events if event.get("cat") == category), key=lambda each: each["ts"])
@@ -48,8 +43,6 @@ def spans(events, category):
 
 def test_every_event_has_what_the_format_asks_for(traced, tmp_path):
     """Spans have a beginning, a duration, a process and a thread, which have names."""
-    (tmp_path / "c.json").write_text(config(), encoding="utf-8")
-
     events = traced("mini.onnx", "--config", tmp_path / "c.json", "--steps", 2)
 
     assert {"M", "X"} == {event["ph"] for event in events}
@@ -66,8 +59,6 @@ def test_every_event_has_what_the_format_asks_for(traced, tmp_path):
 
 def test_operators_and_files_of_a_dump(traced, tmp_path):
     """Each operator has a span in each iteration, each file one, all within the iteration's."""
-    (tmp_path / "c.json").write_text(config(), encoding="utf-8")
-
     events = traced("mini.onnx", "--config", tmp_path / "c.json", "--steps", 2)
 
     names = [f"Default/{name}" for name in ("conv1-Conv2d/Conv2D-op0", "relu-ReLU/ReLU-op0")]
@@ -100,8 +91,6 @@ def test_segments(traced):
 
 def test_a_loop_holds_its_passes(traced, tmp_path):
     """The operators of a body have a span for each pass, inside that of the loop."""
-    (tmp_path / "c.json").write_text(config(), encoding="utf-8")
-
     events = traced("loop.onnx", "--config", tmp_path / "c.json")
 
     (loop,) = (event for event in spans(events, "operator") if event["args"]["type"] == "Loop")
@@ -142,8 +131,6 @@ def test_threads_one_after_the_other_keep_their_names():
 
 def test_a_run_that_fails_leaves_its_trace(traced, tmp_path):
     """What ran before an operator failed is in the trace."""
-    (tmp_path / "c.json").write_text(config(), encoding="utf-8")
-
     events = traced("mini.onnx", "--config", tmp_path / "c.json", "--inputs", tmp_path / "no.npz", code=2)
 
     assert [] == spans(events, "operator")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import onnx
 import pytest
@@ -93,8 +91,7 @@ def test_a_state_is_loaded_for_inference(model, batch, tmp_path):
         "step": np.zeros(1, np.int32),
     }
     np.savez(tmp_path / "state.npz", **state)
-    common = settings.common(tmp_path / "dump")
-    (tmp_path / "dump.json").write_text(json.dumps({"common_dump_settings": common}))
+    settings.write(tmp_path / "dump.json", tmp_path / "dump")
 
     done = call(
         *(model, "--inputs", batch, "--load-state", tmp_path / "state.npz"),
@@ -194,8 +191,7 @@ def test_made_up_labels_of_inference_stay():
 
 def test_check_previews_the_training_step(model, tmp_path):
     """``check --train`` tells the operators of the step, without it those of inference."""
-    path = tmp_path / "dump.json"
-    path.write_text(json.dumps({"common_dump_settings": settings.common(tmp_path / "dump")}))
+    path = settings.write(tmp_path / "dump.json", tmp_path / "dump")
 
     inference, training = (
         CliRunner().invoke(main, ["check", str(path), "--model", str(model), *options])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -56,11 +55,7 @@ def model(tmp_path):
 @pytest.fixture
 def dump(tmp_path, fresh):
     """Dump a run of the smallest network and return the dump."""
-    common = settings.common(tmp_path / "dump")
-    config = tmp_path / "data_dump.json"
-    config.write_text(
-        json.dumps({"common_dump_settings": common, "e2e_dump_settings": {"enable": True}}), encoding="utf-8"
-    )
+    config = settings.write(tmp_path / "data_dump.json", tmp_path / "dump")
     np.savez(tmp_path / "x.npz", x=X)
     line = ("run", MINI, "--config", config, "--inputs", tmp_path / "x.npz")
     done = CliRunner().invoke(main, [*map(str, line)])

@@ -22,6 +22,7 @@ from msdump.frontends import mindspore
 from msdump.graph import loader
 from msdump.read import open_dump, parse_attributes
 from msdump.record import IO
+from tests.dump.settings import common as everything
 
 GRAPHS = Path(__file__).resolve().parents[3] / "graphs"
 HEAD = '<ir_version: 10, opset_import: ["" : 20]>'
@@ -40,21 +41,7 @@ def dumped(monkeypatch, tmp_path):
 
     def dump(model, mode="CPU", *, runs=1, trains=False, training=None, **common):
         context, more = MODES[mode]
-        settings = {
-            "common_dump_settings": {
-                "op_debug_mode": 0,
-                "dump_mode": 0,
-                "path": str(tmp_path / "dump"),
-                "net_name": "Net",
-                "iteration": "all",
-                "saved_data": "tensor",
-                "input_output": 0,
-                "kernels": [],
-                "support_device": [0, 1, 2, 3, 4, 5, 6, 7],
-                **more,
-                **common,
-            }
-        }
+        settings = {"common_dump_settings": everything(tmp_path / "dump", **more, **common)}
         if mode in {"CPU", "O0", "O1"}:
             settings["e2e_dump_settings"] = {"enable": True, "trans_flag": True}
         network = mindspore.load(model, settings, context=context, **(training or {}))
