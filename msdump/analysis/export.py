@@ -47,7 +47,7 @@ class OperatorMetric:
 def of_operators(report: DumpReport) -> Iterator[OperatorMetric]:
     """Yield the metrics of a report's operators; a metric that no operator has is left out.
 
-    Statistics are those of the outputs over all iterations: the smallest ``min``, of everything else the
+    Statistics are of the outputs over all iterations: the smallest ``min``, of everything else the
     largest. Numbers are finite; ``state`` names the others.
     """
     verdicts = {place: verdict for place, verdict in report.verdicts.items() if place >= 0}
@@ -145,7 +145,7 @@ def scalars(report: DumpReport, most: int = MOST_TENSORS) -> Iterator[ScalarPoin
 
 
 def chosen(report: DumpReport, most: int) -> list[int]:
-    """Return the rows of exported tensors: those with NaN or inf, others evenly spread over the execution."""
+    """Return the rows of exported tensors: with NaN or inf first, others evenly spread over the execution."""
     series, rows = report.series, known(report)
     if len(rows) <= most:
         return rows

@@ -128,7 +128,7 @@ def _run_in(folder: Iteration, name: str, number: int) -> OperatorRun | None:
     )
     if not passes:
         return None
-    # what ran once, outside of a loop, has but one pass
+    # an operator outside of a loop has but one pass
     return OperatorRun(folder, tuple(passes.get(number) or passes[max(passes)]), len(passes))
 
 
@@ -140,7 +140,7 @@ def _by_pass(records: Iterable[Record]) -> dict[int, list[Record]]:
 
 
 def _by_name(folder: Iteration) -> dict[str, list[Record]]:
-    """Return the tensors of operators by name, without those of which only statistics were saved."""
+    """Return the tensors of operators by name, but for tensors of which only statistics were saved."""
     by_name: dict[str, list[Record]] = {}
     for record in folder.records:
         if not record.is_parameter and record.path:
@@ -218,7 +218,7 @@ class KeptTensor:
     """A tensor that an operator read or wrote.
 
     Attributes:
-        name: What it is called, ``input_0`` or ``output_0``.
+        name: ``input_0``, ``output_0`` or the like.
         io: Input or output.
         dtype: Its element type on the device.
         array: Its elements.
@@ -291,7 +291,7 @@ class _FromGraphFile:
         """Return the inputs that are no constants: ``input_0``, ``input_1``, ..."""
         graph, dumped, arrays = self._run.directory.operator_graph, self._run.of(IO.INPUT), {}
         for slot, source in enumerate(self._operator.inputs):
-            # of an argument the file tells the value; MindSpore dumps some as tensors, too
+            # the file holds the value of an argument; MindSpore dumps some as tensors, too
             is_argument = source.kind is SourceKind.CONSTANT and not source.name.startswith(_TENSOR)
             record = None if is_argument else dumped.get(slot) or self._written(source)
             if record is not None:
@@ -447,7 +447,7 @@ def _find_node(run: OperatorRun, model: Graph) -> tuple[Graph, Node]:
     for graph in compiled.graph.walk():
         for node in graph.operators:
             if sanitize(node.operator.full_name) == sanitize(run.name):
-                # an added Cast is what it is between two forms of one value
+                # an added Cast stands between two forms of one value
                 return graph if node.is_added else with_model_types(graph), node
     known = {node.operator.full_name for graph in compiled.graph.walk() for node in graph.operators}
     raise InputError(f"{model.source}: the model has no operator {run.name}{name_hint(run.name, known)}")
@@ -462,8 +462,8 @@ class Repro:
         op_type: Its type.
         place: Which run of it, in words.
         model: Its model, serialised.
-        inputs: What the model is fed, by name.
-        outputs: What the dump has of its outputs, by name in the model.
+        inputs: Inputs of the model, by name.
+        outputs: Its dumped outputs, by name in the model.
     """
 
     name: str
@@ -478,8 +478,8 @@ def reproduce(run: OperatorRun, dump: Dump, graph: Graph | None) -> Repro:
     """Return the model and tensors that reproduce a run of an operator, by its model or the graph file.
 
     Raises:
-        InputError: The model has no such operator, or the dump lacks what it read or wrote.
-        UntoldOperatorError: No graph file tells the operator, or a part of it alone.
+        InputError: The model has no such operator, or the dump lacks its inputs or outputs.
+        UntoldOperatorError: No graph file has the operator, or only a part of it.
         UnsupportedOpError: The graph file does not tell how the operator computes.
     """
     source = _FromGraphFile(run) if graph is None else _FromModel(run, dump, graph)

@@ -78,7 +78,7 @@ def read_arrays(
     Args:
         path: The file, as ``numpy.savez(path, name=array)`` writes it.
         type_of: Gives the type that the value of a name has in the network.
-        remedy: What the file should be, the end of a message.
+        remedy: The end of a message, which says how to make a good file.
         check: Refuses arrays by their types and shapes; it gets stand-ins without memory, before any is read.
 
     Raises:
@@ -163,7 +163,7 @@ def write_arrays(path: str | Path, arrays: Mapping[str, np.ndarray]) -> str:
     """
     contents = io.BytesIO()
     with zipfile.ZipFile(contents, "w", allowZip64=True) as archive:
-        # not numpy.savez, whose keywords clash with names such as "file"
+        # not numpy.savez: its keywords clash with names such as "file"
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
@@ -181,7 +181,7 @@ def from_file(graph: Graph, path: str) -> dict[str, np.ndarray]:
     """Return the arrays of an .npz file by the names of the network's inputs, as ``read_arrays`` does.
 
     Raises:
-        InputError: The file cannot be read, or the network takes what no .npz file can hold.
+        InputError: The file cannot be read, or the network takes a sequence, which no .npz file can hold.
     """
     for value in graph.inputs:
         if value.type.kind == "sequence":
@@ -198,7 +198,7 @@ def made_up(graph: Graph, sizes: Mapping[str, int], seed: int, step: int) -> dic
 
     Floating point elements are normally distributed, 8-bit and smaller integers
     take every value, larger ones are 0 or 1, optional inputs stay absent. The labels
-    of a training step are class indices where its loss tells the number of classes.
+    of a training step are class indices where the number of classes is known from its loss.
 
     Args:
         graph: The network.
@@ -225,7 +225,7 @@ def like(arrays: Mapping[str, Any], seed: int | tuple[int, ...]) -> dict[str, An
     """Return random inputs that are like given ones: the same for the same seed.
 
     Zeros stay where they are, as they mark padding and masks. In place of the others stand, of integers with
-    several values, any between the smallest and the largest of them, and else those of the array itself.
+    several values, any between the smallest and the largest of them, and else elements of the array itself.
 
     Args:
         arrays: Inputs by name; an absent one, and texts, stay as they are.

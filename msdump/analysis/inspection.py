@@ -353,7 +353,7 @@ _RAMP: Final = (
 def draw(array: np.ndarray) -> bytes:
     """Return a .png file that shows a tensor.
 
-    The last two dimensions are a matrix, those before them number matrices that stand side by side, at most
+    The last two dimensions are a matrix, the others number matrices that stand side by side, at most
     256 of them. A vector is folded to a near square. NaN is magenta, inf orange, -inf light blue;
     where several elements share a pixel, one that is not finite has it.
 
@@ -526,7 +526,7 @@ class FirstTensor:
 
     @property
     def elements(self) -> list[float | str]:
-        """Its first elements; those that are no real numbers as texts."""
+        """Its first elements, as texts where they are no real numbers."""
         is_real, first = self.array.dtype.kind in _REAL_KINDS, self.array.ravel()[:SHOWN].tolist()
         return [float(each) if is_real else str(each) for each in first]
 

@@ -68,7 +68,7 @@ class OverflowUnit:
 
     @property
     def task(self) -> Task:
-        """Task and stream of the operator; None for what is no number."""
+        """Task and stream of the operator; None in place of anything but numbers."""
         task, stream = (self.fields.get(name) for name in _TASK)
         return task if isinstance(task, int) else None, stream if isinstance(stream, int) else None
 
@@ -228,7 +228,7 @@ class OverflowReport:
     """The operators of a dump that overflowed.
 
     Attributes:
-        overflows: What each record that could be read tells, oldest first.
+        overflows: The overflow of each record that could be read, oldest first.
         errors: Messages about the others, and about files that could not be converted.
         code: Return code of the first error.
         record_count: Number of records of overflows in the directory and below.
@@ -299,13 +299,13 @@ _Beside = tuple[Folder | None, Mapping[Task, Sequence[NamedFile]]]
 
 def _overflow(record: NamedFile, results: _Results, beside: _Beside) -> OperatorOverflow:
     units = reporting_units(record.path, read_overflow(record.path))
-    if not record.path.endswith(operator_names.OVERFLOW_JSON):  # a JSON form is what a conversion would write
+    if not record.path.endswith(operator_names.OVERFLOW_JSON):  # a conversion would write the JSON form
         results.convert(record.path)
     folder, by_task = beside
     runs = _runs(by_task.get(units[-1].task, ()), units[-1])
     if folder is None or not runs:
         return OperatorOverflow(units, record.timestamp)
-    # In a loop the operator left files of several passes. A device tells of an overflow before it dumps the
+    # In a loop the operator left files of several passes. A device records an overflow before it dumps the
     # operator; where nothing came later, the nearest.
     time = record.timestamp
     files = min(runs, key=lambda files: (files[-1].timestamp < time, abs(files[-1].timestamp - time)))
@@ -350,7 +350,7 @@ def _runs(files: Iterable[NamedFile], fault: OverflowUnit) -> list[tuple[NamedFi
 
 
 def _fits_part(file: NamedFile, fault: OverflowUnit) -> bool:
-    """Return whether context and thread of a file, where it has some, are those of a fault."""
+    """Return whether context and thread of a file, where it has some, are the same as of a fault."""
     fault_parts = [fault.fields.get(name, _NO_PART) for name in ("context_id", "thread_id")]
     return not file.part or all(
         fault_part in {_NO_PART, file_part}

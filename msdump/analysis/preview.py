@@ -1,4 +1,4 @@
-"""What a configuration would dump of a model: settings in words, matches of kernels, files and bytes."""
+"""Preview of a dump: settings in words, matches of kernels, numbers of files and bytes."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Matches:
     """The operators of a model that a plan selects.
 
     Attributes:
-        kernels: Selected operators in execution order; those of branches and loops follow the main graph's.
+        kernels: Selected operators in execution order; branches and loops follow the main graph.
         parameters: Names of selected weights and graph inputs (CPU and GPU).
         unmatched: Items that select nothing.
         count: Number of operators that run on the device, dumped or not.
@@ -389,7 +389,7 @@ def _bytes_text(count: int) -> str:
     return f"{count} bytes"
 
 
-# The order of the lines: what is dumped first, then how.
+# The order of the lines: first the dumped tensors, then the ways of writing.
 _SUBJECTS: Final[tuple[tuple[str, Callable[[DumpPlan], str]], ...]] = (
     ("dump", _state),
     ("device", _device),
@@ -430,7 +430,7 @@ class Forecast:
         once: Amount that is written once: graph files, metadata and constants.
         per_iteration: Amount of one dumped iteration, with its line in the list of iterations.
         skipped: Number of tensors of an iteration that get no file, by reason.
-        unknown: Number of tensors of an iteration whose shape only a run shows; the amounts lack them.
+        unknown: Number of tensors of an iteration with a shape that only a run shows; the amounts lack them.
         unfit: Number of tensors of an iteration that no array of this machine can hold, and the bytes of
             their elements; the amounts lack them.
         branches: Number of tensors that branches and loops write each time they run; the amounts lack
@@ -460,7 +460,7 @@ def forecast(graph: Graph, plan: DumpPlan, settled: Graph) -> Forecast:
     graph = graph if plan.files.tree is Tree.RANKS else settled  # graph files of ranks show names of sizes
     device = emulated(graph, plan, plan.context, _NoRounding)
     rehearsal = _Rehearsal(graph if device is None else device.graph, plan, settled, device)
-    # The first iteration writes what is written once, too; the second one shows what each further one adds.
+    # The first iteration writes the files of the whole run, too; each further one adds as much as the second.
     rehearsal.play(0)
     amount, skipped = rehearsal.amount, rehearsal.skipped
     absent, branches = rehearsal.play(1)
@@ -652,7 +652,7 @@ class UnfilledTensors:
 
 
 class _OneSinkProcess(Process):
-    """A process whose networks all dump into one given sink."""
+    """A process with one given sink for all networks."""
 
     def __init__(self, sink: Sink) -> None:
         super().__init__()

@@ -192,7 +192,7 @@ DOCUMENT: Final = Document(
 
 
 def answer(question: Question) -> None:
-    """Search, print and write what was found, and exit: 0 with a confirmed set, 1 without."""
+    """Search, print and write the result, and exit: 0 with a confirmed set, 1 without."""
     started = time.perf_counter()
     mode = _mode(question)
     seen, held, made_up = _inputs(question)
@@ -248,7 +248,7 @@ class _Shown(Progress):
 
 def _truth(question: Question) -> Truth:
     side = make_side(question.graph, question.golden, WeightCopies(), trains=False)
-    # it runs seldom: what its operators pack goes with each of them, and so none run together
+    # it runs seldom: packed weights are freed with each operator, and so none run together
     side.runs.forget_sessions()
     alone = Observer()
     alone.watched = alone.completes_before_next = (True,) * len(side.graph.nodes)
@@ -257,9 +257,9 @@ def _truth(question: Question) -> Truth:
 
 
 def _inputs(question: Question) -> tuple[Named, Named, Unseen]:
-    """Return the inputs that the search looks at, those held back from it, and what makes up others.
+    """Return the inputs of the search, inputs held back from it, and the function that makes up others.
 
-    The last one of several files is held back, and what is too much. What is made up is like the files.
+    The last one of several files is held back, and all beyond four. Made-up inputs are like the files.
     """
     graph = question.graph
     read = [(path, bind_inputs(graph, (), inputs.from_file(graph, path))) for path in question.paths]

@@ -1,4 +1,4 @@
-"""``msdump check``: describes a configuration, and previews what it does to a model."""
+"""``msdump check``: describes a configuration, and previews its effects on a model."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class ModelCheck:
     @cached_property
     def cannot_run(self) -> list[Unrunnable]:
         """Operators that no kernel of this machine can run."""
-        # The operators of the main graph run in every step; those inside branches and loops perhaps never.
+        # The operators of the main graph run in every step; operators in branches and loops perhaps never.
         always = {node.operator.full_name for node in self.settled.operators}
         return [
             Unrunnable(node, node.operator.full_name in always, reason)
@@ -113,7 +113,7 @@ class ModelCheck:
 
     @property
     def operators(self) -> int:
-        """Number of its operators, with those in branches and loops."""
+        """Number of its operators, in branches and loops as well."""
         return sum(len(inner.operators) for inner in self.graph.walk())
 
     @property
@@ -134,7 +134,7 @@ class FoundOperators:
     Attributes:
         text: The text of --find.
         suggestion: The item of "kernels" to write, "" where no operator is called like that.
-        operators: Operators whose names contain the text.
+        operators: Operators with the text in their names.
     """
 
     text: str
@@ -301,7 +301,7 @@ def command(
         found = FoundOperators(find, suggest(find, nodes), named)
         output.show(DOCUMENT, CheckedPlan(subjects(plan), found=found), _found_lines(found))
         return
-    # Loaded again with sizes: without them it is the graph whose names of sizes graph files show.
+    # Loaded again with sizes: graph files show the names of sizes of the graph without them.
     settled = loader.load(model, sizes=dimensions) if dimensions else graph
     checked = ModelCheck(plan, graph, settled.step if train else settled, device)
     if output.wanted():

@@ -130,9 +130,9 @@ def rerun(comparison: DumpComparison, model: str, arithmetic: str) -> Rerunning:
     Args:
         comparison: The comparison, its directories measured.
         model: The model's file.
-        arithmetic: What the golden side computed in.
+        arithmetic: Variant in which the golden side computed.
     """
-    # Not above: what runs operators takes longer to load than a comparison of few files takes.
+    # Not above: the rooms that run operators take longer to load than a comparison of few files takes.
     from msdump.analysis.compare import Rerunning
     from msdump.analysis.diff import Engine, models
     from msdump.analysis.rerun import Arithmetic
@@ -153,7 +153,7 @@ def rerun(comparison: DumpComparison, model: str, arithmetic: str) -> Rerunning:
 
 
 def _cure(rerunning: Rerunning, patches: Sequence[str]) -> None:
-    """Print the error of the network's outputs with golden's outputs in place of those of some operators."""
+    """Print the error of the network's outputs with golden's outputs in place of some operators' own."""
     from msdump.analysis.rerun import patch  # not above, as before
 
     write = messages.say if documents.wanted() else print
@@ -284,7 +284,7 @@ def _matched(
         if pair.label and not comparison.is_paired(folder):
             messages.say(f"warning: no tensor of {pair.dumped} has a counterpart in {pair.golden}")
         operators += len(folder.matched.executions)
-        bar.expect(operators * len(pairs) // number)  # as many in each of those that are not matched yet
+        bar.expect(operators * len(pairs) // number)  # as many in each pair that is not matched yet
         yield folder
 
 

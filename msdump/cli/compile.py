@@ -36,7 +36,7 @@ def write_graph_file(graph: Graph, path: str, context: Context) -> None:
 
     Args:
         graph: The model.
-        path: The file; its suffix says what it holds.
+        path: The file; its suffix chooses the form.
         context: Where the network runs: an Ascend at O2.
 
     Raises:
@@ -110,7 +110,7 @@ def command(
     not be written, 2 something given is wrong.
     """
     graph = loader.load(model)
-    mark_started()  # what fails from here on is the writing of the file, not the model
+    mark_started()  # from here on only the writing of the file can fail, not the model
     context = Context(
         DeviceTarget.ASCEND,
         JitLevel.O2,

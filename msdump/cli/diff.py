@@ -79,7 +79,7 @@ def _apart(output: OutputDifference) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WrittenPart:
-    """The smallest part of a model whose exchange explains the difference (--bisect).
+    """The smallest part of a model that explains the difference when it is exchanged (--bisect).
 
     Attributes:
         part: The part.
@@ -152,7 +152,7 @@ def _bisect(
 
 
 def _worst(comparison: LockstepComparison, fed: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return the inputs of the run whose outputs are farthest apart."""
+    """Return the inputs of the run with the outputs farthest apart."""
     worst = max(comparison.outputs, key=_badness, default=None)
     return fed[0 if worst is None else worst.iteration]
 
@@ -312,14 +312,14 @@ def _feeds(
 
 
 def _run(comparison: LockstepComparison, fed: list[dict[str, Any]]) -> tuple[float, bool]:
-    """Run both sides on all inputs; return the seconds, and whether nobody interrupted."""
+    """Run both sides on all inputs; return the seconds, and whether they ran to the end."""
     started, is_whole = time.perf_counter(), True
     operators = sum(not node.is_added for node in comparison.mine.graph.operators)
     try:
         with messages.bar("operators", operators * len(fed)) as advance:
             for number, feeds in enumerate(fed, 1):
                 came_to_end = comparison.run(feeds, advance, is_last=number == len(fed))
-                # a step of training begins with what the one before it left
+                # a step of training begins with the state that the one before it left
                 if not came_to_end and comparison.trains:
                     break
     except KeyboardInterrupt:

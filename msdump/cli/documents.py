@@ -68,7 +68,7 @@ Number = Annotated[
 
 
 class ErrorDocument(BaseModel):
-    """What any command prints with ``--json`` that was stopped before it had anything to show."""
+    """The output of any command with ``--json`` that was stopped before it had anything to show."""
 
     model_config = ConfigDict(extra="forbid")
 

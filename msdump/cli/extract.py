@@ -62,7 +62,7 @@ def command(
         mark_started()
         paths = write_tensors(run, tensors, str(error), output)
     else:
-        mark_started()  # what fails from here on is the writing of a file
+        mark_started()  # from here on only the writing of a file can fail
         paths = write_folder(repro, output)
     print(f"operator  {run.name} ({run.first.op_type}), {run.place}")
     if run.first.source:

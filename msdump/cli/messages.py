@@ -91,7 +91,7 @@ def _option(*names: str, more: str) -> Callable[[_Command], _Command]:
         *names,
         count=True,
         expose_value=False,
-        is_eager=True,  # before all other options, whose callbacks may already have something to say
+        is_eager=True,  # before all other options: their callbacks may print warnings
         callback=_take_verbosity,
         help=f"Show tracebacks and longer lists; {more}: also what the library does.",
     )
@@ -152,7 +152,7 @@ def bar(noun: str, total: int) -> Iterator[Bar]:
     """Show a progress bar on a terminal, and yield the function that advances it by one.
 
     Args:
-        noun: Plural of what is counted.
+        noun: Plural of the counted things.
         total: Number of steps, 0: not known (yet).
     """
     if sys.stderr is None or not sys.stderr.isatty():
@@ -161,7 +161,7 @@ def bar(noun: str, total: int) -> Iterator[Bar]:
     from rich.progress import Progress, TextColumn
 
     columns = (*Progress.get_default_columns(), TextColumn("{task.fields[rate]}"))
-    # rich follows escapes of what is printed below the bar, as a user's program may wish
+    # rich follows escapes that a user's program prints below the bar
     below = streams.standard if isinstance(sys.stderr, streams.ShownStream) else nullcontext
     with Progress(*columns, console=streams.console(sys.stderr), transient=True) as progress, below():
         yield _ShownBar(progress, noun, total)
@@ -188,13 +188,13 @@ def say(message: str) -> None:
 
 
 def blame(message: str) -> None:
-    """Remember a message that tells of an error, for the document of ``--json``."""
+    """Keep a message about an error for the document of ``--json``."""
     if _ERROR.match(message):
         _blamed.append(f"{_speaker}{message}".removeprefix("error: "))
 
 
 def blamed() -> tuple[str, ...]:
-    """Return the messages so far that told of errors."""
+    """Return the messages about errors so far."""
     return tuple(_blamed)
 
 

@@ -41,7 +41,7 @@ def applied(*options: _Option) -> Callable[[_Command], _Command]:
 
 def context(command: _Command) -> _Command:
     """Give a command the options that say where a network runs, and -v."""
-    # not above: commands without these options need nothing of what settings need
+    # not above: commands without these options need none of the imports of settings
     from msdump.frontends import MOST_DEVICES
     from msdump.plan import DeviceTarget, JitLevel
 

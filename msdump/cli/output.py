@@ -11,8 +11,8 @@ of printing:
         if output.wanted():
             output.put(DOCUMENT, dump)
 
-The document is printed when the command has ended, with what it said of its errors on standard error. One
-that was stopped before it had a document prints ``{"error": ...}``. Exit codes are those without the option.
+The document is printed when the command has ended, with its messages on errors in standard error. One
+that was stopped before it had a document prints ``{"error": ...}``. Exit codes are as without the option.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Shape:
     def __init__(
         self, kind: type[Any], fields: str, *, name: str = "", **computed: Callable[[Any], object]
     ) -> None:
-        """Declare the fields of the object; types and descriptions are those of the attributes.
+        """Declare the fields of the object; types and descriptions come from the attributes.
 
         Args:
             kind: The class.
@@ -71,7 +71,7 @@ class Shape:
 
 
 class Document:
-    """What a command prints with ``--json``."""
+    """A document of ``--json``."""
 
     def __init__(self, shape: Shape, *inner: Shape) -> None:
         """Declare a document: the shape of the object that is put, and the shapes of the objects inside."""
@@ -95,7 +95,7 @@ def show(document: Document, shown: object, lines: Iterable[str]) -> None:
 
 @contextlib.contextmanager
 def one_document(ctx: click.Context, arguments: Sequence[str]) -> Iterator[None]:
-    """Print one document behind a command whose arguments ask for it; what it prints goes to standard error.
+    """Print one document behind a command with ``--json``; all that it prints goes to standard error.
 
     Args:
         ctx: Context of the program.

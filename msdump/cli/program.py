@@ -5,7 +5,7 @@
      input could not be read, and the rest is done
 2    the configuration, the model, an input or the command line is wrong; nothing ran
 130  interrupted (Ctrl-C)
-141  nobody reads the output any more (``| head``)
+141  the reader of the output went away (``| head``)
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def mark_started(has_run: Callable[[], bool] = lambda: False) -> None:
     """Let a file that cannot be written be a failure of the run (exit code 1) from now on.
 
     Args:
-        has_run: Tells whether an operator has run; any error is a failure of the run then.
+        has_run: Returns whether an operator has run; any error is a failure of the run then.
     """
     click.get_current_context().meta[_STARTED] = has_run
 
@@ -76,7 +76,7 @@ class CommandGroup(click.Group):
     """A group that imports a command when it is called, and turns errors into messages."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
-        """Run a command line and exit, also where nobody reads the output any more."""
+        """Run a command line and exit, also where the reader of the output has gone away."""
         with streams.standard():
             return super().main(*args, **kwargs)
 
@@ -105,7 +105,7 @@ class CommandGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
-        """Return what can stand next, commands without importing them."""
+        """Return the completions of a word, commands without importing them."""
         items = [
             CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)
         ]
@@ -147,7 +147,7 @@ class CommandGroup(click.Group):
 
 
 def _imported(name: str) -> ModuleType:
-    """Return a module; what its first import brings is never looked at for cycles, not at exit either.
+    """Return a module; objects of its first import are never searched for cycles, not at exit either.
 
     A command of a few hundred milliseconds would spend a fifth of them on that.
     """
@@ -164,7 +164,7 @@ def _imported(name: str) -> ModuleType:
 
 
 def message_of(error: BaseException) -> str:
-    """Return what is said of an error."""
+    """Return the message of an error."""
     from msdump.errors import shortage
 
     match error:

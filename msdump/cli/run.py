@@ -95,11 +95,11 @@ class ModelRun:
     Attributes:
         network: The network, or that of its training step.
         feed: Returns the inputs of a step.
-        request: What is asked for.
+        request: Options of the run.
         rank: Number of its rank, 0 where it runs alone.
         completed: Numbers of the iterations that are complete.
         losses: The loss of each step of training; none where the steps return none.
-        outputs: What the last of them returned, by name.
+        outputs: Outputs of the last iteration, by name.
     """
 
     network: Network
@@ -128,7 +128,7 @@ class ModelRun:
             self.outputs = self.network.run(fed)
 
     def save(self) -> None:
-        """Save the state and the outputs where that is asked for; also where a later step failed."""
+        """Save the state (--save-state) and the outputs (--save-outputs), also where a later step failed."""
         if not self.completed:
             return
         if self.request.save_state is not None:
@@ -252,7 +252,7 @@ _WHY_DROPPED: Final = "no watch rule hit, and nothing failed"
 
 
 def _report(runs: Sequence[ModelRun], seconds: float, *, has_speakers: bool) -> None:
-    """Print the results of the ranks of this process, whose files are written."""
+    """Print the results of the ranks of this process, once their files are written."""
     texts = []
     for run in runs:
         speaker = f"rank {run.rank}: " if has_speakers else ""
@@ -416,7 +416,7 @@ def _run_rank(request: RunRequest) -> None:
 
 @contextmanager
 def _traced(path: str) -> Iterator[None]:
-    """Trace what runs in the block, and write the trace, also where it fails or is interrupted."""
+    """Trace the block, and write the trace, also where the block fails or is interrupted."""
     trace = tracing.begin()
     try:
         yield

@@ -21,7 +21,7 @@ _PIPED_WIDTH: Final = 160  # columns; rich takes 80 where there is no terminal, 
 
 
 class ShownStream:
-    """A stream that people read: what would steer a terminal is spelled out.
+    """A stream that people read: characters that steer a terminal are spelled out.
 
     One that cannot be written ends the program: without a message when the reader of its output, such as
     ``| head``, goes away early. Without standard error there is no place for messages: they are dropped.
@@ -47,7 +47,7 @@ class ShownStream:
             self.write(line)
 
     def flush(self) -> None:
-        """Write what is buffered."""
+        """Write the buffer."""
         self._call(self.raw.flush)
 
     def _call(self, call: Callable[..., object], *arguments: str) -> None:
@@ -55,7 +55,7 @@ class ShownStream:
             call(*arguments)
         except OSError as error:
             nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self.raw.fileno())  # what is left in the buffer goes there
+            os.dup2(nowhere, self.raw.fileno())  # the rest of the buffer goes there
             os.close(nowhere)
             if error.errno == errno.EPIPE:
                 raise SystemExit(CLOSED) from None

@@ -85,7 +85,7 @@ def command(
         data_parallel=data_parallel or False,
         **choices,
     )
-    mark_started()  # what fails from here on is the writing of the file, not the model
+    mark_started()  # from here on only the writing of the file can fail, not the model
     for path in write_step(step, output):
         print(path)
 

@@ -107,7 +107,7 @@ def _lines(trend: TensorTrend, categories: Sequence[str], trends: Sequence[Tenso
 
 
 def _rows(points: Sequence[TrendPoint], categories: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield a row for each moment; of many the first and last ones, unless -v asks for all."""
+    """Yield a row for each moment; of many the first and last ones, with -v all."""
     half = _MOST_ROWS // 2
     hidden = 0 if messages.verbosity() or len(points) <= _MOST_ROWS else len(points) - 2 * half
     for number, point in enumerate(points):

@@ -77,7 +77,7 @@ def _print_groups(groups: Sequence[FindingGroup], arrangement: Arrangement) -> N
 
 
 def _columns(rows: Sequence[Mapping[str, str]], *, has_labels: bool) -> tuple[str, ...]:
-    """Return the titles of the columns; those with one value for all operators are left out."""
+    """Return the titles of the columns; columns with one value for all operators are left out."""
     moments = tuple(title for title in ("rank", "iteration") if len({row[title] for row in rows}) > 1)
     labels = ("directory",) if has_labels and not moments else ()
     has_source = any(row["source"] for row in rows)
@@ -132,7 +132,7 @@ class ComparisonView:
     Attributes:
         by: How operators are arranged, None: in the order of execution.
         scope: The scope or module path to which the list is limited, "" for none.
-        top: Largest number of rows, those of the largest own errors; None: all that differ.
+        top: Largest number of rows, the largest own errors; None: all that differ.
     """
 
     by: Arrangement | None = None

@@ -208,7 +208,7 @@ class SourceFiles:
 
 
 def find_sources(dumps: Sequence[str], output: str) -> SourceFiles:
-    """Return the dump files among files and in directories, those of a directory sorted by path.
+    """Return the dump files among files and in directories, sorted by path in each directory.
 
     Args:
         dumps: Files, which are all taken for dump files, and directories.

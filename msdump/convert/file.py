@@ -8,7 +8,7 @@ N the tensor's number:
     msnpy       Conv2D.Conv2D-op12.1.2.1612439563338030.T.N.NCHW.npy
     buffers     F.l1buffer.N.bin          workspaces  F.space.N.bin          overflow  F.output.N.json
 
-A name of 255 bytes or more becomes a hash, and ``mapping.csv`` beside it tells what it stands for.
+A name of 255 bytes or more becomes a hash, and ``mapping.csv`` beside it has the name.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class ConvertedTensor:
         format: Name of their format.
         dtype: numpy's name of their type, one that .npy files hold.
         descr: Their type as headers of .npy files tell it.
-        pieces: Their bytes, piece by piece, also those of another file.
-        is_kept: Whether they stay in their format although another is asked for.
+        pieces: Their bytes, piece by piece, also ranges of another file.
+        is_kept: Whether they stay in their format although another one is wanted.
     """
 
     shape: tuple[int, ...]
@@ -199,7 +199,7 @@ class FileResult:
         size: Number of bytes that were written.
         kept: Number of tensors that were written in their own format, ND, which needs no conversion.
         failures: The tensors that were not converted.
-        renamed: Directory, hash and name of each file whose name was too long.
+        renamed: Directory, hash and name of each file with too long a name.
     """
 
     path: str
@@ -319,7 +319,7 @@ class _Converter:
         try:
             elements = self._in_format(block, info)
         except (MsdumpError, ValueError):
-            # vendor: a tensor that cannot be converted is written as it is where the name tells its format.
+            # vendor: a tensor that cannot be converted is written as it is where the name holds its format.
             if self.target.kind is OutputKind.MSNPY:
                 self._save(block, self._as_on_device(block, info), is_converted=False)
             raise
@@ -345,7 +345,7 @@ class _Converter:
 
         dtype = dump_data.dtype_of(info)
         array = self._array(block, info)
-        if info.data_type == dump_message.UNDEFINED:  # bytes, whose number is in the array alone
+        if info.data_type == dump_message.UNDEFINED:  # bytes; their number is in the array alone
             info = dataclasses.replace(info, shape=array.shape, format=dump_message.ND)
         target, source = self.target, convert_format.source_of(info)
         script = find_script(target.scripts, source, target.format) if target.scripts else None

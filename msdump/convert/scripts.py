@@ -68,7 +68,7 @@ _MOST_BYTES: Final = 1 << 20
 _FOREIGN_WRITERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
-# Cached: the function is asked for once for each tensor.
+# Cached: the function is loaded for each tensor.
 @functools.lru_cache(maxsize=64)
 def load_function(path: Path, name: str, code: ReturnCode) -> Callable[..., Any]:
     """Return a function of a script; ``code`` is that of the ToolError of one that fails or lacks it."""

@@ -1,4 +1,4 @@
-"""Compares what a model computes with what it should, as a test asks for it.
+"""Compares the results of a model with golden ones, for tests.
 
 Each comparison runs as a program of its own, so that neither a test's own use of msdump nor a crash of the
 runtime meets another test; ``MINDSPORE_DUMP_CONFIG`` and the like have no say.
@@ -36,7 +36,7 @@ _Path = str | os.PathLike[str]
 
 
 class ComparisonError(Exception):
-    """Nothing could be compared: the model, an input or what it is compared with is wrong."""
+    """Nothing could be compared: the model, an input or the golden side is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class ModelComparison:
 
     Attributes:
         agrees: Whether everything that was compared agrees.
-        title: The model and what it was compared with.
+        title: The model and the golden side.
         text: The verdicts: who is at fault, and the table of operators; of outputs a line for each.
     """
 
@@ -66,15 +66,15 @@ def compare(
     sizes: Mapping[str, int] | None = None,
     folder: _Path | None = None,
 ) -> ModelComparison:
-    """Compare a model with what it should compute, operator by operator where that is known.
+    """Compare a model with a golden side, operator by operator where both are known.
 
     Args:
         model: An .onnx file, or an ``onnx.ModelProto``.
         inputs: Arrays by the names of inputs, or an .npz file; None: made up from the seed.
-        golden: What it is compared with: a variant, such as ``"float64"`` or ``"onnxruntime"``; a second
+        golden: The golden side: a variant, such as ``"float64"`` or ``"onnxruntime"``; a second
             .onnx file; a dump, which the model is dumped again for, by the dump's own configuration; an .npz
-            file or a mapping of what the outputs should be, by their names.
-        mine: What the model runs on, a variant: ``"float32"``, ``"Ascend"``, ``"Ascend:force_fp16:O2"``.
+            file or a mapping of golden outputs, by their names.
+        mine: The variant on which the model runs: ``"float32"``, ``"Ascend"``, ``"Ascend:force_fp16:O2"``.
             For a dump its device and level; "float32" there means: as the dump was made.
         tolerance: Largest relative Euclidean distance, or a file of limits; None: by the element types.
         cosine: Least cosine similarity; None: 0.99.

@@ -1,7 +1,7 @@
 """The pytest plugin: the fixture ``msdump_compare``.
 
 It is loaded whenever pytest starts where msdump is installed, so it imports nothing of msdump, numpy or onnx
-before a test asks for the fixture.
+before a test uses the fixture.
 """
 
 from __future__ import annotations

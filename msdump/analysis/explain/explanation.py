@@ -69,7 +69,7 @@ class Explanation:
 
     Attributes:
         subject: The operator, weight, graph input or constant.
-        slots: Accounts of its inputs, then of its outputs; of a fused operator those of the fused kernel.
+        slots: Accounts of its inputs, then of its outputs; of a fused operator the fused kernel's.
         constants: Files of a constant, which stand beside the iterations.
     """
 
@@ -136,7 +136,7 @@ class Explainer:
     def find(self, text: str) -> Subject | tuple[str, ...]:
         """Return the operator that a text names, or the full names that it may mean."""
         model = self._situation.model
-        # The model first: it knows types, places and reasons that the names of files do not hold.
+        # The model first: it has types, places and reasons that the names of files lack.
         from_model = [] if model is None else list(subjects.of_model(model, self._tables))
         covered = {name for subject in from_model for name in subject.op_names}
         from_dump_alone = [each for each in subjects.of_dump(self._dump) if covered.isdisjoint(each.op_names)]
@@ -154,7 +154,7 @@ class Explainer:
 
     def _slots(self, subject: Subject, held: Held) -> Iterator[SlotAccount]:
         # Compiled graphs number the tensors of their files without gaps, so absent and left out ones shift
-        # the numbers of those behind them.
+        # the numbers of the tensors behind them.
         is_numbered_anew = subject.node is not None and self._plan.files.tree is not Tree.RANKS
         counts: Counter[IO] = Counter()
         for slot in self._known_slots(subject, [tensor for _, tensors in held for tensor in tensors]):
@@ -285,7 +285,7 @@ class Explainer:
 
 
 def _listed_slots(subject: Subject, io: IO, tensors: Collection[DumpedTensor]) -> Iterator[SlotAccount]:
-    """Yield the inputs or outputs of an operator that graph files list, else those that have files."""
+    """Yield the inputs or outputs of an operator that graph files list, else the ones with files."""
     listing = subject.listing
     if listing is None or listing.tensors is None:
         numbers = sorted({tensor.slot for tensor in tensors if tensor.io is io})
@@ -301,7 +301,7 @@ def _listed_slots(subject: Subject, io: IO, tensors: Collection[DumpedTensor]) -
 
 
 def _tables(model: Graph, plan: DumpPlan, moments: Sequence[DumpedIteration]) -> tuple[GraphRefusals, ...]:
-    """Return what a plan leaves out of each graph of a model.
+    """Return the refusals of a plan for each graph of a model.
 
     Under ``dump_mode`` 2 operators that have files were marked: ``set_dump`` leaves no other trace.
     """

@@ -25,7 +25,7 @@ class Column:
     Attributes:
         name: Its name in SQL.
         type: Its type in DuckDB's words.
-        meaning: What it holds, for the page of the reference.
+        meaning: Its contents, for the page of the reference.
     """
 
     name: str

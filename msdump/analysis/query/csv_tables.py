@@ -76,10 +76,10 @@ class Table:
     """A file of statistics, or the rows of one.
 
     Attributes:
-        path: The file that the user knows.
+        path: The file in the dump.
         readable: The path that it is read by: that of a copy in memory where it is no plain table.
         titles: The titles of its columns.
-        place: The columns that its path tells.
+        place: The columns that its path holds.
     """
 
     path: str

@@ -160,14 +160,14 @@ class Session:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Give back what it holds."""
+        """Close the database and the files in memory."""
         self._open.close()
 
     def ask(self, question: str) -> Answer:
         """Return the answer to the last of the statements in a text of SQL.
 
         Raises:
-            ToolError: The text is no SQL, or speaks of what is not there.
+            ToolError: The text is no SQL, or names a view or column that is not there.
             DumpReadError: A source cannot be read.
         """
         library = engine.library()
@@ -261,7 +261,7 @@ class Session:
     def _prepare(self, question: str) -> None:
         """Make the views that a question mentions."""
         words = {*_WORD.findall(question.lower())} & VIEWS.keys()
-        if not words:  # SHOW TABLES lists them all, without rows where nobody has asked for them
+        if not words:  # SHOW TABLES lists them all, without rows where no question has mentioned them
             text = "; ".join(f"create view if not exists {view} as {_nothing(view)}" for view in VIEWS)
             self._connection.execute(text)
         if "runs" in words:  # their times come from statistics
@@ -332,7 +332,7 @@ class Session:
         engine.insert(self._connection, table, columns, filter(self._fits, rows))
 
     def _fits(self, row: engine.Cells) -> bool:
-        """Tell whether the database can hold the numbers of a row; the place of any other is told."""
+        """Return whether the database can hold the numbers of a row; a fault names the place of any other."""
         for name, cell in row.items():
             for each in cell if isinstance(cell, list | tuple) else (cell,):
                 if isinstance(each, int) and abs(each) >> _BITS:
@@ -362,7 +362,7 @@ def _has_both(directory: Iteration) -> bool:
     """Return whether a directory holds a table of statistics beside files of tensors."""
     try:
         return os.path.isfile(f"{directory.path}/{STATISTICS}") and bool(directory.tensor_files)
-    except DumpReadError:  # told by the view of tensors
+    except DumpReadError:  # a fault of the view of tensors
         return False
 
 
@@ -382,7 +382,7 @@ def _nothing(view: str) -> str:
 
 
 def _unique(columns: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Return columns, those that come again with a number behind their names.
+    """Return columns with a number behind a name that comes again.
 
     >>> _unique([("a", "BIGINT"), ("a", "VARCHAR")])
     (('a', 'BIGINT'), ('a_1', 'VARCHAR'))

@@ -1,6 +1,6 @@
 """Sources of questions: dumps, packs, and results of comparisons, each with a label.
 
-PACK/msdump_pack.json               what it holds; written last, so that a pack is complete or none
+PACK/msdump_pack.json               numbers of rows; written last, so that a pack is complete or none
 PACK/statistics/rank=0/*.parquet    the rows of a view, the rank in the files as well
 """
 

@@ -58,7 +58,7 @@ class OpenedDump:
     def directories(self) -> Iterator[Iteration]:
         """Yield the directories of tensors: iterations, executions of models, constants.
 
-        Each is new: what it lists and reads is given back with it, however many there are.
+        Each is new: its lists and tensors are freed with it, however many directories there are.
         """
         yield from self.iterations()
         yield from map(replace, self.dump.constants)
@@ -102,7 +102,7 @@ def tensor_rows(opened: OpenedDump) -> Iterator[dict[str, Any]]:
 
 
 def executions(directory: Iteration, fault: Callable[[str], object]) -> tuple[Execution, ...]:
-    """Return the executions that left files in a directory; none where it cannot be read, which is told."""
+    """Return the executions that left files in a directory; none, and a fault, where it cannot be read."""
     try:
         return directory.file_executions
     except DumpReadError as error:
@@ -111,7 +111,7 @@ def executions(directory: Iteration, fault: Callable[[str], object]) -> tuple[Ex
 
 
 def tensor_row(record: Record, fault: Callable[[str], object]) -> dict[str, Any]:
-    """Return the columns that a tensor tells of itself; a file that is torn has no shape, and is told."""
+    """Return the columns of a tensor; a torn file has no shape, and is a fault."""
     dtype, shape = None, None
     try:
         dtype, shape = record.dtype, record.shape
@@ -173,7 +173,7 @@ def moment(microseconds: int) -> str:
 
 
 def _run_columns(opened: OpenedDump, directory: Iteration) -> dict[str, Any]:
-    """Return what the path of a directory and the metadata of its rank tell."""
+    """Return the columns from the path of a directory and the metadata of its rank."""
     key = directory.key
     rank = None if key.rank is None else opened.dump.ranks.get(key.rank)
     device, config = None, None
@@ -212,7 +212,7 @@ def file_rows(opened: OpenedDump) -> Iterator[dict[str, Any]]:
 
 
 def _file(path: str, key: Key | None, opened: OpenedDump) -> dict[str, Any]:
-    """Return what is known of a file; its rank and graph also where its directory does not tell them."""
+    """Return the columns of a file; rank and graph come from its path where its directory lacks them."""
     told = {} if key is None else {k: v for k, v in opened.place_of(key).items() if v is not None}
     kind = "foreign" if key is None else key.kind.name.lower()
     row = told | {"kind": kind, "name": path.rpartition("/")[2], "path": path}
@@ -225,7 +225,7 @@ def _file(path: str, key: Key | None, opened: OpenedDump) -> dict[str, Any]:
 
 
 def operator_rows(opened: OpenedDump) -> Iterator[dict[str, Any]]:
-    """Yield a row for each operator; of a graph without a graph file what its execution order tells."""
+    """Yield a row for each operator; of a graph without a graph file the names in its execution order."""
     for rank in opened.dump.ranks.values():
         yield from _of_rank(opened, rank)
     for model in (*opened.dump.all_models, *opened.dump.captured):
@@ -332,7 +332,7 @@ def measured_rows(
 
 
 def _measured(directory: Iteration) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return rows of measured tensors, and what could not be read; runs in a process of its own."""
+    """Return rows of measured tensors, and faults; runs in a process of its own."""
     rows: list[dict[str, Any]] = []
     faults: dict[str, None] = {}
     for execution in executions(directory, faults.setdefault):
