@@ -154,7 +154,7 @@ class _Builder:
     def _add_source(
         self, name: str, op_type: str, inputs: Sequence[str], attributes: list[Message], described: Message
     ) -> None:
-        """Add an operator that nobody runs, with one output: a graph input or a constant."""
+        """Add an operator without a kernel and with one output: a graph input or a constant."""
         self._producers[name] = f"{name}:0"
         attributes.append(_attribute("OUTPUT_IS_VAR", [False]))
         self._add(name, op_type, inputs, attributes, [("output_desc", described)])
@@ -239,7 +239,7 @@ def _name(graph: Graph) -> str:
 
 
 def _origin(name: str, index: int, dtype: DType | None) -> list[Message]:
-    """Return the attributes that tell which output of the original network an output is."""
+    """Return the attributes that name an output of the original network."""
     return [
         _attribute(ge.ORIGIN_NAME, name),
         _attribute(ge.ORIGIN_INDEX, index),
@@ -363,12 +363,12 @@ class StageFiles:
 
 
 def stages(plan: DumpPlan | None, context: Context, process: Process) -> Stages | None:
-    """Return a function that writes the stages of a network's compilation, None where none are asked for.
+    """Return a function that writes the stages of a network's compilation, None where none are wanted.
 
     Args:
-        plan: What is dumped, None: nothing.
-        context: Where the network runs; only O2 compiles a graph as a whole.
-        process: What all networks share.
+        plan: The plan, None without a dump.
+        context: Device and level of the network; only O2 compiles a graph as a whole.
+        process: State that networks share.
     """
     if context.device_target is not DeviceTarget.ASCEND or context.jit_level is not JitLevel.O2:
         return None
@@ -404,11 +404,7 @@ def _warn(message: str) -> None:
 
 
 class GraphDump:
-    """Everything that one graph writes below the dump path.
-
-    Level 1 writes the graph that is handed to the backend, 2 the graph as it was built too, 3 also a picture
-    of each in Graphviz's language. Under O2 the backend compiles the graph once more: the names in these
-    files are those before fusion.
+    """All files of one graph below the dump path.
 
     Attributes:
         graph: The graph.
@@ -422,9 +418,9 @@ class GraphDump:
 
         Args:
             graph: The graph, fused where the level fuses.
-            plan: What is dumped.
-            process: What all networks share.
-            layout: Where the files stand.
+            plan: The plan.
+            process: State that networks share.
+            layout: Paths of the files.
             device: The emulated device, None on CPU and GPU.
         """
         self.graph = graph
@@ -456,7 +452,7 @@ class GraphDump:
         )
 
     def write_graph_files(self) -> None:
-        """Write what exists from compilation on: .ir, .pb, execution order."""
+        """Write the files of compilation: .ir, .pb, execution order."""
         graph, number = self.graph, self._graph_id
         names = [ORDER_HEADER, *(node.operator.full_name for node in graph.operators)]
         view = None if self._device is None else self._device.view()
@@ -471,7 +467,7 @@ class GraphDump:
         self.capture.begin(self._layout.path(PathKind.ITERATION, self._graph_id, iteration), iteration)
 
     def note(self, iteration: int) -> None:
-        """Add an iteration to the csv file of those in which the graph ran."""
+        """Add an iteration to the csv file of the graph's iterations."""
         self._sink.append(
             self._layout.path(PathKind.ITERATIONS_RUN, self._graph_id), f"{iteration}\n".encode()
         )
@@ -506,12 +502,16 @@ _WITH_BUILT, _WITH_PICTURES = 2, 3
 def save(
     graph: Graph, counters: Counters, device: Ascend | None = None, write: WriteStream = write_stream
 ) -> None:
-    """Save a graph and those of its branches and loops, where the environment asks for it.
+    """Save a graph and its branches and loops, where MS_DEV_SAVE_GRAPHS wants it.
+
+    Level 1 writes the graph that is handed to the backend, 2 the graph as it was built too, 3 also a picture
+    of each in Graphviz's language. Under O2 the backend compiles the graph once more: these files have the
+    names from before fusion.
 
     Args:
         graph: The model as it was loaded.
         counters: Number the files.
-        device: The emulated device whose graph the backend gets; None: it gets the model itself.
+        device: The emulated device with the graph for the backend; None: the backend gets the model itself.
         write: Writes a file.
 
     Raises:
@@ -533,7 +533,7 @@ def save(
 
 
 def _level() -> int:
-    """Return how much is saved, 0 for nothing."""
+    """Return the level of MS_DEV_SAVE_GRAPHS, 0 for nothing."""
     text = env.read(env.SAVE_GRAPHS) or _OFF
     if text in _LEVELS:
         return int(text)
@@ -543,7 +543,7 @@ def _level() -> int:
 
 
 def _graph_directory() -> Path:
-    """Return where the files go; ranks that a launcher distributes have a directory each, as in MindSpore."""
+    """Return the directory; ranks that a launcher distributes have one each, as in MindSpore."""
     directory, identity = Path(env.read(env.SAVE_GRAPHS_PATH) or ".").absolute(), current().identity
     return directory if identity.size == 1 else directory / Key(PathKind.RANK, identity.rank).path
 

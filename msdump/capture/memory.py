@@ -1,4 +1,4 @@
-"""The memory of the emulated device over a run: who holds it, and faults of too little of it."""
+"""Device memory over a run: addresses of tensors, the limit of the device, and faulty kernels."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 
 class Recognition(Observer):
-    """Compares a run with earlier ones, and measures it from where it is like none of them.
+    """Compares a run with earlier ones, and measures it from the operator on at which it differs from all.
 
-    It watches the operators whose results vary, and every operator once the run is a new one. The
-    graph has no branches and loops.
+    It watches the operators with results of varying sizes, and every operator of a new run. The graph has no
+    branches and loops.
 
     Attributes:
-        meter: An earlier run that this one is like so far, or else the meter of this one.
-        watched: By node position: whether it wants to see the operator.
-        completes_before_next: The same at first: what it sees there decides what it wants to see later.
+        meter: An earlier run equal to this one so far, else the meter of this one.
+        watched: By node position: whether the operator is watched.
+        completes_before_next: Equal to ``watched`` at first, since results there change ``watched``.
     """
 
     wants_outputs = True
@@ -47,7 +47,7 @@ class Recognition(Observer):
         Args:
             earlier: Earlier runs with inputs of the same shapes, at least one.
             varying: By node position: whether the sizes of the operator's results depend on contents.
-            new_meter: Returns a meter in whose memory weights and inputs lie.
+            new_meter: Returns a meter with weights and inputs in its memory.
         """
         self.meter = earlier[-1]
         self.watched = self.completes_before_next = varying
@@ -105,7 +105,7 @@ class FaultyMemory:
         }
 
     def begin(self, capture: Observer | None) -> FaultyRun:
-        """Return the observer of a run, which begins with empty memory; it passes on what a capture sees."""
+        """Return the observer of a run, which begins with empty memory and serves a capture, too."""
         self._image.clear()
         return FaultyRun(self._graphs, self._main, capture)
 
@@ -117,12 +117,12 @@ def faulty_memory(device: Ascend, memory: Memory) -> FaultyMemory | None:
 
 
 class Relay(Observer):
-    """Watches every operator of a graph, and passes on to a capture what that wants to see of them."""
+    """Watches every operator of a graph, and passes on to a capture the operators that it watches."""
 
     wants_outputs = True
 
     def __init__(self, capture: Observer | None, count: int) -> None:
-        """Pass the operators of a graph, which are so many, on to a capture; None: to nobody."""
+        """Take the number of the graph's operators, and the capture, None for none."""
         self._capture = capture
         self.watched = (True,) * count
         if capture is not None:
@@ -137,7 +137,7 @@ class Relay(Observer):
     def ran(
         self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False
     ) -> Mapping[str, np.ndarray] | None:
-        """Pass on an operator that the capture watches; return what its ``ran`` returns."""
+        """Pass on an operator that the capture watches; return the result of its ``ran``."""
         capture = self._capture
         if capture is None or not capture.watched[position]:
             return None
@@ -159,7 +159,7 @@ class Relay(Observer):
 
 
 class FaultyRun(Relay):
-    """Lets the faulty kernels of one graph overwrite memory, and passes on what a capture wants to see."""
+    """Lets the faulty kernels of one graph overwrite memory, and passes operators on to a capture."""
 
     def __init__(self, graphs: Mapping[int, GraphImage], index: int, capture: Observer | None) -> None:
         """Join memory and a capture for the graph of an index."""
@@ -172,7 +172,7 @@ class FaultyRun(Relay):
         self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False
     ) -> Mapping[str, np.ndarray] | None:
         """Let the capture see an operator, then write its results into memory and beyond."""
-        # the operator's own files show what it computed; the harm shows in operators that read later
+        # the operator's own files show its results; the harm shows in operators that read later
         super().ran(position, inputs, outputs, saturated=saturated)
         return self._image.stomp(position, self._image.put(position, outputs))
 
@@ -182,7 +182,7 @@ class FaultyRun(Relay):
 
 
 class Metered(Relay):
-    """Watches every operator of one run for the meter, and those of a capture for the capture."""
+    """Measures every operator of one run, and passes operators on to a capture."""
 
     def __init__(
         self,
@@ -195,9 +195,9 @@ class Metered(Relay):
 
         Args:
             meter: Follows the run in device memory.
-            capture: Sees what it wants of the graph, None: there is none.
+            capture: The capture, None without one.
             graph: The graph.
-            residence_of: Returns what lies in memory when, for a branch or a loop body.
+            residence_of: Returns the lifetimes of the values of a branch or loop body.
         """
         super().__init__(capture, len(graph.nodes))
         self._meter = meter
@@ -206,9 +206,9 @@ class Metered(Relay):
         if capture is None:
             return
         self.need = capture.need
-        # what does not fit ends the run: nothing behind it may have been written before this is known
+        # a tensor that does not fit ends the run: no later one may be written before this is known
         if not meter.has_limit and any(capture.saves):
-            # what the capture does not watch, a session only sees
+            # of operators that the capture does not watch, a session sees only the shapes
             self.saves = tuple(map(operator.or_, capture.saves, map(operator.not_, capture.watched)))
 
     def ran(
@@ -235,12 +235,12 @@ class Metered(Relay):
         return is_enough
 
     def begin_saving(self, tensors: Sequence[TensorSlot]) -> SessionFiles | None:
-        """Return the capture's files of what a session makes."""
+        """Return the capture's files of a session's tensors."""
         assert self._capture is not None, "else nothing is saved"
         return self._capture.begin_saving(tensors)
 
     def saved(self, tensors: Sequence[TensorSlot], files: SessionFiles) -> None:
-        """Measure what a session has seen, and let the capture know."""
+        """Measure the tensors of a session, and pass them on to the capture."""
         results: dict[int, list[Array]] = {}
         for tensor, array in zip(tensors, files.stand_ins(), strict=True):
             if array is not None and tensor.io is IO.OUTPUT:
@@ -263,9 +263,9 @@ _MOST_RUNS: Final = 64  # whose addresses are kept, of all sets of input shapes 
 class RunMemory:
     """Keeps the addresses of each run's tensors, and holds runs to the device's limit.
 
-    A run is measured operator by operator. The layout is remembered by the shapes of what was fed.
-    Where the sizes of tensors depend on its contents, a later run is recognised by the results
-    that vary; control flow in such a network is measured in every run.
+    A run is measured operator by operator. The layout is remembered by the shapes of the inputs. Where sizes
+    depend on contents, a later run is recognised by the results that vary; such a network with control flow is
+    measured in every run.
     """
 
     def __init__(self, device: Ascend, plan: DumpPlan | None, limit: int | None) -> None:
@@ -273,7 +273,7 @@ class RunMemory:
 
         Args:
             device: The emulated device with the graph.
-            plan: What is dumped: outputs that the watcher reads again stay in memory.
+            plan: The plan: outputs that the watcher reads again stay in memory.
             limit: Bytes of the device, None: as many as needed.
         """
         self._device = device
@@ -292,10 +292,6 @@ class RunMemory:
     def begin(self, inputs: Mapping[str, Any], capture: Observer | None) -> Observer | None:
         """Begin a run; return its observer, which passes operators on to the capture.
 
-        Args:
-            inputs: What the network is fed.
-            capture: What wants to see operators, None: nothing.
-
         Raises:
             DeviceMemoryError: Weights and inputs do not fit.
         """
@@ -303,7 +299,7 @@ class RunMemory:
         similar = self._remembered.get(key)
         self._new_key = None
         if similar is not None and not similar.varying:
-            self._run = similar.runs[0]  # the same addresses: nobody needs to look at operators for them
+            self._run = similar.runs[0]  # the same addresses: no operator needs to be watched for them
             return capture
         self._new_key = key
         # A capture asks for addresses while the run goes on, when it may still be like several earlier ones.
@@ -341,7 +337,7 @@ class RunMemory:
 
     @functools.cached_property
     def _varying(self) -> Any:
-        """A function: names of the inputs that are fed -> operators whose results have sizes of their own."""
+        """A function from the names of fed inputs to the operators with results of varying sizes."""
         return functools.cache(functools.partial(content_sized, self._device.graph))
 
     @functools.cached_property
@@ -349,7 +345,7 @@ class RunMemory:
         return self._residence(self._device)
 
     def _residence_inside(self, body: Graph) -> Residence:
-        """Return what lies in device memory when, inside a branch or a loop body."""
+        """Return the lifetimes of the values of a branch or loop body in device memory."""
         if body.index not in self._inner_residences:
             device = next(inner for inner in self._device.walk() if inner.graph.index == body.index)
             self._inner_residences[body.index] = self._residence(device)
@@ -384,4 +380,4 @@ def _sizes(item: Any) -> Hashable:
         return shape
     if isinstance(item, (list, tuple)):
         return tuple(("item", np.shape(part)) for part in item)
-    return type(item).__name__  # tells an optional that is absent from one that is there
+    return type(item).__name__  # an absent optional has another key than one that is there

@@ -48,14 +48,14 @@ _MOST_NAMES: Final = 20  # a longer list of unused kernels is cut in the log
 
 @dataclass(slots=True)
 class _Output:
-    """The sink of one configuration, with what the process keeps of its dump.
+    """The sink of one configuration, and the state of its dump.
 
     Attributes:
         plan: The plan of the first network.
         watch: The rules and the history.
         sink: Takes the files of all networks.
         used: The ``kernels`` items for which something was dumped.
-        hints: What may have been meant by items that select nothing.
+        hints: Similar names, by items that select nothing.
         is_described: ``.dump_metadata`` is written.
         overflows: Counts the overflowing operators of all networks.
         configured: When the first network was compiled, ``YYYYMMDDHHMMSS``.
@@ -71,7 +71,7 @@ class _Output:
     is_described: bool = False
 
     def unused(self) -> list[str]:
-        """Return the ``kernels`` items for which nothing was dumped, each with what may have been meant."""
+        """Return the ``kernels`` items for which nothing was dumped, with similar names."""
         items = [
             pattern.item for pattern in self.plan.what.selector.patterns if pattern.item not in self.used
         ]
@@ -85,7 +85,7 @@ class Process:
 
     Attributes:
         counters: Its numbers.
-        is_dumping: What ``dump_start`` and ``dump_stop`` said last, None: the plan's iterations hold.
+        is_dumping: Set by ``dump_start`` and ``dump_stop``, None: the plan's iterations hold.
         named_marks: The names that ``set_dump`` was given.
     """
 
@@ -103,9 +103,9 @@ class Process:
         self._outputs: dict[str, _Output] = {}
 
     def beside(self) -> Process:
-        """Return the shared state of networks that acl or torchair configures, beside those of this process.
+        """Return a second state, for networks that acl or torchair configures.
 
-        They have sinks of their own; files that show graphs are numbered across both.
+        Their sinks are separate; graph files are numbered across both.
         """
         return Process(self.counters.beside())
 
@@ -117,9 +117,9 @@ class Process:
         """Call a function the first time that this process dumps into a place; other threads wait for it.
 
         Args:
-            place: Tells the place from others.
-            settle: Deals with what earlier programs left there. Where it raises, the next network that
-                dumps there calls it again.
+            place: Key of the place.
+            settle: Handles the files of earlier programs. Where it raises, the next network that dumps there
+                calls it again.
         """
         with self._lock:
             if place not in self._places:
@@ -141,8 +141,8 @@ class Process:
     def stream(self, plan: DumpPlan | None) -> WriteStream:
         """Return the function that writes the graph files which are not part of a dump's tree.
 
-        With a dump its sink does: what cannot be written is logged, counted and raised as the plan says.
-        Without one it is raised.
+        With a dump its sink does: write errors are logged, counted and raised as the plan says. Without one
+        they are raised.
         """
         return write_stream if plan is None or not plan.is_enabled else self.sink(plan).stream
 
@@ -155,13 +155,7 @@ class Process:
         self._output(plan).used |= items
 
     def suggest(self, plan: DumpPlan, used: frozenset[str], nodes: Sequence[Node]) -> None:
-        """Note what may have been meant by the items that select nothing of a network.
-
-        Args:
-            plan: The plan.
-            used: The items that select something.
-            nodes: The operators of the network.
-        """
+        """Note names of a network's operators that are similar to the items that select none of them."""
         if plan.what.selector.mode is not DumpMode.KERNELS:
             return
         for pattern in plan.what.selector.patterns:
@@ -203,7 +197,7 @@ class Process:
             _log.warning("%s: set_dump met no operator or scope named %s", source, ", ".join(unmet))
 
     def _output(self, plan: DumpPlan) -> _Output:
-        """Return the output of a plan's configuration, told by its path; the first network opens it."""
+        """Return the output of a plan's configuration (its path is the key); the first network opens it."""
         with self._lock:
             if plan.source not in self._outputs:
                 watch = RunWatch(plan, _sink(plan))
@@ -236,7 +230,7 @@ def _sink(plan: DumpPlan) -> Sink:
 
 
 def _files(plan: DumpPlan) -> Callable[[], Files]:
-    """Return what gives each thread its own way to where the files of a plan go."""
+    """Return a function that opens a thread's own access to the disk."""
     # vendor: CANN's own files may be written by their owner, MindSpore's only read
     mode = DUMP_MODE if plan.files.file_format is FileFormat.BIN else FILE_MODE
     trace = tracing.active()
@@ -253,7 +247,7 @@ def _hashing(plan: DumpPlan, sink: Sink) -> Sink:
 
 
 def _advise(plan: DumpPlan) -> None:
-    """Log what is worth knowing of a configuration before anything is dumped."""
+    """Log advice on the statistics of a configuration before anything is dumped."""
     message = None if plan.statistics is None else advice(plan.statistics)
     if message is not None:
         _log.warning("%s: %s", plan.source, message)
@@ -355,7 +349,7 @@ class DumpWriter:
     """The dump of one network; by itself it has no graph files and notes no runs that are not dumped.
 
     Attributes:
-        plan: What is dumped.
+        plan: The plan.
         sink: Takes its files.
     """
 
@@ -372,7 +366,7 @@ class DumpWriter:
         """Write the files that exist from compilation on: graphs, metadata, execution order."""
 
     def begin(self, run: Run, inputs: Mapping[str, Any]) -> Observer:
-        """Return the observer of a dumped run, given its numbers and what the network is fed."""
+        """Return the observer of a dumped run, given its numbers and graph inputs."""
         raise NotImplementedError
 
     def end(self) -> None:
@@ -380,12 +374,12 @@ class DumpWriter:
         self.sink.flush()
 
     def broken_off(self) -> None:
-        """Complete the files of an iteration that failed; what goes wrong here is only logged."""
+        """Complete the files of an iteration that failed; write errors are only logged."""
         with contextlib.suppress(DumpWriteError):
             self.sink.flush()
 
     def pass_by(self, run: Run) -> None:
-        """Write what a tree keeps of a run that is not dumped, before it begins."""
+        """Note a run that is about to go undumped, where a tree lists such runs."""
 
 
 PROCESS: Final = Process()

@@ -1,7 +1,6 @@
-"""Why operators of a network, and single inputs and outputs of theirs, have no files.
+"""Reasons for which operators, inputs and outputs have no files, as far as they are known before a run.
 
-What the configuration and the model decide before a run is answered here, with the code that
-selects in a run. Nothing of this is computed unless somebody asks.
+They are computed on demand, by the code that selects in a run.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ class GraphRefusals:
 
     Attributes:
         graph: The graph as the device runs it.
-        operators: For each node, why it is not dumped, None where it is.
-        plan: What is dumped.
-        blocked: Inputs and outputs that black lists leave out, by the node's position.
+        operators: For each node the reason for no dump, None where it is dumped.
+        plan: The plan.
+        blocked: Inputs and outputs on black lists, by the node's position.
     """
 
     graph: Graph
@@ -40,21 +39,21 @@ class GraphRefusals:
     blocked: Mapping[int, frozenset[Slot]]
 
     def refusal(self, position: int, io: IO, slot: int) -> Reason | None:
-        """Return why an input or output of an operator has no file; None where it has one.
+        """Return the reason for which an input or output of an operator has no file; None where it has one.
 
-        A tensor may still be text or have no elements, and an operator may not run: only a run tells.
+        A tensor may still be text or have no elements, and an operator may not run: that is not known before.
         """
         return self.operators[position] or self._slot_refusal(position, io, slot)
 
     def slots(self, position: int) -> Iterator[tuple[Slot, Reason | None]]:
-        """Yield the inputs and outputs of an operator, and why each has no file by itself."""
+        """Yield the inputs and outputs of an operator, each with its own reason for no file."""
         node = self.graph.nodes[position]
         for io, values in ((IO.INPUT, node.inputs), (IO.OUTPUT, node.declared_outputs)):
             for slot in range(len(values)):
                 yield (io, slot), self._slot_refusal(position, io, slot)
 
     def parameters(self) -> Iterator[tuple[str, Reason | None]]:
-        """Yield the weights, graph inputs and constants of the graph, and why each has no file."""
+        """Yield the weights, graph inputs and constants of the graph, each with its reason for no file."""
         plan = self.plan
         for name in (*parameter_names(self.graph), *constant_names(self.graph)):
             if not plan.is_enabled:
@@ -84,7 +83,7 @@ class GraphRefusals:
 
 
 def dropping(plan: DumpPlan) -> tuple[Step, ...]:
-    """Return those of the steps that every tensor walks through that may drop it."""
+    """Return the steps that may drop a tensor."""
     return compile_drops(plan, artifact_kind(plan))
 
 
@@ -100,7 +99,7 @@ def refusals(
     Args:
         graph: The model.
         device: The emulated device, None on CPU and GPU.
-        plan: What is dumped.
+        plan: The plan.
         marked: Full names of the operators that ``set_dump`` marked.
         file_name: Name of the model's file without suffix, for ``dump_list``.
     """

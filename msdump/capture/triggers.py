@@ -1,8 +1,8 @@
-"""Overflow: which operators are dumped under ``op_debug_mode`` 3, and what is said about them.
+"""Overflow: selects operators under ``op_debug_mode`` 3, and logs the cause.
 
 An operator overflows where an output of float16, bfloat16 or float32 holds an infinity or a NaN, or where
 the device reports that it clamped a result to float16's range (``precision.Rounding.saturates``), which
-leaves neither. What its inputs held does not matter; the log tells whether they were bad already.
+leaves neither. Its inputs do not matter; the log says whether they were bad already.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ class OverflowTrigger:
     def refusal(
         self, node: Node, step: int, inputs: Arrays, outputs: Arrays, *, saturated: bool
     ) -> Reason | None:
-        """Return why an operator is not dumped; None where it is, and what it did is logged.
+        """Return the reason for which an operator is not dumped; None where it is, and log the overflow.
 
         Args:
             node: The operator; inputs that it writes in place show its results.
             step: Number of the iteration.
-            inputs: Its inputs, None for what is absent or no tensor.
+            inputs: Its inputs, None for an absent one and for other values than tensors.
             outputs: Its outputs.
             saturated: The device's overflow status after the operator.
         """
@@ -130,12 +130,12 @@ class OverflowTrigger:
 
 
 def overflows(array: np.ndarray) -> bool:
-    """Tell whether an output shows that its operator overflowed: an infinity or a NaN of a checked type."""
+    """Return whether an output shows an overflow of its operator: an infinity or a NaN of a checked type."""
     return array.size > 0 and dtypes.from_numpy(array.dtype).name in CHECKED and not is_finite(array)
 
 
 def is_finite(array: np.ndarray) -> bool:
-    """Tell whether an array of floating-point or complex numbers has neither infinities nor NaN.
+    """Return whether an array of floating-point or complex numbers has neither infinities nor NaN.
 
     >>> is_finite(np.array([[1, 65504], [0, -1]], np.float16))
     True

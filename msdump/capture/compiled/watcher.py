@@ -64,7 +64,7 @@ class StoredResult:
 
 
 class DeviceImage:
-    """The results of one run at their addresses: of the main graph and of what runs inside it."""
+    """The results of one run at their addresses: of the main graph, its branches and loops."""
 
     def __init__(self) -> None:
         """Start with empty memory."""
@@ -147,9 +147,9 @@ class GraphImage:
         return len(self._nodes)
 
     def put(self, position: int, outputs: Arrays) -> tuple[StoredResult, ...]:
-        """Store the results of an operator at their addresses; return those that have one."""
+        """Store the results of an operator that have an address; return them."""
         node = self._nodes[position]
-        is_view = moves_nothing(node)  # what lies there is the input, by another name
+        is_view = moves_nothing(node)  # the input, by another name, lies there
         results = []
         for record in self._records.of(node.operator, position, IO.OUTPUT, outputs, lambda: _NO_TIME):
             if record.device is None or not record.device.address:
@@ -162,7 +162,7 @@ class GraphImage:
         return tuple(results)
 
     def stomp(self, position: int, results: Sequence[StoredResult]) -> dict[str, np.ndarray]:
-        """Let a faulty kernel write past its last result; return what faults have changed in the graph.
+        """Let a faulty kernel write past its last result; return the values of the graph that faults changed.
 
         Args:
             position: Place of the kernel in the graph's execution order; a sound one writes nothing.
@@ -225,7 +225,7 @@ def resident(graph: Graph, plan: DumpPlan) -> tuple[str, ...]:
 
 
 def warn_of_unknown(graph: Graph, runs: Sequence[bool], plan: DumpPlan) -> None:
-    """Log the names that no operator of a model has, and watched ones that fusion has hidden.
+    """Log the names of the watcher's item that no operator has, or that fusion has hidden.
 
     Args:
         graph: The compiled graph, with the operators of its branches and loops.
@@ -240,7 +240,7 @@ def _item(plan: DumpPlan) -> ModelItem:
 
 
 def _is_layer(node: Node, layers: frozenset[str]) -> bool:
-    """Tell whether watched outputs are read again after a node: without names, after every one."""
+    """Return whether watched outputs are read again after a node: without names, after every one."""
     if is_collective(node.operator.op_type):
         return False
     return not layers or not layers.isdisjoint(model_selection.all_names(node))
@@ -276,11 +276,11 @@ class WatcherCapture(Observer):
         """Compile a plan for a graph.
 
         Args:
-            plan: What is dumped.
+            plan: The plan.
             device: The emulated device with the compiled graph.
-            memory: Gives the addresses of the run that goes on.
-            pipeline: What tensors walk through into files.
-            run: The state that the watchers of all graphs of the model share.
+            memory: Returns the addresses of the run that goes on.
+            pipeline: Steps and writer of the records.
+            run: State that the watchers of the model's graphs share.
         """
         self._index = device.graph.index
         self._nodes = device.graph.nodes
@@ -301,7 +301,7 @@ class WatcherCapture(Observer):
         self._run.directory = directory
 
     def end(self) -> None:
-        """Empty the emulated memory: what a run leaves there is nothing to the next one."""
+        """Empty the emulated memory for the next run."""
         self._run.memory.clear()
         self._run.watched.clear()
 
@@ -333,7 +333,7 @@ class WatcherCapture(Observer):
         return self.bodies.get(body.index)
 
     def _write_outputs(self, position: int, task: Task) -> None:
-        """Write the operator's own outputs if they are watched, or those of others after it."""
+        """Write the operator's own outputs if they are watched, or the watched outputs of others after it."""
         watched = self._run.watched
         if self._watch.watched[position]:
             operator, results = watched[self._index, position]
