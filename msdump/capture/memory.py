@@ -264,8 +264,7 @@ class RunMemory:
     """Keeps the addresses of each run's tensors, and holds runs to the device's limit.
 
     A run is measured operator by operator. The layout is remembered by the shapes of the inputs. Where sizes
-    depend on contents, a later run is recognised by the results that vary; such a network with control flow is
-    measured in every run.
+    depend on contents, a later run is recognised by its results, but with control flow every run is measured.
     """
 
     def __init__(self, device: Ascend, plan: DumpPlan | None, limit: int | None) -> None:

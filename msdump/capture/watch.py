@@ -27,7 +27,7 @@ from msdump.dtypes import STRING
 from msdump.errors import DumpWriteError, RankError, WatchHitError
 from msdump.graph import WORLD_GROUP, Graph, Node
 from msdump.observer import Arrays, tensors_of
-from msdump.plan import DumpPlan, OnHit, WatchPlan
+from msdump.plan import DumpPlan, OnHit
 from msdump.record import IO, OperatorRef, TensorRecord
 from msdump.selector import IterationSet
 from msdump.statistics import StatisticNeed, is_measurable, measure, passes
@@ -61,101 +61,6 @@ _log = logging.getLogger("msdump.capture")
 _MOST_LINES: Final = 1000  # warnings of one process about hits; the rest is counted
 _KIND: Final = "comparison of ranks"
 _NUMBER: Final = struct.Struct("<q")
-
-
-def _stop_error(hit: Hit) -> WatchHitError:
-    tensor = hit.subject
-    message = f"{tensor.io}.{tensor.slot}: {hit}"
-    return WatchHitError(hit.rule.name, tensor.name, hit.moment.iteration, message)
-
-
-class HitLog:
-    """The hits of all networks of a configuration; any thread may add some.
-
-    Attributes:
-        iterations: Iterations in which a rule hit.
-    """
-
-    def __init__(self, plan: DumpPlan, history: HistorySink | None) -> None:
-        """Start with no hit.
-
-        Args:
-            plan: The plan with the rules.
-            history: Steps that a hit releases, None: none are kept.
-        """
-        self._on_hit = plan.watch.on_hit
-        self._source = plan.source
-        self._history = history
-        self._lock = new_lock()
-        self._counts: Counter[tuple[str, str]] = Counter()  # by rule and operator
-        self._undecided: set[tuple[str, str]] = set()
-        self._lines: Counter[str] = Counter()  # by rule
-        self._logged: dict[tuple[str, int], int] = {}  # the last iteration with a line, by rule and rank
-        self.iterations = IterationSet(())
-
-    def take(self, findings: Sequence[Finding]) -> Hit | None:
-        """Log the findings at an operator, and release the history at a hit; return the first hit.
-
-        Raises:
-            DumpWriteError: The steps that it releases could not be written.
-        """
-        hits = [finding for finding in findings if isinstance(finding, Hit)]
-        with self._lock:
-            for finding in findings:
-                if isinstance(finding, Undecided):
-                    self._log_undecided(finding)
-                else:
-                    self._log_hit(finding)
-        if not hits:
-            return None
-        hit = hits[0]
-        if self._history is not None and self._on_hit is not OnHit.LOG:
-            reason = f"watch rule {hit.rule.name!r} hit at {hit.subject.name}: {hit}"
-            self._history.release(reason, hit.moment.iteration)
-        return hit
-
-    def _log_hit(self, hit: Hit) -> None:
-        """Warn of a hit: the first one of a rule at an operator, then the tenth, ..., one of a step at most.
-
-        NaN and infinity spread to all operators that follow: the first warning shows where they began.
-        """
-        rule, tensor, moment = hit.rule.name, hit.subject, hit.moment
-        self.iterations = self.iterations.including(moment.iteration)
-        self._counts[rule, tensor.name] += 1
-        count = self._counts[rule, tensor.name]
-        step = rule, moment.rank
-        is_silent = self._logged.get(step) == moment.iteration or self._lines.total() >= _MOST_LINES
-        if str(count).strip("0") != "1" or is_silent:
-            return
-        self._logged[step] = moment.iteration
-        self._lines[rule] += 1
-        often = f" ({count} times so far)" if count > 1 else ""
-        _log.warning(
-            "watch rule %r hit in iteration %d: %s %s.%d: %s%s",
-            *(rule, moment.iteration, tensor.name, tensor.io, tensor.slot, hit, often),
-        )
-
-    def _log_undecided(self, undecided: Undecided) -> None:
-        key = (undecided.rule.name, undecided.reason)
-        if key not in self._undecided:
-            self._undecided.add(key)
-            tensor = undecided.subject
-            _log.warning(
-                "watch rule %r cannot be checked at %s %s.%d: %s",
-                *(undecided.rule.name, tensor.name, tensor.io, tensor.slot, undecided.reason),
-            )
-
-    def close(self) -> None:
-        """Log the number of hits of each rule that has more hits than warnings."""
-        with self._lock:
-            for rule in dict.fromkeys(rule for rule, _ in self._counts):
-                counts = [count for (name, _), count in self._counts.items() if name == rule]
-                if sum(counts) > self._lines[rule]:
-                    _log.warning(
-                        "%s: watch rule %r hit %d times at %d operators",
-                        *(self._source, rule, sum(counts), len(counts)),
-                    )
-            self._counts.clear()
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,8 +190,11 @@ class RunWatch:
     """The rules and the history of a configuration, which may have neither; any thread may use it.
 
     Attributes:
+        plan: The rules, and the effect of hits.
         sink: Takes the files of the networks.
         networks: Numbers the networks of the configuration, from 0.
+        kept: Keeps elements for the next step.
+        ranks: Takes the tensors that ranks should share, None where no rule compares them.
     """
 
     def __init__(self, plan: DumpPlan, sink: Sink) -> None:
@@ -296,7 +204,7 @@ class RunWatch:
             plan: The plan of the first network.
             sink: Takes the written files.
         """
-        watch = self._plan = plan.watch
+        watch = self.plan = plan.watch
         self.networks = itertools.count()
         self.sink = self._inner = sink
         self._history: HistorySink | None = None
@@ -305,31 +213,97 @@ class RunWatch:
             self._history = HistorySink(sink, plan.files.path, rank, watch.history, watch.history_bytes)
             self.sink = self._history
             exits.register(self)
-        compares_ranks = any(rule.compares_ranks for rule in watch.rules)
-        self._ranks = RankComparison() if compares_ranks else None
-        self._hits = HitLog(plan, self._history)
-        self._kept = KeptElements(watch.history_bytes)
+        self.kept = KeptElements(watch.history_bytes)
+        self.ranks = RankComparison() if any(rule.compares_ranks for rule in watch.rules) else None
+        self._source = plan.source
+        self._lock = new_lock()
+        self._hits: Counter[tuple[str, str]] = Counter()  # by rule and operator
+        self._iterations = IterationSet(())  # with hits
+        self._undecided: set[tuple[str, str]] = set()
+        self._lines: Counter[str] = Counter()  # by rule
+        self._logged: dict[tuple[str, int], int] = {}  # the last iteration with a line, by rule and rank
 
     @property
     def written(self) -> IterationSet:
-        """Iterations of which all selected files, or those of hits, are on disk."""
+        """Iterations whose selected files, or those of hits, are on disk."""
         if self._history is not None:
             return self._history.written
-        return self._hits.iterations if self._plan.writes_hits_alone else IterationSet()
+        return self._iterations if self.plan.writes_hits_alone else IterationSet()
 
     def graph_watch(self, graphs: Iterable[Graph]) -> GraphWatch | None:
         """Return the check of the rules on some graphs, None without rules."""
-        if not self._plan.rules:
-            return None
-        return GraphWatch(graphs, self._plan, self._hits, self._kept, self._ranks)
+        return GraphWatch(graphs, self) if self.plan.rules else None
 
     def begin(self, iteration: int) -> None:
         """Begin a step of this thread."""
         if self._history is not None:
             self._history.begin(iteration)
             exits.activate(self)
-        if self._ranks is not None:
-            self._ranks.begin()
+        if self.ranks is not None:
+            self.ranks.begin()
+
+    def take(self, findings: Sequence[Finding]) -> Hit | None:
+        """Log findings, and release the history at a hit; return the first hit.
+
+        Raises:
+            DumpWriteError: The steps that it releases could not be written.
+        """
+        hits = [finding for finding in findings if isinstance(finding, Hit)]
+        with self._lock:
+            for finding in findings:
+                if isinstance(finding, Undecided):
+                    self._log_undecided(finding)
+                else:
+                    self._log_hit(finding)
+        if not hits:
+            return None
+        hit = hits[0]
+        if self._history is not None and self.plan.on_hit is not OnHit.LOG:
+            reason = f"watch rule {hit.rule.name!r} hit at {hit.subject.name}: {hit}"
+            self._history.release(reason, hit.moment.iteration)
+        return hit
+
+    def stop_at(self, hit: Hit | None) -> None:
+        """End the run where there is a hit and hits end runs.
+
+        Raises:
+            WatchHitError: That is so.
+        """
+        if hit is not None and self.plan.on_hit is OnHit.STOP:
+            tensor = hit.subject
+            message = f"{tensor.io}.{tensor.slot}: {hit}"
+            raise WatchHitError(hit.rule.name, tensor.name, hit.moment.iteration, message)
+
+    def _log_hit(self, hit: Hit) -> None:
+        """Warn of a hit: the first one of a rule at an operator, then the tenth, ..., one of a step at most.
+
+        NaN and infinity spread to all operators that follow: the first warning shows where they began.
+        """
+        rule, tensor, moment = hit.rule.name, hit.subject, hit.moment
+        self._iterations = self._iterations.including(moment.iteration)
+        self._hits[rule, tensor.name] += 1
+        count = self._hits[rule, tensor.name]
+        step = rule, moment.rank
+        is_silent = self._logged.get(step) == moment.iteration or self._lines.total() >= _MOST_LINES
+        if str(count).strip("0") != "1" or is_silent:
+            return
+        self._logged[step] = moment.iteration
+        self._lines[rule] += 1
+        often = f" ({count} times so far)" if count > 1 else ""
+        _log.warning(
+            "watch rule %r hit in iteration %d: %s %s.%d: %s%s",
+            *(rule, moment.iteration, tensor.name, tensor.io, tensor.slot, hit, often),
+        )
+
+    def _log_undecided(self, undecided: Undecided) -> None:
+        key = (undecided.rule.name, undecided.reason)
+        if key not in self._undecided:
+            self._undecided.add(key)
+            tensor = undecided.subject
+            _log.warning(
+                "watch rule %r cannot be checked at %s %s.%d: %s",
+                *(undecided.rule.name, tensor.name, tensor.io, tensor.slot, undecided.reason),
+            )
 
     def compare_ranks(self, network: int, iteration: int) -> None:
         """Check the rules that compare ranks, at the end of a step of this thread.
@@ -345,19 +319,18 @@ class RunWatch:
             RankError: A rank does not answer, and a hit ends the run.
             DumpWriteError: The steps that a hit releases could not be written.
         """
-        if self._ranks is None:
+        if self.ranks is None:
             return
         try:
-            findings, elsewhere = self._ranks.findings(network, iteration)
+            findings, elsewhere = self.ranks.findings(network, iteration)
         except RankError as error:
-            if self._plan.on_hit is OnHit.STOP:
+            if self.plan.on_hit is OnHit.STOP:
                 raise
             _log.warning("watch rules compare ranks no more: %s", error)
             return
-        hit = self._hits.take(findings)
-        if hit is not None and self._plan.on_hit is OnHit.STOP:
-            raise _stop_error(hit)
-        if hit is None and elsewhere and self._plan.on_hit is not OnHit.LOG:
+        hit = self.take(findings)
+        self.stop_at(hit)
+        if hit is None and elsewhere and self.plan.on_hit is not OnHit.LOG:
             self._release(elsewhere, iteration)
 
     def end(self) -> None:
@@ -367,7 +340,7 @@ class RunWatch:
 
     def broken_off(self, iteration: int, error: BaseException) -> None:
         """Write the kept steps and the files of the failed one; write errors are only logged."""
-        if self._ranks is not None:  # the others would wait for its digests
+        if self.ranks is not None:  # the others would wait for its digests
             current().fail(f"{type(error).__name__}: {error}")
         with contextlib.suppress(DumpWriteError):
             self._release(f"{type(error).__name__}: {error}", iteration)
@@ -394,7 +367,7 @@ class RunWatch:
         Raises:
             DumpWriteError: A file could not be written and the plan wants to know.
         """
-        self._hits.close()
+        self._log_totals()
         try:
             error = getattr(sys, "last_value", None)  # set where the interpreter ends with a traceback
             if error is not None:
@@ -403,6 +376,18 @@ class RunWatch:
             if self._history is not None:
                 exits.deactivate(self)
             self.sink.close()
+
+    def _log_totals(self) -> None:
+        """Log the number of hits of each rule that has more hits than warnings."""
+        with self._lock:
+            for rule in dict.fromkeys(rule for rule, _ in self._hits):
+                counts = [count for (name, _), count in self._hits.items() if name == rule]
+                if sum(counts) > self._lines[rule]:
+                    _log.warning(
+                        "%s: watch rule %r hit %d times at %d operators",
+                        *(self._source, rule, sum(counts), len(counts)),
+                    )
+            self._hits.clear()
 
 
 RanOperator = tuple[OperatorRef, Arrays, Arrays]
@@ -476,27 +461,10 @@ def _squares(tensors: Sequence[np.ndarray], wanted: Iterable[bool]) -> np.ndarra
 class GraphWatch:
     """The rules on the tensors of one graph, or of a compiled one with its branches and loops."""
 
-    def __init__(
-        self,
-        graphs: Iterable[Graph],
-        plan: WatchPlan,
-        hits: HitLog,
-        kept: KeptElements,
-        ranks: RankComparison | None,
-    ) -> None:
-        """Start with nothing seen.
-
-        Args:
-            graphs: The graphs.
-            plan: The rules.
-            hits: Takes the findings.
-            kept: Keeps elements for the next step.
-            ranks: Takes the tensors that ranks should share, None where no rule compares them.
-        """
-        self._plan = plan
-        self._hits = hits
-        self._ranks = ranks
-        self._watch = RuleWatch(plan.rules, kept.remember)
+    def __init__(self, graphs: Iterable[Graph], run: RunWatch) -> None:
+        """Start with nothing seen."""
+        self._run = run
+        self._watch = RuleWatch(run.plan.rules, run.kept.remember)
         watched = tuple(graphs)
         self._place = watched[0].index
         self._nodes = {node.operator: (graph, node) for graph in watched for node in graph.nodes}
@@ -519,13 +487,13 @@ class GraphWatch:
 
         A session measures them itself, which halves the cost of rules on networks of short operators.
         """
-        is_enough = self.dumps_hits_alone and cleared_squares(self._plan.rules)[1] > 0
+        is_enough = self.dumps_hits_alone and cleared_squares(self._run.plan.rules)[1] > 0
         return _SQUARES if is_enough else None
 
     @property
     def dumps_hits_alone(self) -> bool:
         """Whether only operators are dumped at which a rule hits."""
-        return self._plan.writes_hits_alone
+        return self._run.plan.writes_hits_alone
 
     def cleared(
         self,
@@ -608,8 +576,8 @@ class GraphWatch:
         count = functools.cache(lambda: int(saturated or any(map(_overflowed, tensors))))
         for record in tensors:
             findings += self._check(record, count)
-        self._hit = self._hits.take(findings) if findings else None
-        return self._hit is not None or not self._plan.writes_hits_alone
+        self._hit = self._run.take(findings) if findings else None
+        return self._hit is not None or not self._run.plan.writes_hits_alone
 
     def stop(self) -> None:
         """End the run where a rule hit at the last operator and a hit is to end it.
@@ -617,10 +585,8 @@ class GraphWatch:
         Raises:
             WatchHitError: That is so.
         """
-        hit = self._hit
-        if hit is not None and self._plan.on_hit is OnHit.STOP:
-            self._hit = None
-            raise _stop_error(hit)
+        hit, self._hit = self._hit, None
+        self._run.stop_at(hit)
 
     def _check(self, record: TensorRecord, overflows: Callable[[], int]) -> Sequence[Finding]:
         tensor = self._tensor(record)
@@ -633,8 +599,8 @@ class GraphWatch:
         if self._rank is None:
             self._rank = current().identity.rank
         sighting = Sighting(self._iteration, self._rank, number, record.timestamp)
-        if tensor.rank_rules and self._ranks is not None:
-            self._ranks.add(self._place, tensor.subject, sighting, tensor.rank_rules, array)
+        if tensor.rank_rules and self._run.ranks is not None:
+            self._run.ranks.add(self._place, tensor.subject, sighting, tensor.rank_rules, array)
         if not tensor.rules:
             return ()
         known = Known.of(measure(array, dtype, tensor.need), tensor.need)
