@@ -44,20 +44,10 @@ def test_data_dump(tmp_path):
     """EnableDump dumps every operator in CANN's tree with device bytes, and shows the graph."""
     plan = torchair.plan(options(), CONTEXT)
 
-    assert str(tmp_path) == plan.files.path
-    assert CONTEXT == plan.context
-    assert (Tree.MODELS, (ModelItem(),), True) == (
-        plan.files.tree,
-        plan.compiled.models,
-        plan.compiled.shows_graph,
-    )
-    assert (Trigger.ALWAYS, IterationSet(), None) == (
-        plan.when.trigger,
-        plan.when.iterations,
-        plan.compiled.operator_statistics,
-    )
-    assert plan.what.keeps_device_format
-    assert not plan.compiled.dumps_single_operators
+    expected = {"path": str(tmp_path), "context": CONTEXT, "tree": Tree.MODELS, "models": (ModelItem(),)}
+    expected |= {"shows_graph": True, "trigger": Trigger.ALWAYS, "iterations": IterationSet()}
+    expected |= {"operator_statistics": None, "keeps_device_format": True, "dumps_single_operators": False}
+    assert expected == {name: plans.value(plan, name) for name in expected}
     assert "output" == json.loads(plan.source_bytes)["ge.exec.dumpMode"]
 
 
@@ -104,28 +94,14 @@ def test_meaning_of_an_option(changes, expected):
 @pytest.mark.parametrize("mode", ["aicore_overflow", "atomic_overflow", "all", None])
 def test_overflow(mode):
     """EnableDumpDebug dumps all of the operators that overflow, whatever the options of a data dump say."""
-    given = options(
-        enableDump="0",
-        enableDumpDebug="1",
-        dumpDebugMode=mode,
-        dumpMode="input",
-        dumpLayer="Add",
-        dumpData="stats",
-        dumpStep="1",
-    )
+    given = options(enableDump="0", enableDumpDebug="1", dumpDebugMode=mode, dumpMode="input")
+    given |= options(enableDump="0", dumpLayer="Add", dumpData="stats", dumpStep="1")
 
     plan = torchair.plan(given, CONTEXT)
 
-    assert (Trigger.OVERFLOW, True, True) == (
-        plan.when.trigger,
-        plan.what.keeps_inputs,
-        plan.what.keeps_outputs,
-    )
-    assert ((ModelItem(),), None, IterationSet()) == (
-        plan.compiled.models,
-        plan.compiled.operator_statistics,
-        plan.when.iterations,
-    )
+    expected = {"trigger": Trigger.OVERFLOW, "keeps_inputs": True, "keeps_outputs": True}
+    expected |= {"models": (ModelItem(),), "operator_statistics": None, "iterations": IterationSet()}
+    assert expected == {name: plans.value(plan, name) for name in expected}
 
 
 @pytest.mark.parametrize(
@@ -186,16 +162,9 @@ def test_acl_config(tmp_path):
     """The path of an acl.json brings its dump, outputs only where it does not say."""
     plan = torchair.plan(acl_json(tmp_path, {"dump_path": ".", "dump_list": [{"layer": ["A"]}]}), CONTEXT)
 
-    assert (str(tmp_path), Tree.MODELS, (ModelItem(layers=("A",)),)) == (
-        plan.files.path,
-        plan.files.tree,
-        plan.compiled.models,
-    )
-    assert (False, True, False) == (
-        plan.what.keeps_inputs,
-        plan.what.keeps_outputs,
-        plan.compiled.shows_graph,
-    )
+    expected = {"path": str(tmp_path), "tree": Tree.MODELS, "models": (ModelItem(layers=("A",)),)}
+    expected |= {"keeps_inputs": False, "keeps_outputs": True, "shows_graph": False}
+    assert expected == {name: plans.value(plan, name) for name in expected}
 
 
 SEED_FILES = {

@@ -24,11 +24,11 @@ from msdump.errors import AclError, GraphError
 from msdump.frontends.acl import state
 from msdump.frontends.acl.state import (
     AclState,
+    Configuration,
     DataBuffer,
     Dataset,
     ModelDesc,
     TensorDesc,
-    Usage,
     context,
     device_view,
     item_at,
@@ -46,11 +46,11 @@ _UNDEFINED_TYPE: Final = -1
 
 @dataclass(slots=True)
 class LoadedModel:
-    """A loaded model: its number, from 1, its network, and the shapes of its outputs in the last run."""
+    """A loaded model: number, from 1, network, dump, and the shapes of its outputs in the last run."""
 
     model_id: int
     network: Network
-    usage: Usage = field(default_factory=Usage)
+    dump: Configuration | None = None
     shapes: list[tuple[int, ...]] = field(default_factory=list)
 
     @property
@@ -81,8 +81,8 @@ class LoadedModel:
             value.name: _from_bytes(value, view, shapes.get(index))
             for index, (value, view) in enumerate(zip(self.inputs, inputs, strict=True))
         }
-        if self.network.plan is not None:
-            self.usage.ran(self.network.runs, self.network.plan)
+        if self.dump is not None:
+            self.dump.ran(self.network.runs)
         results = self.network.run(arrays_by_name)
         arrays = [_tensor(name, item) for name, item in results.items()]
         self.shapes = [array.shape for array in arrays]
@@ -426,13 +426,13 @@ def _load(read: Callable[[], Graph], file_name: str) -> int:
 def _loaded(acl: AclState, graph: Graph, file_name: str, model_id: int) -> LoadedModel:
     device_id = acl.current_device
     # here, not at the run: a model keeps the configuration that it was loaded under
-    dump = acl.dumps.current(device_id)
+    dump = acl.dumps.current()
     if dump is None:
         return LoadedModel(model_id, Network(graph, None, PROCESS.beside(), context(device_id)))
     identity = ModelIdentity(file_name, model_id, dump.time, RunCounter())
-    network = Network(graph, dump.plan, dump.process, model=identity)
-    dump.usage.loaded(file_name, graph.name)
-    return LoadedModel(model_id, network, dump.usage)
+    network = Network(graph, acl.dumps.plan_of(dump, device_id), dump.process, model=identity)
+    dump.names |= dict.fromkeys(filter(None, (file_name, graph.name)))
+    return LoadedModel(model_id, network, dump)
 
 
 @state.code

@@ -20,7 +20,6 @@ from msdump.frontends.acl import state
 from msdump.frontends.acl.mdl import nbytes, to_array
 from msdump.frontends.acl.state import (
     AclState,
-    Configuration,
     OperatorAttributes,
     TensorDesc,
     context,
@@ -175,7 +174,8 @@ def _network(
 ) -> tuple[Network, SingleOperator]:
     """Return the network of one operator; equal calls under one configuration share it."""
     device_id = acl.current_device
-    dump = acl.dumps.current(device_id)
+    dump = acl.dumps.current()
+    plan = None if dump is None else acl.dumps.plan_of(dump, device_id)
     # everything that a network is built from: another shape, value of a constant input or dump is another one
     key = (
         op_type,
@@ -186,14 +186,20 @@ def _network(
         tuple(expected),
         repr(sorted(attributes.items())),
         device_id,
-        dump and dump.plan,
+        plan,
     )
     with acl.lock:
         if key not in acl.operators:
             while len(acl.operators) >= _MOST_KEPT:  # the oldest goes first
                 del acl.operators[next(iter(acl.operators))]
             graph = _graph(op_type, inputs, expected, attributes)
-            acl.operators[key] = _built(op_type, graph, dump, device_id)
+            single = SingleOperator(op_type, "" if dump is None else dump.time)
+            if dump is None or plan is None:
+                network = Network(graph, None, PROCESS.beside(), context(device_id))
+            else:  # calls are no steps
+                every = replace(plan, when=replace(plan.when, iterations=IterationSet()))
+                network = Network(graph, every, dump.process, model=single)
+            acl.operators[key] = network, single
         return acl.operators[key]
 
 
@@ -210,16 +216,6 @@ def _graph(
         raise AclError(AclCode.OP_INPUT_NOT_MATCH, str(error)) from error
     except (InputError, GraphError) as error:
         raise AclError(AclCode.OP_ATTR_NOT_MATCH, str(error)) from error
-
-
-def _built(
-    op_type: str, graph: Graph, dump: Configuration | None, device_id: int
-) -> tuple[Network, SingleOperator]:
-    single = SingleOperator(op_type, "" if dump is None else dump.time)
-    if dump is None:
-        return Network(graph, None, PROCESS.beside(), context(device_id)), single
-    plan = replace(dump.plan, when=replace(dump.plan.when, iterations=IterationSet()))  # calls are no steps
-    return Network(graph, plan, dump.process, model=single), single
 
 
 def _array(acl: AclState, index: int, handle: int, desc: TensorDesc) -> np.ndarray:

@@ -43,55 +43,48 @@ _log = logging.getLogger("msdump.acl")
 
 
 @dataclass(slots=True)
-class Usage:
-    """Names of the models (files and graphs) loaded under a configuration, and most runs of one model."""
-
-    names: dict[str, None] = field(default_factory=dict)
-    runs: int = 0
-    has_dumped: bool = False
-
-    def loaded(self, *names: str) -> None:
-        """Note a model by its names."""
-        self.names |= dict.fromkeys(filter(None, names))
-
-    def ran(self, step: int, plan: DumpPlan) -> None:
-        """Note that a model has run, for the first time as step 0."""
-        self.runs = max(self.runs, step + 1)
-        self.has_dumped |= step in plan.when.iterations
-
-    def warn_of_unmet(self, plan: DumpPlan) -> None:
-        """Warn of models and steps that the plan names and that were never met, once.
-
-        A configuration under which nothing was loaded or run gives no warning: it was not used at all.
-        """
-        wanted = (item.model_name for item in plan.compiled.models or () if item.model_name is not None)
-        unmet = [name for name in dict.fromkeys(wanted) if name not in self.names]
-        if self.names and unmet:
-            _log.warning(
-                "%s: model_name %s: no such model was loaded; loaded were %s",
-                *(plan.source, *(", ".join(map(repr, names)) for names in (unmet, self.names))),
-            )
-        if self.runs and not self.has_dumped:
-            _log.warning(
-                "%s: dump_step %s was not reached: no model ran beyond step %d, counted from 0",
-                *(plan.source, plan.when.iterations, self.runs - 1),
-            )
-        self.names, self.runs = {}, 0  # so that a second flush says nothing again
-
-
-@dataclass(slots=True)
 class Configuration:
-    """A configured dump; its time names its directory, its process the models loaded under it share."""
+    """A configured dump, and the models that were loaded under it.
+
+    Attributes:
+        time: When it was configured, the name of its directory.
+        process: Sinks and counters that its models share.
+        names: Names of its models, of files and of graphs, in order.
+        runs: Most runs of one model.
+        has_dumped: Some run was a step that is dumped.
+    """
 
     plan: DumpPlan
     time: str = field(default_factory=CLOCK.seconds)
     process: Process = field(default_factory=PROCESS.beside)
-    usage: Usage = field(default_factory=Usage)
+    names: dict[str, None] = field(default_factory=dict)
+    runs: int = 0
+    has_dumped: bool = False
+
+    def ran(self, step: int) -> None:
+        """Note that a model has run, for the first time as step 0."""
+        self.runs = max(self.runs, step + 1)
+        self.has_dumped |= step in self.plan.when.iterations
 
     def flush(self) -> None:
-        """Complete every file and warn of models and steps that were never met."""
+        """Complete every file and warn, once, of models and steps of the plan that were never met.
+
+        A configuration under which nothing was loaded or run gives no warning: it was not used at all.
+        """
         self.process.close()
-        self.usage.warn_of_unmet(self.plan)
+        wanted = (item.model_name for item in self.plan.compiled.models or () if item.model_name is not None)
+        unmet = [name for name in dict.fromkeys(wanted) if name not in self.names]
+        if self.names and unmet:
+            _log.warning(
+                "%s: model_name %s: no such model was loaded; loaded were %s",
+                *(self.plan.source, *(", ".join(map(repr, names)) for names in (unmet, self.names))),
+            )
+        if self.runs and not self.has_dumped:
+            _log.warning(
+                "%s: dump_step %s was not reached: no model ran beyond step %d, counted from 0",
+                *(self.plan.source, self.plan.when.iterations, self.runs - 1),
+            )
+        self.names, self.runs = {}, 0
 
     def stop(self) -> None:
         """Stop dumping; every tensor captured so far is on disk afterwards."""
@@ -155,22 +148,18 @@ class Dumps:
         self._started.append(configuration)
         return configuration
 
-    def current(self, device_id: int) -> Configuration | None:
-        """Return the configuration of a model that is loaded on a device now, None where it dumps nothing."""
-        armed = self._armed or self._exceptions
-        if armed is None:
-            return None
-        return Configuration(self._plan(armed, device_id), armed.time, armed.process, armed.usage)
+    def current(self) -> Configuration | None:
+        """Return the configuration of a model that is loaded now, None where it dumps nothing."""
+        return self._armed or self._exceptions
 
-    def _plan(self, armed: Configuration, device_id: int) -> DumpPlan:
+    def plan_of(self, configuration: Configuration, device_id: int) -> DumpPlan:
         """Return the plan for a device; an exception dump goes along with any other."""
-        plan = armed.plan
+        plan, own = configuration.plan, self._exceptions
         context = replace(plan.context, device_id=device_id)
-        if self._exceptions is None or armed is self._exceptions:
+        if own is None or configuration is own:
             return replace(plan, context=context)
-        exceptions = self._exceptions.plan
-        scene = plan.compiled.scene or exceptions.compiled.scene
-        compiled = replace(plan.compiled, scene=scene, exception_path=exceptions.files.path)
+        scene = plan.compiled.scene or own.plan.compiled.scene
+        compiled = replace(plan.compiled, scene=scene, exception_path=own.plan.files.path)
         return replace(plan, context=context, compiled=compiled)
 
     def stop(self) -> None:

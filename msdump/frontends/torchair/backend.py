@@ -13,23 +13,15 @@ from torch._dynamo.backends.common import aot_autograd
 from torch.fx import GraphModule
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from msdump.capture import PROCESS
+from msdump.capture import PROCESS, HostView
 from msdump.communication import current
 from msdump.config import torchair as options
 from msdump.counters import ModelIdentity, RunCounter
 from msdump.frontends.acl import state
 from msdump.frontends.torchair import dumps, scope
 from msdump.frontends.torchair.compiler_config import CompilerConfig
-from msdump.frontends.torchair.export import (
-    Exported,
-    FixedOutput,
-    PassedInput,
-    Result,
-    export,
-    from_array,
-    to_array,
-)
-from msdump.graph import loader
+from msdump.frontends.torchair.export import Exported, export, to_array
+from msdump.graph import compile_graph, loader
 from msdump.plan import Context, DumpPlan, PrecisionMode
 from msdump.session import Network
 from msdump.store import CLOCK, run_paths
@@ -110,7 +102,7 @@ class CapturedGraph:
             finally:  # a call that fails, or that runs no operator, is a call
                 self.runs.ended(run)
             self._device.complete()
-        return [_value(result, arguments, results) for result in model.exported.results]
+        return [result(arguments, results) for result in model.exported.results]
 
     def _model(self, arguments: Sequence[Any]) -> ShapeModel:
         # type, shape and device of a tensor; a number as it is
@@ -131,22 +123,16 @@ class CapturedGraph:
         graph = loader.load(exported.model)
         device, shown = self._device, self._device.settings.graph_dump
         write = device.process.stream(device.plan)
-        dumps.write_original(self.model_id, self._gm, graph, exported.origins, settings=shown, write=write)
+        if shown.type.value:
+            named = compile_graph(graph, fuses=False, keeps_node_names=True)
+            nodes = dumps.origin_nodes(self._gm, named, exported.origins)
+            dumps.write_graph("original", self.model_id, HostView(named), nodes, shown, write)
         plan = device.plan and scope.with_marked(device.plan, self._gm, exported.origins)
         identity = ModelIdentity(self.name, self.model_id, device.time, self.runs)
         network = Network(graph, plan, device.process, device.context, model=identity)
-        if network.device is not None:
-            dumps.write_optimized(self.model_id, network.device, shown, write)
+        if network.device is not None and shown.type.value:
+            dumps.write_graph("optimized", self.model_id, network.device, {}, shown, write)
         return ShapeModel(exported, network)
-
-
-def _value(result: Result, arguments: Sequence[Any], arrays: Mapping[str, Any]) -> Any:
-    """Return an output of a captured graph: fixed when it was exported, an input, or an array by its name."""
-    if isinstance(result, FixedOutput):
-        return result.value
-    if isinstance(result, PassedInput):
-        return arguments[result.position]
-    return from_array(arrays[result.name], result.stride, result.device)
 
 
 def context() -> Context:

@@ -14,11 +14,11 @@ import torch
 from torch.fx import GraphModule, Interpreter, Node
 
 from msdump import dtypes
-from msdump.capture import HostView, View, graph_files
+from msdump.capture import View, graph_files
 from msdump.counters import RunCounter
 from msdump.encode import Message, ge, npy
 from msdump.frontends.torchair import compiler_config, export
-from msdump.graph import Graph, compile_graph
+from msdump.graph import Graph
 from msdump.record import IO
 from msdump.store import CapturedTensorName, GraphFileKind, GraphFileName, Key, PathKind
 from msdump.store.write import WriteStream, write_stream
@@ -26,25 +26,6 @@ from msdump.store.write import WriteStream, write_stream
 _TENSOR_NAME: Final = "_fx_tensor_name"
 _NO_NAME: Final = re.compile(r"\W")
 _SHOWN: Final = ("dtype", "layout")
-
-
-def write_original(
-    graph_id: int, gm: Any, graph: Graph, origins: Mapping[str, str], *, settings: Any, write: WriteStream
-) -> None:
-    """Write a captured graph before the device compiles it, if ``config.debug.graph_dump`` has a type.
-
-    Readers take the n-th file, by ``graph_id``, for the n-th model of a dump. ``origins`` has the name of the
-    captured node of each operator.
-    """
-    if settings.type.value:
-        named = compile_graph(graph, fuses=False, keeps_node_names=True)
-        _write("original", graph_id, HostView(named), origin_nodes(gm, named, origins), settings, write)
-
-
-def write_optimized(graph_id: int, view: View, settings: Any, write: WriteStream) -> None:
-    """Write a graph as the device runs it, if ``config.debug.graph_dump`` has a type."""
-    if settings.type.value:
-        _write("optimized", graph_id, view, {}, settings, write)
 
 
 def origin_nodes(gm: Any, graph: Graph, origins: Mapping[str, str]) -> dict[str, Any]:
@@ -68,9 +49,14 @@ def captured_tensor(node: Any, io: IO, place: tuple[int, ...], time: str | None 
     return CapturedTensorName(node.name, target, io, place, time)
 
 
-def _write(  # noqa: PLR0917 - the parameters of its two callers
+def write_graph(  # noqa: PLR0917 - the facts of one file
     stage: str, graph_id: int, view: View, nodes: Mapping[str, Any], settings: Any, write: WriteStream
 ) -> None:
+    """Write a graph, original or optimized, in the form of ``config.debug.graph_dump``.
+
+    Readers take the n-th file, by ``graph_id``, for the n-th model of a dump. The outputs of operators among
+    ``nodes`` get the names of their captured nodes.
+    """
     name = GraphFileName(
         GraphFileKind.DYNAMO,
         graph=graph_id,

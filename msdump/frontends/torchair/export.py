@@ -10,7 +10,7 @@ import contextlib
 import logging
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
@@ -79,30 +79,8 @@ _OPSET: Final = 20
 _QUIET: Final = ("torch.onnx", "torch.onnx._internal.exporter._registration", "onnxscript")
 
 
-@dataclass(frozen=True, slots=True)
-class PassedInput:
-    """An output of the captured graph that is one of its inputs, the one at ``position``."""
-
-    position: int
-
-
-@dataclass(frozen=True, slots=True)
-class ModelOutput:
-    """An output of the ONNX model, with its strides, in elements, and device in eager execution."""
-
-    name: str
-    stride: tuple[int, ...]
-    device: torch.device
-
-
-@dataclass(frozen=True, slots=True)
-class FixedOutput:
-    """An output that is no tensor: a number that follows from the shapes, or None."""
-
-    value: Any
-
-
-Result = PassedInput | ModelOutput | FixedOutput
+Result = Callable[[Sequence[Any], Mapping[str, Any]], Any]
+"""An output of a captured graph, from the graph's inputs and the model's outputs by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,17 +92,14 @@ class Exported:
         inputs: The model's inputs: name, and position among the captured graph's.
         results: The captured graph's outputs in order.
         origins: Name of each operator -> names of the captured nodes that it was made from.
+        makes_tensors: Whether the model computes any output, so that there is anything to run.
     """
 
     model: Any
     inputs: tuple[tuple[str, int], ...]
     results: tuple[Result, ...]
     origins: dict[str, str]
-
-    @property
-    def makes_tensors(self) -> bool:
-        """Whether the model computes any output, so that there is anything to run."""
-        return any(isinstance(result, ModelOutput) for result in self.results)
+    makes_tensors: bool
 
 
 def export(gm: GraphModule, arguments: Sequence[Any], name: str) -> Exported:
@@ -151,7 +126,7 @@ def export(gm: GraphModule, arguments: Sequence[Any], name: str) -> Exported:
     origins = _name_operators(model.graph, program.exported_program)
     inputs = _name_inputs(model.graph, gm, arguments)
     results = _results(gm, values, [value.name for value in model.graph.outputs])
-    return Exported(program.model_proto, inputs, results, origins)
+    return Exported(program.model_proto, inputs, results, origins, bool(model.graph.outputs))
 
 
 Values = dict[str, Any]
@@ -290,13 +265,15 @@ def _results(gm: GraphModule, values: Values, names: Sequence[str]) -> tuple[Res
 
 
 def _result(node: Any, values: Values, model_outputs: dict[str, str], positions: dict[str, int]) -> Result:
-    """Return where an output of the captured graph comes from: an input, the model, or the shapes."""
+    """Return the function for an output of the captured graph: an input, a model's output, or a constant."""
     if not isinstance(node, Node):
-        return FixedOutput(node)
+        return lambda _, __: node
     if node.name in positions:
-        return PassedInput(positions[node.name])
+        position = positions[node.name]
+        return lambda arguments, _: arguments[position]
     value = values[node.name]
     if node.name in model_outputs:
-        stride = tuple(int(step) for step in value.stride())
-        return ModelOutput(model_outputs[node.name], stride, value.device)
-    return FixedOutput(value)
+        name, stride = model_outputs[node.name], tuple(int(step) for step in value.stride())
+        device = value.device  # the value itself would be kept with the function
+        return lambda _, arrays: from_array(arrays[name], stride, device)
+    return lambda _, __: value

@@ -106,21 +106,6 @@ def test_files(script, item, expected):
     assert expected == names(script)
 
 
-def test_place(script):
-    """The files of each execution stand in its directory of the model's tree."""
-    begin(script, {"watcher_nodes": ["softmax"], "layer": ["mul"]})
-    model_id = script.load(network())
-
-    for _ in range(2):
-        script.run(model_id, X)
-
-    assert [
-        f"{{time}}/0/graph/1/{run}/Softmax.{name}"
-        for run in (0, 1)
-        for name in ("mul_To_softmax.4.0", "softmax.0.0")
-    ] == script.files()
-
-
 def test_last_item_counts(script):
     """Of several items of dump_list the last one says what is watched."""
     items = [{"watcher_nodes": ["softmax"]}, {"watcher_nodes": ["back"]}]

@@ -168,12 +168,6 @@ def test_steps_are_those_of_the_documented_expression(text):
     assert bool(re.match(STEPS, text)) is is_taken
 
 
-def test_long_step(config):
-    """A long step that is wrong at its end is refused at once."""
-    with pytest.raises(ValueError, match="Illegal format"):
-        config.dump_config.dump_step = "1" * 5000 + "x"
-
-
 NO_FOLDER = "Please set legal dir path, {} is not found or is not a file directory!"
 NO_FILE = "Please set legal file path, {} is not found or is not '.json' file!"
 GROUP = "_DataDumpConfig has no option enable, all options ['enable_dump', 'dump_path',"
