@@ -36,7 +36,7 @@ from msdump.execute import (
     is_faulty_loss,
     values,
 )
-from msdump.graph import Graph, Node, unseen
+from msdump.graph import Graph, Node, opaque_control_flow
 from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel, Optimization
 from msdump.record import lies_below
 from msdump.selector import DumpMode, IterationSet
@@ -503,7 +503,7 @@ def _shared_runs(plan: DumpPlan | None, process: Process) -> RunCounter:
 
 def _warn_of_unseen(graph: Graph) -> None:
     """Warn of the operators inside branches and loops that run as one, which no dump shows."""
-    for node, reason in unseen(graph):
+    for node, reason in opaque_control_flow(graph):
         name = node.operator.full_name
         _log.warning(
             "%s: %s runs as one operator (%s): those inside it are neither dumped nor rounded",

@@ -33,7 +33,7 @@ def operator_formats(node: Node) -> OperatorFormats:
     if first == HOST or isinstance(first, Follows):
         return first
     if isinstance(first, Fixed):
-        return _of_first(node, first)
+        return _formats_of_first_part(node, first)
     formats: tuple[str, ...] | None = None
     for part in map(operator_formats, node.parts):
         if not isinstance(part, Elementwise):
@@ -45,7 +45,7 @@ def operator_formats(node: Node) -> OperatorFormats:
     return Elementwise(formats)
 
 
-def _of_first(node: Node, first: Fixed) -> Fixed:
+def _formats_of_first_part(node: Node, first: Fixed) -> Fixed:
     last = len(first.inputs) - 1
     format_of = {name: first.inputs[min(slot, last)] for slot, name in enumerate(node.parts[0].inputs)}
     inputs = tuple(format_of.get(name, DEFAULT_FORMAT) for name in node.inputs)

@@ -134,7 +134,7 @@ def roundings(
     mixture = _Mixture(MIXED[mode], operator_dtypes.lists) if mode in MIXED else None
     exceptions = _Exceptions(operator_dtypes)
 
-    def of(part: Node) -> Rounding:
+    def rounding_of(part: Node) -> Rounding:
         usual = rounding(part.operator.op_type, mode, overflow, reports=reports)
         if mixture is not None:
             reduced = mixture.type_of(part)
@@ -145,7 +145,7 @@ def roundings(
         reads, writes = dtypes.from_name(rule.reads), dtypes.from_name(rule.writes)
         return Rounding(reads, writes, usual.saturates, usual.reports)
 
-    return {node.name: tuple(of(part) for part in node.members) for node in graph.nodes}
+    return {node.name: tuple(rounding_of(part) for part in node.members) for node in graph.nodes}
 
 
 class _Mixture:

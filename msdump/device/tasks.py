@@ -48,7 +48,7 @@ def assign(graph: Graph) -> tuple[Task | None, ...]:
     return tuple(tasks)
 
 
-def of_inputs(graphs: Iterable[tuple[Graph, Sequence[Task | None]]]) -> dict[str, Task]:
+def input_tasks(graphs: Iterable[tuple[Graph, Sequence[Task | None]]]) -> dict[str, Task]:
     """Return the task of each input of a model: the first operator that reads it, of the main graph first.
 
     It depends on the model alone, so that an input keeps its task whatever is dumped.

@@ -15,7 +15,7 @@ from msdump.execute import values
 from msdump.execute.control import Control, Frame
 from msdump.execute.runtime import OrtValue
 from msdump.execute.weights import tells_overflow
-from msdump.graph import CollectiveCall, Graph, Node, call_of, collective, uses_float_status
+from msdump.graph import CollectiveCall, Graph, Node, collective, collective_call, uses_float_status
 from msdump.graph.kernel import FLOAT16, FLOAT16_MOST, Rounding
 from msdump.observer import Array, Observer
 from msdump.plan import Context, DumpPlan
@@ -148,7 +148,7 @@ def host_operator(site: HostSite) -> HostOperator | None:
 
 
 def _collective(site: HostSite) -> HostOperator | None:
-    call = call_of(site.node)
+    call = collective_call(site.node)
     if call is None:
         return None
     exchange = Exchange(site, call)

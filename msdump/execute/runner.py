@@ -14,7 +14,7 @@ from msdump.execute import values
 from msdump.execute.kernels import Kernel, KernelFactory, RoundingsOf, as_the_model_says
 from msdump.execute.runtime import ONE_OPERATOR, OrtValue, Runtime, SessionUse, cpu_runtime, failure
 from msdump.execute.weights import WeightCopies, WeightStore
-from msdump.graph import WITH_MEMORY, Graph, Node, call_of, reads, uses_float_status
+from msdump.graph import WITH_MEMORY, Graph, Node, collective_call, reads, uses_float_status
 from msdump.graph.kernel import EqualModels, Rounding, has_foreign_domain, onenode
 from msdump.observer import Array
 from msdump.threads import new_lock, thread_count
@@ -207,7 +207,7 @@ def is_repeatable(node: Node) -> bool:
     Random numbers, collectives, and what lowers or reads the device's overflow status do not.
     """
     return not (
-        call_of(node) is not None
+        collective_call(node) is not None
         or uses_float_status(node.domain, node.op_type)
         or any(part.op_type in WITH_MEMORY for part in node.members)
     )

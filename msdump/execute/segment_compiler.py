@@ -25,8 +25,8 @@ from msdump.graph import (
     Node,
     Shape,
     ValueType,
-    call_of,
     canonical_domain,
+    collective_call,
     forget_pages,
     reads,
     uses_float_status,
@@ -194,7 +194,7 @@ class Joining:
         bodies, where all that is in them might.
         """
         return (
-            call_of(node) is None
+            collective_call(node) is None
             and not uses_float_status(node.domain, node.op_type)
             and all(map(self._is_plain, node.members))
             and any(node.outputs)

@@ -6,13 +6,13 @@ from . import training_info as training_info
 from . import validity as validity
 from .bodies import LOOP_HEAD as LOOP_HEAD
 from .bodies import content_sized as content_sized
-from .bodies import unseen as unseen
+from .bodies import opaque_control_flow as opaque_control_flow
 from .bodies import with_bodies as with_bodies
 from .builder import value_type as value_type
 from .collectives import Collective as Collective
 from .collectives import CollectiveCall as CollectiveCall
-from .collectives import call_of as call_of
 from .collectives import collective as collective
+from .collectives import collective_call as collective_call
 from .compilation import BEGUN as BEGUN
 from .compilation import BUILT as BUILT
 from .compilation import ENDED as ENDED

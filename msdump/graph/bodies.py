@@ -106,7 +106,7 @@ def rewritten(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
     return with_bodies(change(graph), lambda body: rewritten(body, change))
 
 
-def unseen(graph: Graph) -> Iterator[tuple[Node, str]]:
+def opaque_control_flow(graph: Graph) -> Iterator[tuple[Node, str]]:
     """Yield each control flow node of a model that runs as one operator, and the reason (``obstacle``)."""
     for inner in graph.walk():
         for node in inner.nodes:

@@ -90,7 +90,7 @@ def collective(domain: str, op_type: str) -> Collective | None:
     return NAMES.get(domain, {}).get(op_type) or HCOM_NAMES.get(op_type)
 
 
-def call_of(node: Node) -> CollectiveCall | None:
+def collective_call(node: Node) -> CollectiveCall | None:
     """Return the arguments of a collective node, None for any other node.
 
     Raises:

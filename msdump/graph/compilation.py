@@ -71,18 +71,18 @@ CAST: Final = "Cast"
 
 def trans_data(name: str, source: str, target: str, attributes: Mapping[str, Any]) -> Node:
     """Return an operator that changes a tensor's format on the device; on the host nothing moves."""
-    return added(helper.make_node("Identity", [source], [target], name=name), TRANS_DATA, attributes)
+    return added_node(helper.make_node("Identity", [source], [target], name=name), TRANS_DATA, attributes)
 
 
 def cast(name: str, source: str, target: str, dtype: DType | None) -> Node:
     """Return an operator that changes a tensor's element type on the device; None: it only rounds."""
     if dtype is None:
-        return added(helper.make_node("Identity", [source], [target], name=name), CAST, {})
+        return added_node(helper.make_node("Identity", [source], [target], name=name), CAST, {})
     proto = helper.make_node("Cast", [source], [target], name=name, to=dtype.onnx)
-    return added(proto, CAST, {"to": dtype.onnx})
+    return added_node(proto, CAST, {"to": dtype.onnx})
 
 
-def added(proto: onnx.NodeProto, primitive: str, attributes: Mapping[str, Any]) -> Node:
+def added_node(proto: onnx.NodeProto, primitive: str, attributes: Mapping[str, Any]) -> Node:
     """Return a node that the model lacks, under a primitive and decoded attributes."""
     return Node(
         name=proto.name,
@@ -340,7 +340,7 @@ def _fused(chain: Sequence[Node], taken: set[str]) -> Node:
     if name in taken:
         name = "".join(part.operator.full_name for part in chain)
     taken.add(name)
-    return joined(chain, OperatorRef("".join(part.operator.op_type for part in chain), name))
+    return fused_node(chain, OperatorRef("".join(part.operator.op_type for part in chain), name))
 
 
 def _short_name(chain: Sequence[Node]) -> str:
@@ -349,7 +349,7 @@ def _short_name(chain: Sequence[Node]) -> str:
     return f"{scope}/{''.join(name.rpartition('/')[2] for name in names)}"
 
 
-def joined(chain: Sequence[Node], operator: OperatorRef) -> Node:
+def fused_node(chain: Sequence[Node], operator: OperatorRef) -> Node:
     """Return the operators of a chain as one, with the node name of the last one."""
     inner = {name for part in chain for name in part.outputs}
     outside = dict.fromkeys(name for part in chain for name in reads(part) if name not in inner)
@@ -492,7 +492,7 @@ def _kernel(chain: Sequence[Node], named_after: Node, join: Join, taken: set[str
     scopes would make file names too long: ``Default/conv1-Conv2d/Conv2D-op0ReLU-op0``.
     """
     full_name = _free(join(chain), taken)
-    kernel = joined(chain, OperatorRef(named_after.operator.op_type, full_name))
+    kernel = fused_node(chain, OperatorRef(named_after.operator.op_type, full_name))
     name = _free(_node_names(chain), taken)
     taken |= {full_name, name}
     return replace(kernel, name=name, attributes=named_after.attributes)

@@ -173,7 +173,7 @@ def _rename_calls(nodes: Iterable[onnx.NodeProto]) -> None:
             node.op_type = f"{_PREFIX}{node.op_type}"
 
 
-def take_out(graph: onnx.GraphProto, variables: Collection[str] = ()) -> None:
+def remove_identities(graph: onnx.GraphProto, variables: Collection[str] = ()) -> None:
     """Remove the Identity operators of a graph, and of its branches and loops, in place.
 
     Exporters write them for weights with two names; MindSpore has no kernel for them. An Identity that makes
@@ -193,7 +193,7 @@ def take_out(graph: onnx.GraphProto, variables: Collection[str] = ()) -> None:
         rename_values(node, sources)
         for inner in subgraphs(node):
             _hand_on(inner, variables)
-            take_out(inner, variables)
+            remove_identities(inner, variables)
 
 
 def _hand_on(body: onnx.GraphProto, variables: Collection[str]) -> None:

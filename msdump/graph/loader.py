@@ -134,11 +134,13 @@ class _Loading:
         # the last, since messages are renamed and inlined in place
         graph = self._build(model, initializers, training.variables)
         whole = step or graph
-        bindings = training_info.checked(training.bindings, whole, whole, "update_binding")
+        bindings = training_info.checked_bindings(training.bindings, whole, whole, "update_binding")
         initial_values = {}
         if initialization is not None:
             pairs = training.initial_values
-            initial_values = training_info.checked(pairs, whole, initialization, "initialization_binding")
+            initial_values = training_info.checked_bindings(
+                pairs, whole, initialization, "initialization_binding"
+            )
         if step is None:
             graph = replace(graph, bindings=bindings)
         else:
@@ -170,7 +172,7 @@ class _Loading:
         # nodes that the inliner adds get names after that.
         names.name_nodes(model.graph)
         model = functions.inline(model)
-        functions.take_out(model.graph, variables)
+        functions.remove_identities(model.graph, variables)
         names.name_nodes(model.graph)
         shared = Shared(self._source, model, self._keeps_classes)
         typed = _inferred(model).graph

@@ -74,7 +74,7 @@ def take(model: onnx.ModelProto, update_binding: Mapping[str, str] | None) -> Tr
     has_algorithm = bool(info.algorithm.node or info.algorithm.initializer or info.algorithm.input)
     return TrainingMessage(
         bindings=tuple((entry.key, entry.value) for entry in info.update_binding),
-        step=followed(model, info.algorithm) if has_algorithm else None,
+        step=step_message(model, info.algorithm) if has_algorithm else None,
         initialization=_beside(model, info.initialization) if info.initialization_binding else None,
         initial_values=tuple((entry.key, entry.value) for entry in info.initialization_binding),
     )
@@ -88,7 +88,7 @@ def _beside(model: onnx.ModelProto, graph: onnx.GraphProto) -> onnx.ModelProto:
     return other
 
 
-def followed(model: onnx.ModelProto, algorithm: onnx.GraphProto) -> onnx.ModelProto:
+def step_message(model: onnx.ModelProto, algorithm: onnx.GraphProto) -> onnx.ModelProto:
     """Return a model of the step: the model's graph, followed by the algorithm, part by part."""
     step = _beside(model, model.graph)
     for name in ("node", "initializer", "sparse_initializer", "input", "output", "value_info"):
@@ -96,7 +96,7 @@ def followed(model: onnx.ModelProto, algorithm: onnx.GraphProto) -> onnx.ModelPr
     return step
 
 
-def checked(pairs: Pairs, graph: Graph, outputs: Graph, title: str) -> dict[str, str]:
+def checked_bindings(pairs: Pairs, graph: Graph, outputs: Graph, title: str) -> dict[str, str]:
     """Return bindings as a mapping from initializer to output.
 
     Args:

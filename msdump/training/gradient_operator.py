@@ -36,7 +36,7 @@ def expanded(model: Model) -> onnx.ModelProto:
     """
     message = whole_message(model)
     (training,) = message.training_info
-    step = training_info.followed(message, training.algorithm)
+    step = training_info.step_message(message, training.algorithm)
     _declare_gradients(step)
     graph = loader.load(converted(step))
     bindings = {entry.key: entry.value for entry in training.update_binding}

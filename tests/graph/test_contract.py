@@ -131,7 +131,7 @@ def test_passes_over_messages(model):
     names.name_nodes(model.graph)
     inlined = functions.inline(model)
     after_inlining = message_faults(inlined.graph, before)
-    functions.take_out(inlined.graph)
+    functions.remove_identities(inlined.graph)
 
     assert [] == after_inlining
     assert [] == message_faults(inlined.graph, before)

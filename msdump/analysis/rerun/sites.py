@@ -464,7 +464,7 @@ def _joined(name: str, parts: Sequence[ModelOperator]) -> ModelOperator:
         return parts[0]
     chain = [part.node for part in parts]
     kernel = OperatorRef("".join(node.operator.op_type for node in chain), name)
-    return ModelOperator(compilation.joined(chain, kernel), parts[0].graph)
+    return ModelOperator(compilation.fused_node(chain, kernel), parts[0].graph)
 
 
 def _scope(name: str) -> str:

@@ -128,7 +128,7 @@ class CompiledDump(DumpWriter):
         self._warned = False
         self._memory = memory
         self._devices = tuple(device.walk())
-        self._input_tasks = tasks.of_inputs((inner.graph, inner.tasks) for inner in self._devices)
+        self._input_tasks = tasks.input_tasks((inner.graph, inner.tasks) for inner in self._devices)
         watch = process.watch(plan).graph_watch(inner.graph for inner in self._devices)
         self._pipeline = pipeline(plan, self.sink, watch)
         self._op_debug = _op_debug(plan, self._devices, self.sink, self.model_id)

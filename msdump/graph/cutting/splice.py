@@ -370,7 +370,7 @@ class _Splicer:
                 form.type, dtype=dtypes.from_numpy(array.dtype), shape=()
             )
         proto = helper.make_node(op_type, [source, f"{name}:scale", f"{name}:zero"], [target], name=name)
-        return replace(compilation.added(proto, op_type, {}), is_added=False)
+        return replace(compilation.added_node(proto, op_type, {}), is_added=False)
 
     def result(self) -> Spliced:
         nodes = _live(self.nodes, {value.name for value in self.graph.outputs})

@@ -29,11 +29,11 @@ def _pair(
     count = len(moved) + 1
     return {
         f"{name}D": GeOperator(build, {**dict.fromkeys(moved, REQUIRED), **defaults}, kind=kind),
-        name: GeOperator(build, defaults, kind, frozenset(moved.values()), (count, count)),
+        name: GeOperator(build, defaults, kind, tuple(moved.values()), (count, count)),
     }
 
 
-def _named(call: CallBody, name: str, slot: int) -> str:
+def _as_output(call: CallBody, name: str, slot: int) -> str:
     """Return a value as a possible output, of the element type of an input."""
     call.types[name] = call.inputs[slot].dtype
     return name
@@ -48,7 +48,7 @@ def _split(call: CallBody, axis: int, slot: int, sizes: list[int] | None, count:
             )
         sizes = [length // count] * count
     pieces = call.several("Split", len(sizes), call.x[slot], call.constant(sizes), axis=axis)
-    return tuple(_named(call, name, slot) for name in pieces)
+    return tuple(_as_output(call, name, slot) for name in pieces)
 
 
 def _padded(call: CallBody, pairs: list[int], mode: str = "constant", value: str = "") -> str:
@@ -66,7 +66,7 @@ def _pad_v3(call: CallBody) -> str:
     return _padded(call, pairs, call["mode"], call.x[2] if len(call.x) > 2 else "")  # noqa: PLR2004 - constant_values
 
 
-def _by(op_type: str, name: str, *, each_axis: bool = False) -> Callable[[CallBody], str]:
+def _with_numbers(op_type: str, name: str, *, each_axis: bool = False) -> Callable[[CallBody], str]:
     return lambda call: call.node(
         op_type, call.x[0], call.constant(call.numbers(name, 1, call.rank if each_axis else None))
     )
@@ -92,7 +92,7 @@ def _one_hot(call: CallBody, depth: str, on: str, off: str, x_slot: int) -> str:
     values = call.node(
         "Concat", *(call.node("Reshape", name, call.constant([1])) for name in (off, on)), axis=0
     )
-    return _named(call, call.node("OneHot", call.x[0], depth, values, axis=call["axis"]), x_slot)
+    return _as_output(call, call.node("OneHot", call.x[0], depth, values, axis=call["axis"]), x_slot)
 
 
 def _top(call: CallBody) -> Results:
@@ -171,7 +171,7 @@ def _packed(call: CallBody) -> str:
 def _unpacked(call: CallBody) -> Results:
     axis = call["axis"]
     parts = _split(call, axis, 0, None, call["num"])
-    return tuple(_named(call, call.node("Squeeze", part, call.constant([axis])), 0) for part in parts)
+    return tuple(_as_output(call, call.node("Squeeze", part, call.constant([axis])), 0) for part in parts)
 
 
 def _reversed(call: CallBody) -> str:
@@ -192,15 +192,15 @@ TABLE: Final[dict[str, GeOperator]] = {
         ),
     ),
     "Concat": GeOperator(
-        lambda call: _named(call, call.node("Concat", *call.x[1:], axis=call.value(0)[0]), 1),
+        lambda call: _as_output(call, call.node("Concat", *call.x[1:], axis=call.value(0)[0]), 1),
         {"N": None},
-        constants=frozenset({0}),
+        constants=(0,),
         inputs=_ANY,
     ),
     "ConcatV2": GeOperator(
         lambda call: call.node("Concat", *call.x[:-1], axis=call.value(len(call.x) - 1)[0]),
         {"N": None},
-        constants=frozenset({-1}),
+        constants=(-1,),
         inputs=_ANY,
     ),
     "SplitD": GeOperator(
@@ -210,7 +210,7 @@ TABLE: Final[dict[str, GeOperator]] = {
     "Split": GeOperator(
         lambda call: _split(call, call.value(0)[0], 1, None, call["num_split"]),
         {"num_split": REQUIRED},
-        constants=frozenset({0}),
+        constants=(0,),
         inputs=(2, 2),
     ),
     **_pair(
@@ -232,11 +232,11 @@ TABLE: Final[dict[str, GeOperator]] = {
         _pad_v3,
         {"mode": "constant", "paddings_contiguous": True},
         kind="Pad",
-        constants=frozenset({1}),
+        constants=(1,),
         inputs=(2, 3),
     ),
-    **_pair("Tile", _by("Tile", "multiples", each_axis=True), {"multiples": 1}, "Tile"),
-    "ExpandDims": GeOperator(_by("Unsqueeze", ""), kind="Unsqueeze", constants=frozenset({1}), inputs=(2, 2)),
+    **_pair("Tile", _with_numbers("Tile", "multiples", each_axis=True), {"multiples": 1}, "Tile"),
+    "ExpandDims": GeOperator(_with_numbers("Unsqueeze", ""), kind="Unsqueeze", constants=(1,), inputs=(2, 2)),
     "Squeeze": GeOperator(_squeezed, {"axis": [], "axes": []}, kind="Squeeze"),
     "Unsqueeze": GeOperator(
         lambda call: call.node("Unsqueeze", call.x[0], call.constant(call["axes"])),
@@ -244,13 +244,13 @@ TABLE: Final[dict[str, GeOperator]] = {
         kind="Unsqueeze",
     ),
     "Reshape": GeOperator(
-        _by("Reshape", ""),
+        _with_numbers("Reshape", ""),
         {"axis": 0, "num_axes": -1},
         kind="Reshape",
-        constants=frozenset({1}),
+        constants=(1,),
         inputs=(2, 2),
     ),
-    **_pair("BroadcastTo", _by("Expand", "shape"), {"shape": 1}, "Expand"),
+    **_pair("BroadcastTo", _with_numbers("Expand", "shape"), {"shape": 1}, "Expand"),
     # choosing
     "GatherV2D": GeOperator(
         lambda call: call.node("Gather", *call.x, axis=call["axis"]), {"axis": REQUIRED}, inputs=(2, 2)
@@ -258,7 +258,7 @@ TABLE: Final[dict[str, GeOperator]] = {
     "GatherV2": GeOperator(
         lambda call: _batched_gather(call, call.value(2)[0]),
         {"batch_dims": 0},
-        constants=frozenset({2}),
+        constants=(2,),
         inputs=(3, 3),
     ),
     "Gather": GeOperator(
@@ -271,7 +271,7 @@ TABLE: Final[dict[str, GeOperator]] = {
     ),
     **dict.fromkeys(
         ("Select", "SelectV2"),
-        GeOperator(lambda call: _named(call, call.node("Where", *call.x), 1), inputs=(3, 3)),
+        GeOperator(lambda call: _as_output(call, call.node("Where", *call.x), 1), inputs=(3, 3)),
     ),
     "OneHot": GeOperator(
         lambda call: _one_hot(call, call.x[1], call.x[2], call.x[3], 2),
@@ -323,7 +323,7 @@ def _by_input(write: Callable[[CallBody, str, list[int]], str], op_type: str) ->
         lambda call: write(call, op_type, _axes(call)),
         {"keep_dims": False, "axes": None},
         kind=op_type,
-        constants=frozenset({1}),
+        constants=(1,),
         inputs=(1, 2),
     )
 
@@ -373,7 +373,7 @@ def _arg(op_type: str) -> dict[str, GeOperator]:
         f"{op_type}D": GeOperator(build, by_attribute, kind=op_type),
         **dict.fromkeys(
             (op_type, f"{op_type}V2"),
-            GeOperator(build, by_input, kind=op_type, constants=frozenset({1}), inputs=(1, 2)),
+            GeOperator(build, by_input, kind=op_type, constants=(1,), inputs=(1, 2)),
         ),
     }
 

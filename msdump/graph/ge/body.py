@@ -56,7 +56,7 @@ class GeOperator:
     build: Callable[[CallBody], Results]
     attributes: Mapping[str, Any] = field(default_factory=dict)
     kind: str = ""
-    constants: frozenset[int] = frozenset()
+    constants: tuple[int, ...] = ()
     inputs: tuple[int, int] = (1, 1)
 
 
@@ -166,9 +166,9 @@ class CallBody:
         """
         if slot < len(self.x):
             return self.value(slot)
-        return integers(self[name]) if count is None else self.listed(name, count)
+        return integers(self[name]) if count is None else self.integer_list(name, count)
 
-    def listed(self, name: str, count: int) -> list[int]:
+    def integer_list(self, name: str, count: int) -> list[int]:
         """Return an attribute that must be a list of ``count`` integers.
 
         Raises:

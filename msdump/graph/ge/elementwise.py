@@ -39,7 +39,7 @@ def _comparison(op_type: str, *, negated: bool = False) -> GeOperator:
     return GeOperator(build, inputs=_PAIR)
 
 
-def _of_one(write: Callable[[CallBody, str], str], **defaults: Any) -> GeOperator:
+def _unary(write: Callable[[CallBody, str], str], **defaults: Any) -> GeOperator:
     return GeOperator(lambda call: write(call, call.x[0]), defaults)
 
 
@@ -158,8 +158,8 @@ TABLE: Final[dict[str, GeOperator]] = {
     "Maximum": _plain("Max", 2),
     "Minimum": _plain("Min", 2),
     # of several operators
-    "Square": _of_one(lambda call, x: call.node("Mul", x, x)),
-    "Rsqrt": _of_one(lambda call, x: call.node("Reciprocal", call.node("Sqrt", x))),
+    "Square": _unary(lambda call, x: call.node("Mul", x, x)),
+    "Rsqrt": _unary(lambda call, x: call.node("Reciprocal", call.node("Sqrt", x))),
     "Muls": _with_value("Mul"),
     "Adds": _with_value("Add"),
     "FloorDiv": GeOperator(_divided_down, inputs=_PAIR),
@@ -171,27 +171,27 @@ TABLE: Final[dict[str, GeOperator]] = {
         inputs=_PAIR,
     ),
     "AddN": GeOperator(lambda call: call.node("Sum", *call.x), {"N": None}, inputs=(1, 1 << 20)),
-    "Power": _of_one(
+    "Power": _unary(
         lambda call, x: call.node("Pow", _scaled(call, x), call.number(call["power"])),
         power=1.0,
         scale=1.0,
         shift=0.0,
     ),
-    "Exp": _of_one(_exponential, base=-1.0, scale=1.0, shift=0.0),
-    "Log": _of_one(_logarithm, base=-1.0, scale=1.0, shift=0.0),
+    "Exp": _unary(_exponential, base=-1.0, scale=1.0, shift=0.0),
+    "Log": _unary(_logarithm, base=-1.0, scale=1.0, shift=0.0),
     **dict.fromkeys(
         ("Relu6", "ReLU6"),
-        _of_one(lambda call, x: call.node("Clip", x, call.number(0), call.number(6))),
+        _unary(lambda call, x: call.node("Clip", x, call.number(0), call.number(6))),
     ),
     # activations
-    "LeakyRelu": _of_one(
+    "LeakyRelu": _unary(
         lambda call, x: call.node("LeakyRelu", x, alpha=call["negative_slope"]), negative_slope=0.0
     ),
     "PRelu": GeOperator(_prelu, inputs=_PAIR),
-    "Gelu": _of_one(_gelu),
-    "GeluV2": _of_one(_gelu_exact, approximate="none"),
-    **dict.fromkeys(("FastGelu", "FastGeluV2"), _of_one(lambda call, x: _swish(call, x, _FAST))),
-    "Swish": _of_one(lambda call, x: _swish(call, x, call["scale"]), scale=1.0),
+    "Gelu": _unary(_gelu),
+    "GeluV2": _unary(_gelu_exact, approximate="none"),
+    **dict.fromkeys(("FastGelu", "FastGeluV2"), _unary(lambda call, x: _swish(call, x, _FAST))),
+    "Swish": _unary(lambda call, x: _swish(call, x, call["scale"]), scale=1.0),
     "BiasAdd": GeOperator(_bias_add, {"data_format": "NHWC"}, inputs=_PAIR),
     "ClipByValue": GeOperator(lambda call: call.node("Clip", *call.x), inputs=(3, 3)),
     # truth values

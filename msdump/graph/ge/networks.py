@@ -124,7 +124,7 @@ def _attributes(rank: int) -> dict[str, Any]:
     }
 
 
-def _of_rank(rank: int, name: str) -> dict[str, GeOperator]:
+def _convolutions(rank: int, name: str) -> dict[str, GeOperator]:
     plain = _attributes(rank)
     back = plain | {"output_padding": [0] * rank}
     transpose = f"{name}Transpose"
@@ -134,11 +134,11 @@ def _of_rank(rank: int, name: str) -> dict[str, GeOperator]:
             _transposed(rank, lambda call: call.value(0), 1),
             back,
             kind=f"{transpose}OfSize",
-            constants=frozenset({0}),
+            constants=(0,),
             inputs=(3, 4),
         ),
         f"{transpose}D": GeOperator(
-            _transposed(rank, lambda call: call.listed("input_size", rank), 0),
+            _transposed(rank, lambda call: call.integer_list("input_size", rank), 0),
             {"input_size": REQUIRED, **back},
             kind=transpose,
             inputs=(2, 3),
@@ -149,8 +149,8 @@ def _of_rank(rank: int, name: str) -> dict[str, GeOperator]:
 _DEPTHWISE: Final = {name: value for name, value in _attributes(IMAGE).items() if name != "groups"}
 
 CONVOLUTIONS: Final[dict[str, GeOperator]] = {
-    **_of_rank(IMAGE, "Conv2D"),
-    **_of_rank(VOLUME, "Conv3D"),
+    **_convolutions(IMAGE, "Conv2D"),
+    **_convolutions(VOLUME, "Conv3D"),
     "DepthwiseConv2D": GeOperator(_depthwise, _DEPTHWISE, kind="DepthwiseConv2dNative", inputs=(2, 3)),
 }
 """Operators by GE's name."""
@@ -181,7 +181,7 @@ class AxisOrder:
 
     def window(self, call: CallBody, attribute: str) -> list[int]:
         """Return the numbers of the spatial axes out of an attribute with one for each axis."""
-        return self.places(call.listed(attribute, len(self.name)))
+        return self.places(call.integer_list(attribute, len(self.name)))
 
     def places(self, numbers: list[int]) -> list[int]:
         """Return the numbers of depth, height and width out of one for each axis."""
@@ -189,7 +189,7 @@ class AxisOrder:
 
     def pads(self, call: CallBody, attribute: str = "pads") -> list[int]:
         """Return pads in ONNX's order, all begins and then all ends; GE has begin and end of each axis."""
-        pairs = call.listed(attribute, 2 * (len(self.name) - _BEFORE_PLACES))
+        pairs = call.integer_list(attribute, 2 * (len(self.name) - _BEFORE_PLACES))
         return [*pairs[0::2], *pairs[1::2]]
 
 
@@ -370,7 +370,7 @@ TABLE: Final[dict[str, GeOperator]] = {
         _pooled("MaxPool", _by_inputs),
         {"padding": REQUIRED, "data_format": None},
         kind="MaxPoolV2",
-        constants=frozenset({1, 2}),
+        constants=(1, 2),
         inputs=(3, 3),
     ),
     "MaxPoolV3": GeOperator(_pooled_v3("MaxPool"), _POOL_V3, kind="MaxPool"),

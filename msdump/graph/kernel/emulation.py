@@ -130,22 +130,22 @@ class _Writer:
         operator.CopyFrom(proto)
         if not canonical_domain(operator.domain):
             operator.ClearField("domain")
-        moves = keeps_types(operator)
+        keeps = keeps_types(operator)
         # control flow moves tensors, but its bodies compute: results are rounded
         is_control = operator.op_type in CONTROL_FLOW and not operator.domain
         # widened inputs give float32 results, which are rounded where the model declares a smaller type
-        had_half = not moves and any(self.types.get(name) in HALVES for name in operator.input)
+        had_half = not keeps and any(self.types.get(name) in HALVES for name in operator.input)
         for slot, name in enumerate(proto.input):
             operator.input[slot] = self._read(operator, name, rounding)
         before = self._before_conversion(operator, rounding)
         self.nodes.append(operator)
         for slot, name in enumerate(proto.output):
-            wanted = self._written(name, rounding, moves=moves, is_control=is_control, had_half=had_half)
+            wanted = self._written(name, rounding, keeps=keeps, is_control=is_control, had_half=had_half)
             if name and wanted is not None and before is None:
                 operator.output[slot] = self._name()
                 result = operator.output[slot]
                 # control flow gives float16 itself; only in float32 can it be bounded
-                if moves and wanted in HALVES and self.types.get(name) is wanted:
+                if keeps and wanted in HALVES and self.types.get(name) is wanted:
                     result = self._cast(result, FLOAT32)
                 self._write(result, name, wanted, rounding)
 
@@ -180,7 +180,7 @@ class _Writer:
         return cast.input[0]
 
     def _written(
-        self, name: str, rounding: Rounding, *, moves: bool, is_control: bool, had_half: bool
+        self, name: str, rounding: Rounding, *, keeps: bool, is_control: bool, had_half: bool
     ) -> DType | None:
         declared = self.types.get(name)
         if had_half and declared in HALVES:
@@ -188,7 +188,7 @@ class _Writer:
         # bodies write infinities that must be bounded where they leave control flow
         if declared is FLOAT16 and rounding.saturates and is_control:
             return declared
-        if declared is FLOAT32 and rounding.writes is not FLOAT32 and (is_control or not moves):
+        if declared is FLOAT32 and rounding.writes is not FLOAT32 and (is_control or not keeps):
             return rounding.writes
         return None
 

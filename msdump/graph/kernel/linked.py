@@ -270,7 +270,7 @@ class _Writer:
     read: list[Mapping[str, str]] = field(default_factory=list)
 
     def add(self, part: LinkedOperator) -> None:
-        number, opset = self.count, onenode.opset_of(self.model)
+        number, opset = self.count, onenode.onnx_opset(self.model)
         self._check_versions(part.node, opset)
         names = self._names(part)
         self.read.append(names)

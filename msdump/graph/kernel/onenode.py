@@ -182,7 +182,7 @@ def build(
     """
     names = _model_names(node)
     message = empty_model(graph, node, limits)
-    written = computation(graph, node, names, bindings, roundings=roundings, opset=opset_of(message))
+    written = computation(graph, node, names, bindings, roundings=roundings, opset=onnx_opset(message))
     protos = written.protos
     message.graph.initializer.extend(written.constants)
     message.functions.extend(renamed_calls(protos, callees(protos, graph.proto.functions)))
@@ -274,7 +274,7 @@ def _tensor_dtype(text: str) -> DType | None:
     return dtypes.from_onnx(proto.tensor_type.elem_type) if proto.HasField("tensor_type") else None
 
 
-def opset_of(model: onnx.ModelProto) -> int:
+def onnx_opset(model: onnx.ModelProto) -> int:
     """Return the version of ai.onnx that a model says."""
     return next((opset.version for opset in model.opset_import if not opset.domain), 1)
 
