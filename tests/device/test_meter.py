@@ -275,16 +275,6 @@ def test_weights_of_a_compiled_graph_lie_ready(device):
     assert "w" not in {form.value for step in lives.steps for form in step.dead}
 
 
-def test_weights_are_converted_where_nothing_is_compiled(device):
-    """Otherwise they come as on the host, and a copy lives from its first to its last reader."""
-    lives = residence(device.graph, device.placement)
-
-    assert [("w", "DefaultFormat", "float32"), ("x", "DefaultFormat", "float32")] == forms(lives.first)
-    copies = [form for step in lives.steps for form in step.copies]
-    assert [("w", "FRACTAL_Z", "float16")] == forms(copies)
-    assert set(copies) <= {form for step in lives.steps for form in step.dead}
-
-
 SHAPES = """g (float[2,8] x) => (y, z) {
     a = Relu(x)
     b = Reshape(a, s)

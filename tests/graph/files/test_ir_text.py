@@ -86,13 +86,6 @@ def test_whole_text(conv_graph):
     assert ir_text.text(conv_graph, 0) == WHOLE
 
 
-def test_graph_id_names_the_graph(conv_graph):
-    """The graph is called kernel_graph and its number, everywhere."""
-    text = ir_text.text(conv_graph, 17)
-
-    assert set(re.findall(r"kernel_graph\d+", text)) == {"kernel_graph17"}
-
-
 def test_device_line_shows_the_device_view(conv_graph):
     """The second line below a statement has dtype, format and dimensions on the device."""
 
@@ -120,16 +113,6 @@ STATEMENTS = {
         "  %0(y) = Op(%para1_x)",
         "      : (<Tensor[Float32], (-1, -1, 3)>) -> (<Tensor[Float32], (-2)>)",
     ),
-    "unknown types": (
-        (("x",), ("y",), {"y": ValueType(None, (2,))}, {}),
-        "  %0(y) = Op(%para1_x)",
-        "      : (<Unknown, NoShape>) -> (<Tensor[Unknown], (2)>)",
-    ),
-    "scalar": (
-        (("x",), ("y",), {"x": ("bool",), "y": ("int64",)}, {}),
-        "  %0(y) = Op(%para1_x)",
-        "      : (<Tensor[Bool], ()>) -> (<Tensor[Int64], ()>)",
-    ),
     "sequence and optional": (
         (("x",), ("y",), {"x": ValueType(kind="sequence"), "y": ValueType(kind="optional")}, {}),
         "  %0(y) = Op(%para1_x)",
@@ -144,11 +127,6 @@ STATEMENTS = {
         (("x", "k"), ("y",), {"x": (F32, 2), "y": (F32, 2)}, {"k": np.array([1, -1])}),
         "  %0(y) = Op(%para1_x, Tensor(shape=[2], dtype=Int64, value=[1 -1]))",
         "      : (<Tensor[Float32], (2)>, <Tensor[Int64], (2)>) -> (<Tensor[Float32], (2)>)",
-    ),
-    "unused outputs": (
-        (("x",), ("y", "", ""), {"x": (F32, 2), "y": (F32, 2)}, {}),
-        "  %0(y) = Op(%para1_x)",
-        "      : (<Tensor[Float32], (2)>) -> (<Tensor[Float32], (2)>)",
     ),
     "two outputs": (
         (("x",), ("y", "z"), {"x": (F32, 4), "y": (F32, 2), "z": (F32, 2)}, {}),
@@ -206,15 +184,6 @@ def test_items_are_numbered_in_the_scope_of_their_tuple(make_node, make_graph):
         "Default/MakeTuple-op0",
         "Default/Return-op0",
     ]
-
-
-def test_graph_outputs_may_be_inputs_and_weights(make_graph):
-    """A graph without operators returns its parameters."""
-    graph = make_graph([], {"x": (F32, 2)}, outputs=("w", "x"), weights={"w": np.zeros(1, np.float32)})
-
-    text = ir_text.text(graph, 0)
-
-    assert "  %0(CNode_0) = MakeTuple(%para1_w, %para2_x)\n" in text
 
 
 def test_attributes_are_spelt_as_in_the_documents(make_node, make_graph):
