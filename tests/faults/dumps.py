@@ -196,13 +196,13 @@ class _Collector(Observer):
 
 
 def values(net: Net, model: onnx.ModelProto) -> dict[str, list[np.ndarray]]:
-    """Return what every operator of a model computes on the CPU, by the names of values, pass by pass."""
+    """Return the results of a model's operators on the CPU, by the names of values, pass by pass."""
     graph = loader.load(model).step
     return _collected(Program(graph), graph, net)
 
 
 def device_values(net: Net, model: onnx.ModelProto, mode: Mode) -> dict[str, list[np.ndarray]]:
-    """Return what every kernel of a model writes in a mode, fused and rounded as it does, pass by pass."""
+    """Return the results of a model's kernels in a mode, fused and rounded, pass by pass."""
     with tempfile.TemporaryDirectory() as folder, _fresh_process():
         network = _load(model, mode, Path(folder))
         network = network.training if net.trains else network

@@ -79,7 +79,7 @@ class Draw:
         self.generator = np.random.default_rng(self.random.getrandbits(32))
 
     def first(self, name: str) -> np.ndarray | None:
-        """Return a value as it first was: an input, a weight, or what an operator computed."""
+        """Return the first state of a value: an input, a weight, or an operator's result."""
         if name in self.values:
             return self.values[name][0]
         if name in self.weights:
@@ -325,7 +325,7 @@ def kernel_fault(
 
 
 def error_fault(draw: Draw) -> Fault | None:
-    """A kernel whose results are wrong by a share, 1e-3 and more."""
+    """A kernel with results that are wrong by a share, 1e-3 and more."""
 
     def steps(draw: Draw, array: np.ndarray) -> tuple[Steps, str]:
         error = 10 ** draw.random.uniform(-3, -1)
@@ -351,7 +351,7 @@ def _element_fault(draw: Draw) -> Fault | None:
 
 
 def _half_kernel(draw: Draw) -> Fault | None:
-    """A kernel that computes in float16 what the network has in float32."""
+    """A kernel that computes in float16 in a network of float32."""
     return kernel_fault(
         draw, "half kernel", frozenset({"own"}), lambda _, __: (kernels.half(), "float16 inside")
     )

@@ -1,4 +1,4 @@
-"""Networks of further kinds, on which sound runs must accuse nobody: quantised, scattering, tiny."""
+"""Networks of further kinds, sound ones alone: quantised, scattering, tiny."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Builder:
         self._feeds: dict[str, np.ndarray] = {}
 
     def add(self, op_type: str, *inputs: str, outputs: int = 1, **attributes: Any) -> Any:
-        """Append an operator; return the name of its output, or those of several."""
+        """Append an operator; return the name of its output, or names of several."""
         number = len(self._nodes)
         names = [f"v{number}_{slot}" for slot in range(outputs)]
         self._nodes.append(helper.make_node(op_type, inputs, names, name=f"{op_type}_{number}", **attributes))
@@ -94,7 +94,7 @@ def _encoder(build: Builder, dense: Callable[[str, int, int], str]) -> Made:
 
 
 def _dynamic() -> Made:
-    """Return an encoder whose products are of integers that a scale of the moment makes."""
+    """Return an encoder with dynamically quantised products."""
     build = Builder("dynamic")
 
     def dense(x: str, size: int, to: int) -> str:

@@ -30,32 +30,32 @@ Steps = tuple[Step, ...]
 
 
 def scaled(error: float) -> Steps:
-    """Return what makes every element larger by a share."""
+    """Return steps that enlarge every element by a share."""
     return (Step("Mul", (np.float32(1 + error),)),)
 
 
 def noisy(noise: np.ndarray) -> Steps:
-    """Return what multiplies every element by one plus a number of its own."""
+    """Return steps that multiply every element by one plus its own noise."""
     return (Step("Mul", (np.float32(1) + noise.astype(np.float32),)),)
 
 
 def shifted(offset: np.ndarray) -> Steps:
-    """Return what adds a tensor."""
+    """Return a step that adds a tensor."""
     return (Step("Add", (offset.astype(np.float32),)),)
 
 
 def replaced(kept: np.ndarray, other: np.ndarray) -> Steps:
-    """Return what keeps the elements that are multiplied by one, and adds what stands in those by zero."""
+    """Return steps that replace the elements where ``kept`` is 0."""
     return (Step("Mul", (kept.astype(np.float32),)), *shifted(other))
 
 
 def half() -> Steps:
-    """Return what rounds to float16 and back."""
+    """Return steps that round to float16."""
     return (Step("Cast", (), (("to", FLOAT16),)), Step("Cast", (), (("to", FLOAT),)))
 
 
 def overflowing(scale: float) -> Steps:
-    """Return what overflows in a float16 intermediate, which is so many times larger than the result."""
+    """Return steps with a float16 intermediate that is so many times larger than the result."""
     return (Step("Mul", (np.float32(scale),)), *half(), Step("Mul", (np.float32(1 / scale),)))
 
 
@@ -92,7 +92,7 @@ def _roundings(part: Node, own: Rounding, wrong: Mapping[str, Steps]) -> list[Ro
 
 
 def _changed(part: Node, steps: Steps) -> Sequence[Node]:
-    """Return an operator whose first output has another name, and what makes the output of that."""
+    """Return an operator with a renamed first output, and the steps from that to the output."""
     if not steps:
         return [part]
     final = part.proto.output[0]

@@ -99,7 +99,7 @@ def _distance(mine: list[np.ndarray], golden: list[np.ndarray]) -> float:
 
 
 def _edits(make: Callable[[Draw], Fault | None]) -> Callable[[Draw, Pair], Case | None]:
-    """Return what draws a case of a fault in the model or in a kernel."""
+    """Return a function that draws a case of a fault in the model or in a kernel."""
 
     def case(draw: Draw, pair: Pair) -> Case | None:
         fault = make(draw)
@@ -233,7 +233,7 @@ def _partial(draw: Draw) -> Fault | None:
 
 
 def _stomped(draw: Draw, pair: Pair) -> Case | None:
-    """Who reads a tensor reads what was written over it: its file still holds what was computed."""
+    """A tensor is overwritten before it is read: its file still has the right values."""
     read = {name for each in draw.sites for name in each.node.input}
 
     def steps(draw: Draw, array: np.ndarray) -> tuple[kernels.Steps, str]:
@@ -262,7 +262,7 @@ def _stomped(draw: Draw, pair: Pair) -> Case | None:
 
 
 def _stale(draw: Draw, pair: Pair) -> Case | None:
-    """A kernel gives in the second run what it gave in the first."""
+    """A kernel repeats its result of the first run in the second."""
     net, earlier = draw.net, other_feeds(draw.net)
     first = dumps.device_values(replace(net, feeds=earlier), net.model, pair[0])
 
@@ -306,7 +306,7 @@ def _with_weight(net: Net, name: str, array: np.ndarray) -> Net:
 
 
 def _overflow(draw: Draw, pair: Pair) -> Case | None:
-    """A product whose weights are so large that the device's float16 overflows, where float32 does not."""
+    """A product with weights so large that the device's float16 overflows, and float32 does not."""
     readers = [name for each in draw.sites for name in each.node.input]
 
     def weight(place: Site) -> str:
@@ -373,7 +373,7 @@ def _infinite_weight(draw: Draw, pair: Pair) -> Case | None:
         frozenset({"nonfinite"}),
         weight=name,
     )
-    is_hidden = name in variances  # what is divided by infinity is finite
+    is_hidden = name in variances  # a quotient by infinity is finite
     begins = _first_nonfinite(dumps.device_values(net, net.model, pair[0]))
     if _first_nonfinite(dumps.values(net, net.model)) or not (begins or is_hidden):
         return None
@@ -452,7 +452,7 @@ KINDS: dict[str, Kind] = {
 
 
 def _rounded(sound: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a model whose weights are rounded to float16."""
+    """Return a model with weights rounded to float16."""
     model = onnx.ModelProto()
     model.CopyFrom(sound)
     for tensor in model.graph.initializer:

@@ -38,7 +38,7 @@ class Trained:
     feeds: Callable[[], dict[str, np.ndarray]]
 
     def made(self) -> Made:
-        """Return the model and what it is fed."""
+        """Return the model and its inputs."""
         path = CACHE / self.package / Path(self.file).name
         if not path.exists():
             _download(self.package, [each.file for each in TRAINED.values() if each.package == self.package])

@@ -1,4 +1,4 @@
-"""The table: kinds of faults and sound pairs, in networks, asked of files, of ``--model`` and of ``diff``."""
+"""The table: kinds of faults and sound pairs, in networks, by files, ``--model`` and ``diff``."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def blamed(fault: Fault, sides: Sides, *, is_compiled: bool) -> tuple[frozenset[
     names, excused = set(guilty(fault, sides)), set[str]()
     if fault.kind == "dropped":
         names |= _beside(sides.golden, fault.nodes, reads=True)
-    if is_compiled:  # what no kernel computes is seen behind it
+    if is_compiled:  # operators without a kernel show in their readers
         nodes = [each.node for each in sites(onnx.load(sides.mine.model).graph)]
         settled = {node.name for node in nodes if node.name in fault.nodes and trials.is_settled(node)}
         names |= _beside(sides.mine, frozenset(settled), reads=True)
@@ -127,7 +127,7 @@ def _bodies(graph: onnx.GraphProto) -> Iterator[tuple[str, set[str]]]:
 
 @contextmanager
 def _bounded(seconds: int) -> Iterator[None]:
-    """Raise TimeoutError in what takes longer."""
+    """Raise TimeoutError in a longer block."""
 
     def raise_timeout(*_: object) -> None:
         raise TimeoutError(f"it took more than {seconds} s")
@@ -156,7 +156,7 @@ def rows(
             return [], skipped
         blank = Row(name, kind, seed, "", str(case), is_sound=not case.faults)
         return [_row(blank, case, *asked) for asked in answers.ask(case, methods, folder)], skipped
-    except Exception:  # noqa: BLE001 - the other cases are to be asked
+    except Exception:  # noqa: BLE001 - the other cases go on
         print(f"no case: {name}, {kind}, {seed}: {traceback.format_exc(limit=-3)}", flush=True)
         return [], 0
     finally:
@@ -263,7 +263,7 @@ def _write(file: Path, found: Sequence[Row], skipped: int) -> None:
 
 
 def _wrong(row: Row) -> str:
-    """Return what is wrong with an answer."""
+    """Return the fault of an answer in words."""
     told = [] if row.is_named or row.is_sound else ["not named"]
     told += (
         [f"accused: {', '.join(row.accused[:4])}{' ...' if len(row.accused) > 4 else ''}"]

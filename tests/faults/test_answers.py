@@ -1,4 +1,4 @@
-"""What compare answers on a few trials: the first fault by the files alone, all faults with the model."""
+"""Answers of compare on a few trials: the first fault by the files alone, all faults with the model."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _quiet():
 
 
 def told(trial, folder, checks=BOTH):
-    """Return what is wrong with the answers of checks, None where nothing is."""
+    """Return the violations of the answers of checks, None for none."""
     found = dict(run.answers(trial, folder, checks=checks))
     assert set(checks) == set(found)
     return {check: wrong for check, wrong in found.items() if wrong} or None

@@ -1,4 +1,4 @@
-"""The fault injection itself: what it draws, what it does, and that it sees a wrong answer."""
+"""The fault injection itself sees wrong answers, and names faults in lockstep and in the table."""
 
 from __future__ import annotations
 

@@ -91,14 +91,14 @@ def edited(model: onnx.ModelProto, faults: tuple[Fault, ...]) -> onnx.ModelProto
 
 @cache
 def sound_values(name: str) -> Values:
-    """Return what the operators of a sound network compute."""
+    """Return the results of a sound network's operators."""
     net = network(name)
     return dumps.values(net, net.model)
 
 
 @cache
 def kernel_outputs(name: str, mode: Mode) -> dict[str, frozenset[str]]:
-    """Return the values that a dump of a sound network shows of what each node writes."""
+    """Return the values of each node that a dump of a sound network shows."""
     return dumps.kernel_outputs(network(name), mode)
 
 
@@ -198,7 +198,7 @@ def is_settled(node: onnx.NodeProto) -> bool:
 
 
 def values_with(net: Net, faults: tuple[Fault, ...], mode: Mode | None = None) -> Values:
-    """Return what the operators of a network with faults compute, in a mode or with those of the model."""
+    """Return the results of a faulty network's operators, or of its kernels in a mode."""
     wrong = {name: steps for fault in faults for name, steps in fault.wrong.items()}
     model = edited(net.model, faults)
     with kernels.injected(wrong):

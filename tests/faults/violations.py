@@ -44,7 +44,7 @@ def _joined(fault: Fault, sides: Sides) -> set[str]:
 
 
 def _readers_of_folded(fault: Fault, sides: Sides) -> set[str]:
-    """Return the nodes that read what the compiler makes once for all of what is wrong."""
+    """Return the readers of wrong constants that the compiler folds."""
     model, ran = onnx.load(sides.mine.model), set(_node_names(sides.mine.graph))
     wrong, made, readers = {fault.weight} - {""}, set[str](), set[str]()
     for node in (each.node for each in sites(model.graph)):
@@ -105,7 +105,7 @@ def violations(case: Case, found: list[Accused], sides: Sides, *, all_faults: bo
 
 
 def _verdicts(row: Accused, case: Case, others: Mapping[int, frozenset[str]]) -> set[str]:
-    """Return the verdicts of an answer on a fault; those in words only beside another fault's."""
+    """Return the verdicts of an answer on a fault; verdicts in words only beside another fault's."""
     is_of_another = any(
         row.verdict in case.faults[number].verdicts and row.nodes & nodes for number, nodes in others.items()
     )

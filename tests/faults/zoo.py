@@ -1,4 +1,4 @@
-"""Networks of the table that are built here: what people run, in small, and what chance and bodies do."""
+"""Networks of the table that are built here: small forms of common ones, random operators, bodies."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def _unet() -> Made:
 
 
 def _detector() -> Made:
-    """Return a detector: a backbone, boxes and scores, those that do not overlap, and the best of them."""
+    """Return a detector: a backbone, boxes and scores, non-overlapping boxes, and the best of them."""
     build = Builder("detector")
     x = _image(build, 1, 3, 32, 32)
     size = 3
@@ -256,7 +256,7 @@ scan (float[6,4] x, float[4] start, bool flag) => (float[4] last, float[6,4] all
 
 
 def _scan() -> Made:
-    """Return a Scan and an If over what it gives."""
+    """Return a Scan and an If over its result."""
     model, draw = parser.parse_model(_SCAN), np.random.default_rng(5)
     arrays = {"w0": (4, 4), "decay": (4,), "gain": (4,)}
     for name, sizes in arrays.items():
@@ -272,7 +272,7 @@ def _scan() -> Made:
 
 
 def name_nodes(graph: onnx.GraphProto, prefix: str = "") -> None:
-    """Give nodes without a name of their own one, those of bodies as well."""
+    """Give nodes without a name of their own one, also in bodies."""
     taken: set[str] = set()
     for number, node in enumerate(graph.node):
         if prefix or not node.name or node.name in taken:

@@ -6,25 +6,22 @@ side computed in, which is the one that explains most of the network; remaining 
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import islice
 from typing import Final, TypeVar
 
 import numpy as np
 
 from msdump.analysis import TensorError, errors
-from msdump.analysis.align import canonical_type, is_commutative, kinds
+from msdump.analysis.align import kinds
 from msdump.analysis.judge import OwnError
 from msdump.analysis.rerun.sites import (
     CompiledModel,
     ModelOperator,
     RerunOperator,
-    RerunTensor,
     Sites,
     file_names,
 )
@@ -37,16 +34,15 @@ from msdump.analysis.rerun.values import (
     Given,
     Holder,
     RerunOutput,
-    UnfitError,
     candidates,
     in_type,
     is_near,
     is_rounded,
-    is_same,
     narrower,
     overflowed_part,
     type_named,
 )
+from msdump.analysis.rerun.wiring import SWAPPED, DumpedInputs, wrong_weights
 from msdump.dtypes import DType
 from msdump.errors import MsdumpError
 from msdump.execute import (
@@ -256,183 +252,6 @@ def faithful(output: RerunOutput, error: TensorError, arithmetic: Arithmetic) ->
     return OwnError(output.place, error, allowed, is_explained, str(arithmetic), note, output.io)
 
 
-SWAPPED: Final = "are swapped"
-"""How a fault in words ends that may be none: of a commutative operator."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """A dumped input of an operator.
-
-    Attributes:
-        value: The value of the model that it holds.
-        tensor: The dumped input.
-        holder: The output of its producer, None where that is not known.
-        read_type: The type to which the operator rounds it.
-    """
-
-    value: str
-    tensor: RerunTensor
-    holder: Holder | None
-    read_type: DType
-
-
-class DumpedInputs:
-    """The dumped inputs of an operator beside the outputs of their producers."""
-
-    def __init__(self, values: DumpedValues, position: int, arithmetic: Arithmetic) -> None:
-        """List the inputs that were dumped as the operator read them.
-
-        ``arithmetic`` is the examined side's: files in the host's types show inputs as rounded.
-        """
-        self._values, self._position, self._site = values, position, values.site(position)
-        tensors, node = values.operators[position].tensors, self._site.node
-        self._reads = [
-            _Read(
-                name,
-                tensors[IO.INPUT, slot],
-                values.written(self._site.graph, name, position),
-                arithmetic.read_type(node, slot),
-            )
-            for slot, name in enumerate(node.inputs)
-            if (IO.INPUT, slot) in tensors and name and node.inputs_after_run[slot] == name
-        ]
-
-    def fault(self) -> str:
-        """Return in words which input its producer did not write, "" for none.
-
-        A producer that the dump lacks, or without a dumped output, proves nothing.
-        """
-        swapped = self._swapped(self._unlike)
-        if swapped:
-            return f"inputs {swapped[0]} and {swapped[1]} {SWAPPED}"
-        return "; ".join(map(self._told, self._unlike))
-
-    def strangers(self) -> Iterator[tuple[int, str]]:
-        """Yield operators that the model lacks and that are read in the place of its own, by position."""
-        name = self._values.operators[self._position].name
-        for read in self._unlike:
-            writer = self._writer(read)
-            if writer is not None and self._values.sites[writer.operator] is None and read.holder is not None:
-                yield writer.operator, f"{name} reads it in the place of {self._named(read.holder)}"
-
-    @cached_property
-    def _unlike(self) -> Sequence[_Read]:
-        unlike = [read for read in self._reads if self._is_of(read, read) is False]
-        if is_commutative(canonical_type(self._site.node.operator.op_type)):
-            unlike = self._in_no_order(unlike)
-        return unlike
-
-    def _is_of(self, read: _Read, expected: _Read) -> bool | None:
-        """Return whether an input has the elements of another input's producer, or its own; None: unknown."""
-        if expected.holder is None or expected.holder.operator in self._values.replaced:
-            return None
-        return self._holds(read, expected.value, expected.holder)
-
-    def _holds(self, read: _Read, value: str, holder: Holder) -> bool | None:
-        """Return whether an input has the elements of an operator's output; None: unknown."""
-        try:
-            written = self._values.array(self._site.graph, value, holder)
-            array = self._array(read, value)
-        except UnfitError as unfit:
-            return False if unfit.tensor is read.tensor else None
-        except UNREADABLE:  # said where the tensors themselves are compared
-            return None
-        dtype = narrower(
-            type_named(read.tensor.dtype, array),
-            type_named(holder.tensor.dtype, written),
-        )
-        if is_same(array, written, dtype):
-            return True
-        return _is_read_as(array, written, read.read_type, self._values.operators[self._position])
-
-    def _array(self, read: _Read, value: str) -> np.ndarray:
-        """Return an input in the shape and type that the model declares."""
-        holder = Holder(read.tensor, self._position, self._site.node)
-        return self._values.array(self._site.graph, value, holder)
-
-    def _in_no_order(self, unlike: Sequence[_Read]) -> list[_Read]:
-        """Return the inputs with producers that no other input matches either."""
-        free = [read for read in self._reads if read.holder is None or read in unlike]
-        left = []
-        for expected in unlike:
-            found = next((read for read in free if self._is_of(read, expected)), None)
-            if found is None:
-                left.append(expected)
-            else:
-                free.remove(found)
-        return left
-
-    def _swapped(self, unlike: Sequence[_Read]) -> tuple[int, int] | None:
-        for one, other in itertools.combinations(unlike, 2):
-            if self._is_of(one, other) and self._is_of(other, one):
-                return one.tensor.slot, other.tensor.slot
-        return None
-
-    def _told(self, unlike: _Read) -> str:
-        assert unlike.holder is not None, "who has no holder is not known to be unlike"
-        text = f"input {unlike.tensor.slot} is not {self._named(unlike.holder)}, which the model feeds it"
-        other = self._writer(unlike)
-        return text if other is None else f"{text}, but {self._named(other)}"
-
-    def _writer(self, unlike: _Read) -> Holder | None:
-        """Return the output with the elements of an input, None for none or a constant tensor."""
-        try:
-            flat = self._array(unlike, unlike.value).reshape(-1)
-        except UnfitError:
-            return None
-        if flat.size <= 1 or not np.any(flat != flat[0]):
-            return None
-        written = self._values.all_written(self._position)
-        return next((holder for holder in written if self._holds(unlike, unlike.value, holder)), None)
-
-    def _named(self, holder: Holder) -> str:
-        return f"{holder.tensor.io} {holder.tensor.slot} of {self._values.operators[holder.operator].name}"
-
-
-def _is_read_as(array: np.ndarray, value: np.ndarray, read_type: DType, operator: RerunOperator) -> bool:
-    """Return whether an input is a value rounded to a type in which the operator may read it."""
-    halves = (half for half in HALVES if half is read_type or half.name in operator.held)
-    return any(is_rounded(array, value, half) for half in halves)
-
-
-def wrong_weights(values: DumpedValues, position: int, arithmetic: Arithmetic) -> dict[int, str]:
-    """Return the weights and constants that an operator read and that are not the model's, by input.
-
-    Both are compared by bits. Rounded ones are not wrong: the operator runs again on them. A trained weight
-    is compared in the first iteration alone.
-    """
-    operator, site = values.operators[position], values.site(position)
-    wrong: dict[int, str] = {}
-    graph = site.graph
-    for slot, name in enumerate(site.node.inputs):
-        tensor = operator.tensors.get((IO.INPUT, slot))
-        if tensor is None or name not in graph.weights or site.node.inputs_after_run[slot] != name:
-            continue
-        if name in graph.changeable and operator.iteration != 0:
-            continue
-        try:
-            array = values.array(graph, name, Holder(tensor, position, site.node))
-        except UnfitError:  # it has not even the weight's size
-            wrong[tensor.slot] = name
-            continue
-        except UNREADABLE:
-            continue
-        weight = np.asarray(graph.weights[name])
-        dtype = narrower(type_named(tensor.dtype, array), type_named("", weight))
-        if is_same(array, weight, dtype):
-            continue
-        if values.is_folded(name) and is_near(errors.measure(array, weight, dtype.name)):
-            continue  # the device computed it in its own arithmetic
-        if _is_read_as(array, weight, arithmetic.read_type(site.node, slot), operator):
-            continue
-        if any(is_rounded(array, weight, half) for half in HALVES):  # the examined model's is rounded
-            values.rounded.setdefault(position, set()).add(name)
-        else:
-            wrong[tensor.slot] = name
-    return wrong
-
-
 _SAMPLE: Final = 12
 """Suspects by which the examined side's arithmetic is found."""
 
@@ -587,10 +406,7 @@ class Reexecution:
         except (*UNREADABLE, MsdumpError) as reason:
             return replace(rerun, note=str(reason))
         own, propagated = [], 0.0
-        for output in self._outputs(position, site):
-            result = again[output.slot]
-            if result is None or result.size != output.dumped.size:
-                continue
+        for output, result in self._results(position, site, again):
             error = output.error(result)
             own.append(output.near(error, self.golden))
             if not error.is_same:
@@ -614,27 +430,19 @@ class Reexecution:
 
     def _outputs(self, position: int, site: ModelOperator) -> Iterator[RerunOutput]:
         """Yield the operator's outputs; an update in place is shown by its input."""
-        operator, node = self.values.operators[position], site.node
-        shown: set[int] = set()
-        for slot, output in node.update.new_values.items():
-            if output < len(node.outputs) and (IO.INPUT, slot) in operator.tensors:
-                shown.add(output)
-                yield from self._output(position, site, output, (IO.INPUT, slot))
-        for slot in range(len(node.declared_outputs)):
-            if slot not in shown and (IO.OUTPUT, slot) in operator.tensors:
-                yield from self._output(position, site, slot, (IO.OUTPUT, slot))
-
-    def _output(
-        self, position: int, site: ModelOperator, slot: int, place: tuple[IO, int]
-    ) -> Iterator[RerunOutput]:
-        tensor, name = self.values.operators[position].tensors[place], site.node.outputs[slot]
-        if not name:
-            return
-        try:
-            array = self.values.array(site.graph, name, Holder(tensor, position, site.node))
-        except UNREADABLE:  # said where the tensors themselves are compared
-            return
-        yield RerunOutput(slot, array, type_named(tensor.dtype, array), tensor.io, tensor.slot)
+        tensors, node = self.values.operators[position].tensors, site.node
+        updates = node.update.new_values.items()
+        shown = {output: (IO.INPUT, slot) for slot, output in updates if (IO.INPUT, slot) in tensors}
+        others = {slot: (IO.OUTPUT, slot) for slot in range(len(node.declared_outputs)) if slot not in shown}
+        for slot, place in {**shown, **others}.items():
+            if slot >= len(node.outputs) or not node.outputs[slot] or place not in tensors:
+                continue
+            tensor = tensors[place]
+            try:
+                array = self.values.array(site.graph, node.outputs[slot], Holder(tensor, position, node))
+            except UNREADABLE:  # said where the tensors themselves are compared
+                continue
+            yield RerunOutput(slot, array, type_named(tensor.dtype, array), tensor.io, tensor.slot)
 
     def _propagated(
         self, position: int, site: ModelOperator, output: RerunOutput, again: np.ndarray
@@ -722,10 +530,17 @@ class Reexecution:
             return []
         return [
             (output, self._nearest(output, result, site, arithmetic))
-            for output in self._outputs(position, site)
-            for result in (again[output.slot],)
-            if result is not None and result.size == output.dumped.size
+            for output, result in self._results(position, site, again)
         ]
+
+    def _results(
+        self, position: int, site: ModelOperator, again: Sequence[Array]
+    ) -> Iterator[tuple[RerunOutput, np.ndarray]]:
+        """Yield the dumped outputs with the new ones of the same size."""
+        for output in self._outputs(position, site):
+            result = again[output.slot]
+            if result is not None and result.size == output.dumped.size:
+                yield output, result
 
     @staticmethod
     def _nearest(
@@ -753,10 +568,11 @@ class Reexecution:
             return replace(rerun, own=tuple(each.near(error, self._arithmetic) for each, error in again))
         site, given = self.values.site(position), self.values.given(position)
         exact = self._allowance(site, given)
-        judged = [(output, self._explained(output, error, exact)) for output, error in again]
+        own = [self._explained(output, error, exact) for output, error in again]
         if exact is not None:
-            judged = [(output, self._overflowed(site, given, output, each)) for output, each in judged]
-        return replace(rerun, own=tuple(each for _, each in judged))
+            pairs = zip(again, own, strict=True)
+            own = [self._overflowed(site, given, output, each) for (output, _), each in pairs]
+        return replace(rerun, own=tuple(own))
 
     def _handed_on(self, position: int) -> Rerun:
         """Return the own error of an inserted operator, which writes its input."""

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from itertools import product
+from typing import Any, Final
 
 import numpy as np
 
@@ -83,12 +84,13 @@ class RerunOperator:
 _ENOUGH: Final = 1.0  # of the names: no other way to compile the model can fit better
 _NUMBER: Final = re.compile(r"(?<=-op)[0-9]+")
 _LAST_NUMBER: Final = re.compile(r"[0-9]+$")
-_COMPILED_MODES: Final = (
+PRECISION_MODES: Final = (
     PrecisionMode.ALLOW_FP32_TO_FP16,
     PrecisionMode.FORCE_FP16,
     PrecisionMode.ALLOW_FP32_TO_BF16,
     PrecisionMode.FORCE_FP32,
 )
+"""Precision modes of a device, the likeliest first."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -278,8 +280,7 @@ def _share(graph: Graph, dumped: Mapping[str, str]) -> float:
 def _share_of_kinds(graph: Graph, dumped: Collection[str]) -> float:
     there = Counter(map(_unnumbered, dumped))
     named = [file_names(node) for each in graph.walk() for node in each.operators]
-    known = (Counter(_unnumbered(each[place]) for each in named) for place in (0, -1))
-    return max((there & each).total() for each in known) / max(len(dumped), 1)
+    return max(_overlap(there, Counter(_unnumbered(each[place]) for each in named)) for place in (0, -1))
 
 
 def _share_of_types(graph: Graph, dumped: Mapping[str, str]) -> float:
@@ -293,6 +294,10 @@ def _share_of_types(graph: Graph, dumped: Mapping[str, str]) -> float:
         for node in inner.operators
         if node.is_added
     )
+    return _overlap(there, known)
+
+
+def _overlap(there: Counter[Any], known: Counter[Any]) -> float:
     return (there & known).total() / max(there.total(), 1)
 
 
@@ -313,22 +318,26 @@ def _forms(models: Sequence[Graph]) -> Iterator[tuple[Graph, Graph, bool]]:
     """
     yield from ((model, model, False) for model in models)
     yield from ((fuse_elementwise(model), model, False) for model in models)
-    for fuses, keeps_node_names in ((True, False), (True, True), (False, False), (False, True)):
-        for mode in _COMPILED_MODES:
-            for model in models:
-                context = Context(
-                    DeviceTarget.ASCEND,
-                    JitLevel.O2,
-                    precision_mode=mode,
-                    fuses=fuses,
-                    keeps_node_names=keeps_node_names,
-                )
-                try:
-                    device = emulated(model, None, context)
-                except MsdumpError:  # folding runs operators, and a training step may lack their inputs
-                    continue
-                assert device is not None
-                yield device.graph, model, True
+    for fuses, keeps_node_names, mode, model in product(
+        (True, False), (False, True), PRECISION_MODES, models
+    ):
+        context = Context(
+            DeviceTarget.ASCEND,
+            JitLevel.O2,
+            precision_mode=mode,
+            fuses=fuses,
+            keeps_node_names=keeps_node_names,
+        )
+        try:
+            device = emulated(model, None, context)
+        except MsdumpError:  # folding runs operators, and a training step may lack their inputs
+            continue
+        assert device is not None
+        yield device.graph, model, True
+
+
+Result = tuple[int, tuple[Graph, str]]
+"""Number of an output, and the graph and name of the model's value that it holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,7 +353,7 @@ class Sites:
 
     found: tuple[ModelOperator | None, ...]
     replaced: Mapping[int, str]
-    results: Mapping[int, Sequence[tuple[int, tuple[Graph, str]]]] = field(default_factory=dict)
+    results: Mapping[int, Sequence[Result]] = field(default_factory=dict)
 
 
 def sites(model: CompiledModel, operators: Sequence[RerunOperator]) -> Sites:
@@ -366,7 +375,7 @@ def sites(model: CompiledModel, operators: Sequence[RerunOperator]) -> Sites:
         if site is None and each.is_of_model
     }
     placed = _Placed(model, strangers, [site for site in found if site is not None])
-    results: dict[int, list[tuple[int, tuple[Graph, str]]]] = {}
+    results: dict[int, list[Result]] = {}
     replaced: dict[int, str] = {}
     for position, operator in enumerate(operators):
         site = found[position]
@@ -449,7 +458,7 @@ class _Placed:
         self.found |= found
         self.replaced |= dict.fromkeys(odd, ", ".join(file_names(each.node)[0] for each in kernels))
 
-    def results(self, name: str) -> Iterator[tuple[int, tuple[Graph, str]]]:
+    def results(self, name: str) -> Iterator[Result]:
         """Yield an operator's outputs that hold outputs of the model's operators, and their values."""
         pair = None if name in self.found else self._strangers[name]
         for (own, slot), (other, golden_slot) in () if pair is None else pair.outputs:

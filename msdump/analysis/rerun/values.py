@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -14,6 +15,7 @@ from msdump.analysis import TensorError, errors
 from msdump.analysis.align import INPUTS, canonical_type
 from msdump.analysis.judge import OwnError
 from msdump.analysis.rerun.sites import (
+    PRECISION_MODES,
     CompiledModel,
     ModelOperator,
     Place,
@@ -103,13 +105,8 @@ class Arithmetic:
 
 def candidates() -> Iterator[Arithmetic]:
     """Yield the arithmetics of devices, the likeliest first."""
-    modes = (
-        *(PrecisionMode.ALLOW_FP32_TO_FP16, PrecisionMode.FORCE_FP16, PrecisionMode.ALLOW_FP32_TO_BF16),
-        PrecisionMode.FORCE_FP32,
-    )
-    for mode in modes:
-        for overflow in OverflowMode:
-            yield Arithmetic(mode, overflow)
+    for mode in PRECISION_MODES:
+        yield from (Arithmetic(mode, overflow) for overflow in OverflowMode)
     yield Arithmetic()
 
 
@@ -136,33 +133,25 @@ def in_type(array: np.ndarray, dtype: DType, *, saturates: bool = False) -> np.n
         return rounded(array, dtype, saturates=saturates)
 
 
+def _rounded_forms(array: np.ndarray, dtype: DType) -> Iterator[np.ndarray]:
+    """Yield a flat array rounded to a type, with infinities beyond float16's range or without."""
+    yield in_type(array, dtype).reshape(-1)
+    if dtype is HALVES[0]:
+        yield in_type(array, dtype, saturates=True).reshape(-1)
+
+
 def is_rounded(held: np.ndarray, other: np.ndarray, dtype: DType) -> bool:
     """Return whether a tensor has the elements of another one, rounded to a type."""
-    return any(
-        held.size == other.size
-        and _has_same_bits(held.reshape(-1), in_type(in_type(each, dtype), dtypes.from_numpy(held.dtype)))
-        for each in (other.reshape(-1), _bounded(other.reshape(-1), dtype))
+    held_type = dtypes.from_numpy(held.dtype)
+    return held.size == other.size and any(
+        _has_same_bits(held.reshape(-1), in_type(form, held_type)) for form in _rounded_forms(other, dtype)
     )
 
 
-def _bounded(array: np.ndarray, dtype: DType) -> np.ndarray:
-    return in_type(array, dtype, saturates=True)
-
-
 def is_same(one: np.ndarray, other: np.ndarray, dtype: DType) -> bool:
-    """Return whether two tensors have the same elements once both are rounded to a type.
-
-    A device may round numbers beyond float16's range in two ways; both count. NaN equals NaN.
-    """
-    if one.size != other.size:
-        return False
-    for saturates in (False, True):
-        a, b = (in_type(array, dtype, saturates=saturates).reshape(-1) for array in (one, other))
-        if _has_same_bits(a, b):
-            return True
-        if dtype is not HALVES[0]:
-            break
-    return False
+    """Return whether two tensors have the same elements once both are rounded to a type; NaN equals NaN."""
+    pairs = zip(_rounded_forms(one, dtype), _rounded_forms(other, dtype), strict=True)
+    return one.size == other.size and any(_has_same_bits(*pair) for pair in pairs)
 
 
 def narrower(one: DType, other: DType) -> DType:
@@ -257,8 +246,8 @@ class DumpedValues:
         self.replaced = sites.replaced
         self.rounded: dict[int, set[str]] = {}
         self._keys: dict[tuple[int, str], tuple[int, str]] = {}
-        self._written: dict[tuple[int, str], list[Holder]] = {}
-        self._read: dict[tuple[int, str], list[Holder]] = {}
+        self._written: dict[tuple[int, str], list[Holder]] = defaultdict(list)
+        self._read: dict[tuple[int, str], list[Holder]] = defaultdict(list)
         self._inputs: dict[str, Holder] = {}
         self._strange: list[Holder] = []
         for position, (operator, site) in enumerate(zip(self.operators, sites.found, strict=True)):
@@ -274,7 +263,7 @@ class DumpedValues:
             for slot, value in sites.results.get(position, ()):
                 if (IO.OUTPUT, slot) in operator.tensors:
                     holder = Holder(operator.tensors[IO.OUTPUT, slot], position, None)
-                    self._written.setdefault(self._key(*value), []).append(holder)
+                    self._written[self._key(*value)].append(holder)
 
     @property
     def mean_size(self) -> float:
@@ -290,7 +279,7 @@ class DumpedValues:
                 after = node.inputs_after_run[slot]
                 # an input that the operator writes in place shows the new value
                 held = self._written if after != name else self._read
-                held.setdefault(self._key(site.graph, after), []).append(Holder(tensor, position, node))
+                held[self._key(site.graph, after)].append(Holder(tensor, position, node))
 
     def _note_outputs(self, position: int, operator: RerunOperator, site: ModelOperator) -> None:
         node = site.node
@@ -301,9 +290,7 @@ class DumpedValues:
         for slot, name in enumerate(node.declared_outputs):
             tensor = operator.tensors.get((IO.OUTPUT, slot))
             if name and tensor is not None and slot not in shown:
-                self._written.setdefault(self._key(site.graph, name), []).append(
-                    Holder(tensor, position, node)
-                )
+                self._written[self._key(site.graph, name)].append(Holder(tensor, position, node))
 
     def is_folded(self, name: str) -> bool:
         """Return whether the compiler computed a constant of others."""
