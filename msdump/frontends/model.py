@@ -33,10 +33,6 @@ class Metric(Protocol):
 class MeanLoss:
     """The mean of the losses of all batches, MindSpore's ``Loss``."""
 
-    def __init__(self) -> None:
-        """Begin without batches."""
-        self.clear()
-
     def clear(self) -> None:
         """Forget all batches."""
         self._losses: list[float] = []
@@ -52,10 +48,6 @@ class MeanLoss:
 
 class Accuracy:
     """The share of samples whose highest score is that of their label, MindSpore's ``Accuracy``."""
-
-    def __init__(self) -> None:
-        """Begin without batches."""
-        self.clear()
 
     def clear(self) -> None:
         """Forget all batches."""

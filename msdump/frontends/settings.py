@@ -6,7 +6,7 @@ import itertools
 import logging
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -138,13 +138,7 @@ def _memory(name: str, value: Any) -> Fields:
 def _ascend_config(name: str, value: Any) -> Fields:
     if not isinstance(value, Mapping):
         raise InputError(f"{name} = {value!r}: a dictionary such as {{'precision_mode': ...}} is expected")
-    fields: Fields = {}
-    for key, item in value.items():
-        if key in _ASCEND_CONFIG:
-            _merge(fields, _ASCEND_CONFIG[key](f"{name}[{key!r}]", item))
-        else:
-            _log.warning("%s[%r] has no effect: %s have one", name, key, ", ".join(_ASCEND_CONFIG))
-    return fields
+    return _parsed(((f"{name}[{key!r}]", key, item) for key, item in value.items()), _ASCEND_CONFIG)
 
 
 def _fusion_switch(name: str, value: Any) -> Fields:
@@ -165,23 +159,26 @@ def _dtypes(key: str) -> Parse:
 def _ge_options(name: str, value: Any) -> Fields:
     if not isinstance(value, Mapping) or not all(isinstance(section, Mapping) for section in value.values()):
         raise InputError(f"{name} = {_shown(value)}: a dictionary such as {{'global': {{...}}}} is expected")
-    options = [(level, key) for level, section in value.items() for key in section]
+    options = (
+        (f"{name}[{level!r}][{key!r}]", key, item)
+        for level, section in value.items()
+        for key, item in section.items()
+    )
+    return _parsed(options, _GE_OPTIONS)
+
+
+def _parsed(items: Iterable[tuple[str, str, Any]], table: Mapping[str, Parse]) -> Fields:
+    """Return the fields of (place, key, value); files of operators' types by several keys count together."""
     fields: Fields = {}
-    for level, key in options:
-        place = f"{name}[{level!r}][{key!r}]"
-        if key in _GE_OPTIONS:
-            _merge(fields, _GE_OPTIONS[key](place, value[level][key]))
-        else:
-            _log.warning("%s has no effect: %s have one", place, ", ".join(_GE_OPTIONS))
+    for place, key, item in items:
+        if key not in table:
+            _log.warning("%s has no effect: %s have one", place, ", ".join(table))
+            continue
+        earlier = fields.get("operator_dtypes", NO_OPERATOR_DTYPES)
+        fields |= (more := table[key](place, item))
+        if "operator_dtypes" in more:
+            fields["operator_dtypes"] = more["operator_dtypes"].over(earlier)
     return fields
-
-
-def _merge(fields: Fields, more: Fields) -> None:
-    """Add fields; files of operators' types that come by several keys count together."""
-    earlier = fields.get("operator_dtypes", NO_OPERATOR_DTYPES)
-    fields |= more
-    if "operator_dtypes" in more:
-        fields["operator_dtypes"] = more["operator_dtypes"].over(earlier)
 
 
 _GE_OPTIONS: Final[Mapping[str, Parse]] = {

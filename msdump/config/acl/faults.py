@@ -107,6 +107,11 @@ class AclFaults:
         return f"Value {shown} for configuration item {item} in configuration file {self.path}"
 
 
+def invalid(message: str) -> AclError:
+    """Return the error 100000 of an argument, in msdump's own words."""
+    return AclError(AclCode.INVALID_PARAM, message)
+
+
 def null_pointer(function: str, parameter: str) -> AclError:
     """Word an argument that must not be None."""
     text = f"{function} failed because {parameter} cannot be a NULL pointer."

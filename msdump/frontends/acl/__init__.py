@@ -10,7 +10,7 @@ from __future__ import annotations
 import atexit
 from typing import Any
 
-from msdump.config.acl import AclCode, faults, invalid_argument
+from msdump.config.acl import AclCode, faults, invalid, invalid_argument
 from msdump.errors import AclError
 from msdump.frontends.acl import mdl, state
 from msdump.frontends.acl import operators as op
@@ -88,7 +88,7 @@ def create_data_buffer(data: Any, size: Any) -> int:
         size: Its bytes.
     """
     if not isinstance(data, int) or not isinstance(size, int) or size < 0:
-        raise AclError(AclCode.INVALID_PARAM, f"data buffer of {size!r} bytes at {data!r}")
+        raise invalid(f"data buffer of {size!r} bytes at {data!r}")
     return state.current().handles.add(DataBuffer(data, size))
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from msdump import dtypes, reading
 from msdump.capture import PROCESS
-from msdump.config.acl import AclCode, null_pointer, out_of_turn
+from msdump.config.acl import AclCode, invalid, null_pointer, out_of_turn
 from msdump.counters import ModelIdentity, RunCounter
 from msdump.dtypes import STRING, DType
 from msdump.encode import pack, unpack
@@ -313,7 +313,7 @@ def _index(values: Sequence[Value], name: str) -> int:
         if value.name == name:
             return index
     names = ", ".join(value.name for value in values)
-    raise AclError(AclCode.INVALID_PARAM, f"no input or output is named {name!r}; there are {names}")
+    raise invalid(f"no input or output is named {name!r}; there are {names}")
 
 
 _REPEATED: Final = "This API cannot be called repeatedly"

@@ -15,9 +15,8 @@ from typing import Any, Final
 import numpy as np
 
 from msdump import reading
-from msdump.config.acl import AclCode
+from msdump.config.acl import invalid
 from msdump.device import DeviceMemory
-from msdump.errors import AclError
 from msdump.threads import new_lock
 
 _MAPS: Final = "/proc/self/maps"
@@ -82,7 +81,7 @@ class Memory:
         """Give memory of the device back."""
         with self._lock:
             if not isinstance(address, int) or address not in self._blocks:
-                raise AclError(AclCode.INVALID_PARAM, f"{shown(address)} is no address that malloc gave")
+                raise invalid(f"{shown(address)} is no address that malloc gave")
             self._device.release(id(self._blocks.pop(address)))
             self._addresses.remove(address)
 
@@ -98,7 +97,7 @@ class Memory:
         """Give memory of the host back."""
         block = self._host_blocks.pop(address, None) if isinstance(address, int) else None
         if block is None:
-            raise AclError(AclCode.INVALID_PARAM, f"{shown(address)} is no address that malloc_host gave")
+            raise invalid(f"{shown(address)} is no address that malloc_host gave")
         self._lent.pop(id(block), None)
 
     def lend(self, owner: bytes | bytearray | np.ndarray) -> int:
@@ -125,20 +124,19 @@ class Memory:
     def view(self, address: Any, size: Any, *, writes: bool = False) -> memoryview:
         """Return bytes of device or host; AclError where there is no such memory, or not that much of it."""
         if not isinstance(address, int) or not isinstance(size, int) or size < 0 or not 0 < address < _MOST:
-            raise AclError(AclCode.INVALID_PARAM, f"{shown(address)} with {size!r} bytes is no memory")
+            raise invalid(f"{shown(address)} with {size!r} bytes is no memory")
         start = self._block(address)
         if start is not None:
             data, offset = self._blocks[start], address - start
             if offset + size > len(data):
-                raise AclError(
-                    AclCode.INVALID_PARAM,
+                raise invalid(
                     f"{shown(address)}: {size} bytes were asked for, {len(data) - offset} are there",
                 )
             return memoryview(data)[offset : offset + size]
         view = self._host_view(address, size, writes=writes) if size else memoryview(b"")
         if view is None:
             missing = "writable memory" if writes else "memory"
-            raise AclError(AclCode.INVALID_PARAM, f"{shown(address)}: there are no {size} bytes of {missing}")
+            raise invalid(f"{shown(address)}: there are no {size} bytes of {missing}")
         return view
 
     def _block(self, address: int) -> int | None:
@@ -177,7 +175,7 @@ def _is_mapped(start: int, size: int, *, writes: bool) -> bool:
 
 def _check_size(size: Any) -> None:
     if not isinstance(size, int) or isinstance(size, bool) or not 0 < size < _MOST:
-        raise AclError(AclCode.INVALID_PARAM, f"{size!r} is no number of bytes from 1")
+        raise invalid(f"{size!r} is no number of bytes from 1")
 
 
 def shown(address: Any) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from msdump import dtypes
 from msdump.capture import PROCESS
 from msdump.capture.compiled import SingleOperator
-from msdump.config.acl import AclCode
+from msdump.config.acl import AclCode, invalid
 from msdump.dtypes import DTYPES, STRING
 from msdump.encode import elements
 from msdump.errors import AclError, GraphError, InputError, UnsupportedOpError
@@ -63,7 +63,7 @@ def create_tensor_desc(data_type: Any, dims: Sequence[Any], tensor_format: int) 
         raise AclError(AclCode.UNSUPPORTED_DATA_TYPE, f"aclDataType {data_type!r} is not supported")
     shape = dimensions(dims)
     if not isinstance(tensor_format, int):
-        raise AclError(AclCode.INVALID_PARAM, f"aclFormat {tensor_format!r}: a number is expected")
+        raise invalid(f"aclFormat {tensor_format!r}: a number is expected")
     return state.current().handles.add(TensorDesc(data_type, shape, tensor_format))
 
 
@@ -88,7 +88,7 @@ def _setter(convert: Callable[[Any], Any]) -> Callable[[int, str, Any], int]:
         try:
             attributes.values[text(name, "attr_name")] = convert(value)
         except (TypeError, ValueError, OverflowError) as error:
-            raise AclError(AclCode.INVALID_PARAM, f"attribute {name!r} = {value!r}: {error}") from error
+            raise invalid(f"attribute {name!r} = {value!r}: {error}") from error
 
     return set_attr
 

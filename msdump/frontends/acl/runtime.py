@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from msdump.config.acl import AclCode
+from msdump.config.acl import AclCode, invalid
 from msdump.errors import AclError
 from msdump.frontends.acl import state
 from msdump.frontends.acl.memory import shown
@@ -145,9 +145,9 @@ def memcpy_async(  # noqa: PLR0917 - pyACL's signature
 def memset(ptr: Any, max_size: Any, value: int, size: Any) -> None:
     """Set bytes to a value."""
     if not isinstance(size, int) or not isinstance(max_size, int) or not 0 <= size <= max_size:
-        raise AclError(AclCode.INVALID_PARAM, f"{size!r} bytes do not fit into {max_size!r}")
+        raise invalid(f"{size!r} bytes do not fit into {max_size!r}")
     if not isinstance(value, int):
-        raise AclError(AclCode.INVALID_PARAM, f"value {value!r}: a number is expected")
+        raise invalid(f"value {value!r}: a number is expected")
     view = state.current().memory.view(ptr, size, writes=True)
     if size:
         view[:] = bytes([value & 0xFF]) * size
@@ -157,14 +157,14 @@ def _copy(acl: AclState, target: tuple[Any, Any], source: tuple[Any, Any], kind:
     """Copy bytes between two (address, size); see ``memcpy``."""
     (dst, dst_size), (src, src_size) = target, source
     if not isinstance(kind, int) or kind not in _KINDS:
-        raise AclError(AclCode.INVALID_PARAM, f"kind {kind!r}: 0 to 3 are allowed")
+        raise invalid(f"kind {kind!r}: 0 to 3 are allowed")
     is_sized = isinstance(src_size, int) and isinstance(dst_size, int)
     if not is_sized or not 0 <= src_size <= dst_size:
-        raise AclError(AclCode.INVALID_PARAM, f"{src_size!r} bytes do not fit into {dst_size!r}")
+        raise invalid(f"{src_size!r} bytes do not fit into {dst_size!r}")
     for name, address, is_device in zip(("dst", "src"), (dst, src), _KINDS[kind], strict=True):
         if acl.memory.is_device(address) != is_device:
             side = "device" if is_device else "host"
-            raise AclError(AclCode.INVALID_PARAM, f"{name} = {shown(address)} is no memory of the {side}")
+            raise invalid(f"{name} = {shown(address)} is no memory of the {side}")
     contents = acl.memory.view(src, src_size)
     if src_size:
         acl.memory.view(dst, dst_size, writes=True)[:src_size] = contents
@@ -184,7 +184,7 @@ _TYPES: Final[Mapping[int, np.dtype]] = {np.dtype(code).num: np.dtype(code) for 
 def bytes_to_ptr(bytes_data: Any) -> int:
     """Return the pointer of bytes; the script must keep them as long as it uses it."""
     if not isinstance(bytes_data, (bytes, bytearray)) or not bytes_data:
-        raise AclError(AclCode.INVALID_PARAM, f"bytes_to_ptr: bytes are expected, not {type(bytes_data)}")
+        raise invalid(f"bytes_to_ptr: bytes are expected, not {type(bytes_data)}")
     return state.current().memory.lend(bytes_data)
 
 
@@ -198,9 +198,9 @@ def ptr_to_bytes(ptr: Any, size: Any) -> bytes:
 def numpy_to_ptr(array: Any) -> int:
     """Return the pointer of an array; the script must keep the array as long as it uses it."""
     if not isinstance(array, np.ndarray) or not array.size or array.dtype.hasobject:
-        raise AclError(AclCode.INVALID_PARAM, f"numpy_to_ptr: an array of numbers is expected, not {array!r}")
+        raise invalid(f"numpy_to_ptr: an array of numbers is expected, not {array!r}")
     if not array.flags.c_contiguous:
-        raise AclError(AclCode.INVALID_PARAM, "numpy_to_ptr: the array is not contiguous; copy it first")
+        raise invalid("numpy_to_ptr: the array is not contiguous; copy it first")
     return state.current().memory.lend(array)
 
 
@@ -215,7 +215,7 @@ def ptr_to_numpy(ptr: Any, dims: Sequence[int], np_type: Any) -> np.ndarray:
     """
     dtype = _TYPES.get(np_type) if isinstance(np_type, int) else None
     if dtype is None:
-        raise AclError(AclCode.INVALID_PARAM, f"numpy type {np_type!r}: {sorted(_TYPES)} are known")
+        raise invalid(f"numpy type {np_type!r}: {sorted(_TYPES)} are known")
     shape = dimensions(dims)
     # a view, not a copy: a script that writes into the array writes into the memory
     view = _host_view(ptr, math.prod(shape) * dtype.itemsize)
@@ -226,5 +226,5 @@ def _host_view(ptr: Any, size: Any) -> memoryview:
     memory = state.current().memory
     if memory.is_device(ptr):
         message = f"{ptr:#x} is memory of the device; copy it to the host with acl.rt.memcpy"
-        raise AclError(AclCode.INVALID_PARAM, message)
+        raise invalid(message)
     return memory.view(ptr, size)

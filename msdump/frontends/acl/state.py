@@ -16,7 +16,7 @@ from msdump import env
 from msdump.capture import PROCESS, Process
 from msdump.capture.compiled import SingleOperator
 from msdump.communication import current as current_rank
-from msdump.config.acl import AclCode, AclFaults, out_of_turn
+from msdump.config.acl import AclCode, AclFaults, invalid, out_of_turn
 from msdump.config.acl import plan as config
 from msdump.counters import Counters
 from msdump.errors import (
@@ -215,7 +215,7 @@ class Handles:
         item = self._objects.get(handle) if isinstance(handle, int) else None
         if not isinstance(item, kind):
             name = getattr(kind, "TITLE", kind.__name__)
-            raise AclError(AclCode.INVALID_PARAM, f"{handle!r} is no handle of a {name}; was it destroyed?")
+            raise invalid(f"{handle!r} is no handle of a {name}; was it destroyed?")
         return item
 
     def remove(self, handle: Any, kind: type[T]) -> T:
@@ -382,28 +382,28 @@ def require_init(state: AclState, function: str) -> None:
 def item_at(items: Sequence[T], index: Any) -> T:
     """Return the item at an index; 100000 if there is none."""
     if not isinstance(index, int) or not 0 <= index < len(items):
-        raise AclError(AclCode.INVALID_PARAM, f"index {index!r}: there are {len(items)}, counted from 0")
+        raise invalid(f"index {index!r}: there are {len(items)}, counted from 0")
     return items[index]
 
 
 def text(value: Any, name: str, expected: str = "a text") -> str:
     """Return an argument that must be a text; 100000 if it is none."""
     if not isinstance(value, str):
-        raise AclError(AclCode.INVALID_PARAM, f"{name} = {value!r}: {expected} is expected")
+        raise invalid(f"{name} = {value!r}: {expected} is expected")
     return value
 
 
 def dimensions(value: Any) -> tuple[int, ...]:
     """Return an argument that must be a shape; 100000 if it is no list of numbers from 0."""
     if not isinstance(value, (list, tuple)) or not all(isinstance(dim, int) and dim >= 0 for dim in value):
-        raise AclError(AclCode.INVALID_PARAM, f"shape {value!r}: a list of dimensions from 0 is expected")
+        raise invalid(f"shape {value!r}: a list of dimensions from 0 is expected")
     return tuple(value)
 
 
 def handles(value: Any, name: str) -> list[Any]:
     """Return an argument that must be a list of handles; 100000 if it is none."""
     if not isinstance(value, (list, tuple)):
-        raise AclError(AclCode.INVALID_PARAM, f"{name} = {value!r}: a list of handles is expected")
+        raise invalid(f"{name} = {value!r}: a list of handles is expected")
     return list(value)
 
 
@@ -524,8 +524,7 @@ def device_view(acl: AclState, handle: int, *, writes: bool = False) -> memoryvi
     if writes and not buffer.address:
         return memoryview(b"")
     if buffer.address and not acl.memory.is_device(buffer.address):
-        raise AclError(
-            AclCode.INVALID_PARAM,
+        raise invalid(
             f"{buffer.address:#x} is no memory of the device; copy the tensor there with acl.rt.memcpy",
         )
     return acl.memory.view(buffer.address, buffer.size, writes=writes)

@@ -26,19 +26,9 @@ def spread(item: Sequence[int], rank: int) -> list[int]:
     return list(item) * rank if len(item) == 1 else list(item)
 
 
-def max_pool_backward(
-    rank: int,
-    grad: Tensor,
-    data: Tensor,
-    kernel_size: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    ceil_mode: bool,
-    indices: Tensor,
-) -> Tensor:
+def max_pool_backward(rank: int, grad: Tensor, data: Tensor, *window_and_indices: Any) -> Tensor:
     """Return the gradient of a maximum pooling over ``rank`` dimensions."""
-    return adaptive_max_pool_backward(rank, grad, data, indices)
+    return adaptive_max_pool_backward(rank, grad, data, window_and_indices[-1])
 
 
 def adaptive_max_pool_backward(rank: int, grad: Tensor, data: Tensor, indices: Tensor) -> Tensor:
@@ -146,23 +136,6 @@ def replication_pad_backward(rank: int, grad: Tensor, data: Tensor, padding: Seq
     return _to_elements(grad, shares)
 
 
-POOLING: Final[dict[Any, Callable[..., Any]]] = {
-    _aten.max_pool2d_with_indices_backward.default: partial(max_pool_backward, 2),
-    _aten.max_pool3d_with_indices_backward.default: partial(max_pool_backward, 3),
-    _aten.adaptive_max_pool2d_backward.default: partial(adaptive_max_pool_backward, 2),
-    _aten.adaptive_max_pool3d_backward.default: partial(adaptive_max_pool_backward, 3),
-    _aten.avg_pool2d.default: avg_pool2d,
-    _aten.avg_pool2d_backward.default: partial(avg_pool_backward, 2),
-    _aten.avg_pool3d_backward.default: partial(avg_pool_backward, 3),
-    _aten._adaptive_avg_pool2d_backward.default: partial(adaptive_avg_pool_backward, 2),  # noqa: SLF001 - torch's name
-    _aten._adaptive_avg_pool3d_backward.default: partial(adaptive_avg_pool_backward, 3),  # noqa: SLF001 - torch's name
-    _aten.replication_pad1d_backward.default: partial(replication_pad_backward, 1),
-    _aten.replication_pad2d_backward.default: partial(replication_pad_backward, 2),
-    _aten.replication_pad3d_backward.default: partial(replication_pad_backward, 3),
-}
-"""Operator -> the function that is exported in its place."""
-
-
 _CHECK: Final = _aten._linalg_check_errors.default  # noqa: SLF001 - torch's name
 _WITH_EFFECTS: Final = torch.ops.higher_order.with_effects
 
@@ -247,18 +220,6 @@ def with_effects(token: Any, operator: Any, *arguments: Any, **named: Any) -> tu
     results: tuple[Any, ...] = _WITH_EFFECTS(token, operator, *arguments, **named)
     return results
 
-
-ALGEBRA: Final[dict[Any, Callable[..., Any]]] = {
-    _aten._weight_norm_interface_backward.default: weight_norm_backward,  # noqa: SLF001 - torch's name
-    _aten.copy.default: copy,
-    _aten.cumprod.default: cumprod,
-    _aten.diag_embed.default: diag_embed,
-    _aten.diagonal_backward.default: diagonal_backward,
-    _aten.fmax.default: partial(extreme, torch.maximum),
-    _aten.fmin.default: partial(extreme, torch.minimum),
-    _aten.linalg_inv_ex.default: inverse,
-}
-"""Operator -> the function that is exported in its place."""
 
 REPLACEMENTS: Final[dict[Any, Callable[..., Any]]] = {
     **get_decompositions((_aten.silu_backward.default, _aten.mish_backward.default)),
@@ -363,13 +324,6 @@ def _heads(x: Tensor, number: int) -> Tensor:
     return x.unflatten(-1, (number, -1)).transpose(1, 2)
 
 
-ATTENTION: Final[dict[Any, Callable[..., Any]]] = {
-    _aten._transformer_encoder_layer_fwd.default: encoder_layer,  # noqa: SLF001 - torch's name
-    _aten._native_multi_head_attention.default: attention,  # noqa: SLF001 - torch's name
-}
-"""Operator -> the function that is exported in its place."""
-
-
 def convolution_backward(
     grad: Tensor,
     data: Tensor,
@@ -432,11 +386,7 @@ def _data_of_plain(grad: Tensor, data: Tensor, weight: Tensor, window: Window) -
 def _weight(small: Tensor, large: Tensor, weight: Tensor, window: Window) -> Tensor:
     """Return the gradient of the weight: channels become the batch, stride and dilation swap roles.
 
-    Args:
-        small: Gradient of a plain convolution's output, or data of a transposed one.
-        large: Data of a plain convolution, or gradient of a transposed one's output.
-        weight: The weight whose gradient is returned.
-        window: How the kernel moves.
+    ``small`` and ``large`` are the output's gradient and the data, of a transposed convolution the reverse.
     """
     groups = window.groups
     batch = large.unflatten(1, (groups, large.shape[1] // groups)).permute(
@@ -482,11 +432,33 @@ _REFERENCE: Final = (
 )
 """Operators that the exporter translates as for inference only; torch's own definition holds."""
 
+_BY_RANK: Final[dict[str, tuple[Callable[..., Any], Sequence[int]]]] = {
+    "max_pool{}d_with_indices_backward": (max_pool_backward, (2, 3)),
+    "adaptive_max_pool{}d_backward": (adaptive_max_pool_backward, (2, 3)),
+    "avg_pool{}d_backward": (avg_pool_backward, (2, 3)),
+    "_adaptive_avg_pool{}d_backward": (adaptive_avg_pool_backward, (2, 3)),
+    "replication_pad{}d_backward": (replication_pad_backward, (1, 2, 3)),
+}
+"""Operators for tensors of several ranks: the function, whose first argument is the rank, and the ranks."""
+
 DECOMPOSITIONS: Final[dict[Any, Callable[..., Any]]] = {
     **get_decompositions(_REFERENCE),
-    **ALGEBRA,
-    **ATTENTION,
-    **POOLING,
+    _aten._weight_norm_interface_backward.default: weight_norm_backward,  # noqa: SLF001 - torch's name
+    _aten.copy.default: copy,
+    _aten.cumprod.default: cumprod,
+    _aten.diag_embed.default: diag_embed,
+    _aten.diagonal_backward.default: diagonal_backward,
+    _aten.fmax.default: partial(extreme, torch.maximum),
+    _aten.fmin.default: partial(extreme, torch.minimum),
+    _aten.linalg_inv_ex.default: inverse,
+    _aten._transformer_encoder_layer_fwd.default: encoder_layer,  # noqa: SLF001 - torch's name
+    _aten._native_multi_head_attention.default: attention,  # noqa: SLF001 - torch's name
+    _aten.avg_pool2d.default: avg_pool2d,
     _aten.convolution_backward.default: convolution_backward,
+    **{
+        getattr(_aten, name.format(rank)).default: partial(function, rank)
+        for name, (function, ranks) in _BY_RANK.items()
+        for rank in ranks
+    },
 }
 """Operator -> the function that is exported in its place."""
