@@ -1,4 +1,4 @@
-"""What ``msdump compare`` says of two dumps, asked through the command."""
+"""Results of ``msdump compare`` on two dumps, through the command."""
 
 from __future__ import annotations
 

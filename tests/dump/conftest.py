@@ -65,7 +65,7 @@ class Door:
     Attributes:
         folder: A directory of the test; the dump stands in its ``dump``.
         monkeypatch: Sets the environment.
-        process: What the networks share.
+        process: State that the networks share.
     """
 
     folder: Path

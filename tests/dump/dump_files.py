@@ -37,7 +37,7 @@ FORMATS = {
 
 @dataclass(frozen=True)
 class Tensor:
-    """An input or output: what the header says of it, and its bytes."""
+    """An input or output: its description in the header, and its bytes."""
 
     io: str
     slot: int

@@ -52,7 +52,7 @@ def node(op_type, inputs, outputs, name="", **attributes):
 
 
 def model(nodes, inputs, outputs, initializers=None, *, opset=OPSET):
-    """Return a model; outputs may be names, whose types are inferred."""
+    """Return a model; types of outputs that are given as names are inferred."""
     graph = helper.make_graph(
         nodes,
         "graph",
@@ -64,7 +64,7 @@ def model(nodes, inputs, outputs, initializers=None, *, opset=OPSET):
 
 
 def with_weight(network, name, change):
-    """Return a model in which a weight is what a function makes of its array."""
+    """Return a model with a function applied to one of its weights."""
     changed = onnx.ModelProto()
     changed.CopyFrom(network)
     tensor = next(each for each in changed.graph.initializer if each.name == name)
@@ -73,7 +73,7 @@ def with_weight(network, name, change):
 
 
 def without(network, name):
-    """Return a model without a node: its readers read what it read first."""
+    """Return a model without a node: its readers read its first input."""
     changed = onnx.ModelProto()
     changed.CopyFrom(network)
     gone = next(each for each in changed.graph.node if each.name == name)

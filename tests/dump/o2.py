@@ -1,4 +1,4 @@
-"""MindSpore's door under Ascend O2, and what it leaves on disk, read without the code under test's reader."""
+"""MindSpore's door under Ascend O2, and its files, read without the code under test."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def load(door, model, *, fuses=False, **changes):
 
 
 def places(root):
-    """Return what the directories of executions say, in order: step, device, model, number, run."""
+    """Return step, device, model, number and run of the directories of executions, in order."""
     executions = set()
     for path in root.rglob("*"):
         match = PLACE.fullmatch(str(path.relative_to(root)))
@@ -78,7 +78,7 @@ def operators(folder):
 
 
 def told(root, device=0):
-    """Return what MindSpore told CANN before the last step."""
+    """Return the acl.json of the last step."""
     return json.loads((root / f"acl_dump_{device}.json").read_text())
 
 

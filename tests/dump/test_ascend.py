@@ -48,7 +48,7 @@ def names(door):
 
 
 def product():
-    """Return one matrix product of two terms, whose float16 products and sum a float32 rounds once."""
+    """Return a matrix product of two terms: float32 rounds their sum once."""
     return nets.model(
         [nets.node("MatMul", "x w", "y"), nets.node("Sigmoid", "y", "z")],
         [nets.value("x", [3, 2]), nets.value("w", [2, 4])],
@@ -94,7 +94,7 @@ def test_precision(door, enable, way, mode, reads, writes):
 @pytest.mark.parametrize("level", ["O0", "O2"])
 @pytest.mark.parametrize("opset", [7, 9, 12, 13])
 def test_bfloat16_in_old_opsets(door, opset, level):
-    """Models whose opset cannot cast to bfloat16 are rounded to it all the same, fused or not."""
+    """Models of an opset without casts to bfloat16 are rounded to it all the same, fused or not."""
     random = np.random.default_rng(0)
     shapes = {"w": (4, 3, 3, 3), "scale": 4, "bias": 4, "mean": 4, "var": 4}
     weights = {
@@ -258,7 +258,7 @@ def test_fused_away_by_set_dump(door):
 
 
 def test_fused_away_by_kernels(door, caplog):
-    """A ``kernels`` item that names an operator inside a fused one is told where it is, in order."""
+    """A warning names the fused operator for each ``kernels`` item that names an operator inside it."""
     hidden = ["Default/act-Act/Add-op0", "Default/act-Act/Sigmoid-op0"]
 
     door.dump(chain(), CHAIN_FEEDS, context=O1, dump_mode=1, kernels=hidden[::-1])
@@ -389,7 +389,7 @@ def test_useless_output(door, caplog, enable, value, expected):
 
 @ENABLE
 def test_cache_of_attention(door, enable):
-    """What ONNX's Attention keeps for the next call is no useless output of FlashAttentionScore."""
+    """The cache that ONNX's Attention returns is no useless output of FlashAttentionScore."""
     shape, past = [1, 2, 3, 4], [1, 2, 1, 4]
     feeds = {n: np.ones(shape, np.float32) for n in "qkv"} | {
         n: np.ones(past, np.float32) for n in ("a", "b")

@@ -84,7 +84,7 @@ def fails_after_large_tensors():
 
 
 def test_failing_operator(door):
-    """An operator that fails loses nothing of those before it, even if the caller changes its inputs."""
+    """A failing operator loses no file of earlier ones, even if the caller changes its inputs."""
     door.configure(enable=False)
     network = door.load(fails_after_large_tensors(), **O0)
     x = np.arange(1 << 19, dtype=np.float32)
@@ -102,7 +102,7 @@ def test_failing_operator(door):
 
 @pytest.mark.parametrize("policy", ["raise", "warn"])
 def test_write_failure_is_told_at_the_end_of_the_step(door, caplog, policy):
-    """What cannot be written is counted, logged and, unless only warned of, raised when the step ends."""
+    """Write errors are counted, logged and, unless they are warnings, raised when the step ends."""
     big = np.ones(1 << 18, np.float32)
     model = nets.model([nets.node("Neg", "x", "y")], [nets.value("x", ["n"])], ["y"])
     door.configure(enable=False, on_write_error=policy)

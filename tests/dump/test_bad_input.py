@@ -29,7 +29,7 @@ def small_disk(tmp_path):
 
 
 def messages(caplog, level="WARNING"):
-    """Return what was logged from a level on."""
+    """Return the messages that were logged from a level on."""
     caplog.handler.setLevel(level)
     return [record.getMessage() for record in caplog.records if record.levelname in {"WARNING", "ERROR"}]
 
@@ -53,7 +53,7 @@ def dense(width=4):
 
 
 def test_expression_without_end(door):
-    """An expression that would search for ever is told at the load, with file, line, place and a name."""
+    """An expression that would search for ever is refused at the load, with file, line, place and a name."""
     file = door.configure(dump_mode=1, kernels=["Add", "name-regex(Default/(a|aa)+/ReLU-op1)"])
     model = nets.model(
         [nets.node("Relu", "x", "y", f"{80 * 'a'}/Relu")], [nets.value("x", [1])], [nets.value("y", [1])]
@@ -101,7 +101,7 @@ def test_path_that_becomes_unwritable(door, caplog):
 
 
 def test_directory_removed_during_the_run(door):
-    """A dump directory that somebody removes between two runs is made again."""
+    """A dump directory that is removed between two runs is made again."""
     door.configure()
     network = door.load(nets.mini())
     network.run(nets.mini_feeds())
@@ -118,7 +118,7 @@ def test_directory_removed_during_the_run(door):
     "has_gone", [shutil.rmtree, lambda path: path.rename(path.with_name("aside"))], ids=["removed", "moved"]
 )
 def test_dump_path_that_goes(door, has_gone, enable, context):
-    """A path that somebody removes or moves away is a write error: no second tree is begun."""
+    """A path that is removed or moved away is a write error: no second tree is begun."""
     door.configure(enable=enable)
     network = door.load(nets.mini(), **context)
     network.run(nets.mini_feeds())
@@ -166,7 +166,7 @@ def test_closing_that_fails(door, monkeypatch, caplog, changes, often):
 
 
 def test_full_disk(door, small_disk, caplog):
-    """A full disk raises at the write; what stands there is complete, and the loss is counted."""
+    """A full disk raises at the write; files on it are complete, and the loss is counted."""
     door.configure(path=str(small_disk / "dump"))
     network = door.load(dense(200))
 
@@ -188,7 +188,7 @@ def elements(count):
 @pytest.mark.parametrize("count", [2_000, 40_000], ids=["inline", "in threads"])
 @pytest.mark.parametrize("policy", ["raise", "warn"])
 def test_full_disk_in_the_middle_of_an_asynchronous_dump(door, small_disk, caplog, policy, count):
-    """The step tells what was lost; what stands there is complete, and the counts are those of the disk."""
+    """The step raises for lost files; the others are complete, and the counts equal the files on disk."""
     door.configure(
         path=str(small_disk / "dump"),
         enable=False,
@@ -224,7 +224,7 @@ def test_full_disk_in_the_middle_of_an_asynchronous_dump(door, small_disk, caplo
 
 
 def test_file_size_limit(door, file_size_limit):
-    """A file that passes the limit of the process leaves no torn file, and the remedy is told."""
+    """A file over the limit of the process leaves no torn file, and the error names the remedy."""
     door.configure()
     network = door.load(dense(200))
     file_size_limit(50_000)
@@ -263,7 +263,7 @@ def test_write_error_policy(door, policy, monkeypatch, caplog):
 
 @pytest.mark.parametrize("changes", [{}, {"on_write_error": "warn"}], ids=["raise", "warn"])
 def test_failing_operator(door, changes):
-    """When an operator fails, the exception names it, those before it have files and the step is listed."""
+    """When an operator fails, the exception names it, earlier ones have files and the step is listed."""
     nodes = [
         nets.node("Relu", "x", "positive", "relu-ReLU/Relu"),
         nets.node("Gather", "positive where", "row", "pick-Pick/Gather"),
@@ -285,7 +285,7 @@ def test_failing_operator(door, changes):
 
 
 def test_operator_that_nothing_runs(door):
-    """An operator that nothing can run is named with its node and domain; those before it are dumped."""
+    """An operator that nothing can run is named with its node and domain; earlier ones are dumped."""
     nodes = [nets.node("Relu", "x", "positive", "a/Relu")]
     nodes += [nets.node("Wonder", "positive", "y", "b/Wonder", domain="my.domain")]
     model = nets.model(nodes, [nets.value("x", [2])], ["y"])

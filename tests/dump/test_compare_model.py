@@ -1,4 +1,4 @@
-"""``msdump compare --model``: each operator runs again, and those with errors of their own are named."""
+"""``msdump compare --model``: each operator runs again, and operators with own errors are named."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_no_sound_operator_is_accused(door, name, mode):
 
 
 def test_a_folded_constant_is_told_by_its_weights(door):
-    """Who reads a constant that the compiler made of a wrong weight is told with the weight's name."""
+    """The reader of a constant that the compiler made of a wrong weight is named, with the weight."""
     draw = np.random.default_rng(0)
     arrays = {"table": draw.standard_normal((9, 8), np.float32), "rows": np.arange(8)[::-1].copy()}
     nodes = [
@@ -87,7 +87,7 @@ def test_a_folded_constant_is_told_by_its_weights(door):
 
 
 def test_operators_of_compiled_graphs_have_the_names_of_nodes(door):
-    """The model tells the ONNX nodes of a compiled graph's operators; what the device inserted has none."""
+    """Operators of a compiled graph have the names of the model's nodes; inserted ones have none."""
     model = GRAPHS / "transformer.onnx"
     golden = door.aside("golden", model, FEEDS["transformer"])
     mine = door.aside("mine", model, FEEDS["transformer"], **MODES["o2-npy"])
@@ -156,7 +156,7 @@ def test_training_steps_run_again(door, mode):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_absent_inputs_keep_their_places(door, mode):
-    """What an operator reads behind an absent optional input is held against what the model feeds it."""
+    """Inputs behind an absent optional one are compared with the model's."""
     draw = np.random.default_rng(3)
     shapes = {"w": (1, 12, 4), "r": (1, 12, 3), "b": (1, 24)}
     arrays = {name: draw.standard_normal(shape, np.float32) for name, shape in shapes.items()}

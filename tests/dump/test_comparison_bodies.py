@@ -1,4 +1,4 @@
-"""Comparisons of a graph compiled as a whole with one whose branches and loops are graphs beside it."""
+"""Comparisons of a graph compiled as a whole with one that has a graph for each branch and loop."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ MODES = {"npy": {"file_format": "npy"}, "bin": {}}
 
 
 def model_of(source):
-    """Return a model with weights, those of a loop among them."""
+    """Return a model with weights, some of them in a loop."""
     chance = np.random.default_rng(0)
     model = parser.parse_model(source)
     for name, shape in (("w0", (8, 8)), ("w1", (8, 8)), ("b1", (8,))):
@@ -102,7 +102,7 @@ def test_every_pass_is_compared(dump, form, source, passes):
 @pytest.mark.parametrize("form", MODES)
 @pytest.mark.parametrize(("source", "passes"), [(LOOP, 3), (NESTED, 1)], ids=["loop", "nested"])
 def test_a_bit_of_a_weight_in_a_loop(dump, form, source, passes):
-    """The kernel of a loop that reads a changed bias is accused in its passes, and nobody else."""
+    """The kernel of a loop that reads a changed bias is accused in its passes, and no other operator."""
 
     def flip(bias):
         bias.view(np.uint32)[3] ^= np.uint32(1 << 22)

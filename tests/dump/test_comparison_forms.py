@@ -1,4 +1,4 @@
-"""Files that a device names or shapes otherwise than it held them: the graph beside them tells."""
+"""Files with a name or shape other than the tensor's: the graph file beside them has the true one."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ pytestmark = pytest.mark.usefixtures("quiet")
 
 
 def only(root, pattern):
-    """Return the one file whose path matches."""
+    """Return the one file with a matching path."""
     (path,) = root.rglob(pattern)
     return path
 
 
 @pytest.mark.parametrize("options", [(), ("--model", LENET)], ids=["files", "model"])
 def test_shape_of_a_view(door, options):
-    """The file of a view with the shape of the view's input agrees: its graph tells the shape."""
+    """The file of a view with the shape of the view's input agrees: its graph has the shape."""
     mine, golden = door.twice(LENET, FEEDS)
     path = only(mine, "Flatten.*.output.0.*.npy")
     np.save(path, np.load(path).reshape(1, 8, 5, 5))
@@ -38,7 +38,7 @@ def test_shape_of_a_view(door, options):
 
 @pytest.mark.parametrize("options", [(), ("--model", LENET)], ids=["files", "model"])
 def test_half_of_the_bytes(door, options):
-    """A file of float16 where the device held float32 is unreadable, says so, and accuses nobody."""
+    """A file of float16 where the device held float32 is unreadable, says so, and accuses no operator."""
     mine, golden = door.twice(LENET, FEEDS)
     for path in [*mine.rglob("MatMul.*.output.0.*.npy"), *mine.rglob("BiasAdd.*.input.0.*.npy")]:
         array = np.load(path)
@@ -97,7 +97,7 @@ def test_memory_that_nothing_reads(door, is_with_model):
 
 @pytest.mark.parametrize(("slot", "verdicts"), [(1, []), (2, []), (3, ["own"])])
 def test_outputs_that_a_kernel_does_not_write(tmp_path, slot, verdicts):
-    """Leftover memory in an output that the vendor's BatchNorm does not write accuses nobody."""
+    """Leftover memory in an output that the vendor's BatchNorm does not write accuses no operator."""
     mine, golden = (_normalized(tmp_path / name) for name in ("mine", "golden"))
     (path,) = mine.rglob(f"BatchNorm.*.output.{slot}.*.npy")
     np.save(path, np.load(path) + 7)
@@ -179,7 +179,7 @@ def quantized(kind):
 @pytest.mark.parametrize("context", [{}, O0], ids=["CPU", "O0"])
 @pytest.mark.parametrize("kind", [TensorProto.UINT4, TensorProto.INT4], ids=["uint4", "int4"])
 def test_type_without_a_number_in_dump_files(door, kind, context):
-    """A tensor whose dump file says DT_UNDEFINED is read as its counterpart's type."""
+    """A tensor of DT_UNDEFINED in its dump file is read as its counterpart's type."""
     feeds = {"x": np.random.default_rng(0).standard_normal((3, 5)).astype("f4")}
     golden = door.aside("golden", quantized(kind), feeds, context=context)
     mine = door.aside("mine", quantized(kind), feeds, context=O2, file_format="bin")
@@ -229,7 +229,7 @@ def test_reader_of_a_small_part(door, op_type):
 
 @pytest.mark.parametrize("file_format", ["npy", "bin"])
 def test_optional_inputs_and_outputs_that_are_absent(door, file_format):
-    """A compiled graph does not number them: what stands behind them is compared all the same."""
+    """A compiled graph does not number them: tensors behind them are compared all the same."""
     normalize = node("SkipLayerNormalization", "x x g", "n", domain="com.microsoft")
     normalize.output.extend(("", "", "sum"))
     clip = helper.make_node("Clip", ["n", "", "most"], ["y"])
@@ -279,7 +279,7 @@ COMPILED_AWAY = {
 @pytest.mark.parametrize("file_format", ["npy", "bin"])
 @pytest.mark.parametrize("gone", COMPILED_AWAY)
 def test_what_a_compiled_kernel_reads(door, gone, file_format):
-    """A kernel reads what the other side has before a reshape that is gone, or before a cast: it agrees."""
+    """A kernel's input agrees with the other side's tensor from before a removed reshape or a cast."""
     nodes, shape, sizes = COMPILED_AWAY[gone]
     random = np.random.default_rng(0)
     weights = {

@@ -1,4 +1,4 @@
-"""Comparisons of networks that share no names, or whose names mislead: graphs tell what belongs together."""
+"""Comparisons of networks with other or misleading names: operators are paired by graphs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_two_exporters(door, network):
     ],
 )
 def test_a_dropped_operator_shifts_no_others(door, node, missing):
-    """An operator that a network lacks is missing; its siblings, whose numbers moved, keep their partners."""
+    """An operator that a network lacks is missing; its renumbered siblings keep their partners."""
     model = onnx.load(MODEL)
     mine, golden = door.aside("mine", without(model, node), BERT), door.aside("golden", model, BERT)
 
@@ -69,7 +69,7 @@ def test_a_dropped_operator_shifts_no_others(door, node, missing):
 
 @pytest.mark.parametrize("level", ["O0", "O1"])
 def test_levels_without_a_model(door, level):
-    """Dumps of a fused network and of one that is not fused agree, though no model tells what was fused."""
+    """Dumps of a fused network and of one that is not fused agree without a model."""
     mine, golden = (
         door.aside(each, MODEL, BERT, context={"device_target": "Ascend", "jit_level": each})
         for each in (level, "O1" if level == "O0" else "O0")
@@ -148,7 +148,7 @@ def two_networks(door):
     ids=["tensors", "statistics"],
 )
 def test_dumps_of_two_networks(two_networks, monkeypatch, options, changes):
-    """Dumps of two networks are said to be such, with how many operators were paired; nobody is accused."""
+    """Dumps of two networks are reported as such, with the number of pairs; no operator is accused."""
     *dumps, folder = two_networks(**changes)
     monkeypatch.chdir(folder)
 
@@ -161,7 +161,7 @@ def test_dumps_of_two_networks(two_networks, monkeypatch, options, changes):
 
 
 def test_models_of_two_networks(two_networks):
-    """Two models of two networks are said to be such; their outputs alone are compared, nobody is accused."""
+    """Two models of two networks are reported as such; only outputs are compared, no operator is accused."""
     *_, folder = two_networks()
 
     done = CliRunner().invoke(main, ["diff", f"{folder}/mlp.onnx", f"{folder}/cnn.onnx"])

@@ -1,4 +1,4 @@
-"""Files of inputs that hold something else than what their producers wrote, though outputs agree."""
+"""Files of inputs that differ from their producers' outputs, though outputs agree."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def exchange(root, operator, first=0, second=1):
     ids=["weight", "values"],
 )
 def test_exchanged_inputs_of_other_shapes(sides, operator, verdict, note):
-    """An operator whose input files hold each other's contents is accused, not healed."""
+    """An operator with exchanged contents of its input files is accused, not healed."""
     mine, golden = sides
     exchange(mine, operator)
 
@@ -61,7 +61,7 @@ def test_exchanged_inputs_of_other_shapes(sides, operator, verdict, note):
 
 
 def test_an_input_that_changed_in_between(sides):
-    """An input that is not what its producer wrote is told, though the output does not show it."""
+    """An input that differs from its producer's output is reported, though the output does not show it."""
     mine, golden = sides
     (path,) = mine.rglob("ReLU.*.input.0.*.npy")
     np.save(path, np.load(path) - 3 * (np.load(path) < 0).astype("f4"))
@@ -73,7 +73,7 @@ def test_an_input_that_changed_in_between(sides):
 
 
 def test_an_input_that_its_producer_wrote_so(sides):
-    """An output that is wrong accuses who wrote it, not who read it and gives what is right."""
+    """A wrong output accuses its producer, not a reader with right results."""
     mine, golden = sides
     for path in (*mine.rglob("MatMul*-op1.*.output.0.*.npy"), *mine.rglob("ReLU.*.input.0.*.npy")):
         np.save(path, np.load(path) - 3 * (np.load(path) < 0).astype("f4"))
@@ -82,7 +82,7 @@ def test_an_input_that_its_producer_wrote_so(sides):
 
 
 def test_inputs_behind_a_reshape_that_has_no_file(door):
-    """What a compiled kernel reads is compared with what was written before a reshape, element by element."""
+    """Inputs of a compiled kernel are compared with tensors from before a reshape, element by element."""
     network, feeds = "graphs/mini.onnx", {"x": np.linspace(-1, 1, 36, dtype="f4").reshape(1, 1, 6, 6)}
     golden = door.aside("golden", network, feeds, naming="2.7")
 

@@ -61,7 +61,7 @@ def grouped(groups):
 
 @pytest.mark.parametrize("groups", [1, 2, 8])
 def test_weight_that_is_laid_out_by_group(door, groups):
-    """A weight in a device's format is read by the groups that the graph tells."""
+    """A weight in a device's format is read by the groups in the graph."""
     feeds = {"x": np.random.default_rng(0).standard_normal((1, 8, 6, 6)).astype("f4")}
     golden = door.aside("golden", grouped(groups), feeds)
     door.dump(grouped(groups), feeds, context=O0, enable=True, trans_flag=False)

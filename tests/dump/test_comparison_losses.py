@@ -1,4 +1,4 @@
-"""Files that one of two dumps has lost, torn or emptied, and those that it was never to have."""
+"""Files that one of two dumps has lost, torn or emptied, and files that it was never to have."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def unreadable(report):
 )
 @pytest.mark.parametrize("side", ["mine", "golden"])
 def test_files_that_are_gone(sides, side, pattern, lost, has_configuration, options):
-    """Files that one side lacks are told, whosever they are, and the dumps do not agree."""
+    """Files that either side lacks are reported, and the dumps do not agree."""
     for path in sides[side].rglob(pattern):
         path.unlink()
     if not has_configuration:
@@ -86,7 +86,7 @@ def test_files_that_are_gone(sides, side, pattern, lost, has_configuration, opti
     ids=["outputs", "inputs", "kernels"],
 )
 def test_files_that_were_not_asked_for(door, changes, is_mine):
-    """What one side's configuration left out is not lost."""
+    """Files that one side's configuration left out are not lost."""
     pair = halves(door, changes)
 
     code, report = document(*(pair if is_mine else reversed(pair)))
@@ -126,7 +126,7 @@ def test_operators_that_were_not_asked_for(door, kernels, count, has_graph):
 
 
 def test_operators_that_nothing_tells_to_be_left_out(door):
-    """Without its configuration nothing tells that MINE was not asked for an operator: it is missing."""
+    """Without MINE's configuration an operator that it left out is missing."""
     part, whole = halves(door, {"dump_mode": 1, "kernels": ["relu"]})
     (file,) = part.rglob("data_dump.json")
     file.unlink()
@@ -151,7 +151,7 @@ def test_a_selected_network_that_lacks_an_operator(door):
 
 @pytest.mark.parametrize("side", ["mine", "golden"])
 def test_graph_file_that_breaks_off(sides, side, caplog):
-    """A graph file of which a part is there is told and not used, and accuses nobody."""
+    """A torn graph file is reported and not used, and accuses no operator."""
     (path,) = sides[side].rglob("*.ir")
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
@@ -163,7 +163,7 @@ def test_graph_file_that_breaks_off(sides, side, caplog):
 
 
 def test_operators_that_nothing_tells_apart(door):
-    """Golden operators whose files the graph beside them cannot tell apart are not missing."""
+    """Golden operators with files that their graph cannot distinguish are not missing."""
     weight = {"a": np.ones((4, 4), "f4")}
     nodes = [node("MatMul", "x a", "p"), node("MatMul", "x a", "q"), node("Sum", "p q x", "y")]
     network = model(nodes, [value("x", [4, 4])], ["y"], weight)
@@ -207,7 +207,7 @@ def test_operators_of_compiled_graphs_that_are_gone(compiled, side, pattern, has
 @pytest.mark.parametrize("side", ["mine", "golden"])
 @pytest.mark.parametrize("pattern", ["Data.x.*", "TransData.trans_TransData_8.*"])
 def test_files_of_compiled_graphs_that_nobody_reads(compiled, pattern, side, has_tasks):
-    """An input, and what the device does to the result, are lost where one side has them, and no others."""
+    """An input, and a transfer of the result, are lost where one side has them, and no others."""
     if not has_tasks:
         for path in [each for root in compiled.values() for each in root.rglob("*.*.*.*.*")]:
             kind, name, _, *rest = path.name.split(".")
@@ -243,7 +243,7 @@ SIBLINGS = """<ir_version: 10, opset_import: ["" : 20]> g (float[2,3] x) => (flo
     ids=["mine", "golden"],
 )
 def test_one_of_several_operators_of_a_compiled_graph(door, number, side, verdicts):
-    """Of several operators of one scope and type the one is told whose file is gone, and no other accused."""
+    """Of several operators of one scope and type the one with a lost file is reported, no other accused."""
     feeds = {"x": np.arange(6, dtype="f4").reshape(2, 3)}
     golden = o2.aside(door, "golden", parser.parse_model(SIBLINGS), feeds)
     sides = {"golden": golden, "mine": shutil.copytree(golden, door.folder / "mine")}
@@ -259,7 +259,7 @@ def test_one_of_several_operators_of_a_compiled_graph(door, number, side, verdic
 
 @pytest.mark.parametrize("is_mine", [True, False], ids=["mine", "golden"])
 def test_operators_of_compiled_graphs_that_were_not_asked_for(door, is_mine):
-    """What the configuration beside a compiled dump leaves out is not lost, and not missing."""
+    """Operators that the configuration beside a compiled dump leaves out are not lost, and not missing."""
     kernels = ["name-regex(conv)", "name-regex(fc)", "name-regex(trans)"]
     whole = o2.aside(door, "whole", LENET, FEEDS)
     pair = [o2.aside(door, "part", LENET, FEEDS, dump_mode=1, kernels=kernels), whole]

@@ -76,7 +76,7 @@ def torn(path, message):
 @pytest.mark.parametrize("message", ["whole", "torn", "gone"])
 @pytest.mark.parametrize("side", ["mine", "golden"])
 def test_a_torn_graph_of_numbers_that_are_others(dump, side, message, caplog):
-    """The message beside a torn graph stands for it; without one, what names alone accuse is unchecked."""
+    """The .pb beside a torn .ir replaces it; without one, operators that only names accuse are unchecked."""
     whole = dump("whole", "pqrs", "p q s x")
     pair = {"mine": whole, "golden": whole} | {side: shutil.copytree(whole, whole.parent / side)}
     renumbered(pair[side], (3, 1, 5, 2))
@@ -118,7 +118,7 @@ def test_operators_of_one_size(sides, numbers, is_with_model):
 
 
 def test_other_order_of_nodes(dump):
-    """A model that lists the same operators in another order numbers them so, and nobody is accused."""
+    """A model that lists the same operators in another order numbers them so, and none is accused."""
     golden, other = dump("golden", "pqrs", "p q s x"), dump("other", "rspq", "x s p q")
     mine = shutil.copytree(other, other.parent / "mine")
 

@@ -40,7 +40,7 @@ def norm(variance):
 
 
 def scaled(most):
-    """Return a product whose result is multiplied by a large number, and divided again."""
+    """Return a product, multiplied by a large number and divided again."""
     weights = {
         "w": DRAW.standard_normal((8, 8)).astype("f4"),
         "most": np.float32(most),
@@ -69,7 +69,7 @@ def test_what_float16_does_not_hold_is_named(door, network, shape, name, options
 
 @pytest.mark.parametrize(("seed", "verdict", "code"), [(None, "unchecked", 1), (7, "equal", 0)])
 def test_random_numbers_are_compared_with_equal_seeds_alone(door, seed, verdict, code):
-    """Without a seed what chance made is not judged, and neither is what follows from it."""
+    """Without a seed random results are not judged, and neither are their successors."""
     drop = node("Dropout", "x ratio trains", "n")
     if seed is not None:
         drop.attribute.append(helper.make_attribute("seed", seed))
@@ -83,7 +83,7 @@ def test_random_numbers_are_compared_with_equal_seeds_alone(door, seed, verdict,
 
 
 def test_shapes_that_follow_from_values_inherit(door):
-    """Numbers near an edge are counted otherwise, and what is counted has another shape."""
+    """Numbers near an edge are counted otherwise, and the counted ones have another shape."""
     text = """<ir_version: 10, opset_import: ["" : 20]> g (float[64] x) => (int64[1,N] y)
         <float edge = {0.0}> { a = Mul(x, x) b = Sub(a, x) c = Mul(b, b) d = Less(edge, b) y = NonZero(d) }"""
     chance = np.random.default_rng(2).uniform(-1, 1, 64).astype("f4")

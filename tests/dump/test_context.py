@@ -1,4 +1,4 @@
-"""Where configuration and context come from, and what of them cannot be executed yet."""
+"""Sources of configuration and context."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_without_a_configuration(door, caplog):
 
 
 def test_variable_is_read_once(door):
-    """What the variable or the file says after the first load has no effect."""
+    """Changes of the variable or the file after the first load have no effect."""
     file = door.configure(net_name="First")
     first = door.load(nets.mini())
     file.write_text("{}")
@@ -132,7 +132,7 @@ def test_context_of_each_network(door):
     ],
 )
 def test_wrong_context(door, settings, message):
-    """A wrong setting is refused with what is allowed, and changes nothing."""
+    """A wrong setting is refused with the allowed values, and changes nothing."""
     with pytest.raises(ValueError, match=message):
         msdump.set_context(**settings)
 

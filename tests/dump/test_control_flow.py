@@ -22,7 +22,7 @@ TARGETS = {"CPU": {}, "GPU": {"device_target": "GPU"}, "O0": O0, "O1": O1}
 HEAD = '<ir_version: 10, opset_import: ["" : 20]>'
 X = np.array([1, -2, 3], np.float32)
 
-# Graph 0 holds a loop, whose body is graph 1, and a choice of graphs 4 and 5; graph 1 a choice of 2 and 3.
+# Graph 0 holds a loop (its body: graph 1) and a choice of graphs 4 and 5; graph 1 a choice of 2 and 3.
 NESTED = """g (float[3] x, int64 n, bool c) => (float[3] y) {
     far = Neg(x)
     last = Loop(n, , x) <body = round (int64 i, bool go, float[3] v) => (bool go, float[3] v2) {
@@ -126,7 +126,7 @@ def test_each_execution_is_dumped(door, context, enable):
 
 
 def test_inputs_from_outer_graphs(door):
-    """What an operator reads of an outer graph is dumped as its input like any other."""
+    """A value of an outer graph is dumped as an operator's input like any other."""
     door.dump(model_of(NESTED), feeds(1, True), input_output=1)
 
     found = {
@@ -141,7 +141,7 @@ def test_inputs_from_outer_graphs(door):
 
 @pytest.mark.parametrize("context", TARGETS.values(), ids=TARGETS)
 def test_dumping_changes_nothing(door, context):
-    """Outputs are those of one session over the whole graph, with a dump and without."""
+    """Outputs equal one session over the whole graph, with a dump and without."""
     expected = whole.run(model_of(NESTED), feeds(4, False))
     plain = door.load(model_of(NESTED), **context).run(feeds(4, False))["y"]
 
@@ -337,7 +337,7 @@ def test_weights_and_constants_of_a_branch(door):
 
 
 def test_graph_files_link_graphs(door):
-    """The main graph's files name the graphs of its branches and show what they read from outside."""
+    """The main graph's files name the graphs of its branches and show their outer inputs."""
     door.configure()
 
     door.load(with_weights())

@@ -30,7 +30,7 @@ TWICE = [feeds(rounds, condition=True) for rounds in (3, 2)]
 
 
 def largest(execution):
-    """Return the largest element of what an execution fed first, from its tensors or its statistics."""
+    """Return the largest element of an execution's first input, from its tensors or its statistics."""
     tensors = [r.array.max() for r in execution.records if r.io == "input"]
     return float(tensors[0] if tensors else execution.statistics[0]["Max Value"])
 
@@ -76,7 +76,7 @@ def test_programs_with_other_statistics(door, enable):
 
 
 def test_a_program_that_was_broken_off(door):
-    """The last execution that is whole is taken; what lies in one directory never mixes."""
+    """The last whole execution is taken; executions in one directory never mix."""
     door.programs(nets.dense(), X, {"x": 2 * X["x"]}, context=O0)
     last = open_dump(door.path).iterations[0].executions[1].records[-1]
     (door.path / last.path).unlink()  # a killed program never came to its last operator
@@ -94,7 +94,7 @@ def test_a_program_that_was_broken_off(door):
 @pytest.mark.parametrize("context", [{}, {"device_target": "GPU"}, O0, O1], ids=str)
 @pytest.mark.parametrize("saved_data", ["tensor", "statistic", "full"])
 def test_passes_are_no_executions(door, context, saved_data):
-    """The passes of a body are numbered within the execution in whose time they lie."""
+    """The passes of a body are numbered within the execution of their time."""
     if not context and saved_data != "tensor":
         pytest.skip("the CPU has no statistics")
     door.programs(model_of(NESTED), *TWICE, context=context, saved_data=saved_data)
@@ -113,7 +113,7 @@ def test_passes_are_no_executions(door, context, saved_data):
 
 
 def test_a_branch_that_only_one_execution_entered(door):
-    """What a branch holds is of the execution that entered it, though it is the only one there."""
+    """Files of a branch belong to the execution that entered it, though it is the only one there."""
     door.programs(model_of(NESTED), feeds(1, condition=True), feeds(1, condition=False), context=O0)
 
     graphs = open_dump(door.path).ranks[0].networks["Net"].graphs
@@ -125,7 +125,7 @@ def test_a_branch_that_only_one_execution_entered(door):
 
 
 def test_a_body_alone(door):
-    """The directory of a body, opened alone, still knows the executions of the main graph."""
+    """The directory of a body, opened alone, still has the executions of the main graph."""
     door.programs(model_of(NESTED), *TWICE, context=O0)
 
     folder = read_folder(str(door.rank / "Net" / "1" / "0"))
@@ -137,7 +137,7 @@ def test_a_body_alone(door):
 
 
 def test_a_body_of_which_alone_something_is_dumped(door):
-    """Where nothing of the main graph was dumped, the time of loading tells the last program."""
+    """Where nothing of the main graph was dumped, the time of loading separates the programs."""
     door.programs(model_of(NESTED), *TWICE, context=O0, dump_mode=1, kernels=["Default/FloorMod-op0"])
 
     (iteration,) = open_dump(door.path).iterations
@@ -146,7 +146,7 @@ def test_a_body_of_which_alone_something_is_dumped(door):
 
 
 def test_a_graph_that_runs_twice_in_an_iteration(door):
-    """Where no file tells what a graph calls, the list of iterations tells passes from executions."""
+    """Where no file names the called graphs, the list of iterations separates passes from executions."""
     door.programs(model_of(NESTED), *TWICE)
     for path in door.rank.rglob("*.ir"):
         path.unlink()  # as MindSpore's own dump, in which graphs do not name one another
@@ -163,7 +163,7 @@ def test_a_graph_that_runs_twice_in_an_iteration(door):
 
 
 def test_other_operators_of_the_same_graph(door):
-    """Programs that dumped different operators share no tensor; the time of loading tells them apart."""
+    """Programs that dumped different operators share no tensor; the time of loading separates them."""
     for kernels in (["BiasAdd"], ["MatMul"]):
         door.dump(nets.dense(), X, context=O0, dump_mode=1, kernels=kernels)
         door.again()
@@ -225,7 +225,7 @@ def held(door):
 
 @pytest.mark.parametrize(("context", "changes"), EXISTING.values(), ids=EXISTING)
 class TestExisting:
-    """``msdump.existing``: what is done about the files of earlier programs."""
+    """``msdump.existing``: keep, refuse or replace the files of earlier programs."""
 
     def test_refuse(self, door, context, changes):
         """Before anything runs a run is refused, and nothing that lies there changes."""
@@ -239,7 +239,7 @@ class TestExisting:
         assert before
 
     def test_replace(self, door, context, changes, caplog):
-        """The files of the earlier program go, those of somebody else stay."""
+        """The files of the earlier program go, foreign files stay."""
         door.dump(nets.dense(), X, steps=3, context=context, **changes)
         door.again()
         foreign = next(iter(held(door))).parent / "notes.txt"
@@ -253,7 +253,7 @@ class TestExisting:
         assert any("removed" in record.getMessage() for record in caplog.records)
 
     def test_networks_of_one_process(self, door, context, changes, caplog):
-        """What the process itself wrote is not in its way."""
+        """Files of the process itself are not refused."""
         door.configure(existing="refuse", **changes)
         for _ in range(2):
             door.load(nets.dense(), **context).run(X)
@@ -264,7 +264,7 @@ class TestExisting:
 
 @pytest.mark.parametrize(("steps", "held"), [(1, "6 files"), (2, "12 files")])
 def test_keep_counts(door, caplog, steps, held):
-    """One warning at load counts what lies there, and says what else there is."""
+    """One warning at load counts the existing files, and names the alternatives."""
     door.dump(nets.dense(), X, steps=steps, context=O0)
     door.again()
     caplog.clear()

@@ -128,7 +128,7 @@ def start(python, tmp_path, middle, *, enable=False, **variables):
 
 @pytest.mark.parametrize("middle", [FORK, MULTIPROCESSING], ids=["fork", "multiprocessing"])
 def test_a_forked_child_takes_nothing_from_its_parent(python, tmp_path, middle):
-    """A child that ends by os._exit, as those of multiprocessing do, leaves its parent's dump as it was."""
+    """A child that ends by os._exit, as in multiprocessing, leaves its parent's dump as it was."""
     told, errors = start(python, tmp_path, middle).communicate(timeout=60)
 
     tensors = list((tmp_path / "dump").glob("rank_0/Net/0/*/*.npy"))
@@ -149,7 +149,7 @@ def test_a_child_may_drop_its_parents_network(python, tmp_path):
 
 
 def test_a_fork_amid_a_run_of_another_thread(python, tmp_path):
-    """A child is told that the run which went on cannot be continued, and loads and dumps as any program."""
+    """In a child the run that went on cannot be continued; it loads and dumps as any program."""
     program = start(python, tmp_path, AMID_A_RUN, enable=True)
 
     _, errors = program.communicate(timeout=60)
@@ -179,7 +179,7 @@ def test_children_that_count_on_as_their_parent_does(python, tmp_path, enable, c
 
 
 def test_a_daemon_thread_that_dumps_at_the_end(python, tmp_path):
-    """A program ends though a daemon thread goes on dumping; what is there is whole."""
+    """A program ends though a daemon thread goes on dumping; all files are whole."""
     program = start(python, tmp_path, DAEMON)
 
     _, errors = program.communicate(timeout=60)

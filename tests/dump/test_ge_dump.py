@@ -44,7 +44,7 @@ def test_iterations(ge):
 
 @pytest.mark.parametrize("file_format", ["bin", "npy"])
 def test_files(ge, file_format):
-    """The files are those of Ascend O2."""
+    """The files equal Ascend O2's."""
     o2.dump(ge, doubled(), FEEDS, file_format=file_format)
 
     assert [("Data", "x"), ("Add", "Default_sum_Add-op0"), ("ReLU", "Default_act_ReLU-op0")] == (

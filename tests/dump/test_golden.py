@@ -1,6 +1,6 @@
-"""Dumps of the reference's own networks next to what the reference wrote.
+"""Dumps of the reference's own networks next to the reference's files.
 
-Left aside are what the reference alone has: attributes that it holds as inputs,
+Left aside are peculiarities of the reference: attributes that it holds as inputs,
 and its known faults (no constants/, a Flatten that keeps its input's shape,
 operator numbers that differ from file to file, histories that lose lines).
 """
@@ -21,7 +21,7 @@ ATTRIBUTE_INPUTS = {"MatMul": "23", "BiasAdd": "2", "Concat": "2", "Split": "12"
 
 @dataclass(frozen=True)
 class Case:
-    """A network of the reference: how to build it and what it was fed."""
+    """A network of the reference and its inputs."""
 
     build: Any
     feeds: dict
@@ -165,7 +165,7 @@ def reshaped(header, before, after):
 
 @every_case
 def test_values(door, name):
-    """Every tensor file holds, bit for bit, what one session over the whole graph computes."""
+    """Every tensor file equals, bit for bit, the value of one session over the whole graph."""
     expected, root, network = run(door, name)
     values = trees.whole_graph(CASES[name].build(), CASES[name].feeds)
     nodes = {re.sub(r"[/. ]", "_", node.operator.full_name): node for node in network.graph.nodes}

@@ -59,7 +59,7 @@ NAMES = {
 
 @pytest.mark.parametrize(("context", "expected"), NAMES.values(), ids=NAMES)
 def test_names(place, context, expected):
-    """The file has the names that kernels have; under O2 those before the backend fuses them."""
+    """The file has the names of kernels; under O2 from before the backend fuses them."""
     place.monkeypatch.setenv(env.SAVE_GRAPHS, "1")
 
     text = saved(place, **context)["trace_code_graph"]
@@ -69,7 +69,7 @@ def test_names(place, context, expected):
 
 
 def test_bad_level(place, caplog):
-    """A level that is none is told, and saves nothing."""
+    """A wrong level is logged, and saves nothing."""
     place.monkeypatch.setenv(env.SAVE_GRAPHS, "all")
 
     assert {} == saved(place, **CPU)
@@ -130,7 +130,7 @@ ASKED = {
 
 
 def ask(door, kind, place, **own):
-    """Load a network that is dumped and whose graph files are asked for; return it and how many they are."""
+    """Load a network with a dump and graph files; return it and the number of these files."""
     variables, context, variable, count = ASKED[kind]
     for name, value in variables.items():
         door.monkeypatch.setenv(name, value)
@@ -146,7 +146,7 @@ def ask(door, kind, place, **own):
 
 @pytest.mark.parametrize("kind", ASKED)
 def test_a_dump_counts_graph_files(door, tmp_path, kind):
-    """Graph files beside a dump are in its summary like those of its tree."""
+    """Graph files beside a dump are in its summary like the files of its tree."""
     network, count = ask(door, kind, tmp_path / "graphs")
 
     files = [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "data_dump.json"]

@@ -51,7 +51,7 @@ def with_weight(*tensors):
 
 
 def sparse():
-    """Return an Add of a sparse weight whose dense form fills every memory."""
+    """Return an Add of a sparse weight with a dense form that fills every memory."""
     model = with_weight()
     weight = model.graph.sparse_initializer.add(dims=[MANY])
     weight.values.CopyFrom(numpy_helper.from_array(np.float32([1]), "w"))
@@ -60,7 +60,7 @@ def sparse():
 
 
 def no_utf8():
-    """Return a model whose external data lie in a file of a name that is no text."""
+    """Return a model with external data in a file of a name that is no text."""
     return stored("PLACE").SerializeToString().replace(b"PLACE", b"\xff\xfe\xff\xfe\xff")
 
 
@@ -83,7 +83,7 @@ def scan(count):
 
 
 def functions(**calls):
-    """Return a model whose functions call each other."""
+    """Return a model with functions that call each other."""
     imports = [helper.make_opsetid("", nets.OPSET), helper.make_opsetid("own", 1)]
     made = [
         helper.make_function(
@@ -219,7 +219,7 @@ def test_refused(outcome, name):
 
 @pytest.mark.parametrize("name", FAILING)
 def test_failing(outcome, name):
-    """An operator that asks for more than there is fails by its name."""
+    """An operator that needs more memory than there is fails by its name."""
     code, message = outcome[name]
 
     assert 1 == code, message

@@ -50,7 +50,7 @@ def trainer(**context):
 
 
 class Diary:
-    """Writes down what it is told: the steps under the newer name of the method, the rest under the older."""
+    """Records calls of callbacks: steps under the newer name of the method, the rest under the older."""
 
     def __init__(self, last=None):
         """Stop after a step."""
@@ -76,10 +76,10 @@ class Diary:
 
 @pytest.mark.usefixtures("door")
 class TestLoop:
-    """What a training does, without a dump."""
+    """A training without a dump."""
 
     def test_every_batch_of_every_epoch_is_a_step(self):
-        """Losses and weights are those of a plain loop; callbacks hear of each step."""
+        """Losses and weights equal a plain loop's; callbacks are called for each step."""
         network, twin = trainer(), trainer()
         diary = Diary()
 
@@ -105,7 +105,7 @@ class TestLoop:
         assert ("train", 3, 2) == ascend.lines[0]
 
     def test_whole_dataset_is_one_sink(self):
-        """Size -1 is the whole dataset, of whichever length."""
+        """Size -1 is the whole dataset, of any length."""
         diary = Diary()
 
         network = trainer(device_target="Ascend", jit_level="O0")
@@ -126,7 +126,7 @@ class TestLoop:
             msdump.data_sink(lambda x: x, batches())
 
     def test_callback_may_stop(self):
-        """A request ends training after the step; the end is told."""
+        """A request ends training after the step; the callback's ``end`` is called."""
         diary = Diary(last=3)
 
         msdump.Model(trainer()).train(5, batches(), diary)
@@ -145,7 +145,7 @@ class TestLoop:
         np.testing.assert_array_equal(one.state()["weight"], two.state()["weight"])
 
     def test_evaluation_reads_the_trained_state(self):
-        """Loss and accuracy are those of the trained weights, whenever the graph was loaded."""
+        """Loss and accuracy follow from the trained weights, whenever the graph was loaded."""
         network = trainer()
         model = msdump.Model(network, msdump.training.eval_graph(dense()), metrics={"loss", "accuracy"})
         before = model.eval(batches())
@@ -218,7 +218,7 @@ class TestLoop:
             call(msdump.Model(trainer()))
 
     def test_other_weights_are_no_state(self):
-        """A graph whose initializers have other shapes or names cannot read the state."""
+        """A graph with other shapes or names of initializers cannot read the state."""
         network = trainer()
 
         with pytest.raises(
@@ -262,7 +262,7 @@ class TestMonitors:
 
 
 class TestDump:
-    """What is dumped of training and evaluation."""
+    """Dumps of training and evaluation."""
 
     @pytest.mark.parametrize("sink", [False, True])
     def test_iterations_are_those_of_mindspore(self, door, sink):
@@ -286,7 +286,7 @@ class TestDump:
         }
 
     def test_evaluation_shows_the_trained_weights(self, door):
-        """Its Parameter files and inputs hold what training left; data and label are its inputs."""
+        """Its Parameter files and inputs hold the trained values; data and label are its inputs."""
         door.configure()
         network = trainer()
         model = msdump.Model(network, msdump.training.eval_graph(dense()), metrics={"loss"})
@@ -319,7 +319,7 @@ class TestDump:
 @pytest.mark.parametrize("context", [{}, {"device_target": "Ascend", "jit_level": "O0"}], ids=["CPU", "O0"])
 @pytest.mark.parametrize("sinks", [False, True])
 def test_rules_and_history_watch_a_training(context, sinks, door):
-    """A batch that is no number ends the training at its step; those before it are on disk, and no others."""
+    """A batch with NaN ends the training at its step; the two steps before it are on disk, and no others."""
     data = batches(6)
     data[4][0][0, 0] = np.nan
     rule = {"condition": "tensor_overflow", "role": "loss"}

@@ -1,4 +1,4 @@
-"""What devices, levels and settings change about a dump."""
+"""Effects of devices, levels and settings on a dump."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GPU = {"device_target": "GPU"}
 
 @pytest.fixture
 def no_gpu(monkeypatch):
-    """Set up a runtime of its own, whose onnxruntime has no CUDA provider."""
+    """Set up a separate runtime without a CUDA provider."""
     monkeypatch.setattr(runtime.native, "get_available_providers", lambda: ["CPUExecutionProvider"])
     runtime._cuda_runtime.cache_clear()
     runtime._cuda_or_cpu_runtime.cache_clear()
@@ -246,7 +246,7 @@ def test_graph_files_from_the_load_on(door):
 
 
 def test_long_names_on_ascend(door):
-    """Names over 255 bytes are mapped on every device, those of argument files too."""
+    """Names over 255 bytes are mapped on every device, also of argument files."""
     door.dump(nets.long_names(), {"x": np.ones((2, 4), np.float32)}, save_kernel_args=True, context=O0)
 
     folder = door.rank / "Net" / "0" / "0"
@@ -287,7 +287,7 @@ def test_reserve_class_name_in_scope(door, keeps, expected):
     ("context", "changes", "files"), [({}, {}, 17), (O0, {}, 13), (O0, {"enable": False}, 13)]
 )
 def test_max_bytes(door, caplog, context, changes, files):
-    """A file that would pass ``max_bytes`` is skipped, counted and told once; smaller ones still fit."""
+    """A file that would pass ``max_bytes`` is skipped, counted and logged once; smaller ones still fit."""
     network = door.dump(nets.mini(), nets.mini_feeds(), max_bytes=1200, steps=3, context=context, **changes)
 
     sizes = [path.stat().st_size for _, path in trees.tensors(door.rank)]

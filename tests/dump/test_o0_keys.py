@@ -1,4 +1,4 @@
-"""Every key of Ascend O0/O1, in both ways of dumping, on six numbers; what is expected is written out."""
+"""Every key of Ascend O0/O1, in both ways of dumping, on six numbers; expected values are written out."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ CHOICES = {
 @ENABLE
 @pytest.mark.parametrize(("changes", "expected"), CHOICES.values(), ids=CHOICES)
 def test_choices(door, enable, changes, expected):
-    """Exactly the tensors that the key asks for are there, in order, with their numbers."""
+    """Exactly the tensors that the key selects are there, in order, with their numbers."""
     msdump.set_dump("three")
 
     door.dump(
@@ -246,7 +246,7 @@ def statistics(door):
 @ENABLE
 @pytest.mark.parametrize(("changes", "titles", "cells"), TABLES.values(), ids=TABLES)
 def test_statistics(door, enable, changes, titles, cells):
-    """The rows of three tensors, letter by letter; tensor files beside them only where they are asked for."""
+    """The rows of three tensors, letter by letter; tensor files beside them only where they are wanted."""
     changes = {"saved_data": "statistic"} | changes
 
     door.dump(three(), FEEDS, context=O0, enable=enable, dump_mode=1, kernels=["Mul", "Neg"], **changes)

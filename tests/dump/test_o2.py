@@ -131,7 +131,7 @@ class TestTree:
 
     @pytest.mark.parametrize("file_format", ["bin", "npy"])
     def test_long_names(self, door, file_format):
-        """A name over 255 bytes becomes digits; mapping.csv says what they stand for."""
+        """A name over 255 bytes becomes digits; mapping.csv has the original."""
         o2.dump(
             door,
             nets.long_names(),
@@ -177,7 +177,7 @@ class TestAclJson:
 
     @pytest.mark.parametrize(("changes", "expected"), CONTENTS.values(), ids=CONTENTS)
     def test_content(self, door, changes, expected):
-        """The file is compact JSON with sorted keys, and holds what acl needs for the step."""
+        """The file is compact JSON with sorted keys, and holds acl's settings for the step."""
         o2.dump(door, chain(), FLOATS, **changes)
 
         whole = {"dump": expected}
@@ -187,7 +187,7 @@ class TestAclJson:
         assert text == (door.path / "acl_dump_0.json").read_text()
 
     def test_each_step_writes_it_anew(self, door):
-        """The file tells of the step that ran last."""
+        """The file belongs to the step that ran last."""
         network = o2.load(door, chain(), iteration="0|2")
         paths = []
 
@@ -255,7 +255,7 @@ class TestSelection:
 
     @pytest.mark.parametrize("kernel", ORIGINALS)
     def test_fused_operator_answers_to_its_originals(self, door, kernel):
-        """A kernel is dumped where one of the operators in it is asked for."""
+        """A kernel is dumped where one of the operators in it is selected."""
         o2.dump(door, chain(), FLOATS, fuses=True, dump_mode=1, kernels=[kernel])
 
         (fused,) = [op_name for _, op_name in o2.operators(o2.folder(door.path)) if op_name != "x"]
@@ -271,7 +271,7 @@ class TestSelection:
         assert [] == o2.places(door.path)
 
     def test_set_dump(self, door):
-        """dump_mode 2 dumps what set_dump marked, and tells acl its names."""
+        """dump_mode 2 dumps the operators that set_dump marked, and writes their names for acl."""
         network = o2.load(door, chain(), dump_mode=2)
 
         msdump.set_dump(network.scope("second"))
@@ -422,7 +422,7 @@ class TestContents:
 
     @pytest.mark.parametrize("file_format", ["bin", "npy"])
     def test_absent_inputs(self, door, file_format):
-        """Absent optional inputs have no number: dump files list what is there, and .npy files follow."""
+        """Absent optional inputs have no number, in dump files and .npy files."""
         model = nets.model(
             [nets.node("Resize", "x - scales", "y", "up", mode="nearest")],
             [nets.value("x", [1, 1, 2, 2]), nets.value("scales", [4])],
@@ -588,7 +588,7 @@ class TestException:
         assert {"Abs", "Data"} == {r.op_type for r in open_dump(door.path).records}
 
     def test_lite_exception_dump_beside_a_dump(self, door, monkeypatch, caplog):
-        """exception_dump "2" is not possible beside a dump of O2, and a warning says what is."""
+        """exception_dump "2" is not possible beside a dump of O2, and a warning names the alternatives."""
         monkeypatch.chdir(door.folder)
         msdump.set_context(ascend_config={"exception_dump": "2"})
 
@@ -621,7 +621,7 @@ class TestRuns:
     """How a run and its dump go together."""
 
     def test_inputs_may_change_after_a_step(self, door):
-        """What the user does with an input after a step does not reach its files."""
+        """Changes of an input after a step do not reach its files."""
         array = np.ones(1 << 20, np.float32)
         model = nets.model([nets.node("Relu", "x", "y", "a/Relu")], [nets.value("x", ["n"])], ["y"])
         network = o2.load(door, model)
@@ -685,7 +685,7 @@ class TestDataSink:
             msdump.data_sink(network, [FLOATS], sink_size=size)
 
     def test_dataset_that_is_used_up(self, door):
-        """A dataset that gives nothing more is told when its element is needed."""
+        """A dataset without further elements is an error when one is needed."""
         step = msdump.data_sink(door.load(chain(), **o2.CONTEXT), iter([FLOATS]))
         step()
 

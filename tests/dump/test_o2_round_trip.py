@@ -44,7 +44,7 @@ def random(*shape, dtype=np.float32, seed=0):
 
 
 def convolutions():
-    """Return convolutions of every kind of group, with what follows them."""
+    """Return convolutions of every kind of group, and typical successors."""
     nodes = [
         nets.node("Conv", "x whole", "a", "a/Conv", pads=[1, 1, 1, 1]),
         nets.node("BatchNormalization", "a scale shift mean variance", "b", "b/BatchNormalization"),
@@ -78,7 +78,7 @@ def volumes():
 
 
 def rows():
-    """Return what has windows over one axis: convolutions, one of them transposed, and pools."""
+    """Return operators with windows over one axis: convolutions, one of them transposed, and pools."""
     nodes = [
         nets.node("Conv", "x w b", "a", "a/Conv"),
         nets.node("BatchNormalization", "a scale shift mean variance", "n", "n/BatchNormalization"),
@@ -111,7 +111,7 @@ def matrices():
 
 
 def norms():
-    """Return a batch normalization that nothing is fused with, and what joins and resizes images."""
+    """Return a batch normalization that is not fused, and operators that join and resize images."""
     nodes = [
         nets.node("MaxPool", "x", "p", "p/MaxPool", kernel_shape=[2, 2]),
         nets.node("BatchNormalization", "p scale shift mean variance", "n", "n/BatchNormalization"),
@@ -127,7 +127,7 @@ def norms():
 
 
 def recurrent():
-    """Return recurrent operators, whose weights' device bytes are not documented."""
+    """Return recurrent operators: the device bytes of their weights are not documented."""
     nodes = [
         nets.node("LSTM", "x W R B", "a h c", "a/LSTM", hidden_size=20),
         nets.node("GRU", "x W2 R2", "b -", "b/GRU", hidden_size=20),
@@ -255,7 +255,7 @@ class Run:
     def values(self):
         """Return the names that the model has for the tensors of each operator: inputs and outputs.
 
-        A kernel gives what its last original gives; TransData and Cast give what they take.
+        A kernel's outputs are its last original's; TransData and Cast pass their input on.
         """
         originals = {node.operator.full_name: node for node in self.original.nodes}
         names, found = {}, {}
@@ -342,7 +342,7 @@ def marked(names):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", marked(CASES))
 def test_every_tensor_comes_back(run, name, mode):
-    """All tensors of all files, read in both ways, are those of the network."""
+    """All tensors of all files, read in both ways, equal the network's."""
     dumped = run(name, mode)
     load = dumped.converted()
     tensors = list(dumped.tensors())
@@ -380,7 +380,7 @@ PLACED = (*SAMPLES, *MADE_UP, "transformer", "torch_export")
 
 @pytest.mark.parametrize("name", marked(PLACED))
 class TestHeaders:
-    """What the files of a network say of themselves."""
+    """Names, times and headers of the files of a network."""
 
     def test_names_and_times(self, run, name):
         """Names and headers agree; each operator has a task of its own; times follow the execution."""
@@ -428,7 +428,7 @@ class TestHeaders:
 
 @pytest.mark.parametrize("name", marked(name for name in PLACED if name != "norms"))
 def test_addresses(run, name):
-    """An operator reads what was last written where its input lies, and writes beside it.
+    """The input of an operator is the last tensor written to its address; outputs lie beside it.
 
     Not so where a Concat has made the input, which has no task and hence no file.
     """
@@ -449,7 +449,7 @@ def test_addresses(run, name):
 
 
 def overlaps(memory, tensor):
-    """Return the addresses of what lies where a tensor lies."""
+    """Return the addresses of tensors that overlap with a tensor."""
     start, end = tensor.description.address, tensor.description.address + tensor.description.size
     return [at for at, data in memory.items() if at < end and start < at + len(data)]
 
@@ -496,7 +496,7 @@ INSIDE = {
 
 @pytest.mark.parametrize(("name", "feeds", "expected"), INSIDE.values(), ids=INSIDE)
 def test_branches_and_loops(door, name, feeds, expected):
-    """What runs in a branch or in each turn of a loop has files of its own, with its values."""
+    """Operators in a branch or in each turn of a loop have files of their own, with their values."""
     network = o2.load(door, GRAPHS / f"{name}.onnx", fuses=True)
 
     network.run(feeds)

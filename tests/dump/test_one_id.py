@@ -23,7 +23,7 @@ BUILT = [
 VIRTUAL = re.compile(r".*/(TupleGetItem|MakeTuple|Return|If|Loop|Scan)-op\d+")
 FULL_NAME = re.compile(r"full_name_with_scope: \((.+)\)$", re.MULTILINE)
 
-# What random numbers will not do for.
+# Operators that random inputs do not suit.
 FEEDS = {
     "if": {"x": np.ones((2, 3), np.float32), "flag": np.array(True)},
     "loop": {"count": np.array(10), "start": np.array([1, 2, 3], np.float32)},
@@ -47,7 +47,7 @@ def feeds(name, network):
 
 
 def numbered(rank, pattern):
-    """Return the files of all graphs, the main one's first, then those of branches and loops."""
+    """Return the files of all graphs: the main one, then branches and loops."""
     found = list(rank.glob(pattern.replace("{}", "*")))
     return [rank / pattern.format(number) for number in range(len(found))]
 
@@ -134,7 +134,7 @@ def test_kernels_select_each_operator(door, name):
 
 
 def odd_names():
-    """Return a network whose node names hold what file names and expressions take amiss."""
+    """Return a network with node names that hold special characters of file names and expressions."""
     names = ["a.b/c d/n", "a+b/(n", "a*/n", "net[0]/n", "ä/n", "x/y-op1/n"]
     values = ["x", *(f"v{n}" for n in range(len(names)))]
     nodes = [
@@ -145,7 +145,7 @@ def odd_names():
 
 
 def test_parameters_have_their_plain_names(door):
-    """What the reader gives for parameters and constants are the names that the model has."""
+    """The reader returns the model's names for parameters and constants."""
     door.dump(nets.mini(), nets.mini_feeds())
 
     records = [record for record in msdump.open_dump(door.path).records if record.is_parameter]

@@ -40,7 +40,7 @@ def test_kept_operators(door, way):
 
 
 def test_context_wins(door):
-    """What set_context says of an operator wins over the configuration, as precision_mode does."""
+    """Settings of an operator by set_context win over the configuration, as precision_mode does."""
     keeps, narrows = "OpType::ReLU\n", "OpType::ReLU:InputDtype:float16,OutputDtype:float16\n"
     context = O0 | {"ascend_config": {"customize_dtypes": written(door, "custom.cfg", narrows)}}
 

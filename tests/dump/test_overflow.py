@@ -27,7 +27,7 @@ def overflow(door, mode):
 
 
 def watched(door, model, feeds, **changes):
-    """Dump what overflows, by default where all operators compute in float16; return the network."""
+    """Dump overflowing operators, by default with all operators in float16; return the network."""
     changes = {"precision_mode": "force_fp16"} | changes
     return door.dump(model, feeds, context=O0, op_debug_mode=3, **changes)
 
@@ -61,7 +61,7 @@ EDGES = {"largest": (65504, False), "rounds down": (65519, False), "rounds up": 
 @BOTH
 @pytest.mark.parametrize(("value", "expected"), EDGES.values(), ids=EDGES)
 def test_edge_of_the_range(door, mode, value, expected):
-    """A float32 sum overflows float16 from 65520 on; what lies below rounds to 65504."""
+    """A float32 sum overflows float16 from 65520 on; smaller values round to 65504."""
     overflow(door, mode)
     x = np.array([value - 65472], np.float32)
     model = nets.model(
@@ -108,7 +108,7 @@ def test_overflow_number_over_networks(door):
 
 
 def test_bad_inputs_are_told(door, caplog):
-    """The line tells an operator that makes an overflow from one that only passes it on."""
+    """The line distinguishes an operator that makes an overflow from one that only passes it on."""
     nodes = [nets.node("Add", "x x", "a", "first/Add"), nets.node("Neg", "a", "b", "second/Neg")]
     model = nets.model(nodes, [nets.value("x", [2])], ["b"])
 
@@ -160,7 +160,7 @@ CAUSES = {
 @ENABLE
 @pytest.mark.parametrize(("nodes", "inputs", "feeds", "expected"), CAUSES.values(), ids=CAUSES)
 def test_causes(door, caplog, enable, nodes, inputs, feeds, expected):
-    """What the line says of the inputs is true for all types, for sequences and where there are none."""
+    """The line on the inputs is true for all types, for sequences and without inputs."""
     model = nets.model(nodes, inputs, [nets.value("y", None)])
 
     watched(door, model, feeds, enable=enable, precision_mode=None)
@@ -184,7 +184,7 @@ def product_weights(value, size=1):
 
 
 def old_product(value):
-    """Return a product of opset 6, whose kernel has its shapes and weights pinned."""
+    """Return a product of opset 6: its kernel has its shapes and weights pinned."""
     node = nets.node("Mul", "x w", "y", "op/Op", broadcast=1, axis=1)
     w = np.array([value], np.float32)
     return nets.model([node], [nets.value("x", [1, 1])], [nets.value("y", [1, 1])], {"w": w}, opset=6)
@@ -285,7 +285,7 @@ def test_clean_in_bfloat16(door):
 
 
 def test_kernels_do_not_count(door, caplog):
-    """op_debug_mode 3 looks at all operators and dumps inputs and outputs, whatever is asked for."""
+    """op_debug_mode 3 checks all operators and dumps inputs and outputs, whatever other keys select."""
     watched(door, sum_and_product(), {"x": LARGE, "x2": LARGE}, dump_mode=1, kernels=["Mul"], input_output=1)
 
     assert trees.slots(door.rank) == ["Add-op0 input 0", "Add-op0 input 1", "Add-op0 output 0"]
@@ -304,7 +304,7 @@ def test_overflow_in_the_iterations_asked_for(door):
 @ENABLE
 @pytest.mark.parametrize("saved_data", ["statistic", "full"])
 def test_statistics_of_the_overflowing(door, enable, saved_data):
-    """Statistics under op_debug_mode 3 are those of the overflowing operators only."""
+    """Statistics under op_debug_mode 3 have rows of overflowing operators only."""
     watched(
         door,
         sum_and_product(),
@@ -340,7 +340,7 @@ FORCED = {
 
 @pytest.mark.parametrize(("changes", "named"), FORCED.values(), ids=FORCED)
 def test_forced_under_mode_4(door, caplog, changes, named):
-    """What op_debug_mode 4 does not take is warned of and does not hold."""
+    """Settings without meaning under op_debug_mode 4 are warned of and have no effect."""
     door.configure(op_debug_mode=4, **{"input_output": 1} | changes)
     network = door.load(lookup(), **O0)
 

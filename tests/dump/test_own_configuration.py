@@ -83,7 +83,7 @@ def test_context_of_a_network_alone(door):
 
 
 def test_each_configuration_counts_by_itself(door):
-    """Networks of one configuration share the counter and the budget, those of another one do not."""
+    """Networks of one configuration share the counter and the budget, others do not."""
     first, second = config(door.folder / "a", max_bytes=10**6), config(door.folder / "b")
     one, same, other = (msdump.load(nets.cosine(), config=dict(given)) for given in (first, first, second))
     for network in (one, one, same, other, other):
@@ -95,7 +95,7 @@ def test_each_configuration_counts_by_itself(door):
 
 
 def test_steering_holds_for_all(door):
-    """What is said to the process, such as the number of the step, holds for every configuration."""
+    """Settings of the process, such as the number of the step, hold for every configuration."""
     networks = [msdump.load(nets.cosine(), config=config(door.folder / name, iteration="0")) for name in "ab"]
     msdump.set_init_iter(7)
     msdump.dump_start()
@@ -114,7 +114,7 @@ def test_marks_by_name(door):
 
 
 def test_unused_kernels_of_each_configuration(door, caplog):
-    """Each configuration is told apart in messages, one from a file by its path."""
+    """Each configuration has a name of its own in messages, one from a file its path."""
     file = door.folder / "own.json"
     blocks = config(door.path, dump_mode=1, kernels=["Softmax"])
     file.write_text(json.dumps(blocks))
@@ -165,7 +165,7 @@ FAULTY = {
 
 @pytest.mark.parametrize(("given", "message"), FAULTY.values(), ids=FAULTY)
 def test_faulty_mapping(door, given, message):
-    """A faulty mapping is told by JSON paths, without file and line, and nothing is loaded."""
+    """A faulty mapping is refused by JSON paths, without file and line, and nothing is loaded."""
     with pytest.raises(ConfigValueError) as caught:
         msdump.load(nets.cosine(), config=given)
 
@@ -174,7 +174,7 @@ def test_faulty_mapping(door, given, message):
 
 
 def test_faulty_file(door):
-    """A faulty file is told with its path and lines as it was given; mended, it is read again."""
+    """A faulty file is refused with its path and lines; mended, it is read again."""
     file = door.configure(input_output=3)
     door.monkeypatch.delenv(env.DUMP_CONFIG)
     with pytest.raises(ConfigValueError, match=rf"{file}:\d+: \$\.common_dump_settings\.input_output"):
@@ -187,7 +187,7 @@ def test_faulty_file(door):
 
 
 def test_no_configuration(door):
-    """What is neither a path nor a mapping, and a file that is not there, are told."""
+    """Values other than a path or a mapping, and a missing file, are refused."""
     with pytest.raises(
         InputError, match=r"config = 3: the path of a \.json file or a dictionary is expected"
     ):

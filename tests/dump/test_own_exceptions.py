@@ -69,7 +69,7 @@ class Timer:
             raise self._error
 
     def call(self, function, error, delay):
-        """Return what a call raises, None where it is over first."""
+        """Return the exception of a call, None where it is over first."""
         self.came, self._error = False, error
         try:
             signal.setitimer(signal.ITIMER_REAL, delay)
@@ -80,7 +80,7 @@ class Timer:
         finally:
             self._error = None
             signal.setitimer(signal.ITIMER_REAL, 0)
-        # Python itself drops what a handler raises amid the callback of a weak reference
+        # Python itself drops a handler's exception amid the callback of a weak reference
         return error if self.came and self._dropped[-1:] == [error] else None
 
 
@@ -94,7 +94,7 @@ def timer(monkeypatch):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_timer_in_a_step(mode, door, timer):
-    """What a handler raises amid a step reaches the caller as it is; files stand, and steps go on."""
+    """An exception of a handler amid a step reaches the caller as it is; files stand, and steps go on."""
     context, changes = MODES[mode]
     moments = random.Random(mode)  # noqa: S311 - no secret
     door.configure(**changes)
@@ -125,7 +125,7 @@ def test_a_timer_in_a_step(mode, door, timer):
 
 
 def test_a_thread_is_told_to_stop(door):
-    """What another thread raises in a worker amid a step reaches the worker as it is."""
+    """An exception from another thread amid a step reaches the worker as it is."""
     door.configure(saved_data="statistic")
     net = door.load(network(), **O0)
     for kind in KINDS[:3]:

@@ -54,7 +54,7 @@ for case in range(times):
 
 
 def finish(process):
-    """Wait for a process and return what it wrote."""
+    """Wait for a process and return its code and output."""
     out, err = process.communicate(timeout=120)
     return process.returncode, out, err
 

@@ -106,7 +106,7 @@ def test_second_run_adds(door, caplog):
 
 
 def test_second_run_replaces_graph_files(door):
-    """Graph files and execution orders are those of the latest process."""
+    """Graph files and execution orders belong to the latest process."""
     door.dump(nets.dense(), X)
     door.again()
 
@@ -123,7 +123,7 @@ def test_second_run_replaces_graph_files(door):
 
 
 def test_second_run_adds_to_mappings(door):
-    """Stand-ins of a second process differ from those of the first, and both are mapped."""
+    """Stand-ins of a second process differ from the first's, and both are mapped."""
     for _ in range(2):
         door.dump(nets.long_names(), {"x": np.ones((2, 4), np.float32)})
         door.again()
@@ -144,7 +144,7 @@ def test_outputs_that_nothing_computes(door):
 
 
 def looking_up():
-    """Return a network whose second operator fails where it is asked for a row that is not there."""
+    """Return a network with a second operator that fails at an index out of range."""
     nodes = [nets.node("Neg", "x", "n"), nets.node("Gather", "n i", "y")]
     return nets.model(
         nodes, [nets.value("x", [2, 3]), nets.value("i", [1], nets.onnx.TensorProto.INT64)], ["y"]
@@ -208,7 +208,7 @@ def test_step_that_fails_in_a_compiled_graph(door):
 
 
 def test_step_whose_parameters_cannot_be_written_is_listed(door, monkeypatch):
-    """A step whose files are lost at its end has been executed, too."""
+    """A step that loses its files at its end has been executed, too."""
     door.configure()
     network = door.load(nets.dense())
 

@@ -78,7 +78,7 @@ def test_unused_kernels_are_named_once_at_the_end(door, caplog):
     ids=["iteration never ran", "no parameters among inputs", "no parameters on Ascend"],
 )
 def test_kernels_of_nothing_dumped_are_unused(door, caplog, changes, context):
-    """An item is unused, too, where what it names exists but is never dumped."""
+    """An item is unused, too, where it names something that is never dumped."""
     door.dump(
         nets.mini(), nets.mini_feeds(), dump_mode=1, **({"kernels": ["MatMul"]} | changes), context=context
     )
@@ -151,7 +151,7 @@ DEVICES = {
 @pytest.mark.parametrize("context", DEVICES.values(), ids=DEVICES)
 @pytest.mark.parametrize(("target", "expected"), TARGETS.values(), ids=TARGETS)
 def test_set_dump(door, context, target, expected):
-    """Under dump_mode 2 exactly what ``set_dump`` marked is dumped, in every mode."""
+    """Under dump_mode 2 exactly the operators that ``set_dump`` marked are dumped, in every mode."""
     door.configure(dump_mode=2)
     network = door.load(nets.mini(), **context)
     msdump.set_dump(target(network))
@@ -164,7 +164,7 @@ def test_set_dump(door, context, target, expected):
 
 @pytest.mark.parametrize("name", ["fc", "Default/fc-Dense", "fc-Dense/MatMul", "Default/fc-Dense/MatMul-op0"])
 def test_set_dump_before_load(door, name):
-    """A name given before the network is loaded marks what the network has of it."""
+    """A name given before the network is loaded marks its operators in the network."""
     door.configure(dump_mode=2)
     msdump.set_dump(name)
 
@@ -214,7 +214,7 @@ FC = "'Default/fc-Dense/MatMul-op0', 'Default/fc-Dense/BiasAdd-op0'"
     ],
 )
 def test_set_dump_of_a_name_that_nothing_has(door, caplog, name, hint):
-    """A name that no network has is told at the end, with what it may mean, not passed over."""
+    """A name that no network has is logged at the end, with similar names."""
     door.configure(dump_mode=2)
     msdump.set_dump("fc")
     msdump.set_dump(name)

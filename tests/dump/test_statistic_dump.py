@@ -238,7 +238,7 @@ def test_device_only_without_tensors(door, caplog, saved):
 
 
 def test_device_statistics_of_device_tensors(door):
-    """Statistics of a device tensor are those of its memory: device shape, size and type."""
+    """Statistics of a device tensor describe its memory: device shape, size and type."""
     for flag, expected in (
         (False, '128,float32,"(1,1,1,2,16)",4,0,0.3125'),
         (True, '16,float32,"(1,2,1,2)",4,1,2.5'),
@@ -260,7 +260,7 @@ def test_device_statistics_of_device_tensors(door):
 
 
 def test_samples(door):
-    """With samples, statistics are those of the sample."""
+    """With samples, statistics describe the sample."""
     titles, row = measured(
         door, SIX, sample_mode=1, sample_num=2, statistic_category=["max", "min", "avg", "count"]
     )

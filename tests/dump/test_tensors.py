@@ -1,4 +1,4 @@
-"""What tensor files hold: element types, shapes, memory layouts, and tensors that have no file."""
+"""Contents of tensor files: element types, shapes, memory layouts; and tensors without a file."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_large_transposed_input(door):
 
 @pytest.mark.parametrize("has_operator", [True, False], ids=["beside an operator", "alone"])
 def test_output_that_is_an_input(door, has_operator):
-    """An output that is an input stays what it was when the caller's array is gone or changed."""
+    """An output that is an input keeps its value when the caller's array is gone or changed."""
     x, y = nets.value("x", ["n"]), nets.value("y", ["n"])
     nodes = [nets.node("Relu", "x", "y")] if has_operator else []
     network = door.load(nets.model(nodes, [x], [x, y] if has_operator else [x]))
@@ -214,7 +214,7 @@ CONTEXTS = {"CPU": {}, **{level: {"device_target": "Ascend", "jit_level": level}
     ids=["all", "inputs", "kernels"],
 )
 def test_values_that_are_no_tensors_are_counted(door, context, changes, count):
-    """What a sequence or a map holds gets no file; the summary counts each, and the reader of one."""
+    """Sequences and maps get no file; the summary counts each, and the reader of one."""
     nodes = [
         nets.node("SplitToSequence", "x", "parts"),
         nets.node("ConcatFromSequence", "parts", "y", axis=0),

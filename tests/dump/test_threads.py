@@ -86,7 +86,7 @@ def tensors(directory):
 
 
 def fed(directory):
-    """Return what the call of a directory was fed; each tensor lies there once, and all are of that call."""
+    """Return the input of the call of a directory; each of its tensors lies there once, and no others."""
     found = list(tensors(directory))
     (number,) = {value for at, io, slot, value in found if (at, io, slot) == (0, "input", "0")}
     expected = [
@@ -123,7 +123,7 @@ def test_calls_from_several_threads(python, tmp_path, configuration, changes, co
 
 
 def within(seconds, work):
-    """Do something in a thread; return what it gave, or fail where it takes too long."""
+    """Call a function in a thread; return its result, or fail where it takes too long."""
     results = []
     thread = threading.Thread(target=lambda: results.append(work()), daemon=True)
     thread.start()
@@ -133,10 +133,10 @@ def within(seconds, work):
 
 
 class During(logging.Handler):
-    """Does something while a network runs: when it tells of an operator that overflows."""
+    """Calls a function while a network runs: when it logs an operator that overflows."""
 
     def __init__(self, work):
-        """Take what is done; its results are kept."""
+        """Take the function; its results are kept."""
         super().__init__()
         self.work, self.results = work, []
 
@@ -286,7 +286,7 @@ print(network.iteration)
 
 
 def test_interrupt_while_a_call_waits(python, tmp_path):
-    """Ctrl-C ends the wait for another thread's run, which goes on; what waited was no step."""
+    """Ctrl-C ends the wait for another thread's run, which goes on; the waiting call was no step."""
     nodes = [nets.node("Log", "x", "y")]
     onnx.save(nets.model(nodes, [nets.value("x", [2, 40])], ["y"]), tmp_path / "net.onnx")
     (tmp_path / "dump.json").write_text(json.dumps(config(tmp_path / "dump", op_debug_mode=3)))

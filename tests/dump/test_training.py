@@ -1,4 +1,4 @@
-"""The files of training steps: inputs that are written in place, Parameter files, what is not shown."""
+"""The files of training steps: inputs that are written in place, Parameter files, undeclared outputs."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_graphs_of_an_algorithm_have_ids_of_their_own(door):
 
 
 def test_a_call_of_the_plain_form_keeps_its_parameters(door):
-    """A run that is no training step writes nothing back: its Parameter files are those of before."""
+    """A run that is no training step writes nothing back: its Parameter files hold the old values."""
     door.configure()
     network = steps.plain()
     network(steps.X, steps.T)
@@ -189,7 +189,7 @@ def test_marks_reach_the_training_step(door):
 
 
 def test_fed_learning_rate(door):
-    """A learning rate that a step is fed is what its files show; the next step has its own again."""
+    """The files of a step show a fed learning rate; the next step has its own again."""
     door.configure()
     network = msdump.load(step_graph("graphs/mini.onnx", optimizer="adam:0.5"))
     x, label = np.ones((1, 1, 6, 6), np.float32), np.array([2], np.int32)

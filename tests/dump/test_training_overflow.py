@@ -18,7 +18,7 @@ CHANGES = {"precision_mode": "must_keep_origin_dtype"}
 
 
 def _overflows(array):
-    """Tell whether an array has infinities or NaNs, or what a device that saturates writes in their place."""
+    """Return whether an array has infinities, NaNs, or the numbers of a saturating device in their place."""
     is_half = array.dtype == np.float16
     return bool(array.dtype.kind == "f" and not np.isfinite(array).all()) or bool(
         is_half and (abs(array) == np.finfo(np.float16).max).any()
@@ -26,12 +26,12 @@ def _overflows(array):
 
 
 def step_of(precision="float16", **changes):
-    """Return the step of a network in float16, whose scale overflows in the steps 0 and 3."""
+    """Return the step of a network in float16 with a scale that overflows in the steps 0 and 3."""
     return step_graph(mlp(), precision=precision, loss_scale="dynamic:1048576,factor=64,window=2", **changes)
 
 
 def train(door, **changes):
-    """Train in float16 with a scale that overflows in the steps 0 and 3; return what is dumped of each step.
+    """Train in float16 with a scale that overflows in the steps 0 and 3; return the operators of each dump.
 
     That is, by graph and name of every operator, whether an output of it overflows.
     """
@@ -69,7 +69,7 @@ def test_dumped_operators_are_those_that_overflow(door, tmp_path, enable, mode):
 
 @pytest.mark.parametrize("device_target", ["CPU", "Ascend"])
 def test_skipped_step_has_no_kernel_of_the_branch(door, device_target):
-    """The optimizer is graph 2, whose directory only steps without overflow have; graph 1 has no kernel."""
+    """The optimizer is graph 2: only steps without overflow have its directory; graph 1 has no kernel."""
     door.configure()
     precision = {"fc1": "float16", "fc2": "float16"}
     step = step_of(optimizer=MOMENTUM, precision=precision, device_target=device_target)
@@ -135,7 +135,7 @@ def test_saturation_leaves_a_step_out(monkeypatch, level):
 
 
 def test_status_operators_are_dumped_with_their_slots(door):
-    """Lowering and reading have one input and one output; what is read is 1 in the steps that overflow."""
+    """Lowering and reading have one input and one output; the status is 1 in the steps that overflow."""
     door.monkeypatch.setenv(env.CHECK_OVERFLOW_MODE, "SATURATION_MODE")
     train(door)
     slots = {}

@@ -33,7 +33,7 @@ MODES = {
 
 
 def logarithm():
-    """Return a model whose second operator makes NaN of negative numbers."""
+    """Return a model with a second operator that makes NaN of negative numbers."""
     nodes = [nets.node("Mul", "x w", "a"), nets.node("Log", "a", "b"), nets.node("Neg", "b", "y")]
     return nets.model(nodes, [nets.value("x", [2, 3])], ["y"], {"w": np.float32([2, 2, 2])})
 
@@ -60,7 +60,7 @@ def contents(path, numbers):
 
 
 def note_of(path, rank=0):
-    """Return what the note of a rank says of its history."""
+    """Return the note of a rank on its history."""
     return json.loads((path / f"msdump_history_{rank}.json").read_text())
 
 
@@ -92,7 +92,7 @@ def test_steps_before_a_hit_are_on_disk(mode, is_synchronous, door):
 
 @pytest.mark.parametrize("saved_data", ["tensor", "statistic", "full"])
 def test_files_are_those_of_a_plain_dump(saved_data, door, tmp_path):
-    """What the history writes has the names and the bytes that a dump without it has."""
+    """Files of the history have the names and bytes of a dump without it."""
     door.configure(watch=OVERFLOW, history=2, saved_data=saved_data)
     run(door.load(logarithm(), **MODES["O0"]), count=9)
     door.again()
@@ -112,7 +112,7 @@ def test_files_are_those_of_a_plain_dump(saved_data, door, tmp_path):
 
 
 def test_constants_and_lists_of_a_cpu_dump_are_kept(door):
-    """Constants, which the first step writes, and the list of iterations are those of the steps on disk."""
+    """Constants, which the first step writes, and the list of iterations fit the steps on disk."""
     nodes = [
         nets.node("Constant", "", "c", value=onnx.numpy_helper.from_array(np.float32([2, 2, 2]))),
         nets.node("Mul", "x c", "a"),
@@ -142,7 +142,7 @@ def test_only_operators_that_hit_are_written_without_history(door):
 
 
 def test_operator_that_passed_before_is_looked_at_again(door):
-    """An operator whose tensors passed at once is dumped in each step in which it hits, and in no other."""
+    """An operator that was cleared before is dumped in each step in which it hits, and in no other."""
     door.configure(watch=OVERFLOW, input_output=2)
     network = door.load(logarithm(), **MODES["O0"])
     run(network, count=12, bad=(2, 3, 9))
@@ -156,7 +156,7 @@ def test_operator_that_passed_before_is_looked_at_again(door):
     [({"history": 2}, "5-7"), ({}, "7"), ({"on_hit": "log"}, "all"), ({"on_hit": "log", "history": 2}, "")],
 )
 def test_network_tells_which_iterations_are_on_disk(changes, expected, door):
-    """A network knows which iterations rules and history let reach the disk."""
+    """A network lists the iterations on disk, by rules and history."""
     door.configure(watch=OVERFLOW, **changes)
     network = door.load(logarithm(), **MODES["O0"])
     run(network)
@@ -183,7 +183,7 @@ def test_log_changes_nothing_of_the_dump(door, caplog):
 
 
 def test_a_step_has_one_line(door, caplog):
-    """What spreads from one operator to all that follow is told once in a step, and counted at the end."""
+    """Hits that spread from one operator to all that follow have one warning in a step, and a total."""
     nodes = [nets.node("Log", "x", "v0")]
     nodes += [nets.node("Neg" if n % 2 else "Abs", f"v{n}", f"v{n + 1}") for n in range(20)]
     door.configure(watch=OVERFLOW, history=2)
@@ -200,7 +200,7 @@ def test_a_step_has_one_line(door, caplog):
 
 @pytest.mark.parametrize("history", [0, 3])
 def test_stop_ends_the_run(history, door):
-    """on_hit stop raises an error that names rule, operator and iteration; what hit is on disk."""
+    """on_hit stop raises an error that names rule, operator and iteration; the tensors are on disk."""
     door.configure(watch=[{"condition": "tensor_overflow", "name": "no NaN"}], on_hit="stop", history=history)
     network = door.load(logarithm(), **MODES["O0"])
 
@@ -220,7 +220,7 @@ def test_stop_ends_the_run(history, door):
 
 
 def test_history_alone_waits_for_a_failure(door):
-    """Without rules the steps before an operator that fails are written, and what ran of its own step."""
+    """Without rules the steps before a failing operator are written, and the files of its own step."""
     nodes = [nets.node("Neg", "x", "a"), nets.node("Gather", "a i", "y")]
     model = nets.model(nodes, [nets.value("x", [2]), nets.value("i", [1], onnx.TensorProto.INT64)], ["y"])
     door.configure(history=2)
@@ -242,7 +242,7 @@ def test_history_alone_waits_for_a_failure(door):
 
 
 def test_nothing_is_written_where_nothing_happens(door):
-    """A run without a hit leaves its graph files and a note of what was dropped, with rank and version."""
+    """A run without a hit leaves its graph files and a note of dropped steps, with rank and version."""
     door.configure(watch=OVERFLOW, history=2)
     run(door.load(logarithm()), bad=())
     door.process.close()
@@ -257,7 +257,7 @@ def test_nothing_is_written_where_nothing_happens(door):
 
 
 def test_memory_drops_oldest_steps_whole(door, held):
-    """The bound of the memory holds at any time; oldest steps go first, and the note tells which."""
+    """The bound of the memory holds at any time; oldest steps go first, and the note lists them."""
     step_bytes = 6 * (24 + 128 + 1024)  # files of float[2,3] on O0, which have a header
     bound = 3 * step_bytes + step_bytes // 2
     door.configure(watch=OVERFLOW, history=5, history_bytes=bound)
@@ -271,7 +271,7 @@ def test_memory_drops_oldest_steps_whole(door, held):
 
 
 def test_step_larger_than_all_memory_is_told(door):
-    """A step that does not fit even alone is given up, and what comes behind the hit is written."""
+    """A step that does not fit even alone is given up, and only files behind the hit are written."""
     door.configure(watch=OVERFLOW, history=5, history_bytes=2000)
     run(door.load(logarithm(), **MODES["O0"]), count=8)
     door.process.close()
@@ -457,7 +457,7 @@ def feed(value):
 
 @pytest.mark.parametrize("level", ["O0", "O1", "O2"])
 def test_saturation_is_told_though_all_is_finite(level, door, caplog):
-    """float16 that the device clamps is finite everywhere; its status tells the operator."""
+    """float16 that the device clamps is finite everywhere; its status names the operator."""
     overflow(door, SATURATION)
     door.configure(watch=DEVICE_OVERFLOW, on_hit="log", precision_mode="force_fp16", file_format="npy")
     network = door.load(squares(), device_target="Ascend", jit_level=level)
@@ -473,7 +473,7 @@ def test_saturation_is_told_though_all_is_finite(level, door, caplog):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_infinity_is_an_overflow_of_who_makes_and_who_passes_it(mode, door):
-    """An operator whose output is infinite overflows in each mode, and only these are written."""
+    """An operator with an infinite output overflows in each mode, and only such ones are written."""
     door.configure(watch=DEVICE_OVERFLOW, file_format="npy")
     network = door.load(squares(), **MODES[mode])
     for value in (10, 1e30, 10):
@@ -483,7 +483,7 @@ def test_infinity_is_an_overflow_of_who_makes_and_who_passes_it(mode, door):
 
 
 def test_all_outputs_of_an_overflowing_operator_hit(door, caplog):
-    """The device tells of an operator, so that its finite outputs hit as well, and its inputs do not."""
+    """The device's status is an operator's, so that its finite outputs hit as well, and its inputs do not."""
     made = nets.model(
         [nets.node("Split", "x", "b c", axis=0, num_outputs=2)], [nets.value("x", [2, 3])], ["b", "c"]
     )

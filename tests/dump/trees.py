@@ -1,4 +1,4 @@
-"""What lies on disk, read without the code under test."""
+"""Files on disk, read without the code under test."""
 
 from __future__ import annotations
 

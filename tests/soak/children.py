@@ -35,7 +35,7 @@ class Child:
         os.kill(self.pid, number)
 
     def end(self):
-        """Wait for its end; return the rest of what it reported and the status as ``subprocess`` gives it."""
+        """Wait for its end; return the rest of its report and the status as in ``subprocess``."""
         told = b""
         limit = time.monotonic() + LIMIT
         with os.fdopen(self._reader, "rb") as pipe:

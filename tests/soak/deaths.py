@@ -1,4 +1,4 @@
-"""Dumping processes that are killed, told to end, interrupted, or that find the disk full."""
+"""Dumping processes that are killed, terminated, interrupted, or that find the disk full."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STEP = b"."
 
 
 def dump(report, setup, folder, model, steps, policy="raise", largest=resource.RLIM_INFINITY):
-    """Dump some steps, with a report after each; a failing write is reported as such, and what was lost."""
+    """Dump some steps, with a report after each, of failed writes, and of lost files."""
     network = None
     setup.configure(folder, on_write_error=policy)
     resource.setrlimit(resource.RLIMIT_FSIZE, (largest, resource.RLIM_INFINITY))
@@ -70,7 +70,7 @@ def left(root):
 
 
 def plant(folder):
-    """Put files of somebody else's where dumps go; return their contents by path."""
+    """Put foreign files where dumps go; return their paths."""
     root = folder / "dump"
     for place in (root, root / "rank_0", root / "rank_0" / "Net" / "0" / "0"):
         place.mkdir(parents=True, exist_ok=True)
@@ -105,7 +105,7 @@ def told_to_end(seed, folder):
 
 
 def _missing(setup, root, steps):
-    """Return the finished steps whose directories hold other files than that of the first one."""
+    """Return the finished steps with other files in their directories than the first one."""
     if setup.compiled:
         places = {int(path.name): path for path in root.glob("*/[0-9]*/0/*/*/*") if path.is_dir()}
         places |= {int(path.name): path for path in root.glob("[0-9]*/0/*/*/*") if path.is_dir()}
@@ -120,7 +120,7 @@ def _missing(setup, root, steps):
 
 
 def fill_up(seed, folder):
-    """Let files fail, by a limit of their size or on a full disk: what is there is whole, losses count."""
+    """Let files fail, by a limit of their size or on a full disk: files are whole, losses count."""
     moments = random.Random(seed)
     setup = moments.choice(networks.SETUPS)
     model = moments.choice((networks.network, networks.wide))()

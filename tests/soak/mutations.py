@@ -1,4 +1,4 @@
-"""Valid files, changed at random, given to every reader: each reads them or says what is wrong, soon."""
+"""Valid files, changed at random, given to every reader: each reads them or raises its error, soon."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def mutate(data, chance):
 
 
 def batch(seed, folder, count=BATCH):
-    """Give inputs to readers in a process of its own; return what went wrong, each with its number."""
+    """Give inputs to readers in a process of its own; return the failures, each with its number."""
     told, code = Child(_read_all, seed, folder, count).end()
     lines = told.decode(errors="replace").strip("\0").split("\0")
     found = [line for line in lines if line and not line.isdigit()]

@@ -1,4 +1,4 @@
-"""What the soak dumps: small networks under every kind of configuration."""
+"""Dumps of the soak: small networks under every kind of configuration."""
 
 from __future__ import annotations
 
@@ -72,13 +72,13 @@ SETUPS = (
 
 @cache
 def network():
-    """Return the bytes of a model, and what it is fed."""
+    """Return the bytes of a model, and its inputs."""
     return nets.mini().SerializeToString(), nets.mini_feeds()
 
 
 @cache
 def wide():
-    """Return the bytes of a model whose tensors go through the queue of an asynchronous dump."""
+    """Return the bytes of a model with tensors that go through the queue of an asynchronous dump."""
     x = nets.value("x", [40, 1000])
     nodes = [nets.node("Relu", f"v{n}" if n else "x", f"v{n + 1}", f"relu{n}") for n in range(6)]
     model = nets.model(nodes, [x], [nets.value("v6", [40, 1000])])

@@ -1,4 +1,4 @@
-"""Runs dumping processes into whatever may befall them, and readers into broken files, as long as it is told.
+"""Runs dumping processes into random faults, and readers into broken files, for a given time.
 
     make soak SECONDS=1200
     python -m tests.soak.run --seconds 60 --jobs 2

@@ -1,4 +1,4 @@
-"""Valid files beside tensors and models, with what reads them: overflow records, options, lists."""
+"""Valid files beside tensors and models, with their readers: overflow records, options, lists."""
 
 from __future__ import annotations
 

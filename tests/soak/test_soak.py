@@ -1,4 +1,4 @@
-"""The soak itself: it runs, it counts, and it sees what it looks for."""
+"""The soak itself: it runs, it counts, and it finds violations."""
 
 from __future__ import annotations
 

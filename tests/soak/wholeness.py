@@ -1,4 +1,4 @@
-"""What a tree must be after whatever happened to the run that wrote it: every file whole."""
+"""Checks that every file of a tree is whole, whatever happened to the run that wrote it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ HEADERS = {
 
 
 def violations(root, *, may_leave_names=False):
-    """Return what is wrong with the files below a directory, a line each.
+    """Return the faults of the files below a directory, a line each.
 
     Args:
         root: The directory.
-        may_leave_names: Whether temporary names are allowed, those of a killed run.
+        may_leave_names: Whether temporary names are allowed, as after a killed run.
     """
     found = []
     for path in sorted(Path(root).rglob("*")):

@@ -1,4 +1,4 @@
-"""Rules on tensors: when each condition hits, what statistics alone decide, what steps have to do with it."""
+"""Rules on tensors: hits of each condition, decisions by statistics alone, comparisons of steps."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def seen(array, need=ALL, *, has_elements=True):
 
 
 def findings(watch, *arrays, has_elements=True):
-    """Return what is found in the last of the steps in which a tensor holds arrays."""
+    """Return the findings in the last of the steps in which a tensor holds arrays."""
     rules = watch.rules_for(ANY)
     found = []
     for number, array in enumerate(arrays):
@@ -130,7 +130,7 @@ CASES = [
 
 @pytest.mark.parametrize(("condition", "parameters", "steps", "expected"), CASES)
 def test_condition_hits_with_what_was_measured(condition, parameters, steps, expected, tmp_path):
-    """A condition hits where its limit is passed, and tells the measured value; else it tells nothing."""
+    """A condition hits where its limit is passed, with the measured value, and nowhere else."""
     watch = RuleWatch(rules_of(tmp_path, {"condition": condition, "role": "any", **parameters}))
 
     found = findings(watch, *steps)
@@ -182,7 +182,7 @@ KINDS = st.sampled_from(
     LIMITS,
 )
 def test_bounds_agree_with_elements(steps, kind, limit):
-    """What statistics decide, whichever tensor and limit, is what the elements tell."""
+    """Decisions by statistics equal decisions by elements, for any tensor and limit."""
     condition, parameter = kind
     rule = config.models()[condition].model_validate({"condition": condition, parameter: limit})
     report = type("Report", (), {"error": lambda *_: pytest.fail("sound rule")})()
@@ -212,7 +212,7 @@ def test_state_is_bounded(tmp_path):
 
 
 def test_tensor_of_another_shape_is_undecided(tmp_path):
-    """A tensor that cannot be compared with that of the step before is told, with both shapes."""
+    """A tensor of another shape than in the step before is undecided, with both shapes."""
     watch = RuleWatch(rules_of(tmp_path, {"condition": "update_to_weight", "role": "any"}))
 
     (undecided,) = findings(watch, f32(1, 2), f32(1, 2, 3))
