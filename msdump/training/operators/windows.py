@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msdump.graph import Use, primitive_name
-from msdump.training.body import Body, Ints, Value, operator
+from msdump.training.body import Body, Ints, Value, operator, operators
 from msdump.training.operators.shapes import shape_of
 from msdump.training.rules import Backward, Gradients, gradient, keep, lowering, mindspore_gradient
 from msdump.training.writer import StepOperator, StepTensor, StepWriter
@@ -32,6 +32,8 @@ _END: Final = 2**62
 """Behind the end of any axis."""
 
 
+@operator("Conv1DBackpropFilter")
+@operator("Conv2DBackpropFilter")
 def filter_gradient(
     op: Body,
     dy: Value,
@@ -44,7 +46,7 @@ def filter_gradient(
     window: Ints,
     form: str,
 ) -> Value:
-    """Return the gradient of a convolution's weight (out, in / group, *window).
+    """Return the gradient of a convolution's weight.
 
     Padding lists all begins, then all ends; ``window`` are the sizes of the weight behind its channels.
     """
@@ -123,6 +125,8 @@ def _by_convolution(
     return op.Transpose(cut, perm=swapped)
 
 
+@operator("Conv1DBackpropInput")
+@operator("Conv2DBackpropInput")
 def input_gradient(
     op: Body,
     dy: Value,
@@ -165,30 +169,18 @@ def _turned(op: Body, w: Value, window: Ints) -> Value:
     return op.Slice(turned, (-1,) * rank, (-_END,) * rank, axes, (-1,) * rank)
 
 
-@operator("Conv1DBackpropInput")
-@operator("Conv2DBackpropInput")
-def conv2d_backprop_input(op: Body, dy: Value, w: Value, **structure: Any) -> Value:
-    """Return the gradient of a convolution's input."""
-    return input_gradient(op, dy, w, **structure)
-
-
-@operator("Conv1DBackpropFilter")
-@operator("Conv2DBackpropFilter")
-def conv2d_backprop_filter(op: Body, dy: Value, x: Value, **structure: Any) -> Value:
-    """Return the gradient of a convolution's weight."""
-    return filter_gradient(op, dy, x, **structure)
-
-
-@operator("Conv3DBackpropInput")
-def conv3d_backprop_input(op: Body, w: Value, dy: Value, **structure: Any) -> Value:
-    """Return the gradient of the input of a convolution of volumes."""
-    return conv2d_backprop_input(op, dy, w, **structure)
-
-
-@operator("Conv3DBackpropFilter")
-def conv3d_backprop_filter(op: Body, x: Value, dy: Value, **structure: Any) -> Value:
-    """Return the gradient of the weight of a convolution of volumes."""
-    return conv2d_backprop_filter(op, dy, x, **structure)
+operators(
+    {
+        "Conv3DBackpropInput": (
+            "Return the gradient of the input of a convolution of volumes.",
+            lambda op, w, dy, **structure: input_gradient(op, dy, w, **structure),
+        ),
+        "Conv3DBackpropFilter": (
+            "Return the gradient of the weight of a convolution of volumes.",
+            lambda op, x, dy, **structure: filter_gradient(op, dy, x, **structure),
+        ),
+    }
+)
 
 
 @lowering("Conv", "ConvTranspose")
