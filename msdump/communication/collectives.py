@@ -240,7 +240,6 @@ def _send(group: _Group, peer: int, array: np.ndarray, mine: CallHeader, empty: 
 
 
 def _receive(group: _Group, call: CollectiveCall, network: Fingerprint, empty: Empty) -> list[np.ndarray]:
-    """Receive the tensor of one rank."""
     assert call.dtype is not None
     out, rank = empty(call.shape, call.dtype.numpy), group.rank(call.peer)
     packed = np.zeros(HEADER_BYTES, np.uint8)
@@ -327,7 +326,6 @@ def _axis(group: _Group, array: np.ndarray, axis: int) -> int:
 
 
 def _cut(group: _Group, array: np.ndarray, axis: int) -> list[np.ndarray]:
-    """Return a contiguous part of a tensor for each rank."""
     size = array.shape[_axis(group, array, axis)]
     if size % group.count:
         raise group.refuse(f"axis {axis} of shape {array.shape} cannot be cut into {group.count} equal parts")

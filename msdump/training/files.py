@@ -73,7 +73,6 @@ def _inlined(message: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _newer(message: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a model in ``OPSET``."""
     metadata = {node.name: node.metadata_props for node in message.graph.node if node.name}
     newer = version_converter.convert_version(message, OPSET)
     for node in newer.graph.node:  # the converter forgets where nodes come from

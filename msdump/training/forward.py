@@ -339,7 +339,6 @@ class ForwardWriter:
 
 
 def _write_tensor(tensor: onnx.TensorProto, name: str, array: np.ndarray) -> None:
-    """Write an array into a tensor of a model."""
     if array.dtype.kind not in "fiub" or array.dtype.byteorder == ">":
         tensor.CopyFrom(numpy_helper.from_array(array, name))
         return

@@ -231,7 +231,6 @@ class DynamicLossScale(Options):
     def _change(
         self, op: StepWriter, scale: StepTensor, overflow: StepTensor, is_finite: StepTensor, state: Variables
     ) -> None:
-        """Write the operators of DynamicLossScaleUpdateCell."""
         step = state("current_iterator_step", np.array(1, np.int32))
         last = state("last_overflow_iterator_step", np.array(0, np.int32))
         shrunk = op.Max(op.Mul(scale, 1 / self.factor), 1.0)

@@ -86,7 +86,6 @@ def parsed(text: str, kinds: Mapping[str, Callable[..., Any]], title: str) -> An
 
 
 def _values(text: str, allowed: Mapping[str, Field[Any]]) -> dict[str, Any]:
-    """Return the options of a text by name."""
     values: dict[str, Any] = {}
     names, is_named = iter(allowed), False
     for part in text.split(",") if text else ():

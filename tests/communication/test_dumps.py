@@ -10,13 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from onnx import TensorProto, helper
 
 import msdump
 from msdump import communication
-from msdump.cli.program import main
-from msdump.errors import RankError
 from tests.communication.models import collective, configuration, model, one, saved
 
 ROOT = Path(__file__).parents[2]
@@ -121,59 +118,6 @@ def test_passes_of_a_compiled_collective(tmp_path):
             ("input", 1, 3.0),
             ("output", 1, 6.0),
         ] == [found[1:] for found in exchanged(iteration)]
-
-
-def test_compiled_collectives_are_compared(tmp_path):
-    """Two dumps of a collective agree in inputs and outputs, and differ where the inputs do."""
-    for folder in ("one", "two"):
-        run(one("AllReduce"), configuration(tmp_path / folder, file_format="bin"), CONTEXTS["O2"])
-    places = [
-        next(
-            each.path for each in msdump.open_dump(tmp_path / folder).iterations if each.key.device == device
-        )
-        for folder, device in (("one", 0), ("two", 0), ("two", 1))
-    ]
-    compare = lambda *paths: CliRunner().invoke(main, ["compare", *map(str, paths), "-out", str(tmp_path)])  # noqa: E731
-
-    same, other = compare(*places[:2]), compare(places[0], places[2])
-
-    assert (0, 1) == (same.exit_code, other.exit_code), same.output + other.output
-    assert "HcomAllReduce" in other.output
-
-
-def test_inputs_are_there_where_the_other_rank_fails(tmp_path):
-    """What goes into a collective is on disk, though nothing ever comes out."""
-
-    def work():
-        rank = communication.get_rank()
-        network = msdump.load(
-            one("AllReduce"), config=configuration(tmp_path / "dump"), context=CONTEXTS["CPU"]
-        )
-        if rank == 1:
-            raise KeyError("of the user")
-        network(np.ones((4, 6), np.float32))
-
-    with pytest.raises(KeyError) as caught:
-        communication.spawn(2, work)
-
-    assert ["in rank 1 of 2"] == caught.value.__notes__
-    (iteration,) = msdump.open_dump(tmp_path / "dump").ranks[0].networks["Net"].graphs[0].iterations.values()
-    assert [("input", 0, 1.0)] == [found[1:] for found in exchanged(iteration)]
-
-
-def test_failing_collective_leaves_its_inputs(tmp_path):
-    """Under op_debug_mode 4 a collective that fails leaves its inputs, like any other operator."""
-    made = one("AllGather", rank_size=3)
-
-    with pytest.raises(RankError):
-        run(made, configuration(tmp_path / "dump", op_debug_mode=4), CONTEXTS["O0"])
-
-    ranks = msdump.open_dump(tmp_path / "dump").ranks
-    assert {0: [("AllGather", "input")], 1: [("AllGather", "input")]} == {
-        number: [(record.op_type, str(record.io)) for record in iteration.records]
-        for number, rank in ranks.items()
-        for iteration in rank.networks["Net"].graphs[0].iterations.values()
-    }
 
 
 def test_saturated_sum_is_told(tmp_path, monkeypatch):

@@ -115,13 +115,6 @@ DIFFERENT = {
             "rank 1 AllGather of Float32[4,6] in Default/AllGather-op0"
         ),
     ),
-    "reduction": (
-        (one("AllReduce"), one("AllReduce", op="max")),
-        (
-            "rank 0 calls AllReduce(sum) of Float32[4,6] in Default/AllReduce-op0, "
-            "rank 1 AllReduce(max) of Float32[4,6] in Default/AllReduce-op0"
-        ),
-    ),
     "shape": (
         (
             one("AllReduce"),

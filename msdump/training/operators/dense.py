@@ -82,7 +82,6 @@ def dense_layers(graph: Graph) -> Mapping[str, DenseLayer]:
 
 
 def _dense_layer(graph: Graph, last: Node, producers: Mapping[str, Node]) -> DenseLayer | None:
-    """Return the layer that an operator ends."""
     product, bias = _product_and_bias(graph, last, producers)
     if (
         product is None
