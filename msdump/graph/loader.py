@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -192,21 +193,20 @@ def _settle(graph: onnx.GraphProto, sizes: Mapping[str, int]) -> None:
 
 def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return the model with the types of its values, inside branches and loops as well."""
-    _register_schemas()
+    nodes = walk_nodes(model.graph.node)
+    for domain in sorted({node.domain for node in nodes if node.op_type in _SCHEMAS.get(node.domain, ())}):
+        _register_schemas(domain)
     with passing_over(Exception):  # inference is a convenience: a model runs without it
         return shape_inference.infer_shapes(model, data_prop=True)
     return model
 
 
 @functools.cache
-def _register_schemas() -> None:
-    collectives = {**NAMES, GE_DOMAIN: HCOM_NAMES}
-    operators = [
-        (domain, name, _INFER[kind]) for domain, kinds in collectives.items() for name, kind in kinds.items()
-    ]
-    operators += [(MINDSPORE_DOMAIN, name, _infer_same) for name in (CLEAR_FLOAT_STATUS, GET_FLOAT_STATUS)]
+def _register_schemas(domain: str) -> None:
+    # the reference, last resort for operators without a kernel, refuses names of two domains when imported
+    importlib.import_module("onnx.reference.op_run")
     schema, many = defs.OpSchema, defs.OpSchema.FormalParameterOption.Variadic
-    for domain, name, infer in operators:
+    for name, infer in _SCHEMAS[domain].items():
         inputs, outputs = (
             schema.FormalParameter(side, "T", param_option=many, is_homogeneous=False, min_arity=0)
             for side in ("inputs", "outputs")
@@ -275,6 +275,13 @@ _INFER: Final[Mapping[Collective, Callable[[Context], None]]] = {
     Collective.ALL_TO_ALL: _infer_exchanged,
     Collective.RECEIVE: _infer_received,
 }
+
+_SCHEMAS: Final = {
+    domain: {name: _INFER[kind] for name, kind in kinds.items()}
+    for domain, kinds in {**NAMES, GE_DOMAIN: HCOM_NAMES}.items()
+}
+_SCHEMAS[MINDSPORE_DOMAIN] |= dict.fromkeys((CLEAR_FLOAT_STATUS, GET_FLOAT_STATUS), _infer_same)
+"""Functions that infer the types of operators that ONNX lacks, by domain and name."""
 
 
 def annotated(path: str, properties: Mapping[str, Mapping[str, str]], folder: str) -> tuple[bytes, int]:
