@@ -42,10 +42,10 @@ def pytest_configure():
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """Spare the garbage collector what collecting makes, hundreds of thousands of objects that all stay.
+    """Spare the garbage collector the hundreds of thousands of objects that collecting makes and that stay.
 
     It looks for garbage neither while they are made nor, later, among them: every ``gc.collect()`` of a test,
-    or of what it measures, would walk through all of them.
+    or of its measurements, would walk through all of them.
     """
     gc.disable()
     try:
@@ -55,7 +55,7 @@ def pytest_collection():
         gc.freeze()
         atexit.register(
             gc.unfreeze
-        )  # else nanobind tells the leaks of what Python does not take apart at its end
+        )  # else nanobind reports leaks of objects that Python does not take apart at its end
 
 
 def pytest_collection_modifyitems(items):
@@ -69,7 +69,7 @@ def pytest_collection_modifyitems(items):
 def _ctrl_c():
     """Let Ctrl-C and SIGHUP reach the tests and the programs that they start, though both are ignored.
 
-    A shell ignores Ctrl-C for what runs in the background (``scripts/test.sh &``), nohup ignores SIGHUP, and
+    A shell ignores Ctrl-C for commands in the background (``scripts/test.sh &``), nohup ignores SIGHUP, and
     every child inherits that.
     """
     heard = ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL))
@@ -91,7 +91,7 @@ def _place(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def _messages():
-    """Let no command that a test runs in this process go on printing what later tests log."""
+    """Let no command that a test runs in this process go on printing the log of later tests."""
     yield
     logging.getLogger("msdump").removeHandler(messages._lines)
 
@@ -111,7 +111,7 @@ _state_of_test = pytest.fixture(_own_state, autouse=True)
 def _writers():
     """Fail where threads that write files outlive a module; name the tests after which they were seen first.
 
-    Later than a test: what a module's tests share may keep its sink open until the last one.
+    Later than a test: fixtures of a module may keep a sink open until its last test.
     """
     before, seen = threading.enumerate(), {}
     yield seen
@@ -121,7 +121,7 @@ def _writers():
 
 @pytest.fixture(autouse=True)
 def _seen_writers(_writers, request):
-    """Note whose threads they are."""
+    """Note the owner of the threads."""
     yield
     for thread in threading.enumerate():
         if thread.name == THREAD_NAME:
@@ -130,7 +130,7 @@ def _seen_writers(_writers, request):
 
 @pytest.fixture(scope="session")
 def forks(tmp_path_factory):
-    """Return a folder whose msdump and python start as forks of a process that has imported msdump."""
+    """Return a folder with an msdump and a python that are forks of a process that has imported msdump."""
     with fork_server.programs(tmp_path_factory.mktemp("forks")) as folder:
         yield folder
 
@@ -145,7 +145,7 @@ def fresh(monkeypatch):
 
 @pytest.fixture
 def quiet():
-    """Undo what the program does to the library's log."""
+    """Undo the program's changes of the library's log."""
     log = logging.getLogger("msdump")
     before = log.handlers[:], log.level
     yield

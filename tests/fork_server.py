@@ -26,7 +26,7 @@ from pathlib import Path
 
 from msdump.cli.program import main
 
-# What takes long, but not onnxruntime: its threads do not outlive a fork, which waits for them at its end.
+# Slow imports, but not onnxruntime: its threads do not outlive a fork, which waits for them at its end.
 _IMPORTED = (
     *(
         "onnx",
@@ -44,7 +44,7 @@ _ROOT = Path(__file__).resolve().parents[1]
 _FORWARDED = tuple(map(int, (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGXCPU)))
 _LONGEST = 1 << 17  # bytes of a command with its environment
 
-# What stands as both on the path: hands itself over to the server, and ends as the fork does.
+# Stands as both on the path: hands itself over to the server, and ends as the fork does.
 _CLIENT = """#!{python} -IS
 import json, os, select, signal, socket, sys
 name, arguments = os.path.basename(sys.argv[0]), sys.argv[1:]
@@ -123,7 +123,7 @@ def _become(message, streams):
 
 
 def _run():
-    """Do what a client's command is to do."""
+    """Run a client's command."""
     if Path(sys.argv[0]).name == "msdump":
         main()
     elif sys.argv[1] == "-m":
@@ -147,7 +147,7 @@ def _serve(address):
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
         door.bind(address)
         door.listen()
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for keepers
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no process waits for keepers
         os.write(1, b"ready\n")
         while door in select.select([door, 0], [], [])[0]:
             connection = door.accept()[0]

@@ -14,7 +14,7 @@ _LOGGER = logging.getLogger("msdump.config")
 
 
 def without(text, folder):
-    """Return what a program said, less the warnings that only the folder of the tests brings about."""
+    """Return a program's output without the warnings that come from the folder of the tests."""
     warning = re.escape(_WARNING.format(foreign_characters(str(folder))))
     return re.sub(rf".*: {warning}\n", "", text)
 

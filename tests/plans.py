@@ -9,7 +9,7 @@ _PART = {field.name: part for part, made in _PARTS.items() for field in dataclas
 
 
 def changed(plan, **fields):
-    """Return a plan with some fields changed, those of its parts included."""
+    """Return a plan with some fields changed, of its parts, too."""
     for name, value in fields.items():
         part = _PART.get(name)
         if part is None:
@@ -21,12 +21,12 @@ def changed(plan, **fields):
 
 
 def made(source="data_dump.json", context=None, path="/dump", **fields):
-    """Return a plan that dumps everything but for what is said."""
+    """Return a plan that dumps everything but for the given fields."""
     return changed(DumpPlan(source, b"{}", context or Context(), FilePlan(path)), **fields)
 
 
 def value(plan, path):
-    """Return a field of a plan, ``iterations`` or ``selector.mode``, whichever part it stands in."""
+    """Return a field of a plan, ``iterations`` or ``selector.mode``, of any part."""
     first, *further = path.split(".")
     part_value = getattr(getattr(plan, _PART[first]) if first in _PART else plan, first)
     for name in further:

@@ -74,7 +74,7 @@ def plain(text=PLAIN, **options):
 
 
 def with_training_info(initialization=""):
-    """Return a model whose training_info holds the backward part and the update."""
+    """Return a model with training_info of the backward part and the update."""
     model = message(
         f"<ir_version: 10, {OPSETS}> linear (float[n,3] x, float[n,2] t) => (float loss)"
         f" <{WEIGHT}, {FLAGS}> {{{FORWARD}}} {FUNCTIONS}"

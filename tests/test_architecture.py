@@ -129,7 +129,7 @@ def test_forked_children_find_locks_free():
     made = {"threading.Lock", "threading.RLock"}
 
     def makes_a_lock(node):
-        """Tell whether a node makes a lock, or names what makes it."""
+        """Return whether a node makes a lock, or names its maker."""
         values = (
             [node.func, *node.args, *(each.value for each in node.keywords)]
             if isinstance(node, ast.Call)
@@ -178,7 +178,7 @@ def test_library_has_one_room(library, room):
     assert [name for name in names if not name.startswith(room)] == []
 
 
-TREES_OF_ROOMS = {"analysis"}  # whose folders are rooms of their own
+TREES_OF_ROOMS = {"analysis"}  # its folders are rooms of their own
 
 
 def room_of(module):
@@ -189,7 +189,7 @@ def room_of(module):
 
 
 def inner_imports(tree, room):
-    """Yield what a module imports from inside of other rooms, as "module" or "module: name"."""
+    """Yield a module's imports from inside of other rooms, as "module" or "module: name"."""
     for node in ast.walk(tree):
         if not (isinstance(node, ast.ImportFrom) and (node.module or "").startswith("msdump.")):
             continue
@@ -205,7 +205,7 @@ def inner_imports(tree, room):
 
 
 def test_rooms_import_each_other_through_doors():
-    """A room imports from others what their folders list (``__init__.pyi``), from none of their modules."""
+    """A room imports from others the names that they list (``__init__.pyi``), from none of their modules."""
     found = {
         name: list(inner_imports(tree, room_of(name.removesuffix(".py").replace("/", "."))))
         for name, tree in trees().items()
@@ -219,7 +219,7 @@ INNER_IMPORTS_OF_TESTS = 190
 
 
 def test_tests_go_through_doors():
-    """Tests import what rooms show; no new test is bound to a module inside of one."""
+    """Tests import names that rooms list; no new test is bound to a module inside of one."""
     inner = [
         each
         for path in sorted((ROOT / "tests").rglob("*.py"))

@@ -47,7 +47,7 @@ ORDERS = {
 
 @pytest.mark.parametrize(("order", "first", "second"), ORDERS.values(), ids=ORDERS)
 def test_networks_of_a_configuration_share_iterations(order, first, second):
-    """A run's iteration is what the last run of any of the networks has left, unless it was used."""
+    """A run's iteration is the one that the last run of any of the networks left, unless it was used."""
     counters = Counters()
     networks = {name: counters.runs("data_dump.json", 0) for name in "AB"}
     numbers = {name: [] for name in networks}

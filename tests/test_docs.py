@@ -27,7 +27,7 @@ PAGES = [
     *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-WANTED = ("graphs", "sample_nets", "scripts", "docs", "README.md")  # what commands of a page may read
+WANTED = ("graphs", "sample_nets", "scripts", "docs", "README.md")  # read by commands of pages
 RUN = ("bash", "console", "python")
 SHOWN = ("text", "json", "sql")
 
@@ -41,7 +41,7 @@ class Block:
 
     Attributes:
         page: The page.
-        language: What stands behind the fence.
+        language: The word behind the fence.
         text: Its lines.
         reason: Why it is not run, None where it is.
     """
@@ -76,7 +76,7 @@ def needs_torch(block):
 
 
 def to_run(*languages):
-    """Return the blocks of some languages that are run; those that need torch where torch is there."""
+    """Return the blocks of some languages that are run; blocks with torch where torch is there."""
     mark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
     for block in BLOCKS:
         if block.language in languages and not block.reason:
@@ -84,7 +84,7 @@ def to_run(*languages):
 
 
 def imports_of(block):
-    """Return what a block of Python imports of libraries: modules, names in them, what it reaches by dots."""
+    """Return a Python block's imports of libraries: modules, names in them and behind dots."""
     tree, found = ast.parse(block.text), set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -160,13 +160,13 @@ def test_block_runs(run, block, forks):
 
 
 def same(output):
-    """Return an output without what differs from run to run: times of day and durations."""
+    """Return an output without times of day and durations."""
     return re.sub(r"\d+\.\d\d s\b", "T s", re.sub(r"\b\d{16}\b", "T", output))
 
 
 @pytest.mark.parametrize("block", list(to_run("console")))
 def test_output_is_real(run, block):
-    """What a page shows below a command is what the command prints."""
+    """The output that a page shows is the command's."""
     lines = block.text.splitlines()
     script = "\n".join(f"echo {line!r}\n{line[2:]}" for line in lines if line.startswith("$ "))
 
@@ -194,7 +194,7 @@ def test_configuration_compiles(block, monkeypatch, tmp_path):
     "block", [b for b in BLOCKS if b.language == "json" and "how-to" in b.page.parts], ids=str
 )
 def test_configuration_is_the_one_that_runs(block):
-    """What a worked example shows is what one of its commands uses."""
+    """The configuration of a worked example is the one that its commands use."""
     shown = json.loads(block.text)
 
     names = set(re.findall(r"(?:data_dump|acl)\w*\.json", block.page.read_text("utf-8")))
@@ -249,7 +249,7 @@ def test_paths_of_the_formats_page_are_complete():
 
 
 def organization():
-    """Yield a line for each module and room of the package: its name and what its docstring says."""
+    """Yield a line for each module and room of the package: its name and its docstring's first sentence."""
     entries = sorted(
         p for p in (ROOT / "msdump").iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()
     )

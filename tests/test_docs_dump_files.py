@@ -15,7 +15,7 @@ NAMES = {"outputs": "output", "inputs": "input", "buffers": "buffer", "attribute
 
 
 def cells(message, field):
-    """Return how the page tells a field."""
+    """Return the page's line of a field."""
     name = NAMES.get(field.attribute, field.attribute)
     name = "buffer_type" if (message, name) == ("OpBuffer", "type") else name
     of = {

@@ -72,7 +72,7 @@ SHOWN_BY_EXAMPLE = (
 
 @pytest.mark.parametrize("name", _WITH_EXAMPLES)
 def test_examples_hold(name):
-    """What an example shows is what the code returns."""
+    """Examples show the results of the code."""
     if "torchair" in name:
         pytest.importorskip("torch")
     module = importlib.import_module(name)

@@ -31,7 +31,7 @@ def test_lowest_versions():
 
 @pytest.mark.parametrize("requirement", ["numpy", "numpy<3", "numpy>=2,<3"])
 def test_requirement_without_a_lower_bound(requirement):
-    """A requirement that promises no lowest version alone is refused with what it says."""
+    """A requirement that promises no lowest version alone is refused with its text."""
     project = {"project": {"dependencies": [requirement], "optional-dependencies": {"samples": []}}}
 
     with pytest.raises(ValueError, match=f"'{requirement}': must be a name, '>=' and the lowest version"):
@@ -39,7 +39,7 @@ def test_requirement_without_a_lower_bound(requirement):
 
 
 def test_every_requirement_has_a_lower_bound():
-    """What the project promises can be tested."""
+    """The promised versions can be tested."""
     assert list(lowest.constraints(PROJECT, []))
 
 

@@ -119,7 +119,7 @@ def test_error_and_messages_come_in_their_place(choice, caplog):
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_results_before_an_error_in_a_unit(caplog, in_processes, jobs):
-    """A unit whose third item fails gives the results and messages of the first two."""
+    """A unit that fails at its third item gives the results and messages of the first two."""
     in_processes(executors.ITEM_COST * 8)
     results = map_items(failing, [1, 2, 3, 4], size=lambda _: LITTLE, executor=ExecutorChoice(jobs))
 
@@ -353,7 +353,7 @@ def state(folder):
 
 
 def outcome(folder, arguments, monkeypatch):
-    """Run a command; return what it printed, on each stream, its exit code and the files that it wrote."""
+    """Run a command; return its output on each stream, its exit code and its files."""
     monkeypatch.chdir(folder)
     shutil.rmtree(folder / "out", ignore_errors=True)
     done = CliRunner().invoke(main, [*arguments])

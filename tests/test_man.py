@@ -6,7 +6,6 @@ import importlib.util
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -63,10 +62,3 @@ def test_groff_warns_of_nothing(man):
         )
         assert (name, "") == (name, done.stderr)
         assert "SYNOPSIS" in re.sub(".\x08", "", done.stdout)  # bold letters are typed twice
-
-
-def test_make_man(tmp_path):
-    """The script writes the pages into a folder."""
-    subprocess.run([sys.executable, "scripts/man.py", tmp_path / "man1"], cwd=ROOT, check=True)
-
-    assert (tmp_path / "man1" / "msdump-run.1").read_text(encoding="utf-8").startswith('.TH "MSDUMP-RUN"')

@@ -18,7 +18,7 @@ NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.py"))
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_runs(notebook, tmp_path, forks):
-    """Every cell runs, and runs again over what the first time left, when it begins with nothing imported."""
+    """Every cell runs, and runs again over the first run's files, with nothing imported before."""
     shutil.copytree(ROOT / "graphs", tmp_path / "graphs", ignore=shutil.ignore_patterns("torch_export"))
 
     for python in (forks / "python", sys.executable):

@@ -81,5 +81,5 @@ def test_reading_a_dump_loads_no_runtime():
 
 
 def test_configuring_torchair_loads_no_library():
-    """``CompilerConfig`` can be set up without torch, and without what runs networks."""
+    """``CompilerConfig`` can be set up without torch and the rooms that run networks."""
     assert [] == loaded_by("from msdump import torchair; torchair.CompilerConfig()")

@@ -167,16 +167,6 @@ def test_alexnet_is_the_documented_one(described):
     assert expected == names
 
 
-def test_nested_modules_give_nested_scopes(described):
-    """A block of ResNet-50 stands below its stage, each level with its class."""
-    names = scoped_names(described("resnet50"))
-
-    assert "layer1-SequentialCell/0-ResidualBlock/conv1-Conv2d/Conv" in names
-    short_cut = "layer4-SequentialCell/0-ResidualBlock/down_sample_layer-SequentialCell"
-    assert f"{short_cut}/1-BatchNorm2d/BatchNormalization" in names
-    assert "ReduceMean" in names
-
-
 @pytest.mark.parametrize(
     ("name", "position", "expected"),
     [
@@ -205,16 +195,6 @@ def test_source_lines_reach_the_graph(models):
     assert layer.code.startswith("return op.Conv(x, self.weight")
 
 
-def test_equal_seeds_give_equal_files(tmp_path):
-    """The same seed makes the same bytes, another seed other weights."""
-    first = build("mini", tmp_path / "a", seed=1).read_bytes()
-    again = build("mini", tmp_path / "b", seed=1).read_bytes()
-    other = build("mini", tmp_path / "c", seed=2).read_bytes()
-
-    assert first == again
-    assert first != other
-
-
 def test_stale_model_is_built_again(tmp_path):
     """A model older than its network's source is built again."""
     path = build("mini", tmp_path)
@@ -222,22 +202,6 @@ def test_stale_model_is_built_again(tmp_path):
     os.utime(path, (0, 0))
 
     assert build("mini", tmp_path).read_bytes() != b"old"
-
-
-def test_fixed_batch_is_in_the_graph(tmp_path):
-    """A number as batch makes the first dimension of input and output fixed."""
-    model = onnx.load(build("lenet", tmp_path, batch=3))
-
-    dims = [
-        value.type.tensor_type.shape.dim[0].dim_value for value in (*model.graph.input, *model.graph.output)
-    ]
-    assert dims == [3, 3]
-
-
-def test_unknown_network_is_refused(tmp_path):
-    """An unknown name gives an error that lists the known ones."""
-    with pytest.raises(ValueError, match=r"unknown network 'vgg': allowed are alexnet, bert"):
-        build("vgg", tmp_path)
 
 
 def test_command_builds_into_a_folder(tmp_path):

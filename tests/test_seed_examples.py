@@ -58,7 +58,7 @@ CONTEXTS = {
     ],
 )
 def test_documented_configuration_compiles_silently(text, context, level, caplog, monkeypatch):
-    """A configuration of the document compiles in its mode, without a warning, to what it says."""
+    """A configuration of the document compiles in its mode, without a warning, to its plan."""
     monkeypatch.delenv("ENABLE_MS_GE_DUMP", raising=False)
 
     plan = parse(text.encode(), "data_dump.json", CONTEXTS[context])

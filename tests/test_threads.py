@@ -67,7 +67,7 @@ def test_shares_are_about_as_large(monkeypatch, count, sizes, expected):
 
 @pytest.mark.parametrize("bad", [0, 1, 2])
 def test_an_error_comes_when_all_work_has_ended(bad):
-    """What one part raises is raised after the others are done."""
+    """An error of one part is raised after the others are done."""
     done = []
 
     def work(part):
@@ -92,7 +92,7 @@ def test_a_forked_process_has_helpers_of_its_own():
 
 
 def test_a_forked_process_finds_locks_free():
-    """What another thread locks at a fork is free in the child; what the forking one locks stays so."""
+    """Locks of another thread at a fork are free in the child; locks of the forking one stay held."""
     own, others = threads.new_lock(), threads.new_lock()
     held, done = threading.Event(), threading.Event()
 
@@ -138,7 +138,7 @@ class Thing:
 
 
 def in_a_set():
-    """Return a set that holds something, that, and a function that tells how much is held."""
+    """Return a set with an object, the object, and a function that counts the set."""
     thing, things = Thing(), SignalSafeWeakSet()
     things.add(thing)
     things.add(thing)
@@ -146,7 +146,7 @@ def in_a_set():
 
 
 def in_a_table():
-    """Return a table that holds something, that, and a function that tells how much is held."""
+    """Return a table with an object, the object, and a function that counts the table."""
     thing, things = Thing(), SignalSafeWeakValues()
     things.put("key", thing)
     return things, thing, lambda: (len(things), int(things.get("key") is not None))
@@ -154,7 +154,7 @@ def in_a_table():
 
 @pytest.fixture
 def _no_callbacks():
-    """Take out what other libraries have the garbage collector call."""
+    """Take out callbacks of other libraries from the garbage collector."""
     before, gc.callbacks[:] = [*gc.callbacks], []
     yield
     gc.callbacks[:] = before

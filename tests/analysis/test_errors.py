@@ -23,7 +23,7 @@ from msdump.analysis.scores import compare, compare_and_measure
     [("f4", 1e-8), ("f4", 1e-30), ("f4", 1e30), ("f8", 1e-8), ("f8", 1e-200), ("f8", 1e200)],
 )
 def test_scale_does_not_matter(dtype, scale):
-    """Tensors whose squares float32 or float64 cannot hold are as far apart as others."""
+    """Tensors with squares beyond float32 or float64 are as far apart as others."""
     golden = np.array([1, -2, 3, 4], dtype)
     dumped = golden * np.array([1.25, 1, 1, 1], dtype)
 
@@ -60,7 +60,7 @@ def test_scores_and_error_together_are_those_of_each(data, length, types):
 @pytest.mark.parametrize("length", [65_535, 65_536, 200_001])
 @pytest.mark.parametrize("offset", [0.0, 1e6], ids=["around zero", "far away"])
 def test_together_every_block_counts(length, offset):
-    """Sums over many blocks are those of two readings, the largest difference in the last element."""
+    """Sums over many blocks equal two readings', the largest difference in the last element."""
     golden = np.random.default_rng(length).standard_normal(length).astype("f4") + np.float32(offset)
     dumped = golden * np.float32(1.0001)
     dumped[-1] += 3
@@ -131,7 +131,7 @@ def test_tensors_of_zeros(dumped, golden, distance):
 
 
 def test_each_float_has_a_limit_that_a_noisy_weight_passes():
-    """Every rounded type has its limit, and a GPU's; with those of 16 bits and more 2 % of noise shows."""
+    """Every rounded type has its limit, and a GPU's; from 16 bits on 2 % of noise shows."""
     floats = {row.name for row in dtypes.DTYPES if row.name.startswith(("float", "bfloat", "complex"))}
     usual = [TYPES[name].distance for name in ("float64", "float32", "float16", "bfloat16")]
 
@@ -173,7 +173,7 @@ def test_coarsest_type_decides(limits, types, coarsest, expected):
     ids=["float32", "power", "bfloat16", "coarser", "denormal", "float64", "beside_large", "integers"],
 )
 def test_units_of_the_last_place(dumped, golden, dtype, ulps):
-    """Units are those of the coarser type at the golden element, and not lost beside large elements."""
+    """Units are the coarser type's at the golden element, and not lost beside large elements."""
     assert ulps == pytest.approx(measure(np.atleast_1d(dumped), np.atleast_1d(golden), dtype).ulps, rel=0.05)
 
 
@@ -260,7 +260,7 @@ def test_scores_of_equal_tensors(dtype, bad):
     "dtype", ["f4", "f8", "i4", "f2", ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn], ids=str
 )
 def test_blocks_add_up(dtype, length):
-    """The numbers of one or more blocks are those of numpy over all elements, of every type."""
+    """The numbers of one or more blocks equal numpy's over all elements, of every type."""
     rng = np.random.default_rng(length)
     one, other = (rng.normal(2, 10, (2, length))).astype(dtype)
     x, y = one.astype("f8"), other.astype("f8")

@@ -227,7 +227,7 @@ def test_numbers_are_those_of_the_formulas(pair):
 
 @pytest.mark.parametrize("size", [65535, 65536, 65537, SEVERAL_BLOCKS])
 def test_numbers_of_several_blocks(size):
-    """The numbers of tensors of one or more blocks are those of the formulas, digit for digit."""
+    """The numbers of tensors of one or more blocks equal the formulas', digit for digit."""
     rng = np.random.default_rng(size)
     golden = (rng.standard_normal(size) * 3).astype(np.float32)
     golden[rng.random(size) < 0.3] = 0
@@ -252,7 +252,7 @@ def test_numbers_of_several_blocks(size):
     ids=["both constant", "one constant", "a range that float32 does not hold"],
 )
 def test_divergence_of_long_tensors_without_a_range(golden, dumped, text):
-    """Long tensors whose elements cannot be moved to 0..1 have the divergence of the formula."""
+    """Long tensors that cannot be moved to 0..1 have the divergence of the formula."""
     golden, dumped = golden.astype("f4"), dumped.astype("f4")
 
     actual = scores(dumped, golden, ["KullbackLeiblerDivergence"])["KullbackLeiblerDivergence"]

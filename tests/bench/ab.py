@@ -1,7 +1,7 @@
 """Two commits beside each other: ``python -m tests.bench.ab COMMIT_A COMMIT_B [--only NAMES]``.
 
 Both are checked out into temporary worktrees and measured with this bench on the same networks, in turns.
-A line tells the median of B's figures as shares of A's, and between which shares the rounds lie. Ends with 1
+A line has the median of B's figures as shares of A's, and between which shares the rounds lie. Ends with 1
 where B is worse in every round by more than ``--tolerance``.
 """
 
@@ -40,7 +40,7 @@ _WIDTH: Final = 130
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a goal's figure is under B as a share of that under A.
+    """A goal's figure under B as a share of that under A.
 
     Attributes:
         a: Median figure of A.
@@ -98,7 +98,7 @@ def compared(goal: Goal, trees: tuple[Path, Path], rounds: int, seconds: float) 
     """Measure a goal with both trees in turns.
 
     Raises:
-        UnavailableError: One of them has not what is measured.
+        UnavailableError: One of them lacks a library or program.
         JobError: The job fails with one of them.
     """
     pairs = []

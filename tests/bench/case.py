@@ -11,7 +11,7 @@ class Case:
     """One measurement's network and circumstances.
 
     Attributes:
-        network: Name of the network; "" for what needs none.
+        network: Name of the network; "" for none.
         batch: Its batch size.
         threads: Of one operator.
         folder: An empty folder for its files, in memory where the machine has such a place.

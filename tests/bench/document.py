@@ -18,7 +18,7 @@ FORMAT = 1
 
 
 class Verdict(StrEnum):
-    """What became of a goal."""
+    """Outcomes of a goal."""
 
     HOLDS = "holds"
     MISSED = "missed"
@@ -32,13 +32,13 @@ class Line:
 
     Attributes:
         name: The row's name.
-        what: What is measured.
-        network: On what; "" where no network is needed.
+        what: The measured quantity.
+        network: The network; "" where none is needed.
         threads: Of one operator.
         limit: The most that the figure may be, or the least.
         is_floor: Whether it is the least.
-        verdict: What became of the goal.
-        figure: What was measured; None where nothing was.
+        verdict: Outcome of the goal.
+        figure: The measurement; None where there is none.
         why: Why it is not available or failed.
     """
 
@@ -75,7 +75,7 @@ def line(goal: Goal, verdict: Verdict, figure: Figure | None = None, why: str = 
 
 
 def missed(lines: Sequence[Line]) -> list[Line]:
-    """Return the lines whose goal was not reached, those that failed among them."""
+    """Return the lines of goals that were missed or failed."""
     return [each for each in lines if each.verdict in {Verdict.MISSED, Verdict.FAILED}]
 
 

@@ -16,10 +16,10 @@ class Row:
     """One measurement of several networks and thread counts that has one limit.
 
     Attributes:
-        name: What the row is called on the command line; rows with several limits share it.
-        what: What is measured.
+        name: Name of the row on the command line; rows with several limits share it.
+        what: The measured quantity.
         job: ``module.function`` of ``tests/bench/jobs``.
-        networks: What it is measured on; ``NONE`` where it needs no network.
+        networks: Networks to measure on; ``NONE`` where it needs none.
         threads: Of one operator: 1 is CPU time of the calling thread where only that one works.
         limit: The figure must not be above it.
         is_floor: The figure must not be below the limit instead.

@@ -17,7 +17,7 @@ _ESCAPE: Final = re.compile(r"\\([0-7]{3})")
 
 
 def facts(folder: Path) -> dict[str, object]:
-    """Return what figures depend on.
+    """Return the facts that figures depend on.
 
     Args:
         folder: Where the files of dumps go.
@@ -47,7 +47,7 @@ def file_system(folder: Path, mounts: str) -> str:
 
     Args:
         folder: An absolute path.
-        mounts: What ``/proc/mounts`` says.
+        mounts: Contents of ``/proc/mounts``.
     """
     kinds: dict[Path, str] = {}
     for line in mounts.splitlines():

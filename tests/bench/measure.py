@@ -1,7 +1,7 @@
 """Sides of a measurement, timed in turns, and the figure that comes of them; peak memory of a process.
 
 Sides take turns and pause between them: the threads of an onnxruntime session that has just run look for
-work for a while, which would slow down whoever runs next. What counts is the median over the rounds.
+work for a while, which would slow down the next side. The median over the rounds counts.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _WARM_UPS: Final = 2
 
 
 class UnavailableError(Exception):
-    """The measurement needs what is not there: its text says what."""
+    """The measurement needs something that is not there: its text names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What was measured.
+    """A measurement.
 
     Attributes:
         value: The median over the rounds.
@@ -68,7 +68,7 @@ def ratio(
 
     Args:
         ours: The measured side.
-        theirs: What it is compared with.
+        theirs: The side for comparison.
         case: How many threads its operators have, and how long the measurement may take.
         tidy: Called after each side, outside of its time.
         is_alone: Whether a side of one thread runs in the calling thread only: its CPU time counts, which

@@ -1,6 +1,6 @@
 """The measured table of a page: ``python -m tests.bench.page FILE.json docs/performance.md``.
 
-Replaces what stands between the two marks of the page by the table of a file that
+Replaces the text between the two marks of the page by the table of a file that
 ``tests.bench.run --json`` wrote.
 """
 

@@ -16,7 +16,7 @@ MSDUMP: Final = (sys.executable, "-m", "msdump")
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What a program has printed and taken.
+    """Output and cost of a program.
 
     Attributes:
         printed: Its output.
@@ -50,6 +50,6 @@ def run(*command: str, environment: Mapping[str, str] | None = None, expected: i
 
 
 def compiled(folder: Path) -> dict[str, str]:
-    """Return an environment in which Python keeps compiled modules, as those of installed packages are."""
+    """Return an environment in which Python keeps compiled modules, as of installed packages."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return {**kept, "PYTHONPYCACHEPREFIX": str(folder / "compiled")}

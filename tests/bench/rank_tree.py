@@ -40,8 +40,8 @@ def grow(
         ranks: Number of ranks.
         operators: Number of operators of each.
         shape: Shape of their tensors.
-        scale: What the input is multiplied by, which tells two dumps apart.
-        is_linked: Whether the files of other ranks are links to those of rank 0, for very many of them.
+        scale: Factor of the input, by which two dumps differ.
+        is_linked: Whether the files of other ranks are links to rank 0's, for very many of them.
     """
     folder.mkdir(parents=True)
     model = chain(folder / "chain.onnx", operators, shape)
@@ -58,7 +58,7 @@ def overflow(folder: Path, ranks: int, *, operators: int, shape: tuple[int, ...]
 
     Args:
         folder: Where the dump and its network go.
-        ranks: Number of ranks, whose files are links to those of rank 0.
+        ranks: Number of ranks; files of others are links to rank 0's.
         operators: Number of operators of each.
         shape: Shape of their tensors.
     """
@@ -72,7 +72,7 @@ def overflow(folder: Path, ranks: int, *, operators: int, shape: tuple[int, ...]
 
 
 def _spread(dump: Path, name: str, ranks: int, *, is_linked: bool) -> None:
-    """Give the other ranks what rank 0 has; their directories are called as its one."""
+    """Copy rank 0's directory for the other ranks, under names like its own."""
     copy = os.link if is_linked else shutil.copyfile
     for rank in range(1, ranks):
         shutil.copytree(dump / name.format(0), dump / name.format(rank), copy_function=copy)

@@ -46,7 +46,7 @@ def measured(picked: Sequence[Goal], seconds: float) -> Iterator[Line]:
 
 
 def case(goal: Goal, seconds: float) -> Case:
-    """Return what the job of a goal is given."""
+    """Return the case of a goal's job."""
     return Case(goal.network, goal.batch, goal.threads, Path(), seconds)
 
 
@@ -100,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for each in measured(picked, options.seconds):
         lines.append(each)
         console.print(*cells(each), sep=" | ", soft_wrap=True, highlight=False, markup=False)
-        if options.json:  # a run that is interrupted leaves what it has measured
+        if options.json:  # a run that is interrupted leaves its measurements
             document.write(Document(date, machine_facts, tuple(lines)), options.json)
     table = Table("name", "measured", "network", "threads", "figure", "quartiles", "goal", "")
     for each in lines:

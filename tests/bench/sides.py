@@ -89,7 +89,7 @@ def beside(
 
 
 def emptying(*folders: Path) -> Callable[[], None]:
-    """Return a function that removes the iterations of dumps, and what else was written into folders."""
+    """Return a function that removes the iterations of dumps, and other files in folders."""
     return partial(_empty, folders)
 
 

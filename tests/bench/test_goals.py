@@ -13,12 +13,12 @@ FEW = (
 
 @pytest.mark.parametrize("job", sorted({row.job for row in goals.ROWS}))
 def test_every_job_is_there(job):
-    """Each row names a function that says what it measures."""
+    """Each row names a function with a docstring."""
     assert work.find(job).__doc__
 
 
 def test_no_goal_stands_twice():
-    """What is measured on a network with so many threads has one limit."""
+    """A quantity on a network with so many threads has one limit."""
     everything = [str(goal) for goal in goals.goals()]
 
     assert len(set(everything)) == len(everything)

@@ -62,7 +62,7 @@ def test_sides_take_turns_in_beginning(clock, tmp_path):
 
 
 def test_a_short_side_is_called_several_times(clock, tmp_path):
-    """The seconds are those of one call, though a round takes 20 ms or more."""
+    """The seconds are of one call, though a round takes 20 ms or more."""
     calls = []
 
     def side():
@@ -85,7 +85,7 @@ def test_quartiles_enclose_the_median(values):
 
 
 def test_peak_memory_is_that_of_the_process_itself():
-    """It grows by what a process touches, and does not count what the one that started it holds."""
+    """It grows by memory that a process touches, and does not count its parent's."""
     program = """
 from tests.bench import measure
 before = measure.peak_mib()

@@ -8,7 +8,7 @@ COMMANDS = ["compare, 2 jobs", "baseline, 2 jobs"]
 
 
 def test_every_rank_goes_through(tmp_path):
-    """Commands end as expected, and what they write has every rank."""
+    """Commands end as expected, and their files have every rank."""
     thousand_ranks.fill(tmp_path, 3)
 
     costs = list(thousand_ranks.costs(tmp_path, COMMANDS))

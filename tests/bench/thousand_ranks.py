@@ -55,7 +55,7 @@ RULES: Final = [{"condition": "tensor_overflow"}, {"condition": "tensor_too_larg
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a command took.
+    """Cost of a command.
 
     Attributes:
         name: The command.
@@ -71,7 +71,7 @@ class Cost:
 
 
 def fill(folder: Path, ranks: int) -> None:
-    """Write two dumps of so many ranks, whose tensors differ a little, and one of overflows."""
+    """Write two dumps of so many ranks with tensors that differ a little, and one of overflows."""
     for side, scale in (("mine", 1.0), ("golden", 1.01)):
         made = rank_tree.grow(
             folder / f"of_{side}", ranks, operators=OPERATORS, shape=SHAPE, scale=scale, is_linked=True
@@ -83,7 +83,7 @@ def fill(folder: Path, ranks: int) -> None:
 
 
 def costs(folder: Path, names: Iterable[str] = COMMANDS) -> Iterator[Cost]:
-    """Run commands one after the other and yield what each took."""
+    """Run commands one after the other and yield the cost of each."""
     for name in names:
         expected, *arguments = COMMANDS[name]
         yield _cost(folder, name, int(expected), [str(each) for each in arguments])

@@ -15,7 +15,7 @@ _DTYPES: Final = {"tensor(float)": np.float32, "tensor(int64)": np.int64, "tenso
 
 
 def session(path: Path, threads: int, *, is_optimised: bool = False) -> onnxruntime.InferenceSession:
-    """Return a session of the whole graph, without optimisations unless told otherwise."""
+    """Return a session of the whole graph, without optimisations by default."""
     levels = onnxruntime.GraphOptimizationLevel
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = levels.ORT_ENABLE_ALL if is_optimised else levels.ORT_DISABLE_ALL
@@ -51,10 +51,10 @@ def saving(
 
     Args:
         session: Gives all values of a network.
-        feeds: What it is fed.
+        feeds: Its feeds.
         folder: Holds the folders.
         saved: The names of the tensors, in the order of files; none: every output once.
-        weights: Those among them that are neither fed nor given.
+        weights: The ones among them that are neither fed nor given.
     """
     rounds = itertools.count()
     names = [output.name for output in session.get_outputs()]

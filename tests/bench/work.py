@@ -40,16 +40,16 @@ def find(job: str) -> Job:
 def measured(
     job: str, case: Case, *, directory: Path | None = None, environment: Mapping[str, str] | None = None
 ) -> Figure:
-    """Return what a job measures in a process of its own.
+    """Return the figure of a job in a process of its own.
 
     Args:
         job: ``module.function``.
-        case: What it is given, but for the folder: it gets one of its own, which is removed afterwards.
+        case: Its case; the job gets a folder of its own, which is removed afterwards.
         directory: Where the process runs, and where it finds msdump; None: here.
         environment: Its environment; None: this one.
 
     Raises:
-        UnavailableError: It needs what is not there.
+        UnavailableError: It needs something that is not there.
         JobError: It failed.
     """
     given = (case.network or "-", str(case.batch), str(case.threads), str(case.seconds))

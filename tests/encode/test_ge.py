@@ -70,7 +70,7 @@ def test_large_tensors_come_in_pieces():
 
 
 def test_json():
-    """Repeated fields are lists, even of one; so are those of a list; types of lists are numbers."""
+    """Repeated fields are lists, even of one; so are the fields of a list; types of lists are numbers."""
     texts = [("list", [("s", "a"), ("val_type", Symbol("VT_LIST_STRING"))])]
     message = [
         ("name", "m"),
@@ -90,7 +90,7 @@ def test_json():
 
 @pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan], ids=str)
 def test_json_has_no_bare_infinity(number):
-    """What JSON has no number for is a text."""
+    """Infinities and NaN are texts in JSON."""
     shown = json.loads(ge.json_text([("f", number)]), parse_constant=pytest.fail)
 
     assert {"f": repr(number)} == shown

@@ -64,5 +64,5 @@ ROWS = {
 
 @pytest.mark.parametrize(("arguments", "expected"), ROWS.values(), ids=ROWS)
 def test_row(arguments, expected):
-    """A row has what the header of a dump file says, then the statistics with six significant digits."""
+    """A row has the facts of a dump file's header, then the statistics with six significant digits."""
     assert f"{expected}\n".encode() == operator_csv.row(*arguments)

@@ -94,7 +94,7 @@ def put(path, text):
 
 
 def test_text_of_ge(tmp_path):
-    """Operators, their originals, what they read and write are read from protobuf's text form."""
+    """Operators, their originals, inputs and outputs are read from protobuf's text form."""
     (graph,) = read_ge(put(tmp_path / "ge_proto_00000004_graph_0_Build.txt", BUILD)).values()
 
     conv = graph.operators["conv1conv1_relu"]
@@ -126,7 +126,7 @@ def test_both_forms_of_ge(tmp_path, model):
 
 @pytest.mark.parametrize("model", ["transformer", "if", "loop", "functions"])
 def test_message_and_text_of_mindspore(tmp_path, model):
-    """A .pb file gives the operators of the .ir file, and who reads whose outputs."""
+    """A .pb file gives the operators of the .ir file, and the readers of outputs."""
     for number, inner in enumerate(loader.load(f"graphs/{model}.onnx").walk()):
         text = read_ir(put(tmp_path / f"{number}.ir", ir_text.text(inner, number)))
         (tmp_path / f"{number}.pb").write_bytes(ir_proto.encode(inner, number))
@@ -144,22 +144,8 @@ def test_message_and_text_of_mindspore(tmp_path, model):
         assert [each.name for each in text.outputs] == [each.name for each in message.outputs]
 
 
-def test_dumps_without_ir_files(tmp_path):
-    """Where a dump has .pb files alone, these tell its graphs."""
-    main, body = loader.load("graphs/loop.onnx").walk()
-    graphs = tmp_path / "rank_0/graphs"
-    graphs.mkdir(parents=True)
-    for number, graph in enumerate((main, body)):
-        path = graphs / f"ms_output_trace_code_graph_{number}.pb"
-        path.write_bytes(ir_proto.encode(graph, number))
-
-    read = open_dump(tmp_path).ranks[0].operator_graphs
-
-    assert ["", "Default/Loop-op0"] == [graph.caller for graph in read.values()]
-
-
 def test_graph_of_a_compiled_model(tmp_path):
-    """Where GE's last stage lies in a dump of compiled models, it tells their graphs, by their names."""
+    """Where GE's last stage lies in a dump of compiled models, it has their graphs, by their names."""
     place = tmp_path / "0/20260101000000/0/net/1/0"
     place.mkdir(parents=True)
     files = tmp_path / "pid_7_deviceid_0"
@@ -203,7 +189,7 @@ FILES = ["", "{}", "graph: 3", '{"graph": 3}', '{"graph": [{"op": [{"attr": 3}]}
 @pytest.mark.parametrize(("reader", "name"), [(read_ge, "a.txt"), (read_ge, "a.json"), (read_pb, "a.pb")])
 @pytest.mark.parametrize("text", FILES)
 def test_files_without_a_graph(tmp_path, reader, name, text):
-    """What holds no graph is refused by its name, or gives one without an operator."""
+    """A file without a graph is refused by its name, or gives one without an operator."""
     path = put(tmp_path / name, text)
 
     assert outcome(reader, path) in {"refused", 0}
@@ -237,7 +223,7 @@ def outcome(reader, path):
     ids=["plain", "quotes", "torn"],
 )
 def test_a_kernel_names_its_nodes(tmp_path, name, break_line, expected):
-    """The .ir file of a fused graph tells the nodes of each kernel; of a torn line the last node is known."""
+    """The .ir file of a fused graph has the nodes of each kernel; a torn line its last node."""
     head = '<ir_version: 10, opset_import: ["" : 20]> net (float[N] x) => (float[N] y)'
     model = onnx.parser.parse_model(f"{head} {{ [first] a = Abs(x) [last] y = Exp(a) }}")
     model.graph.node[1].name = name

@@ -31,7 +31,7 @@ def test_operators(tmp_path, text):
 
 
 def test_lines_without_types(tmp_path):
-    """An operator whose types are not told is left out."""
+    """An operator without types is left out."""
     path = tmp_path / "graph.ir"
     path.write_text("  Return(%2)\n      # Fullname with scope: (Default/Return-op0)\n", encoding="utf-8")
 

@@ -72,7 +72,7 @@ def graph(tmp_path):
 
 
 def test_operators_of_mindspore(graph):
-    """What runs is an operator; tuples, loaded parameters and states of an order are none."""
+    """Operators are statements that run; tuples, loaded parameters and states of an order are none."""
     assert ["Default/Split-op0", "Default/fc-Dense/Concat-op0"] == [*graph.operators]
     assert [3, {"inputs0", "para4"}, {"fc.weight"}] == [graph.number, {*graph.inputs}, {*graph.weights}]
     assert (ValueSource(SourceKind.OPERATOR, CONCAT),) == graph.outputs
@@ -107,7 +107,7 @@ def test_forms_of_mindspore(graph):
 
 
 def test_source_line_is_the_users(graph):
-    """Of the lines that made an operator, the innermost call outside of installed packages is told."""
+    """Of the lines that made an operator, the innermost call outside of installed packages counts."""
     operator = graph.operators[SPLIT]
 
     assert operator.source_line == "net.py:11: x = ops.split(self.w, (4, 4))"
@@ -136,7 +136,7 @@ def test_instances_of_mindspore_are_no_nodes(graph):
 
 @pytest.mark.parametrize("size", [0, 200, 1500, 2200, 2700])
 def test_broken_off(tmp_path, size):
-    """A file that breaks off gives the operators before its end; one without a graph tells so."""
+    """A file that breaks off gives the operators before its end; one without a graph says so."""
     path = tmp_path / "graph.ir"
     path.write_text(MINDSPORE[:size], encoding="utf-8")
 
@@ -158,7 +158,7 @@ def test_any_operands(parts):
 
 
 def test_own_dump(tmp_path):
-    """A dump of msdump tells ONNX nodes, the order of execution, and of a loop's body who calls it."""
+    """A dump of msdump has ONNX nodes, the order of execution, and the caller of a loop's body."""
     rank_folder = tmp_path / "rank_0"
     for number, each in enumerate(loader.load("graphs/loop.onnx").walk()):
         put(rank_folder / f"graphs/ms_output_trace_code_graph_{number}.ir", ir_text.text(each, number))
@@ -187,7 +187,7 @@ def test_own_dump(tmp_path):
 
 
 def test_dumps_without_graph_files(tmp_path):
-    """A dump whose graph files are missing has no operator graph."""
+    """A dump without graph files has no operator graph."""
     (tmp_path / "rank_0/Net/0/0").mkdir(parents=True)
 
     assert open_dump(tmp_path).ranks[0].networks["Net"].graphs[0].operator_graph is None
@@ -202,7 +202,7 @@ def test_dumps_without_graph_files(tmp_path):
     ],
 )
 def test_types_that_the_device_holds(tmp_path, types, held):
-    """Behind the host's types stand those of the device, which tell what an operator computes in."""
+    """Behind the host's types stand the device's, in which an operator computes."""
     path = tmp_path / "graph.ir"
     old = "(<Float32xDefaultFormat[const vector]{3, 8}>) -> (<Float32xDefaultFormat[const vector]{3, 4}>)"
     path.write_text(MINDSPORE.replace(old, types), encoding="utf-8")

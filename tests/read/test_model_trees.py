@@ -73,7 +73,7 @@ def test_models_of_a_tree(tmp_path, place, expected):
 
 
 def test_tensors_of_an_operator(tmp_path):
-    """A tensor shows what lies on the device and what the host would see, without a layout of its own."""
+    """A tensor shows its elements as on the device and as on the host, without a layout of its own."""
     put(tmp_path / TREES["O2"][0] / CONV, conv())
 
     read, made = open_dump(tmp_path).records
@@ -127,7 +127,7 @@ def test_npy_files_of_operators(tmp_path):
 
 
 def test_overflow_files_are_no_operators(tmp_path):
-    """A file that tells of an overflow gives its record, and no tensor."""
+    """A file of an overflow gives its record, and no tensor."""
     place = tmp_path / TREES["GE and acl"][0]
     put(place / CONV, conv())
     put(place / f"Opdebug.Node_OpDebug.9.8.{STAMP}", overflow(2))
@@ -191,7 +191,7 @@ def test_statistics_of_operators(tmp_path):
 
 
 def test_what_failing_operators_left(tmp_path):
-    """The files of failed operators are found, whichever scene wrote them."""
+    """The files of failed operators are found, of every scene."""
     place = tmp_path / "extra-info/data-dump/0"
     put(place / "exception_info.7.2.20240112093000123", conv())
     put(place / "Conv2D.Default_Conv2D-op0.2.20240112093000456", conv())
@@ -224,7 +224,7 @@ BROKEN = {
 
 @pytest.mark.parametrize(("data", "offset", "message"), BROKEN.values(), ids=BROKEN)
 def test_broken_operator_files(tmp_path, data, offset, message):
-    """A corrupt file is told with its path and place when its tensors are asked for, not before."""
+    """A corrupt file is reported with its path and place when its tensors are read, not before."""
     path = tmp_path / TREES["O2"][0] / CONV
     put(path, data)
     (iteration,) = open_dump(tmp_path).iterations
@@ -238,7 +238,7 @@ def test_broken_operator_files(tmp_path, data, offset, message):
 
 @pytest.mark.parametrize("below", ["", "worldsize2_global_rank1", "worldsize2_global_rank1/graph_3/7"])
 def test_captured_tensors(tmp_path, below):
-    """What torch.compile captured is read like a model: nodes are operators, tensors of a list count on."""
+    """A captured graph of torch.compile is read like a model: a node is an operator, a list counts on."""
     folder = tmp_path / "worldsize2_global_rank1" / "graph_3" / "7"
     times = (f"{TIME}{number:06}" for number in range(4))
     for name in ("mm-aten.mm.default.INPUT.0", "mm-aten.mm.default.OUTPUT.0"):

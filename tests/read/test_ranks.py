@@ -1,4 +1,4 @@
-"""What ranks of one dump share."""
+"""Objects that ranks of one dump share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.bench import rank_tree
 
 
 def test_ranks_of_one_program_share_its_graphs(tmp_path):
-    """A graph is one object for all ranks whose files hold the same; another order makes another one."""
+    """A graph is one object for all ranks with equal files; another order makes another one."""
     dump = rank_tree.grow(tmp_path / "made", 4, operators=3, shape=(2,), scale=1.0, is_linked=False)
     order, missing = (dump / f"rank_{rank}/execution_order/ms_execution_order_graph_0.csv" for rank in (2, 3))
     title, *names = order.read_text().splitlines()
@@ -24,7 +24,7 @@ def test_ranks_of_one_program_share_its_graphs(tmp_path):
 
 
 def test_a_list_that_cannot_be_read_is_told_by_its_own_rank(tmp_path, caplog):
-    """A rank whose list of operators is broken is read without it, and hands its graph to no other one."""
+    """A rank with a broken list of operators is read without it, and hands its graph to no other one."""
     dump = rank_tree.grow(tmp_path / "made", 3, operators=2, shape=(2,), scale=1.0, is_linked=False)
     order = dump / "rank_1/execution_order/ms_execution_order_graph_0.csv"
     order.unlink()

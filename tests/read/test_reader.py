@@ -196,7 +196,7 @@ class TestWhatWasWritten:
         assert found == {("MatMul", "Default_fc_MatMul-op0"): {"transpose_a": "True"}}
 
     def test_representations_tell_what_was_found(self, root):
-        """What a person sees in a terminal names numbers, networks and paths."""
+        """Representations in a terminal name numbers, networks and paths."""
         dump = open_dump(root)
         network = dump.ranks[0].networks["Net"]
 
@@ -300,7 +300,7 @@ def test_stand_ins_are_resolved(tmp_path):
 
 
 def test_ambiguous_short_names_stay_unknown(tmp_path):
-    """Where two operators share a last component, its classic name tells neither."""
+    """Where two operators share a last component, its classic name stands for neither."""
     order = f"{TITLE}Default/a/ReLU-op0\nDefault/b/ReLU-op0\nDefault/a/Add-op0\n"
     put(tmp_path / "rank_0/execution_order/ms_execution_order_graph_0.csv", order)
     for name in ("ReLU.ReLU-op0", "Add.Add-op0"):
@@ -336,7 +336,7 @@ def test_links_that_lead_nowhere_are_no_directories(root):
 
 
 def test_foreign_files_are_listed(root):
-    """What belongs to no dump is passed over and listed."""
+    """Foreign files are passed over and listed."""
     expected = []
     for path in FOREIGN:
         put(root / path, b"")
@@ -442,7 +442,7 @@ FIELD = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=4
 
 
 def _spelt(operator):
-    """Return what the shortest name of a file keeps of an operator: two of one name are two executions."""
+    """Return the shortest name of an operator in files: two of one name are two executions."""
     op_type, name = operator
     return names.sanitize(op_type), names.sanitize(name.rpartition("/")[2] or "/")
 
@@ -503,7 +503,7 @@ class TestAbove:
     ],
 )
 def test_problems_name_what_is_torn_lost_and_foreign(root, damage, reasons):
-    """A sound dump has no problems; each damaged one has those that a user would look for."""
+    """A sound dump has no problems; each damaged one has the ones that a user would look for."""
     folder = root / "rank_1/Net/0/10"
     files = sorted(folder.iterdir())
     parsed = [names.parse(file.name) for file in files]

@@ -24,7 +24,7 @@ def record(path, data, dtype=None):
 
 @pytest.mark.parametrize("dtype", [None, "BFloat16"], ids=["by header", "by name"])
 def test_raw_bfloat16_of_mindspore(tmp_path, dtype):
-    """MindSpore's raw bfloat16 files give float32 values, and the raw ones where asked."""
+    """MindSpore's raw bfloat16 files give float32 values, and raw ones by ``raw``."""
     tensor = record(tmp_path / "x.npy", RAW_BFLOAT16, dtype)
 
     assert tensor.dtype == "bfloat16"
@@ -45,7 +45,7 @@ def test_raw_bfloat16_of_mindspore(tmp_path, dtype):
     ids=str,
 )
 def test_dtype_comes_from_the_name_first(tmp_path, in_name, expected):
-    """The name keeps the original type; without the field the file tells what was saved."""
+    """The name keeps the original type; without the field the file has the saved one."""
     data = b"".join(npy.encode(np.zeros(2, "<i8")))
 
     assert expected == record(tmp_path / "x.npy", data, in_name).dtype
@@ -80,7 +80,7 @@ def test_a_map_is_released_with_its_array(tmp_path):
 
 
 def test_shape_reads_only_the_header(tmp_path):
-    """The shape is told although the elements are missing."""
+    """The shape is known although the elements are missing."""
     assert record(tmp_path / "x.npy", npy.header("<f4", (5, 6))).shape == (5, 6)
 
 

@@ -117,7 +117,7 @@ def test_files_and_rows(tmp_path):
 
 
 def test_neighbours(lenet):
-    """A tensor knows what its operator reads, who reads it, and the line of the program."""
+    """A tensor has its operator's sources, its readers, and the line of the program."""
     record = lenet.select(name="Default/conv1-Conv2d/Conv2D-op0", io="output", iteration=1).first
     (relu,) = record.used_by
     image, weight = record.inputs_from
@@ -169,7 +169,7 @@ def test_first_nonfinite(tmp_path, saved_data):
 
 
 def test_masks_are_no_alarm(tmp_path):
-    """A tensor of -inf alone is a mask, unless masks are asked for."""
+    """A tensor of -inf alone is a mask, unless ``masks`` is set."""
     tensor = np.array([-np.inf, 0, 1], np.float32)
     np.save(tmp_path / "Add.Default_Add-op0.0.0.1700000000000000.output.0.DefaultFormat.float32.npy", tensor)
     dump = msdump.open_dump(tmp_path)
@@ -188,7 +188,7 @@ def test_compiled_graphs(tmp_path):
 
 
 def test_torn_file(tmp_path, lenet):
-    """A torn file is told where its elements are asked for, and hides no other tensor."""
+    """A torn file is reported where its elements are read, and hides no other tensor."""
     record = lenet.select(type="Flatten", io="output").first
     Path(record.path).write_bytes(b"\x93NUMPY torn")
     with pytest.raises(DumpReadError, match="Flatten"):
@@ -197,7 +197,7 @@ def test_torn_file(tmp_path, lenet):
 
 
 def test_tables(lenet):
-    """Tables have a row for each tensor, with its place; statistics are measured where that is asked for."""
+    """Tables have a row for each tensor, with its place; statistics are measured with ``stats``."""
     pandas = pytest.importorskip("pandas")
     frame = lenet.select(io="output", type="ReLU").to_pandas(stats=True)
     assert isinstance(frame, pandas.DataFrame)
@@ -205,6 +205,14 @@ def test_tables(lenet):
     assert {"rank", "iteration", "full_name", "slot", "max", "nan count"} <= set(frame.columns)
     assert (frame["min"] >= 0).all()
     assert "max" not in lenet.to_pandas().columns
+
+
+def test_arrow(lenet):
+    """An Arrow table has the same columns."""
+    pyarrow = pytest.importorskip("pyarrow")
+    table = lenet.select(io="output").to_arrow()
+    assert isinstance(table, pyarrow.Table)
+    assert table.column("io").to_pylist() == ["output"] * len(lenet.select(io="output"))
 
 
 def test_missing_library(lenet, monkeypatch):

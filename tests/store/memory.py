@@ -67,7 +67,7 @@ class MemoryFiles:
 
 
 class MemorySink(SyncSink):
-    """Keeps everything in memory; fails as a disk would where it is told to."""
+    """Keeps everything in memory; fails as a disk would where ``failure`` is set."""
 
     def __init__(
         self, on_write_error: OnWriteError = OnWriteError.RAISE, budget: Budget | None = None

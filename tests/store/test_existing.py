@@ -34,7 +34,7 @@ OTHERS = [
     f"{RANK_0}/2/notes.txt",
     f"{RANK_0}/2/{TENSOR}.bak",
     f"{RANK_0}/2/é{TENSOR}",
-    f"{RANK_0}/2/123.npy",  # a stand-in of nobody
+    f"{RANK_0}/2/123.npy",  # a stand-in without a mapping
     f"{RANK_0}/2/below/{TENSOR}",
     f"{RANK_0}/notes/{TENSOR}",
     f"rank_0/Other/0/2/{TENSOR}",
@@ -71,7 +71,7 @@ def test_a_network_of_a_rank(tmp_path):
 
 
 def test_a_device(tmp_path):
-    """What lies below the times of a device goes, whatever the models are called."""
+    """Everything below the times of a device goes, whatever the models are called."""
     put(tmp_path, *OF_MODELS, *OTHERS)
     place = RunPlace(str(tmp_path), device=0)
 
@@ -81,7 +81,7 @@ def test_a_device(tmp_path):
 
 
 def test_a_run_that_goes_on(tmp_path):
-    """Where a run begins later, earlier iterations and what stands beside them are left alone."""
+    """Where a run begins later, earlier iterations and files beside them are left alone."""
     put(tmp_path, *OURS, f"{RANK_0}/9/{TENSOR}")
     place = RunPlace(str(tmp_path), rank=0, net="Net", first=9)
 
@@ -101,7 +101,7 @@ def test_stand_ins(tmp_path):
 
 @pytest.mark.parametrize("link", [f"{RANK_0}/2/{TENSOR}", f"{RANK_0}/2", "rank_0/Net", "rank_0"])
 def test_links_are_left_alone(tmp_path, link):
-    """Neither a link nor what lies behind it is touched."""
+    """Neither a link nor its target is touched."""
     victim = tmp_path / "victim"
     put(victim, *OURS, TENSOR)
     root = tmp_path / "dump"
@@ -124,7 +124,7 @@ def test_a_root_behind_a_link(tmp_path):
 
 
 def test_pipes_are_left_alone(tmp_path):
-    """What is no regular file is neither counted nor opened nor removed."""
+    """Other things than regular files are neither counted nor opened nor removed."""
     (tmp_path / RANK_0 / "2").mkdir(parents=True)
     os.mkfifo(tmp_path / RANK_0 / "2" / TENSOR)
     os.mkfifo(tmp_path / RANK_0 / "2" / "mapping.csv")
@@ -145,7 +145,7 @@ def test_free_time(tmp_path, taken, free):
 
 
 def test_temporary_files_of_other_ranks_may_be_gone(tmp_path, monkeypatch):
-    """What a rank has renamed between a look at the names and one at the files is no error."""
+    """A file that a rank has renamed between a look at the names and one at the files is no error."""
     put(tmp_path, *OURS)
     walk = os.fwalk
 

@@ -134,7 +134,7 @@ def test_paths_of_real_dumps_are_parsed(path, expected):
     ],
 )
 def test_other_paths_are_not_parsed(path):
-    """A path of somebody else gives None."""
+    """A foreign path gives None."""
     assert layouts.parse(path) is None
 
 

@@ -442,19 +442,10 @@ class ComparedFolder:
         """Files that either side has lost."""
         return Losses(self)
 
-    def missing_place(self, name: str, *, order: int = 0, time: int = 0) -> OperatorPlace:
+    def missing_place(self, name: str) -> OperatorPlace:
         """Return the place of a golden operator that the examined side lacks."""
-        return described(
-            OperatorPlace(
-                names.sanitize(name),
-                iteration=self.mine.iteration,
-                rank=self.mine.rank,
-                label=self.label,
-                order=order,
-                time=time,
-            ),
-            self.theirs.operator(name),
-        )
+        place = self.mine.place(names.sanitize(name), label=self.label)
+        return described(place, self.theirs.operator(name))
 
     def place_of(self, fact: Fact) -> OperatorPlace:
         """Return the place of an operator that has no verdict of its own."""
@@ -479,11 +470,8 @@ class ComparedFolder:
 
     def _place(self, number: int, execution: OperatorExecution) -> OperatorPlace:
         last = execution.files[-1]
-        place = OperatorPlace(
-            last.op_name,
-            last.op_type,
-            iteration=self.mine.iteration,
-            rank=self.mine.rank,
+        place = self.mine.place(
+            *(last.op_name, last.op_type),
             pass_number=execution.number,
             execution=self.dumped.execution if self.dumped.executions > 1 else None,
             label=self.label,

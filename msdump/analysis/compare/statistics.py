@@ -409,16 +409,8 @@ def _place(
 ) -> OperatorPlace:
     row = next(iter(rows.values()))
     name, _, _, number = row.place
-    place = OperatorPlace(
-        name,
-        row.op_type,
-        iteration=around.iteration,
-        rank=around.rank,
-        pass_number=number if passes > 1 else None,
-        label=label,
-        order=order,
-        time=row.time,
-    )
+    numbered = number if passes > 1 else None
+    place = around.place(name, row.op_type, pass_number=numbered, label=label, order=order, time=row.time)
     return described(place, around.operator(name))
 
 

@@ -188,6 +188,10 @@ class FolderSurroundings:
         """Return the same around a graph that tensors tell, where it is not the one that is known."""
         return self if graph is self.graph else replace(self.with_graph(graph), is_inferred=True)
 
+    def place(self, name: str, op_type: str = "", **known: Any) -> OperatorPlace:
+        """Return the place of an operator in this rank and iteration."""
+        return OperatorPlace(name, op_type, iteration=self.iteration, rank=self.rank, **known)
+
     def leaves_out(self, place: OperatorPlace, own_name: str) -> bool:
         """Return whether the configuration leaves out an operator that the other dump has at a place.
 

@@ -27,7 +27,7 @@ _RUNS = 3
 
 
 class _Into(Process):
-    """A process whose files go into a given sink."""
+    """A process with a given sink."""
 
     def __init__(self, sink: Sink) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class _Into(Process):
 
 
 class _Collector(SyncSink):
-    """Keeps what it is given."""
+    """Keeps its artifacts."""
 
     is_open_to_sessions = False
 

@@ -1,6 +1,6 @@
 """``msdump compare`` and ``msaccucmp.py compare`` of two dumps beside numpy.load of their tensors.
 
-Both sides are commands of their own, their start included; their modules are compiled before, as those of an
+Both sides are commands of their own, their start included; their modules are compiled before, as of an
 installed package are.
 """
 

@@ -32,7 +32,7 @@ def _comparison(mine: Side, golden: Side) -> LockstepComparison:
 
 
 def _alone(side: Side, fed: dict[str, Any]) -> None:
-    """Run one side, seen by nobody."""
+    """Run one side without an observer."""
     side.run(fed, None, trains=False)  # type: ignore[arg-type]  # a run without an observer
 
 

@@ -50,7 +50,7 @@ def _dumping(case: Case, categories: Sequence[str]) -> Network:
 
 
 def hashes(case: Case) -> Figure:
-    """What MD5 of every output adds to a run, against hashlib.md5 of the same bytes on two threads."""
+    """Cost of MD5 of every output in a run, against hashlib.md5 of the same bytes on two threads."""
     feeds = sides.inputs(case.path)
     session = whole.session(files.with_all_values(case.path), case.threads)
     arrays = sorted(session.run(None, feeds), key=lambda array: -array.nbytes)

@@ -89,7 +89,7 @@ class _Plain:
 
     @staticmethod
     def relu(x: Any) -> Any:
-        """Return what a ReLU returns."""
+        """Return a ReLU's output."""
         return x.relu()
 
     @staticmethod

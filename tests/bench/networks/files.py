@@ -60,7 +60,7 @@ def read_and_made(file: Path) -> tuple[list[str], dict[str, np.ndarray]]:
 
 
 def _digest() -> str:
-    """Return a digest of all that decides what is in the files."""
+    """Return a digest of all that decides the contents of the files."""
     sources = (*_HERE.glob("*.py"), *samples.HERE.glob("*.py"), *samples.HERE.glob("*/net.py"))
     digest = hashlib.sha256()
     for source in sorted(sources):

@@ -70,7 +70,7 @@ class TanhGelu(nn.Module):
 
 
 class CausalAttention(nn.Module):
-    """Scaled dot products of every token with those before it."""
+    """Scaled dot products of every token with the ones before it."""
 
     def __init__(self, config: Gpt2Config) -> None:
         """Make the projections."""
@@ -82,7 +82,7 @@ class CausalAttention(nn.Module):
         self.scale = (config.hidden / config.heads) ** 0.5
 
     def forward(self, op: OpBuilder, x: Any, mask: Any) -> Any:
-        """Map (N, sequence, hidden); the mask (1, 1, sequence, sequence) says what a token sees."""
+        """Map (N, sequence, hidden); the mask (1, 1, sequence, sequence) hides later tokens."""
         query, key, value = op.Split(self.c_attn(op, x), num_outputs=3, axis=-1, _outputs=3)
         query = op.Transpose(op.Reshape(query, self.split), perm=[0, 2, 1, 3])
         key = op.Transpose(op.Reshape(key, self.split), perm=[0, 2, 3, 1])
@@ -135,7 +135,7 @@ class Gpt2(nn.Module):
 
 
 def network(config: Gpt2Config | None = None) -> Gpt2:
-    """Return the network, of GPT-2 small's sizes unless told otherwise."""
+    """Return the network, of GPT-2 small's sizes by default."""
     return Gpt2(config or Gpt2Config())
 
 

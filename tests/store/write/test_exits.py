@@ -53,7 +53,7 @@ ENDINGS = {
 
 @pytest.mark.parametrize(("ending", "code"), ENDINGS.values(), ids=ENDINGS)
 def test_an_interpreter_that_ends_writes_everything(tmp_path, ending, code):
-    """However the interpreter ends, files that nobody could write before are complete afterwards."""
+    """However the interpreter ends, files that could not be written before are complete afterwards."""
     done = subprocess.run([sys.executable, "-c", ENDING, str(tmp_path), ending], check=False)
 
     assert code == done.returncode
@@ -130,7 +130,7 @@ MOMENTS = {
 
 @pytest.mark.parametrize(("moment", "more"), MOMENTS.items(), ids=MOMENTS)
 def test_sigterm_writes_everything(tmp_path, moment, more):
-    """SIGTERM in any moment completes what was handed over and then ends the process as it always does."""
+    """SIGTERM in any moment completes waiting files and then ends the process as it always does."""
     command = [sys.executable, "-c", TERMINATED, str(tmp_path), moment]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout.readline() == b"main\n"

@@ -83,7 +83,7 @@ def test_a_file_appears_only_when_complete(disk, tmp_path, monkeypatch):
     ],
 )
 def test_a_time_that_another_process_took(disk, tmp_path, taken, expected):
-    """A file whose name is taken is written for the next time, and those that are there stay."""
+    """A file with a taken name is written for the next time, and older ones stay."""
     wanted = [taken.replace("{}", f"179521692086{time}") for time in expected]
 
     for text in (b"first", b"second", b"third"):
@@ -95,7 +95,7 @@ def test_a_time_that_another_process_took(disk, tmp_path, taken, expected):
 
 @pytest.mark.parametrize("name", ["statistic.csv", "0.npy", "Add.1795216920861338x.npy"])
 def test_a_name_without_a_time_is_taken_once(disk, tmp_path, name):
-    """A file that tells no time is not written beside another one."""
+    """A file without a time in its name is not written beside another one."""
     disk.create(str(tmp_path), name, (b"first",))
 
     with pytest.raises(FileExistsError):
@@ -117,22 +117,6 @@ def test_nothing_remains_of_a_failed_file(disk, tmp_path, monkeypatch, error):
 
     assert names(tmp_path) == ["before.npy"]
     assert descriptors == open_descriptors()
-
-
-def test_interrupt_in_the_first_file_of_a_directory(disk, tmp_path, monkeypatch):
-    """Ctrl-C while a directory is tried out leaves no name in it."""
-    link = os.link
-
-    def interrupted(*arguments, **options):
-        link(*arguments, **options)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(os, "link", interrupted)
-    monkeypatch.setattr(os, "writev", _writes_some_then(KeyboardInterrupt()))
-    with pytest.raises(KeyboardInterrupt):
-        disk.create(str(tmp_path), "t.npy", (b"abc", b"def"))
-
-    assert [] == names(tmp_path)
 
 
 def test_interrupt_behind_a_close(tmp_path, monkeypatch):
@@ -266,7 +250,7 @@ def test_ordinary_users_write_and_write_again(as_user, user_dir):
 
 @pytest.mark.parametrize("name", ["a.json", "n" * 255], ids=["short", "long"])
 def test_what_killed_runs_left_is_cleared(disk, tmp_path, name):
-    """Temporary files whose writers were killed go with the next replacement in their directory."""
+    """Temporary files of killed writers go with the next replacement in their directory."""
     for number in (0, 1, 3):
         (tmp_path / f".msdump-{number}.tmp").write_bytes(b"older")
     (tmp_path / name).write_bytes(b"older")
@@ -385,19 +369,3 @@ def test_no_links(tmp_path, monkeypatch):
     assert ["link"] == calls
     assert {"a.npy": b"x", "b.npy": b"y"} == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert {0o400} == {mode(path) for path in tmp_path.iterdir()}
-
-
-@pytest.mark.parametrize(("major", "reserved"), [(8, [300_000]), (0, [])], ids=["disk", "memory"])
-def test_blocks_are_reserved_on_devices_alone(tmp_path, monkeypatch, major, reserved):
-    """Blocks of a large file are reserved on a disk, which makes it faster, and not in memory."""
-    sizes = []
-    monkeypatch.setattr(os, "major", lambda _: major)
-    monkeypatch.setattr(os, "posix_fallocate", lambda _, start, size: sizes.append(start + size))
-    disk = DiskFiles()
-
-    disk.create(str(tmp_path), "large.npy", (bytes(100_000), bytes(200_000)))
-    disk.create(str(tmp_path), "small.npy", (bytes(1000),))
-    disk.close()
-
-    assert reserved == sizes
-    assert (tmp_path / "large.npy").read_bytes() == bytes(300_000)

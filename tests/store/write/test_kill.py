@@ -65,7 +65,7 @@ def test_kill_leaves_whole_files_and_rows(tmp_path, forks, way, kind, rounds):
 def _kill_writer(command, delay):
     with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
         assert writer.stdout is not None
-        process = int(writer.stdout.readline())  # a fork, whose end the writer waits for
+        process = int(writer.stdout.readline())  # a fork that the writer waits for
         time.sleep(delay)
         os.kill(process, signal.SIGKILL)
     assert writer.returncode == -signal.SIGKILL
@@ -87,7 +87,7 @@ def _check_tree(root, way):
 
 
 def _check_leftovers(root):
-    """Tell that the next replacement in a directory clears what the killed run left there."""
+    """Check that the next replacement in a directory clears temporary files of the killed run."""
     if (root / "data_dump.json").is_file():
         disk = DiskFiles()
         disk.replace(str(root), "data_dump.json", (b"[]",))

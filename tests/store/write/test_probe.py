@@ -67,7 +67,7 @@ def test_a_parent_without_permission_is_named(as_user, user_dir):
 
 
 def test_a_root_without_permission_is_told(as_user, user_dir):
-    """A root that exists and may not be written is told as such."""
+    """A root that exists and may not be written is reported as such."""
     user_dir.chmod(0o500)
 
     message = as_user(_fault, str(user_dir))
@@ -76,7 +76,7 @@ def test_a_root_without_permission_is_told(as_user, user_dir):
 
 
 def test_a_full_disk_is_told(small_disk):
-    """A disk without room for a block is told before anything runs."""
+    """A disk without room for a block is reported before anything runs."""
     size = os.statvfs(small_disk).f_bavail * os.statvfs(small_disk).f_frsize
     (small_disk / "filler").write_bytes(bytes(size))
 

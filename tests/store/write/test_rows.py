@@ -31,7 +31,7 @@ def add(path, rows, header=b""):
     ids=["empty", "whole", "torn row", "torn header", "long torn row"],
 )
 def test_rows_are_added_to_whole_rows(tmp_path, before, expected):
-    """What a killed run left of a row is cut off, and an empty file gets its header."""
+    """Half a row of a killed run is cut off, and an empty file gets its header."""
     path = tmp_path / "s.csv"
     path.write_bytes(before)
 
@@ -53,7 +53,7 @@ MIXED = {
 @pytest.mark.parametrize("reopens", [True, False], ids=["one after the other", "side by side"])
 @pytest.mark.parametrize(("headers", "expected"), MIXED.values(), ids=MIXED)
 def test_rows_with_other_titles_get_theirs(tmp_path, headers, expected, reopens):
-    """Rows stand below their own titles, whichever run wrote last; titles that hold are not repeated."""
+    """Rows stand below their own titles; titles that hold are not repeated."""
     path = tmp_path / "s.csv"
     disks = {header: DiskFiles() for header in headers}
 
@@ -80,7 +80,7 @@ def test_a_row_that_does_not_fit_leaves_nothing(tmp_path, file_size_limit):
 
 
 def test_rows_of_a_group_that_fit_are_written(tmp_path, file_size_limit):
-    """Of several rows a sink writes those that fit, and counts the files that lack the others."""
+    """Of several rows a sink writes the ones that fit, and counts the files that lack the others."""
     sink = SyncSink(OnWriteError.WARN)
     file_size_limit(20)
 
@@ -89,18 +89,6 @@ def test_rows_of_a_group_that_fit_are_written(tmp_path, file_size_limit):
 
     assert b"title\n1\n3\n" == (tmp_path / "s.csv").read_bytes()
     assert ({"File too large": 2}, 2, 20) == (sink.summary.lost, sink.summary.files, sink.summary.bytes)
-
-
-def test_a_deleted_file_is_made_again(tmp_path):
-    """Rows whose file was deleted while it was open go to a new one, which has its header."""
-    disk = DiskFiles()
-    disk.append(str(tmp_path), "s.csv", b"1\n", b"title\n")
-
-    (tmp_path / "s.csv").unlink()
-    disk.append(str(tmp_path), "s.csv", b"2\n", b"title\n")
-    disk.close()
-
-    assert b"title\n2\n" == (tmp_path / "s.csv").read_bytes()
 
 
 def link(path, victim):
@@ -141,7 +129,7 @@ PLANTS = {
 @pytest.mark.parametrize("plant", PLANTS)
 @pytest.mark.parametrize("mode", [0o644, 0o400], ids=oct)
 def test_rows_go_to_no_planted_file(tmp_path, monkeypatch, plant, mode, nameless):
-    """What stands in place of a csv file is refused; the victim keeps its bytes and its mode."""
+    """Links and pipes in place of a csv file are refused; the victim keeps its bytes and its mode."""
     if not nameless:
         monkeypatch.setattr(place, "_NAMELESS", 0)
     make, reason = PLANTS[plant]
@@ -185,7 +173,7 @@ def test_a_read_only_victim_of_ones_own_keeps_its_mode(as_user, user_dir):
 
 @pytest.mark.parametrize("nameless", [True, False], ids=["nameless", "renamed"])
 def test_a_full_disk_leaves_no_empty_file(small_disk, monkeypatch, nameless):
-    """A csv file whose first rows do not fit is not there at all."""
+    """A csv file is not there at all where its first rows do not fit."""
     if not nameless:
         monkeypatch.setattr(place, "_NAMELESS", 0)
     disk = DiskFiles()

@@ -116,7 +116,7 @@ def full_disk():
 
 
 class TestEverySink:
-    """What holds for sinks of every kind."""
+    """Properties of sinks of every kind."""
 
     def test_counts_files_and_bytes(self, harness, folder):
         """The summary counts complete files, a file of rows once, and all of their bytes."""

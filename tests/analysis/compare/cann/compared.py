@@ -37,7 +37,7 @@ def device(array, form="ND", groups=0):
 
 
 def put(folder, name, number, *outputs, inputs=(), op_name="Default/op"):
-    """Write a dump file whose timestamp tells its place in the execution; return its path."""
+    """Write a dump file with a timestamp by its place in the execution; return its path."""
     return dumped.file(folder / f"{name}.{START + number}", *outputs, inputs=inputs, op_name=op_name)
 
 

@@ -51,7 +51,7 @@ TOKENS = {
 @pytest.mark.parametrize("file_format", ["npy", "bin"])
 @pytest.mark.parametrize("mode", WITH_ROWS)
 def test_sound_runs_agree(dumped, mode, file_format, network, feeds):
-    """What a fused kernel writes and reads agrees with the rows of its parts, inputs and weights among it."""
+    """Tensors of a fused kernel agree with the rows of its parts, inputs and weights among them."""
     tensors = dumped("tensors", network, feeds, context=O2, file_format=file_format)
     rows = dumped("rows", network, feeds, context=WITH_ROWS[mode], **ROWS)
 
@@ -72,7 +72,7 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("is_mine", [True, False], ids=["tensors-rows", "rows-tensors"])
 def test_wrong_weight_is_the_first(dumped, tmp_path, fault, is_mine):
-    """A weight that differs beyond rounding is named first, whichever side holds statistics."""
+    """A weight that differs beyond rounding is named first, whether mine or golden holds statistics."""
     tensors = dumped("tensors", changed(tmp_path, "conv2.weight", FAULTS[fault]), context=O2)
     rows = dumped("rows", LENET, context=O0, **ROWS)
 
@@ -94,7 +94,7 @@ def test_branches_are_left_alone(dumped):
 
 @pytest.mark.parametrize("scale", [1.0, 1e-3, 300.0])
 def test_inputs_that_are_rounded(dumped, scale):
-    """What a network is given in float32 agrees with what its first operator reads of it in float16."""
+    """An input of the network in float32 agrees with its reading by the first operator in float16."""
     random = np.random.default_rng(1)
     weights = {"w": random.standard_normal((16, 16)).astype("f4")}
     network = parsed("g (float[4,16] x) => (y) { y = MatMul(x, w) }", **weights)

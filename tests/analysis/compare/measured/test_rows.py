@@ -84,7 +84,7 @@ def test_one_line_for_each_tensor(tmp_path):
 
 
 def test_alone(tmp_path):
-    """A row that only one side has is told, and is no difference."""
+    """A row that only one side has is listed, and is no difference."""
     write(tmp_path / "mine", [row("a"), row("b")])
     write(tmp_path / "golden", [row("a"), row("c")])
 
@@ -161,7 +161,7 @@ def test_limits_that_are_none(tmp_path, text):
 
 
 def test_an_error_that_is_passed_on(tmp_path):
-    """An operator whose input differs has inherited its error; the one whose inputs agree is accused."""
+    """An operator with a differing input has inherited its error; one with equal inputs is accused."""
     rows = [
         *(row("a", io="input"), row("a")),
         *(row("b", io="input"), row("b")),
@@ -182,7 +182,7 @@ def test_an_error_that_is_passed_on(tmp_path):
 
 
 def test_limits_of_a_file(tmp_path):
-    """The file of limits has those of statistics, too; an option goes before them."""
+    """The file of limits has limits of statistics, too; an option goes before them."""
     write(tmp_path / "mine", [row(cells="3.06,-1", shape="(2)")], "Max Value,Min Value")
     write(tmp_path / "golden", [row(cells="3,-1", shape="(2)")], "Max Value,Min Value")
     (tmp_path / "limits.json").write_text('{"statistics": {"max": 0.03}}')

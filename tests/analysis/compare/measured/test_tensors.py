@@ -136,7 +136,7 @@ def test_a_tensor_that_differs(tmp_path, dump):
 
 
 def test_files_that_cannot_be_read(tmp_path, dump):
-    """A torn tensor is told on either side, and the others are compared."""
+    """A torn tensor is reported on either side, and the others are compared."""
     statistics, tensors = dump("statistics", "statistic"), dump("tensors", "tensor")
     (path,) = tensors.rglob("ReLU.*.output.0.*.npy")
     path.chmod(0o600)
@@ -172,7 +172,7 @@ TITLES = "Input/Output,Index,Data Size,Data Type,Format,Shape,Max Value,Min Valu
 
 
 def test_csv_files_of_acl(tmp_path):
-    """Acl's csv files, one for each operator, are compared by what they call the statistics."""
+    """Acl's csv files, one for each operator, are compared by their names of statistics."""
     for side, largest in (("mine", "6"), ("golden", "6.5")):
         for number, high in ((0, "3"), (1, largest)):
             path = tmp_path / side / f"Add.a{number}.{number}.0.{1795219089580885 + number}.csv"
@@ -187,7 +187,7 @@ def test_csv_files_of_acl(tmp_path):
 
 
 def test_rows_that_contradict_their_tensor(tmp_path, dump):
-    """Of a dump with both the tensors are compared; a row that another number slipped into is told."""
+    """Of a dump with both the tensors are compared; a row that another number slipped into is reported."""
     mine, golden = dump("mine", "full"), dump("golden", "full")
     arguments = ["compare", str(mine), str(golden), "-out", str(tmp_path / "out")]
     assert "contradicts" not in CliRunner().invoke(main, arguments).stderr

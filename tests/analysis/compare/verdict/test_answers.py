@@ -58,7 +58,7 @@ def network(
         iterations: Number of iterations.
         rank: The rank that ran.
         swapped: Whether the subtraction reads its inputs in the other order.
-        held: What the multiplication is computed in, as the graph file has it.
+        held: Type of the multiplication in the graph file.
         noise: Relative error of the multiplication.
         wrong: Iterations in which the subtraction is wrong.
         factor: How wrong it is.
@@ -87,7 +87,7 @@ def network(
 
 
 def faults(done):
-    """Return what the output says of operators at fault."""
+    """Return the lines of the output on operators at fault."""
     return [line.removeprefix("fault     ") for line in done.stdout.splitlines() if line.startswith("fault")]
 
 
@@ -107,7 +107,7 @@ def test_weight_is_named_with_its_line(tmp_path, run):
 
 
 def test_weight_counts_by_bits(tmp_path, run):
-    """A weight that differs in its last bits is told though all agrees; a rounded one is not."""
+    """A weight that differs in its last bits is reported though all agrees; a rounded one is not."""
     golden = network(tmp_path / "golden")
 
     near = run(network(tmp_path / "near", weight=1 + 1e-6), golden)
@@ -120,7 +120,7 @@ def test_weight_counts_by_bits(tmp_path, run):
 
 
 def test_swapped_inputs(tmp_path, run):
-    """An operator that reads its inputs in the other order is told by the graphs of both dumps."""
+    """An operator that reads its inputs in the other order is recognised by the graphs of both dumps."""
     done = run(network(tmp_path / "mine", swapped=True), network(tmp_path / "golden"))
 
     assert ["Default/h-CellList/1-Dense/Sub-op0 (Sub): own, inputs 0 and 1 are swapped"] == faults(done)
@@ -148,7 +148,7 @@ def test_arguments_tell_an_error_from_a_drift(tmp_path, run, arguments, told):
 
 
 def test_what_one_side_computes_in(tmp_path, run):
-    """The graph file tells that one side multiplies in float16: its limits hold from there on."""
+    """The graph file says that one side multiplies in float16: its limits hold from there on."""
     golden = network(tmp_path / "golden")
 
     half = run(network(tmp_path / "half", held="Float16", noise=1e-3), golden)
@@ -187,7 +187,7 @@ def test_iterations_and_ranks(tmp_path, run):
     ],
 )
 def test_what_is_listed(tmp_path, run, options, shown, hidden):
-    """Operators are listed in groups, by their own error, the largest alone, or those of a module."""
+    """Operators are listed in groups, by their own error, the largest alone, or one module's."""
     done = run(network(tmp_path / "mine", wrong=(0,)), network(tmp_path / "golden"), *options)
 
     assert shown in done.stdout
@@ -214,7 +214,7 @@ def test_limits_from_a_file(tmp_path, run):
 
 @pytest.mark.parametrize(("whole", "words"), [(2, "fault     "), (0, "interrupted")])
 def test_ctrl_c_tells_what_is_known(tmp_path, run, monkeypatch, whole, words):
-    """What was compared before Ctrl-C is told; the exit code is 130."""
+    """Results from before Ctrl-C are shown; the exit code is 130."""
     tensors = measure_executions
 
     def interrupted(*args, **options):

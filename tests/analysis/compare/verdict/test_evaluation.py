@@ -71,7 +71,7 @@ def dump(root, *, error, trains):
     ids=["trained", "never_written", "trained_wrong"],
 )
 def test_trained_weights_count_by_their_limit(tmp_path, run, error, trains, verdicts):
-    """What an optimizer rounds is no other weight, what it wrote wrong is its own fault; else bits count."""
+    """A weight that an optimizer rounds is the same, one that it wrote wrong its fault; else bits count."""
     mine = dump(tmp_path / "mine", error=error, trains=trains)
     golden = dump(tmp_path / "golden", error=0, trains=trains)
 

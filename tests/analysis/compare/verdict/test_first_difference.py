@@ -42,7 +42,7 @@ class TestFirst:
         ("wrong_input", "words"), [(False, "its inputs agree"), (True, "input 0 differs already")]
     )
     def test_first_in_the_order_of_execution(self, tmp_path, run, wrong_input, words):
-        """Of several operators that differ the first that ran is named, and what is known of its inputs."""
+        """Of several operators that differ the first that ran is named, with the verdict on its inputs."""
         for side, factor in (("mine", 1), ("golden", 2)):
             tensor(tmp_path / side, "z_first", SHORT, 10)
             tensor(tmp_path / side, "m_second", SHORT * (factor if wrong_input else 1), 20, "input")
@@ -100,7 +100,7 @@ class TestFirst:
         assert "op8 " in long.stdout
 
     def test_corrupt_file_does_not_hide_the_first(self, tmp_path, run):
-        """A file that cannot be read is told and is a failure, but an operator that differs is the first."""
+        """A file that cannot be read is a failure, but an operator that differs is the first."""
         for side, factor in (("mine", 1), ("golden", 2)):
             compared.put(tmp_path / side, "Add.torn.1.0", 1, compared.device(SHORT))
             compared.put(tmp_path / side, "Add.wrong.2.0", 2, compared.device(SHORT * factor))
@@ -142,7 +142,7 @@ class TestInputs:
         assert "relu (Add): weight, input 1 differs (distance 0.14), and nothing" in line(done, "fault")
 
     def test_weights_are_inputs_too(self, tmp_path, run):
-        """A weight that differs is told beside the output that it makes different."""
+        """A weight that differs is shown beside the output that it makes different."""
         for side, factor in (("mine", 1.02), ("golden", 1)):
             weight = LONG * np.float32(factor)
             operator(tmp_path / side, "conv", 0, inputs=[LONG, weight], outputs=[weight])
@@ -153,7 +153,7 @@ class TestInputs:
 
 
 class TestFailures:
-    """What cannot be compared is never agreement."""
+    """Failures are never agreement."""
 
     @pytest.mark.parametrize(
         ("dumped", "golden", "words"),
@@ -188,7 +188,7 @@ class TestFailures:
     @pytest.mark.parametrize("side", ["mine", "golden"])
     @pytest.mark.parametrize("kind", ["dump", "npy"])
     def test_torn_file_is_a_failure_on_either_side(self, tmp_path, run, side, kind):
-        """A file that cannot be read gives code 1 and its reason, whichever side it is on."""
+        """A file that cannot be read gives code 1 and its reason, on either side."""
         for each in ("mine", "golden"):
             if kind == "dump":
                 compared.put(tmp_path / each, "Add.torn.1.0", 1, compared.device(SHORT))
@@ -207,7 +207,7 @@ class TestFailures:
         assert "1 agree (1 exactly), 0 differ, 1 failed" in line(done, "compared")
 
     def test_golden_file_that_no_tensor_asks_for(self, tmp_path, run):
-        """A golden file that cannot be read is told and gives code 1 even where nothing has its name."""
+        """A golden file that cannot be read gives code 1 even where nothing has its name."""
         for side in ("mine", "golden"):
             compared.put(tmp_path / side, "Add.a.1.0", 1, compared.device(SHORT))
         torn = compared.put(tmp_path / "golden", "Add.b.2.0", 2, compared.device(SHORT))
