@@ -193,6 +193,8 @@ def _with_whole_bounds(value: Any) -> Any:
 
 def main(files: list[str]) -> None:
     """Write files: the schema where the name ends in .json, else the page."""
+    if not files:
+        sys.exit("usage: python -m msdump.config.reference FILE...")
     for name in files:
         text = schema_text() if name.endswith(".json") else reference_text()
         Path(name).write_text(text, encoding="utf-8")
