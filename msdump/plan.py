@@ -1,7 +1,6 @@
-"""The plan of a dump: what a configuration means, whichever door it came through.
+"""The plan of a dump: the meaning of a configuration, without its file format, variables or API.
 
-Nothing here knows which file format, environment variable or API a plan came
-through (one engine, several doors).
+One engine has several doors.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class MixLists:
     Attributes:
         blocked: Types that move to the blocklist: they stay in float32.
         trusted: Types that move to the trustlist: they compute in the smaller type.
-        follows: Types that move to the graylist: each operator does what the one before it does.
+        follows: Types that move to the graylist: each operator follows the one before it.
     """
 
     source: str
@@ -98,7 +97,7 @@ class JitLevel(enum.StrEnum):
 
 
 class Naming(enum.StrEnum):
-    """The generation of MindSpore whose file names are written."""
+    """The generation of MindSpore's file names."""
 
     CLASSIC = "classic"
     V2_5 = "2.5"
@@ -228,7 +227,7 @@ class Context:
         fuses: Whether compiling a whole graph (O2, acl) fuses operators (``fusion_switch``).
         keeps_node_names: Whether the operators of a graph that is compiled as a whole are called by the
             model's own node names (acl, torchair), not by scoped full names (MindSpore).
-        operator_dtypes: Operators that compute in other types than those of the precision mode.
+        operator_dtypes: Operators that compute in other types than the precision mode's.
     """
 
     device_target: DeviceTarget = DeviceTarget.CPU
@@ -279,7 +278,7 @@ class ModelItem:
     Attributes:
         model_name: File stem or graph name of a model, None: any model.
         layers: Names of operators, fused or original; none: all of them.
-        watched: Operators whose outputs the watcher reads again.
+        watched: Operators with outputs that the watcher reads again.
         blocked_types: Tensors left out, by operator type.
         blocked_names: Tensors left out, by operator name.
         ranges: First and last operator of each closed range.

@@ -110,7 +110,7 @@ _CHANGES = (_ADDED, _REMOVED) = ("to-add", "to-remove")
 
 
 def _mix_lists(data: bytes, source: str) -> MixLists:
-    """Return the changes that a ``modify_mixlist`` file asks for; errors as of ``operator_dtypes``."""
+    """Return the changes of a ``modify_mixlist`` file; errors as of ``operator_dtypes``."""
     document = parse(data, source)
     report = FaultReport(document)
     if not isinstance(document.value, dict):

@@ -134,7 +134,7 @@ def parse_kernel(item: str, *, searches: bool) -> KernelPattern | None:
     Raises:
         GrammarError: A regex has no closing bracket or is none of ECMAScript.
     """
-    text = item.replace(" ", "")  # vendor: all spaces of an item vanish, those inside a regex too
+    text = item.replace(" ", "")  # vendor: all spaces of an item vanish, inside a regex too
     if not text:
         return None
     if text.startswith(_REGEX_OPENS):

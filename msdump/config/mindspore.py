@@ -89,7 +89,7 @@ def parse(data: bytes, source: str, context: Context, *, has_lines: bool = True)
     for name, model in BLOCKS.items():
         if isinstance(top.get(name), dict):
             report.warn_of_keys((name,), top[name], model.model_fields, _BLOCK_OF)
-    if mode is not Mode.O2:  # its directories are those of the device
+    if mode is not Mode.O2:  # its directories are named after the device
         # vendor: MindSpore's rank directory follows the initialised communication, RANK_ID changes nothing
         for name, text in launchers.ranks_without_size():
             _log.warning("%s = %r has no effect: there is one rank, its files go to rank_0", name, text)
@@ -310,7 +310,7 @@ def _statistics(settings: Settings) -> StatisticSpec | None:
 
 
 def _categories(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns of the user's list, in its order; the names of hashes are those after MindSpore 2.7.
+    """Return the columns of the user's list, in its order; hashes have their names since MindSpore 2.7.
 
     >>> _categories(["max", "max", "hash", "hash:sha1"])
     ('max', 'max', 'sha1')

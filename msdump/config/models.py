@@ -1,7 +1,7 @@
-"""The wire models of MINDSPORE_DUMP_CONFIG: which keys exist and what each one takes.
+"""The wire models of MINDSPORE_DUMP_CONFIG: its keys and their values.
 
 Error messages, the JSON Schema and the reference page derive from these models;
-what depends on the mode or on another key stands in ``rules``.
+demands of the mode or of another key stand in ``rules``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from msdump.statistics import CATEGORIES, ON_DEVICE
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """What a field takes, in the words of its error message.
+    """Allowed values of a field, in the words of its error message.
 
     Attributes:
         text: The value.

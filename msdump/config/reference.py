@@ -74,7 +74,7 @@ def _block(name: str) -> str:
 
 
 def _keys(model: type[Section]) -> Iterator[tuple[str, str, str, str]]:
-    """Yield what each key takes, its default and its meaning."""
+    """Yield each key with its values, default and meaning."""
     for key, field in model.model_fields.items():
         allowed = allowed_of(model, key)
         takes = f"{allowed.text}; each is {allowed.item}" if allowed.item else allowed.text
@@ -173,14 +173,14 @@ class DumpConfig(Section):
 def schema_text() -> str:
     """Return the schema as the text of its file."""
     schema = DumpConfig.model_json_schema(by_alias=True)
-    # a rule takes what its condition takes: its models derive from the table of conditions
+    # models of rules derive from the table of conditions
     schema["$defs"]["MsdumpSettings"]["properties"]["watch"]["items"] = watch.rule_schema()
     described = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
     return json.dumps(_with_whole_bounds(described), indent=2, ensure_ascii=False) + "\n"
 
 
 def _with_whole_bounds(value: Any) -> Any:
-    """Return a schema whose whole bounds stand without a point, whichever version of pydantic wrote it."""
+    """Return a schema with whole bounds as integers, as newer versions of pydantic write them."""
     if isinstance(value, list):
         return [_with_whole_bounds(item) for item in value]
     if not isinstance(value, dict):

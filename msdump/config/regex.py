@@ -147,7 +147,7 @@ class _Group:
 
 
 class _Member(NamedTuple):
-    """A part of a set of characters, ``[...]``; kinds are those of ``_MEMBER``, or "symbol" of ``[.x.]``."""
+    """A part of a set ``[...]``; its kind is a group of ``_MEMBER`` or "symbol" of ``[.x.]``."""
 
     kind: str
     text: str
@@ -246,7 +246,7 @@ class _Translation:
             message = f"nothing stands here that {char!r} could repeat; write \\{char} for the character"
             self._refuse(match.start(), match.start() + 1, message)
         text, copies = self._repetition(match) if char == "{" else (char, 1)
-        # as little as possible, "?": no matter where only a match or none is asked for
+        # as little as possible, "?": it changes no answer whether a name matches
         self._offset += self._expression.startswith("?", self._offset)
         before = self._atom_states
         self._atom_states = before * copies + 1
@@ -284,7 +284,7 @@ class _Translation:
         return f"(?P=g{number})"
 
     def _escape(self, start: int) -> str:
-        """Return the character of the escape whose backslash stands at ``start``, and go behind it."""
+        """Return the character of the escape at ``start``, and go behind it."""
         match = _ESCAPE.match(self._expression, start)
         if match is None:
             message = "the expression ends within an escape; write \\\\ for a backslash"
@@ -301,7 +301,7 @@ class _Translation:
         return chr(int(match["x"] or match["u"], 16))
 
     def _set(self, opened: int, *, is_negated: bool) -> str:
-        """Return Python's text of a set whose bracket, at ``opened``, has been read."""
+        """Return Python's text of the set with its bracket at ``opened``."""
         members: list[_Member] = []
         while not members or members[-1].kind != "end":
             members.append(self._member(opened))
@@ -359,7 +359,7 @@ class _Translation:
         return "symbol" if kind == "." else "class", value
 
     def _refuse(self, start: int, end: int, message: str) -> NoReturn:
-        """Raise a GrammarError whose caret stands below ``expression[start:end]``."""
+        """Raise a GrammarError with its caret below ``expression[start:end]``."""
         fault = TextFault(start, min(end, len(self._expression)), f"not a regular expression: {message}")
         raise GrammarError(self._expression, fault)
 

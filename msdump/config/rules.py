@@ -1,7 +1,7 @@
-"""What the keys of MINDSPORE_DUMP_CONFIG demand of each other, mode by mode: one table, ``RULES``.
+"""Demands between the keys of MINDSPORE_DUMP_CONFIG, mode by mode: one table, ``RULES``.
 
-The demands are those of MindSpore's dump documents. Where MindSpore itself takes a contradiction in silence
-and does something else than was asked for, a rule warns or refuses.
+The demands stand in MindSpore's dump documents. Where MindSpore itself takes a contradiction in silence and
+dumps something else, a rule warns or refuses.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Rule:
 
     Attributes:
         modes: Modes in which it holds.
-        key: The key that the message names and whose value a consequence replaces.
+        key: The key that the message names, with the value that a consequence replaces.
         when: Returns whether the settings violate it.
         then: Consequence of a violation: an error, a warning, another value.
         why: The reason, for the message; ``{key}`` stands for the value of a key.
@@ -101,7 +101,7 @@ def keep_device_statistics(rule: Rule, settings: Settings, report: FaultReport) 
     use(supported)(rule, settings, report)
 
 
-# The order counts: a rule sees the values that those before it have put in place of the file's.
+# The order counts: a rule sees the values that earlier rules have put in place of the file's.
 RULES: Final = (
     # How the dump runs
     # vendor: MindSpore's CPU dumps with enable false, or without it, all the same
@@ -136,7 +136,7 @@ RULES: Final = (
         note,
         "a device stands twice",
     ),
-    # What triggers it
+    # Triggers
     Rule(
         _O2,
         "op_debug_mode",
@@ -144,7 +144,7 @@ RULES: Final = (
         refuse,
         "Ascend O2 needs it: 0 (off), 3 (overflowing operators) or 4 (the failing operator)",
     ),
-    # MindSpore's CPU takes 3 for 0, and writes parameters alone under 4: neither is what was asked for
+    # MindSpore's CPU takes 3 for 0, and writes parameters alone under 4
     Rule(
         _HOST,
         "op_debug_mode",
@@ -152,7 +152,7 @@ RULES: Final = (
         refuse,
         "only Ascend detects overflows and exceptions; use 0 on CPU and GPU",
     ),
-    # 1 and 2 told overflows of the AI Core from those of atomic additions in older MindSpores
+    # older MindSpores: 1 is an overflow of the AI Core, 2 of an atomic addition
     Rule(
         ASCEND_MODES,
         "op_debug_mode",
@@ -182,7 +182,7 @@ RULES: Final = (
         use(0),
         "takes effect only with file_format 'npy'",
     ),
-    # What a trigger decides
+    # Consequences of a trigger
     Rule(
         ASCEND_MODES,
         "dump_mode",

@@ -1,8 +1,8 @@
 """The blocks of a configuration file as one flat set of settings.
 
-No key stands in two blocks, so that a rule can name a key without its block. A key whose value is missing or
-wrong is *unusable*: reading it raises, so that whatever would follow from it is skipped instead of reported a
-second time.
+No key stands in two blocks, so that a rule can name a key without its block. A key with a missing or
+wrong value is *unusable*: reading it raises, so that consequences are skipped instead of reported a second
+time.
 
 A configuration may also be a Python mapping. It is encoded as the JSON file that it stands for: so it gets
 the same checks and messages (without lines) and lies beside the dump as the same text.
@@ -92,7 +92,7 @@ class Settings:
     def __init__(self, facts: Mapping[str, Any]) -> None:
         """Start with facts that do not come from the file, such as ``device_id``."""
         self._values: dict[str, Any] = dict(facts)
-        # kept apart from what the file says: MindSpore decides by the file which keys it reads at all
+        # apart from the values of the file, by which MindSpore decides which keys it reads at all
         self._forced: dict[str, Any] = {}
         self._paths: dict[str, Path] = {}
         self._keys_in_file: set[str] = set()

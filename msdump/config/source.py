@@ -55,7 +55,7 @@ class Document:
         value: The value of the whole.
         mark: Where that value and all below it stand.
         duplicates: Paths of keys that stand more than once in their object; the last one counts.
-        has_lines: Whether messages name lines and columns; those of a program's mapping would mislead.
+        has_lines: Whether messages name lines and columns; a program's mapping has none.
     """
 
     source: str

@@ -1,7 +1,7 @@
 """GE options of torchair's CompilerConfig become a DumpPlan.
 
-torchair hands its options to the graph engine as texts. Their rules and defaults are those of the engine's
-own options (``ge.exec.*``), not of torchair's.
+torchair hands its options to the graph engine as texts. Rules and defaults stand in the engine's own
+options (``ge.exec.*``), not in torchair's.
 """
 
 from __future__ import annotations

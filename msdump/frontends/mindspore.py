@@ -102,13 +102,13 @@ def load(
 
     Without ``config`` that is MINDSPORE_DUMP_CONFIG's, which is read once, at the first load of the
     process; where there is none nothing is written and nothing is slower. Networks of one
-    configuration share the iteration counter, ``max_bytes`` and ``overflow_number``; those of
-    another one count by themselves. What is said to the process (``dump_start``, ``set_init_iter``,
+    configuration share the iteration counter, ``max_bytes`` and ``overflow_number``; networks
+    of another one count by themselves. Calls for the process (``dump_start``, ``set_init_iter``,
     ``set_dump`` by name, ...) holds for all of them.
 
     Args:
         model: Path of an .onnx file, an ``onnx.ModelProto``, or a serialised one.
-        config: What this network dumps, in place of MINDSPORE_DUMP_CONFIG: the path of a file like
+        config: The dump of this network, in place of MINDSPORE_DUMP_CONFIG: the path of a file like
             that of the variable, read now, or a dictionary of the same contents.
         context: Settings of ``set_context`` for this network alone; they beat all others.
         update_binding: The graph output that each initializer takes after a training step
@@ -178,7 +178,7 @@ def _loaded(model: Any, where: Context, **training: Any) -> Graph:
 
 
 def _check_sharing(graph: Graph, variables: TrainingState) -> None:
-    """Refuse a graph that trains itself, or whose variables are not all among those of another network."""
+    """Refuse a graph that trains itself, or with variables that another network does not have."""
     if graph.training is not None:
         raise InputError(f"{graph.source}: the model describes its own training, and so has its own state")
     if not graph.variables:

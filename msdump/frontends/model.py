@@ -47,7 +47,7 @@ class MeanLoss:
 
 
 class Accuracy:
-    """The share of samples whose highest score is that of their label, MindSpore's ``Accuracy``."""
+    """The share of samples with the highest score at their label, MindSpore's ``Accuracy``."""
 
     def clear(self) -> None:
         """Forget all batches."""
@@ -169,7 +169,7 @@ def data_sink(
         network: The network, or the method ``train_step`` of one: then it trains.
         dataset: Elements that are inputs in order (a tuple), inputs by name (a mapping), or the one
             input; it can be iterated over again and again.
-        sink_size: Steps of each call; 1 where a compiled graph is dumped (Ascend O2, GE), whose dump
+        sink_size: Steps of each call; 1 where a compiled graph is dumped (Ascend O2, GE): its dump
             is configured anew before each call.
 
     Raises:
@@ -201,7 +201,7 @@ def check_sink(network: Network, who: str, sink_size: Any) -> None:
 
 
 def check_compiled_sink(network: Network, who: str, size: int) -> None:
-    """Refuse several steps (0: not known) of a compiled graph, whose dump is configured before each call."""
+    """Refuse several steps (0: not known) of a compiled graph: its dump is configured before each call."""
     plan = network.plan
     if plan is not None and plan.files.tree is not Tree.RANKS and size != 1:
         raise InputError(
@@ -241,10 +241,10 @@ class Model:
 
         Args:
             network: One with a training step, such as that of ``msdump.training.step_graph``.
-            eval_network: What is evaluated: a model (``msdump.training.eval_graph``), which is loaded at the
+            eval_network: The evaluation: a model (``msdump.training.eval_graph``), which is loaded at the
                 first evaluation and reads the state of ``network`` by names, or a network. It gives loss and
                 scores. None: ``network`` itself where its model has a graph for inference besides the step.
-            metrics: What ``eval`` returns: "loss", "accuracy", or, by name, objects with clear, update, eval.
+            metrics: Results of ``eval``: "loss", "accuracy", or, by name, objects with clear, update, eval.
 
         Raises:
             InputError: An unknown metric.
@@ -346,12 +346,12 @@ class Model:
         """Run the evaluation network on a dataset; return the metrics by name.
 
         Args:
-            valid_dataset: Batches whose last input is the labels.
+            valid_dataset: Batches with the labels as last input.
             callbacks: Objects with methods such as ``on_eval_step_end(run_context)``.
             dataset_sink_mode: The same in both modes; sinks of an evaluation have one step.
 
         Raises:
-            InputError: There is nothing to evaluate, or no metric was asked for.
+            InputError: There is nothing to evaluate, or no metric was given.
             MsdumpError: As for a call of a network.
         """
         del dataset_sink_mode
@@ -386,7 +386,7 @@ class Model:
 
 
 class _Passes:
-    """The passes over a dataset, one an epoch, cut into what runs between two calls of callbacks.
+    """The passes over a dataset, one an epoch, in sinks: the steps between two calls of callbacks.
 
     Attributes:
         steps: Steps of an epoch; 0 for a dataset without a length.

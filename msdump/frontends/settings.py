@@ -65,7 +65,7 @@ def checked(settings: Mapping[str, Any]) -> Fields:
 
 
 def checked_options(options: Mapping[str, Any]) -> Fields:
-    """Return the fields that options of a command line set; those that are None are not given."""
+    """Return the fields that options of a command line set; None is an option that was not given."""
     return checked({name: value for name, value in options.items() if value is not None})
 
 

@@ -126,7 +126,7 @@ _MINDSPORE_ONLY: Final = "naming"  # the one of msdump's own settings that has n
 
 
 def read(path: str, context: Context, *, malformed: AclCode = AclCode.INVALID_DUMP_CONFIG) -> DumpPlan | None:
-    """Return the plan of the dump that an acl.json asks for, None where it configures none.
+    """Return the plan of the dump of an acl.json, None where it configures none.
 
     Doubts are logged as warnings of ``msdump.config``. A file that is not JSON has the code ``malformed``.
 
@@ -196,7 +196,7 @@ def _warn(document: Document, top: dict[str, Any], section: DumpSection) -> None
     if _MINDSPORE_ONLY in top.get(_MSDUMP_BLOCK, {}):
         message = "has no effect here: files are named as CANN names them"
         report.warn((_MSDUMP_BLOCK, _MINDSPORE_ONLY), message, of_key=True)
-    # an exception dump is of whichever operator fails
+    # an exception dump is of any operator that fails
     if section.dump_scene not in {"", Scene.WATCHER} and section.dump_list:
         message = "is not read: dump_scene turns an exception dump on"
         report.warn(("dump", "dump_list"), message, of_key=True)

@@ -1,6 +1,6 @@
 """The keys of acl.json, their values and the demands between them, in the order of CANN's checks.
 
-The order is part of the behaviour: CANN stops at the first fault, whose number and text a user looks up.
+The order is part of the behaviour: CANN stops at the first fault, and a user looks up its number and text.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from msdump.selector import IterationSet
 class _Object(BaseModel):
     """An object of the file; keys that it does not know are ignored."""
 
-    # every value is read as text or list only: what it may be is checked afterwards, in CANN's order
+    # every value is read as text or list only, and checked afterwards, in CANN's order
     model_config = ConfigDict(extra="ignore", defer_build=True)
 
     def has(self, key: str) -> bool:

@@ -1,8 +1,8 @@
 """pyACL's door: models and single operators run on the emulated device and dump as acl.json says.
 
 ``from msdump import acl`` stands in for ``import acl``: the functions, their return
-conventions and codes are pyACL's, models are .onnx files. No function raises; what
-goes wrong is a return code and a line in the log.
+conventions and codes are pyACL's, models are .onnx files. No function raises: an
+error is a return code and a line in the log.
 """
 
 from __future__ import annotations

@@ -181,7 +181,7 @@ def get_dataset_buffer(dataset: int, index: int) -> int:
 
 
 def set_dataset_tensor_desc(dataset: int, tensor_desc: int, index: int) -> tuple[int, int]:
-    """Set the shape of an input whose shape the model leaves open; return the dataset and a code."""
+    """Set the shape of an input that the model leaves open; return the dataset and a code."""
     return dataset, _set_dataset_tensor_desc(dataset, tensor_desc, index)
 
 
@@ -448,7 +448,7 @@ def execute(model_id: int, input_dataset: int, output_dataset: int) -> None:
 
 @state.code
 def execute_async(model_id: int, input_dataset: int, output_dataset: int, stream: int) -> None:
-    """Run a model on a stream; ``synchronize_stream`` tells whether it failed.
+    """Run a model on a stream; ``synchronize_stream`` returns its failure.
 
     Arguments are checked at once, as for ``execute``.
     """

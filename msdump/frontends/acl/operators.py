@@ -112,7 +112,7 @@ def execute_v2(  # noqa: PLR0917 - pyACL's signature
     attr: Any,
     stream: int,
 ) -> None:
-    """Run one operator on a stream; ``synchronize_stream`` tells whether it failed.
+    """Run one operator on a stream; ``synchronize_stream`` returns its failure.
 
     Args:
         op_type: Its name in GE, MindSpore or ONNX.

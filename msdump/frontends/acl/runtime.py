@@ -136,7 +136,7 @@ def memcpy(dst: Any, dst_size: Any, src: Any, src_size: Any, kind: Any) -> None:
 def memcpy_async(  # noqa: PLR0917 - pyACL's signature
     dst: Any, dst_size: Any, src: Any, src_size: Any, kind: Any, stream: Any
 ) -> None:
-    """Copy bytes on a stream; ``synchronize_stream`` tells whether it failed."""
+    """Copy bytes on a stream; ``synchronize_stream`` returns its failure."""
     acl = state.current()
     state.on_stream(acl.stream(stream), lambda: _copy(acl, (dst, dst_size), (src, src_size), kind))
 

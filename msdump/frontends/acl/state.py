@@ -111,14 +111,14 @@ class Dumps:
         self._started: list[Configuration] = []  # all that may have files to complete
 
     def read_environment(self) -> None:
-        """Turn on the exception dump that the environment asks for, once."""
+        """Turn on the exception dump of the environment, once."""
         if self._exceptions is None:
             plan = config.exception_plan(context(0))
             self._exceptions = None if plan is None else self._start(plan)
             self._is_of_environment = plan is not None
 
     def configure(self, path: str, malformed: AclCode = AclCode.INVALID_DUMP_CONFIG) -> None:
-        """Configure a dump by a file; a file that asks for none leaves the dumps as they are.
+        """Configure a dump by a file; a file without one leaves the dumps as they are.
 
         Raises:
             AclError: The file or one of its values cannot be used, or goes with no exception dump

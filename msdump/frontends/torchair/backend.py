@@ -186,10 +186,10 @@ def _compiled(device: Device, gm: GraphModule, _: Sequence[Any], *, part: str = 
 
 
 class _Boxed:
-    """A graph as AOTAutograd calls it: with one list, emptied to free what it held."""
+    """A graph as AOTAutograd calls it: with one list, emptied to free its tensors."""
 
     def __init__(self, graph: Callable[..., Any]) -> None:
-        self._boxed_call = True  # torch wraps what it is given, and takes over what the object itself has
+        self._boxed_call = True  # torch wraps the object, and takes over its own attributes
         self._graph = graph
 
     def __call__(self, arguments: list[Any]) -> Any:

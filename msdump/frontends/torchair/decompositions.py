@@ -181,7 +181,7 @@ def extreme(choose: Callable[[Tensor, Tensor], Tensor], data: Tensor, other: Ten
 
 
 def diag_embed(data: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
-    """Return square matrices whose diagonal ``offset`` holds the last dimension."""
+    """Return square matrices with the last dimension on the diagonal ``offset``."""
     size = data.shape[-1] + abs(offset)
     return _on_diagonal(data, (size, size), offset).movedim((-2, -1), (dim1, dim2))
 
@@ -337,7 +337,7 @@ def convolution_backward(
     groups: int,
     output_mask: Sequence[bool],
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """Return the gradients of data, weight and bias; None where the mask asks for none.
+    """Return the gradients of data, weight and bias; None where the mask is false.
 
     The gradient of the data is the opposite convolution (transposed for plain) of the output's gradient;
     that of the weight is a convolution of data and gradient.

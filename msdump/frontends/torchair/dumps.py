@@ -73,7 +73,7 @@ def write_graph(  # noqa: PLR0917 - the facts of one file
 
 
 def _named_op(op: Message, nodes: Mapping[str, Any]) -> Message:
-    """Return an operator whose outputs name the captured tensors that they are."""
+    """Return an operator with the names of the captured tensors in its outputs."""
     node = nodes.get(dict(op)["name"])
     if node is None:
         return op

@@ -181,7 +181,7 @@ def output_nodes(gm: GraphModule) -> tuple[Any, ...]:
 
 
 def made_names(gm: GraphModule, values: Values) -> list[str]:
-    """Return the names of the nodes, each once, whose tensors a captured graph computes and returns."""
+    """Return the names of the nodes, each once, of tensors that a captured graph computes and returns."""
     nodes = dict.fromkeys(node for node in output_nodes(gm) if isinstance(node, Node))
     return [
         node.name

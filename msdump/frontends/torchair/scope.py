@@ -17,7 +17,7 @@ _MARK: Final = "msdump_data_dump"
 
 
 def data_dump() -> AbstractContextManager[None]:
-    """Return a context manager: operators captured within are dumped, beside those of ``dump_layer``.
+    """Return a context manager: operators captured within are dumped, with the ``dump_layer``.
 
     ::
 
@@ -37,7 +37,7 @@ def data_dump() -> AbstractContextManager[None]:
 
 
 def with_marked(plan: DumpPlan, gm: Any, origins: Mapping[str, str]) -> DumpPlan:
-    """Return the plan for one captured graph: marked operators are dumped beside those of ``dump_layer``.
+    """Return the plan for one captured graph: marked operators are dumped with the ``dump_layer``.
 
     ``origins`` has the name of the captured node of each operator. With marks, and without ``dump_layer``,
     only the marked operators of the graph are dumped.
