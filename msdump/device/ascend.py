@@ -77,11 +77,7 @@ def float_status_of(graph: Graph, context: Context) -> FloatStatus | None:
 
 
 def check_float_status(node: Node, type_of_input: ValueType) -> None:
-    """Refuse an operator of the status with other inputs and outputs than MindSpore's.
-
-    Raises:
-        GraphError: It has not one input and one output, or its input is not int32 of shape (8,).
-    """
+    """Refuse an operator of the status with other inputs and outputs than MindSpore's."""
     inputs, outputs = len(node.inputs), len(node.outputs)
     if (inputs, outputs) != (1, 1):
         raise GraphError(
@@ -180,9 +176,5 @@ class Ascend:
         return self._saturates and dtype is FLOAT16
 
     def laid_out(self, array: np.ndarray, tensor: DeviceTensor) -> np.ndarray:
-        """Return an array as it lies in device memory.
-
-        Raises:
-            FormatError: The format cannot hold it.
-        """
+        """Return an array as it lies in device memory."""
         return formats.encode(tensor.format, array, tensor.groups)

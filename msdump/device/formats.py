@@ -193,11 +193,7 @@ _RAW: Final = {np.dtype(code).itemsize: np.dtype(code) for code in ("u1", "<u2",
 
 
 def find(name: str) -> Format:
-    """Return a format by its name.
-
-    Raises:
-        FormatError: No such format.
-    """
+    """Return a format by its name."""
     try:
         return _BY_NAME[name]
     except KeyError:

@@ -93,11 +93,7 @@ class DeviceMemory:
         return block
 
     def release(self, key: Hashable) -> None:
-        """Release the memory of a tensor.
-
-        Raises:
-            KeyError: The key has no memory.
-        """
+        """Release the memory of a tensor."""
         block = self._blocks.pop(key)
         self.in_use -= block.size
         self._free(block)

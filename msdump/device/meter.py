@@ -379,11 +379,7 @@ class MemoryMeter(Meter):
     """The meter of a model's main graph: weights and inputs are placed first, then each result."""
 
     def __init__(self, residence: Residence, limit: int | None, arrays: Mapping[str, object]) -> None:
-        """Place the weights and inputs.
-
-        Raises:
-            DeviceMemoryError: They do not fit.
-        """
+        """Place the weights and inputs."""
         memory = DeviceMemory(limit)
         super().__init__(memory, residence, MemoryUse(memory, residence))
         self._place_first(arrays)
@@ -401,11 +397,7 @@ class MemoryMeter(Meter):
         )
 
     def follow(self, other: MemoryMeter, end: int) -> None:
-        """Place tensors of the operators before ``end``, with the shapes of another run.
-
-        Raises:
-            DeviceMemoryError: A tensor does not fit; it is named.
-        """
+        """Place tensors of the operators before ``end``, with the shapes of another run."""
         for position, step in enumerate(self._residence.steps[:end]):
             names = (form.value for form in step.makes if form and form.value in other._host_types)
             self._host_types |= {name: other._host_types[name] for name in names}
@@ -428,11 +420,7 @@ class BodyMeter(Meter):
         outer: MemoryUse,
         host_types: Mapping[str, tuple[Dims, np.dtype]],
     ) -> None:
-        """Place its own weights.
-
-        Raises:
-            DeviceMemoryError: A weight does not fit; it is named.
-        """
+        """Place its own weights."""
         super().__init__(memory, residence, MemoryUse(memory, residence, outer.bodies))
         self._index = body.index
         self._pass = 0

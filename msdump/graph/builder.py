@@ -94,11 +94,7 @@ class Builder:
         self._producers = {name: outer._producers[name] for name in self._outer & outer._producers.keys()}
 
     def graph(self) -> Graph:
-        """Build the graph and the graphs inside it.
-
-        Raises:
-            GraphError: Values without a producer or with several, a cycle, or a faulty constant.
-        """
+        """Build the graph and the graphs inside it."""
         # before the bodies get theirs: outer graphs have lower numbers
         index = self._shared.graphs
         self._shared.graphs += 1

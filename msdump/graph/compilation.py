@@ -7,6 +7,7 @@ import math
 import os.path
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -121,11 +122,8 @@ def _renamed(node: Node, inputs: Sequence[str], outputs: Mapping[str, str]) -> N
     if list(node.inputs) == list(inputs) and list(node.outputs) == results:
         return node
     # the message belongs to the loaded model, which other compilations read
-    proto = onnx.NodeProto()
-    proto.CopyFrom(node.proto)
-    del proto.input[:], proto.output[:]
-    proto.input.extend(inputs)
-    proto.output.extend(results)
+    proto = deepcopy(node.proto)
+    proto.input[:], proto.output[:] = inputs, results
     return replace(node, inputs=tuple(inputs), outputs=tuple(results), proto=proto)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from copy import deepcopy
 from typing import Final
 
 import onnx
@@ -100,11 +101,7 @@ class _CallCopies:
         self.functions: list[onnx.FunctionProto] = []
 
     def copy_call(self, call: onnx.NodeProto, path: str, callers: tuple[str, ...] = ()) -> None:
-        """Point a call at a copy of its function, with nodes named after the call.
-
-        Raises:
-            GraphError: The function calls itself, by way of others or not.
-        """
+        """Point a call at a copy of its function, with nodes named after the call."""
         function = self._inlinable.get((call.domain, call.op_type, call.overload))
         # beyond the limit calls stay calls, which the runtime expands
         if function is None or len(self.functions) >= _MOST_CALLS:
@@ -114,8 +111,7 @@ class _CallCopies:
         if title in callers:
             raise GraphError(f"functions call each other: {' calls '.join((*callers, title))}")
         callers = (*callers, title)
-        copy = onnx.FunctionProto()
-        copy.CopyFrom(function)
+        copy = deepcopy(function)
         copy.name = f"{function.name}__call{len(self.functions)}"
         call.op_type = copy.name
         self.functions.append(copy)
@@ -157,8 +153,7 @@ def renamed_calls(
     """Return copies of functions, MindSpore's under names that ONNX lacks; calls are renamed in place."""
     copies = []
     for function in functions:
-        copy = onnx.FunctionProto()
-        copy.CopyFrom(function)
+        copy = deepcopy(function)
         _rename_calls(copy.node)
         if copy.domain == MINDSPORE_DOMAIN:
             copy.name = f"{_PREFIX}{copy.name}"

@@ -30,12 +30,7 @@ _FIELDS: Final = {
 
 
 def skeleton(data: memoryview) -> onnx.ModelProto:
-    """Return the model of a serialised ModelProto, without the raw data of its large initializers.
-
-    Raises:
-        GraphError: As for ``parsed``.
-        UnsupportedIRVersionError: As for ``parsed``.
-    """
+    """Return the model of a serialised ModelProto, without the raw data of its large initializers."""
     return parsed(weights.split(data).message)
 
 
@@ -77,11 +72,7 @@ def _open_negative_dimensions(model: onnx.ModelProto) -> None:
 
 
 def check_names(graph: onnx.GraphProto) -> None:
-    """Check that a graph that was put together lists no input and no initializer twice.
-
-    Raises:
-        GraphError: It does.
-    """
+    """Check that a graph that was put together lists no input and no initializer twice."""
     _check_inputs(graph)
     _check_initializers(graph)
 

@@ -223,11 +223,7 @@ def _size_message(tensor: onnx.TensorProto, raw: np.ndarray | None, error: Excep
 
 
 def sparse_to_array(sparse: onnx.SparseTensorProto, files: SideFiles = _IN_MESSAGE) -> np.ndarray:
-    """Return a sparse initializer as a dense array (linear or coordinate indices).
-
-    Raises:
-        GraphError: Indices outside its shape, or as for ``to_array``.
-    """
+    """Return a sparse initializer as a dense array (linear or coordinate indices)."""
     values = to_array(sparse.values, None, files)
     indices = to_array(sparse.indices, None, files)
     try:
@@ -243,11 +239,7 @@ def sparse_to_array(sparse: onnx.SparseTensorProto, files: SideFiles = _IN_MESSA
 
 
 def embed(tensor: onnx.TensorProto, files: SideFiles) -> None:
-    """Read the external data of a tensor inside a node into the message.
-
-    Raises:
-        GraphError: As for ``SideFiles.read``.
-    """
+    """Read the external data of a tensor inside a node into the message."""
     if tensor.data_location == _EXTERNAL:
         tensor.raw_data = files.read(tensor).tobytes()
         tensor.ClearField("external_data")
@@ -255,11 +247,7 @@ def embed(tensor: onnx.TensorProto, files: SideFiles) -> None:
 
 
 def decoded_attribute(attribute: onnx.AttributeProto) -> Attribute:
-    """Return the value of an attribute: text, number, array, a tuple of these, or a graph's message.
-
-    Raises:
-        GraphError: A faulty tensor.
-    """
+    """Return the value of an attribute: text, number, array, a tuple of these, or a graph's message."""
     value: Any = onnx.helper.get_attribute_value(attribute)
     if isinstance(value, bytes):
         return value.decode(errors="replace")
@@ -273,21 +261,13 @@ def decoded_attribute(attribute: onnx.AttributeProto) -> Attribute:
 
 
 def inner_initializers(graph: onnx.GraphProto) -> dict[str, np.ndarray]:
-    """Return the initializers of a graph in a node's attribute, their data in the message.
-
-    Raises:
-        GraphError: As for ``to_array`` and ``sparse_to_array``.
-    """
+    """Return the initializers of a graph in a node's attribute, their data in the message."""
     dense = {tensor.name: to_array(tensor) for tensor in graph.initializer}
     return dense | {sparse.values.name: sparse_to_array(sparse) for sparse in graph.sparse_initializer}
 
 
 def constant(node: onnx.NodeProto) -> np.ndarray | None:
-    """Return the value of a Constant node, None for any other node.
-
-    Raises:
-        GraphError: A faulty tensor.
-    """
+    """Return the value of a Constant node, None for any other node."""
     if node.op_type != "Constant" or canonical_domain(node.domain) or not (node.attribute and node.output):
         return None
     attribute = node.attribute[0]

@@ -55,11 +55,7 @@ class PrimitiveCall:
         return 0 if tensor is None else tensor[2].ndim
 
     def setting(self, name: str, slot: int | None = None, default: Any = None) -> Any:
-        """Return an argument: an attribute, or else the constant or the elements of an input.
-
-        Raises:
-            UnsupportedOpError: The file does not tell it.
-        """
+        """Return an argument: an attribute, or else the constant or the elements of an input."""
         if name in self.attributes:
             return self.attributes[name]
         if slot is not None and slot in self.constants:
@@ -140,11 +136,7 @@ def primitive_model(
 
 
 def _elementwise(op_type: str) -> Build:
-    """Return the builder of an operator that is an elementwise one of ONNX.
-
-    Raises:
-        UnsupportedOpError: It is none.
-    """
+    """Return the builder of an operator that is an elementwise one of ONNX."""
     try:
         target = onnx_name(op_type)
     except UnsupportedOpError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, TypeVar
 
@@ -26,8 +27,7 @@ _Item = TypeVar("_Item")
 
 def with_names(node: Node, names: Mapping[str, str]) -> Node:
     """Return a node with other names of values; values inside its bodies keep theirs."""
-    proto = onnx.NodeProto()
-    proto.CopyFrom(node.proto)
+    proto = deepcopy(node.proto)
     rename_values(proto, names)
     return replace(
         node,
@@ -407,8 +407,7 @@ def _with_functions(proto: onnx.ModelProto, other: onnx.ModelProto) -> onnx.Mode
     more = [function for function in other.functions if function_key(function) not in keys]
     if not more:
         return proto
-    joined = onnx.ModelProto()
-    joined.CopyFrom(proto)
+    joined = deepcopy(proto)
     joined.functions.extend(more)
     return joined
 

@@ -148,32 +148,20 @@ class CallBody:
         return [int(item) for item in np.asarray(array).reshape(-1)]
 
     def axis(self, number: int, rank: int | None = None) -> int:
-        """Return an axis counted from 0; a negative one counts from the last.
-
-        Raises:
-            InputError: There is no such axis.
-        """
+        """Return an axis counted from 0; a negative one counts from the last."""
         count = self.rank if rank is None else rank
         if not -count <= number < count:
             raise InputError(f"operator {self.op_type!r}: axis {number} of a tensor of {count} dimensions")
         return number % count
 
     def numbers(self, name: str, slot: int, count: int | None = None) -> list[int]:
-        """Return integers: of an input that the call has, else of an attribute, a list of ``count``.
-
-        Raises:
-            InputError: The attribute is no list of that length.
-        """
+        """Return integers: of an input that the call has, else of an attribute, a list of ``count``."""
         if slot < len(self.x):
             return self.value(slot)
         return integers(self[name]) if count is None else self.integer_list(name, count)
 
     def integer_list(self, name: str, count: int) -> list[int]:
-        """Return an attribute that must be a list of ``count`` integers.
-
-        Raises:
-            InputError: It is no such list.
-        """
+        """Return an attribute that must be a list of ``count`` integers."""
         numbers = self[name]
         if not isinstance(numbers, list) or len(numbers) != count:
             raise InputError(

@@ -74,12 +74,7 @@ def parts(
     outputs: Sequence[CallOperand],
     attributes: Mapping[str, Any],
 ) -> tuple[onnx.NodeProto, list[onnx.FunctionProto], list[int]]:
-    """Return a call's node, the functions that it needs, and the element types of its results.
-
-    Raises:
-        InputCountError: Inputs that are too few or too many.
-        InputError: An attribute is missing, or its value is impossible.
-    """
+    """Return a call's node, the functions that it needs, and the element types of its results."""
     low, high = operator.inputs
     if not low <= len(inputs) <= high:
         count = str(low) if low == high else f"{low} to {high}"
@@ -105,11 +100,7 @@ def parts(
 
 
 def complete(op_type: str, defaults: Mapping[str, Any], attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all attributes of an operator: a call's, else defaults; unknown ones are logged.
-
-    Raises:
-        InputError: One without a default is missing.
-    """
+    """Return all attributes of an operator: a call's, else defaults; unknown ones are logged."""
     names = ", ".join(defaults) or "none"
     missing = [name for name, default in defaults.items() if default is REQUIRED and name not in attributes]
     if missing:
@@ -156,9 +147,6 @@ def onnx_name(op_type: str) -> str:
 
     >>> onnx_name("ReLU"), onnx_name("Maximum"), onnx_name("Add")
     ('Relu', 'Max', 'Add')
-
-    Raises:
-        UnsupportedOpError: There is none.
     """
     for name in (op_type, _NAMES.get(op_type)):
         if name is not None and onnx.defs.has(name, OPSET, ""):

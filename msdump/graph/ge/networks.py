@@ -198,9 +198,6 @@ def layout(call: CallBody, rank: int = IMAGE, slot: int = 0) -> AxisOrder:
 
     Device formats start from channels before spatial axes (NCHW); another layout changes the call's kind,
     ``Conv2DOfNHWC``, which has no device format.
-
-    Raises:
-        InputError: There is no such layout, or the input has another rank.
     """
     name = call["data_format"] or described(call, rank, slot).name
     allowed = (_FIRST[rank], _LAST[rank])

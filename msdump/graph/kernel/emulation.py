@@ -9,6 +9,7 @@ runtime needs no kernels for the small types.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -126,8 +127,7 @@ class _Writer:
     count: int = 0
 
     def add(self, proto: onnx.NodeProto, rounding: Rounding) -> None:
-        operator = onnx.NodeProto()
-        operator.CopyFrom(proto)
+        operator = deepcopy(proto)
         if not canonical_domain(operator.domain):
             operator.ClearField("domain")
         keeps = keeps_types(operator)

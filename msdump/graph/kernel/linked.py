@@ -1,13 +1,14 @@
 """Operators that run one after the other as one model; each computes as it does in a model of its own.
 
 Values are renamed by the order in which they appear, so that equal stretches of operators give equal bytes. A
-node is named by the number of its operator, by which the runtime's errors tell what it cannot run.
+node is named by the number of its operator, which the runtime's errors show.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -69,10 +70,9 @@ def expanded(graph: Graph, node: Node) -> Expansion:
 def _at_version(function: onnx.FunctionProto, opsets: Mapping[str, int]) -> onnx.FunctionProto:
     """Return a function that says of its operators that they have the caller's version.
 
-    The inliner leaves calls of functions of another version alone, as those of GE are on purpose.
+    The inliner leaves calls of functions of another version alone, GE's on purpose.
     """
-    copy = onnx.FunctionProto()
-    copy.CopyFrom(function)
+    copy = deepcopy(function)
     for opset in copy.opset_import:
         opset.version = opsets.get(opset.domain, opset.version)
     return copy
@@ -95,7 +95,7 @@ def _node(proto: onnx.NodeProto, whole: Node) -> Node:
     )
 
 
-def rename_values(node: onnx.NodeProto, names: Mapping[str, str], prefix: str) -> None:
+def rename_body_values(node: onnx.NodeProto, names: Mapping[str, str], prefix: str) -> None:
     """Rename the values in the subgraphs of a node, in place, and name their nodes after it.
 
     Args:
@@ -119,7 +119,7 @@ def rename_values(node: onnx.NodeProto, names: Mapping[str, str], prefix: str) -
             inner.name = f"{node.name}.{number}.{place}"
             inner.input[:] = [renamed[name] for name in inner.input]
             inner.output[:] = [renamed[name] for name in inner.output]
-            rename_values(inner, renamed, f"{own}n{place}")
+            rename_body_values(inner, renamed, f"{own}n{place}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class LinkedOperator:
 
     Attributes:
         node: The operator.
-        bindings: Types of what it reads, where casts must know them, and the initializers of its own.
+        bindings: Types of its inputs, where casts need them, and its own initializers.
         roundings: The emulated device's arithmetic for each member; None: as the model says.
     """
 
@@ -235,7 +235,7 @@ def link(
         limits: Newest versions that the runtime reads.
 
     Raises:
-        UnlinkableError: An operator needs another version of the runtime, or tells an overflow status.
+        UnlinkableError: An operator needs another version of the runtime, or gives an overflow status.
     """
     writer = _Writer(graph, onenode.empty_model(graph, parts[0].node, limits), limits)
     for part in parts:
@@ -287,7 +287,7 @@ class _Writer:
             raise UnlinkableError(number, "it tells an overflow status")
         for place, proto in enumerate(written.protos):
             proto.name = f"{number}.{place}"
-            rename_values(proto, names, f"b{number}_{place}")
+            rename_body_values(proto, names, f"b{number}_{place}")
         self.model.graph.node.extend(written.protos)
         self.constants |= {constant.name: constant for constant in written.constants}
         self.count += 1

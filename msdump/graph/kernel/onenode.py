@@ -71,11 +71,7 @@ class ReferenceNode:
     """A node that ONNX's reference evaluator computes on numpy arrays."""
 
     def __init__(self, graph: Graph, node: Node, values: tuple[str, ...]) -> None:
-        """Build the evaluator; ``values`` are the names that will be given, outer-scope names included.
-
-        Raises:
-            Exception: The reference has no implementation of the operator.
-        """
+        """Build the evaluator; ``values`` are the names that will be given, outer-scope names included."""
         # its schemas take 20 ms to read, which most networks need not pay
         from onnx.reference import ReferenceEvaluator
 
@@ -280,11 +276,7 @@ def onnx_opset(model: onnx.ModelProto) -> int:
 
 
 def empty_model(graph: Graph, node: Node, limits: RuntimeLimits) -> onnx.ModelProto:
-    """Return a model without operators, of versions that the runtime reads and that an operator can have.
-
-    Raises:
-        UnsupportedOpError: There are no such versions.
-    """
+    """Return a model without operators, of versions that the runtime reads and that an operator can have."""
     model = onnx.ModelProto(ir_version=min(max(graph.ir_version, OLDEST_IR), limits.ir_version))
     versions = dict(graph.opsets)
     if versions.get("", 0) > limits.opset:
@@ -295,11 +287,7 @@ def empty_model(graph: Graph, node: Node, limits: RuntimeLimits) -> onnx.ModelPr
 
 
 def lowered_opset(node: Node, version: int, newest: int) -> int:
-    """Return an opset that the runtime reads and in which the operator means the same.
-
-    Raises:
-        UnsupportedOpError: The operator is new, or has attributes or inputs that the older version lacks.
-    """
+    """Return an opset that the runtime reads and in which the operator means the same."""
     if node.domain:
         return newest
     try:
@@ -395,9 +383,6 @@ def type_proto(text: str) -> onnx.TypeProto:
     1
     >>> type_proto("seq(tensor(int64))").WhichOneof("value")
     'sequence_type'
-
-    Raises:
-        GraphError: An unknown type text.
     """
     parts = _TYPE_TEXT.fullmatch(text)
     if parts is None:
@@ -569,11 +554,7 @@ _BROADCASTING: Final = frozenset(
 
 
 def modern_model(data: bytes) -> bytes:
-    """Return a one-node model of an old opset, with shapes of all inputs, as a model of opset 7.
-
-    Raises:
-        Exception: The converter has no counterpart of the operator.
-    """
+    """Return a one-node model of an old opset, with shapes of all inputs, as a model of opset 7."""
     model = onnx.ModelProto.FromString(data)
     node = model.graph.node[0]
     if node.op_type in _BROADCASTING:
