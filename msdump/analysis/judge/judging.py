@@ -6,13 +6,13 @@ shapes that follow from values inherit; random numbers are not judged; outputs d
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from msdump.analysis import TensorError
+from msdump.analysis.judge.case import Case, steps_of
 from msdump.analysis.judge.evidence import (
     AGREEING,
     UNCOMPARED,
@@ -28,7 +28,6 @@ from msdump.analysis.judge.limits import (
     DISCONTINUOUS,
     NONEXPANSIVE,
     PRODUCTS,
-    QUANTISED,
     TIED,
     VALUE_SHAPED,
     Limits,
@@ -40,183 +39,14 @@ from msdump.read import ABSENT, SourceKind, ValueSource
 from msdump.record import IO
 from msdump.store import PARAMETER
 
-
-@dataclass(frozen=True)
-class Case:
-    """An operator before its verdict.
-
-    Attributes:
-        evidence: Everything known of it.
-        tensors: The verdicts on its tensors.
-        inputs: Its compared inputs; an input that was not dumped is the output of its producer.
-        outputs: Its compared outputs.
-        is_complete: Whether all of its inputs are known.
-    """
-
-    evidence: OperatorEvidence
-    tensors: Sequence[TensorResult]
-    inputs: Sequence[TensorResult]
-    outputs: Sequence[TensorResult]
-    is_complete: bool
-
-    @functools.cached_property
-    def bad_inputs(self) -> Sequence[TensorResult]:
-        """Inputs that differ."""
-        return [each for each in self.inputs if each.is_bad]
-
-    @property
-    def flipped(self) -> Sequence[TensorResult]:
-        """Inputs that agree except for elements on the other side of an edge."""
-        return [each for each in self.inputs if each.is_flipped]
-
-    @property
-    def edge(self) -> float:
-        """Distance that elements on the other side of an edge explain: steps or ties."""
-        are_steps = self.flipped and all(_steps(each.evidence.dtype) for each in self.flipped)
-        return QUANTISED if are_steps else math.sqrt(TIED)
-
-    @functools.cached_property
-    def bad_outputs(self) -> Sequence[TensorResult]:
-        """Outputs that differ."""
-        return [each for each in self.outputs if each.is_bad]
-
-    def written_inputs(self) -> Iterator[tuple[TensorResult, ValueSource]]:
-        """Yield each input that differs and that an operator wrote, with its source."""
-        for each in self.bad_inputs:
-            source = self.evidence.source(each.slot)
-            if source.kind is SourceKind.OPERATOR:
-                yield each, source
-
-    def explains_steps(self, output: TensorResult) -> bool:
-        """Return whether the inputs' differences explain the steps by which a quantised output differs.
-
-        The largest element takes at least half of the steps of the type. So an element moves by the inputs'
-        differences in such steps, rounded up; by as much again where the scale moved; and of elements that
-        are a part of a step off as large a part goes to the next one.
-        """
-        error, steps = output.evidence.error, 2 * _steps(output.evidence.dtype)
-        moved = [each.evidence for each in self.inputs if each.evidence.error and each.evidence.error.largest]
-        errors = [each.error for each in moved if each.error is not None]
-        if error is None or not (steps and errors and all(math.isfinite(each.scaled) for each in errors)):
-            return False
-        part = sum(
-            each.norm / math.sqrt(max(math.prod(tensor.shape), 1)) * each.scaled / each.largest
-            for tensor, each in zip(moved, errors, strict=True)
-        )
-        # where the zero point of the moment is another one, all elements go with it
-        zero = 0.0 if output.slot else self._moved_zero()
-        share = 1.0 if zero else max(TIED, steps * part)
-        most = 1 + zero + steps * sum(each.scaled for each in errors)
-        return error.largest <= most and error.changed <= max(1.0, math.prod(output.evidence.shape) * share)
-
-    def rounding_of_product(self, output: TensorResult) -> float:
-        """Return the norm that an output's error has where its two factors are off at random.
-
-        A sum of products that cancel is small beside them, and its relative distance says nothing. An element
-        of ``n`` products of factors with the mean squares ``a`` and ``b``, off by ``da`` and ``db``, is off
-        by ``n (a db + b da)`` in the square; ``n`` follows from the numbers of elements. 0 where a factor is
-        not off: its norm is not known.
-        """
-        factors = [each.evidence for each in self.inputs if each.slot in _FACTORS]
-        errors = [each.error for each in factors if each.error is not None and each.error.distance > 0]
-        sizes = [math.prod(each.shape) for each in (*factors, output.evidence)]
-        if len(errors) != len(factors) or len(factors) != len(_FACTORS) or not all(sizes):
-            return 0.0
-        norms = [each.norm / each.distance for each in errors]
-        share = math.sqrt(math.sqrt(sizes[2] / (sizes[0] * sizes[1])))
-        return share * (norms[0] * errors[1].norm + norms[1] * errors[0].norm)
-
-    @property
-    def unexplained(self) -> OwnError | None:
-        """The first of its own errors that is not explained; None without any."""
-        return next((each for each in self.evidence.own if not each.is_explained), None)
-
-    def told_again(self, limits: Limits) -> tuple[Verdict, str] | None:
-        """Return the verdict on an operator that read the wrong tensor, or gives something else again."""
-        evidence = self.evidence
-        if evidence.wiring:
-            return (Verdict.REPLACED if evidence.replaces else Verdict.OWN), evidence.wiring
-        own = self.unexplained
-        if own is None:
-            return None
-        if evidence.replaces:
-            return Verdict.REPLACED, f"in the place of {evidence.replaces}, which gives something else"
-        if own.error.misplaced:
-            return self._misplaced(own, limits)
-        if own.overflow:
-            return Verdict.NONFINITE, f"as if {own.overflow} in it had overflowed, which what follows hides"
-        told = f"own error {own.error.distance:.2g} in {own.arithmetic}, {own.explanation} {own.allowed:.2g}"
-        return Verdict.OWN, joined(told, own.note)
-
-    def _misplaced(self, own: OwnError, limits: Limits) -> tuple[Verdict, str]:
-        """Return the verdict on NaN and infinities that do not come again.
-
-        If some were in the inputs, and MINE's own arithmetic makes more of them, they do not begin here; if
-        these stand at other places, the finite elements decide. An overflow was computed in a shorter type:
-        it allows that type's rounding, and makes no element finite.
-        """
-        count = own.error.misplaced
-        elements = f"{count:,} element{'s' * (count > 1)}"
-        note = f"NaN or infinities at {elements} that do not come again in {own.arithmetic}"
-        is_given = any(each.misplaced for each in self.inputs)
-        if is_given and own.finite > (limits.allowed((_SHORT, _SHORT), _SHORT) or 0.0):
-            return (
-                Verdict.OWN,
-                f"own error {own.finite:.2g} where both are finite in {own.arithmetic}; {note}",
-            )
-        finite = count - own.error.nonfinite
-        if is_given and finite:
-            return Verdict.OWN, f"{note}, of which {finite:,} are finite here"
-        return (Verdict.INHERITED if is_given and own.recurs else Verdict.NONFINITE), note
-
-    def _moved_zero(self) -> float:
-        """Return the number of steps by which a dynamic zero point has moved."""
-        errors = (each.evidence.error for each in self.outputs if each.slot == _ZERO_POINT)
-        return max((error.largest for error in errors if error is not None), default=0.0)
-
-    @property
-    def input_distance(self) -> float:
-        """The largest distance of an input, 0 without any."""
-        return largest_distance(self.inputs)
-
-    @property
-    def unreadable_note(self) -> str | None:
-        """Message on its first unreadable tensor; None without any."""
-        faults = (each.note for each in self.tensors if each.verdict is TensorVerdict.UNREADABLE)
-        return next(faults, None)
-
-
-_SHORT: Final = "float16"
-"""The type with the fewest numbers, in which kernels overflow."""
-
 _OF_LIMIT: Final = 4.0
 """Times its epsilon that a type of 16 bits allows."""
 
 _CANCELS: Final = 4.0
 """Times the error of factors that are off at random: seldom exceeded by chance."""
 
-_FACTORS: Final = (0, 1)
-"""Numbers of the inputs whose elements a product multiplies."""
-
 _SWAP: Final = 2
 """Ids that change where two candidates are nearly even: each takes the place of the other one."""
-
-_MOST_BITS: Final = 16
-"""Bits of the widest integers that a scale divides real numbers into; wider ones count or name things."""
-
-_ZERO_POINT: Final = 2
-"""Number of the output of a quantising operator with its zero point."""
-
-
-def _steps(dtype: str) -> int:
-    """Return the number of steps of a quantised type; 0 for ids and truth values.
-
-    >>> _steps("uint8"), _steps("int16"), _steps("int64")
-    (255, 65535, 0)
-    """
-    bits = dtype.removeprefix("u").removeprefix("int")
-    return (1 << int(bits)) - 1 if bits.isdecimal() and int(bits) <= _MOST_BITS else 0
-
 
 _Reason = tuple[Verdict, str]
 _UNFIT: Final = {TensorVerdict.SHAPE: Verdict.SHAPE, TensorVerdict.DTYPE: Verdict.DTYPE}
@@ -657,7 +487,7 @@ class Judge:
         if case.evidence.operator.op_type == "Cast" and dtype != "bool":  # to an integer beside the number
             errors = [each.evidence.error for each in case.inputs]
             return bool(error.largest <= 1 + max(each.largest for each in errors if each is not None))
-        if _steps(dtype):
+        if steps_of(dtype):
             return case.explains_steps(output)
         # ids change in steps: where two candidates are nearly even, a little decides
         return error.changed <= max(_SWAP, TIED * math.prod(output.evidence.shape))

@@ -92,11 +92,8 @@ class TensorJudge:
         if allowance.distance is not None and self._limits.distance is None:
             allowance = allowance._replace(distance=max(allowance.distance, carried))
         limit = allowance.distance
-        remarks = evidence.note
-        if error.misplaced or types[0] != types[1] or math.isnan(error.cosine):
-            remarks = joined(
-                _misplacement(error), f"{types[0]} beside {types[1]}" * (types[0] != types[1]), remarks
-            )
+        unlike = "" if types[0] == types[1] else f"{types[0]} beside {types[1]}"
+        remarks = joined(_misplacement(error), unlike, evidence.note)
         if evidence.is_rounded:
             return TensorResult(evidence, TensorVerdict.AGREES, remarks or "rounded to fewer bits", limit)
         if evidence.io is IO.INPUT and allowance.floor < self._lost:

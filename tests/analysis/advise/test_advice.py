@@ -1,4 +1,4 @@
-"""Operators to keep: the smallest sets, what they do on the device itself, and when there are none."""
+"""Operators to keep: the smallest sets, their errors on the device itself, and cases without a set."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def smallest(graph, advice):
     ("seed", "bound"), list(itertools.product(range(8), (1e-2, 1e-3, 2e-4))), ids=lambda value: f"{value}"
 )
 def test_small_networks_get_the_optimum(seed, bound):
-    """No smaller set keeps the bound on the device, whose own errors with the set are those that are told."""
+    """No smaller set keeps the bound on the device, and the reported errors are the device's own."""
     graph = loader.load(nets.random_net(seed, 7))
     if not all(
         np.isfinite(array).all() for array in nets.truth_of(graph)(nets.examples(graph, 0)[0][1]).values()
@@ -53,7 +53,7 @@ def test_small_networks_get_the_optimum(seed, bound):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_larger_networks_come_near(seed, monkeypatch):
-    """What roundings predict, and runs of the device mend, is at most a quarter above the optimum."""
+    """The set that roundings predict, and runs of the device mend, is at most a quarter above the optimum."""
     model = nets.random_net(seed + 50, 14)
     optimum = nets.advice_for(model, "force_fp16", 5e-4)
     monkeypatch.setattr(search, "MOST_EXACT", 0)
@@ -74,7 +74,7 @@ def test_an_overflow_needs_both_ends():
 
 
 def test_an_overflow_that_only_the_unseen_input_has(monkeypatch):
-    """What refutes a set is measured before the search goes on: the set does not grow beyond need."""
+    """A refuting input is measured before the search goes on: the set does not grow beyond need."""
     monkeypatch.setattr(search, "MOST_EXACT", 0)
     monkeypatch.setattr(search, "_ONE_STRETCH", 0)
     graph = loader.load(parser.parse_model(LATE_OVERFLOW))
@@ -93,7 +93,7 @@ def test_an_overflow_that_only_the_unseen_input_has(monkeypatch):
 
 
 def test_a_held_back_input_that_fails_joins_the_search():
-    """What was given is never replaced by what is made up: it is looked at, and the set grows for it."""
+    """A given input is never replaced by a made-up one: it is measured, and the set grows for it."""
     graph = loader.load(parser.parse_model(LATE_OVERFLOW))
     scales = {"held": 3.0, "tiny": 1e-3}
     advice = advise(
@@ -166,7 +166,7 @@ def test_only_matrices_are_narrow(tmp_path):
 
 
 def test_the_sample_that_overflows(tmp_path):
-    """Of the sample network whose norm overflows, exactly the norm is kept."""
+    """Of the sample network with a norm that overflows, exactly the norm is kept."""
     advice = nets.advice_for(loader.load(build("overflow", tmp_path)), "force_fp16", 0.01)
 
     assert ["norm/Mul_node_4", "norm/ReduceMean_node_5", "norm/Add_node_6", "norm/Sqrt_node_7"] == [
@@ -253,7 +253,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("given", "result", "body", "kind", "message"), REFUSED.values(), ids=REFUSED)
 def test_no_advice(given, result, body, kind, message):
-    """Networks that nothing can be advised about are told."""
+    """Networks without any advice are refused with the reason."""
     with pytest.raises(kind, match=message):
         nets.advice_for(
             parser.parse_model(f"{HEAD} net ({given}) => ({result}) {{ {body} }}"), "force_fp16", 0.1

@@ -1,4 +1,4 @@
-"""Single roundings: who causes them, and that their errors, added as squares, are those of the device."""
+"""Single roundings: who causes them, and that their errors, added as squares, are the device's."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_guards():
 
 
 def test_guards_of_matrices_alone():
-    """Where only matrix operators are narrow, each is to blame for what it reads."""
+    """Where only matrix operators are narrow, each is to blame for its inputs."""
     text = f"""{HEAD} net (float[2, 2] x) => (float[2, 2] y) <float[2, 2] w = {{1, 2, 3, 4}}>
     {{ a = Exp(x) m = MatMul(a, w) y = Relu(m) }}"""
 
@@ -71,7 +71,7 @@ def test_errors_add_up(name, stretches, tmp_path):
 
 @pytest.mark.parametrize("stretches", [1, 2])
 def test_an_overflow_breaks_the_outputs(stretches):
-    """A tensor that leaves the range is told from one that is merely rounded."""
+    """A tensor that leaves the range is distinguished from one that is merely rounded."""
     text = f"""{HEAD} net (float[4] x) => (float[4] y) <float k = {{2000.0}}>
     {{ a = Mul(x, k) b = Mul(a, a) c = Sqrt(b) y = Div(c, k) }}"""
     graph = loader.load(parser.parse_model(text))

@@ -14,7 +14,7 @@ _FORM = (ValueForm("float32", (2, 3)),)
 
 
 def _row(names, *, factor=1.0):
-    """Return operators in a row between a Tanh and a Softmax; those of the row wrote a multiple."""
+    """Return operators in a row between a Tanh and a Softmax; operators of the row wrote a multiple."""
     source = ValueSource(SourceKind.INPUT, "x")
     operators = {}
     for name in ("Tanh-op0", *names, "Softmax-op0"):
@@ -32,7 +32,7 @@ def _row(names, *, factor=1.0):
 
 
 def _branch(graph, name, source):
-    """Add an operator that reads an operator's value and that nobody reads."""
+    """Add an operator without readers that reads an operator's value."""
     value = ValueSource(SourceKind.OPERATOR, source)
     graph.operators[name] = GraphOperator(name, name.rpartition("/")[2].split("-")[0], (value,), _FORM)
 
@@ -80,7 +80,7 @@ def _pairs(matching):
     ],
 )
 def test_regions_that_differ_are_cut(mine, golden, expected):
-    """Of two regions that wrote different values those parts belong together that are of the same types."""
+    """In two regions that wrote different values parts of the same types are paired."""
     matching = align(_row(mine), _row(golden, factor=3.0))
 
     assert expected == _pairs(matching)
@@ -97,7 +97,7 @@ def test_regions_that_agree_stay_whole():
 
 
 def test_what_the_device_inserts_stands_for_nothing():
-    """An operator that brings a value into another form, for nobody, is no operator of golden's."""
+    """An inserted operator without readers is no operator of golden's."""
     mine, golden = _row(["Sin-op0+Exp-op0"]), _row(["Sin-op1", "Exp-op1"], factor=3.0)
     inserted = f"{INSERTED_PREFIX}TransData-op1"
     _branch(mine.graph, inserted, "Default/Sin-op0Exp-op0")

@@ -33,7 +33,7 @@ def side(path, form="O0", *, has_elements=True):
 
 
 def moved(graph, name_of):
-    """Return a graph whose operators have other names; ONNX nodes are forgotten."""
+    """Return a graph with other names of operators, and without ONNX nodes."""
 
     def source(each):
         return replace(each, name=name_of[each.name]) if each.kind is SourceKind.OPERATOR else each
@@ -50,7 +50,7 @@ def moved(graph, name_of):
 
 
 def without(graph, dropped):
-    """Return a graph without an operator: its readers read what it read first."""
+    """Return a graph without an operator: its readers read its first input."""
     first = graph.operators[dropped].inputs[0]
 
     def source(each):
@@ -127,7 +127,7 @@ def test_dropped_operators(dropped, rename, has_elements):
     [("trans_TransData_0", "TransData", {}), ("Assign-op0", "Assign", {"Assign-op0": "Update-op0"})],
 )
 def test_transfers_that_nobody_reads(name, op_type, partners):
-    """What only brings a value into another form, for nobody known, stands in the place of no operator."""
+    """A transfer without readers stands in the place of no operator."""
     source = ValueSource(SourceKind.OPERATOR, "Exp-op0")
 
     def ending_in(last, kind):
@@ -144,7 +144,7 @@ def test_transfers_that_nobody_reads(name, op_type, partners):
 
 
 def test_equal_layers_without_a_name():
-    """In a deep network of equal layers, whose names and weights tell nothing, the order tells."""
+    """In a deep network of equal layers, with anonymous names and weights, the order decides."""
     layer = [("MatMul", 2), ("Add", 2), ("ReLU", 1), ("Transpose", 1), ("Softmax", 1)]
     operators, source = {}, ValueSource(SourceKind.INPUT, "x")
     for place, (op_type, inputs) in enumerate(layer * 40):
@@ -214,7 +214,7 @@ def test_fused_operators_of_fused_ones():
 
 
 def test_fused_operators_of_scopes_with_one_beginning():
-    """The parts of a fused operator stand in its own scope, not in one whose name begins alike."""
+    """The parts of a fused operator stand in its own scope, not in one with a name that begins alike."""
     cells = ("Default/cell", "Default/cell_1")
     source = ValueSource(SourceKind.INPUT, "x")
 
@@ -278,7 +278,7 @@ def test_two_exporters(network, has_contents):
         {each.graph.operators[name].op_type for name in names}
         for each, names in zip(sides, (matching.mine_alone, matching.golden_alone), strict=True)
     )
-    # in the middle of GELU the two multiply in another order: only what they wrote tells
+    # in the middle of GELU the two multiply in another order: only their results decide
     other_order = {"Mul"} if has_contents and network == "transformer" else set()
     assert golden_alone == other_order
     assert alone == (ONLY_TORCHSCRIPT | other_order if network == "transformer" else set())
@@ -299,7 +299,7 @@ class _Images(CalibrationDataReader):
 @pytest.mark.parametrize("form", list(QuantFormat))
 @pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
 def test_quantization(tmp_path, exporter, form):
-    """Each operator has its quantized one; what converts between the types is left over."""
+    """Each operator has its quantized one; conversions between the types are left over."""
     model = f"{EXPORTS}/cnn_{exporter}.onnx"
     quantized = str(tmp_path / "quantized.onnx")
     quantize_static(model, quantized, _Images(), quant_format=form)
@@ -315,7 +315,7 @@ def test_quantization(tmp_path, exporter, form):
 
 @pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
 def test_optimization(tmp_path, exporter):
-    """What an optimizer made of a network belongs to it, and holds the same values."""
+    """An optimised network is paired with the original, and holds the same values."""
     model = f"{EXPORTS}/cnn_{exporter}.onnx"
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
@@ -342,7 +342,7 @@ def test_exporters_and_fusion(network, form):
 
 
 def test_contents_decide_where_structure_does_not():
-    """Of operators that all do the same, those that wrote the same elements belong together."""
+    """Operators of one type and input are paired by the elements that they wrote."""
     names = [f"Default/Exp-op{number}" for number in range(4)]
     read = (ValueSource(SourceKind.INPUT, "x"),)
     graph = OperatorGraph(
@@ -408,7 +408,7 @@ def _gated(*, turn, lacks=""):
     elements = np.arange(6.0)
 
     def content_of(name, _):
-        # behind what is lacked all elements are others
+        # behind a lacking operator all elements differ
         return of_array(elements * (1 if name[-1] == "0" and "Mul" not in name else 1 + len(lacks)))
 
     return GraphSide(OperatorGraph(operators, outputs=(before,)), content_of=content_of)
@@ -426,7 +426,7 @@ def test_views_that_a_compiled_graph_lacks(turn):
 
 
 def _graph(*operators):
-    """Return a graph of operators, each a name and the names of what it reads: "x" is the graph's input."""
+    """Return a graph of operators, each a name and names of its inputs: "x" is the graph's input."""
     form = (ValueForm("float32", (2, 3)),)
 
     def source(name):
@@ -443,7 +443,7 @@ def _graph(*operators):
 
 
 def test_a_name_on_the_other_side_of_what_it_reads():
-    """An operator is not the one of its name that ran before what it reads."""
+    """An operator is not paired with a namesake that ran before its inputs."""
     between = ("Softmax-op0", "MatMul-op0"), ("Sqrt-op0", "Softmax-op0"), ("Neg-op0", "Sqrt-op0")
     mine = _graph(
         *(("Exp-op0", "x"), ("MatMul-op0", "Exp-op0"), *between, ("Add-op0", "Neg-op0", "Exp-op0")),

@@ -136,7 +136,7 @@ def test_element_types_are_cast_where_parts_meet():
 
 
 def test_equal_models_have_nothing_to_look_for():
-    """What does not differ needs no explanation."""
+    """Equal outputs need no explanation."""
     _, _, search = bisection(*(parser.parse_model(f"{HEAD} {NET}") for _ in range(2)))
 
     with pytest.raises(InputError, match="nothing to look for"):

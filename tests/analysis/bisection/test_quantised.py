@@ -48,7 +48,7 @@ def distance_of(folder, forks):
 @pytest.mark.parametrize("form", ["qdq", "operators", "dynamic"])
 @pytest.mark.parametrize("layer", LAYERS)
 def test_layer_with_a_wrong_scale(form, layer, is_mine, quantised, tmp_path, forks):
-    """The layer whose scale is off explains the difference, in a report that runs with its own numbers."""
+    """The layer with a wrong scale explains the difference, in a report that runs with its own numbers."""
     model = onnx.load(quantised / f"{form}.onnx")
     scaled(model, layer, 4)
     onnx.save(model, tmp_path / "wrong.onnx")
@@ -70,7 +70,7 @@ def test_layer_with_a_wrong_scale(form, layer, is_mine, quantised, tmp_path, for
 
 @pytest.mark.parametrize("form", ["qdq", "operators", "dynamic"])
 def test_sound_quantisation_is_explained(form, quantised, tmp_path, forks):
-    """What quantisation itself changes is brought about by a part of the layers."""
+    """A part of the layers brings about the change by quantisation itself."""
     part, output = bisected(quantised / f"{form}.onnx", quantised / "float.onnx", tmp_path / "report")
 
     assert 0 < output["error"]["distance"] < 1 / 16
@@ -79,7 +79,7 @@ def test_sound_quantisation_is_explained(form, quantised, tmp_path, forks):
 
 
 def test_float16_behind_casts(tmp_path, forks):
-    """A model whose inputs and outputs stay float32 gives its operators with the casts at its ends."""
+    """A model with float32 inputs and outputs gives its operators with the casts at its ends."""
     model = original()
     onnx.save(model, tmp_path / "float.onnx")
     half = float16.convert_float_to_float16(original(), keep_io_types=True)
@@ -107,7 +107,7 @@ def test_int4_on_a_device(tmp_path, forks):
 
 
 def test_output_of_another_name(quantised, tmp_path):
-    """What two models return is compared where the operator that gives it has no counterpart."""
+    """Outputs of two models are compared though their operator has no counterpart."""
     model = onnx.load(quantised / "qdq.onnx")
     for node in model.graph.node:
         node.output[:] = ["result" if name == "y" else name for name in node.output]

@@ -1,4 +1,4 @@
-"""What tests of lockstep share: models from a few lines, and a comparison of two variants."""
+"""Fixtures of tests of lockstep: models from a few lines, and a comparison of two variants."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def test_every_operator_of_the_examined_side_has_a_finding(compared):
 
 @pytest.mark.parametrize("level", ["O0", "O1", "O2"])
 def test_the_operator_that_overflows_is_named(compared, level):
-    """In float16 the square is infinite; what is computed from it inherits that."""
+    """In float16 the square is infinite; its readers inherit that."""
     fed = {"x": np.array([0.5, 0.25, 2.0, 0.125], np.float32)}
     both = compared(OVERFLOWING, f"Ascend:force_fp16:{level}", "float32", fed)
 
@@ -138,7 +138,7 @@ def test_an_overflow_that_its_kernel_hides_is_told(compared, level):
 
 
 def test_own_errors_are_measured_on_the_inputs_of_the_examined_side(compared):
-    """An operator behind the overflow does to its inputs what the golden one does to them."""
+    """An operator behind the overflow treats its inputs as the golden one does."""
     fed = {"x": np.array([0.5, 0.25, 2.0, 0.125], np.float32)}
     both = compared(OVERFLOWING, "Ascend:force_fp16", "float32", fed)
 
@@ -189,7 +189,7 @@ def test_loops_that_end_sooner_are_told(compared, mine, golden, expected):
 
 
 def test_a_side_that_fails_loses_nothing(compared):
-    """The operators before the failure are compared, and it is told for both sides."""
+    """The operators before the failure are compared, and both sides report it."""
     fed = {"x": np.ones(3, np.float32), "z": np.ones(2, np.float32)}
     both = compared(WIDE, "Ascend:force_fp32", "CPU", fed)
 
@@ -229,7 +229,7 @@ net (float[4,3] x) => (float[] loss, float[3,2] new) <float[3,2] w = {1.0, 2.0, 
 
 
 def test_steps_of_training_go_on_from_their_own_variables(compared):
-    """Each side updates variables of its own; the second step begins with what the first one left."""
+    """Each side updates variables of its own; the second step begins with the first one's results."""
     fed = [{"x": np.ones((4, 3), np.float32)}] * 2
     both = compared(STEP, "CPU", "float32", *fed, trains=True, update_binding={"w": "new"})
 
@@ -240,7 +240,7 @@ def test_steps_of_training_go_on_from_their_own_variables(compared):
 
 @pytest.mark.parametrize(("mine", "golden"), [("CPU", "float64"), ("Ascend", "float64"), ("float64", "CPU")])
 def test_training_in_float64_holds_its_variables_in_float64(compared, mine, golden):
-    """What a step writes stays in float64 until the next step reads it, and agrees with the other side's."""
+    """A step's results stay in float64 until the next step, and agree with the other side's."""
     fed = [{"x": np.ones((4, 3), np.float32)}] * 3
     both = compared(STEP, mine, golden, *fed, trains=True, update_binding={"w": "new"})
 
@@ -293,7 +293,7 @@ WEIGHTY = ("lenet", "transformer")
 
 @pytest.mark.parametrize("model", [*WEIGHTY, "loop", "if", "quantized", OVERFLOWING])
 def test_the_last_run_keeps_no_session(monkeypatch, model):
-    """Its verdicts are those of any other run; the sessions end, and are made anew should a run follow."""
+    """Its verdicts are as in any other run; the sessions end, and are made anew should a run follow."""
     made, create = [], Runtime._create
     monkeypatch.setattr(Runtime, "_create", lambda *given: made.append(1) or create(*given))
     graph = load(model)
@@ -313,7 +313,7 @@ def test_the_last_run_keeps_no_session(monkeypatch, model):
 
 @pytest.mark.parametrize("mode", ["Ascend:force_fp16", "Ascend:O1:force_fp16", "Ascend:O2:force_fp16"])
 def test_a_weight_that_rounding_makes_infinite_is_named(compared, mode):
-    """A variance beyond float16 is named as not finite, though what is divided by it is finite."""
+    """A variance beyond float16 is named as not finite, though a quotient by it is finite."""
     text = """net (float[1,2,3] x) => (float[1,2,3] y)
     <float[2] one = {1, 1}, float[2] zero = {0, 0}, float[2] variance = {1, 10000000}>
     { a = Abs(x) y = BatchNormalization(a, one, zero, zero, variance) }"""
@@ -341,7 +341,7 @@ def test_weights_that_are_rounded_widen_the_limits(dtype):
 
 @pytest.mark.parametrize(("seed", "verdict"), [("", "unchecked"), ("<seed = 3>", "equal")])
 def test_what_chance_makes_is_not_judged(compared, seed, verdict):
-    """Dropout without a seed, and what follows from it alone, is not judged; that of one seed is compared."""
+    """Dropout without a seed, and its readers, are not judged; with one seed they are compared."""
     text = f"""net (float[64] x) => (float[64] y) <float ratio = {{0.5}}, bool trains = {{1}}>
     {{ d = Dropout {seed}(x, ratio, trains) y = Abs(d) }}"""
 

@@ -1,4 +1,4 @@
-"""The first look at two tensors: what it decides, and what it leaves to the full measure."""
+"""The first look at two tensors: cases that it decides, and cases for the full measure."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def changed(value):
     ],
 )
 def test_what_is_left_to_the_full_measure(mine, golden):
-    """Equal tensors, those near the limit, NaN, infinities, masks, tiny or other numbers are not decided."""
+    """Equal tensors, tensors near the limit, NaN, infinities, masks and tiny numbers are not decided."""
     assert_full(measure_pair(mine, golden, LIMIT), errors.measure(mine, golden))
 
 
@@ -118,7 +118,7 @@ def test_what_masks_do_not_explain_is_left_to_the_full_measure(mine, golden):
 
 
 def test_many_tensors_at_once():
-    """A look at many tensors tells of each what a look at it alone does; others than float32 have none."""
+    """A look at many tensors equals a look at each one; others than float32 have none."""
     sizes = (1, 300_001, 5, 70_000, 0, 1_000_003)
     golden = [np.arange(size, dtype="f4") % 97 for size in sizes]
     mine = [tensor * np.float32(1 + LIMIT / 10) for tensor in golden]

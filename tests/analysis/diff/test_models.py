@@ -31,7 +31,7 @@ WEIGHT = [1.0, 2.0, 3.0, 4.0, -1.0, 0.5, 0.25, 3.0, 1.5, 2.5, -3.5, 1.0, 0.1, 0.
 
 
 def net(weight=WEIGHT, **changed):
-    """Return a model whose text has been changed."""
+    """Return a model with a changed text."""
     text = NET.replace("{WEIGHT}", "{" + ", ".join(map(str, weight)) + "}")
     for old, new in changed.values():
         assert old in text
@@ -60,7 +60,7 @@ def accused(both):
 @pytest.mark.parametrize("names", [("float32", "float32"), ("Ascend:O1", "float32"), ("CPU", "Ascend:O2")])
 @pytest.mark.parametrize("network", ["cnn", "transformer"])
 def test_exports_of_one_network_agree(network, names):
-    """TorchScript and dynamo share no name, and yet what no kernel hides is compared."""
+    """TorchScript and dynamo share no name, and yet all visible operators are compared."""
     limits = Limits(precision=models.precision(*map(models.parse, names)))
     both = compared(
         EXPORTS / f"{network}_dynamo.onnx",
@@ -78,7 +78,7 @@ def test_exports_of_one_network_agree(network, names):
 
 @pytest.mark.parametrize("model", ["lenet", "transformer", "loop", "if", "scan", "quantized"])
 def test_a_model_equals_itself(model):
-    """Every operator has its counterpart, those of branches and loops, too."""
+    """Every operator has its counterpart, in branches and loops, too."""
     both = compared(GRAPHS / f"{model}.onnx", GRAPHS / f"{model}.onnx")
 
     assert {Verdict.EQUAL} == {each.verdict for each in both.report.findings}
@@ -112,7 +112,7 @@ def test_an_output_that_is_left_out_has_no_counterpart(tmp_path, mine, golden):
 
 
 def test_a_weight_that_differs_is_named():
-    """What is computed from it inherits its error."""
+    """Its readers inherit the error."""
     both = compared(net([2.0, *WEIGHT[1:]]), net())
     assert both.mine.graph.weights["b"] is both.golden.graph.weights["b"]  # the memory of one
 
@@ -121,14 +121,14 @@ def test_a_weight_that_differs_is_named():
 
 
 def test_an_operator_that_computes_otherwise_is_at_fault():
-    """Its own error is what the golden operator makes of the same inputs."""
+    """Its own error is measured beside the golden operator's result on the same inputs."""
     both = compared(net(leaky=("Relu(sum)", "LeakyRelu <alpha = 0.2> (sum)")), net())
 
     assert ["LeakyReLU"] == [op_type.replace("LeakyRelu", "LeakyReLU") for _, op_type in accused(both)]
 
 
 def test_an_operator_that_is_missing_is_listed():
-    """What the examined model lacks stands in the report, by name."""
+    """Operators that the examined model lacks stand in the report, by name."""
     both = compared(
         net(dropped=("active = Relu(sum) scaled = Mul(active, b)", "scaled = Mul(sum, b)")), net()
     )

@@ -55,7 +55,7 @@ def original():
 
 @pytest.fixture(scope="module")
 def quantised(tmp_path_factory):
-    """Return the folder of the original, and of what onnxruntime makes of it: static twice, and dynamic."""
+    """Return the folder of the original, and of its quantised forms: static twice, and dynamic."""
     folder = tmp_path_factory.mktemp("quantised")
     onnx.save(onnx.shape_inference.infer_shapes(original()), folder / "float.onnx")
     for name, form in FORMS.items():
@@ -73,7 +73,7 @@ def scaled(model, layer, factor):
 
 
 def diff(mine, golden, *options):
-    """Return the exit code, the document and what was said."""
+    """Return the exit code, the document and the messages."""
     done = CliRunner().invoke(main, ["diff", str(mine), str(golden), "--json", "--seed", "3", *options])
     return done.exit_code, json.loads(done.stdout), done.stderr
 
@@ -81,7 +81,7 @@ def diff(mine, golden, *options):
 @pytest.mark.parametrize("level", ["CPU", "Ascend:O2"])
 @pytest.mark.parametrize("form", ["qdq", "operators", "dynamic"])
 def test_sound_quantisation_agrees(form, level, quantised):
-    """What 8 bits explain is no fault, the limit is told, and results of quantised operators are compared."""
+    """Errors of 8 bits are no fault, the limit is named, and quantised results are compared."""
     code, document, said = diff(quantised / f"{form}.onnx", quantised / "float.onnx", "--mine", level)
 
     verdicts = {each["operator"]: each["verdict"] for each in document["operators"]}
@@ -93,7 +93,7 @@ def test_sound_quantisation_agrees(form, level, quantised):
 @pytest.mark.parametrize("form", ["qdq", "operators", "dynamic"])
 @pytest.mark.parametrize("layer", LAYERS)
 def test_wrong_scale_is_named(form, layer, quantised, tmp_path):
-    """A layer whose scale is off by four is the first one accused, however the model is quantised."""
+    """A layer with a scale off by four is the first one accused, however the model is quantised."""
     model = onnx.load(quantised / f"{form}.onnx")
     scaled(model, layer, 4)
     onnx.save(model, tmp_path / "wrong.onnx")
@@ -115,7 +115,7 @@ ACTIVATIONS = {
 
 @pytest.mark.parametrize(("name", "factor", "summand", "number"), ACTIVATIONS.values(), ids=ACTIVATIONS)
 def test_wrong_range_of_a_tensor_is_named(name, factor, summand, number, quantised, tmp_path):
-    """A scale or zero point that does not fit the range of its tensor is named, and nobody else."""
+    """A scale or zero point that does not fit the range of its tensor is named, and no other."""
     model = onnx.load(quantised / "qdq.onnx")
     (tensor,) = [each for each in model.graph.initializer if each.name == name]
     array = numpy_helper.to_array(tensor)
@@ -148,7 +148,7 @@ def test_what_explains_a_distance_is_told(options, words, quantised, tmp_path):
 
 
 def test_result_is_read_with_another_zero_point(quantised, tmp_path):
-    """An operator that decodes what it reads by another zero point than it was written by is named."""
+    """An operator that decodes its input by another zero point than the writer's is named."""
     model = onnx.load(quantised / "operators.onnx")
     (reader,) = [node for node in model.graph.node if node.op_type == "QLinearConv" and "third" in node.name]
     (zero,) = [each for each in model.graph.initializer if each.name == reader.input[2]]
@@ -187,7 +187,7 @@ def test_steps_of_integers_explain_what_the_network_returns(tmp_path):
 
 
 def test_rounding_of_a_weight_is_no_error_of_the_operator_that_sums_it_up(tmp_path):
-    """Sums that cancel make a large error of what 8 bits lose of each weight."""
+    """Sums that cancel enlarge the rounding of weights to 8 bits."""
     rng = np.random.default_rng(4)
     part = rng.standard_normal((64, 16)).astype(np.float32)
     weight = np.concatenate([part, 0.1 * rng.standard_normal((64, 16)).astype(np.float32) - part])

@@ -30,7 +30,7 @@ def test_a_name_says_what_runs_the_operators(text, target, engine, level):
     "text", ["Ascend:force_fp16:SATURATION_MODE:O2", "ascend:o2:Saturation_Mode:FORCE_FP16"]
 )
 def test_the_words_behind_ascend_stand_in_any_order(text):
-    """What a word sets follows from the word."""
+    """Each word sets its field wherever it stands."""
     context = models.parse(text).context
 
     assert PrecisionMode.FORCE_FP16 is context.precision_mode
@@ -50,7 +50,7 @@ def test_the_words_behind_ascend_stand_in_any_order(text):
     ],
 )
 def test_another_text_is_refused(text, expected):
-    """The message says what is allowed, or what may have been meant."""
+    """The message lists the allowed texts, or the closest one."""
     with pytest.raises(InputError, match=expected):
         models.parse(text)
 

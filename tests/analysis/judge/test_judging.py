@@ -1,4 +1,4 @@
-"""Whose error it is: each rule on operators made up for it."""
+"""The rules of the judge, each on operators made up for it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def tensor(io, slot, distance, dtype="float32", golden_dtype="", **known):
 
 
 def operator(name="X", inputs=(), outputs=(0,), op_type="MatMul", order=1, **known):
-    """Return an operator whose tensors are at some distances from golden's."""
+    """Return an operator with tensors at some distances from golden's."""
     return OperatorEvidence(
         OperatorPlace(name, op_type, full_name=name, order=order, time=order),
         (
@@ -54,12 +54,12 @@ def judged(*operators, limits=None, is_continued=False):
 
 
 def own(distance, *, is_explained):
-    """Return what came out when the operator ran again."""
+    """Return the result of running again."""
     return (OwnError(0, error(distance), 1e-6, is_explained, "float32"),)
 
 
 def placed_otherwise(finite, *, healed=0, recurs=False):
-    """Return what came out again with NaN at other places, and the finite elements so far apart."""
+    """Return the result of running again with NaN at other places, and finite elements so far apart."""
     misplaced = replace(NAN, nonfinite=NAN.misplaced - healed)
     return (OwnError(0, misplaced, 1e-6, False, "float32", finite=finite, recurs=recurs),)
 
@@ -217,7 +217,7 @@ def test_inputs_that_no_graph_tells_of(before, inputs, verdict):
     [((None, 1), "inherited"), ((0, 1), "inherited"), ((1, 1), "own"), ((None, 0), "own")],
 )
 def test_passes_of_a_loop_read_what_passes_before_them_wrote(passes, verdict):
-    """The graph tells of a carried value only what wrote it before the first pass."""
+    """The graph names only the writer of a carried value before the first pass."""
     writer, reader = (
         replace(each, operator=replace(each.operator, pass_number=number))
         for each, number in zip(
@@ -253,7 +253,7 @@ def test_input_of_the_network_that_was_not_dumped():
 
 
 def test_ids_of_outputs_that_were_not_dumped():
-    """An input that stands for an output of another number is told by its own."""
+    """An input that stands for an output of another number has its own number in the note."""
     writer = operator("A", [0], [0, FAR])
     reader = operator("X", [], [FAR], reads=(of("A", 0), of("A", 1)))
 
@@ -378,7 +378,7 @@ STEPS = {
 @pytest.mark.parametrize("slot", [0, 1], ids=["data", "scale"])
 @pytest.mark.parametrize(("largest", "changed", "expected"), STEPS.values(), ids=STEPS)
 def test_rounded_inputs_move_integers_by_a_step(largest, changed, expected, slot):
-    """A quantising operator gives other integers where an input is off, by what that is in steps."""
+    """A quantising operator gives other integers where an input is off, by as many steps."""
     off = TensorError(is_same=False, distance=1e-3, largest=1e-3, norm=3e-3, scaled=1e-3, ulps=1e6)
     errors = (off, SAME) if not slot else (SAME, replace(off, norm=1e-3))
     moved = TensorError(is_same=False, distance=2e-3, largest=largest, changed=changed)

@@ -32,7 +32,7 @@ def written(tmp_path, text):
     ],
 )
 def test_limits_of_a_file(tmp_path, settings, expected):
-    """What a file gives is taken, what it leaves out stays as it is."""
+    """Keys of a file are taken, others keep their defaults."""
     assert expected == read_limits(written(tmp_path, settings))
 
 
@@ -89,7 +89,7 @@ def value(text):
 
 
 def test_page_lists_the_limits():
-    """The page's numbers and sources are those of the table in the code."""
+    """The page has the numbers and sources of the table in the code."""
     listed = {name: cells for names, cells in rows("element type").items() for name in names.split(", ")}
     shown = {name: (value(cells[0]), value(cells[1]), cells[2]) for name, cells in listed.items()}
 
@@ -100,7 +100,7 @@ def test_page_lists_the_limits():
 
 
 def test_page_lists_the_verdicts():
-    """The page has every verdict, and marks those that say where the fault is."""
+    """The page has every verdict, and marks the accusing ones."""
     operators, tensors = (
         list(rows("verdict")),
         re.findall(r"^\| `(\w+)` \|", PAGE.split("## Of a tensor")[1], re.MULTILINE),

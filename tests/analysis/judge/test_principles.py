@@ -82,7 +82,7 @@ def test_what_golden_makes_of_wrong_inputs_is_of_the_operator_that_made_them(is_
 
 
 def test_an_input_that_only_its_reader_holds_as_infinite_begins_there():
-    """Infinities that the producer's output lacks begin in the operator whose type makes them."""
+    """Infinities that the producer's output lacks begin in the operator with the type that makes them."""
     reader = operator("B", [NAN], [NAN], order=2, reads=(of("A"),))
 
     assert ["equal", "nonfinite"] == [each.verdict for each in judged(operator("A", [0], [0]), reader)]
@@ -180,7 +180,7 @@ def test_what_falls_to_the_other_side_of_an_edge_is_nobodys_fault(inputs, output
     [("int8", 0.03, "agrees"), ("int8", 0.1, "differs"), ("bool", 0.1, "agrees"), ("bool", 0.5, "differs")],
 )
 def test_what_such_elements_become_is_allowed(dtype, distance, verdict):
-    """Behind quantised integers an output may move by their steps, behind choices by what fell otherwise."""
+    """Quantised integers may move an output by their steps, choices by elements that fell otherwise."""
     first = integers(IO.OUTPUT, 0, 1, dtype)
     near = replace(error(NEAR), largest=NEAR)
     maker = replace(made := operator("A", [near], op_type="Less"), tensors=(made.tensors[0], first))
@@ -193,7 +193,7 @@ def test_what_such_elements_become_is_allowed(dtype, distance, verdict):
     ("source", "verdict"), [(ABSENT, "agrees"), (of("If"), "agrees"), (WEIGHT, "differs")]
 )
 def test_what_such_elements_become_in_a_branch_is_allowed(source, verdict):
-    """Where nothing tells what gives an input, any such elements before may have moved it."""
+    """An input without a known source may have been moved by any such elements before."""
     made = operator("A", [replace(error(NEAR), largest=NEAR)], op_type="QuantizeLinear")
     steps = integers(IO.OUTPUT, 0, 1, "int8")
     maker = replace(made, tensors=(made.tensors[0], steps))
@@ -207,7 +207,7 @@ def test_what_such_elements_become_in_a_branch_is_allowed(source, verdict):
 
 @pytest.mark.parametrize(("is_as_written", "verdict"), [(True, "inherited"), (False, "own"), (None, "own")])
 def test_an_input_is_what_its_producer_wrote(is_as_written, verdict):
-    """An input changed in between only if it is not what MINE's own producer wrote."""
+    """An input changed in between only if it differs from MINE's own producer's output."""
     reader = operator("B", [FAR], [FAR], order=2, reads=(of("A"),))
     reader = replace(reader, as_written=lambda _: is_as_written)
 
@@ -236,7 +236,7 @@ def test_shapes_that_follow_from_values_inherit(op_type, read, verdict):
 
 
 def chance(*, others=0):
-    """Return a random operator, what reads it, and what reads something else besides."""
+    """Return a random operator, its reader, and a reader of something else besides."""
     return (
         operator("R", [0], [1.0], op_type="StandardNormal", is_random=True),
         operator("A", [0], [others], order=2),
@@ -246,7 +246,7 @@ def chance(*, others=0):
 
 
 def test_what_chance_made_is_not_judged():
-    """Random operators and what differs for them alone are unchecked; what differs besides inherits."""
+    """Random operators and differences by them alone are unchecked; other differences inherit."""
     alone, beside = judged(*chance()), judged(*chance(others=FAR))
 
     assert [("unchecked", "random")] * 3 == [(each.verdict, each.note) for each in (*alone[:1], *alone[2:])]
@@ -290,14 +290,14 @@ WHOLE = {
     ("operators", "outputs", "is_strict", "verdict", "agrees"), WHOLE.values(), ids=WHOLE
 )
 def test_outputs_decide(operators, outputs, is_strict, verdict, agrees):
-    """The whole agrees where nobody is at fault and every output lies within its allowance."""
+    """The whole agrees where no operator is at fault and every output lies within its allowance."""
     made = report(*operators, outputs=outputs, is_strict=is_strict)
 
     assert (verdict, agrees) == (made.verdict, made.agrees)
 
 
 def test_an_output_that_golden_alone_has_is_not_compared():
-    """A network does not agree that lacks an operator whose output golden returns."""
+    """A network that lacks an operator with an output that golden returns does not agree."""
     made = report(operator("Y", [0], [0]), outputs="Y")
     made.unreturned.append(operator("Z").operator)
 

@@ -25,20 +25,20 @@ blocks (float[2,4,16] x) => (float[2,4,16] y)
 
 
 def compiled(graph, mode):
-    """Return what the operators of a compiled graph write, by their names in files."""
+    """Return the types that a compiled graph's operators write, by their names in files."""
     context = Context(DeviceTarget.ASCEND, JitLevel.O2, precision_mode=mode, fuses=True)
     device = emulated(graph, None, context).graph
     return {file_names(node)[0]: written_type(device, node) for node in device.operators}
 
 
 def renumbered(name):
-    """Return the name that what the device inserted has behind one more of its kind."""
+    """Return the name of an inserted operator behind one more of its kind."""
     return re.sub(r"(?<=_)\d+$", lambda number: str(int(number[0]) + 1), name)
 
 
 @pytest.mark.parametrize("mode", [PrecisionMode.ALLOW_FP32_TO_FP16, PrecisionMode.FORCE_FP16])
 def test_moved_numbers_do_not_change_the_arithmetic(mode):
-    """What the device inserted tells the arithmetic, though the operators in front of it are others."""
+    """Inserted operators show the arithmetic, though the operators in front of them are others."""
     model, draw = parser.parse_model(BLOCKS), np.random.default_rng(0)
     arrays = {
         "w": draw.standard_normal((16, 16), np.float32),

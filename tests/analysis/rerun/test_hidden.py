@@ -51,7 +51,7 @@ def one_off():
     ids=["overflow", "in float16", "right", "wrong", "one element", "from a smaller number"],
 )
 def test_a_hidden_overflow_is_told_from_other_errors(expected, dumped):
-    """What is off has to be what an infinity becomes, of the largest numbers alone."""
+    """Elements that are off have to come from an infinity, of the largest numbers alone."""
     graph = kernel()
     (node,) = graph.operators
 
@@ -71,7 +71,7 @@ def rows():
     ("expected", "lost"), [("Add-op0", [3]), ("Add-op0", [0, 1, 2, 3]), ("", [0]), ("", [])], ids=str
 )
 def test_a_hidden_overflow_of_one_number_for_a_row(expected, lost):
-    """A part that writes one number for many elements is told where the largest are lost."""
+    """A part that writes one number for many elements is named if the largest are lost."""
     graph = rows()
     (node,) = graph.operators
     parameters = {"x": X, "m": np.array([[1.0], [2.0], [4.0], [9.0]])}

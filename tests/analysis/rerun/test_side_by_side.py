@@ -41,7 +41,7 @@ def test_small_tensors_are_for_one_thread(monkeypatch):
 
 @pytest.mark.parametrize("given", ["1", "2"])
 def test_an_error_ends_what_has_not_begun(given, monkeypatch):
-    """What the work raises comes in its turn, and no operator begins afterwards."""
+    """An error of the work comes in its turn, and no operator begins afterwards."""
     monkeypatch.setenv(env.THREADS, given)
     done = []
 
