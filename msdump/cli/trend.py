@@ -103,7 +103,9 @@ def _lines(trend: TensorTrend, categories: Sequence[str], trends: Sequence[Tenso
     width = max(map(len, categories))
     for category in categories:
         values = [point.values[category] for point in trend.points]
-        yield f"{category:<{width}}  {_bars(values)}  {_span(values)}".rstrip()
+        bars = _bars(values)
+        shown = bars if can_print(bars) else bars.translate(str.maketrans(_BARS, _PLAIN_BARS))
+        yield f"{category:<{width}}  {shown}  {_span(values)}".rstrip()
 
 
 def _rows(points: Sequence[TrendPoint], categories: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -130,8 +132,7 @@ def _bars(values: Sequence[Cell]) -> str:
     groups = [values[start : start + each] for start in range(0, len(values), each)]
     numbers = [cell for cell in values if _is_finite(cell)]
     low, high = min(numbers, default=0.0), max(numbers, default=0.0)
-    line = "".join(_bar(group, low, high) for group in groups)
-    return line if can_print(line) else line.translate(str.maketrans(_BARS, _PLAIN_BARS))
+    return "".join(_bar(group, low, high) for group in groups)
 
 
 def _bar(group: Sequence[Cell], low: float, high: float) -> str:
