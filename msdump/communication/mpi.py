@@ -163,6 +163,7 @@ class MpiTransport(Transport):
         self._peers = self._met(size, wait)
         self._activity = ""
         self._is_open = True
+        _report_exceptions(self)
 
     def _finish(self, request: Any, size: int, wait: Wait) -> None:
         """Wait until a request of all ranks is done."""
@@ -346,13 +347,6 @@ class MpiTransport(Transport):
     def _forget_received(self) -> None:
         for posted in self._posted.values():
             posted[:] = [(request, array) for request, array in posted if not self._are_done([request])]
-
-
-def connect(place: CallPlace, rank: int, size: int) -> MpiTransport:
-    """Find the other ranks by MPI; as for ``MpiTransport``."""
-    transport = MpiTransport(place, rank, size)
-    _report_exceptions(transport)
-    return transport
 
 
 def _report_exceptions(transport: MpiTransport) -> None:

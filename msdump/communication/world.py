@@ -78,9 +78,9 @@ class World:
         """
         with self._lock:
             if self._transport is None:
-                from msdump.communication.mpi import connect  # not above: most processes have one rank
+                from msdump.communication.mpi import MpiTransport  # not above: most processes have one rank
 
-                self._transport = connect(place, self.identity.rank, self.identity.size)
+                self._transport = MpiTransport(place, self.identity.rank, self.identity.size)
             return self._transport
 
     def fail(self, reason: str) -> None:

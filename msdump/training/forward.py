@@ -20,6 +20,7 @@ from msdump.training.operators.dense import dense_layers
 from msdump.training.rules import lower
 from msdump.training.writer import (
     IR_VERSION,
+    ROOT,
     WITH_LOSS,
     Place,
     StepOperator,
@@ -193,7 +194,7 @@ class ForwardWriter:
         """
         around = backbone(self._graph)
         inputs = [item.name for item in self.inputs]
-        precision = MixedPrecision(layers, around, inputs, self.weights, lower)
+        precision = MixedPrecision(layers, around, inputs, self.weights)
         for operator in self._operators(around):
             if layers:
                 precision.write(self._op, operator)
@@ -212,9 +213,9 @@ class ForwardWriter:
         with self._op.at(WITH_LOSS.inside(("_loss_fn", loss.cell))):
             return loss.write(self._op, output, labels)
 
-    def lower(self, node: Node, around: Place) -> None:
-        """Write one operator in its training form, in a scope inside that of the whole model."""
-        self._lower(self._operator(node, node.inputs, place_of(node, around)))
+    def lower(self, node: Node) -> None:
+        """Write one operator in its training form, in a scope below the root."""
+        self._lower(self._operator(node, node.inputs, place_of(node, ROOT)))
 
     def _operators(self, around: Place) -> Iterator[StepOperator]:
         """Yield the operators of the model, each once the ones before it are written."""

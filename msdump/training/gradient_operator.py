@@ -19,7 +19,7 @@ from msdump.graph import Node, loader, training_info
 from msdump.training.files import OLDEST_OPSET, Model, converted, whole_message
 from msdump.training.forward import ForwardWriter
 from msdump.training.rules import BackwardPass
-from msdump.training.writer import ROOT, StepWriter
+from msdump.training.writer import StepWriter
 
 _GRADIENT: Final = ("ai.onnx.preview.training", "Gradient")
 
@@ -46,7 +46,7 @@ def expanded(model: Model) -> onnx.ModelProto:
         if (node.domain, node.op_type) == _GRADIENT:
             _write_gradients(op, forward, node)
         else:
-            forward.lower(node, ROOT)
+            forward.lower(node)
     op.bindings |= {name: forward.tensor(value) for name, value in bindings.items()}
     bound = set(bindings.values())
     result = forward.assembled(
@@ -87,7 +87,7 @@ def _write_gradients(op: StepWriter, forward: ForwardWriter, node: Node) -> None
             "gradients are taken where the graph itself has been"
         )
     loss = forward.tensor(loss_name)
-    backward = BackwardPass(op, tuple(op.operators), names)
+    backward = BackwardPass(op, names)
     backward.run(loss, op.constant(np.ones(loss.sizes(), loss.dtype.numpy)))
     for name, output in zip(names, node.outputs, strict=False):
         if output:

@@ -8,7 +8,7 @@ their inputs are cast in their scope, and operators behind them go on in the typ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -17,6 +17,7 @@ from onnx import defs
 from msdump.dtypes import DType
 from msdump.errors import InputError, name_hint
 from msdump.graph.kernel import FLOAT32, HALVES, type_text
+from msdump.training.rules import lower
 from msdump.training.writer import WITH_LOSS, Place, StepOperator, StepTensor, StepWriter
 
 Layers = Mapping[str, DType]
@@ -30,15 +31,12 @@ _TYPES: Final = {dtype.name: dtype for dtype in (FLOAT32, *HALVES)}
 _OF_ANY_TYPE: Final = frozenset({"Cast", "CastLike", "Shape", "Size"})
 """Operators that take any type, and state that of their outputs."""
 
-Write = Callable[[StepWriter, StepOperator], None]
-"""Writes a forward operator with the inputs and outputs that it has."""
-
 
 class MixedPrecision:
     """Writes the operators of a network, each in its element type."""
 
     def __init__(
-        self, layers: Layers, network: Place, inputs: Collection[str], weights: Collection[str], write: Write
+        self, layers: Layers, network: Place, inputs: Collection[str], weights: Collection[str]
     ) -> None:
         """Begin with a network in float32.
 
@@ -47,13 +45,11 @@ class MixedPrecision:
             network: Scope of the network.
             inputs: Names of its inputs.
             weights: Names of its parameters and moving statistics.
-            write: Writes an operator of settled types.
         """
         self._layers = layers
         self._network = network
         self._inputs = inputs
         self._weights = weights
-        self._write = write
         self._met: set[str] = set()
         self._casts: dict[tuple[str, DType, str], StepTensor] = {}
 
@@ -66,7 +62,7 @@ class MixedPrecision:
             if node.op_type == "CastLike":
                 node = replace(node, outputs=(replace(node.y, dtype=node.input(1).dtype),))
             with op.at(node.place):
-                self._write(op, node)
+                lower(op, node)
         else:
             self._write_in(op, node, element or self._flowing(node))
 
@@ -128,7 +124,7 @@ class MixedPrecision:
             for item, variable in zip(node.outputs, writes, strict=True)
         )
         with op.at(node.place):
-            self._write(op, replace(node, inputs=inputs, outputs=outputs))
+            lower(op, replace(node, inputs=inputs, outputs=outputs))
 
     def _cast_place(self, item: StepTensor, place: Place) -> Place:
         """Return where a tensor is cast: inputs of a network that is half as a whole outside its layers."""

@@ -125,16 +125,9 @@ class BackwardPass:
     A tensor with several users has as many gradients, which an AddN in its producer's place sums.
     """
 
-    def __init__(
-        self, writer: StepWriter, operators: Sequence[StepOperator], parameters: Iterable[str]
-    ) -> None:
-        """Find the values that depend on the parameters.
-
-        Args:
-            writer: Writes the step graph.
-            operators: The forward operators with the loss, in order.
-            parameters: Names of the values to differentiate by.
-        """
+    def __init__(self, writer: StepWriter, parameters: Iterable[str]) -> None:
+        """Find the values in all operators so far that depend on parameters, by name."""
+        operators = tuple(writer.operators)
         self._writer = writer
         self._operators = operators
         self._producers = {out.name: node for node in operators for out in node.outputs}

@@ -98,7 +98,7 @@ def step_graph(
     value = forward.loss(criterion, output, label)
     first = scale.seed(value, update)
     parameters = forward.parameters()
-    backward = BackwardPass(op, tuple(op.operators), [item.name for item in parameters])
+    backward = BackwardPass(op, [item.name for item in parameters])
     backward.run(value, first)
     pairs = [(item, backward.gradient(item)) for item in parameters]
     trained = [(item, gradient) for item, gradient in pairs if gradient is not None]
