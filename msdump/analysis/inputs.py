@@ -19,7 +19,7 @@ from msdump import reading
 from msdump.dtypes import STRING, DType
 from msdump.errors import InputError, name_hint
 from msdump.execute import bind_inputs
-from msdump.graph import MINDSPORE_DOMAIN, Graph, Value, ValueType
+from msdump.graph import MINDSPORE_DOMAIN, Graph, OperatorKind, Value, ValueType, operators_of
 from msdump.store.write import write_stream
 
 _CLASS_AXES: Final = {
@@ -29,7 +29,7 @@ _CLASS_AXES: Final = {
 }
 """Losses of logits and class indices, and the axis of the logits that counts the classes."""
 
-_PASSING: Final = frozenset({"Cast", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"})
+_PASSING: Final = operators_of(OperatorKind.VIEW) | {"Cast"}
 """Operators whose output holds the numbers of their first input."""
 
 

@@ -27,7 +27,6 @@ def onnxscript(scopes, classes):
 
 
 SCOPES = {
-    "PyTorch: root": ("n", torch(["", "add"], ["Net", "aten.add"]), "Default", "Default"),
     "PyTorch: module": (
         *("n", torch(["", "conv3", "conv2d_2"], ["m.Net", "torch.nn.Conv2d", "aten.conv2d"])),
         *("Default/conv3-Conv2d", "Default/conv3"),
@@ -44,15 +43,10 @@ SCOPES = {
         *("n", torch(["", "a", "a", "op"], ["Net", "A", "A", "aten.op"])),
         *("Default/a-A", "Default/a"),
     ),
-    "PyTorch: no classes": ("n", torch(["", "fc", "mm"], []), "Default/fc", "Default/fc"),
     "onnxscript: root": ("Add_node_1", onnxscript([""], ["Net"]), "Default", "Default"),
     "onnxscript: own names": (
         *("n", onnxscript(["", "layers", "0", "fc"], ["Net", "CellList", "Cell", "Dense"])),
         *("Default/layers-CellList/0-Cell/fc-Dense", "Default/layers/0/fc"),
-    ),
-    "onnxscript: module within one of its name": (
-        *("n", onnxscript(["", "a", "a"], ["Net", "A", "B"])),
-        *("Default/a-A/a-B", "Default/a/a"),
     ),
     "node name": ("conv1-Conv2d/Conv", {}, "Default/conv1-Conv2d", "Default/conv1-Conv2d"),
     "node name without a path": ("Conv_3", {}, None, None),
@@ -62,10 +56,8 @@ SCOPES = {
         *("Default/fc-Linear", "Default/fc"),
     ),
     "node name with a leading slash": ("/layer/fc/MatMul", {}, "Default/layer/fc", "Default/layer/fc"),
-    "node name from the root": ("Default/fc-Dense/MatMul", {}, "Default/fc-Dense", "Default/fc-Dense"),
     "gradient": ("Gradients/Default/fc/MatMul", {}, "Gradients/Default/fc", "Gradients/Default/fc"),
     "foreign metadata": ("a/b", {"pkg.torch.onnx.name_scopes": "what("}, "Default/a", "Default/a"),
-    "metadata of another type": ("a/b", {"pkg.onnxscript.name_scopes": "[1]"}, "Default/a", "Default/a"),
 }
 
 

@@ -80,15 +80,6 @@ def test_what_becomes_one_kernel(body, expected):
     assert expected == [node.operator.full_name for node in graph.nodes]
 
 
-@pytest.mark.parametrize(("body", "expected"), KERNELS.values(), ids=KERNELS)
-def test_switch(body, expected):
-    """Without fusion every operator is one kernel, with its own name."""
-    graph = compiled(body, fuses=False, keeps_node_names=True)
-
-    assert sorted("".join(expected)) == sorted("".join(node.operator.full_name for node in graph.nodes))
-    assert not any(node.parts for node in graph.nodes)
-
-
 def test_kernel():
     """A kernel has its first operator's type and arguments, its originals, and reads values from outside."""
     (kernel,) = compiled(
