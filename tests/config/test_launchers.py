@@ -16,10 +16,7 @@ TOLD = {
     ),
     "MPICH": ({"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "0"}, Identity(1, 2, 0, "PMI")),
     "Cray": ({"PMI_RANK": "1", "PMI_SIZE": "2", "PMI_LOCAL_RANK": "1"}, Identity(1, 2, 1, "PMI")),
-    "PMIx": (
-        {"PMIX_RANK": "3", "PMIX_SIZE": "4", "PMIX_LOCAL_RANK": "1"},
-        Identity(3, 4, 1, "PMIx"),
-    ),
+    "PMIx": ({"PMIX_RANK": "3", "PMIX_SIZE": "4", "PMIX_LOCAL_RANK": "1"}, Identity(3, 4, 1, "PMIx")),
     "Slurm": (
         {"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "4", "SLURM_NTASKS": "9", "SLURM_LOCALID": "1"},
         Identity(3, 4, 1, "Slurm"),

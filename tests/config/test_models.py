@@ -162,10 +162,7 @@ BAD_VALUES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("mode", "key", "value", "fragment"),
-    BAD_VALUES,
-)
+@pytest.mark.parametrize(("mode", "key", "value", "fragment"), BAD_VALUES)
 def test_bad_value_is_refused(mode, key, value, fragment, compile_plan):
     """A wrong or missing value is one error that names the place, the value and what is allowed."""
     with pytest.raises(ConfigValueError) as caught:

@@ -16,11 +16,6 @@ def test_every_key_is_described_and_required_keys_are_marked():
         described = definitions[model.__name__]["properties"]
         assert list(model.model_fields) == list(described)
         assert all(entry["description"] for entry in described.values())
-    assert {
-        "dump_mode",
-        "net_name",
-        "iteration",
-        "input_output",
-        "kernels",
-        "support_device",
-    } == set(definitions["CommonDumpSettings"]["required"])
+    assert {"dump_mode", "net_name", "iteration", "input_output", "kernels", "support_device"} == set(
+        definitions["CommonDumpSettings"]["required"]
+    )

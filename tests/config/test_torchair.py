@@ -193,10 +193,7 @@ SEED_FILES = {
         {"dump_path": "output", "dump_list": [], "dump_op_switch": "on", "dump_data": "tensor"},
         ([None], True, Trigger.ALWAYS, None),
     ),
-    "overflow": (
-        {"dump_path": "output", "dump_debug": "on"},
-        ([None], False, Trigger.OVERFLOW, None),
-    ),
+    "overflow": ({"dump_path": "output", "dump_debug": "on"}, ([None], False, Trigger.OVERFLOW, None)),
     "watcher": (
         {
             "dump_list": [{"layer": ["A", "B"], "watcher_nodes": ["C", "D"]}],

@@ -173,10 +173,7 @@ PATHS = {
         {"dump_path": "a" * 300},
         wrong(f"{LONG[:200]}...", "dump_path", "The path does not exist"),
     ),
-    "file": (
-        {"dump_path": __file__},
-        wrong(__file__[:200], "dump_path", "The path is not a directory path"),
-    ),
+    "file": ({"dump_path": __file__}, wrong(__file__[:200], "dump_path", "The path is not a directory path")),
     **{
         path: ({"dump_path": path}, wrong(path, "dump_path", "The path does not exist"))
         for path in ("256.0.0.1:/data", "192.168.0.1:", ":/data", "192.168.0.x:/data", "1.2.3:/data")
@@ -215,9 +212,7 @@ STEPS = {
     "101 segments": (
         {"dump_path": ".", "dump_step": HUNDRED_AND_ONE},
         wrong(
-            f"{HUNDRED_AND_ONE[:200]}...",
-            "dump_step",
-            "The value exceeds the maximum limit of 100 intervals",
+            f"{HUNDRED_AND_ONE[:200]}...", "dump_step", "The value exceeds the maximum limit of 100 intervals"
         ),
     )
 }
@@ -284,10 +279,7 @@ LISTS = {
 }
 
 STATISTIC_CONFLICTS = {
-    "empty": (
-        {"dump_path": ".", "dump_data": "stats", "dump_stats": []},
-        invalid("dump_stats", EMPTY),
-    ),
+    "empty": ({"dump_path": ".", "dump_data": "stats", "dump_stats": []}, invalid("dump_stats", EMPTY)),
     **{
         name: (
             {"dump_path": ".", "dump_stats": ["Max"], **more},

@@ -232,11 +232,7 @@ def test_fused_operators(script, layers, switch, expected):
     assert sorted(expected) == sorted(operators(script))
 
 
-SELECTED = [
-    {"layer": ["conv2"]},
-    {"layer": ["pool1"]},
-    {"layer": ["conv1", "conv2"]},
-]
+SELECTED = [{"layer": ["conv2"]}, {"layer": ["pool1"]}, {"layer": ["conv1", "conv2"]}]
 
 
 def memory_of(script, item):
@@ -511,11 +507,7 @@ def test_asynchronous_run_is_dumped(script):
         acl.mdl.execute_async(model_id, dataset(X, np.array([index])), outputs, stream) for index in (1, 7)
     ]
 
-    assert [0, 0, 500002, 0] == [
-        *codes,
-        acl.rt.synchronize_stream(stream),
-        acl.rt.synchronize_stream(stream),
-    ]
+    assert [0, 0, 500002, 0] == [*codes, acl.rt.synchronize_stream(stream), acl.rt.synchronize_stream(stream)]
     assert ["0", "1"] == sorted({name.split("/")[4] for name in script.files()})
 
 

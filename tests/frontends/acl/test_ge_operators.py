@@ -343,11 +343,7 @@ NETWORKS = {
         {"padding": "SAME", "data_format": "NHWC"},
         [reference("MaxPool", IMAGE, **POOL, pads=(1, 1, 0, 0)).transpose(0, 2, 3, 1)],
     ),
-    "Conv2DTransposeD": (
-        [IMAGE, BACK_KERNEL],
-        BACK | {"input_size": list(UNCONVOLVED.shape)},
-        [UNCONVOLVED],
-    ),
+    "Conv2DTransposeD": ([IMAGE, BACK_KERNEL], BACK | {"input_size": list(UNCONVOLVED.shape)}, [UNCONVOLVED]),
     "Conv2DTransposeD of NHWC": (
         [IMAGE.transpose(0, 2, 3, 1), BACK_KERNEL.transpose(2, 3, 1, 0), np.arange(3, dtype=np.float32)],
         {
@@ -368,11 +364,7 @@ NETWORKS = {
         BACK | {"output_padding": [0, 0, 1, 0], "groups": 2},
         [np.concatenate(HALF_IMAGES, 1)],
     ),
-    "Conv3D": (
-        [VOLUME, VOLUME_KERNEL],
-        VOLUME_STEPS | {"data_format": "NCDHW"},
-        [CONVOLVED_VOLUME],
-    ),
+    "Conv3D": ([VOLUME, VOLUME_KERNEL], VOLUME_STEPS | {"data_format": "NCDHW"}, [CONVOLVED_VOLUME]),
     "Conv3D of NDHWC": (
         [VOLUME.transpose(0, 2, 3, 4, 1), VOLUME_KERNEL.transpose(2, 3, 4, 1, 0)],
         VOLUME_STEPS | {"strides": [1, 1, 2, 1, 1], "data_format": "NDHWC"},
@@ -398,11 +390,7 @@ NETWORKS = {
         WINDOW | {"pads": [1, 0, 0, 0], "exclusive": False},
         [reference("AveragePool", IMAGE, **POOL, pads=(1, 0, 0, 0), count_include_pad=1)],
     ),
-    "AvgPoolV2 of all": (
-        [IMAGE],
-        WINDOW | {"global_pooling": True},
-        [IMAGE.mean((2, 3), keepdims=True)],
-    ),
+    "AvgPoolV2 of all": ([IMAGE], WINDOW | {"global_pooling": True}, [IMAGE.mean((2, 3), keepdims=True)]),
 }
 CASES = ELEMENTWISE | ARRAYS | REDUCTIONS | NETWORKS
 

@@ -259,11 +259,7 @@ def test_statistics_of_an_operator(script):
     ] == path.read_text().splitlines()
 
 
-@pytest.mark.parametrize(
-    "section",
-    [{"dump_list": [{}]}, {"dump_debug": "on"}],
-    ids=["models", "overflow"],
-)
+@pytest.mark.parametrize("section", [{"dump_list": [{}]}, {"dump_debug": "on"}], ids=["models", "overflow"])
 def test_switch_is_off_by_default(script, section):
     """Without dump_op_switch no call is dumped."""
     script.begin(section)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 
 import numpy as np
-import pytest
 
 from msdump import acl
 from tests.frontends.acl.script import read
@@ -48,15 +47,6 @@ def ranges():
     )
 
 
-def letters():
-    """Return a network of four operators A to D; C and D run first, and all stay apart."""
-    return parsed(
-        """graph (float[2,2] x) => (y) {
-            [C] c = Softmax(x) [D] d = Transpose(c) [A] a = Softmax(d) [B] b = Transpose(a) [E] y = Add(b, c)
-        }"""
-    )
-
-
 LAYERS = ["conv1conv1_relu", "res2a_branch2ares2a_branch2a_relu", "res2a_branch1", "pool1"]
 MODELS = [{"model_name": "ResNet-101"}, {"model_name": "ResNet-50", "layer": LAYERS}]
 OUTPUT = {"dump_path": "/home/output", "dump_mode": "output"}
@@ -83,11 +73,7 @@ def configured(script, section):
 
 def begin(script, section):
     """Initialise and take the section."""
-    assert [0, 0, 0] == [
-        acl.init(),
-        acl.mdl.init_dump(),
-        acl.mdl.set_dump(configured(script, section)),
-    ]
+    assert [0, 0, 0] == [acl.init(), acl.mdl.init_dump(), acl.mdl.set_dump(configured(script, section))]
 
 
 def operators(script, directory=""):
@@ -113,60 +99,6 @@ def test_models(script):
         assert (1, 4, 8, 8) == header.outputs[0].original_shape
 
 
-SINGLE_OPERATORS = {
-    "aclmdlSetDump, one operator": {
-        "dump_path": "/home/output",
-        "dump_list": [{}],
-        "dump_op_switch": "on",
-        "dump_data": "tensor",
-    },
-    "offline model, one operator": {
-        "dump_path": "output",
-        "dump_list": [],
-        "dump_op_switch": "on",
-        "dump_data": "tensor",
-    },
-}
-
-
-@pytest.mark.parametrize("section", SINGLE_OPERATORS.values(), ids=SINGLE_OPERATORS)
-def test_single_operators(script, section):
-    """A single operator is dumped below time and device, as operator and as kernel."""
-    from tests.frontends.acl.test_operators import call
-
-    begin(script, section)
-    x = np.float32([[1, 2]])
-
-    assert (0, 0) == call("Add", [x, x], (np.float32, (1, 2)))[:2]
-
-    assert ["{time}/0/Add.Add.0.0", "{time}/0/Add.aclnnAdd_0_AddAiCore.0.0"] == script.files()
-    assert np.array_equal(x + x, script.read("Add.Add.*")[1]["output", 0])
-
-
-CONVOLUTIONS = {name for name in ALL if name.startswith("Conv2D")}
-BLACK_LISTS = {
-    "optype_blacklist": ([{"name": "Conv2D", "pos": ["input0", "input1"]}], CONVOLUTIONS),
-    "opname_blacklist": ([{"name": "pool1", "pos": ["input0", "input1"]}], {"MaxPool.pool1"}),
-}
-
-
-@pytest.mark.parametrize(("key", "case"), BLACK_LISTS.items(), ids=BLACK_LISTS)
-def test_black_lists_at_level_op(script, key, case):
-    """With dump_level op the inputs of the named operators are left out, and no others."""
-    entries, left_out = case
-    section = {
-        "dump_path": "/home/output",
-        "dump_mode": "input",
-        "dump_level": "op",
-        "dump_list": [{"model_name": "ResNet-50", key: entries}],
-    }
-    begin(script, section)
-
-    assert 0 == script.run(script.load(resnet(), "ResNet-50"), IMAGE)[0]
-
-    assert ALL - {"Data.image"} - left_out == operators(script)
-
-
 def test_range(script):
     """Both closed ranges are dumped and nothing around them."""
     section = OUTPUT | {
@@ -178,32 +110,3 @@ def test_range(script):
     assert 0 == script.run(script.load(ranges(), "ResNet-50"), np.eye(2, dtype=np.float32))[0]
 
     assert {"Softmax.conv1", "Transpose.relu1", "Transpose.conv2", "Softmax.pool1"} == operators(script)
-
-
-WATCHER = {
-    "dump_list": [{"layer": ["A", "B"], "watcher_nodes": ["C", "D"]}],
-    "dump_path": "/home/",
-    "dump_mode": "output",
-    "dump_scene": "watcher",
-}
-
-
-def test_watcher(script):
-    """After A and B the outputs of C and D are dumped again, and after C and D their own."""
-    begin(script, WATCHER)
-
-    assert 0 == script.run(script.load(letters()), np.eye(2, dtype=np.float32))[0]
-
-    assert {
-        "Softmax.C",
-        "Transpose.D",
-        "Softmax.A_To_C",
-        "Transpose.A_To_D",
-        "Softmax.B_To_C",
-        "Transpose.B_To_D",
-    } == operators(script)
-    own = script.read("Softmax.C.*")[1]["output", 0]
-    for layer in "AB":
-        header, tensors = script.read(f"Softmax.{layer}_To_C.*")
-        assert f"{layer}_To_C" == header.op_name
-        assert own.tobytes() == tensors["output", 0].tobytes()

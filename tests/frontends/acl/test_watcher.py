@@ -215,9 +215,7 @@ def test_as_many_bytes_are_overwritten_as_the_model_says(script, size):
 
 
 @pytest.mark.parametrize(
-    "section",
-    [None, {"dump_list": [{}], "dump_mode": "all"}],
-    ids=["no dump", "data dump"],
+    "section", [None, {"dump_list": [{}], "dump_mode": "all"}], ids=["no dump", "data dump"]
 )
 def test_fault_acts_without_the_watcher(script, section):
     """A faulty kernel does its harm in every run; an ordinary dump shows it as another operator's input."""

@@ -114,10 +114,7 @@ INFERENCES = {
         [torch.randn(2, 3, 8, 8)],
     ),
     "attention": lambda: (Attention(), [torch.randn(2, 5, 8)]),
-    "several outputs": lambda: (
-        lambda x: (*x.topk(2), *x.max(1), x > 0, 3, None),
-        [torch.randn(2, 4)],
-    ),
+    "several outputs": lambda: (lambda x: (*x.topk(2), *x.max(1), x > 0, 3, None), [torch.randn(2, 4)]),
     "number as input": lambda: (lambda x, n: x * n + n, [torch.randn(2, 4), 2.5]),
     "written input": lambda: (Written(), [torch.randn(3, 4)]),
     "nothing to run": lambda: (nn.Identity(), [torch.randn(2, 4)]),
