@@ -231,19 +231,6 @@ FORCED = [
 ]
 
 
-@pytest.mark.parametrize(("mode", "changes", "fragment", "outcome"), FORCED)
-def test_rule_forces_a_value_with_one_warning(mode, changes, fragment, outcome, compile_plan):
-    """A rule of a mode replaces a value (or keeps it) and says so in exactly one warning."""
-    field, expected = outcome
-
-    plan, warnings = compile_plan(mode, changes)
-
-    assert expected == plans.value(plan, field)
-    assert len(warnings) == 1
-    assert fragment in warnings[0]
-    assert "\n" not in warnings[0]
-
-
 # modes, changes, fragments of the warnings in order, plan field, value
 FORCED_TOGETHER = [
     *_modes(
@@ -294,16 +281,18 @@ FORCED_TOGETHER = [
 ]
 
 
-@pytest.mark.parametrize(("mode", "changes", "fragments", "outcome"), FORCED_TOGETHER)
-def test_rules_that_meet(mode, changes, fragments, outcome, compile_plan):
-    """Rules that meet each warn once, in their order, and later ones see what earlier ones forced."""
+@pytest.mark.parametrize(("mode", "changes", "fragments", "outcome"), FORCED + FORCED_TOGETHER)
+def test_rules_force_values_with_a_warning_each(mode, changes, fragments, outcome, compile_plan):
+    """Rules replace a value (or keep it) with one warning each; later ones see forced values."""
     field, expected = outcome
+    fragments = (fragments,) if isinstance(fragments, str) else fragments
 
     plan, warnings = compile_plan(mode, changes)
 
     assert expected == plans.value(plan, field)
     assert len(fragments) == len(warnings)
     assert all(fragment in warning for fragment, warning in zip(fragments, warnings, strict=True))
+    assert "\n" not in "".join(warnings)
 
 
 MODE_OF = {"CPU": Mode.CPU, "GPU": Mode.GPU, "O0": Mode.O0_O1, "O1": Mode.O0_O1, "O2": Mode.O2}
