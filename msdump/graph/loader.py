@@ -35,6 +35,7 @@ from msdump.graph.order import walk_nodes
 from msdump.graph.training_info import TrainingMessage
 from msdump.graph.weights import GRAPH_INITIALIZER, MODEL_GRAPH
 from msdump.record import Buffer
+from msdump.threads import new_lock
 from msdump.wire import fields, varint
 
 
@@ -195,10 +196,14 @@ def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return the model with the types of its values, inside branches and loops as well."""
     nodes = walk_nodes(model.graph.node)
     for domain in sorted({node.domain for node in nodes if node.op_type in _SCHEMAS.get(node.domain, ())}):
-        _register_schemas(domain)
+        with _REGISTERING:  # ranks that are threads load their models at once
+            _register_schemas(domain)
     with passing_over(Exception):  # inference is a convenience: a model runs without it
         return shape_inference.infer_shapes(model, data_prop=True)
     return model
+
+
+_REGISTERING: Final = new_lock()
 
 
 @functools.cache
