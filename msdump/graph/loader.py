@@ -212,6 +212,8 @@ def _register_schemas(domain: str) -> None:
     importlib.import_module("onnx.reference.op_run")
     schema, many = defs.OpSchema, defs.OpSchema.FormalParameterOption.Variadic
     for name, infer in _SCHEMAS[domain].items():
+        if defs.has(name, 1, domain):  # another library may have registered it
+            continue
         inputs, outputs = (
             schema.FormalParameter(side, "T", param_option=many, is_homogeneous=False, min_arity=0)
             for side in ("inputs", "outputs")
