@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from msdump.graph import Graph
-from msdump.record import IO
 from msdump.statistics import StatisticNeed, TotalsArray
-
-if TYPE_CHECKING:
-    from msdump.store import SessionFiles
 
 Array = np.ndarray | None
 """A tensor; None for an absent input, an unused output, or a value that is no tensor."""
@@ -26,20 +21,6 @@ RanNode = tuple[int, Arrays, Arrays]
 """Of an operator that has run: its place in the graph's execution order, its inputs and outputs."""
 
 
-class TensorSlot(NamedTuple):
-    """An input or output of an operator.
-
-    Attributes:
-        position: Place of the operator in the graph's execution order.
-        io: Which it is.
-        slot: Index among its inputs or outputs.
-    """
-
-    position: int
-    io: IO
-    slot: int
-
-
 class Observer:
     """An observer of the operators of one graph: a capture, a meter, the watcher, or several in a row.
 
@@ -49,13 +30,11 @@ class Observer:
         watched: By node position: whether the observer is called for it.
         wants_inputs: Whether it is shown what operators read.
         wants_outputs: Whether it is shown what they wrote.
-        completes_before_next: By node position: whether nothing runs on before ``ran`` has returned; empty:
-            nowhere. So it is where files must be complete by then, or ``ran`` may change what is watched, or
-            values. Elsewhere an operator may be shown when some of those behind it have run.
+        completes_before_next: By node position: whether nothing runs on before ``ran`` has returned, since it
+            may change values, or what is watched; empty: nowhere. Elsewhere the operators of a segment are
+            shown once all of them have run.
         need: What one pass over the elements of tensors has to find, so that ``measured`` is called in place
             of ``ran``; None: the elements are needed.
-        saves: By node position: whether a session may write the tensors, in place of ``ran``, since files are
-            all that is wanted of them; empty: nowhere.
     """
 
     watched: Sequence[bool]
@@ -63,7 +42,6 @@ class Observer:
     wants_outputs = False
     completes_before_next: Sequence[bool] = ()
     need: StatisticNeed | None = None
-    saves: Sequence[bool] = ()
 
     def starting(self, position: int, inputs: Arrays) -> None:
         """Observe the inputs of a collective that is about to run; ``ran`` or ``failed`` follows.
@@ -110,16 +88,6 @@ class Observer:
             Whether nothing else is needed; where it is, all of them run and are shown once more.
         """
         return False
-
-    def begin_saving(self, tensors: Sequence[TensorSlot]) -> SessionFiles | None:
-        """Return the files that a session is about to write; None: the operators have to be shown.
-
-        Args:
-            tensors: All outputs of operators that ``saves`` tells of, and the inputs if they are wanted.
-        """
-
-    def saved(self, tensors: Sequence[TensorSlot], files: SessionFiles) -> None:
-        """Observe the operators whose tensors a session was done with, also of one that has failed since."""
 
     def failed(self, position: int, inputs: Arrays) -> None:
         """Observe the inputs of an operator that has just failed."""

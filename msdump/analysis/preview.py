@@ -19,7 +19,6 @@ from msdump.analysis.inputs import (
 from msdump.capture import (
     EXCEPTIONS,
     Process,
-    completes_operators,
     dump_of,
     operators,
     refusals,
@@ -330,11 +329,11 @@ def _statistics(plan: DumpPlan) -> str:
 
 
 def _writing(plan: DumpPlan) -> str:
-    if not plan.files.is_async and completes_operators(plan):
-        return "synchronous, an operator's files are complete before the next operator starts"
-    if not plan.files.is_async:
+    if plan.files.is_async:
+        return f"asynchronous, at most {_bytes_text(plan.files.queue_bytes)} wait"
+    if plan.watch.writes_hits_alone or plan.watch.history:
         return "synchronous, complete when the step returns"
-    return f"asynchronous, at most {_bytes_text(plan.files.queue_bytes)} wait"
+    return "synchronous, an operator's files are complete before the next segment starts"
 
 
 def _watch(plan: DumpPlan) -> str:

@@ -3,7 +3,6 @@ from . import selection as selection
 from .graph_files import HostView as HostView
 from .graph_files import View as View
 from .pipeline import EXCEPTIONS as EXCEPTIONS
-from .pipeline import completes_operators as completes_operators
 from .process import PROCESS as PROCESS
 from .process import Process as Process
 from .recorder import Model as Model

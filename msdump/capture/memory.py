@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -16,13 +15,9 @@ from msdump.capture.steps import Memory, memory_of
 from msdump.device import Ascend, MemoryMeter, MemoryUse, Meter, Residence, residence
 from msdump.graph import Graph, content_sized
 from msdump.graph.kernel import stomped_bytes
-from msdump.observer import Array, Arrays, Observer, RanNode, TensorSlot, places_of, tensors_of
+from msdump.observer import Arrays, Observer, RanNode, places_of, tensors_of
 from msdump.plan import DumpPlan, Scene
-from msdump.record import IO
 from msdump.statistics import TotalsArray
-
-if TYPE_CHECKING:
-    from msdump.store import SessionFiles
 
 
 class Recognition(Observer):
@@ -203,13 +198,8 @@ class Metered(Relay):
         self._meter = meter
         self._graph = graph
         self._residence_of = residence_of
-        if capture is None:
-            return
-        self.need = capture.need
-        # a tensor that does not fit ends the run: no later one may be written before this is known
-        if not meter.has_limit and any(capture.saves):
-            # of operators that the capture does not watch, a session sees only the shapes
-            self.saves = tuple(map(operator.or_, capture.saves, map(operator.not_, capture.watched)))
+        if capture is not None:
+            self.need = capture.need
 
     def ran(
         self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False
@@ -233,23 +223,6 @@ class Metered(Relay):
             for position, _, outputs in ran:
                 self._meter.ran(position, outputs)
         return is_enough
-
-    def begin_saving(self, tensors: Sequence[TensorSlot]) -> SessionFiles | None:
-        """Return the capture's files of a session's tensors."""
-        assert self._capture is not None, "else nothing is saved"
-        return self._capture.begin_saving(tensors)
-
-    def saved(self, tensors: Sequence[TensorSlot], files: SessionFiles) -> None:
-        """Measure the tensors of a session, and pass them on to the capture."""
-        results: dict[int, list[Array]] = {}
-        for tensor, array in zip(tensors, files.stand_ins(), strict=True):
-            if array is not None and tensor.io is IO.OUTPUT:
-                unused: list[Array] = [None] * len(self._graph.nodes[tensor.position].outputs)
-                results.setdefault(tensor.position, unused)[tensor.slot] = array
-        for position, arrays in results.items():
-            self._meter.ran(position, arrays)
-        assert self._capture is not None, "else nothing is saved"
-        self._capture.saved(tensors, files)
 
     def enter(self, body: Graph) -> Metered:
         """Measure a branch or the body of a loop as well, and let the capture see it."""

@@ -16,14 +16,13 @@ import numpy as np
 
 from msdump.capture import steps
 from msdump.capture.statistics import RowSheet, Statistics
-from msdump.capture.steps import Memory, OperatorRecords, Step, are_in_sessions, sample, walk
+from msdump.capture.steps import Memory, OperatorRecords, Step, sample, walk
 from msdump.capture.writers import (
     ArtifactWriter,
     FailureWriter,
     OperatorTableWriter,
     OperatorWriter,
     TensorWriter,
-    widened,
 )
 from msdump.device import Ascend, Task
 from msdump.graph import Graph
@@ -37,7 +36,6 @@ from msdump.store.write import Sink
 
 if TYPE_CHECKING:
     from msdump.capture.watch import GraphWatch, RanOperator
-    from msdump.store import NameParts
 
 EXCEPTIONS: Final = frozenset(
     {Scene.LITE_EXCEPTION, Scene.BRIEF_EXCEPTION, Scene.NORM_EXCEPTION, Scene.DETAIL_EXCEPTION}
@@ -74,20 +72,6 @@ def artifact_kind(plan: DumpPlan) -> ArtifactKind:
         if is_compiled and plan.files.file_format is FileFormat.BIN
         else ArtifactKind.TENSOR
     )
-
-
-def completes_operators(plan: DumpPlan) -> bool:
-    """Tell whether the files of an operator are complete before the next one starts.
-
-    Rows of statistics, and what waits for a hit of a rule, may come when operators behind it have run.
-    """
-    return writes_at_once(plan) and not plan.writes_behind
-
-
-def writes_at_once(plan: DumpPlan) -> bool:
-    """Tell whether a plan has files of operators that nothing waits for, such as a hit of a rule."""
-    writes_files = plan.files.keeps_tensors or plan.what.saves_kernel_args
-    return writes_files and not plan.watch.writes_hits_alone and plan.watch.history == 0
 
 
 def compile_steps(plan: DumpPlan, kind: ArtifactKind) -> tuple[Step, ...]:
@@ -157,11 +141,6 @@ class Pipeline:
         self._watch = watch
         self.skip = skip
 
-    @property
-    def is_in_sessions(self) -> bool:
-        """Whether a session that writes a tensor itself does all that the steps do."""
-        return are_in_sessions(self._steps)
-
     def begin(self, iteration: int) -> None:
         """Take the operators that come from now on for those of an iteration."""
         if self._watch is not None:
@@ -213,17 +192,6 @@ class Pipeline:
     def need(self) -> StatisticNeed | None:
         """What is to be known of tensors, None where their elements are needed."""
         return self._writer.need if self._watch is None else self._watch.need
-
-    def shown(self, record: TensorRecord) -> tuple[TensorRecord, NameParts] | None:
-        """Return a tensor as its file shows it, and the file's name around its timestamp.
-
-        None where it has none or something else is written, too, or where rules look at it first.
-        """
-        kept = None if self._watch is not None else walk(record, self._steps)
-        if kept is None or isinstance(kept, Reason):
-            return None
-        name = self._writer.name_parts(kept)
-        return None if name is None else (widened(kept), name)
 
     def sheet(self, records: Iterable[TensorRecord]) -> RowSheet | None:
         """Return what is the same in every step of rows of tensors with the types and shapes of these.

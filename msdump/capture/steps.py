@@ -20,22 +20,8 @@ from msdump.graph import Graph, Node, ValueType
 from msdump.observer import Array, Arrays
 from msdump.reasons import Reason
 from msdump.record import DEFAULT_FORMAT, IO, OperatorRef, TensorRecord
-from msdump.threads import SignalSafeWeakSet
 
 Step = Callable[[TensorRecord], TensorRecord | Reason]
-
-_IN_SESSIONS: Final = SignalSafeWeakSet[Step]()
-
-
-def in_sessions(step: Step) -> Step:
-    """Declare of a step that a session which writes a tensor itself does the same (``session_writer``)."""
-    _IN_SESSIONS.add(step)
-    return step
-
-
-def are_in_sessions(steps: Iterable[Step]) -> bool:
-    """Tell whether a session does all that steps do."""
-    return all(step in _IN_SESSIONS for step in steps)
 
 
 def walk(record: TensorRecord, steps: Sequence[Step]) -> TensorRecord | Reason:
@@ -325,7 +311,6 @@ def is_no_tensor(graph: Graph, name: str) -> bool:
     return graph.type_of(name).kind in _NO_TENSORS
 
 
-@in_sessions
 def drop_empty(record: TensorRecord) -> TensorRecord | Reason:
     """Drop tensors without elements."""
     return record if record.array.size else Reason.NO_ELEMENTS
@@ -335,7 +320,6 @@ def drop_text() -> Step:
     """Return the step that drops string tensors, which no file can hold; it names each operator once."""
     warned: set[str] = set()
 
-    @in_sessions  # it takes no text
     def step(record: TensorRecord) -> TensorRecord | Reason:
         if record.dtype is not STRING:
             return record
@@ -388,7 +372,6 @@ def sample(count: int) -> Step:
 _IMAGE: Final = 4
 
 
-@in_sessions
 def to_host(record: TensorRecord) -> TensorRecord:
     """Show values as the device rounded them, in host shape and type (``trans_flag`` true)."""
     part = record.device
@@ -408,7 +391,6 @@ def to_device() -> Step:
     """
     warned: set[str] = set()
 
-    @in_sessions
     def step(record: TensorRecord) -> TensorRecord:
         array, dtype = held_elements(record)
         part = record.device

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -33,11 +32,10 @@ from msdump.plan import OperatorStatistic, Scene
 from msdump.record import IO, Artifact, Buffer, DevicePart, OperatorRef, TensorRecord
 from msdump.statistics import StatisticNeed, Totals, measure
 from msdump.store import CLOCK, NameTensor, OperatorFileKind, Style, layouts, operator_names
-from msdump.store.write import LONGEST_NAME, Sink
+from msdump.store.write import Sink
 
 if TYPE_CHECKING:
     from msdump.capture.statistics import Cells, RowSheet, Statistics
-    from msdump.store import NameParts
 
 
 class ArtifactWriter:
@@ -70,13 +68,6 @@ class ArtifactWriter:
         """Return a context at whose end the rows of operators that are written in it are there."""
         return nullcontext()
 
-    def name_parts(self, record: TensorRecord) -> NameParts | None:  # noqa: ARG002
-        """Return the name of a tensor's file around its timestamp, where the file is all that is written.
-
-        None elsewhere, and where a name is too long for a file.
-        """
-        return None
-
     def sheet(self, records: Sequence[TensorRecord]) -> RowSheet | None:  # noqa: ARG002
         """Return what is the same in every step of the rows of tensors, None where there are no such rows."""
         return None
@@ -86,8 +77,6 @@ class ArtifactWriter:
 
 
 _FLOAT32: Final = dtypes.from_name("float32")
-_SOME_TIME: Final = 9999999999999999  # has as many digits as the next 250 years
-_SOME_DIGITS: Final = str(_SOME_TIME).encode()
 _MOST_GATHERED: Final = 16 << 20
 """Bytes of tensors that wait to be measured together: they, and what steps made of them, stay in memory."""
 
@@ -159,16 +148,6 @@ class TensorWriter(ArtifactWriter):
                 # but for O2, hashes and sizes are those of bfloat16, whatever type the file holds
                 measured = saved if self._measures_saved else record
                 self._write_row(self._statistics, rows, task, measured)
-
-    def name_parts(self, record: TensorRecord) -> NameParts | None:
-        """Return the name of a tensor's file around its timestamp."""
-        if self._statistics is not None or not self._keeps_tensors:
-            return None
-        from msdump.store import NameParts
-
-        head, *tails = os.fsencode(self._name(record._replace(timestamp=_SOME_TIME))).split(_SOME_DIGITS)
-        longest = len(head) + len(_SOME_DIGITS) + sum(map(len, tails))
-        return NameParts(head, *tails) if len(tails) == 1 and longest <= LONGEST_NAME else None
 
     def sheet(self, records: Sequence[TensorRecord]) -> RowSheet | None:
         """Return what is the same in every step of the rows of tensors."""

@@ -21,7 +21,6 @@ TESTED: Final = "1.31.1"
 """The newest onnxruntime that the tests have run with."""
 
 SYMBOLS: Final = (
-    "ExecutionOrder.PRIORITY_BASED",
     "GraphOptimizationLevel.ORT_DISABLE_ALL",
     "GraphOptimizationLevel.ORT_ENABLE_ALL",
     "GraphOptimizationLevel.ORT_ENABLE_BASIC",
@@ -45,7 +44,6 @@ SYMBOLS: Final = (
     "SessionOptions.add_external_initializers",
     "SessionOptions.add_session_config_entry",
     "SessionOptions.enable_mem_pattern",
-    "SessionOptions.execution_order",
     "SessionOptions.graph_optimization_level",
     "SessionOptions.intra_op_num_threads",
     "SessionOptions.log_severity_level",

@@ -22,7 +22,6 @@ from msdump.execute.segments import (
     SegmentPlanner,
     segment_feeds,
     show_measured,
-    writing_files,
 )
 from msdump.execute.weights import WeightCopies, WeightStore
 from msdump.graph import Graph, Node
@@ -248,18 +247,14 @@ class Program:
     def _run(self, plan: SegmentPlan, segment: Segment, frame: Frame, observer: Observer | None) -> int:
         """Run a segment, then show the operators in it; return how many segments stand in its place now."""
         assert segment.run is not None
-        files = observer.begin_saving(segment.saved) if observer and segment.saved else None
-        if segment.saved and files is None:
-            self._step_all(segment, frame, observer)
-            return 1
         try:
-            with writing_files(segment, files, observer) as complete:
-                outputs = segment.run(segment_feeds(segment, frame, files), segment.names, None)
+            outputs = segment.run(segment_feeds(segment, frame), segment.names, None)
         except Exception as error:
             if is_foreign(error):
                 raise
             # its inputs are still there: the operator that fails is named, or a way is found to run it
-            self._step_all(segment, frame, observer, complete)
+            for operator in segment.operators:
+                self._step(operator, frame, observer)
             return self._planner.part(plan, segment, error)
         for slot, value in zip(segment.results, outputs):  # noqa: B905 - see the class
             frame[slot] = value
@@ -272,13 +267,6 @@ class Program:
         for slot in segment.dead:
             frame[slot] = None
         return 1
-
-    def _step_all(
-        self, segment: Segment, frame: Frame, observer: Observer | None, seen: Container[int] = ()
-    ) -> None:
-        """Run the operators of a segment by themselves, and show those that were not seen."""
-        for operator in segment.operators:
-            self._step(operator, frame, None if operator.position in seen else observer)
 
     def _show_together(self, segment: Segment, frame: Frame, observer: Observer) -> None:
         tensor = self._frames.shared_tensors()

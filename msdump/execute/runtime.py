@@ -66,7 +66,6 @@ class SessionUse:
         spins_on: Whether they spin on for a while after a run, as those of the runtime do by default.
         plans: Whether it plans the memory of a run ahead; it keeps a plan for each set of shapes.
         looks: Whether values are measured or written in it (``statistics.insession``).
-        in_order: Whether operators run in the order of the model: the runtime has another one for branches.
     """
 
     level: Any = native.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -74,7 +73,6 @@ class SessionUse:
     spins_on: bool = False
     plans: bool = False
     looks: bool = False
-    in_order: bool = False
 
 
 ONE_OPERATOR: Final = SessionUse()
@@ -179,8 +177,6 @@ class Runtime:
         options.add_session_config_entry("session.intra_op.allow_spinning", "1" if use.spins else "0")
         if use.spins and not use.spins_on:
             options.add_session_config_entry("session.force_spinning_stop", "1")
-        if use.in_order:
-            options.execution_order = native.ExecutionOrder.PRIORITY_BASED
         if use.looks:
             from msdump.statistics import compiled
 
@@ -209,7 +205,7 @@ class Runtime:
     def can_measure(self) -> bool:
         """Whether values can be measured in its sessions: the compiled pass is there and runs in them."""
         from msdump.graph.kernel import linked
-        from msdump.statistics import MEASURE, SessionMeasures, compiled, stand_ins
+        from msdump.statistics import SessionMeasures, compiled, stand_ins
 
         if compiled.KERNEL is None or self.providers != (_CPU,):
             return False
@@ -217,7 +213,7 @@ class Runtime:
         try:
             session = self._create(linked.probe_model(need), {}, SessionUse(looks=True))
             found = SessionMeasures(1)
-            feeds = {"x": np.array([-1, 2], np.float32), linked.ADDRESSES[MEASURE]: found.addresses}
+            feeds = {"x": np.array([-1, 2], np.float32), linked.ADDRESSES: found.addresses}
             session.run([linked.made_name("y")], feeds, None)
         except Exception as error:
             if is_final(error):

@@ -48,9 +48,8 @@ from msdump.graph.kernel import (
 )
 from msdump.plan import Optimization
 from msdump.statistics import insession
-from msdump.store import session_files
 
-MOST_BYTES: Final = 24 << 20
+MOST_BYTES: Final = 16 << 20
 """Bytes of tensors that a segment holds for an observer; an operator whose tensors reach it ends it.
 
 They all live until the last operator of the segment has run.
@@ -387,9 +386,7 @@ class SegmentCompiler:
         }
         try:
             is_settled = all(self._graph.type_of(name).is_settled for _, name in model.feeds)
-            use = replace(
-                self._use_of(nodes), plans=is_settled, looks=bool(looks), in_order=bool(looks.saved)
-            )
+            use = replace(self._use_of(nodes), plans=is_settled, looks=bool(looks))
             session = self._runtime.session(model.data, shared, use=use)
         except Exception as error:
             culprit = None if is_final(error) else _CULPRIT.search(str(error))
@@ -405,18 +402,6 @@ class SegmentCompiler:
     def can_measure(self, name: str) -> bool:
         """Tell whether a session can measure a value of the graph."""
         return insession.takes(self._graph.type_of(name).dtype) and self._runtime.can_measure
-
-    def can_save(self, name: str) -> bool:
-        """Tell whether a session can write a value of the graph to a file."""
-        return session_files.takes(self._graph.type_of(name).dtype) and self._runtime.can_measure
-
-    def can_save_input(self, name: str) -> bool:
-        """Tell whether a session can write a value of the graph as the operators that it runs are given it.
-
-        What is given of small types is widened where a kernel has a copy of its own.
-        """
-        is_widened = name in self._weights and self._graph.type_of(name).dtype in HALVES
-        return self.can_save(name) and not is_widened
 
     def _use_of(self, nodes: Sequence[Node]) -> SessionUse:
         """Return how the session of a segment runs: like the runtime's own where it is a whole network."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
@@ -13,11 +12,10 @@ import numpy as np
 
 from msdump import dtypes, tracing
 from msdump.errors import is_foreign, shortage
-from msdump.execute import segment_compiler, values
+from msdump.execute import values
 from msdump.execute.control import Control, Frame, Frames
 from msdump.execute.runtime import OrtValue, Run, short
 from msdump.execute.segment_compiler import (
-    MOST_BYTES,
     SegmentCompiler,
     SegmentSession,
     cut,
@@ -27,13 +25,10 @@ from msdump.execute.segment_compiler import (
 )
 from msdump.execute.values import Native
 from msdump.graph import Graph, Node, reads
-from msdump.graph.kernel import ADDRESSES, NO_HOOKS, SavedValue, SessionHooks, UnlinkableError
-from msdump.observer import Observer, RanNode, TensorSlot, places_of, tensors_of
-from msdump.record import IO
+from msdump.graph.kernel import ADDRESSES, NO_HOOKS, SessionHooks, UnlinkableError
+from msdump.observer import Observer, RanNode, places_of, tensors_of
 from msdump.statistics import (
-    MEASURE,
     NOTHING,
-    SAVE,
     SessionMeasures,
     StatisticNeed,
     Totals,
@@ -42,7 +37,6 @@ from msdump.statistics import (
     passes,
     stand_ins,
 )
-from msdump.store import SessionFiles
 
 
 @dataclass(slots=True)
@@ -78,50 +72,7 @@ class ProgramOperator:
         self.inputs, self.outputs = self.node.inputs_after_run, self.node.declared_outputs
 
 
-_MOST_WAITING: Final = 32
-"""Values that wait for one another: their files are open at once."""
-
 _PAIR: Final = 2
-
-
-def saved_values(
-    graph: Graph, plan: SegmentPlan, operators: Iterable[ProgramOperator], first: int
-) -> dict[TensorSlot, SavedValue]:
-    """Return the tensors of operators that their session writes, in the order of their files.
-
-    Where an operator holds nothing up, its files wait for those of operators behind it, so that threads can
-    write several at once; they all hold about as many bytes as a segment does for an observer.
-
-    Args:
-        graph: The graph.
-        plan: The plan.
-        operators: Those whose tensors are written, in order.
-        first: Position of the segment's first operator.
-    """
-    saved: dict[TensorSlot, SavedValue] = {}
-    held = count = 0
-    for operator in operators:
-        completes = plan.interest.completes_before_next
-        is_last = bool(completes) and completes[operator.position]
-        for tensor, name in _tensors(operator, plan):
-            held, count = held + segment_compiler.nbytes(graph, name, plan.dimensions), count + 1
-            is_full = count >= _MOST_WAITING or (held >= MOST_BYTES and count >= _PAIR)
-            if is_last or is_full:
-                held = count = 0
-            reader = operator.position - first if tensor.io is IO.INPUT else None
-            saved[tensor] = SavedValue(name, reader, waits=not (is_last or is_full))
-    return saved
-
-
-def _tensors(operator: ProgramOperator, plan: SegmentPlan) -> Iterator[tuple[TensorSlot, str]]:
-    """Yield the tensors of an operator and their values: inputs, where they are wanted, then outputs."""
-    for io, names in (
-        (IO.INPUT, operator.inputs if plan.interest.wants_inputs else ()),
-        (IO.OUTPUT, operator.node.outputs),
-    ):
-        yield from (
-            (TensorSlot(operator.position, io, slot), name) for slot, name in enumerate(names) if name
-        )
 
 
 def measuring(looks: SessionHooks) -> Measuring | None:
@@ -132,64 +83,12 @@ def measuring(looks: SessionHooks) -> Measuring | None:
     return Measuring(found, values.owned(found.addresses))
 
 
-def segment_feeds(segment: Segment, frame: Frame, files: SessionFiles | None) -> dict[str, OrtValue]:
-    """Return what the session of a segment is fed.
-
-    Args:
-        segment: The segment.
-        frame: The values.
-        files: Its files, None: it writes none.
-    """
+def segment_feeds(segment: Segment, frame: Frame) -> dict[str, OrtValue]:
+    """Return what the session of a segment is fed."""
     feeds = {name: frame[slot] for name, slot in segment.feeds}
     if segment.measuring is not None:
-        feeds[ADDRESSES[MEASURE]] = segment.measuring.addresses
-    if files is not None:
-        if segment.fed_addresses is None or segment.fed_addresses[0] is not files.addresses:
-            segment.fed_addresses = files.addresses, values.owned(files.addresses)
-        feeds[ADDRESSES[SAVE]] = segment.fed_addresses[1]
+        feeds[ADDRESSES] = segment.measuring.addresses
     return feeds
-
-
-def writing_files(
-    segment: Segment, files: SessionFiles | None, observer: Observer | None
-) -> AbstractContextManager[Container[int]]:
-    """Tell an observer what a session writes in a context, also where it fails.
-
-    Args:
-        segment: The segment.
-        files: Its files, None: it writes none.
-        observer: The observer.
-
-    Returns:
-        The context, which gives the positions of operators whose files are there once the session has failed.
-    """
-    return _NOTHING if files is None or observer is None else _writing(segment, files, observer)
-
-
-@contextmanager
-def _writing(segment: Segment, files: SessionFiles, observer: Observer) -> Iterator[set[int]]:
-    complete: set[int] = set()
-    try:
-        yield complete
-    except Exception:
-        complete.update(_completed(segment, files))
-        raise
-    finally:
-        files.close()
-        observer.saved(segment.saved, files)
-
-
-_NOTHING: Final[AbstractContextManager[Container[int]]] = nullcontext(())
-
-
-def _completed(segment: Segment, files: SessionFiles) -> set[int]:
-    """Return the operators all of whose files are there, and remove those of others: they run once more."""
-    seen = files.seen.tolist()
-    incomplete = {tensor.position for tensor, is_seen in zip(segment.saved, seen, strict=True) if not is_seen}
-    for slot, tensor in enumerate(segment.saved):
-        if tensor.position in incomplete:
-            files.remove(slot)
-    return {tensor.position for tensor in segment.saved} - incomplete
 
 
 def show_measured(
@@ -308,10 +207,8 @@ class Segment:
         results: Slot of each output.
         dead: Slots that nobody reads after the segment.
         looks: What its session does about values where it makes them, in place of giving them to be shown.
-        saved: The tensors that it writes to files, in its order.
         run: The session's function, None before the first run.
         measuring: What its session measures, None where it measures nothing, and before the first run.
-        fed_addresses: What it was told of files in the last run, and the value that it was fed for it.
     """
 
     operators: tuple[ProgramOperator, ...]
@@ -323,10 +220,8 @@ class Segment:
     results: tuple[int, ...] = ()
     dead: tuple[int, ...] = ()
     looks: SessionHooks = NO_HOOKS
-    saved: tuple[TensorSlot, ...] = ()
     run: Run | None = None
     measuring: Measuring | None = None
-    fed_addresses: tuple[np.ndarray, OrtValue] | None = None
 
     @property
     def positions(self) -> range:
@@ -345,7 +240,6 @@ class Interest(NamedTuple):
         wants_outputs: Whether it looks at outputs.
         entered: Positions of control flow whose bodies are looked into.
         need: What it wants to know of tensors in place of their elements, None: elements.
-        saves: By position, whether a session may write the tensors, which are not shown then; empty: nowhere.
     """
 
     watched: Sequence[bool] | None = None
@@ -354,7 +248,6 @@ class Interest(NamedTuple):
     wants_outputs: bool = False
     entered: tuple[int, ...] = ()
     need: StatisticNeed | None = None
-    saves: Sequence[bool] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -451,7 +344,6 @@ class SegmentPlanner:
                 observer.wants_outputs,
                 self._entered(observer),
                 need if need is not None and finds(need) else None,
-                observer.saves,
             )
         recent = self._recent
         # the same objects say the same: what may change in place is no tuple
@@ -501,7 +393,7 @@ class SegmentPlanner:
 
         def shown(position: int) -> int | None:
             operator = self._operators[position]
-            if not plan.shows(operator) or self._saves(plan, operator):
+            if not plan.shows(operator):
                 return None
             given = {
                 name for name in plan.names(operator) if name and not self._measures(plan, operator, name)
@@ -513,11 +405,8 @@ class SegmentPlanner:
             return sum(nbytes(self._graph, name, plan.dimensions) for name in new)
 
         def waits(position: int) -> bool:
-            # where sessions write files, others end a segment: timestamps stay in the order of operators
-            is_held = bool(plan.interest.saves) or (
-                bool(plan.interest.completes_before_next) and plan.interest.completes_before_next[position]
-            )
-            return is_held and not self._saves(plan, self._operators[position])
+            completes = plan.interest.completes_before_next
+            return bool(completes) and completes[position]
 
         ranges = cut(positions, partial(self._may_join, plan), shown, waits, self._packed.__getitem__)
         return [self._segment(plan, each) for each in ranges]
@@ -528,13 +417,8 @@ class SegmentPlanner:
         is_whole = bool(operators[0].node.bodies) and self._may_join(plan, positions.start)
         if len(operators) == 1 and not is_whole:
             return Segment(operators, operators[0])
-        writing = [operator for operator in operators if self._saves(plan, operator)]
-        written = {operator.position for operator in writing}
-        showing = tuple(
-            operator for operator in operators if plan.shows(operator) and operator.position not in written
-        )
+        showing = tuple(operator for operator in operators if plan.shows(operator))
         seen = {name for operator in showing for name in plan.names(operator)}
-        saved = saved_values(self._graph, plan, writing, positions.start)
         made = [name for operator in operators for name in operator.node.outputs if name]
         measured = dict.fromkeys(
             name
@@ -559,8 +443,7 @@ class SegmentPlanner:
             shown=showing,
             outputs=tuple(outputs or made[-1:]),
             dead=tuple(slot for operator in operators for slot in operator.dead if slot in held),
-            looks=SessionHooks(tuple(measured), plan.interest.need or NOTHING, tuple(saved.values())),
-            saved=tuple(saved),
+            looks=SessionHooks(tuple(measured), plan.interest.need or NOTHING),
         )
 
     def _measures(self, plan: SegmentPlan, operator: ProgramOperator, name: str) -> bool:
@@ -571,21 +454,6 @@ class SegmentPlanner:
             and name in self._made
             and self._compiler.can_measure(name)
         )
-
-    def _saves(self, plan: SegmentPlan, operator: ProgramOperator) -> bool:
-        """Tell whether the tensors of an operator that is looked at are written where it runs."""
-        return (
-            bool(plan.interest.saves)
-            and plan.interest.saves[operator.position]
-            and plan.shows(operator)
-            and self._may_join(plan, operator.position)
-            and all(map(self._compiler.can_save, filter(None, operator.node.outputs)))
-            and not (plan.interest.wants_inputs and self._has_own_inputs(operator))
-        )
-
-    def _has_own_inputs(self, operator: ProgramOperator) -> bool:
-        """Tell whether an operator reads what no session can write as it is dumped."""
-        return not all(map(self._compiler.can_save_input, filter(None, operator.inputs)))
 
     def _may_join(self, plan: SegmentPlan, position: int) -> bool:
         return self._joins[position] and position not in plan.interest.entered

@@ -9,8 +9,6 @@ from .elements import HALVES as HALVES
 from .elements import total as total
 from .elements import total_of_products as total_of_products
 from .elements import total_of_squares as total_of_squares
-from .insession import MEASURE as MEASURE
-from .insession import SAVE as SAVE
 from .insession import SessionMeasures as SessionMeasures
 from .insession import stand_ins as stand_ins
 from .passes import is_measurable as is_measurable

@@ -1,9 +1,8 @@
 """Statistics of values that a session of onnxruntime measures where it makes them.
 
-The compiled library holds custom operators of the runtime, too (``kernel/insession.h``): a node ``Measure``
+The compiled library holds a custom operator of the runtime, too (``kernel/insession.h``): a node ``Measure``
 behind a value's producer reads it while caches hold it, and hands it on in the same memory. Nothing leaves
-the session but what was found, which has the bits that ``passes.measure`` gives. A node ``Save`` writes it to
-a file (``store.session_files``), or leaves that to a node ``Write``.
+the session but what was found, which has the bits that ``passes.measure`` gives.
 """
 
 from __future__ import annotations
@@ -22,19 +21,13 @@ from msdump.statistics.totals import StatisticNeed, Totals, TotalsArray
 from msdump.threads import thread_count
 
 DOMAIN: Final = "msdump"
-"""Domain of the operators."""
+"""Domain of the operator."""
 
 MEASURE: Final = "Measure"
-"""An operator: ``Measure(value, addresses) -> value``."""
+"""The operator: ``Measure(value, addresses) -> value``."""
 
-SAVE: Final = "Save"
-"""Another one: ``Save(value, addresses) -> value, addresses``."""
-
-WRITE: Final = "Write"
-"""``Write(addresses, values) -> addresses`` writes what several ``Save`` have left to it."""
-
-ADDRESSES: Final = {MEASURE: 2, SAVE: 4}
-"""Number of the addresses that each is fed."""
+ADDRESSES: Final = 2
+"""Number of the addresses that it is fed: of what is found, and of types and shapes."""
 
 _FOUND: Final = np.dtype([]) if compiled.KERNEL is None else compiled.KERNEL.found
 """Layout of the statistics that a session writes for each value, as the compiled library states it."""
@@ -70,11 +63,6 @@ def attributes(slot: int, need: StatisticNeed) -> dict[str, int]:
     }
 
 
-def room_for_kinds(count: int) -> ctypes.Array[ctypes.c_char]:
-    """Return where a session tells types and shapes of as many values; ``stand_ins`` reads it."""
-    return ctypes.create_string_buffer(_KIND.size * count)
-
-
 class SessionMeasures:
     """What the last run of a session has found.
 
@@ -91,7 +79,7 @@ class SessionMeasures:
             count: Number of the values that are measured.
         """
         self._found = np.zeros(count, _FOUND)
-        self._kinds = room_for_kinds(count)
+        self._kinds = ctypes.create_string_buffer(_KIND.size * count)
         self.addresses = np.array([self._found.ctypes.data, ctypes.addressof(self._kinds)], np.int64)
 
     @property
@@ -122,7 +110,7 @@ def stand_ins(kinds: bytes) -> list[np.ndarray] | None:
     """Return arrays of the types and shapes of values that a session has seen; their elements mean nothing.
 
     Args:
-        kinds: What it tells of them (``room_for_kinds``).
+        kinds: Types and shapes (``SessionMeasures.kinds``).
 
     Returns:
         The arrays, each its own; None where a value has too many dimensions.

@@ -4,7 +4,6 @@ from . import layouts as layouts
 from . import names as names
 from . import operator_names as operator_names
 from . import run_paths as run_paths
-from . import session_files as session_files
 from .clock import CLOCK as CLOCK
 from .clock import Clock as Clock
 from .existing import ExistingFiles as ExistingFiles
@@ -36,7 +35,3 @@ from .operator_names import is_collective as is_collective
 from .run_paths import Layout as Layout
 from .run_paths import ModelLayout as ModelLayout
 from .run_paths import outline as outline
-from .session_files import NameParts as NameParts
-from .session_files import SessionFiles as SessionFiles
-from .session_files import WantedFile as WantedFile
-from .session_files import WantedFiles as WantedFiles

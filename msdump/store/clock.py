@@ -50,20 +50,6 @@ class Clock:
         self._last = micros + count - 1
         return range(micros, micros + count)
 
-    @property
-    def is_of_system(self) -> bool:
-        """Whether it follows the system's clock, as writers of files elsewhere do."""
-        return self._source is time.time_ns
-
-    @property
-    def last(self) -> int:
-        """The last time that it gave, or passed over."""
-        return self._last
-
-    def pass_over(self, last: int) -> None:
-        """Give later times than this one, which was given elsewhere."""
-        self._last = max(self._last, last)
-
     def milliseconds(self) -> str:
         """Return the local time as ``YYYYMMDDHHMMSSmmm``, one more than the last one where it is no later."""
         count = self._source() // _NANOSECONDS // _MICROSECONDS

@@ -147,7 +147,6 @@ def test_closing_that_fails(door, monkeypatch, caplog, changes, often):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr(threading, "excepthook", faults.append)
-    monkeypatch.setattr(DiskFiles, "for_session", lambda *_: None)  # every file is made by "create"
     door.configure(on_write_error="warn", **changes)
     network = door.load(elements(40_000), **O0)
     monkeypatch.setattr(os, "close", fail)
@@ -246,7 +245,6 @@ def test_write_error_policy(door, policy, monkeypatch, caplog):
         create(self, directory, name, buffers)
 
     monkeypatch.setattr(DiskFiles, "create", fail)
-    monkeypatch.setattr(DiskFiles, "for_session", lambda *_: None)  # every file is made by "create"
     door.configure(on_write_error=policy)
     network = door.load(nets.mini())
 

@@ -61,8 +61,7 @@ def waiting(function):
         return function(*arguments)
     return wait
 
-for name in ("create", "for_session"):  # the latter where sessions write the files
-    setattr(DiskFiles, name, waiting(getattr(DiskFiles, name)))
+DiskFiles.create = waiting(DiskFiles.create)
 other = threading.Thread(target=network, args=(x,))
 other.start()
 begun.wait(60)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import logging
 import math
 import re
@@ -13,17 +12,13 @@ import onnx
 import pytest
 
 import msdump
-from msdump.capture import completes_operators
-from msdump.config.mindspore import parse
 from msdump.errors import ExecutionError, WatchHitError
 from msdump.execute import KernelFactory
 from msdump.graph import loader
-from msdump.plan import Context, DeviceTarget, JitLevel
-from msdump.threads import cores
 from sample_nets.build import build
 from tests import inputs, steps
 from tests.dump import nets, trees
-from tests.dump.conftest import ROOT, config
+from tests.dump.conftest import ROOT
 
 O0 = {"device_target": "Ascend", "jit_level": "O0"}
 HALF = {**O0, "ascend_config": {"precision_mode": "force_fp16"}}
@@ -141,7 +136,6 @@ def test_rows_are_those_of_single_operators(name, mode, place, monkeypatch, tmp_
     path = build(name, samples, batch=2) if name in SAMPLES else ROOT / "graphs" / f"{name}.onnx"
     context, changes = MODES[mode]
     messages = []
-    monkeypatch.setenv("MSDUMP_THREADS", str(cores()))  # of asynchronous files sessions write some then
 
     def run():
         caplog.clear()
@@ -326,26 +320,3 @@ def test_rows_before_a_failure(door):
 
     assert ["Neg", "Abs"] == _operators(door, 0)
     assert ["Neg", "Abs", "Gather", "ReLU"] == _operators(door, 1)
-
-
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({}, True),
-        ({"saved_data": "full"}, True),
-        (ROWS, False),
-        ({**ROWS, "save_kernel_args": True}, True),
-        ({"enable": False}, False),
-        ({"watch": LARGE}, False),
-        ({"watch": LARGE, "on_hit": "stop"}, True),
-        ({"watch": LARGE, "on_hit": "log"}, True),
-        ({"watch": LARGE, "on_hit": "log", **ROWS}, False),
-        ({"history": 2}, False),
-    ],
-)
-def test_operators_whose_files_are_promised_run_alone(changes, expected, tmp_path):
-    """Files of an operator are there before the next one runs, unless rules or a queue say otherwise."""
-    blocks = config(tmp_path, **changes)
-    context = Context(DeviceTarget.ASCEND, JitLevel.O0)
-
-    assert expected == completes_operators(parse(json.dumps(blocks).encode(), "data_dump.json", context))

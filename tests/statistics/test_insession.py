@@ -17,7 +17,7 @@ from msdump.execute import Runtime, cpu_runtime, values
 from msdump.execute.runtime import SessionUse
 from msdump.graph.kernel import ADDRESSES
 from msdump.graph.kernel.linked import add_measures, made_name
-from msdump.statistics import MEASURE, SessionMeasures, StatisticNeed, compiled, insession, passes, stand_ins
+from msdump.statistics import SessionMeasures, StatisticNeed, compiled, insession, passes, stand_ins
 
 ALL = StatisticNeed(extremes=True, counts=True, total=True, squares=True)
 BOUNDS = ("high", "low")
@@ -61,7 +61,7 @@ def _session(kind, need, outputs, sessions=None):
 def _run(session, array, outputs):
     """Return what a session hands on of an array, what stands for it, and what was measured."""
     found = SessionMeasures(1)
-    feeds = {"x": values.owned(array), ADDRESSES[MEASURE]: values.owned(found.addresses)}
+    feeds = {"x": values.owned(array), ADDRESSES: values.owned(found.addresses)}
     names = [made_name(name) if name == "y" else name for name in outputs]
     results = [values.to_array(each) for each in session.run_with_ort_values(feeds, names, None)]
     standing = stand_ins(found.kinds)
@@ -185,7 +185,7 @@ def starved(tmp_path, monkeypatch):
 def test_a_node_without_memory_makes_no_session(starved):
     """Where a node finds no memory, the session is refused with a message that tells so."""
     with pytest.raises(Exception, match="out of memory") as caught:
-        _session(1, ALL, "y", starved("calloc(count, size) NULL"))
+        _session(1, ALL, "y", starved("malloc(size) NULL"))
     assert shortage(caught.value).startswith("out of memory")
 
 
@@ -206,7 +206,7 @@ def test_nothing_stays_of_the_run_before():
     session, found = _session(1, ALL, "y"), SessionMeasures(1)
     addresses = values.owned(found.addresses)
     for shape in ((3,), (0,)):
-        feeds = {"x": values.owned(np.ones(shape, np.float32)), ADDRESSES[MEASURE]: addresses}
+        feeds = {"x": values.owned(np.ones(shape, np.float32)), ADDRESSES: addresses}
         session.run_with_ort_values(feeds, [made_name("y")], None)
 
     assert [0.0] == found.together(slice(None), np.array([0])).squares.tolist()

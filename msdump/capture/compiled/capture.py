@@ -9,7 +9,9 @@ from typing import Any, Final
 import numpy as np
 
 from msdump.capture.compiled.model_selection import ModelSelection
-from msdump.capture.pipeline import Pipeline, completes_operators
+from msdump.capture.pipeline import (
+    Pipeline,
+)
 from msdump.capture.steps import OperatorRecords, count_no_tensors, unwritten
 from msdump.capture.triggers import OverflowTrigger
 from msdump.device import Ascend, Task
@@ -99,7 +101,6 @@ class CompiledCapture(Observer):
             is_watched or count > 0
             for is_watched, count in zip(selection.watched, self._no_tensors, strict=True)
         )
-        self.completes_before_next: Sequence[bool] = self.watched if completes_operators(plan) else ()
         self.wants_inputs = plan.what.keeps_inputs
         self.wants_outputs = plan.what.keeps_outputs
         self._nodes = device.graph.nodes

@@ -14,7 +14,6 @@ from .linked import NO_HOOKS as NO_HOOKS
 from .linked import Expansion as Expansion
 from .linked import LinkedModel as LinkedModel
 from .linked import LinkedOperator as LinkedOperator
-from .linked import SavedValue as SavedValue
 from .linked import SegmentEdges as SegmentEdges
 from .linked import SessionHooks as SessionHooks
 from .linked import UnlinkableError as UnlinkableError

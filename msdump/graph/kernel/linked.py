@@ -7,10 +7,10 @@ node is named by the number of its operator, which the runtime's errors show.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import onnx
@@ -137,37 +137,21 @@ class LinkedOperator:
     roundings: Sequence[Rounding] | None
 
 
-class SavedValue(NamedTuple):
-    """A value that a session writes to a file.
-
-    Attributes:
-        name: The value.
-        reader: Number of the operator in front of which it is written; None: behind its producer.
-        waits: Whether its file may be written together with those of values behind it.
-    """
-
-    name: str
-    reader: int | None = None
-    waits: bool = False
-
-
 @dataclass(frozen=True, slots=True)
 class SessionHooks:
-    """Values that a session measures or writes to files where it makes them.
+    """Values that a session measures where it makes them.
 
     Attributes:
         measured: Values that are measured, in the order of the results.
         need: Statistics of them.
-        saved: Values that are written to files, in the order of the results.
     """
 
     measured: tuple[str, ...] = ()
     need: StatisticNeed = NOTHING
-    saved: tuple[SavedValue, ...] = ()
 
     def __bool__(self) -> bool:
-        """Tell whether it looks at any."""
-        return bool(self.measured or self.saved)
+        """Tell whether it measures any."""
+        return bool(self.measured)
 
 
 NO_HOOKS: Final = SessionHooks()
@@ -182,7 +166,7 @@ class SegmentEdges:
         defaults: Weights in the model that no kernel takes for constant, since they could be fed.
         outputs: Values that are given back.
         shapes: Shapes of fed values that hold in every run; the runtime plans memory, and fuses, by them.
-        looks: Values inside that are measured or written.
+        looks: Values inside that are measured.
     """
 
     feeds: Mapping[str, str]
@@ -256,7 +240,6 @@ class _Writer:
         initializers: Names of those, by weight and identity of the array.
         shared: See ``LinkedModel``.
         constants: Constants of the device's casts by name.
-        read: By operator, the name in the model of every value that it reads.
     """
 
     graph: Graph
@@ -267,13 +250,11 @@ class _Writer:
     initializers: dict[tuple[str, int], str] = field(default_factory=dict)
     shared: dict[str, tuple[np.ndarray, str, int]] = field(default_factory=dict)
     constants: dict[str, onnx.TensorProto] = field(default_factory=dict)
-    read: list[Mapping[str, str]] = field(default_factory=list)
 
     def add(self, part: LinkedOperator) -> None:
         number, opset = self.count, onenode.onnx_opset(self.model)
         self._check_versions(part.node, opset)
         names = self._names(part)
-        self.read.append(names)
         written = onenode.computation(
             self.graph,
             part.node,
@@ -351,174 +332,55 @@ class _Writer:
         )
         graph.output.extend(helper.make_empty_tensor_value_info(self.names[name]) for name in around.outputs)
         if around.looks:
-            self._look(around.looks)
+            measured = {self.names[name]: slot for slot, name in enumerate(around.looks.measured)}
+            add_measures(self.model, measured, around.looks.need)
         outputs = tuple(
             (output.name, name) for output, name in zip(graph.output, around.outputs, strict=True)
         )
         data = self.model.SerializeToString(deterministic=True)  # equal stretches may share a session
         return LinkedModel(data, feeds, self.shared, outputs)
 
-    def _look(self, looks: SessionHooks) -> None:
-        """Add the nodes that look at values."""
-        if looks.measured:
-            measured = {self.names[name]: slot for slot, name in enumerate(looks.measured)}
-            add_measures(self.model, measured, looks.need)
-        if looks.saved:
-            made, read = {}, []
-            for slot, (name, reader, _) in enumerate(looks.saved):
-                if reader is None:
-                    made[self.names[name]] = slot
-                else:
-                    read.append(ReadValue(f"{reader}.0", self.read[reader][name], slot))
-            waiting = {slot for slot, value in enumerate(looks.saved) if value.waits}
-            add_saves(self.model, made, read, waiting)
 
-
-ADDRESSES: Final = {insession.MEASURE: "measurements", insession.SAVE: "files"}
-"""The inputs of a model that say where to write what is found, or what became of files: int64."""
+ADDRESSES: Final = "measurements"
+"""The input of a model, int64, that says where to write what is found."""
 
 
 def add_measures(model: onnx.ModelProto, values: Mapping[str, int], need: StatisticNeed) -> None:
-    """Let a model measure values; who reads one reads it behind its node.
+    """Let a model measure values: a node behind each producer reads the value and hands it on.
 
-    What the model gives of these values it gives as they are made: no node hands it on, so none copies it.
+    The model's outputs are given as they are made: no node hands them on, so none copies them.
 
     Args:
-        model: Gets a node behind each producer, and an input of ``ADDRESSES``.
+        model: Gets the nodes, and the input ``ADDRESSES``.
         values: The slot of each value by its name; a node of the model itself makes it.
         need: Statistics to measure.
     """
-    slots = {name: insession.attributes(slot, need) for name, slot in values.items()}
-    _add(model, insession.MEASURE, slots, {})
-
-
-class ReadValue(NamedTuple):
-    """A value that is written to a file in front of a node that reads it.
-
-    Attributes:
-        reader: Name of the node.
-        name: Name of the value.
-        slot: Its slot.
-    """
-
-    reader: str
-    name: str
-    slot: int
-
-
-def add_saves(
-    model: onnx.ModelProto,
-    made: Mapping[str, int],
-    read: Sequence[ReadValue] = (),
-    waiting: Container[int] = (),
-) -> None:
-    """Let a model write values to files; see ``add_measures``.
-
-    They are named in the order of nodes: each node that writes hands the addresses on to the next one. The
-    files of nodes between which nothing else runs are written together.
-
-    Args:
-        model: Gets the nodes, and an input of ``ADDRESSES``.
-        made: The slot of each value that is written behind its producer, by its name.
-        read: Values that are written in front of who reads them.
-        waiting: Slots whose files may be written together with those behind, although others run in between.
-    """
-    in_front: dict[str, list[onnx.NodeProto]] = {}
-    for value in read:
-        before = in_front.setdefault(value.reader, [])
-        name = f"{value.reader}.i{len(before)}"
-        before.append(_look(insession.SAVE, name, value.name, f"{name}.v", {"slot": value.slot}))
-    _add(model, insession.SAVE, {name: {"slot": slot} for name, slot in made.items()}, in_front)
-    nodes = list(_joined(model.graph.node, waiting))
-    del model.graph.node[:]
-    model.graph.node.extend(nodes)
-    addresses = ADDRESSES[insession.SAVE]
-    for node in filter(_is_writing, model.graph.node):
-        place = 1 if node.op_type == insession.SAVE else 0
-        node.input[place], addresses = addresses, f"{node.name}~"
-        node.output.append(addresses)
-
-
-def _joined(nodes: Iterable[onnx.NodeProto], waiting: Container[int]) -> Iterator[onnx.NodeProto]:
-    """Yield nodes, and behind those whose files are written together one that writes them."""
-    group: list[onnx.NodeProto] = []
-    for node in nodes:
-        if _is_writing(node):
-            group.append(node)
-        elif group and _slot(group[-1]) not in waiting:
-            yield from _write(group)
-            group = []
-        yield node
-    yield from _write(group)
-
-
-def _write(group: Sequence[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    """Yield what writes the files of nodes, where they do not so themselves."""
-    waits = len(group) > 1
-    for node in group:
-        node.attribute.append(helper.make_attribute("waits", int(waits)))
-    if waits:  # it is given the values, so that they live until then
-        given = [ADDRESSES[insession.SAVE], *(node.output[0] for node in group)]
-        yield helper.make_node(
-            insession.WRITE, given, [], name=f"{group[-1].name}.w", domain=insession.DOMAIN
-        )
-
-
-def _is_writing(node: onnx.NodeProto) -> bool:
-    return node.domain == insession.DOMAIN and node.op_type in {insession.SAVE, insession.WRITE}
-
-
-def _slot(node: onnx.NodeProto) -> int:
-    (slot,) = (attribute.i for attribute in node.attribute if attribute.name == "slot")
-    return slot
-
-
-def made_name(name: str) -> str:
-    """Return the name of a value in front of the node that looks at it."""
-    return f"{name}~"
-
-
-def _add(
-    model: onnx.ModelProto,
-    op_type: str,
-    made: Mapping[str, Mapping[str, int]],
-    in_front: Mapping[str, Sequence[onnx.NodeProto]],
-) -> None:
-    """Add nodes in front of those of a name, and, with attributes, behind the producers of values."""
     graph = model.graph
-    nodes = [
-        added for node in graph.node for added in (*in_front.get(node.name, ()), *_seen(node, op_type, made))
-    ]
+    nodes = []
+    for node in graph.node:
+        nodes.append(node)
+        for number, name in enumerate(node.output):
+            if name in values:
+                node.output[number] = made_name(name)
+                attributes = insession.attributes(values[name], need)
+                nodes.append(_measure(f"{node.name}.{number}", name, attributes))
     del graph.node[:]
     graph.node.extend(nodes)
     for output in graph.output:
-        if output.name in made:
+        if output.name in values:
             output.name = made_name(output.name)
-    shape = (insession.ADDRESSES[op_type],)
-    graph.input.append(helper.make_tensor_value_info(ADDRESSES[op_type], TensorProto.INT64, shape))
-    if all(opset.domain != insession.DOMAIN for opset in model.opset_import):
-        model.opset_import.append(helper.make_opsetid(insession.DOMAIN, 1))
+    graph.input.append(helper.make_tensor_value_info(ADDRESSES, TensorProto.INT64, (insession.ADDRESSES,)))
+    model.opset_import.append(helper.make_opsetid(insession.DOMAIN, 1))
 
 
-def _seen(
-    node: onnx.NodeProto, op_type: str, values: Mapping[str, Mapping[str, int]]
-) -> Iterator[onnx.NodeProto]:
-    """Yield a node and those that look at what it makes, which are named after it."""
-    behind = []
-    for number, name in enumerate(node.output):
-        if name in values:
-            node.output[number] = made_name(name)
-            behind.append(_look(op_type, f"{node.name}.{number}", node.output[number], name, values[name]))
-    yield node
-    yield from behind
+def made_name(name: str) -> str:
+    """Return the name of a value in front of the node that measures it."""
+    return f"{name}~"
 
 
-def _look(
-    op_type: str, name: str, value: str, handed_on: str, attributes: Mapping[str, int]
-) -> onnx.NodeProto:
-    """Return a node that looks at a value and hands it on under another name."""
-    inputs = [value, ADDRESSES[op_type]]
-    node = helper.make_node(op_type, inputs, [handed_on], name=name, domain=insession.DOMAIN)
+def _measure(name: str, value: str, attributes: Mapping[str, int]) -> onnx.NodeProto:
+    inputs = [made_name(value), ADDRESSES]
+    node = helper.make_node(insession.MEASURE, inputs, [value], name=name, domain=insession.DOMAIN)
     node.attribute.extend(itertools.starmap(helper.make_attribute, attributes.items()))
     return node
 

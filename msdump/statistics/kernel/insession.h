@@ -1,14 +1,11 @@
-/* Operators of onnxruntime that look at a value where it is made, and hand it on.
+/* Measure(value, addresses) -> value: an operator of onnxruntime that measures a value and hands it on.
  *
- * Measure(value, addresses) -> value, Save(value, addresses) -> value, addresses, and
- * Write(addresses, values) -> addresses (saving.h). The value is looked
- * at right behind its producer, while caches hold it; where the runtime lets both share memory, nothing is copied.
- * What is found stands at the addresses, which are those of arrays, in the place that the attribute "slot" tells.
- * What Measure finds has the bits that msdump_measure gives: parts and runs are added in its order, whichever
- * thread reads them.
+ * The value is read right behind its producer, while caches hold it; where the runtime lets both share memory,
+ * nothing is copied. The attribute "slot" is the place of the findings in the arrays at the addresses. The findings
+ * have the bits that msdump_measure gives: parts and runs are added in its order, whichever thread reads them.
  *
  * The runtime's interface is a table of functions, which is only ever appended to, and a record of an operator's
- * functions: onnxruntime_c_api.h of microsoft/onnxruntime tells the places. */
+ * functions: onnxruntime_c_api.h of microsoft/onnxruntime gives the places. */
 
 #define API_VERSION 18 /* of the interface: the first one in which an operator may hand on its input */
 #define MOST_DIMENSIONS 8 /* that are told of */
@@ -122,14 +119,14 @@ static void tell_kind(const struct value *value, struct kind *kind) {
     memcpy(kind->dimensions, value->dimensions, told * sizeof *value->dimensions);
 }
 
-/* Hands a value on: in the same memory where the runtime shares it; tells where it is then. */
-static status *hand_on(void *context, const struct value *value, void **out) {
-    void *made;
+/* Hands a value on: in the same memory where the runtime shares it. */
+static status *hand_on(void *context, const struct value *value) {
+    void *made, *out;
     status *failure;
     TRY(runtime->output(context, 0, value->dimensions, value->rank, &made));
-    TRY(runtime->data_of(made, out));
-    if (value->length && *out != value->data)
-        memcpy(*out, value->data, value->length * TYPES[place_of(value->type)].size);
+    TRY(runtime->data_of(made, &out));
+    if (value->length && out != value->data)
+        memcpy(out, value->data, value->length * TYPES[place_of(value->type)].size);
     return NULL;
 }
 
@@ -138,38 +135,24 @@ struct node {
     int64_t slot, need, threads, part;
 };
 
-struct saving_node {
-    int64_t slot, waits;
-};
-
-#define MOST_ATTRIBUTES 4
-
-/* What memory is wanted for is told as shortage.py knows it. */
-static status *make_node(const struct interface *interface, const void *info, const char *const *names, void **made) {
-    int64_t *const values = calloc(MOST_ATTRIBUTES, sizeof *values);
-    status *failure = values ? NULL : interface->fail(1, "out of memory for a node");
-    for (size_t at = 0; names[at] && !failure; at++)
-        failure = interface->attribute(info, names[at], values + at);
+/* Memory that is lacking is reported in the words that shortage.py knows. */
+static status *create_node(const void *operator, const struct interface *interface, const void *info, void **made) {
+    struct node *const node = malloc(sizeof *node);
+    status *failure = node ? NULL : interface->fail(1, "out of memory for a node");
+    (void)operator;
+    if (!failure)
+        failure = interface->attribute(info, "slot", &node->slot);
+    if (!failure)
+        failure = interface->attribute(info, "need", &node->need);
+    if (!failure)
+        failure = interface->attribute(info, "threads", &node->threads);
+    if (!failure)
+        failure = interface->attribute(info, "part", &node->part);
     if (failure)
-        free(values);
+        free(node);
     else
-        *made = values;
+        *made = node;
     return failure;
-}
-
-static status *create_measure(const void *operator, const struct interface *interface, const void *info, void **made) {
-    static const char *const NAMES[] = {"slot", "need", "threads", "part", NULL};
-    return (void)operator, make_node(interface, info, NAMES, made);
-}
-
-static status *create_save(const void *operator, const struct interface *interface, const void *info, void **made) {
-    static const char *const NAMES[] = {"slot", "waits", NULL};
-    return (void)operator, make_node(interface, info, NAMES, made);
-}
-
-static status *create_write(const void *operator, const struct interface *interface, const void *info, void **made) {
-    static const char *const NONE[] = {NULL};
-    return (void)operator, make_node(interface, info, NONE, made);
 }
 
 static void destroy_node(void *node) { free(node); }
@@ -245,11 +228,11 @@ static status *find(const struct node *node, const void *context, int type, cons
 static status *measure_value(void *kernel, void *context) {
     const struct node *const node = kernel;
     struct value value;
-    void **addresses, *out;
+    void **addresses;
     status *failure;
     TRY(take(context, &value, &addresses));
     tell_kind(&value, (struct kind *)addresses[1] + node->slot);
-    TRY(hand_on(context, &value, &out));
+    TRY(hand_on(context, &value));
     struct found *const found = (struct found *)addresses[0] + node->slot;
     if (!value.length) {
         *found = (struct found){0}; /* not what the run before has left */
@@ -258,32 +241,24 @@ static status *measure_value(void *kernel, void *context) {
     return find(node, context, place_of(value.type), value.data, value.length, found);
 }
 
-#include "saving.h"
-
 /* What the runtime asks of an operator; it hands on a record that it is asked about. */
 static const char *measure_name(const void *operator) { return (void)operator, "Measure"; }
-static const char *save_name(const void *operator) { return (void)operator, "Save"; }
-static const char *write_name(const void *operator) { return (void)operator, "Write"; }
 static const char *no_provider(const void *operator) { return (void)operator, NULL; }
 static int type(const void *operator, size_t number) { return (void)operator, number ? 7 : 0; } /* int64, any */
-static int any_later(const void *operator, size_t number) { return (void)operator, number ? 0 : 7; }
 static size_t two(const void *operator) { return (void)operator, 2; }
 static size_t one(const void *operator) { return (void)operator, 1; }
 static int plain(const void *operator, size_t number) { return (void)operator, (void)number, 0; }
-static int then_any(const void *operator, size_t number) { return (void)operator, number ? 2 : 0; }
 static int none(const void *operator) { return (void)operator, 0; }
 static int first(const void *operator) { return (void)operator, 1; }
 static int last(const void *operator) { return (void)operator, INT32_MAX; }
 
-/* An output is the input of its number: nothing is written, so that it does not matter who else reads it. */
-static size_t aliases(int **input, int **output, size_t count) {
-    static int places[] = {0, 1};
-    *input = *output = places;
-    return count;
+/* The output is the first input: nothing is written, so that it does not matter who else reads it. */
+static size_t aliases(int **input, int **output) {
+    static int place;
+    *input = *output = &place;
+    return 1;
 }
 
-static size_t one_alias(int **input, int **output) { return aliases(input, output, 1); }
-static size_t two_aliases(int **input, int **output) { return aliases(input, output, 2); }
 static void release_places(int *input, int *output) { (void)input, (void)output; }
 
 struct operator {
@@ -308,33 +283,29 @@ struct operator {
     void (*release_places)(int *, int *);
 };
 
-#define OPERATOR(its_name, its_create, its_compute, its_type, its_input_kind, its_outputs, its_aliases) \
-    {.version = API_VERSION, \
-     .name = its_name, \
-     .provider = no_provider, \
-     .input_type = its_type, \
-     .inputs = two, \
-     .output_type = its_type, \
-     .outputs = its_outputs, \
-     .destroy = destroy_node, \
-     .input_kind = its_input_kind, \
-     .output_kind = plain, \
-     .memory = plain, \
-     .least_inputs = none, \
-     .like_inputs = none, \
-     .least_outputs = first, \
-     .like_outputs = first, \
-     .create_or_fail = its_create, \
-     .compute = its_compute, \
-     .first_version = first, \
-     .last_version = last, \
-     .aliases = its_aliases, \
-     .release_places = release_places}
-
-static const struct operator MEASURE = OPERATOR(measure_name, create_measure, measure_value, type, plain, one, one_alias);
-static const struct operator SAVE = OPERATOR(save_name, create_save, save_value, type, plain, two, two_aliases);
-static const struct operator WRITE =
-    OPERATOR(write_name, create_write, write_values, any_later, then_any, one, one_alias);
+static const struct operator MEASURE = {
+    .version = API_VERSION,
+    .name = measure_name,
+    .provider = no_provider,
+    .input_type = type,
+    .inputs = two,
+    .output_type = type,
+    .outputs = one,
+    .destroy = destroy_node,
+    .input_kind = plain,
+    .output_kind = plain,
+    .memory = plain,
+    .least_inputs = none,
+    .like_inputs = none,
+    .least_outputs = first,
+    .like_outputs = first,
+    .create_or_fail = create_node,
+    .compute = measure_value,
+    .first_version = first,
+    .last_version = last,
+    .aliases = aliases,
+    .release_places = release_places,
+};
 
 /* Called by the runtime for the options of each session that wants the operators; one older than the interface
  * does not get to know it, and refuses the model. */
@@ -348,8 +319,6 @@ PUBLIC status *RegisterCustomOps(void *options, const struct interfaces *interfa
         void *made;
         TRY(runtime->create_domain("msdump", &made));
         TRY(runtime->add_operator(made, &MEASURE));
-        TRY(runtime->add_operator(made, &SAVE));
-        TRY(runtime->add_operator(made, &WRITE));
         domain = made;
     }
     return runtime->add_domain(options, domain);

@@ -7,14 +7,13 @@
  * branch nor call, so that the compiler makes vector instructions of it, for several generations of x86-64
  * at once (CLONES), of which the best is chosen when the library is loaded.
  */
-#define _GNU_SOURCE /* files without names, see saving.h */
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define VERSION 13 /* of what is PUBLIC, as compiled.py knows it */
+#define VERSION 14 /* of what is PUBLIC, as compiled.py knows it */
 #define RUN 2048  /* elements of a run: counts of 32 bits cannot overflow, and stay in vector lanes */
 
 #if defined(__x86_64__) && defined(__gnu_linux__) && !defined(PORTABLE)
@@ -45,12 +44,6 @@ INLINE float single(uint32_t bits) {
     float value;
     memcpy(&value, &bits, sizeof value);
     return value;
-}
-
-INLINE uint32_t bits_of(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
 }
 
 /* The bits in their places: the number times FLOAT16_UNIT, exact, that of subnormal numbers too. */

@@ -1,10 +1,8 @@
 """The asynchronous sink: the next operator does not wait for large files.
 
 Small files are written before the call returns, since handing them over would cost more; so are rows and
-replaced files, which keeps their order. Large files are left to threads by a queue that is bounded by bytes,
-unless the operators' own threads have all cores: sessions then write what they can (``session_files``),
-several files at once. A failure never stops the step: it is raised when the sink is flushed, which every step
-does at its end.
+replaced files, which keeps their order. Large files are left to threads by a queue that is bounded by bytes.
+A failure never stops the step: it is raised when the sink is flushed, which every step does at its end.
 
 A thread that waits for the queue writes files too. It can be interrupted at any
 moment (Ctrl-C, signal handlers), the threads of the queue cannot. Whatever must
@@ -28,7 +26,7 @@ from msdump.store.write import exits
 from msdump.store.write.buffers import size_of
 from msdump.store.write.files import DiskFiles
 from msdump.store.write.sinks import StandIns, Summary, SyncSink, path_of
-from msdump.threads import cores, lower_priority, thread_count
+from msdump.threads import lower_priority
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -306,8 +304,6 @@ class AsyncSink(SyncSink):
         self._unfinished: tuple[Callable[[], None], int] | None = None
         self._failures = 0
         self._first_failure: tuple[str, OSError] | None = None
-        # the operators have all cores: a thread that writes beside them would take one away in turns
-        self.is_open_to_sessions = writer_threads == 1 and thread_count() >= cores()
         exits.register(self)
 
     def write(self, artifact: Artifact) -> None:

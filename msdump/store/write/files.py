@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
-import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from msdump import reading
-from msdump.errors import DumpWriteError, cause_of, is_foreign, passing_over
+from msdump.errors import DumpWriteError, cause_of, is_foreign
 from msdump.record import Buffer
 from msdump.store.clock import later_names
 from msdump.store.write.buffers import FileRange, size_of, write_all
@@ -21,7 +20,6 @@ from msdump.store.write.place import OpenDirectory
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from msdump.store.session_files import SessionPlace
     from msdump.store.write.rows import RowFile
     from msdump.tracing import Trace
 
@@ -101,7 +99,6 @@ class DiskFiles:
         # the directory around the one that was opened last: steps lie in one
         self._holder: tuple[str, OpenDirectory] | None = None
         self._row_files: dict[tuple[str, str], RowFile] = {}
-        self._made: tuple[str, ...] = ()  # for the last session
 
     def create(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
         """Make a new file, for a later time where the name has one and is taken; else FileExistsError."""
@@ -184,25 +181,6 @@ class DiskFiles:
             file.close()
         raise OSError(errno.EBUSY, "the file comes and goes", name)
 
-    def for_session(self, directory: str) -> SessionPlace | None:
-        """Return what a session needs to make new files itself; OSError as ``create`` raises it."""
-        is_known = directory in self._places
-        is_held = is_known or self._standing_holder(directory.rpartition("/")[0]) is not None
-        missing = () if is_held else tuple(_missing(directory))
-        place = self._standing(directory)
-        self._made = (directory,) if is_held and place.is_new and not is_known else missing
-        return place.for_session(self._mode)
-
-    def leave(self, directory: str) -> None:
-        """Remove a directory that ``for_session`` has just made, and those above it; they are empty."""
-        if directory not in self._made:
-            return
-        self._forget(directory)
-        with passing_over(OSError):
-            for made in self._made:
-                os.rmdir(made)  # noqa: PTH106 - a str, as all paths here
-        self._made = ()
-
     def exists(self, directory: str, name: str) -> bool:
         """Tell whether a name is taken."""
         return reading.is_taken(f"{directory}/{name}")
@@ -280,7 +258,7 @@ class DiskFiles:
 
 
 class TracedFiles(DiskFiles):
-    """Files on disk, each with a span in a trace; sessions write none of them."""
+    """Files on disk, each with a span in a trace."""
 
     def __init__(self, mode: int, root: str, *, trace: Trace) -> None:
         """Open nothing yet; ``trace`` gets the spans."""
@@ -308,16 +286,6 @@ class TracedFiles(DiskFiles):
         """Add whole rows to a file, the header first where other titles hold; return whether it was new."""
         with self._trace.span("write", name, directory=directory, bytes=len(rows)):
             return super().append(directory, name, rows, header)
-
-    def for_session(self, directory: str) -> None:
-        """Return None: what a session writes has no span."""
-
-
-def _missing(directory: str) -> Iterator[str]:
-    """Yield a directory and its missing parents."""
-    while not reading.is_taken(directory):
-        yield directory
-        directory = directory.rpartition("/")[0]
 
 
 _BLOCK: Final = bytes(4096)  # an empty file would fit on a full disk

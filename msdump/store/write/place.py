@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from msdump.record import Buffer
-    from msdump.store.session_files import SessionPlace
 
 # Reserving the blocks of a large file makes ext4 a fifth faster, and tmpfs a tenth slower: only file systems
 # on a device do it, and of these only such with nameless files. The others would make the C library
@@ -116,17 +115,6 @@ class OpenDirectory:
                 self._create_renamed(name, partial(_copy, fd), mode)
         finally:
             reading.close(fd)
-
-    def for_session(self, mode: int) -> SessionPlace | None:
-        """Return what a session needs to make new files as ``create`` does, with a descriptor of its own.
-
-        None where the file system has no files without names.
-        """
-        if not self._is_nameless:
-            return None
-        from msdump.store.session_files import SessionPlace
-
-        return SessionPlace(os.dup(self._fd), mode, self._narrows_modes, self._reserves)
 
     def replace(self, name: str, write: Write, mode: int) -> None:
         """Make a file, in place of an older one of the name; its time is exact.

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from msdump.record import Artifact, Buffer
-    from msdump.store.session_files import SessionPlace
     from msdump.store.write.files import Files
 
 
@@ -233,8 +232,6 @@ class SyncSink:
     """Writes each file before the call returns; any thread may call it."""
 
     holds_buffers = False
-    is_open_to_sessions = True
-    """Whether sessions may write files in its place (``for_session``)."""
 
     def __init__(
         self,
@@ -329,33 +326,6 @@ class SyncSink:
                 raise _OverLimitError
             taken.append(size)
             yield piece
-
-    def for_session(self, directory: str) -> SessionPlace | None:
-        """Return where a session may write new files itself, None where each has to come to the sink.
-
-        So it is with a limit of bytes, and where files cannot be made: who writes them here is told why.
-        """
-        if self._budget.most or not isinstance(self._files, DiskFiles):
-            return None
-        with self._lock:
-            try:
-                return self._files.for_session(directory)
-            except OSError as error:
-                if is_foreign(error):
-                    raise
-                return None
-
-    def leave(self, directory: str) -> None:
-        """Remove a directory that was made for a session in vain."""
-        with self._lock:
-            if isinstance(self._files, DiskFiles):
-                self._files.leave(directory)
-
-    def count(self, files: int, size: int) -> None:
-        """Count files, and their bytes, that a session has written."""
-        with self._lock:
-            self._count += files
-            self._bytes += size
 
     def skip(self, reason: Reason, count: int = 1) -> None:
         """Count tensors that are not written on purpose."""

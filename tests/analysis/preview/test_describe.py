@@ -36,7 +36,7 @@ def test_plain_plan_is_said_in_six_lines():
         "iterations: 0|5-8\n"
         "operators:  all\n"
         "tensors:    inputs and outputs, in host format, as .npy\n"
-        "writing:    synchronous, an operator's files are complete before the next operator starts"
+        "writing:    synchronous, an operator's files are complete before the next segment starts"
     )
 
 
