@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -17,101 +17,109 @@ Arrays = Sequence[Array]
 """The inputs or the outputs of an operator, one for each slot."""
 
 
-RanNode = tuple[int, Arrays, Arrays]
-"""Of an operator that has run: its place in the graph's execution order, its inputs and outputs."""
+class NodeRun(NamedTuple):
+    """An operator that has run; its tensors are views, valid while they are referenced.
+
+    Attributes:
+        position: Place of the operator in the graph's execution order.
+        inputs: Its inputs; empty where the observer does not want them.
+        outputs: Its outputs; empty where the observer does not want them.
+        is_saturated: The emulated device's overflow status after the operator.
+    """
+
+    position: int
+    inputs: Arrays
+    outputs: Arrays
+    is_saturated: bool = False
+
+
+class Interest(NamedTuple):
+    """The operators and tensors that an observer is shown.
+
+    Attributes:
+        positions: By place in the execution order, whether an operator is shown; empty: none is.
+        inputs: Whether inputs are shown.
+        outputs: Whether outputs are shown.
+        need: The statistics that are wanted in place of elements; None: the elements are wanted.
+        one_by_one: Whether no operator runs before the one in front of it was shown, because the observer
+            may change values, or its interest. Else the operators of a segment are shown together.
+    """
+
+    positions: tuple[bool, ...] = ()
+    inputs: bool = False
+    outputs: bool = False
+    need: StatisticNeed | None = None
+    one_by_one: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no operator is shown."""
+        return not any(self.positions)
+
+    def shows(self, position: int) -> bool:
+        """Return whether the operator at a position is shown."""
+        return bool(self.positions) and self.positions[position]
+
+
+NO_INTEREST: Final = Interest()
+
+
+class ElementsNeededError(Exception):
+    """Statistics do not suffice: the operators run once more, and their elements are shown."""
 
 
 class Observer:
     """An observer of the operators of one graph: a capture, a meter, the watcher, or several in a row.
 
-    By itself it ignores what it is shown.
-
     Attributes:
-        watched: By node position: whether the observer is called for it.
-        wants_inputs: Whether it is shown what operators read.
-        wants_outputs: Whether it is shown what they wrote.
-        completes_before_next: By node position: whether nothing runs on before ``ran`` has returned, since it
-            may change values, or what is watched; empty: nowhere. Elsewhere the operators of a segment are
-            shown once all of them have run.
-        need: What one pass over the elements of tensors has to find, so that ``measured`` is called in place
-            of ``ran``; None: the elements are needed.
+        interest: The operators and tensors that it is shown. While it is the same object, segments stay.
     """
 
-    watched: Sequence[bool]
-    wants_inputs = False
-    wants_outputs = False
-    completes_before_next: Sequence[bool] = ()
-    need: StatisticNeed | None = None
+    interest = NO_INTEREST
 
     def starting(self, position: int, inputs: Arrays) -> None:
-        """Observe the inputs of a collective that is about to run; ``ran`` or ``failed`` follows.
-
-        Other operators are seen once they have run: theirs hold nothing else before.
-
-        Args:
-            position: Place of the operator in the graph's execution order.
-            inputs: Its inputs, nothing where the observer does not want them.
-        """
+        """Observe the inputs of a collective that is about to run; ``ran`` or ``failed`` follows."""
 
     def ran(
-        self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False
+        self, batch: Sequence[NodeRun], found: TotalsArray | None = None
     ) -> Mapping[str, np.ndarray] | None:
-        """Observe an operator that has just run; its tensors are views, valid while they are referenced.
-
-        Control flow is shown as well, after its bodies, where it is watched.
+        """Observe operators that have run, control flow after its bodies.
 
         Args:
-            position: Place of the operator in the graph's execution order.
-            inputs: Its inputs, nothing where the observer does not want them.
-            outputs: Its outputs, nothing where the observer does not want them.
-            saturated: The emulated device's overflow status after the operator.
+            batch: The operators in order. With statistics, their arrays have types and shapes, but no
+                elements, and while these stay the same it is the same object from run to run.
+            found: The statistics of the tensors that are there, in their order (``tensors_of``); None where
+                elements are shown.
 
         Returns:
-            Values of the graph that the operator has overwritten by fault, by name; operators that
-            read them later read these, which the observer keeps until the run has ended.
+            Values of the graph that an operator has overwritten by fault, by name: operators that read them
+            later read these, which the observer keeps until the run has ended.
+
+        Raises:
+            ElementsNeededError: The statistics do not suffice.
         """
-
-    def together(self) -> AbstractContextManager[None]:
-        """Return a context in which operators that have run together are shown; work may wait for its end."""
-        return nullcontext()
-
-    def measured(self, ran: Sequence[RanNode], found: TotalsArray) -> bool:  # noqa: ARG002
-        """Observe operators that have run together, in place of ``ran``.
-
-        Args:
-            ran: The operators; their tensors are arrays of the right type and shape whose elements mean
-                nothing. While types and shapes stay the same it is the same object from run to run, so that
-                what depends on nothing else may be kept with it.
-            found: What was found of the tensors that are there, in their order (``tensors_of``).
-
-        Returns:
-            Whether nothing else is needed; where it is, all of them run and are shown once more.
-        """
-        return False
 
     def failed(self, position: int, inputs: Arrays) -> None:
         """Observe the inputs of an operator that has just failed."""
 
     def looks_into(self, body: Graph) -> bool:  # noqa: ARG002
-        """Return whether the observer has to see a branch or loop body run, or anything inside it.
-
-        Else the body may run as a part of the operator that it belongs to, and is not entered.
-        """
+        """Return whether a branch or loop body is observed; else it may run as a part of one operator."""
         return False
 
     def enter(self, body: Graph) -> Observer | None:
-        """Return the observer of a branch or loop body that is about to run once, None for none.
-
-        A loop enters its body anew for every iteration.
-        """
+        """Return the observer of one pass of a branch or loop body, None for none."""
 
 
-def tensors_of(ran: Iterable[tuple[object, Arrays, Arrays]]) -> list[np.ndarray]:
-    """Return the tensors of operators that are there, operator by operator, inputs first."""
-    return [array for _, inputs, outputs in ran for array in (*inputs, *outputs) if array is not None]
+def tensors_of(batch: Iterable[tuple[Any, ...]]) -> list[np.ndarray]:
+    """Return the tensors of operators that are there, operator by operator, inputs first.
+
+    Args:
+        batch: Of each operator a tuple whose second and third items are inputs and outputs.
+    """
+    return [array for run in batch for array in (*run[1], *run[2]) if array is not None]
 
 
 def places_of(kept: Iterable[np.ndarray], tensors: Iterable[np.ndarray]) -> list[int]:
-    """Return where each of some tensors stands among others: the same objects."""
+    """Return the place of each of some tensors among others: the same objects."""
     places = {id(array): place for place, array in enumerate(tensors)}
     return [places[id(array)] for array in kept]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from io import FileIO
 from typing import Final
 
-from msdump.errors import passing_over
+from msdump.errors import is_foreign, passing_over
 
 LARGEST: Final = 1 << 30
 """Bytes of the largest file that is read into memory as a whole, unless the caller allows another number."""
@@ -38,8 +38,11 @@ class NotRegularError(OSError):
 
 def close(descriptor: int) -> None:
     """Close a descriptor; a failure says nothing of bytes that were read, or are in the file by now."""
-    with passing_over(OSError):
+    try:
         os.close(descriptor)
+    except OSError as error:  # no ``with``: each file of a dump comes here
+        if is_foreign(error):
+            raise
 
 
 class _File(FileIO):

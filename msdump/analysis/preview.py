@@ -40,7 +40,7 @@ from msdump.execute import (
     values,
 )
 from msdump.graph import Graph, Node, collective, reads, uses_float_status
-from msdump.observer import Observer
+from msdump.observer import NodeRun, Observer
 from msdump.plan import (
     NO_OPERATOR_DTYPES,
     DeviceTarget,
@@ -551,11 +551,12 @@ class _Rehearsal:
         feeds = dict(zip(names, self._tensors.of(names, absent), strict=True))
         absent = [each for each in absent if each.name in self._parameters]
         capture = self._dump.begin(Run(iteration, iteration), feeds)
+        interest = capture.interest
         for position, node in enumerate(self._graph.nodes):
-            if capture.watched[position] and self._is_certain:
-                inputs = node.inputs if capture.wants_inputs else ()
-                outputs = node.declared_outputs if capture.wants_outputs else ()
-                capture.ran(position, self._tensors.of(inputs, absent), self._tensors.of(outputs, absent))
+            if interest.shows(position) and self._is_certain:
+                inputs = self._tensors.of(node.inputs * interest.inputs, absent)
+                outputs = self._tensors.of(node.declared_outputs * interest.outputs, absent)
+                capture.ran((NodeRun(position, inputs, outputs),))
         self._dump.end()
         return [each.bytes for each in absent], self._inside(self._graph, capture)
 
@@ -566,8 +567,8 @@ class _Rehearsal:
             inner = capture.enter(body)
             if inner is None or not self._is_certain:
                 continue
-            for node in itertools.compress(body.nodes, inner.watched):
-                sides = node.inputs * inner.wants_inputs + node.declared_outputs * inner.wants_outputs
+            for node in itertools.compress(body.nodes, inner.interest.positions):
+                sides = node.inputs * inner.interest.inputs + node.declared_outputs * inner.interest.outputs
                 count += len(list(filter(None, sides)))
             count += self._inside(body, inner)
         return count

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -22,10 +21,10 @@ from msdump.capture.triggers import OverflowTrigger
 from msdump.device import Ascend, Task
 from msdump.graph import Graph
 from msdump.graph.files import arguments
-from msdump.observer import Arrays, Observer, RanNode, places_of, tensors_of
+from msdump.observer import Arrays, ElementsNeededError, Interest, NodeRun, Observer, places_of, tensors_of
 from msdump.plan import DeviceTarget, DumpPlan, Trigger
 from msdump.reasons import Reason
-from msdump.record import IO, Artifact, OperatorRef, TensorRecord
+from msdump.record import Artifact, OperatorRef, TensorRecord
 from msdump.statistics import StatisticNeed, TotalsArray
 from msdump.store import Clock, names
 from msdump.store.write import Sink
@@ -93,16 +92,12 @@ class NamedMarks:
         return [f"{name}{self._hints.get(name, '')}" for name in sorted(self._enabled.keys() - self._met)]
 
 
-NodeRun = tuple[int, Arrays, Arrays, bool]
-"""Of an operator that has run its place in the execution order, inputs, outputs, and the overflow status."""
-
-
 @dataclass(slots=True, eq=False)
 class MeasuredTogether:
     """Operators that a session has measured, as they are in each step in which it is shown the same object.
 
     Attributes:
-        ran: The operators as they were shown.
+        batch: The operators as they were shown.
         shown: The same without what is not kept of their tensors.
         operators: The same by their names.
         places: Which of the tensors that are there are kept, None: all.
@@ -110,7 +105,7 @@ class MeasuredTogether:
         sheet: Their rows but for timestamps and statistics, None where none was made.
     """
 
-    ran: Sequence[RanNode]
+    batch: Sequence[NodeRun]
     shown: Sequence[NodeRun]
     operators: Sequence[tuple[OperatorRef, Arrays, Arrays]]
     places: Sequence[int] | None
@@ -124,8 +119,8 @@ _NO_TASK: Final = Task(0, 0)  # only graphs that are compiled as a whole number 
 class Capture(Observer):
     """The dump of one graph: an observer of its operators while an iteration runs.
 
-    Files of an operator are handed to the sink before ``ran`` returns, inputs
-    first, each with a timestamp of its own.
+    Files are handed to the sink before ``ran`` returns, operator by operator, inputs first, each with a
+    timestamp of its own.
 
     Attributes:
         bodies: The observers of branches and loops directly inside the graph, by their index.
@@ -157,13 +152,13 @@ class Capture(Observer):
             watch: Checks rules on its tensors.
         """
         on_failure = plan.when.trigger is Trigger.EXCEPTION
-        # what runs well leaves no files under op_debug_mode 4: only ``failed`` is called
-        self.watched = (False,) * len(graph.nodes) if on_failure else selection.watched
-        self.wants_inputs = plan.what.keeps_inputs
-        self.wants_outputs = plan.what.keeps_outputs
+        # an operator that does not fail leaves no files under op_debug_mode 4: only ``failed`` is called
+        self._positions = () if on_failure else tuple(selection.watched)
         self._takes_failures = on_failure
         # on CPU and GPU the weights and constants of a body that ran are written after the iteration
-        self._tells_entered = self.wants_outputs and plan.context.device_target is not DeviceTarget.ASCEND
+        self._tells_entered = (
+            plan.what.keeps_outputs and plan.context.device_target is not DeviceTarget.ASCEND
+        )
         self._plan = plan
         self._graph = graph
         self._operators = tuple(node.operator for node in graph.nodes)
@@ -175,7 +170,7 @@ class Capture(Observer):
         is_dropping = drops_useless(plan)
         self._has_useless = tuple(is_dropping and has_useless(node) for node in graph.nodes)
         self._no_tensors = tuple(
-            count_no_tensors(graph, node, inputs=self.wants_inputs, outputs=self.wants_outputs)
+            count_no_tensors(graph, node, inputs=plan.what.keeps_inputs, outputs=plan.what.keeps_outputs)
             for node in graph.nodes
         )
         # under op_debug_mode 3 each operator decides by itself
@@ -185,7 +180,6 @@ class Capture(Observer):
         self.bodies: Mapping[int, Capture] = {}
         self.entered = False
         self._started: int | None = None  # the collective that goes on, its inputs written
-        self._shown: list[NodeRun] | None = None  # operators that have run together
         self._measured: dict[int, MeasuredTogether] = {}  # by the position of the first operator
 
     @functools.cached_property
@@ -198,15 +192,21 @@ class Capture(Observer):
         return RowSheets()
 
     @functools.cached_property
-    def need(self) -> StatisticNeed | None:  # type: ignore[override]  # the same
-        """What is to be known of tensors, None where their elements are needed.
+    def interest(self) -> Interest:  # type: ignore[override]  # mypy calls it read-only
+        """The operators that are dumped, in the order of the graph."""
+        what = self._plan.what
+        return Interest(self._positions, what.keeps_inputs, what.keeps_outputs, self._need)
 
-        They are where the device holds them in another type, as it does most inputs.
+    @property
+    def _need(self) -> StatisticNeed | None:
+        """The statistics that rows and rules tell, None where elements are needed.
+
+        They are where the device holds tensors in another type, as it does most inputs.
         """
         what = self._plan.what
-        if not self._gathers or self.wants_inputs or what.saves_kernel_args:
+        if not self._gathers or what.keeps_inputs or what.saves_kernel_args:
             return None
-        watched = (position for position, is_watched in enumerate(self.watched) if is_watched)
+        watched = (position for position, is_watched in enumerate(self._positions) if is_watched)
         if not shows_outputs_as_run(self._plan) or not self._records.has_host_types(watched):
             return None
         return self._pipeline.need
@@ -222,63 +222,50 @@ class Capture(Observer):
     def starting(self, position: int, inputs: Arrays) -> None:
         """Write the inputs of a collective, which then are there, whatever becomes of the other ranks."""
         if self._trigger is None:  # else its results decide whether it is dumped
-            self._write(position, inputs, ())
+            self._write(NodeRun(position, inputs, ()))
             self._started = position
 
-    def together(self) -> AbstractContextManager[None]:
-        """Return a context for operators that have run together; they are dumped at its end."""
-        return self._gathering() if self._gathers else self._pipeline.together()
-
-    @contextmanager
-    def _gathering(self) -> Iterator[None]:
-        shown = self._shown = []
-        try:
-            yield
-        finally:  # also where an operator cannot be shown: those before it were
-            self._shown = None
-            self._write_together(shown)
-
-    def ran(self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False) -> None:
-        """Write the tensors of an operator that has just run."""
+    def ran(self, batch: Sequence[NodeRun], found: TotalsArray | None = None) -> None:
+        """Write the tensors of operators that have just run, or the rows of their statistics."""
+        if found is not None:
+            self._write_measured(batch, found)
+            return
         if self._trigger is not None:
-            node = self._graph.nodes[position]
-            refusal = self._trigger.refusal(node, self._iteration, inputs, outputs, saturated=saturated)
-            if refusal is not None:
-                return
-        kept = self._kept(position, outputs)
-        self._count_useless(outputs, kept)
-        if self._shown is None:
-            self._write(position, inputs, kept, saturated=saturated)
-        else:
-            self._shown.append((position, inputs, kept, saturated))
+            batch = [run for run in batch if self._is_triggered(self._trigger, run)]
+        if any(self._has_useless):
+            batch = [*map(self._kept, batch)]
+        if self._gathers and batch and self._started is None:  # the inputs of a collective are written
+            self._write_together(batch)
+            return
+        for run in batch:
+            self._write(run)
 
-    def measured(self, ran: Sequence[RanNode], found: TotalsArray) -> bool:
-        """Write the rows of operators that have run together; tell whether nothing else is to be written."""
-        if not ran:
-            return True
-        first = ran[0][0]
+    def _is_triggered(self, trigger: OverflowTrigger, run: NodeRun) -> bool:
+        node = self._graph.nodes[run.position]
+        saturated = run.is_saturated
+        return trigger.refusal(node, self._iteration, run.inputs, run.outputs, saturated=saturated) is None
+
+    def _write_measured(self, batch: Sequence[NodeRun], found: TotalsArray) -> None:
+        first = batch[0].position
         together = self._measured.get(first)
-        if together is None or together.ran is not ran:
-            together = self._measured[first] = self._together(ran)
+        if together is None or together.batch is not batch:
+            together = self._measured[first] = self._together(batch)
         if together.places is not None:
             found = found.at(together.places)
         if not self._has_written(together, found):
-            return False
+            raise ElementsNeededError
         for reason, count in together.skipped.items():
             self._pipeline.skip(reason, count)
-        return True
 
-    def _together(self, ran: Sequence[RanNode]) -> MeasuredTogether:
-        shown = [
-            (position, inputs, self._kept(position, outputs), False) for position, inputs, outputs in ran
-        ]
-        all_tensors, tensors = tensors_of(ran), tensors_of(each[:3] for each in shown)
+    def _together(self, batch: Sequence[NodeRun]) -> MeasuredTogether:
+        shown = [*map(self._without_useless, batch)]
+        all_tensors, tensors = tensors_of(batch), tensors_of(shown)
         is_whole = len(tensors) == len(all_tensors)
-        missing = sum(self._no_tensors[position] for position, *_ in ran)
+        missing = sum(self._no_tensors[run.position] for run in batch)
         skipped = Counter({Reason.USELESS: len(all_tensors) - len(tensors), Reason.NO_TENSOR: missing})
         operators = [(self._operators[position], inputs, outputs) for position, inputs, outputs, _ in shown]
         return MeasuredTogether(
-            ran, shown, operators, None if is_whole else places_of(tensors, all_tensors), +skipped
+            batch, shown, operators, None if is_whole else places_of(tensors, all_tensors), +skipped
         )
 
     def _has_written(self, together: MeasuredTogether, found: TotalsArray) -> bool:
@@ -292,28 +279,32 @@ class Capture(Observer):
         self._pipeline.add_rows(self._directory, together.sheet.rows_of(found, self._clock))
         return True
 
-    def _kept(self, position: int, outputs: Arrays) -> Arrays:
-        if not self._has_useless[position]:
-            return outputs
-        node = self._graph.nodes[position]  # slots stay
-        return [None if is_useless(node, slot) else array for slot, array in enumerate(outputs)]
+    def _kept(self, run: NodeRun) -> NodeRun:
+        """Return an operator without useless outputs, which are counted."""
+        if not self._has_useless[run.position]:
+            return run
+        kept = self._without_useless(run)
+        useless = len(tensors_of((run,))) - len(tensors_of((kept,)))
+        if useless:
+            self._pipeline.skip(Reason.USELESS, useless)
+        return kept
 
-    def _count_useless(self, outputs: Arrays, kept: Arrays) -> None:
-        if kept is outputs:
-            return
-        for array, left in zip(outputs, kept, strict=True):
-            if array is not None and left is None:
-                self._pipeline.skip(Reason.USELESS)
+    def _without_useless(self, run: NodeRun) -> NodeRun:
+        if not self._has_useless[run.position]:
+            return run
+        node = self._graph.nodes[run.position]  # slots stay
+        outputs = [None if is_useless(node, slot) else array for slot, array in enumerate(run.outputs)]
+        return run._replace(outputs=outputs)
 
     def _write_together(self, shown: Sequence[NodeRun]) -> None:
-        """Write the tensors of operators that have run together."""
+        """Write the rows of operators at once, or have rules look at all of them first."""
         if self._sheets is not None and self._write_rows(self._sheets, shown):
             return
         operators = [(self._operators[position], inputs, outputs) for position, inputs, outputs, _ in shown]
         cleared = self._cleared(shown, operators)
         with self._pipeline.together():
-            for (position, inputs, outputs, saturated), is_cleared in zip(shown, cleared, strict=True):
-                self._write(position, inputs, outputs, saturated=saturated, is_cleared=is_cleared)
+            for run, is_cleared in zip(shown, cleared, strict=True):
+                self._write(run, is_cleared=is_cleared and not run.is_saturated)
 
     def _cleared(
         self, shown: Sequence[NodeRun], operators: Sequence[RanOperator], found: TotalsArray | None = None
@@ -344,27 +335,21 @@ class Capture(Observer):
     def _records_of(self, shown: Sequence[NodeRun]) -> Iterator[TensorRecord]:
         """Yield the records of operators that have run together, without a time."""
         for position, inputs, outputs, _ in shown:
-            yield from self._records.of_both(self._operators[position], position, inputs, outputs, lambda: 0)
+            yield from self._records.of(self._operators[position], position, inputs, outputs, lambda: 0)
 
-    def _write(
-        self,
-        position: int,
-        inputs: Arrays,
-        outputs: Arrays,
-        *,
-        saturated: bool = False,
-        is_cleared: bool = False,
-    ) -> None:
+    def _write(self, run: NodeRun, *, is_cleared: bool = False) -> None:
+        position, inputs, outputs, saturated = run
         operator = self._operators[position]
-        if self._started == position:  # what comes before the outputs is written
+        if self._started == position:  # the inputs of a collective are written
             self._started, inputs = None, ()
         else:
             if self._plan.what.saves_kernel_args:
                 self._write_args(position)
-            self._count_no_tensors((position,))
+            if self._no_tensors[position]:
+                self._pipeline.skip(Reason.NO_TENSOR, self._no_tensors[position])
         if is_cleared and self._pipeline.skips_cleared([(operator, inputs, outputs)]):
             return
-        records = self._records.of_both(operator, position, inputs, outputs, self._clock.now)
+        records = self._records.of(operator, position, inputs, outputs, self._clock.now)
         self._pipeline.take(
             self._directory, operator, _NO_TASK, records, saturated=saturated, is_cleared=is_cleared
         )
@@ -378,7 +363,7 @@ class Capture(Observer):
         """Tell whether an operator in a branch or loop body is watched, or it counts that the body ran."""
         capture = self.bodies.get(body.index)
         return capture is not None and (
-            self._tells_entered or any(capture.watched) or any(map(capture.looks_into, body.bodies))
+            self._tells_entered or not capture.interest.is_empty or any(map(capture.looks_into, body.bodies))
         )
 
     def enter(self, body: Graph) -> Capture | None:
@@ -393,7 +378,7 @@ class Capture(Observer):
         if not self._takes_failures:
             return
         operator = self._operators[position]
-        records = self._records.of(operator, position, IO.INPUT, inputs, self._clock.now)
+        records = self._records.of(operator, position, inputs, (), self._clock.now)
         self._pipeline.take(self._directory, operator, _NO_TASK, records)
 
     def write_parameter(self, name: str, array: np.ndarray) -> None:

@@ -13,9 +13,10 @@ from msdump.capture.compiled import watcher
 from msdump.capture.compiled.watcher import DeviceImage, GraphImage
 from msdump.capture.steps import Memory, memory_of
 from msdump.device import Ascend, MemoryMeter, MemoryUse, Meter, Residence, residence
+from msdump.errors import DeviceMemoryError
 from msdump.graph import Graph, content_sized
 from msdump.graph.kernel import stomped_bytes
-from msdump.observer import Arrays, Observer, RanNode, places_of, tensors_of
+from msdump.observer import Arrays, Interest, NodeRun, Observer, places_of, tensors_of
 from msdump.plan import DumpPlan, Scene
 from msdump.statistics import TotalsArray
 
@@ -28,11 +29,8 @@ class Recognition(Observer):
 
     Attributes:
         meter: An earlier run equal to this one so far, else the meter of this one.
-        watched: By node position: whether the operator is watched.
-        completes_before_next: Equal to ``watched`` at first, since results there change ``watched``.
+        interest: The operators whose results vary, later every one.
     """
-
-    wants_outputs = True
 
     def __init__(
         self, earlier: Sequence[MemoryMeter], varying: Sequence[bool], new_meter: Callable[[], MemoryMeter]
@@ -45,7 +43,7 @@ class Recognition(Observer):
             new_meter: Returns a meter with weights and inputs in its memory.
         """
         self.meter = earlier[-1]
-        self.watched = self.completes_before_next = varying
+        self.interest = Interest(tuple(varying), outputs=True, one_by_one=True)
         self._candidates = earlier
         self._new_meter = new_meter
 
@@ -54,32 +52,27 @@ class Recognition(Observer):
         """Device memory of the run so far."""
         return self.meter.use
 
-    def ran(
-        self,
-        position: int,
-        inputs: Arrays,  # noqa: ARG002 - the signature of an observer
-        outputs: Arrays,
-        *,
-        saturated: bool = False,  # noqa: ARG002
-    ) -> None:
-        """Compare or measure the results of an operator.
+    def ran(self, batch: Sequence[NodeRun], found: TotalsArray | None = None) -> None:
+        """Compare or measure the results of operators.
 
         Raises:
             DeviceMemoryError: A tensor does not fit; it is named.
         """
-        if self._candidates:
-            self._candidates = [run for run in self._candidates if run.agrees(position, outputs)]
+        del found
+        for position, _, outputs, _ in batch:
             if self._candidates:
-                self.meter = self._candidates[-1]  # any of them: they agree up to here
-                return
-            self._measure_from(position)
-        self.meter.ran(position, outputs)
+                self._candidates = [run for run in self._candidates if run.agrees(position, outputs)]
+                if self._candidates:
+                    self.meter = self._candidates[-1]  # any of them: they agree up to here
+                    continue
+                self._measure_from(position)
+            self.meter.ran(position, outputs)
 
     def _measure_from(self, position: int) -> None:
         """Measure from an operator on; up to it the run lies in memory as the last candidate did."""
         last_candidate, self.meter = self.meter, self._new_meter()
         self.meter.follow(last_candidate, position)
-        self.watched = (True,) * len(self.watched)
+        self.interest = Interest((True,) * len(self.interest.positions), outputs=True, one_by_one=True)
 
 
 class FaultyMemory:
@@ -114,43 +107,37 @@ def faulty_memory(device: Ascend, memory: Memory) -> FaultyMemory | None:
 class Relay(Observer):
     """Watches every operator of a graph, and passes on to a capture the operators that it watches."""
 
-    wants_outputs = True
-
     def __init__(self, capture: Observer | None, count: int) -> None:
-        """Take the number of the graph's operators, and the capture, None for none."""
-        self._capture = capture
-        self.watched = (True,) * count
-        if capture is not None:
-            self.wants_inputs = capture.wants_inputs
-            self.completes_before_next = capture.completes_before_next
+        """Pass the operators of a graph, which are so many, on to a capture; None: to none."""
+        self._capture = capture or Observer()
+        wanted = self._capture.interest
+        self.interest = wanted._replace(positions=(True,) * count, outputs=True)
 
     def starting(self, position: int, inputs: Arrays) -> None:
         """Pass on a collective that is about to run, where the capture watches it."""
-        if self._capture is not None and self._capture.watched[position]:
+        if self._capture.interest.shows(position):
             self._capture.starting(position, inputs)
 
     def ran(
-        self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False
+        self, batch: Sequence[NodeRun], found: TotalsArray | None = None
     ) -> Mapping[str, np.ndarray] | None:
-        """Pass on an operator that the capture watches; return the result of its ``ran``."""
-        capture = self._capture
-        if capture is None or not capture.watched[position]:
-            return None
-        shown = outputs if capture.wants_outputs else ()  # as the loop would do for the capture alone
-        return capture.ran(position, inputs, shown, saturated=saturated)
+        """Pass on the operators that the capture watches; return the answer of its ``ran``."""
+        wanted = self._capture.interest
+        # as the loop would do for the capture alone
+        passed_on = [
+            run if wanted.outputs else run._replace(outputs=()) for run in batch if wanted.shows(run.position)
+        ]
+        if found is not None:
+            found = found.at(places_of(tensors_of(passed_on), tensors_of(batch)))
+        return self._capture.ran(passed_on, found) if passed_on else None
 
     def failed(self, position: int, inputs: Arrays) -> None:
         """Pass on a failed operator."""
-        if self._capture is not None:
-            self._capture.failed(position, inputs)
+        self._capture.failed(position, inputs)
 
     def looks_into(self, body: Graph) -> bool:  # noqa: ARG002 - the signature of an observer
         """Return True: every operator is watched."""
         return True
-
-    def _inside(self, body: Graph) -> Observer | None:
-        """Return the capture's observer of a branch or the body of a loop."""
-        return None if self._capture is None else self._capture.enter(body)
 
 
 class FaultyRun(Relay):
@@ -161,19 +148,18 @@ class FaultyRun(Relay):
         self._graphs = graphs
         self._image = graphs[index]
         super().__init__(capture, self._image.count)
-        self.completes_before_next = self.watched  # it changes values
+        self.interest = self.interest._replace(need=None, one_by_one=True)  # it changes values
 
-    def ran(
-        self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False
-    ) -> Mapping[str, np.ndarray] | None:
+    def ran(self, batch: Sequence[NodeRun], found: TotalsArray | None = None) -> Mapping[str, np.ndarray]:
         """Let the capture see an operator, then write its results into memory and beyond."""
         # the operator's own files show its results; the harm shows in operators that read later
-        super().ran(position, inputs, outputs, saturated=saturated)
-        return self._image.stomp(position, self._image.put(position, outputs))
+        super().ran(batch, found)
+        (run,) = batch
+        return self._image.stomp(run.position, self._image.put(run.position, run.outputs))
 
     def enter(self, body: Graph) -> FaultyRun:
         """Let faulty kernels and the capture see a branch or the body of a loop."""
-        return FaultyRun(self._graphs, body.index, self._inside(body))
+        return FaultyRun(self._graphs, body.index, self._capture.enter(body))
 
 
 class Metered(Relay):
@@ -196,38 +182,33 @@ class Metered(Relay):
         """
         super().__init__(capture, len(graph.nodes))
         self._meter = meter
-        self._graph = graph
         self._residence_of = residence_of
-        if capture is not None:
-            self.need = capture.need
 
     def ran(
-        self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False
+        self, batch: Sequence[NodeRun], found: TotalsArray | None = None
     ) -> Mapping[str, np.ndarray] | None:
-        """Measure the results of an operator, then let the capture see it."""
-        # in this order: files tell the addresses of results, which the meter gives them
-        self._meter.ran(position, outputs)
-        return super().ran(position, inputs, outputs, saturated=saturated)
+        """Measure the results of operators, and let the capture see them.
 
-    def measured(self, ran: Sequence[RanNode], found: TotalsArray) -> bool:
-        """Let the capture see operators that have run together, then measure their results."""
-        capture = self._capture
-        assert capture is not None, "it needs no elements"
-        shown = [
-            (position, inputs, outputs if capture.wants_outputs else ())
-            for position, inputs, outputs in ran
-            if capture.watched[position]
-        ]
-        is_enough = capture.measured(shown, found.at(places_of(tensors_of(shown), tensors_of(ran))))
-        if is_enough:  # else they are shown once more
-            for position, _, outputs in ran:
+        Raises:
+            DeviceMemoryError: A tensor does not fit; the capture has seen the operators before.
+        """
+        if found is not None:
+            answer = super().ran(batch, found)
+            for position, _, outputs, _ in batch:  # else they are shown once more
                 self._meter.ran(position, outputs)
-        return is_enough
+            return answer
+        for number, (position, _, outputs, _) in enumerate(batch):
+            try:
+                self._meter.ran(position, outputs)
+            except DeviceMemoryError:
+                super().ran(batch[:number])
+                raise
+        return super().ran(batch)  # files tell the addresses of results, which the meter gives them
 
     def enter(self, body: Graph) -> Metered:
         """Measure a branch or the body of a loop as well, and let the capture see it."""
         meter = self._meter.enter(body, self._residence_of(body))
-        return Metered(meter, self._inside(body), body, self._residence_of)
+        return Metered(meter, self._capture.enter(body), body, self._residence_of)
 
 
 _MOST_RUNS: Final = 64  # whose addresses are kept, of all sets of input shapes together

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -155,45 +154,45 @@ class OperatorRecords:
         self._outputs: dict[int, Sequence[DeviceSlot]] = {}
 
     def of(
-        self, operator: OperatorRef, position: int, io: IO, arrays: Arrays, now: Callable[[], int]
+        self,
+        operator: OperatorRef,
+        position: int,
+        inputs: Arrays,
+        outputs: Arrays,
+        now: Callable[[], int],
     ) -> Iterator[TensorRecord]:
-        """Yield the inputs or outputs of an operator that are tensors, as the host holds them.
+        """Yield the inputs and outputs of an operator that are tensors, as the host holds them.
 
         Args:
             operator: The operator, as files name it.
             position: Its place in the graph's execution order.
-            io: What the arrays are.
-            arrays: One for each slot, None for what is no tensor.
+            inputs: One for each slot, None for what is no tensor; empty where inputs are not dumped.
+            outputs: The same of the outputs.
             now: Gives each record its timestamp.
         """
-        if not arrays:  # the side is not dumped
-            return
-        parts = None if self._device is None else self._parts(self._device, position, io)
-        present = 0
-        for slot, array in enumerate(arrays):
-            if array is None:
+        device = self._device
+        for io, arrays, known in ((IO.INPUT, inputs, self._inputs), (IO.OUTPUT, outputs, self._outputs)):
+            if not arrays:
                 continue
-            dtype = dtypes.from_numpy(array.dtype)
-            number = present if self._counts_present else slot
-            part = None if parts is None else parts[slot]
-            # made when it is taken, after the one before it was written: timestamps tell the order of files
-            yield TensorRecord(operator, io, number, dtype, array, now(), DEFAULT_FORMAT, part)
-            present += dtype is not STRING
-
-    def of_both(
-        self, operator: OperatorRef, position: int, inputs: Arrays, outputs: Arrays, now: Callable[[], int]
-    ) -> Iterator[TensorRecord]:
-        """Return the inputs of an operator, then its outputs; see ``of``."""
-        written = self.of(operator, position, IO.OUTPUT, outputs, now)
-        if not inputs:  # as in most dumps
-            return written
-        return itertools.chain(self.of(operator, position, IO.INPUT, inputs, now), written)
+            parts: Sequence[DeviceSlot] = ()
+            if device is not None:
+                parts = known.get(position) or known.setdefault(position, self._slots(device, position, io))
+            present = 0
+            for slot, array in enumerate(arrays):
+                if array is None:
+                    continue
+                dtype = dtypes.from_numpy(array.dtype)
+                number = present if self._counts_present else slot
+                part = None if device is None else parts[slot]
+                # made when it is taken, after the one before was written: timestamps give the order of files
+                yield TensorRecord(operator, io, number, dtype, array, now(), DEFAULT_FORMAT, part)
+                present += dtype is not STRING
 
     def at_once(
         self, operator: OperatorRef, position: int, inputs: Arrays, outputs: Arrays, timestamp: int
     ) -> Iterator[TensorRecord]:
         """Return the inputs of an operator, then its outputs, all of one moment; see ``of``."""
-        return self.of_both(operator, position, inputs, outputs, lambda: timestamp)
+        return self.of(operator, position, inputs, outputs, lambda: timestamp)
 
     def of_graph_input(
         self, operator: OperatorRef, name: str, array: np.ndarray, timestamp: int
@@ -222,14 +221,6 @@ class OperatorRecords:
                 if placed is not None and host is not None and held_type(placed.dtype, host) is not host:
                     return False
         return True
-
-    def _parts(self, device: Ascend, position: int, io: IO) -> Sequence[DeviceSlot]:
-        """Return how the device holds the inputs or outputs of an operator, one for each slot."""
-        by_position = self._inputs if io is IO.INPUT else self._outputs
-        parts = by_position.get(position)
-        if parts is None:
-            parts = by_position[position] = self._slots(device, position, io)
-        return parts
 
     def _slots(self, device: Ascend, position: int, io: IO) -> Sequence[DeviceSlot]:
         node = device.graph.nodes[position]

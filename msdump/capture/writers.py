@@ -139,7 +139,9 @@ class TensorWriter(ArtifactWriter):
         """Write the files and rows of an operator, one tensor after the other."""
         rows = f"{directory}/{layouts.STATISTICS}"
         for record in tensors:
-            saved = widened(record) if self._keeps_tensors or self._measures_saved else record
+            saved = record
+            if record.dtype.saved != record.array.dtype and (self._keeps_tensors or self._measures_saved):
+                saved = widened(record)
             # vendor: the file first, then its row
             if self._keeps_tensors:
                 name = self._name(record, task.task_id, task.stream_id)

@@ -34,7 +34,7 @@ from msdump.cli.program import FAILED, INTERRUPTED, leave, mark_started
 from msdump.errors import InputError, plural
 from msdump.execute import WeightCopies, bind_inputs
 from msdump.graph import Graph, Node
-from msdump.observer import Observer
+from msdump.observer import Interest, Observer
 from msdump.plan import DeviceTarget, PrecisionMode
 
 advice: Final = applied(
@@ -251,7 +251,7 @@ def _truth(question: Question) -> Truth:
     # it runs seldom: packed weights are freed with each operator, and so none run together
     side.runs.forget_sessions()
     alone = Observer()
-    alone.watched = alone.completes_before_next = (True,) * len(side.graph.nodes)
+    alone.interest = Interest((True,) * len(side.graph.nodes), one_by_one=True)
     names = [value.name for value in question.graph.outputs]
     return lambda feeds: dict(zip(names, side.runs.infer(feeds, alone), strict=True))
 

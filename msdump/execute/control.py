@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
@@ -292,23 +291,6 @@ class Frames:
         if not isinstance(value, values.Native):
             return value if isinstance(value, np.ndarray) else None
         return values.to_array(value) if value.is_tensor() else None
-
-    def shared_tensors(
-        self, known: Mapping[str, Array] = MappingProxyType({})
-    ) -> Callable[[str, Frame], Array]:
-        """Return ``tensor`` for the operators of a segment, to which a value of several is one array.
-
-        Args:
-            known: Values that stand in no frame.
-        """
-        arrays: dict[str, Array] = dict(known)
-
-        def tensor(name: str, frame: Frame) -> Array:
-            if name not in arrays:
-                arrays[name] = self.tensor(name, frame)
-            return arrays[name]
-
-        return tensor
 
     def kept(self, name: str, frame: Frame, *, is_foreign: bool) -> OrtValue:
         """Return the value of a tensor that outlasts the run, a copy where its memory is somebody else's."""

@@ -73,8 +73,8 @@ class Exchange:
         """
         site = self._site
         inputs = [site.read(name, frame) for name in site.node.inputs]
-        if observer is not None and observer.watched[site.position]:
-            observer.starting(site.position, inputs if observer.wants_inputs else ())
+        if observer is not None and observer.interest.shows(site.position):
+            observer.starting(site.position, inputs if observer.interest.inputs else ())
         made: dict[int, OrtValue] = {}
 
         def empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:

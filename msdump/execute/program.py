@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 from msdump import dtypes, tracing
@@ -20,12 +20,13 @@ from msdump.execute.segments import (
     Segment,
     SegmentPlan,
     SegmentPlanner,
+    node_runs,
     segment_feeds,
     show_measured,
 )
 from msdump.execute.weights import WeightCopies, WeightStore
 from msdump.graph import Graph, Node
-from msdump.observer import Array, Observer
+from msdump.observer import ElementsNeededError, Observer
 from msdump.plan import Optimization
 
 _Timed = TypeVar("_Timed", bound=Callable[..., Any])
@@ -160,7 +161,7 @@ class Program:
 
         Args:
             feeds: A value for every graph input (and any overridden initializer).
-            observer: Called after each operator that it watches, before the next one starts.
+            observer: Is shown the operators that it is interested in.
 
         Returns:
             The graph outputs: arrays, lists of arrays, or None.
@@ -220,7 +221,7 @@ class Program:
         Raises:
             MsdumpError: As for ``run``.
         """
-        watched = None if observer is None else observer.watched
+        interest = None if observer is None else observer.interest
         plan = self._planner.plan_for(observer, frame)
         segments, index = plan.segments, 0
         while index < len(segments):
@@ -234,12 +235,8 @@ class Program:
                 continue  # smaller segments stand in its place
             if not self.keeps_sessions:
                 self._planner.forget(segment)
-            if (
-                plan.interest.completes_before_next
-                and observer is not None
-                and observer.watched is not watched
-            ):
-                # what it watches now was not asked of the segments to come
+            if observer is not None and observer.interest is not interest:
+                # the segments to come were cut for another interest
                 for operator in self._operators[segment.operators[-1].position + 1 :]:
                     self._step(operator, frame, observer)
                 return
@@ -258,22 +255,17 @@ class Program:
             return self._planner.part(plan, segment, error)
         for slot, value in zip(segment.results, outputs):  # noqa: B905 - see the class
             frame[slot] = value
-        measuring = segment.measuring
-        if observer is not None and measuring is None and segment.shown:
-            self._show_together(segment, frame, observer)
-        elif measuring and observer and not show_measured(segment, measuring, frame, self._frames, observer):
-            self._planner.give(plan, segment)  # its inputs are still there: it runs once more
-            return 0
+        if observer is not None and segment.measuring is not None:
+            try:
+                show_measured(segment, segment.measuring, frame, self._frames, observer)
+            except ElementsNeededError:
+                self._planner.give(plan, segment)  # its inputs are still there: it runs once more
+                return 0
+        elif observer is not None and segment.shown:
+            self._show(segment.shown, frame, observer)
         for slot in segment.dead:
             frame[slot] = None
         return 1
-
-    def _show_together(self, segment: Segment, frame: Frame, observer: Observer) -> None:
-        tensor = self._frames.shared_tensors()
-        with observer.together():
-            for operator in segment.shown:
-                if observer.watched[operator.position]:
-                    self._show(operator, frame, observer, tensor)
 
     def _step(self, operator: ProgramOperator, frame: Frame, observer: Observer | None) -> None:
         """Run one operator by itself, and show it."""
@@ -287,8 +279,8 @@ class Program:
                 outputs = self._rescued(operator.node, frame, error, observer, operator.position)
         for slot, value in zip(operator.results, outputs):  # noqa: B905 - see the class
             frame[slot] = value
-        if observer is not None and observer.watched[operator.position]:
-            self._show(operator, frame, observer, self._frames.tensor)
+        if observer is not None and observer.interest.shows(operator.position):
+            self._show((operator,), frame, observer)
         for slot in operator.dead:
             frame[slot] = None
 
@@ -299,20 +291,8 @@ class Program:
             for name, slot in self._results
         ]
 
-    def _show(
-        self,
-        operator: ProgramOperator,
-        frame: Frame,
-        observer: Observer,
-        tensor: Callable[[str, Frame], Array],
-    ) -> None:
-        status = frame[self._frames.status]
-        overwritten = observer.ran(
-            operator.position,
-            [tensor(name, frame) for name in operator.inputs] if observer.wants_inputs else (),
-            [tensor(name, frame) for name in operator.outputs] if observer.wants_outputs else (),
-            saturated=status is not None and bool(status.numpy()),
-        )
+    def _show(self, operators: Sequence[ProgramOperator], frame: Frame, observer: Observer) -> None:
+        overwritten = observer.ran(node_runs(operators, frame, self._frames, observer.interest))
         # the operator wrote over values of others, a fault that the watcher is to show: who reads them later
         # reads the new contents, as on the device
         for name, array in (overwritten or {}).items():

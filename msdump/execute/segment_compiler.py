@@ -73,22 +73,23 @@ def cut(
     operators: range,
     joins: Callable[[int], bool],
     shown: Callable[[int], int | None],
-    waits: Callable[[int], bool],
     weights: Callable[[int], int] = lambda _: 0,
+    *,
+    one_by_one: bool = False,
 ) -> list[range]:
     """Return the segments of consecutive operators.
 
-    >>> cut(range(5), lambda position: position != 2, lambda _: None, lambda _: False)
+    >>> cut(range(5), lambda position: position != 2, lambda _: None)
     [range(0, 2), range(2, 3), range(3, 5)]
-    >>> cut(range(4), lambda _: True, {1: 8}.get, lambda _: True)
+    >>> cut(range(4), lambda _: True, {1: 8}.get, one_by_one=True)
     [range(0, 2), range(2, 4)]
 
     Args:
         operators: Positions of the operators.
         joins: Tells whether the operator at a position may run with others; else it stands alone.
         shown: Returns how many bytes of tensors an observer is shown at a position, None where it looks away.
-        waits: Tells whether nothing may run on before the observer has seen a position that it is shown.
         weights: Returns how many bytes of weights the operator at a position packs.
+        one_by_one: Whether an operator that is shown ends its segment.
     """
     segments: list[range] = []
     start, held, count, packed = operators.start, 0, 0, 0
@@ -109,7 +110,7 @@ def cut(
             close(position + 1)
         elif size is not None:
             held, count = held + size, count + 1
-            if waits(position) or held >= MOST_BYTES or count >= MOST_SHOWN:
+            if one_by_one or held >= MOST_BYTES or count >= MOST_SHOWN:
                 close(position + 1)
         if position + 1 - start >= MOST:
             close(position + 1)

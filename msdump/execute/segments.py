@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -26,7 +27,16 @@ from msdump.execute.segment_compiler import (
 from msdump.execute.values import Native
 from msdump.graph import Graph, Node, reads
 from msdump.graph.kernel import ADDRESSES, NO_HOOKS, SessionHooks, UnlinkableError
-from msdump.observer import Observer, RanNode, places_of, tensors_of
+from msdump.observer import (
+    NO_INTEREST,
+    Array,
+    ElementsNeededError,
+    Interest,
+    NodeRun,
+    Observer,
+    places_of,
+    tensors_of,
+)
 from msdump.statistics import (
     NOTHING,
     SessionMeasures,
@@ -93,55 +103,75 @@ def segment_feeds(segment: Segment, frame: Frame) -> dict[str, OrtValue]:
 
 def show_measured(
     segment: Segment, measuring: Measuring, frame: Frame, frames: Frames, observer: Observer
-) -> bool:
-    """Show the operators of a segment to an observer that needs no elements; return whether that was enough.
+) -> None:
+    """Show the operators of a segment to an observer that wants statistics.
 
     Args:
         segment: The segment, which has run.
-        measuring: What its session has measured.
+        measuring: The statistics that its session has found.
         frame: The values that it was given and gives.
         frames: Where values stand.
         observer: The observer.
+
+    Raises:
+        ElementsNeededError: The statistics do not suffice.
     """
     kinds, last = measuring.found.kinds, measuring.last
-    if last is None or last.kinds != kinds or last.watched is not observer.watched:
+    if last is None or last.kinds != kinds:
         arrays = stand_ins(kinds)
         if arrays is None:
-            return False
-        ran = _ran(segment, arrays, frame, frames, observer)
-        tensors = tensors_of(ran)
+            raise ElementsNeededError
+        known = dict(zip(segment.looks.measured, arrays, strict=True))
+        batch = node_runs(segment.shown, frame, frames, observer.interest, known)
+        tensors = tensors_of(batch)
         if not {*map(id, tensors)} <= {*map(id, arrays)}:
-            return observer.measured(ran, _found(measuring.found, arrays, tensors, segment.looks.need))
-        last = _operators(kinds, observer.watched, ran, arrays)
-        measuring.last = last if isinstance(observer.watched, tuple) else None  # another may change in place
-    return observer.measured(last.ran, measuring.found.together(last.places, last.counts))
+            observer.ran(batch, _found(measuring.found, arrays, tensors, segment.looks.need))
+            return
+        last = measuring.last = _operators(kinds, batch, tensors, arrays)
+    observer.ran(last.batch, measuring.found.together(last.places, last.counts))
 
 
-def _ran(
-    segment: Segment, arrays: Sequence[np.ndarray], frame: Frame, frames: Frames, observer: Observer
-) -> list[RanNode]:
-    """Return the operators that an observer looks at, with what stands for the values that were measured."""
-    tensor = frames.shared_tensors(dict(zip(segment.looks.measured, arrays, strict=True)))
-    return [
-        (
-            operator.position,
-            [tensor(name, frame) for name in operator.inputs] if observer.wants_inputs else (),
-            [tensor(name, frame) for name in operator.outputs] if observer.wants_outputs else (),
-        )
-        for operator in segment.shown
-        if observer.watched[operator.position]
-    ]
+def node_runs(
+    operators: Iterable[ProgramOperator],
+    frame: Frame,
+    frames: Frames,
+    interest: Interest,
+    known: Mapping[str, Array] = MappingProxyType({}),
+) -> list[NodeRun]:
+    """Return operators that have run as an observer is shown them; a value of several is one array.
+
+    Args:
+        operators: The operators.
+        frame: The values.
+        frames: Where values stand.
+        interest: The tensors that are shown.
+        known: Values that stand in no frame.
+    """
+    arrays: dict[str, Array] = dict(known)
+    status = frame[frames.status]
+    is_saturated = status is not None and bool(status.numpy())
+    batch = []
+    for operator in operators:
+        sides: tuple[list[Array], list[Array]] = [], []
+        for names, side in zip(
+            (operator.inputs * interest.inputs, operator.outputs * interest.outputs), sides, strict=True
+        ):
+            for name in names:
+                if name not in arrays:
+                    arrays[name] = frames.tensor(name, frame)
+                side.append(arrays[name])
+        batch.append(NodeRun(operator.position, *sides, is_saturated))
+    return batch
 
 
 def _operators(
-    kinds: bytes, watched: Sequence[bool], ran: Sequence[RanNode], arrays: Sequence[np.ndarray]
+    kinds: bytes, batch: Sequence[NodeRun], tensors: Sequence[np.ndarray], arrays: Sequence[np.ndarray]
 ) -> MeasuredOperators:
     """Return operators all of whose tensors were measured."""
-    tensors = tensors_of(ran)
     places: slice | list[int] = places_of(tensors, arrays)
     if places == [*range(len(arrays))]:
         places = slice(None)
-    return MeasuredOperators(kinds, watched, ran, places, np.array([array.size for array in tensors]))
+    return MeasuredOperators(kinds, batch, places, np.array([array.size for array in tensors]))
 
 
 def _found(
@@ -165,15 +195,13 @@ class MeasuredOperators:
 
     Attributes:
         kinds: Types and shapes of the values that the session measures.
-        watched: What the observer watches.
-        ran: The operators.
+        batch: The operators.
         places: Which of the measured values their tensors are.
         counts: The number of elements of each.
     """
 
     kinds: bytes
-    watched: Sequence[bool]
-    ran: Sequence[RanNode]
+    batch: Sequence[NodeRun]
     places: slice | Sequence[int]
     counts: np.ndarray
 
@@ -229,54 +257,33 @@ class Segment:
         return range(self.operators[0].position, self.operators[-1].position + 1)
 
 
-class Interest(NamedTuple):
-    """What an observer wants to see of a program; by itself nothing.
-
-    Attributes:
-        watched: By position, whether it looks at an operator; None: at none.
-        completes_before_next: By position, whether nothing runs on before it has seen an operator; empty:
-            nowhere.
-        wants_inputs: Whether it looks at inputs.
-        wants_outputs: Whether it looks at outputs.
-        entered: Positions of control flow whose bodies are looked into.
-        need: What it wants to know of tensors in place of their elements, None: elements.
-    """
-
-    watched: Sequence[bool] | None = None
-    completes_before_next: Sequence[bool] = ()
-    wants_inputs: bool = False
-    wants_outputs: bool = False
-    entered: tuple[int, ...] = ()
-    need: StatisticNeed | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class SegmentPlan:
     """The segments of a program for one way to look at it.
 
     Attributes:
-        interest: What is looked at.
+        interest: The operators and tensors that are shown.
+        entered: Positions of control flow whose bodies are looked into.
         dimensions: Sizes of named dimensions in the first run.
         given: Positions of operators of which elements were wanted after all.
         segments: The segments in order; those that the runtime refuses are cut into smaller ones.
     """
 
     interest: Interest
+    entered: tuple[int, ...]
     dimensions: dict[str, int]
     given: set[int] = field(default_factory=set)
     segments: list[Segment] = field(default_factory=list)
 
     def shows(self, operator: ProgramOperator) -> bool:
         """Tell whether an operator is looked at, its tensors or that it ran."""
-        watched = self.interest.watched
-        return watched is not None and watched[operator.position]
+        return self.interest.shows(operator.position)
 
     def names(self, operator: ProgramOperator) -> tuple[str, ...]:
         """Return the values of an operator that are looked at, "" for absent ones."""
         if not self.shows(operator):
             return ()
-        inputs = operator.inputs if self.interest.wants_inputs else ()
-        return (*inputs, *operator.outputs) if self.interest.wants_outputs else inputs
+        return operator.inputs * self.interest.inputs + operator.outputs * self.interest.outputs
 
 
 _Timed = TypeVar("_Timed", bound=Callable[..., Any])
@@ -315,8 +322,8 @@ class SegmentPlanner:
         self._last = _last_uses(graph)
         self._made = frozenset(name for node in graph.nodes for name in node.outputs if name)
         self._packed = [packed_nbytes(graph, operator.node) for operator in operators]
-        self._by_interest: dict[Interest, SegmentPlan] = {}
-        self._recent: tuple[Interest, SegmentPlan] | None = None
+        self._plans: dict[tuple[Interest, tuple[int, ...]], SegmentPlan] = {}
+        self._recent: tuple[Interest, tuple[int, ...], SegmentPlan] | None = None
         self._branching = tuple(
             operator for operator in operators if operator.node.bodies and joins[operator.position]
         )
@@ -334,26 +341,13 @@ class SegmentPlanner:
             observer: The observer.
             frame: The values before the run.
         """
-        interest = Interest()
-        if observer is not None:
-            need = observer.need
-            interest = Interest(
-                observer.watched,
-                observer.completes_before_next,
-                observer.wants_inputs,
-                observer.wants_outputs,
-                self._entered(observer),
-                need if need is not None and finds(need) else None,
-            )
+        interest = NO_INTEREST if observer is None else observer.interest
+        entered = () if observer is None else self._entered(observer)
         recent = self._recent
-        # the same objects say the same: what may change in place is no tuple
-        if recent is not None:
-            last, plan = recent
-            if last[0] is interest[0] and last[1] is interest[1] and last[2:] == interest[2:]:
-                return plan
-        plan = self._found(interest, frame)
-        is_settled = isinstance(interest[0], tuple | None) and isinstance(interest[1], tuple)
-        self._recent = (interest, plan) if is_settled else None
+        if recent is not None and recent[0] is interest and recent[1] == entered:
+            return recent[2]
+        plan = self._plan_for(interest, entered, frame)
+        self._recent = interest, entered, plan
         return plan
 
     def _entered(self, observer: Observer) -> tuple[int, ...]:
@@ -364,19 +358,17 @@ class SegmentPlanner:
             if any(map(observer.looks_into, operator.node.bodies.values()))
         )
 
-    def _found(self, interest: Interest, frame: Frame) -> SegmentPlan:
-        watched = interest.watched
-        if watched is not None and any(watched):
-            completes = tuple(interest.completes_before_next)
-            interest = interest._replace(watched=tuple(watched), completes_before_next=completes)
-        else:
-            interest = Interest(entered=interest.entered)
-        plan = self._by_interest.get(interest)
+    def _plan_for(self, interest: Interest, entered: tuple[int, ...], frame: Frame) -> SegmentPlan:
+        if interest.is_empty:
+            interest = NO_INTEREST
+        elif interest.need is not None and not finds(interest.need):
+            interest = interest._replace(need=None)
+        plan = self._plans.get((interest, entered))
         if plan is None:
-            plan = SegmentPlan(interest, self._dimensions(frame))
+            plan = SegmentPlan(interest, entered, self._dimensions(frame))
             plan.segments.extend(self._segments(plan, range(len(self._operators))))
             # last: what a signal handler raises above leaves no plan without segments
-            self._by_interest[interest] = plan
+            self._plans[interest, entered] = plan
         return plan
 
     def _dimensions(self, frame: Frame) -> dict[str, int]:
@@ -404,11 +396,13 @@ class SegmentPlanner:
             counted.update(new)
             return sum(nbytes(self._graph, name, plan.dimensions) for name in new)
 
-        def waits(position: int) -> bool:
-            completes = plan.interest.completes_before_next
-            return bool(completes) and completes[position]
-
-        ranges = cut(positions, partial(self._may_join, plan), shown, waits, self._packed.__getitem__)
+        ranges = cut(
+            positions,
+            partial(self._may_join, plan),
+            shown,
+            self._packed.__getitem__,
+            one_by_one=plan.interest.one_by_one,
+        )
         return [self._segment(plan, each) for each in ranges]
 
     def _segment(self, plan: SegmentPlan, positions: range) -> Segment:
@@ -456,7 +450,7 @@ class SegmentPlanner:
         )
 
     def _may_join(self, plan: SegmentPlan, position: int) -> bool:
-        return self._joins[position] and position not in plan.interest.entered
+        return self._joins[position] and position not in plan.entered
 
     def compile(self, plan: SegmentPlan, index: int, frame: Frame) -> bool:
         """Make the session of a segment; return whether it is there.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,7 +16,8 @@ from msdump.execute.program import Program
 from msdump.execute.runtime import OrtValue
 from msdump.execute.weights import WeightStore
 from msdump.graph import Graph, Training
-from msdump.observer import Array, Arrays, Observer
+from msdump.observer import Array, Interest, NodeRun, Observer
+from msdump.statistics import TotalsArray
 
 _FLOATS: Final = "fcV"  # kinds of numpy's types that have infinities; V: those that numpy lacks
 
@@ -62,24 +63,24 @@ class _Search(Observer):
 
     graph: Graph
     found: list[str] = field(default_factory=list)
-    watched: tuple[bool, ...] = field(init=False)
-    wants_inputs = wants_outputs = True
+    interest: Interest = field(init=False)
 
     def __post_init__(self) -> None:
         """Watch every operator, unless one is found."""
-        self.watched = (not self.found,) * len(self.graph.nodes)
+        self.interest = Interest((not self.found,) * len(self.graph.nodes), inputs=True, outputs=True)
 
-    def ran(self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False) -> Any:
-        """Look at an operator that has just run."""
-        del saturated
-        node = self.graph.nodes[position]
-        if self.found or node.bodies:
-            return
-        # an input that the operator wrote in place shows its new value
-        read = [array for slot, array in enumerate(inputs) if slot not in node.update.new_values]
-        written = (inputs[slot] for slot in node.update.new_values)
-        if all(map(is_finite, read)) and not all(map(is_finite, (*outputs, *written))):
-            self.found.append(f"{node.operator.full_name} made the first one of finite inputs")
+    def ran(self, batch: Sequence[NodeRun], found: TotalsArray | None = None) -> None:
+        """Look at operators that have just run."""
+        del found
+        for position, inputs, outputs, _ in batch:
+            node = self.graph.nodes[position]
+            if self.found or node.bodies:
+                continue
+            # an input that the operator wrote in place shows its new value
+            read = [array for slot, array in enumerate(inputs) if slot not in node.update.new_values]
+            written = (inputs[slot] for slot in node.update.new_values)
+            if all(map(is_finite, read)) and not all(map(is_finite, (*outputs, *written))):
+                self.found.append(f"{node.operator.full_name} made the first one of finite inputs")
 
     def looks_into(self, body: Graph) -> bool:
         """Look into every branch and loop until something is found."""

@@ -215,13 +215,12 @@ def namer(naming: Naming, device_target: DeviceTarget) -> NameTensor:
     from the second step on.
     """
     style = STYLES[naming, device_target]
-    heads: dict[OperatorRef | tuple[OperatorRef, int, int], str] = {}
+    heads: dict[tuple[str, str, int, int], str] = {}
     input_tails: dict[tuple[int, str, str], str] = {}
     output_tails: dict[tuple[int, str, str], str] = {}
 
     def file_name(record: TensorRecord, task_id: int = 0, stream_id: int = 0, /) -> str:
-        # A plain key where there are no tasks: a tuple costs as much as the rest of the look-up.
-        key = (record.operator, task_id, stream_id) if task_id or stream_id else record.operator
+        key = (record.operator.op_type, record.operator.full_name, task_id, stream_id)
         head = heads.get(key)
         if head is None:
             head = heads[key] = _HEAD.format(_of_record(record, style, task_id, stream_id))

@@ -190,7 +190,7 @@ def test_interrupt_between_two_calls(tmp_path, monkeypatch, moment, nameless):
 
     monkeypatch.setattr(place, "_NAMELESS", nameless)
     monkeypatch.setattr(os, moment, interrupted)
-    monkeypatch.setattr(temporaries, "LINKER", temporaries.Linker(temporaries.by_path))
+    monkeypatch.setattr(temporaries, "LINKER", temporaries.Linker(None))
 
     with pytest.raises(KeyboardInterrupt):
         DiskFiles().replace(str(tmp_path), "graph.ir", (b"text",))

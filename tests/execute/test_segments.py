@@ -104,11 +104,11 @@ def _lengths(program, observer=None):
 
 
 def test_what_nobody_watches_is_one_session():
-    """Operators that few or none watch are one segment; an observer that completes_before_next ends it."""
+    """Operators that few or none watch are one segment; an observer that wants them one by one ends it."""
     graph = _graph("a = Neg(x) b = Abs(a) c = MatMul(b, w) d = Relu(c) y = Exp(d)")
     program, _, _ = _runs(graph, CPU, {"x": X}, None)
     some, waiting = Watch(graph, every=2), Watch(graph, every=2)
-    waiting.completes_before_next = waiting.watched
+    waiting.interest = waiting.interest._replace(one_by_one=True)
 
     assert [5] == _lengths(program) == _lengths(program, some)
     assert [1, 2, 2] == _lengths(program, waiting)
@@ -137,7 +137,7 @@ def test_where_segments_end(case):
     edges = [0, *ends, len(joins)]
 
     assert [range(*edge) for edge in itertools.pairwise(edges)] == cut(
-        range(len(joins)), joins.__getitem__, shown.get, lambda _: waits
+        range(len(joins)), joins.__getitem__, shown.get, one_by_one=waits
     )
 
 

@@ -107,7 +107,7 @@ def test_limits_of_the_runtime(monkeypatch):
 def test_a_probe_that_runs_out(monkeypatch, tmp_path):
     """What runs out while the runtime is asked what it can do is told in the same words."""
     onnx.save(model([node("Neg", "x", "y")], [value("x", [2, 3])], ["y"]), tmp_path / "net.onnx")
-    blocks = config(tmp_path / "dump", net_name="Net", saved_data="statistic")
+    blocks = config(tmp_path / "dump", net_name="Net")
     (tmp_path / "dump.json").write_text(json.dumps(blocks))
     reason = RuntimeError("pthread_create failed, error code: 11 error msg: Resource temporarily unavailable")
     monkeypatch.setattr(Runtime, "_create", Mock(side_effect=reason))
@@ -116,7 +116,7 @@ def test_a_probe_that_runs_out(monkeypatch, tmp_path):
     done = CliRunner().invoke(main, ["run", f"{tmp_path}/net.onnx", "--config", f"{tmp_path}/dump.json"])
 
     assert 1 == done.exit_code
-    assert f"msdump: error: {THREADS} (pthread_create failed, " in done.output
+    assert THREADS in done.output
 
 
 LIMITED = r"""

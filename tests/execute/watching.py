@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from msdump.observer import Observer
+from msdump.observer import Interest, Observer
 
 
 class Watch(Observer):
@@ -15,18 +15,18 @@ class Watch(Observer):
             position and inputs of the operator that failed.
     """
 
-    wants_inputs = wants_outputs = True
-
     def __init__(self, graph, every=1, *, looks_in=True, shown=None, path=()):
         """Watch a graph, its bodies too where it looks into them."""
-        self.watched = tuple(every > 0 and position % every == 0 for position in range(len(graph.nodes)))
+        positions = tuple(every > 0 and position % every == 0 for position in range(len(graph.nodes)))
+        self.interest = Interest(positions, inputs=True, outputs=True)
         self.shown = {} if shown is None else shown
         self._every, self._looks_in, self._path = every, looks_in, path
 
-    def ran(self, position, inputs, outputs, *, saturated=False):
-        """Keep the tensors of an operator."""
-        row = [_copies(inputs), _copies(outputs), np.array(saturated)]
-        self.shown.setdefault((self._path, position), []).append(row)
+    def ran(self, batch, found=None):  # noqa: ARG002 - the observer's signature
+        """Keep the tensors of operators."""
+        for position, inputs, outputs, is_saturated in batch:
+            row = [_copies(inputs), _copies(outputs), np.array(is_saturated)]
+            self.shown.setdefault((self._path, position), []).append(row)
 
     def failed(self, position, inputs):
         """Keep what an operator that failed has read."""

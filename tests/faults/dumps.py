@@ -22,7 +22,7 @@ from msdump.execute import Program, bind_inputs
 from msdump.execute.values import from_python
 from msdump.frontends import mindspore
 from msdump.graph import Graph, loader
-from msdump.observer import Observer
+from msdump.observer import Interest, Observer
 from msdump.session import Network
 from tests.dump import o2
 from tests.dump.conftest import config
@@ -177,15 +177,15 @@ class _Collector(Observer):
 
     graph: Graph
     values: dict[str, list[np.ndarray]] = field(default_factory=dict)
-    wants_outputs = True
 
     def __post_init__(self):
-        self.watched = (True,) * len(self.graph.nodes)
+        self.interest = Interest((True,) * len(self.graph.nodes), outputs=True)
 
-    def ran(self, position, inputs, outputs, *, saturated=False):
-        for name, array in zip(self.graph.nodes[position].declared_outputs, outputs, strict=False):
-            if name and array is not None:
-                self.values.setdefault(name, []).append(np.array(array))
+    def ran(self, batch, found=None):
+        for position, _, outputs, _ in batch:
+            for name, array in zip(self.graph.nodes[position].declared_outputs, outputs, strict=False):
+                if name and array is not None:
+                    self.values.setdefault(name, []).append(np.array(array))
 
     def looks_into(self, body):
         """Look into every body."""

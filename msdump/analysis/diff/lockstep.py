@@ -10,13 +10,14 @@ from __future__ import annotations
 import queue
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from msdump.analysis.diff.quantisation import Quantisation, as_real
 from msdump.graph import Graph, Node
-from msdump.observer import Arrays, Observer
+from msdump.observer import Arrays, Interest, NodeRun, Observer
+from msdump.statistics import TotalsArray
 
 _MOST_BYTES: Final = 24 << 20
 """Bytes of outputs that fill a block; each side holds them beyond what its run holds.
@@ -78,22 +79,22 @@ class OperatorWatch(Observer):
     show: Show
     scope: Scope = ()
     quantised: Mapping[int, Mapping[str, Quantisation]] = field(default_factory=dict)
-    wants_inputs = wants_outputs = True
-    watched: tuple[bool, ...] = field(init=False)
+    interest: Interest = field(init=False)
     _passes: Counter[int] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         """Watch all operators."""
-        self.watched = (True,) * len(self.graph.nodes)
+        self.interest = Interest((True,) * len(self.graph.nodes), inputs=True, outputs=True)
 
-    def ran(self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False) -> None:
-        """Show an operator."""
-        del saturated
-        node, known = self.graph.nodes[position], self.quantised.get(self.graph.index)
-        if known:
-            inputs = as_real(node.inputs_after_run, inputs, known)
-            outputs = as_real(node.declared_outputs, outputs, known)
-        self.show(Ran(self.scope, self.graph, node, inputs, outputs))
+    def ran(self, batch: Sequence[NodeRun], found: TotalsArray | None = None) -> None:
+        """Show operators."""
+        del found
+        known = self.quantised.get(self.graph.index)
+        for position, inputs, outputs, _ in batch:
+            node = self.graph.nodes[position]
+            read = as_real(node.inputs_after_run, inputs, known) if known else inputs
+            made = as_real(node.declared_outputs, outputs, known) if known else outputs
+            self.show(Ran(self.scope, self.graph, node, read, made))
 
     def looks_into(self, body: Graph) -> bool:
         """Look into every branch and loop."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import Any, Final
 
 import numpy as np
@@ -17,10 +16,11 @@ from msdump.capture.triggers import OverflowTrigger
 from msdump.device import Ascend, Task
 from msdump.encode import DebugRecord, OldRecord, Unit, dump_data, ge, op_debug
 from msdump.graph import Graph
-from msdump.observer import Arrays, Observer
+from msdump.observer import Arrays, Interest, NodeRun, Observer
 from msdump.plan import DumpPlan, Tree, Trigger
 from msdump.reasons import Reason
 from msdump.record import IO, Artifact, OperatorRef
+from msdump.statistics import TotalsArray
 from msdump.store import CLOCK, OP_DEBUG, OperatorFileKind, OperatorName, is_collective
 from msdump.store.write import Sink
 
@@ -97,12 +97,11 @@ class CompiledCapture(Observer):
         """
         self._no_tensors = _count_no_tensors(plan, device, selection)
         # also operators whose sequences are only counted, for the summary
-        self.watched: Sequence[bool] = tuple(
+        watched = (
             is_watched or count > 0
             for is_watched, count in zip(selection.watched, self._no_tensors, strict=True)
         )
-        self.wants_inputs = plan.what.keeps_inputs
-        self.wants_outputs = plan.what.keeps_outputs
+        self.interest = Interest(tuple(watched), plan.what.keeps_inputs, plan.what.keeps_outputs)
         self._nodes = device.graph.nodes
         self._tasks = device.tasks
         self._data = selection.data if plan.what.keeps_outputs and plan.when.trigger is Trigger.ALWAYS else {}
@@ -147,12 +146,15 @@ class CompiledCapture(Observer):
             self._started = position
             self._write(position, task, inputs, None)
 
-    def together(self) -> AbstractContextManager[None]:
-        """Return a context for operators that have run together; their rows are written at its end."""
-        return self._pipeline.together()
+    def ran(self, batch: Sequence[NodeRun], found: TotalsArray | None = None) -> None:
+        """Write operators that have just run."""
+        del found
+        with self._pipeline.together():
+            for run in batch:
+                self._ran(*run)
 
-    def ran(self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False) -> None:
-        """Write an operator that has just run."""
+    def _ran(self, position: int, inputs: Arrays, outputs: Arrays, saturated: bool) -> None:  # noqa: FBT001
+        """Write an operator."""
         for _ in range(self._no_tensors[position]):
             self._pipeline.skip(Reason.NO_TENSOR)
         task = self._tasks[position]
@@ -201,7 +203,9 @@ class CompiledCapture(Observer):
     def looks_into(self, body: Graph) -> bool:
         """Return whether an operator in a branch or loop body, or deeper, is watched."""
         capture = self.bodies.get(body.index)
-        return capture is not None and (any(capture.watched) or any(map(capture.looks_into, body.bodies)))
+        return capture is not None and (
+            any(capture.interest.positions) or any(map(capture.looks_into, body.bodies))
+        )
 
     def enter(self, body: Graph) -> CompiledCapture | None:
         """Return the observer of a branch or the body of a loop, which is about to run once."""

@@ -21,11 +21,12 @@ from msdump.capture.triggers import OverflowTrigger
 from msdump.counters import ModelIdentity, Run, RunCounter
 from msdump.device import Ascend, Task, tasks
 from msdump.graph import Graph, Node
-from msdump.observer import Arrays, Observer
+from msdump.observer import Arrays, Interest, NodeRun, Observer
 from msdump.plan import DumpLevel, DumpPlan, FileFormat, Scene, Tree, Trigger
 from msdump.reasons import Reason
 from msdump.record import Artifact, OperatorRef
 from msdump.selector import DumpMode, PatternKind, Selector
+from msdump.statistics import TotalsArray
 from msdump.store import CLOCK, Key, ModelLayout, PathKind, free_time, names
 from msdump.store.write import LONGEST_NAME, Sink
 
@@ -371,11 +372,8 @@ class SingleDump(DumpWriter, Observer):
         """
         super().__init__(plan, process)
         self._numbers = _numbers(device, single.op_type)
-        self.watched = tuple(
-            plan.compiled.dumps_single_operators and number is not None for number in self._numbers
-        )
-        self.wants_inputs = plan.what.keeps_inputs
-        self.wants_outputs = plan.what.keeps_outputs
+        watched = (plan.compiled.dumps_single_operators and number is not None for number in self._numbers)
+        self.interest = Interest(tuple(watched), plan.what.keeps_inputs, plan.what.keeps_outputs)
         self._device = device
         self._single = single
         self._records = operator_records(plan, device, memory)
@@ -389,12 +387,13 @@ class SingleDump(DumpWriter, Observer):
         del run, inputs
         return self
 
-    def ran(self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False) -> None:
-        """Write the operator that has just run, once for each level."""
-        del saturated
-        for operator in self._operators(position):
-            records = self._records.at_once(operator, position, inputs, outputs, CLOCK.now())
-            self._pipeline.take(self._directory, operator, self._task(position), records)
+    def ran(self, batch: Sequence[NodeRun], found: TotalsArray | None = None) -> None:
+        """Write operators that have just run, each once for each level."""
+        del found
+        for position, inputs, outputs, _ in batch:
+            for operator in self._operators(position):
+                records = self._records.at_once(operator, position, inputs, outputs, CLOCK.now())
+                self._pipeline.take(self._directory, operator, self._task(position), records)
 
     def failed(self, position: int, inputs: Arrays) -> None:
         """Write the tensors of an operator that has just failed, in an exception scene."""

@@ -21,9 +21,10 @@ from msdump.device import Ascend, Contents, Task, formats, moves_nothing
 from msdump.encode import TensorInfo, dump_data
 from msdump.graph import Graph, Node
 from msdump.graph.kernel import stomped_bytes
-from msdump.observer import Arrays, Observer
+from msdump.observer import Arrays, Interest, NodeRun, Observer
 from msdump.plan import DumpPlan, ModelItem
-from msdump.record import IO, Buffer, OperatorRef, TensorRecord
+from msdump.record import Buffer, OperatorRef, TensorRecord
+from msdump.statistics import TotalsArray
 from msdump.store import CLOCK, is_collective
 
 _STOMP: Final = 0x5A  # the byte that a faulty kernel writes
@@ -151,7 +152,7 @@ class GraphImage:
         node = self._nodes[position]
         is_view = moves_nothing(node)  # the input, by another name, lies there
         results = []
-        for record in self._records.of(node.operator, position, IO.OUTPUT, outputs, lambda: _NO_TIME):
+        for record in self._records.of(node.operator, position, (), outputs, lambda: _NO_TIME):
             if record.device is None or not record.device.address:
                 continue
             pinned = record._replace(device=record.device.pinned())
@@ -268,8 +269,6 @@ class WatcherCapture(Observer):
         bodies: The watchers of the model's graphs by their index; they share the state of the run.
     """
 
-    wants_outputs = True  # of a failed operator, or one that is about to run, it writes nothing
-
     def __init__(
         self, plan: DumpPlan, device: Ascend, memory: Memory, pipeline: Pipeline, run: WatcherRun
     ) -> None:
@@ -285,9 +284,8 @@ class WatcherCapture(Observer):
         self._index = device.graph.index
         self._nodes = device.graph.nodes
         self._tasks = device.tasks
-        # every operator: each one writes to memory that a watched output may lie in
-        self.watched: Sequence[bool] = (True,) * len(self._nodes)
-        self.completes_before_next = self.watched  # faulty kernels change values
+        # every operator writes to memory that a watched output may lie in; faulty kernels change values
+        self.interest = Interest((True,) * len(self._nodes), outputs=True, one_by_one=True)
         self._watch = select_watch(device.graph, plan, tuple(task is not None for task in device.tasks))
         self._image = GraphImage(device, memory, run.memory)
         self._run = run
@@ -305,15 +303,14 @@ class WatcherCapture(Observer):
         self._run.memory.clear()
         self._run.watched.clear()
 
-    def ran(
-        self, position: int, inputs: Arrays, outputs: Arrays, *, saturated: bool = False
-    ) -> dict[str, np.ndarray]:
+    def ran(self, batch: Sequence[NodeRun], found: TotalsArray | None = None) -> dict[str, np.ndarray]:
         """Store results in memory, let a faulty kernel write past them, and read watched outputs.
 
         Returns:
             Values that were overwritten, as they read now.
         """
-        del inputs, saturated
+        del found
+        ((position, _, outputs, _),) = batch
         results = self._image.put(position, outputs)
         if self._watch.watched[position]:
             operator = self._nodes[position].operator

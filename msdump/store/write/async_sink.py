@@ -311,7 +311,7 @@ class AsyncSink(SyncSink):
         size = size_of(artifact.buffers)
         with self._lock:
             self._catch_up()
-            if not self._admits(artifact, size):
+            if self._budget.most and not self._admits(artifact, size):
                 return
             if size < self._inline_bytes:
                 self._do(partial(self._create, artifact, size), partial(self._create_again, artifact, size))

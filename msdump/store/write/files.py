@@ -103,25 +103,28 @@ class DiskFiles:
     def create(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
         """Make a new file, for a later time where the name has one and is taken; else FileExistsError."""
         try:
-            self._create(directory, name, buffers)
-        except FileExistsError as error:
-            for later in later_names(name):
-                with contextlib.suppress(FileExistsError):
-                    self._create(directory, later, buffers)
-                    return
-            raise error from None
-
-    def _create(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
-        place = self._places.get(directory) or self._open(directory)
-        try:
-            place.create(name, buffers, self._mode)
+            (self._places.get(directory) or self._open(directory)).create(name, buffers, self._mode)
         except OSError as error:
-            # the directory may have been removed and made again since it was opened (a user's rm -r between
-            # two steps): asking beforehand would cost every file a call of the system
-            if place.is_linked() or is_foreign(error):
+            if is_foreign(error) or directory not in self._places:
                 raise
+            self._create_again(directory, name, buffers, error)
+
+    def _create_again(self, directory: str, name: str, buffers: Sequence[Buffer], error: OSError) -> None:
+        """Make a file that could not be made, where another directory or another name helps."""
+        # the directory may have been removed and made again since it was opened (a user's rm -r between two
+        # steps): asking beforehand would cost every file a call of the system
+        if not self._places[directory].is_linked():
             self._forget(directory)
-            self._open(directory).create(name, buffers, self._mode)
+            place, tried = self._open(directory), (name, *later_names(name))
+        elif isinstance(error, FileExistsError):
+            place, tried = self._places[directory], tuple(later_names(name))
+        else:
+            raise error
+        for each in tried:
+            with contextlib.suppress(FileExistsError):
+                place.create(each, buffers, self._mode)
+                return
+        raise error from None
 
     def replace(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
         """Make a file, in place of an older one of the name."""

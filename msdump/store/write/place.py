@@ -110,7 +110,7 @@ class OpenDirectory:
                 # a disk without that much room is found out before a byte is written
                 os.posix_fallocate(fd, 0, size)
             write_all(fd, buffers)
-            _settle(fd)
+            os.close(os.dup(fd))  # see ``_settle``
             if not self._link(fd, name):
                 self._create_renamed(name, partial(_copy, fd), mode)
         finally:

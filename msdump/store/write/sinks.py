@@ -257,7 +257,7 @@ class SyncSink:
         """Write a new file; one that exists stays as it is and the new one is lost."""
         size = size_of(artifact.buffers)
         with self._lock:
-            if self._admits(artifact, size):
+            if not self._budget.most or self._admits(artifact, size):
                 self._create(artifact, size)
 
     def replace(self, artifact: Artifact) -> None:
@@ -356,10 +356,14 @@ class SyncSink:
         return False
 
     def _create(self, artifact: Artifact, size: int) -> None:
+        name = artifact.name
         try:
-            self._files.create(artifact.directory, self._name(artifact), artifact.buffers)
+            if is_too_long(name):
+                name = self._stand_ins.name(artifact.directory, name)
+            self._files.create(artifact.directory, name, artifact.buffers)
         except OSError as error:
-            self._budget.give_back(size if artifact.tensor_bytes else 0)
+            if self._budget.most and artifact.tensor_bytes:
+                self._budget.give_back(size)
             self._lose(path_of(artifact), error)
             return
         self._count += 1

@@ -21,7 +21,7 @@ from msdump.store.write.place import OpenDirectory
 def disk(request, monkeypatch):
     """Give disk files with and without the system's nameless files."""
     if request.param == "nameless by path":
-        monkeypatch.setattr(temporaries, "LINKER", temporaries.Linker(temporaries.by_path))
+        monkeypatch.setattr(temporaries, "LINKER", temporaries.Linker(None))
     if request.param == "renamed":
         monkeypatch.setattr(place, "_NAMELESS", 0)
     disk = DiskFiles()
@@ -359,7 +359,7 @@ def test_no_links(tmp_path, monkeypatch):
         raise OSError(errno.EPERM, os.strerror(errno.EPERM))
 
     monkeypatch.setattr(os, "link", refused)
-    monkeypatch.setattr(temporaries, "LINKER", temporaries.Linker(temporaries.by_path))
+    monkeypatch.setattr(temporaries, "LINKER", temporaries.Linker(None))
     disk = DiskFiles()
 
     for name in ("a.npy", "b.npy"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 
@@ -31,11 +32,12 @@ def nameless(directory):
 
 
 def refusal(number, calls):
-    """Return a way that notes its calls and always fails with an error number."""
+    """Return a ``linkat`` that notes its calls and always fails with an error number."""
 
-    def link(_, name, __):
+    def link(_fd, _path, _directory, name, _flags):
         calls.append(name)
-        raise OSError(number, os.strerror(number))
+        ctypes.set_errno(number)
+        return -1
 
     return link
 
@@ -50,7 +52,7 @@ def test_a_way_that_the_system_refuses_is_tried_once(tmp_path, directory, namele
     with pytest.raises(FileExistsError):
         linker.give_name(directory, "a.npy", nameless)
 
-    assert ["a.npy"] == calls
+    assert [b"a.npy"] == calls
     assert ["a.npy"] == [path.name for path in tmp_path.iterdir()]
 
 
@@ -67,4 +69,4 @@ def test_a_failure_of_both_ways_is_no_refusal(tmp_path, nameless):
             linker.give_name(gone, name, nameless)
     os.close(gone)
 
-    assert ["a.npy", "b.npy"] == calls
+    assert [b"a.npy", b"b.npy"] == calls

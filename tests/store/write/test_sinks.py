@@ -247,7 +247,7 @@ def test_mapping_line_stands_before_the_file(tmp_path, monkeypatch):
         return link(source, name, **options)
 
     monkeypatch.setattr(os, "link", spy)
-    monkeypatch.setattr(temporaries, "LINKER", temporaries.Linker(temporaries.by_path))
+    monkeypatch.setattr(temporaries, "LINKER", temporaries.Linker(None))
     SyncSink().write(tensor(str(tmp_path), LONG))
 
     assert [(f"{name},{LONG}\n", name) for _, name in seen] == seen
