@@ -48,13 +48,13 @@ _log = logging.getLogger("msdump.session")
 
 @dataclass(slots=True)
 class ModelState:
-    """What the networks of one model share: that of inference and that of the training step.
+    """The state that the networks of one model share: inference and the training step.
 
     Attributes:
         variables: The initializers that training writes.
         lock: Held by the run that goes on. Reentrant: a call from within a run is told, and not stuck.
-        runner: The thread whose run goes on.
-        has_warned: Whether a loss that is not finite was told.
+        runner: The thread of the current run.
+        has_warned: Whether a loss that is not finite was reported.
     """
 
     variables: TrainingState
@@ -88,12 +88,12 @@ class Network:
 
         Args:
             graph: The model.
-            plan: What is dumped; its context holds.
-            process: What all networks share.
+            plan: The dump plan; its context holds.
+            process: The state that all networks share.
             context: Where the network runs without a plan.
-            model: What a compiled model is called, or the operator that is called alone; None: after
+            model: Name of a compiled model, or the operator that is called alone; None: after
                 its file, with the process's next number.
-            state: What it shares with the network of the same model that was made first; None: nothing.
+            state: The state that it shares with the first network of the model; None: none.
 
         Raises:
             DumpWriteError: The dump path cannot be created or written.
@@ -200,11 +200,11 @@ class Network:
 
     @property
     def shared(self) -> ModelState:
-        """What it shares with the networks that read the same variables."""
+        """The state that it shares with the networks that read the same variables."""
         return self._shared
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return copies of the variables by name: what training has changed and will change."""
+        """Return copies of the variables by name: the initializers that training changes."""
         with self._shared.lock:
             if self.graph.training is not None:
                 self._variables.begin()
@@ -218,7 +218,7 @@ class Network:
         """Let the variables hold copies of arrays, as ``state`` returned them.
 
         Raises:
-            InputError: A variable is missing or unknown, or an array has another type or shape; all are told.
+            InputError: A variable is missing or unknown, or an array has another type or shape.
         """
         with self._shared.lock:
             self._refuse_reentry()
@@ -252,7 +252,7 @@ class Network:
         raise ReentryError(f"{self.graph.source}: {why}, or load the model once more")
 
     def _trained(self, inputs: Mapping[str, Any]) -> list[Any]:
-        """Run a step; the variables hold its results, or what they held before where it fails."""
+        """Run a step; the variables hold its results, or their earlier values where it fails."""
         before, iteration = self._variables.values, self.iteration
         try:
             outputs = self._recorder.record(inputs, partial(self._program_runs.train, inputs))
@@ -476,11 +476,10 @@ class Names:
         return f"no operator {name!r} in {self._graph.source}{similar_names(name, self.nodes)}"
 
     def _below(self, scope: str) -> tuple[str, ...]:
-        """Return the full names of the operators below a scope or module path."""
         return tuple(node.operator.full_name for node in self.nodes if self._is_within(node, scope))
 
     def _is_within(self, node: Node, scope: str) -> bool:
-        """Tell whether a scope holds an operator; one that O2 has fused, where it holds a part of it."""
+        """Return whether a scope holds an operator; one that O2 has fused, where it holds a part of it."""
         parts = node.members if self._is_compiled else (node,)
         return any(lies_below(part.scope, scope) for part in parts)
 
@@ -490,7 +489,6 @@ def _is_called(node: Node, name: str) -> bool:
 
 
 def _has_part(node: Node, name: str) -> bool:
-    """Tell whether an operator of the name is fused in another one."""
     return any(_is_called(part, name) for part in node.parts)
 
 

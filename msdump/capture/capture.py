@@ -143,7 +143,7 @@ class Capture(Observer):
 
         Args:
             graph: The graph, fused where the level fuses.
-            plan: What is dumped.
+            plan: The dump plan.
             selection: Its operators and parameters.
             sink: Where files and rows go.
             clock: Gives timestamps.
@@ -184,7 +184,7 @@ class Capture(Observer):
 
     @functools.cached_property
     def _sheets(self) -> RowSheets | None:
-        """What is the same in every step of rows; None where other things are written beside them."""
+        """The parts of rows that are the same in every step; None where more than rows is written."""
         if not self._pipeline.has_sheets or self._plan.what.saves_kernel_args:
             return None
         from msdump.capture.statistics import RowSheets
@@ -220,7 +220,7 @@ class Capture(Observer):
         self.entered = False
 
     def starting(self, position: int, inputs: Arrays) -> None:
-        """Write the inputs of a collective, which then are there, whatever becomes of the other ranks."""
+        """Write the inputs of a collective before it runs: it may never return."""
         if self._trigger is None:  # else its results decide whether it is dumped
             self._write(NodeRun(position, inputs, ()))
             self._started = position
@@ -312,10 +312,10 @@ class Capture(Observer):
         return self._pipeline.cleared(operators, lambda place: self._records_of((shown[place],)), found)
 
     def _write_rows(self, sheets: RowSheets, shown: Sequence[NodeRun]) -> bool:
-        """Write the rows of operators at once, where types and shapes are those of the last time.
+        """Write the rows of operators at once, where types and shapes are the same as the last time.
 
         Args:
-            sheets: What was the same the last time.
+            sheets: The sheets of earlier steps.
             shown: The operators.
         """
         arrays = [array for _, inputs, outputs, _ in shown for array in (*inputs, *outputs)]
@@ -329,11 +329,9 @@ class Capture(Observer):
         return True
 
     def _sheet(self, shown: Sequence[NodeRun]) -> RowSheet | None:
-        """Return what is the same in every step of the rows of operators."""
         return self._pipeline.sheet(self._records_of(shown))
 
     def _records_of(self, shown: Sequence[NodeRun]) -> Iterator[TensorRecord]:
-        """Yield the records of operators that have run together, without a time."""
         for position, inputs, outputs, _ in shown:
             yield from self._records.of(self._operators[position], position, inputs, outputs, lambda: 0)
 
@@ -360,7 +358,7 @@ class Capture(Observer):
                 self._pipeline.skip(Reason.NO_TENSOR, self._no_tensors[position])
 
     def looks_into(self, body: Graph) -> bool:
-        """Tell whether an operator in a branch or loop body is watched, or it counts that the body ran."""
+        """Return whether an operator in a branch or loop body is watched, or it counts that the body ran."""
         capture = self.bodies.get(body.index)
         return capture is not None and (
             self._tells_entered or not capture.interest.is_empty or any(map(capture.looks_into, body.bodies))

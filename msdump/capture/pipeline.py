@@ -1,4 +1,4 @@
-"""From a plan to what its tensors walk through: the list of steps, and the writer at their end.
+"""From a plan to its steps, through which every tensor walks, and the writer at their end.
 
     OperatorRecords --steps--> TensorRecord --writer--> Artifact
 
@@ -44,7 +44,7 @@ EXCEPTIONS: Final = frozenset(
 
 
 class ArtifactKind(enum.Enum):
-    """What one artifact holds."""
+    """Contents of one artifact."""
 
     TENSOR = enum.auto()
     OPERATOR = enum.auto()
@@ -54,16 +54,16 @@ class ArtifactKind(enum.Enum):
 
 _DROPS: Final[Mapping[ArtifactKind, Callable[[DumpPlan], Sequence[Step]]]] = {
     ArtifactKind.TENSOR: lambda _: (steps.drop_text(), steps.drop_empty),
-    # A dump file tells of a tensor without elements, and a table has a row even for text.
+    # A dump file describes a tensor without elements, and a table has a row even for text.
     ArtifactKind.OPERATOR: lambda _: (steps.drop_text(),),
     ArtifactKind.OPERATOR_TABLE: lambda _: (),
     ArtifactKind.FAILURE: lambda _: (steps.drop_text(),),
 }
-"""The steps that may drop a tensor, given the plan, by what an artifact holds."""
+"""The steps that may drop a tensor, given the plan, by the contents of an artifact."""
 
 
 def artifact_kind(plan: DumpPlan) -> ArtifactKind:
-    """Return what one artifact of a plan holds."""
+    """Return the contents of one artifact of a plan."""
     if plan.compiled.operator_statistics is not None:
         return ArtifactKind.OPERATOR_TABLE
     is_compiled = plan.files.tree is not Tree.RANKS
@@ -75,17 +75,17 @@ def artifact_kind(plan: DumpPlan) -> ArtifactKind:
 
 
 def compile_steps(plan: DumpPlan, kind: ArtifactKind) -> tuple[Step, ...]:
-    """Return what every tensor walks through on its way into an artifact.
+    """Return the steps of every tensor on its way into an artifact.
 
     Args:
         plan: The plan.
-        kind: What the artifact holds.
+        kind: Contents of the artifact.
     """
     return (*compile_drops(plan, kind), *_showing(plan, kind))
 
 
 def compile_drops(plan: DumpPlan, kind: ArtifactKind) -> tuple[Step, ...]:
-    """Return those of the steps that may drop a tensor, whose reasons ``check`` and ``explain`` tell."""
+    """Return the steps that may drop a tensor; ``check`` and ``explain`` show their reasons."""
     return tuple(_DROPS[kind](plan))
 
 
@@ -102,13 +102,13 @@ def _showing(plan: DumpPlan, kind: ArtifactKind) -> Iterator[Step]:
 
 
 def shows_outputs_as_run(plan: DumpPlan) -> bool:
-    """Tell whether steps show outputs as operators wrote them: what kernels round is rounded then."""
+    """Return whether steps show outputs as operators wrote them, rounded where kernels round."""
     what = plan.what
     return plan.files.tree is Tree.RANKS and not what.keeps_device_format and what.sample_count is None
 
 
 class Skip(Protocol):
-    """Is told why tensors get no file."""
+    """Counts tensors that get no file."""
 
     def __call__(self, reason: Reason, count: int = 1, /) -> None:
         """Count tensors."""
@@ -118,7 +118,7 @@ class Pipeline:
     """The steps of a plan, and the writer behind them.
 
     Attributes:
-        skip: Told why tensors get no file.
+        skip: Counts tensors that get no file, by reason.
     """
 
     def __init__(
@@ -131,9 +131,9 @@ class Pipeline:
         """Join steps and writer.
 
         Args:
-            steps: What every tensor walks through, in order.
-            writer: Takes what is left.
-            skip: Told why tensors get no file.
+            steps: The steps of every tensor, in order.
+            writer: Takes the tensors that are left.
+            skip: Counts tensors that get no file, by reason.
             watch: Checks rules on tensors before they walk; None: there are no rules.
         """
         self._steps = tuple(steps)
@@ -142,7 +142,7 @@ class Pipeline:
         self.skip = skip
 
     def begin(self, iteration: int) -> None:
-        """Take the operators that come from now on for those of an iteration."""
+        """Begin an iteration: the operators to come belong to it."""
         if self._watch is not None:
             self._watch.begin(iteration)
 
@@ -190,14 +190,13 @@ class Pipeline:
 
     @property
     def need(self) -> StatisticNeed | None:
-        """What is to be known of tensors, None where their elements are needed."""
+        """The statistics that are needed of tensors, None where their elements are."""
         return self._writer.need if self._watch is None else self._watch.need
 
     def sheet(self, records: Iterable[TensorRecord]) -> RowSheet | None:
-        """Return what is the same in every step of rows of tensors with the types and shapes of these.
+        """Return the part of rows that stays from step to step, for tensors of these types and shapes.
 
-        None where a step changes or drops one: what a step leaves as it is, it leaves so by its type and
-        shape, and by how the device holds it.
+        None where a step changes or drops one: steps decide by type, shape, and the way the device holds it.
         """
         tensors = [*records]
         is_as_shown = all(walk(record, self._steps) is record for record in tensors)
@@ -238,7 +237,7 @@ class Pipeline:
         self._watch.stop()  # behind its files: they show what hit
 
     def _kept(self, records: Iterable[TensorRecord]) -> Iterator[TensorRecord]:
-        """Yield what the steps keep, a tensor at a time: a copy that a step makes is not held for long."""
+        """Yield the tensors that the steps keep, one at a time: copies by steps are not held for long."""
         for record in records:
             kept = walk(record, self._steps)
             if isinstance(kept, Reason):
@@ -248,7 +247,7 @@ class Pipeline:
 
 
 def pipeline(plan: DumpPlan, sink: Sink, watch: GraphWatch | None = None) -> Pipeline:
-    """Return what the tensors of a plan walk through, into a sink.
+    """Return the pipeline of the tensors of a plan into a sink.
 
     Args:
         plan: The plan.
@@ -274,7 +273,7 @@ def _writer(plan: DumpPlan, sink: Sink) -> ArtifactWriter:
 
 
 def failure_pipeline(plan: DumpPlan, graph: Graph, sink: Sink) -> Pipeline | None:
-    """Return what the tensors of an operator that fails walk through, None where no exception dump is on."""
+    """Return the pipeline of an operator that fails, None where no exception dump is on."""
     scene = plan.compiled.scene
     if scene is None and plan.context.exception_dump is ExceptionDump.FULL:
         scene = Scene.NORM_EXCEPTION
@@ -287,7 +286,7 @@ def failure_pipeline(plan: DumpPlan, graph: Graph, sink: Sink) -> Pipeline | Non
 
 
 def operator_records(plan: DumpPlan, device: Ascend | None, memory: Memory = lambda: None) -> OperatorRecords:
-    """Return what makes the records of a graph's operators, numbered as the artifacts of a plan do.
+    """Return the maker of records of a graph's operators, numbered as in the artifacts of a plan.
 
     Args:
         plan: The plan.

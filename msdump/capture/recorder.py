@@ -49,12 +49,12 @@ def dump_of(
 
     Args:
         graph: The graph, fused or compiled where the level does so.
-        plan: What is dumped.
-        process: What all networks share.
+        plan: The dump plan.
+        process: The state that all networks share.
         device: The emulated device, None on CPU and GPU.
         memory: Gives the device memory of the run that goes on.
-        model: What a compiled model is called, or the operator that is called alone.
-        variables: Gives what the initializers that training writes hold now.
+        model: Name of a compiled model, or the operator that is called alone.
+        variables: Gives the present values of the initializers that training writes.
     """
     if plan.files.tree is Tree.RANKS:
         return NetworkDump(graph, plan, process, device, variables=variables)
@@ -71,7 +71,7 @@ def dump_of(
 _log = logging.getLogger("msdump.capture")
 
 Variables = Callable[[], Mapping[str, np.ndarray]]
-"""Gives what the initializers that training writes hold now, by name, as views."""
+"""Gives the present values of the initializers that training writes, by name, as views."""
 
 VERSIONS: Final = {Naming.CLASSIC: "2.3.0", Naming.V2_5: "2.5.0", Naming.V2_7: "2.10.0"}
 """The MindSpore version that ``.dump_metadata/config.json`` names for each generation of names."""
@@ -81,7 +81,7 @@ class NetworkDump(DumpWriter):
     """Everything that one network writes below the dump path.
 
     Attributes:
-        plan: What is dumped.
+        plan: The dump plan.
         sink: Where it goes.
     """
 
@@ -98,10 +98,10 @@ class NetworkDump(DumpWriter):
 
         Args:
             graph: The main graph, fused where the level fuses.
-            plan: What is dumped.
-            process: What all networks share.
+            plan: The dump plan.
+            process: The state that all networks share.
             device: The emulated device, None on CPU and GPU.
-            variables: Gives what the initializers that training writes hold now.
+            variables: Gives the present values of the initializers that training writes.
         """
         super().__init__(plan, process)
         self._variables = variables
@@ -165,7 +165,7 @@ class NetworkDump(DumpWriter):
 
         Args:
             run: Its numbers.
-            inputs: What the network is fed.
+            inputs: The network's inputs, by name.
         """
         self._iteration, self._inputs = run.iteration, inputs
         self._process.use(self.plan, self._used)
@@ -200,7 +200,7 @@ class NetworkDump(DumpWriter):
         return (dump for dump in self._graphs[1:] if dump.capture.entered and dump.graph.operators)
 
     def broken_off(self) -> None:
-        """Complete the files of an iteration that failed and list it; what goes wrong here is only logged."""
+        """Complete the files of an iteration that failed and list it; failures are only logged."""
         self._inputs = {}
         with contextlib.suppress(DumpWriteError):
             self._list()
@@ -214,10 +214,10 @@ class NetworkDump(DumpWriter):
 
 
 Model = ModelIdentity | SingleOperator
-"""What a compiled model is called, or the operator that is called alone."""
+"""Name of a compiled model, or the operator that is called alone."""
 
 Execute = Callable[[Observer | None], list[Any]]
-"""Runs a network once, seen by an observer or by nobody, and returns its outputs."""
+"""Runs a network once, under an observer or none, and returns its outputs."""
 
 
 class Recorder:
@@ -243,13 +243,13 @@ class Recorder:
 
         Args:
             graph: The graph as the device runs it.
-            plan: What is dumped, None: nothing.
-            process: What all networks share.
+            plan: The dump plan, None: nothing is dumped.
+            process: The state that all networks share.
             runs: Counts the runs.
             device: The emulated device, None on CPU and GPU.
             context: Where the network runs.
-            model: What the model is called.
-            variables: Gives what the initializers that training writes hold now.
+            model: The model's name.
+            variables: Gives the present values of the initializers that training writes.
 
         Raises:
             DumpWriteError: The dump path cannot be created or written.
@@ -302,10 +302,10 @@ class Recorder:
         return IterationSet() if self._watch is None else self._watch.written
 
     def record(self, inputs: Mapping[str, Any], execute: Execute) -> list[Any]:
-        """Run the network once and dump what the plan asks for; return its outputs.
+        """Run the network once and dump it by the plan; return its outputs.
 
         Args:
-            inputs: What the network is fed.
+            inputs: The network's inputs, by name.
             execute: Runs it.
 
         Raises:
@@ -335,7 +335,7 @@ class Recorder:
         try:
             outputs = self._run_measured(inputs, dump.begin(run, inputs), execute)
         except BaseException as error:
-            dump.broken_off()  # what was captured stays, and no file may read inputs that change later
+            dump.broken_off()  # captured files stay, and none may read inputs that change later
             watch.broken_off(run.iteration, error)
             raise
         try:

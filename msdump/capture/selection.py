@@ -45,7 +45,7 @@ class Selection:
 
 
 def select(graph: Graph, plan: DumpPlan, marked: frozenset[str]) -> Selection:
-    """Return what a plan dumps of a graph.
+    """Return the operators and parameters of a graph that a plan dumps.
 
     Args:
         graph: The graph.
@@ -102,19 +102,19 @@ def used_items(plan: DumpPlan, full_names: Iterable[str]) -> frozenset[str]:
 
 
 def drops_useless(plan: DumpPlan) -> bool:
-    """Tell whether outputs that operators declare useless are not dumped: on GPU and Ascend O0 and O1."""
+    """Return whether outputs that operators declare useless are not dumped: on GPU and Ascend O0 and O1."""
     # vendor: CPU writes them, whatever the variable says
     is_dropping = plan.what.drops_useless and plan.context.device_target is not DeviceTarget.CPU
     return is_dropping and plan.files.tree is Tree.RANKS
 
 
 def has_useless(node: Node) -> bool:
-    """Tell whether an operator declares some of its outputs useless to others."""
+    """Return whether an operator declares some of its outputs useless to others."""
     return _useless_slots(node) != frozenset()
 
 
 def is_useless(node: Node, slot: int) -> bool:
-    """Tell whether an operator declares an output useless to others.
+    """Return whether an operator declares an output useless to others.
 
     ONNX's ``Attention`` is called FlashAttentionScore, but its third output is a cache that others read.
     """
@@ -156,7 +156,7 @@ def suggest(text: str, nodes: Sequence[Node]) -> str:
 
 
 def suggest_for(pattern: KernelPattern, nodes: Sequence[Node]) -> str:
-    """Return what to write in place of an item that matches nothing, "" where nothing is close."""
+    """Return a suggestion for an item that matches nothing, "" where nothing is close."""
     if pattern.kind is not PatternKind.REGEX:
         return suggest(pattern.text, nodes)
     # vendor: O2 searches names for an expression, the other levels compare it with whole names
@@ -184,7 +184,7 @@ def similar_scopes(text: str, nodes: Sequence[Node]) -> str:
 
 
 def operators(graph: Graph) -> tuple[Node, ...]:
-    """Return the operators of a model, those of branches and loops included."""
+    """Return the operators of a model, with branches and loops."""
     return tuple(node for inner in graph.walk() for node in inner.operators)
 
 

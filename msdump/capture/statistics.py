@@ -54,7 +54,7 @@ class _Row:
         header: Header line of the file.
         size: Bytes of the tensor that it holds until it is made.
         text: The row, once it is made.
-        error: What making it raised.
+        error: The exception of making it.
     """
 
     __slots__ = ("_make", "error", "header", "path", "size", "text")
@@ -69,7 +69,7 @@ class _Row:
 
     @property
     def is_made(self) -> bool:
-        """Whether nobody waits for it."""
+        """Whether it is made."""
         return self._make is None
 
     def make(self) -> None:
@@ -85,13 +85,11 @@ class _Row:
         self._make = None  # it holds the tensor
 
     def joins(self, first: _Row) -> bool:
-        """Tell whether it can be written together with a row before it."""
+        """Return whether it can be written together with a row before it."""
         return self._make is None and self.error is None and self.path == first.path
 
 
 class _Batch:
-    """Rows that are made together, by the caller or by a thread."""
-
     def __init__(self, rows: Sequence[_Row]) -> None:
         self._rows = rows
         self._future: Future[None] | None = None
@@ -113,7 +111,7 @@ class _Batch:
 
     @property
     def is_made(self) -> bool:
-        """Whether nobody waits for them."""
+        """Whether all of them are made."""
         return all(row.is_made for row in self._rows)
 
     def _make(self) -> None:
@@ -185,7 +183,6 @@ class HashingSink:
         self._write_made()
 
     def _taken(self) -> list[_Row]:
-        """Return the rows that wait, which then belong to a batch."""
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         return waiting
 
@@ -518,11 +515,11 @@ class Statistics:
 
     @property
     def need(self) -> StatisticNeed | None:
-        """What rows tell of elements, None where they take more than a pass over the elements of the host."""
+        """The needs of rows, None where they take more than a pass over the host's elements."""
         return None if self._are_texts or self.has_hashes else self._need
 
     def sheet(self, records: Sequence[TensorRecord]) -> RowSheet | None:
-        """Return what is the same in every step of the rows of tensors with the types and shapes of these.
+        """Return the part of rows that stays from step to step, for tensors of these types and shapes.
 
         None where one has no row, or where rows take more than a pass over the elements of the host.
         """
@@ -554,7 +551,7 @@ def _has_row(record: TensorRecord) -> bool:
 
 
 def need_of(statistics: Iterable[Statistic]) -> StatisticNeed:
-    """Return what a pass over the elements has to find out for some statistics."""
+    """Return the needs of some statistics."""
     return functools.reduce(operator.or_, (statistic.need for statistic in statistics), NOTHING)
 
 
@@ -564,7 +561,7 @@ def chosen(spec: StatisticSpec) -> tuple[Statistic, ...]:
 
 
 def has_hashes(spec: StatisticSpec) -> bool:
-    """Tell whether hashes are computed: the emulated device computes none."""
+    """Return whether hashes are computed: the emulated device computes none."""
     return not spec.on_device and any(statistic.nature is Nature.DIGEST for statistic in chosen(spec))
 
 
@@ -589,7 +586,7 @@ def octets_of(record: TensorRecord) -> memoryview:
 
 
 class _OnHost:
-    """Finds out in one pass what all statistics need but hashes, which read the bytes again."""
+    """Finds all statistics in one pass but hashes, which read the bytes again."""
 
     def __init__(self, statistics: Sequence[Statistic]) -> None:
         self._need = need_of(statistics)
@@ -637,7 +634,7 @@ class _OnDevice:
 
 
 _Kinds = list[tuple[np.dtype, tuple[int, ...]] | None]
-"""Types and shapes of the tensors of operators, None for what is no tensor."""
+"""Types and shapes of the tensors of operators, None for a value that is no tensor."""
 
 
 class RowSheet:
@@ -648,13 +645,13 @@ class RowSheet:
     def __init__(
         self, template: str, dtypes: Sequence[DType], need: StatisticNeed, statistics: Sequence[Statistic]
     ) -> None:
-        """Set what is the same in every step.
+        """Set the part that is the same in every step.
 
         Args:
-            template: What ``%`` makes the rows of, given timestamp and statistics of each tensor.
+            template: A ``%`` template of the rows, for timestamp and statistics of each tensor.
             dtypes: The type of each tensor.
-            need: What a pass over the elements has to find out.
-            statistics: What each row tells.
+            need: The statistics that a pass over the elements has to find.
+            statistics: The statistics of each row.
         """
         self._template = template
         self._dtypes = tuple(dtypes)
@@ -687,7 +684,7 @@ class RowSheet:
 
 
 def _column(value: Callable[[Totals, ReadOctets], Cell], found: TotalsArray) -> list[Cell]:
-    """Return a statistic of several tensors: what it does to numbers it does to arrays of them."""
+    """Return a statistic of several tensors: its function takes arrays as it takes numbers."""
     with np.errstate(all="ignore"):
         column: list[Cell] = np.asarray(value(found, _no_octets)).tolist()
     return column

@@ -43,7 +43,7 @@ class Addresses(Protocol):
         """Where each value lay as it was made, by its name in the graph."""
 
     def block(self, position: int, io: IO, slot: int) -> Block | None:
-        """Return where an operator's input or output lies; None for what has no memory."""
+        """Return where an operator's input or output lies; None for a value without memory."""
 
     def inside(self, index: int, /) -> Addresses | None:
         """Return the same of the branch or loop body of an index; None before it runs."""
@@ -116,7 +116,7 @@ class DeviceSlot:
         return self.device.held(array, dtype)
 
     def saturates(self, dtype: DType) -> bool:
-        """Tell whether values are kept within the range of the device's element type."""
+        """Return whether values are kept within the range of the device's element type."""
         return self.device.saturates(dtype)
 
     def laid_out(self, array: np.ndarray) -> np.ndarray:
@@ -166,7 +166,7 @@ class OperatorRecords:
         Args:
             operator: The operator, as files name it.
             position: Its place in the graph's execution order.
-            inputs: One for each slot, None for what is no tensor; empty where inputs are not dumped.
+            inputs: One for each slot, None for a value that is no tensor; empty where inputs are not dumped.
             outputs: The same of the outputs.
             now: Gives each record its timestamp.
         """
@@ -206,7 +206,7 @@ class OperatorRecords:
         )
 
     def has_host_types(self, positions: Iterable[int]) -> bool:
-        """Tell whether the device holds the outputs of operators in the types that they have on the host.
+        """Return whether the device holds the outputs of operators in the types that they have on the host.
 
         Those of which only a run tells the type are not looked at.
         """
@@ -298,7 +298,7 @@ def count_no_tensors(graph: Graph, node: Node, *, inputs: bool, outputs: bool) -
 
 
 def is_no_tensor(graph: Graph, name: str) -> bool:
-    """Tell whether a value of a graph is a sequence or a map."""
+    """Return whether a value of a graph is a sequence or a map."""
     return graph.type_of(name).kind in _NO_TENSORS
 
 

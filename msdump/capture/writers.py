@@ -44,7 +44,7 @@ class ArtifactWriter:
     Attributes:
         gathers: Whether rows of operators that have run together are written together.
         has_sheets: Whether rows are all that is written, of the elements as they are.
-        need: What rows tell of elements, where rows are all that is written and a pass over them finds it.
+        need: The statistics of rows, where only rows are written and one pass finds them; else None.
     """
 
     gathers = False
@@ -65,11 +65,11 @@ class ArtifactWriter:
         raise NotImplementedError
 
     def together(self) -> AbstractContextManager[None]:
-        """Return a context at whose end the rows of operators that are written in it are there."""
+        """Return a context: the rows of operators that are written in it are there at its end."""
         return nullcontext()
 
     def sheet(self, records: Sequence[TensorRecord]) -> RowSheet | None:  # noqa: ARG002
-        """Return what is the same in every step of the rows of tensors, None where there are no such rows."""
+        """Return the part of rows that is the same in every step, None without such rows."""
         return None
 
     def add_rows(self, directory: str, rows: bytes) -> None:
@@ -98,7 +98,7 @@ class TensorWriter(ArtifactWriter):
         Args:
             sink: Where files and rows go.
             name: Names the files.
-            statistics: What is measured, None: nothing.
+            statistics: The statistics that are measured, None: none.
             keeps_tensors: Whether .npy files are written.
             measures_saved: Measure tensors as the files hold them: bfloat16 as float32 (Ascend O2).
         """
@@ -109,7 +109,7 @@ class TensorWriter(ArtifactWriter):
         self._statistics = statistics
         self._keeps_tensors = keeps_tensors
         self._measures_saved = measures_saved
-        # rows alone may be put off: what is saved and what is hashed has an order of its own
+        # rows alone may be put off: files and hashes have an order of their own
         self.gathers = statistics is not None and not keeps_tensors and self._hashing is None
         self.has_sheets = self.gathers and not measures_saved
         self.need = statistics.need if statistics is not None and self.has_sheets else None
@@ -152,7 +152,7 @@ class TensorWriter(ArtifactWriter):
                 self._write_row(self._statistics, rows, task, measured)
 
     def sheet(self, records: Sequence[TensorRecord]) -> RowSheet | None:
-        """Return what is the same in every step of the rows of tensors."""
+        """Return the part of rows that is the same in every step."""
         return self._statistics.sheet(records) if self._statistics is not None and self.has_sheets else None
 
     def add_rows(self, directory: str, rows: bytes) -> None:
@@ -181,7 +181,6 @@ class TensorWriter(ArtifactWriter):
             self._hashing.append_later(path, make, statistics.header, record.array.nbytes)
 
     def _write_gathered(self, gathered: Sequence[tuple[str, Task, TensorRecord]]) -> None:
-        """Measure tensors together, and add the rows of one file at once."""
         statistics = self._statistics
         assert statistics is not None, "who gathers rows measures"
         records = [record for _, _, record in gathered]
@@ -395,7 +394,7 @@ class FailureWriter(ArtifactWriter):
         Args:
             sink: Where files go.
             directory: Absolute directory, ``extra-info/data-dump/{device_id}`` of the dump.
-            scene: What is written.
+            scene: The exception scene.
             graph: The compiled graph.
         """
         self._sink = sink

@@ -88,7 +88,7 @@ def emulated(
 
     Args:
         graph: The model.
-        plan: What is dumped.
+        plan: The dump plan.
         context: Where the network runs.
         kind: The device's class.
         note: Takes the stages of O2's compilation.

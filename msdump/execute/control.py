@@ -153,7 +153,6 @@ class _Loop:
         return _joined(carried, {slot: _stacked(self._site, slot, row, 0) for slot, row in rows.items()})
 
     def _start(self, frame: Frame) -> tuple[int | None, OrtValue]:
-        """Return the number of iterations, None for no limit, and the first condition."""
         limit = None
         if self._limit:
             limit = self._site.scalar(self._site.read(self._limit, frame), _INT64, "its number of iterations")
@@ -213,7 +212,6 @@ class _Scan:
 
 
 def _axes_and_directions(node: Node, side: str, count: int) -> tuple[tuple[int, int], ...]:
-    """Return axis and direction of each scanned input or output."""
     axes: Any = node.attributes.get(f"scan_{side}_axes", (0,) * count)
     directions: Any = node.attributes.get(f"scan_{side}_directions", (0,) * count)
     return tuple(zip(axes, directions, strict=True))
@@ -229,7 +227,6 @@ def _stacked(site: Site, slot: int, rows: Frame, axis: int) -> OrtValue:
 
 
 def _joined(first: Frame, others: Mapping[int, OrtValue]) -> Frame:
-    """Return outputs in order, unused ones as None."""
     last = max(others, default=len(first) - 1)
     return [*first, *(others.get(slot) for slot in range(len(first), last + 1))]
 
@@ -265,7 +262,7 @@ class Frames:
                 frame[slot] = frame[slot] if frame[slot] is not None else self._initial[slot]
 
     def value(self, name: str, frame: Frame) -> OrtValue | None:
-        """Return a value of a frame, None for an absent one; a weight that nobody has fed yet is made one."""
+        """Return a value of a frame, None for an absent one; a weight that was not fed yet is made one."""
         if not name:
             return None
         value = frame[self.slots[name]]
@@ -282,7 +279,7 @@ class Frames:
         }
 
     def tensor(self, name: str, frame: Frame) -> Array:
-        """Return a tensor of a frame as a view, None for what is absent or no tensor."""
+        """Return a tensor of a frame as a view, None for an absent value, or one that is no tensor."""
         if not name:
             return None
         value = frame[self.slots[name]]
@@ -293,7 +290,7 @@ class Frames:
         return values.to_array(value) if value.is_tensor() else None
 
     def kept(self, name: str, frame: Frame, *, is_foreign: bool) -> OrtValue:
-        """Return the value of a tensor that outlasts the run, a copy where its memory is somebody else's."""
+        """Return the value of a tensor that outlasts the run, a copy where the memory is foreign."""
         value = self.value(name, frame)
         assert value is not None, name
         return values.owned(values.to_array(value)) if is_foreign else value

@@ -95,7 +95,7 @@ class Pinned:
             graph: The node's graph.
             node: The node.
             weights: All weights that it reads.
-            runtime: What runs the sessions.
+            runtime: The runtime of the sessions.
             roundings: How each original operator of the node computes; None: as the model says.
         """
         self._graph = graph
@@ -181,7 +181,7 @@ class ReferenceRun:
 
 
 def is_guarded(node: Node, roundings: Sequence[Rounding] | None) -> bool:
-    """Tell whether the first result of an operator with casts around it is compared with its plain kernel's.
+    """Return if the first result of an operator with casts around it is compared with its plain kernel's.
 
     It is of operators outside of ONNX's own domains, the runtime's and the user's: what they compute is a
     function of their inputs' values by no standard. Some of the runtime's ask where a value comes from, and
@@ -224,7 +224,7 @@ class GuardedRun:
 
 
 def _is_explained(found: Any, expected: Any) -> bool:
-    """Tell whether rounding explains the distance between two results; of what is no tensor it does."""
+    """Return whether rounding explains the distance between two results; of what is no tensor it does."""
     if not isinstance(found, np.ndarray) or not isinstance(expected, np.ndarray) or found.dtype.kind in "OSU":
         return True
     if found.shape != expected.shape:

@@ -28,7 +28,7 @@ _OVERFLOWN, _SOUND = (np.array(flag, np.float32) for flag in (1, 0))
 
 @dataclass(frozen=True, slots=True)
 class HostSite:
-    """An operator of a graph, and what running it may take.
+    """An operator of a graph, with everything that running it may take.
 
     Attributes:
         position: Its place in the graph's execution order.
@@ -37,7 +37,7 @@ class HostSite:
         read: Returns a tensor of a frame.
         roundings: The emulated device's arithmetic for it, None: as the model says; of a collective only its
             saturation counts.
-        collectives: What exchanges tensors with other ranks; None: as a network that nobody knows.
+        collectives: The exchange of tensors with other ranks; None: that of an unnamed network.
         float_status: The device's overflow status; None: nothing raises it.
     """
 
@@ -54,11 +54,11 @@ class Exchange:
     """A collective operator; it runs in the place of control flow, in the frame around it.
 
     Attributes:
-        has_status: Whether it tells the overflow status.
+        has_status: Whether it gives the overflow status.
     """
 
     def __init__(self, site: HostSite, call: CollectiveCall) -> None:
-        """Join an operator, and what it asks for, with the ranks that take part."""
+        """Join an operator and its call with the ranks that take part."""
         self._site = site
         self._name = site.node.operator.full_name
         self._call = call
@@ -66,7 +66,7 @@ class Exchange:
         self.has_status: Final = tells_overflow(site.roundings)
 
     def __call__(self, frame: Frame, observer: Observer | None) -> Frame:
-        """Run the collective; return its outputs in order, and the overflow status where it is told.
+        """Run the collective; return its outputs in order, and the overflow status where it is given.
 
         Raises:
             RankError: The other ranks do not take part, or an input is no tensor.
@@ -110,7 +110,7 @@ class Exchange:
 
 
 def collectives_of(graph: Graph, plan: DumpPlan | None, context: Context) -> Collectives | None:
-    """Return what a network exchanges tensors with other ranks by, None for a network that exchanges none."""
+    """Return the collectives of a network, None for a network that exchanges no tensors with other ranks."""
     if not any(collective(node.domain, node.op_type) for each in graph.walk() for node in each.nodes):
         return None
     world = current()
@@ -118,7 +118,7 @@ def collectives_of(graph: Graph, plan: DumpPlan | None, context: Context) -> Col
 
 
 def _saturated(array: np.ndarray) -> bool:
-    """Bound a float16 result by the type's largest number, turn NaN into 0; tell whether that changed it."""
+    """Bound a float16 result by the largest number, turn NaN into 0; return whether it changed."""
     if array.dtype != FLOAT16.numpy or np.isfinite(array).all():
         return False
     np.nan_to_num(array, copy=False, nan=0.0, posinf=FLOAT16_MOST, neginf=-FLOAT16_MOST)
@@ -131,7 +131,7 @@ class HostOperator:
 
     Attributes:
         run: Returns its outputs that have names, in order, and the overflow status behind them.
-        has_status: Whether it tells the overflow status.
+        has_status: Whether it gives the overflow status.
     """
 
     run: Control

@@ -338,7 +338,6 @@ def _used_outputs(node: Node) -> tuple[tuple[str, int], ...]:
 
 
 def _applied(kernel: Kernel, fed: Mapping[str, OrtValue | None]) -> Any:
-    """Run a kernel on values by their names in the graph."""
     # a kernel's model has names of its own, equal for equal operators, which so share a session
     feeds = {inner: fed[name] for inner, name in kernel.feeds}
     return kernel.run(feeds, kernel.results, None)

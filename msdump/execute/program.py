@@ -68,9 +68,9 @@ class Program:
             copies: Values and copies that the program around a body has made of the weights.
             on: The runtime of the operators; None: the CPU's.
             around: The graph around a body.
-            collectives: What exchanges tensors with other ranks; None: as a network that nobody knows.
+            collectives: The exchange of tensors with other ranks; None: that of an unnamed network.
             float_status: The device's overflow status; None: nothing raises it.
-            kernels: What compiles the operators.
+            kernels: The compiler of operators.
             optimization: How far the runtime optimises segments.
         """
         self.graph = graph
@@ -173,7 +173,7 @@ class Program:
         return self.outputs(self.completed(feeds, observer), feeds)
 
     def completed(self, feeds: Mapping[str, OrtValue | None], observer: Observer | None = None) -> Frame:
-        """Run the network; return what its values are at the end. See ``run``."""
+        """Run the network; return its values at the end. See ``run``."""
         current = self.frame()
         for name, value in feeds.items():
             current[self.slots[name]] = value
@@ -189,9 +189,9 @@ class Program:
         """Return the graph's outputs after a run, without some of them.
 
         Args:
-            frame: What the values are at the end of the run.
-            feeds: What was fed.
-            dropped: Names of the outputs that nobody wants.
+            frame: The values at the end of the run.
+            feeds: The values that were fed.
+            dropped: Names of unwanted outputs.
         """
         names = (value.name for value in self.graph.outputs if value.name not in dropped)
         return [
@@ -203,8 +203,8 @@ class Program:
         """Return the new value of each bound initializer after a run.
 
         Args:
-            frame: What the values are at the end of the run.
-            given: Names of what the caller fed, whose memory is the caller's.
+            frame: The values at the end of the run.
+            given: Names of the caller's inputs, which lie in the caller's memory.
         """
         return {
             name: self._frames.kept(output, frame, is_foreign=output in given or output in self._passed_on)
@@ -268,7 +268,6 @@ class Program:
         return 1
 
     def _step(self, operator: ProgramOperator, frame: Frame, observer: Observer | None) -> None:
-        """Run one operator by itself, and show it."""
         if operator.control is not None:
             outputs = operator.control(frame, observer)
         else:

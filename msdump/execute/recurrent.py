@@ -54,7 +54,6 @@ def _activations(call: Call, defaults: Sequence[str], directions: int) -> Iterat
 
 
 def _clipped(call: Call) -> _Activation:
-    """Return what limits the input of an activation."""
     limit = call.attribute("clip")
     return (lambda x: x) if limit is None else (lambda x: np.clip(x, -limit, limit))
 
@@ -104,7 +103,6 @@ def _rnn(call: Call, direction: int, functions: Sequence[_Activation]) -> _Step:
 
 
 def _biases(call: Call, direction: int, gates: int) -> tuple[Array, Array]:
-    """Return the bias of the inputs and that of the states."""
     bias = call.optional(3)
     size = gates * call[2].shape[-1]
     if bias is None:
@@ -151,7 +149,6 @@ def _recurrent(
 
 
 def _terms(call: Call) -> float:
-    """Return how many products one gate adds up in one step."""
     return float(call[1].shape[-1] + call[2].shape[-1])
 
 

@@ -149,7 +149,6 @@ class OperatorRunner:
             factory.forget(node)
 
     def _replaced(self, given: Mapping[str, Any]) -> frozenset[str]:
-        """Return the names of weights that this run overrides, without those that change anyway."""
         return frozenset(given) & self.graph.weights.keys() - self.graph.changeable
 
     def _factory(self, replaced: frozenset[str]) -> tuple[KernelFactory, WeightStore]:
@@ -202,7 +201,7 @@ class OperatorRunner:
 
 
 def is_repeatable(node: Node) -> bool:
-    """Tell whether an operator gives the same outputs whenever it gets the same inputs.
+    """Return whether an operator gives the same outputs whenever it gets the same inputs.
 
     Random numbers, collectives, and what lowers or reads the device's overflow status do not.
     """

@@ -86,7 +86,7 @@ def cut(
 
     Args:
         operators: Positions of the operators.
-        joins: Tells whether the operator at a position may run with others; else it stands alone.
+        joins: Returns whether the operator at a position may run with others; else it stands alone.
         shown: Returns how many bytes of tensors an observer is shown at a position, None where it looks away.
         weights: Returns how many bytes of weights the operator at a position packs.
         one_by_one: Whether an operator that is shown ends its segment.
@@ -141,7 +141,7 @@ def nbytes(graph: Graph, name: str, sizes: Mapping[str, int]) -> int:
     Args:
         graph: The graph.
         name: The value.
-        sizes: What the names of dimensions stand for.
+        sizes: The sizes of named dimensions.
     """
     kind = graph.type_of(name)
     if kind.shape is None or kind.dtype is None:
@@ -170,7 +170,7 @@ _MAY_BE_TENSORS: Final = frozenset({"tensor", ""})
 
 
 class Joining:
-    """Tells of the operators of one graph which may run in a session with others."""
+    """Decides which operators of one graph may run in a session with others."""
 
     def __init__(self, graph: Graph, roundings: RoundingsOf, *, has_halves: bool = False) -> None:
         """Set the graph.
@@ -186,7 +186,7 @@ class Joining:
         self._remembering = frozenset(_remembering(graph))
 
     def joins(self, node: Node) -> bool:
-        """Tell whether an operator gives the bits in a session with others that it gives in one of its own.
+        """Return whether an operator gives the bits in a session with others that it gives in one of its own.
 
         It may not where the runtime lacks kernels for half types: it widens operators, and leaves out the
         rounding between two of them. Operators stay alone, too, that remember their runs, that need not have
@@ -210,7 +210,7 @@ class Joining:
         return frozenset((*(value.name for value in self._graph.inputs), *self._graph.weights, *made))
 
     def _is_plain_body(self, body: Graph) -> bool:
-        """Tell whether a branch or loop body gives the bits within the runtime that it gives as a program."""
+        """Return whether a branch or loop body gives the same bits within the runtime as a program."""
         joining = Joining(body, self._roundings, has_halves=self._has_halves)
         outer_weights = body.outer & body.weights.keys()
         return all(
@@ -225,7 +225,7 @@ class Joining:
         )
 
     def has_casts(self, node: Node) -> bool:
-        """Tell whether the device may cast what an operator reads or writes."""
+        """Return whether the device may cast what an operator reads or writes."""
         roundings = self._roundings(node)
         return roundings is not None and (
             self._has_halves
@@ -262,7 +262,7 @@ class Joining:
         return all(self._keeps_halves(part) for part in node.members)
 
     def _keeps_halves(self, part: Node) -> bool:
-        """Tell whether the device's casts stand around what an operator computes in half types."""
+        """Return whether the device's casts stand around what an operator computes in half types."""
         if not self._has_halves or not keeps_types(part):
             return True
         return _is_exact(part) or not any(
@@ -315,7 +315,7 @@ class SegmentSession:
         run: Called with (values by feed name, output names, None); returns the outputs in order.
         feeds: (feed name, value of the graph) for everything that must be fed.
         names: The name in the model of each value of the graph that it can give.
-        looks: What it does about values of the graph where it makes them.
+        looks: The values that it measures where it makes them.
     """
 
     run: Run
@@ -346,7 +346,7 @@ class SegmentCompiler:
         Args:
             graph: The graph.
             weights: Its weights.
-            runtime: What runs the sessions.
+            runtime: The runtime of the sessions.
             roundings: The emulated device's arithmetic.
             distant: Weights of a body that the graph around it takes from outside as well.
             optimization: How far the runtime optimises a segment.
@@ -374,7 +374,7 @@ class SegmentCompiler:
             nodes: Operators that follow one another.
             fed: What they read from before; weights that no run changes need not be there.
             outputs: Values that the session gives.
-            looks: What it does about values where it makes them.
+            looks: The values that it measures where it makes them.
 
         Raises:
             UnlinkableError: An operator cannot stand among others.
@@ -401,7 +401,7 @@ class SegmentCompiler:
         return SegmentSession(session.run_with_ort_values, model.feeds, names, looks)
 
     def can_measure(self, name: str) -> bool:
-        """Tell whether a session can measure a value of the graph."""
+        """Return whether a session can measure a value of the graph."""
         return insession.takes(self._graph.type_of(name).dtype) and self._runtime.can_measure
 
     def _use_of(self, nodes: Sequence[Node]) -> SessionUse:
@@ -458,7 +458,7 @@ class SegmentCompiler:
         return replace(bound, arrays={name: self._weights.array(name) for name in fixed} | {**bound.arrays})
 
     def _is_default(self, name: str) -> bool:
-        """Tell whether a weight that no kernel packs stands in the model."""
+        """Return whether a weight that no kernel packs stands in the model."""
         if name not in self._weights or name in self._changeable:
             return False
         array = self._weights.array(name)

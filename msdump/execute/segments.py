@@ -56,7 +56,7 @@ class ProgramOperator:
     Attributes:
         position: Its place in the graph's execution order.
         node: The node.
-        dead: Slots that nobody reads after this operator.
+        dead: Slots that no operator reads after this operator.
         feeds: (feed name, slot) of everything that is fed.
         names: Output names of the kernel.
         results: Slot of each output.
@@ -78,7 +78,7 @@ class ProgramOperator:
     outputs: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Find what observers see, once for all runs."""
+        """Find the values that observers see, once for all runs."""
         self.inputs, self.outputs = self.node.inputs_after_run, self.node.declared_outputs
 
 
@@ -86,7 +86,7 @@ _PAIR: Final = 2
 
 
 def measuring(looks: SessionHooks) -> Measuring | None:
-    """Return where a session writes what it measures, None where it measures nothing."""
+    """Return the memory for the statistics of a session, None where it measures nothing."""
     if not looks.measured:
         return None
     found = SessionMeasures(len(looks.measured))
@@ -94,7 +94,7 @@ def measuring(looks: SessionHooks) -> Measuring | None:
 
 
 def segment_feeds(segment: Segment, frame: Frame) -> dict[str, OrtValue]:
-    """Return what the session of a segment is fed."""
+    """Return the feeds of a segment's session."""
     feeds = {name: frame[slot] for name, slot in segment.feeds}
     if segment.measuring is not None:
         feeds[ADDRESSES] = segment.measuring.addresses
@@ -167,7 +167,6 @@ def node_runs(
 def _operators(
     kinds: bytes, batch: Sequence[NodeRun], tensors: Sequence[np.ndarray], arrays: Sequence[np.ndarray]
 ) -> MeasuredOperators:
-    """Return operators all of whose tensors were measured."""
     places: slice | list[int] = places_of(tensors, arrays)
     if places == [*range(len(arrays))]:
         places = slice(None)
@@ -180,7 +179,7 @@ def _found(
     tensors: Sequence[np.ndarray],
     need: StatisticNeed,
 ) -> TotalsArray:
-    """Return what is known of tensors; those that the session could not measure are measured here."""
+    """Return the statistics of tensors; the ones that the session could not measure are measured here."""
     found = dict(zip(map(id, arrays), session.totals(arrays), strict=True))
     others = [(each, dtypes.from_numpy(each.dtype)) for each in tensors if id(each) not in found]
     others = [(each, dtype) for each, dtype in others if each.size and passes.is_measurable(dtype)]
@@ -208,12 +207,12 @@ class MeasuredOperators:
 
 @dataclass(slots=True, eq=False)
 class Measuring:
-    """What the session of a segment finds of values, run after run.
+    """The statistics that the session of a segment finds, run after run.
 
     Attributes:
         found: Where it writes that.
-        addresses: What it is fed.
-        last: What an observer was shown in the last run.
+        addresses: The value that it is fed.
+        last: The operators that an observer was shown in the last run.
     """
 
     found: SessionMeasures
@@ -228,15 +227,15 @@ class Segment:
     Attributes:
         operators: The operators.
         single: The operator, where it is one; it runs by itself.
-        shown: Those that an observer looks at.
+        shown: The operators that an observer is shown.
         outputs: Values that are read after the segment, or looked at.
         feeds: (feed name, slot) of everything that is fed.
         names: Names of the outputs in the session.
         results: Slot of each output.
-        dead: Slots that nobody reads after the segment.
-        looks: What its session does about values where it makes them, in place of giving them to be shown.
+        dead: Slots that no operator reads after the segment.
+        looks: The values that its session measures, in place of giving them to be shown.
         run: The session's function, None before the first run.
-        measuring: What its session measures, None where it measures nothing, and before the first run.
+        measuring: Memory of its statistics, None where it measures nothing, and before the first run.
     """
 
     operators: tuple[ProgramOperator, ...]
@@ -276,7 +275,7 @@ class SegmentPlan:
     segments: list[Segment] = field(default_factory=list)
 
     def shows(self, operator: ProgramOperator) -> bool:
-        """Tell whether an operator is looked at, its tensors or that it ran."""
+        """Return whether an operator is looked at, its tensors or that it ran."""
         return self.interest.shows(operator.position)
 
     def names(self, operator: ProgramOperator) -> tuple[str, ...]:
@@ -335,7 +334,7 @@ class SegmentPlanner:
         return bool(self._sessions)
 
     def plan_for(self, observer: Observer | None, frame: Frame) -> SegmentPlan:
-        """Return the segments for an observer, None: for nobody.
+        """Return the segments for an observer, None: without one.
 
         Args:
             observer: The observer.
@@ -367,7 +366,7 @@ class SegmentPlanner:
         if plan is None:
             plan = SegmentPlan(interest, entered, self._dimensions(frame))
             plan.segments.extend(self._segments(plan, range(len(self._operators))))
-            # last: what a signal handler raises above leaves no plan without segments
+            # last: an exception of a signal handler above leaves no plan without segments
             self._plans[interest, entered] = plan
         return plan
 
@@ -407,7 +406,7 @@ class SegmentPlanner:
 
     def _segment(self, plan: SegmentPlan, positions: range) -> Segment:
         operators = tuple(self._operators[positions.start : positions.stop])
-        # control flow that nobody looks into runs as the runtime's own, also where it stands alone
+        # control flow that no observer looks into runs as the runtime's own, also where it stands alone
         is_whole = bool(operators[0].node.bodies) and self._may_join(plan, positions.start)
         if len(operators) == 1 and not is_whole:
             return Segment(operators, operators[0])
@@ -441,7 +440,7 @@ class SegmentPlanner:
         )
 
     def _measures(self, plan: SegmentPlan, operator: ProgramOperator, name: str) -> bool:
-        """Tell whether a value is measured where it is made, for an operator that is looked at."""
+        """Return whether a value is measured where it is made, for an operator that is looked at."""
         return (
             plan.interest.need is not None
             and operator.position not in plan.given
@@ -527,7 +526,7 @@ class SegmentPlanner:
         return len(smaller)
 
     def give(self, plan: SegmentPlan, segment: Segment) -> None:
-        """Take the values out of a segment whose observer needs their elements, from now on."""
+        """Let a segment give its values from now on: the observer needs their elements."""
         plan.given.update(segment.positions)
         sessions = self._sessions[segment.positions]
         sessions[:] = [session for session in sessions if session.looks != segment.looks]

@@ -130,7 +130,6 @@ class Runs:
         return first_fault(self._program, self._feeds(inputs, before))
 
     def _feeds(self, inputs: Mapping[str, Any], variables: Values) -> dict[str, OrtValue | None]:
-        """Return the graph's variables and the caller's inputs."""
         graph = self._program.graph
         fed = {name: variables[name] for name in graph.variables}
         for name, item in inputs.items():
@@ -254,7 +253,6 @@ class TrainingState:
 
 
 def _described(array: np.ndarray) -> str:
-    """Return type and shape of an array, for messages."""
     try:
         title = dtypes.from_numpy(array.dtype).name
     except FormatError:  # a type that no tensor has

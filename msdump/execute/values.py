@@ -103,7 +103,6 @@ def _copied(data: np.ndarray, shape: tuple[int, ...], row: DType) -> OrtValue:
 
 
 def _packed(array: np.ndarray, row: DType) -> np.ndarray:
-    """Return the bytes of an array; types below a byte are packed, as on the device."""
     return np.atleast_1d(array).view(np.uint8) if row.per_byte == 1 else elements.pack(array, row)
 
 
@@ -165,7 +164,7 @@ def from_python(value: Any, element: DType | None = None) -> OrtValue | None:
 
 
 def is_map(value: Any) -> bool:
-    """Tell whether a value is a Python map or a list of maps."""
+    """Return whether a value is a Python map or a list of maps."""
     if isinstance(value, list) and value:
         value = value[0]
     return isinstance(value, dict)
@@ -364,7 +363,6 @@ def _check_shape(value: Value, shape: tuple[int, ...], sizes: dict[str, tuple[in
 
 
 def _type_text(declared: ValueType) -> str:
-    """Return what an input takes, for messages."""
     dtype = declared.dtype.name if declared.dtype else "any dtype"
     if declared.kind != "tensor":
         return declared.kind or "any value"
@@ -372,6 +370,5 @@ def _type_text(declared: ValueType) -> str:
 
 
 def _shape_text(shape: Sequence[int | str | None]) -> str:
-    """Return a shape as Python writes a tuple, a dimension without size or name as ``?``."""
     inner = ", ".join("?" if size is None else str(size) for size in shape)
     return f"({inner},)" if len(shape) == 1 else f"({inner})"

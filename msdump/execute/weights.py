@@ -62,7 +62,7 @@ class WeightStore:
         self.copies = copies or WeightCopies()
 
     def __contains__(self, name: object) -> bool:
-        """Tell whether a value is a weight."""
+        """Return whether a value is a weight."""
         return name in self._arrays
 
     def array(self, name: str) -> np.ndarray:
@@ -98,7 +98,7 @@ class WeightStore:
         return copies[key]
 
     def overflows(self, name: str) -> bool:
-        """Tell whether a float32 weight has values that float16 cannot hold."""
+        """Return whether a float32 weight has values that float16 cannot hold."""
         array, known = self._arrays[name], self.copies.overflowing
         if id(array) not in known:
             known[id(array)] = array.dtype == FLOAT32.numpy and precision.overflows(array)
@@ -242,7 +242,7 @@ class Initializers:
         return tuple(name for name, part in single.items() if self._binds(name, *part))
 
     def _binds(self, name: str, part: Node, rounding: Rounding | None) -> bool:
-        """Tell whether a weight that an operator reads becomes an initializer.
+        """Return whether a weight that an operator reads becomes an initializer.
 
         The runtime looks for weights to pack one graph out, no further: a kernel without a packed copy may
         differ in the last bit from one that has it.
@@ -251,18 +251,17 @@ class Initializers:
         return (binds_weights(part) and not is_distant) or self._is_rounded(name, part, rounding)
 
     def _is_rounded(self, name: str, part: Node, rounding: Rounding | None) -> bool:
-        """Tell whether an operator reads a weight rounded or widened; bodies may read one as it is, too."""
+        """Return whether an operator reads a weight rounded or widened; bodies may read one as it is, too."""
         dtype = dtypes.from_numpy(self._weights.array(name).dtype)
         return rounding is not None and not any(subgraphs(part.proto)) and is_cast(part, dtype, rounding)
 
 
 def binds_weights(part: Node) -> bool:
-    """Tell whether an operator's weights become initializers on every device."""
+    """Return whether an operator's weights become initializers on every device."""
     return part.op_type in _BOUND_OPS or bool(part.domain)
 
 
 def _parts(node: Node, roundings: Sequence[Rounding] | None) -> tuple[tuple[Node, Rounding | None], ...]:
-    """Return the original operators of a node, each with how it computes."""
     return tuple(zip(node.members, roundings or (None,) * len(node.members), strict=True))
 
 
@@ -277,12 +276,11 @@ def packed(node: Node) -> frozenset[str]:
 
 
 def _readers(node: Node, name: str) -> list[int]:
-    """Return which parts of an operator read a value."""
     return [index for index, part in enumerate(node.members) if name in part.inputs]
 
 
 def _is_small(array: np.ndarray) -> bool:
-    """Tell whether a weight is copied into the model: small ones, and types that cannot be shared.
+    """Return whether a weight is copied into the model: small ones, and types that cannot be shared.
 
     The runtime infers shapes from the values of small weights (axes, sizes), which it must find in the model.
     """
@@ -290,12 +288,12 @@ def _is_small(array: np.ndarray) -> bool:
 
 
 def _saturates_inputs(node: Node, name: str, roundings: Sequence[Rounding] | None) -> bool:
-    """Tell whether an operator's inputs saturate, and the overflow status is to say so."""
+    """Return whether an operator's inputs saturate, and the overflow status is to say so."""
     if roundings is None or not tells_overflow(roundings):
         return False
     return roundings[_readers(node, name)[0]].reads is FLOAT16
 
 
 def tells_overflow(roundings: Sequence[Rounding] | None) -> bool:
-    """Tell whether an operator's kernel is to give the device's overflow status."""
+    """Return whether an operator's kernel is to give the device's overflow status."""
     return roundings is not None and any(rounding.reports for rounding in roundings)

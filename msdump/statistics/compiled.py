@@ -61,7 +61,7 @@ class CompiledPass:
         self._measure.restype = None
 
     def takes(self, dtype: np.dtype) -> bool:
-        """Tell whether it knows an element type; it knows them in the byte order of the machine alone."""
+        """Return whether it knows an element type; it knows them in the byte order of the machine alone."""
         return dtype in TYPES
 
     def span(self, elements: np.ndarray) -> Span:
@@ -77,7 +77,7 @@ class CompiledPass:
 
         Args:
             elements: At least one element, contiguous, of a type that it takes.
-            need: What to find out.
+            need: The statistics that are wanted.
         """
         data = elements if elements.flags.aligned else elements.copy()
         (found,) = self.of_spans((self.span(data),), need)
@@ -102,12 +102,12 @@ class CompiledPass:
 
 @functools.cache
 def finds(need: StatisticNeed) -> bool:
-    """Tell whether the compiled pass finds all that is needed; numpy finds the rest (``passes``)."""
+    """Return whether the compiled pass finds all that is needed; numpy finds the rest (``passes``)."""
     return replace(need, extremes=False, counts=False, total=False, squares=False) == NOTHING
 
 
 def wanted(need: StatisticNeed) -> int:
-    """Return what to find out as the compiled pass is told it."""
+    """Return needs as the compiled pass takes them."""
     return need.counts | need.total << 1 | need.squares << 2
 
 
@@ -144,7 +144,7 @@ def _layout(library: ctypes.CDLL) -> np.dtype:
 
 
 def _fits(layout: np.dtype, size: int) -> bool:
-    """Tell whether a record has the stated size, and Totals begins with its fields behind the count."""
+    """Return whether a record has the stated size, and Totals begins with its fields behind the count."""
     names = layout.names or ()
     return layout.itemsize == size and names == tuple(Totals.__slots__[1 : 1 + len(names)])
 

@@ -200,7 +200,6 @@ def _sum_of_runs(runs: np.ndarray, factors: np.ndarray) -> float:
 
 
 def _count(compare: np.ufunc, block: np.ndarray, operand: np.ndarray | float) -> int:
-    """Return how many elements of a block a comparison holds for."""
     flags = _SCRATCH.flags[: len(block)]
     compare(block, operand, out=flags)
     return int(np.count_nonzero(flags))

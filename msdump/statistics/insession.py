@@ -2,7 +2,7 @@
 
 The compiled library holds a custom operator of the runtime, too (``kernel/insession.h``): a node ``Measure``
 behind a value's producer reads it while caches hold it, and hands it on in the same memory. Nothing leaves
-the session but what was found, which has the bits that ``passes.measure`` gives.
+the session but the statistics, which have the bits that ``passes.measure`` gives.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MEASURE: Final = "Measure"
 """The operator: ``Measure(value, addresses) -> value``."""
 
 ADDRESSES: Final = 2
-"""Number of the addresses that it is fed: of what is found, and of types and shapes."""
+"""Number of the addresses that it is fed: of statistics, and of types and shapes."""
 
 _FOUND: Final = np.dtype([]) if compiled.KERNEL is None else compiled.KERNEL.found
 """Layout of the statistics that a session writes for each value, as the compiled library states it."""
@@ -44,7 +44,7 @@ _ELEMENTS: Final = {
 
 
 def takes(dtype: DType | None) -> bool:
-    """Tell whether a session can look at a value of a type."""
+    """Return whether a session can look at a value of a type."""
     return dtype is not None and dtype.numpy in _KNOWN
 
 
@@ -53,7 +53,7 @@ def attributes(slot: int, need: StatisticNeed) -> dict[str, int]:
 
     Args:
         slot: Which of the values that are measured it measures.
-        need: What to find out.
+        need: The statistics that are wanted.
     """
     return {
         "slot": slot,
@@ -64,7 +64,7 @@ def attributes(slot: int, need: StatisticNeed) -> dict[str, int]:
 
 
 class SessionMeasures:
-    """What the last run of a session has found.
+    """The statistics that the last run of a session has found.
 
     Attributes:
         addresses: Where the session writes.
@@ -88,7 +88,7 @@ class SessionMeasures:
         return self._kinds.raw
 
     def totals(self, arrays: Sequence[np.ndarray]) -> Iterator[Totals]:
-        """Yield what was found of each value.
+        """Yield the statistics of each value.
 
         Args:
             arrays: What ``stand_ins`` returned for their kinds.
@@ -96,7 +96,7 @@ class SessionMeasures:
         return (Totals(array.size, *each) for array, each in zip(arrays, self._found.tolist(), strict=True))
 
     def together(self, places: slice | Sequence[int], counts: np.ndarray) -> TotalsArray:
-        """Return what was found of some values.
+        """Return the statistics of some values.
 
         Args:
             places: Which of them.

@@ -37,11 +37,11 @@ PART: Final = 1 << 19
 _MEASURABLE_KINDS: Final = "bifu"
 
 _Key = tuple[int, str]
-"""Tells arrays that are measured together apart, and what they are measured as."""
+"""Identity of an array that is measured with others, and the type that it is measured as."""
 
 
 def is_measurable(dtype: DType) -> bool:
-    """Tell whether a type has statistics; text and complex numbers have none.
+    """Return whether a type has statistics; text and complex numbers have none.
 
     >>> from msdump import dtypes
     >>> [is_measurable(dtypes.from_name(name)) for name in ("bfloat16", "int4", "bool", "complex64")]
@@ -69,7 +69,7 @@ def measure(array: np.ndarray, dtype: DType, need: StatisticNeed) -> Totals:
     Args:
         array: At least one element, in the original type; any shape and strides.
         dtype: That type, one that is measurable.
-        need: What to find out.
+        need: The statistics that are wanted.
     """
     if need == NOTHING:
         return Totals(array.size)
@@ -85,11 +85,11 @@ def measure_all(
     tensors: Sequence[tuple[np.ndarray, DType]],
     need: StatisticNeed,
 ) -> list[Totals]:
-    """Return what ``measure`` finds of several tensors, which threads share; the same array is read once.
+    """Return the statistics of several tensors, which threads share; the same array is read once.
 
     Args:
         tensors: Arrays with their types; see ``measure``.
-        need: What to find out.
+        need: The statistics that are wanted.
     """
     if len(tensors) == 1 or need == NOTHING:
         return [measure(*tensor, need) for tensor in tensors]
@@ -161,13 +161,12 @@ def _length(span: Span) -> int:
 
 
 def _lies_ready(kernel: CompiledPass, array: np.ndarray, known_as: np.dtype) -> bool:
-    """Tell whether the compiled pass reads an array where it lies, as the type that it is known as."""
+    """Return whether the compiled pass reads an array where it lies, as the type that it is known as."""
     flags = array.flags
     return array.dtype == known_as and kernel.takes(known_as) and flags.c_contiguous and flags.aligned
 
 
 def _joined(parts: Sequence[Totals]) -> Totals:
-    """Return what is known of a tensor, in the order of its parts."""
     if len(parts) == 1:
         return parts[0]
     # not in the order in which they are found, so that a sum does not depend on which thread is first
@@ -185,7 +184,6 @@ def _parts(flat: np.ndarray) -> list[np.ndarray]:
 
 
 def _totals(part: np.ndarray, dtype: DType, need: StatisticNeed) -> Totals:
-    """Measure a part of a tensor."""
     known_as = _known_as(dtype)
     kernel = compiled.KERNEL
     if kernel is not None and kernel.takes(known_as) and compiled.finds(need):
@@ -225,7 +223,7 @@ def _blocks(flat: np.ndarray, known_as: np.dtype, length: int) -> Iterator[np.nd
 
 
 def _add(block: np.ndarray, elements: ElementView, need: StatisticNeed, totals: Totals) -> None:
-    """Add what is needed of a block to the totals of the elements before it."""
+    """Add a block to the totals of the elements before it."""
     high, low = elements.bounds(block)
     is_finite = low > -math.inf and high < math.inf
     totals.stretch(high, low)

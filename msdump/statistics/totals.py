@@ -1,4 +1,4 @@
-"""What one pass over a tensor's elements is to find out, and what it has found."""
+"""Statistics of a tensor that one pass over its elements finds: which are needed, and their values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class StatisticNeed:
-    """What a pass is to find out.
+    """The statistics that a pass has to find.
 
     The compiled pass is asked for its own needs alone (``compiled.finds``); numpy finds others, and what is
     asked for beside them.
@@ -31,7 +31,7 @@ class StatisticNeed:
     squares: bool = False
 
     def __or__(self, other: StatisticNeed) -> StatisticNeed:
-        """Return what one of the two needs."""
+        """Return the needs of either."""
         return StatisticNeed(*map(operator.or_, astuple(self), astuple(other)))
 
 
@@ -40,7 +40,7 @@ NOTHING: Final = StatisticNeed()
 
 @dataclass(slots=True)
 class Totals:
-    """What is known of the elements seen so far.
+    """The statistics of the elements seen so far.
 
     Attributes:
         count: Number of elements of the whole tensor.
@@ -82,7 +82,7 @@ class Totals:
         return math.sqrt(self.squares)
 
     def join(self, other: Totals) -> None:
-        """Take in what is known of further elements, which ``count`` counts already."""
+        """Add the statistics of further elements, which ``count`` counts already."""
         self.stretch(other.high, other.low)
         self.negative += other.negative
         self.positive += other.positive
@@ -116,7 +116,7 @@ class TotalsArray(Totals):
 
     @classmethod
     def of(cls, totals: Sequence[Totals]) -> TotalsArray:
-        """Join what is known of each."""
+        """Join the statistics of each."""
         return cls(*(np.array([getattr(each, name) for each in totals]) for name in Totals.__slots__))
 
     @property
@@ -125,5 +125,5 @@ class TotalsArray(Totals):
         return np.sqrt(self.squares)
 
     def at(self, places: Sequence[int]) -> TotalsArray:
-        """Return what is known of those at some places."""
+        """Return the statistics of the tensors at some places."""
         return TotalsArray(*(getattr(self, name)[places] for name in Totals.__slots__))
