@@ -1,4 +1,4 @@
-"""Programs whose standard output and error are a terminal."""
+"""Programs with a terminal as standard output and error."""
 
 from __future__ import annotations
 

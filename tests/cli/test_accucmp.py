@@ -1,4 +1,4 @@
-"""scripts/msaccucmp.py as a program: its log, its exit codes, and what it hands on."""
+"""scripts/msaccucmp.py as a program: its log, its exit codes, and the options that it hands on."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def program(*arguments):
 
 
 def test_log_has_the_documented_form(tmp_path):
-    """Every line of the log has date, process, level and message; the last tells the seconds."""
+    """Every line of the log has date, process, level and message; the last has the seconds."""
     mine, golden = compared.network(tmp_path / "mine"), compared.network(tmp_path / "golden", compared.near)
 
     done = program("compare", "-m", mine, "-g", golden, "-out", tmp_path / "out")
@@ -122,7 +122,7 @@ class TestConvert:
         assert code == self.run("-d", image, "-out", tmp_path / "out", *options)
 
     def test_failures_are_told(self, tmp_path, image, capsys):
-        """A file that cannot be converted is told with its reason, and the code is its own."""
+        """A file that cannot be converted is reported with its reason, and the code is its own."""
         (image.parent / "bad").write_bytes(b"bad")
 
         code = self.run("-d", image.parent, "-out", tmp_path / "out")

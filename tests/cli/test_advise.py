@@ -1,4 +1,4 @@
-"""``msdump diff --advise``: what it prints and writes, its exit codes, and that its files are taken back."""
+"""``msdump diff --advise``: text and files, exit codes, and files that msdump takes back."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def relative(result, golden):
 
 
 def test_it_writes_files_that_msdump_takes(advise, tmp_path):
-    """The bound holds when a network runs with what was written, by name and by type."""
+    """The bound holds when a network runs with the written files, by name and by type."""
     result = advise(1e-2, "--inputs", "large.npz", "--inputs", "huge.npz", "-o", "advice")
 
     assert result.exit_code == 0, result.output
@@ -245,7 +245,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("arguments", "others", "message"), REFUSED.values(), ids=REFUSED)
 def test_refusals(advise, arguments, others, message):
-    """What cannot be advised about ends with 2 and says why."""
+    """A question without an advice ends with 2 and a reason."""
     result = advise(0.01, *arguments, **others)
 
     assert result.exit_code == 2
@@ -279,7 +279,7 @@ def test_json_holds_the_advice(advise):
 
 
 def test_json_without_a_set(advise):
-    """Where no set keeps the bound there is none in the document, and the exit code tells it."""
+    """Where no set keeps the bound there is none in the document, and the exit code is 1."""
     result = advise(1e-12, "--inputs", "small.npz", "--to", "bfloat16", "--json")
 
     document = json.loads(result.stdout)

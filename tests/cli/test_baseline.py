@@ -34,7 +34,7 @@ def dump(tmp_path):
 
 
 def test_a_dump_is_compared_with_its_baseline(tmp_path, dump):
-    """The dump itself equals its baseline; another number in it differs; digests are kept where asked for."""
+    """The dump itself equals its baseline; another number in it differs; digests are kept on demand."""
     code, out, _ = call("baseline", dump, "-out", tmp_path / "base", "--stat", "max,nan,md5")
     assert (0, "kept      4 tensors of 2 folders\n") == (code, out[: out.index("into")])
     table = (tmp_path / "base/rank_0/Net/0/3/statistic.csv").read_text().splitlines()
@@ -51,7 +51,7 @@ def test_a_dump_is_compared_with_its_baseline(tmp_path, dump):
 
 
 def test_rows_are_taken_over(tmp_path, dump):
-    """A dump of statistics keeps those that it has, in its own digits: a baseline of a baseline is it."""
+    """A dump of statistics keeps its own, in its own digits: a baseline of a baseline is the same."""
     call("baseline", dump, "-out", tmp_path / "one", "--stat", "max,l2norm")
     call("baseline", tmp_path / "one", "-out", tmp_path / "two", "--stat", "min")
 
@@ -63,7 +63,7 @@ def test_rows_are_taken_over(tmp_path, dump):
 
 
 def test_tensors_that_cannot_be_read(tmp_path, dump):
-    """A torn tensor is told and left out, the exit code is 1."""
+    """A torn tensor is reported and left out, the exit code is 1."""
     path = dump / NAME.format(0, "a0", START)
     path.write_bytes(path.read_bytes()[:-2])
 

@@ -18,7 +18,7 @@ from tests.dump import settings
 ROOT = Path(__file__).resolve().parents[2]
 ACCUCMP = (sys.executable, "-c", "from msdump.cli.accucmp import main; main()")
 MSDUMP = (sys.executable, "-m", "msdump")
-FORKED = ("{forks}/python",)  # starts at once; what each command loads is proved elsewhere
+FORKED = ("{forks}/python",)  # starts at once; test_loading.py proves the imports of each command
 NAME = "rank_0/Net/0/0/Add.Default_Add-op{}.0.0.{}.output.0.DefaultFormat.float32.npy"
 
 
@@ -81,7 +81,7 @@ def test_a_reader_that_goes_away(tmp_path, dump, forks, command):
     surroundings = {"PATH": "/usr/bin:/bin", "MS_DIAGNOSTIC_DATA_PATH": str(tmp_path)}
     pipe = subprocess.PIPE
     with subprocess.Popen(line, cwd=ROOT, stdout=pipe, stderr=pipe, env=surroundings) as program:
-        program.stdout.close()  # nobody reads from the start
+        program.stdout.close()  # no reader from the start
         told = program.stderr.read()
         code = program.wait(60)
 
@@ -91,7 +91,7 @@ def test_a_reader_that_goes_away(tmp_path, dump, forks, command):
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 def test_a_full_disk_below_standard_output(tmp_path, dump, forks, command):
-    """A program that cannot write its output tells that of standard output, and ends with 1."""
+    """A program that cannot write to standard output says so, and ends with 1."""
     line = [part.format(dump=dump, out=tmp_path / "out", forks=forks) for part in command]
     surroundings = {"PATH": "/usr/bin:/bin", "MS_DIAGNOSTIC_DATA_PATH": str(tmp_path)}
     with Path("/dev/full").open("wb") as full:

@@ -55,7 +55,7 @@ def test_own_shell(monkeypatch):
 
 @pytest.mark.parametrize(("shell", "told"), [("/bin/tcsh", "$SHELL is tcsh"), ("", "$SHELL is not set")])
 def test_unknown_shell(monkeypatch, shell, told):
-    """A shell without a script is refused, with those that have one."""
+    """A shell without a script is refused; the message lists the shells with one."""
     monkeypatch.setenv("SHELL", shell)
 
     done = CliRunner().invoke(main, ["completion"])
@@ -65,7 +65,7 @@ def test_unknown_shell(monkeypatch, shell, told):
 
 
 def complete(words, incomplete):
-    """Return what the program answers the script of bash."""
+    """Return the program's answer to the script of bash."""
     line = " ".join(["msdump", *words, incomplete])
     asked = {"COMP_WORDS": line, "COMP_CWORD": str(len(words) + 1), "_MSDUMP_COMPLETE": "bash_complete"}
     done = subprocess.run(

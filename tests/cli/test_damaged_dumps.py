@@ -1,4 +1,4 @@
-"""A command delivers what it can read of a damaged dump, says how much is missing, and ends with 1."""
+"""A command delivers the readable part of a damaged dump, counts the missing one, and ends with 1."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_a_whole_dump_ends_with_0(sides, command):
     ("damage", "command"), [(name, each) for name, row in DAMAGES.items() for each in sorted(row[2])]
 )
 def test_what_is_missing_is_counted(sides, damage, command):
-    """The command does its work, tells how much is missing, and ends with 1."""
+    """The command does its work, counts the missing files or rows, and ends with 1."""
     harm, told, _ = DAMAGES[damage]
     harm(sides / "mine")
 

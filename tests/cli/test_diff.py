@@ -1,4 +1,4 @@
-"""``msdump diff``: what it prints, its exit codes, and that it writes nothing."""
+"""``msdump diff``: text, exit codes, and no files."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_sides_that_agree(diff):
 
 
 def test_the_operator_at_fault_is_named(diff):
-    """Of two inputs one overflows in float16: that operator is told, with its run, and the exit code is 1."""
+    """Of two inputs one overflows in float16: that operator is named, with its run; exit code 1."""
     result = diff("net.onnx", "--mine", "Ascend:force_fp16", "--inputs", "small.npz", "--inputs", "large.npz")
 
     assert 1 == result.exit_code, result.output
@@ -87,7 +87,7 @@ REFUSALS = {
 
 @pytest.mark.parametrize(("arguments", "expected"), REFUSALS.values(), ids=REFUSALS)
 def test_wrong_arguments_are_refused(diff, arguments, expected):
-    """The message tells the fault, the exit code is 2, and nothing is printed as a result."""
+    """The message has the fault, the exit code is 2, and no result is printed."""
     result = diff(*arguments)
 
     assert 2 == result.exit_code
@@ -117,7 +117,7 @@ def test_ctrl_c_prints_what_is_known(diff, monkeypatch):
 
 
 def test_a_failing_operator_is_told(diff, tmp_path):
-    """What ran before it is compared all the same; the exit code is 1."""
+    """Operators before it are compared all the same; the exit code is 1."""
     wide = "net (float[N] x, float[M] z) => (float[K] y) { a = Abs(x) y = Mul(a, z) }"
     (tmp_path / "net.onnx").write_bytes(parser.parse_model(f"{HEAD} {wide}").SerializeToString())
     result = diff("net.onnx", "--dim", "N=2", "--dim", "M=3", "-v")
@@ -129,7 +129,7 @@ def test_a_failing_operator_is_told(diff, tmp_path):
 
 
 def test_two_models(diff, tmp_path):
-    """Another model is what the first one is compared with; both run in float32."""
+    """The first model is compared with another one; both run in float32."""
     changed = OVERFLOWING.replace("Sqrt(square)", "Abs(square)")
     other = tmp_path.parent / f"{tmp_path.name}.onnx"
     save(parser.parse_model(f"{HEAD} {changed}"), other)
@@ -155,7 +155,7 @@ def test_integers_that_a_rounded_scale_explains_are_nobodys_fault(diff, tmp_path
 
 
 def test_json_has_the_verdicts_of_both_sides(diff):
-    """Standard output is one document: what ran, the operators, and the outputs of each run."""
+    """Standard output is one document: the sides, the operators, and the outputs of each run."""
     result = diff("net.onnx", "--mine", "Ascend:force_fp16", "--inputs", "large.npz", "--json")
 
     printed = json.loads(result.stdout)
@@ -199,10 +199,10 @@ BISECTED_VARIANTS = {
 
 @pytest.mark.parametrize(("mine", "golden"), BISECTED_VARIANTS.values(), ids=BISECTED_VARIANTS)
 def test_bisect_exchanges_arithmetic(diff, tmp_path, forks, mine, golden):
-    """Of two variants of a model the operator is found whose arithmetic makes the difference."""
+    """Of two variants of a model the operator is found that makes the difference by its arithmetic."""
     rng = np.random.default_rng(4)
     network = tmp_path.parent / f"{tmp_path.name}_cancels.onnx"
-    # what cancels in the second product is all that rounding leaves of it
+    # the second product cancels to the rounding errors
     whole, part = np.full((8, 8), 10, np.float32), (rng.standard_normal((8, 8)) / 8).astype(np.float32)
     weights = {"w0": np.eye(8, dtype=np.float32), "w1": np.vstack([whole + part, part - whole])}
     text = """g (float[4,8] x) => (y) {
@@ -249,7 +249,7 @@ def test_bisect_exchanges_control_flow(diff, tmp_path, forks, network, mine, gol
 
 @pytest.mark.parametrize("options", [("--train",), ("--golden", "GPU")])
 def test_bisect_refuses_what_it_cannot_exchange(diff, options):
-    """Training and another device are refused, and told."""
+    """Training and another device are refused, and reported."""
     result = diff("net.onnx", "--bisect", *options)
 
     assert (2, True) == (result.exit_code, "--bisect exchanges operators of inference" in result.stderr)

@@ -35,7 +35,7 @@ def _fresh(fresh):
 def told():
     """Return a function that runs a command with --json and returns its exit code and its document.
 
-    What is printed must be one document of the command's schema, and nothing else.
+    Standard output must be one document of the command's schema, and nothing else.
     """
 
     def run(*arguments):
@@ -125,7 +125,7 @@ def test_check_of_a_configuration(told, config):
 
 
 def test_check_of_a_model(told, config):
-    """Operators, forecast and what is left out are numbers, not words."""
+    """Operators, forecast and left out tensors are numbers, not words."""
     code, document = told("check", config(kernels=["conv", "nothing"], dump_mode=1), "--model", MINI)
 
     model = document["model"]
@@ -155,7 +155,7 @@ def test_check_of_an_operator_that_cannot_run(told, config, tmp_path):
 
 
 def test_run(told, config, tmp_path):
-    """Iterations, files and bytes of the dump are those on disk."""
+    """Iterations, files and bytes of the dump are as on disk."""
     code, document = told("run", MINI, "--config", config(), "--steps", "3")
 
     (rank,) = document["ranks"]
@@ -175,7 +175,7 @@ def test_run_of_ranks(told, config):
 
 
 def test_a_run_that_fails(told, tmp_path):
-    """The document of a failed run has its error and what was done before, the exit code stays 1."""
+    """The document of a failed run has its error and the iterations before, the exit code stays 1."""
     model = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["": 17]> g (int64[1] i) => (float[1] y)'
         " <float[2] t = {1.0, 2.0}> { y = Gather(t, i) }"
@@ -205,7 +205,7 @@ def test_convert(told, tmp_path):
 
 
 def test_convert_by_a_script_that_prints(tmp_path):
-    """What a user's script prints does not spoil the document."""
+    """The prints of a user's script do not spoil the document."""
     folder = tmp_path / "scripts" / "format_convert"
     folder.mkdir(parents=True)
     script = "def convert(shape_from, shape_to, array):\n    print('noise')\n    return array\n"
@@ -326,7 +326,7 @@ def test_show(told, tmp_path):
 
 
 def test_names_that_are_no_text(told, tmp_path):
-    """A file whose name is no UTF-8 is listed all the same."""
+    """A file with a name that is not UTF-8 is listed all the same."""
     (tmp_path / os.fsdecode(b"a\xff")).touch()
 
     _, document = told("show", tmp_path)

@@ -73,7 +73,7 @@ def configured(folder, **changes):
 
 
 def slots(told):
-    """Return what is said of each input and output: the lines behind its title, joined."""
+    """Return the text on each input and output: the lines behind its title, joined."""
     found: dict[str, str] = {}
     title = ""
     for line in told.stdout.splitlines():
@@ -117,7 +117,7 @@ REASONS = {
     ids=[reason.name for reason in REASONS],
 )
 def test_reason(tmp_path, reason, source, mode, changes, operator, slot):
-    """Every reason is told of an input or output that a configuration leaves without a file."""
+    """Every reason is reported of an input or output that a configuration leaves without a file."""
     network = model(tmp_path, source)
     config = configured(tmp_path, **changes)
     ran = call("run", network, "--config", config, "--steps", 3, *mode)
@@ -183,7 +183,7 @@ ACL_REASONS = {
     ids=[reason.name for reason in ACL_REASONS],
 )
 def test_reason_of_acl(tmp_path, reason, section, operator, slot):
-    """The reasons that acl.json gives are told of a tree of a compiled model."""
+    """The reasons that acl.json gives are reported of a tree of a compiled model."""
     config = dumped_by_acl(tmp_path, **section)
 
     told = call("explain", tmp_path / "dump", operator, "--model", GRAPHS / "mini.onnx", "--config", config)
@@ -193,7 +193,7 @@ def test_reason_of_acl(tmp_path, reason, section, operator, slot):
 
 
 def test_numbers_of_a_compiled_graph(tmp_path):
-    """What a black list leaves out has no number in the file: the next input is found under its own name."""
+    """A blacklisted input has no number in the file: the next one is found under its own name."""
     item = {"model_name": "mini", "optype_blacklist": [{"name": "Conv2D", "pos": ["input0"]}]}
     config = dumped_by_acl(tmp_path, dump_list=[item])
 
@@ -206,7 +206,7 @@ def test_numbers_of_a_compiled_graph(tmp_path):
 
 @pytest.fixture
 def dump(tmp_path):
-    """Return a dump of three iterations of mini.onnx on CPU, of which two were asked for."""
+    """Return a dump of three iterations of mini.onnx on CPU, of which two were configured."""
     config = configured(tmp_path)
     assert 0 == call("run", GRAPHS / "mini.onnx", "--config", config, "--steps", 3).exit_code
     return tmp_path / "dump"
@@ -249,7 +249,7 @@ def test_names(dump, name):
     ids=["typo", "many ends", "part", "number", "nothing"],
 )
 def test_unknown_names(dump, name, message):
-    """What names no operator, or several, ends with what it may mean and exit code 1."""
+    """A name of no operator, or of several, ends with suggestions and exit code 1."""
     told = call("explain", dump, name, "--model", GRAPHS / "mini.onnx")
 
     assert (1, "") == (told.exit_code, told.stdout)
@@ -257,7 +257,7 @@ def test_unknown_names(dump, name, message):
 
 
 def test_one_iteration(dump):
-    """With --iteration only that one counts; one that the configuration does not ask for is told so."""
+    """With --iteration only that one counts; one that the configuration does not ask for is reported so."""
     asked = call("explain", dump, CONV, "--model", GRAPHS / "mini.onnx", "--iteration", 2)
     unasked = call("explain", dump, CONV, "--model", GRAPHS / "mini.onnx", "--iteration", 1)
 
@@ -266,7 +266,7 @@ def test_one_iteration(dump):
 
 
 def test_lost_file(dump):
-    """A file that was to be there and is not is told for its iteration."""
+    """A file that was to be there and is not is reported for its iteration."""
     next(dump.glob("rank_0/Net/0/2/Conv2D.*.output.*")).unlink()
 
     told = call("explain", dump, CONV, "--model", GRAPHS / "mini.onnx")
@@ -289,7 +289,7 @@ def test_overflow_limit(tmp_path):
 
 
 def test_fused_operator(tmp_path):
-    """Of an operator inside a fused one the fused one is named, and its files are told."""
+    """Of an operator inside a fused one the fused one is named, and its files are reported."""
     config = configured(tmp_path, op_debug_mode=0, iteration="0")
     call("run", GRAPHS / "mini.onnx", "--config", config, *O2)
 
@@ -302,7 +302,7 @@ def test_fused_operator(tmp_path):
 
 
 def test_stand_in(tmp_path):
-    """A file whose name was too long is found under its stand-in, and the operator by that."""
+    """A file with too long a name is found under its stand-in, and the operator by that."""
     name = "n" * 240
     network = model(tmp_path, f"g (float[2] x) => (float[2] y) {{ [{name}] y = Relu (x) }}")
     config = dumped_by_acl(tmp_path, network, dump_list=[{"model_name": "g"}])
@@ -318,7 +318,7 @@ def test_stand_in(tmp_path):
 
 
 def test_dump_alone(tmp_path):
-    """Without model and configuration the files are told, and which options would tell more."""
+    """Without model and configuration the files are reported, and which options would tell more."""
     config = configured(tmp_path, input_output=2)
     call("run", GRAPHS / "mini.onnx", "--config", config, "--steps", 1, *O0)
 
@@ -366,7 +366,7 @@ GATHER = "g (float[2,3] x, int64[1] i) => (float[1,3] y) { [gather] y = Gather (
 
 @pytest.mark.parametrize("scene", ["aic_err_norm_dump", "aic_err_brief_dump"])
 def test_failed_operator_of_acl(tmp_path, scene):
-    """What a failing operator left behind is told as its files, whatever the scene calls them."""
+    """The tensors that a failing operator left are reported as its files, under the names of each scene."""
     network = model(tmp_path, GATHER)
     feeds = {"x": np.zeros((2, 3), np.float32), "i": np.array([7])}
     with pytest.raises(ExecutionError):
@@ -381,7 +381,7 @@ def test_failed_operator_of_acl(tmp_path, scene):
 
 
 def test_failed_operator(tmp_path):
-    """Of an operator that failed under op_debug_mode 4 the inputs are told; its output it never made."""
+    """Of an operator that failed under op_debug_mode 4 the inputs are reported; its output it never made."""
     network = model(tmp_path, GATHER)
     np.savez(tmp_path / "far.npz", x=np.zeros((2, 3), np.float32), i=np.array([7]))
     config = configured(tmp_path, op_debug_mode=4)
@@ -464,7 +464,7 @@ def test_broken_file(tmp_path):
 
 
 def test_place_of_the_dump_does_not_matter(tmp_path, monkeypatch):
-    """A dump whose path the environment gave, and one that was moved, are explained without the place."""
+    """A dump in a path of the environment, and one that was moved, are explained without the place."""
     monkeypatch.setenv(env.DIAGNOSTIC_DATA_PATH, str(tmp_path / "base"))
     call("run", GRAPHS / "mini.onnx", "--config", configured(tmp_path, path=""), "--steps", 1)
     monkeypatch.delenv(env.DIAGNOSTIC_DATA_PATH)

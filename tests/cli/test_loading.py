@@ -1,4 +1,4 @@
-"""What commands load: libraries and rooms that a call does not need take time from every call."""
+"""Imports of commands: libraries and rooms that a call does not need cost time in every call."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def loaded_by(*arguments):
     ],
 )
 def test_command_loads_no_library_that_it_does_not_use(name, spared):
-    """A command spares what others need, whatever it is called with."""
+    """A command does not import the libraries of others."""
     loaded = loaded_by(*filter(None, (name, "--help")))
 
     assert not name or f"msdump.cli.{name}" in loaded
@@ -98,7 +98,7 @@ print("threads:", os.environ.get("OPENBLAS_NUM_THREADS"))
     [("show", None, "1"), ("convert", None, "1"), ("show", "3", "3"), ("compare", None, "None")],
 )
 def test_commands_that_multiply_nothing_spare_threads(command, given, expected):
-    """A command without matrices starts no threads for them, unless the user has asked for some."""
+    """A command without matrices starts no threads for them, unless the user has set a number."""
     environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
     if given:
         environment["OPENBLAS_NUM_THREADS"] = given

@@ -1,4 +1,4 @@
-"""The command line: what it prints, what it leaves on disk, how it exits."""
+"""The command line: its output, its files, its exit codes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def tensors(folder, pattern="*.npy"):
 
 
 class TestProgram:
-    """What all commands have in common."""
+    """Help, version and errors of all commands."""
 
     def test_help_lists_the_commands(self):
         """Every command stands in the help with the first sentence of its own."""
@@ -108,7 +108,7 @@ class TestProgram:
         assert has_traceback or done.stderr == words
 
     def test_unforeseen_error_is_told_as_one(self, monkeypatch):
-        """What is no error of msdump's is called internal, with its class, and exits with 1."""
+        """An error that is not msdump's is called internal, with its class, and exits with 1."""
 
         def fail(*_):
             raise ZeroDivisionError("division by zero")
@@ -296,13 +296,13 @@ BAD_INPUTS = {
 
 
 class TestRefusal:
-    """What ``msdump run`` does with what cannot run: exit code 2, one line, nothing ran."""
+    """``msdump run`` of bad models, inputs and options: exit code 2, one line, nothing ran."""
 
     @pytest.mark.parametrize(
         ("kind", "arrays", "options", "words"), BAD_INPUTS.values(), ids=BAD_INPUTS.keys()
     )
     def test_wrong_inputs_are_refused(self, tmp_path, kind, arrays, options, words):
-        """Arrays that are missing or do not fit, inputs that nobody can make up, and dimensions are named."""
+        """Arrays that are missing or do not fit, inputs that cannot be made up, and dimensions are named."""
         text = f"g ({kind} x) => ({kind} y) {{ y = Identity(x) }}"
         model = saved(tmp_path / "m.onnx", text) if kind else MINI
         if arrays is not None:
@@ -328,7 +328,7 @@ class TestRefusal:
         ids=["missing", "other file", "torn", "unknown compression", "npy", "pickled"],
     )
     def test_wrong_inputs_file_is_refused(self, tmp_path, content, words):
-        """A file that is no .npz of plain arrays is named, with what it must be."""
+        """A file that is no .npz of plain arrays is named, with the way to make one."""
         path = tmp_path / "feeds.npz"
         if isinstance(content, bytes):
             path.write_bytes(content)
@@ -379,7 +379,7 @@ class TestRefusal:
         ids=["no model", "steps", "device number", "dimension", "inputs and seed"],
     )
     def test_wrong_usage_is_refused(self, arguments, words):
-        """A wrong command line is answered with the usage and what is wrong."""
+        """A wrong command line is answered with the usage and the fault."""
         done = call("run", *arguments)
 
         assert done.exit_code == 2
@@ -400,7 +400,7 @@ class TestRefusal:
         [("--device-target", "TPU", "CPU, GPU, Ascend"), ("--jit-level", "O3", "O0, O1, O2")],
     )
     def test_unknown_device_is_refused(self, option, value, allowed):
-        """A device or level that nobody knows is answered with those that there are."""
+        """An unknown device or level is answered with the known ones."""
         done = call("run", MINI, option, value)
 
         setting = option[2:].replace("-", "_")
@@ -408,7 +408,7 @@ class TestRefusal:
         assert done.stderr == f"msdump: error: {setting} = {value!r}: {allowed} are allowed\n"
 
     def test_missing_configuration_names_the_option(self):
-        """A --config that is not there is told as such."""
+        """A --config that is not there is reported as such."""
         done = call("run", MINI, "--config", "no.json")
 
         assert done.exit_code == 2
@@ -417,7 +417,7 @@ class TestRefusal:
         )
 
     def test_unwritable_path_is_refused(self, tmp_path, config):
-        """A dump path below a file is told before anything runs."""
+        """A dump path below a file is reported before anything runs."""
         (tmp_path / "file").touch()
 
         done = call("run", MINI, "--config", config(path=f"{tmp_path}/file/dump"))
@@ -427,10 +427,10 @@ class TestRefusal:
 
 
 class TestFailure:
-    """What ``msdump run`` does when the run fails or ends early: what was dumped stays."""
+    """``msdump run`` that fails or ends early: dumped files stay."""
 
     def test_failing_operator_is_named(self, tmp_path, config):
-        """An operator that fails ends the run with 1; the files of those before it are complete."""
+        """An operator that fails ends the run with 1; the files of the operators before it are complete."""
         model = saved(
             tmp_path / "m.onnx",
             "g (int64[1] x) => (float[N] y) <float[1] table = {1.0}, int64[1] two = {2}>"
@@ -489,7 +489,7 @@ class TestFailure:
 
 
 class TestTerminal:
-    """What a terminal gets and a file does not."""
+    """Output that only a terminal gets."""
 
     def test_progress_is_shown_on_a_terminal_only(self, tmp_path):
         """A bar counts iterations on a terminal; elsewhere there is not one escape sequence."""
@@ -574,7 +574,7 @@ class TestCheck:
         ids=["name", "type", "scope", "regex"],
     )
     def test_item_that_matches_nothing_gets_a_hint(self, config, item, words):
-        """Items of kernels that select nothing are named, with what may have been meant."""
+        """Items of kernels that select nothing are named, with suggestions."""
         done = call("check", config(dump_mode=1, kernels=["ReLU", item]), "--model", MINI)
 
         line = next(line for line in done.stdout.splitlines() if line.startswith("matches nothing"))
@@ -606,7 +606,7 @@ class TestCheck:
         assert "did you mean 'tensor'?" in done.stderr
 
     def test_kernels_of_a_compiled_graph(self, config):
-        """Under O2 the kernels are those that the device compiles, matched by names of their parts too."""
+        """Under O2 the kernels are the device's compiled ones, matched by names of their parts too."""
         options = (*("--device-target", "Ascend"), *("--jit-level", "O2"))
         kernels = ["name-regex(relu)", "Default/none/Add-op0"]
 
@@ -618,7 +618,7 @@ class TestCheck:
         assert "relu" not in done.stdout.partition("matches nothing")[2]
 
     def test_compiled_graph_is_forecast(self, tmp_path, config):
-        """The forecast of an O2 dump is what the run then writes, and both name its tree."""
+        """The forecast of an O2 dump comes true in the run, and both name its tree."""
         options = (*("--device-target", "Ascend"), *("--jit-level", "O2"))
         file = config(op_debug_mode=0, iteration="0")
 
@@ -642,7 +642,7 @@ class TestCheck:
         assert f"0 files, 0 bytes for each iteration, and {words}" in done.stdout
 
     def test_unknown_shapes_are_told(self, config):
-        """Tensors whose shape nobody knows before the run are counted, --dim makes them known."""
+        """Tensors of a shape that is unknown before the run are counted, --dim makes it known."""
         model = GRAPHS / "external_data.onnx"
 
         without = call("check", config(), "--model", model)
@@ -693,7 +693,7 @@ class TestCheck:
         assert expected == [line.strip() for line in section]
 
     def test_limit_is_compared(self, config):
-        """A forecast above max_bytes says what becomes of the rest."""
+        """A forecast above max_bytes says that the rest is skipped."""
         done = call("check", config(own={"max_bytes": 1000}), "--model", MINI)
 
         assert "more than max_bytes 1,000: what does not fit is skipped" in done.stdout
@@ -707,7 +707,7 @@ class TestCheck:
     ],
 )
 def test_number_of_the_environment_that_is_too_large(monkeypatch, variable, text, message):
-    """A number that no device or process has is told with its variable before anything runs."""
+    """A number that no device or process has is reported with its variable before anything runs."""
     monkeypatch.setenv(variable, text)
 
     result = call("run", MINI)

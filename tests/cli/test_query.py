@@ -26,7 +26,7 @@ from msdump.encode import DumpData, TensorInfo, dump_data, npy
 
 @pytest.fixture
 def ask():
-    """Return a function that asks a question and returns the exit code, the rows and standard error."""
+    """Return a function that puts a question and returns the exit code, the rows and standard error."""
 
     def call(*arguments, **options):
         done = CliRunner().invoke(main, ["query", *map(str, arguments), "--csv"], **options)
@@ -37,7 +37,7 @@ def ask():
 
 @pytest.fixture
 def answered(ask):
-    """Return a function that asks a question that goes well and says nothing, and returns the rows."""
+    """Return a function that returns the rows of an answer that comes without a warning."""
 
     def call(*arguments):
         code, rows, stderr = ask(*arguments)
@@ -105,7 +105,7 @@ ANSWERS = {
 
 
 def run_in(folder, *arguments, **variables):
-    """Run a program and return what it prints."""
+    """Run a program and return its standard output."""
     command = [*map(str, arguments)]
     environment = os.environ | {"DEVICE_TARGET": "Ascend"} | variables
     done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
@@ -142,7 +142,7 @@ def sources(tmp_path_factory, forks):
 
 
 def rewrite(path, pattern, text):
-    """Replace what fits a pattern in a file that nobody may write."""
+    """Replace matches of a pattern in a read-only file."""
     path.chmod(0o600)
     path.write_text(re.sub(pattern, text, path.read_text()))
 
@@ -188,7 +188,7 @@ SECONDS = 100
 
 
 class Terminal:
-    """A program on a terminal: what is typed, and what it shows."""
+    """A program on a terminal, with its input and output."""
 
     def __init__(self, home, *arguments):
         """Start the program with a home directory of its own."""
@@ -200,7 +200,7 @@ class Terminal:
             os.execv(sys.executable, [sys.executable, "-c", PROGRAM, *map(str, arguments)])  # noqa: S606
 
     def until(self, text):
-        """Return what is shown up to a text; what follows it is left for the next call."""
+        """Return the output up to a text; the rest is left for the next call."""
         end = time.monotonic() + SECONDS
         while text not in self.shown:
             assert time.monotonic() < end, self.shown
@@ -220,8 +220,8 @@ class Terminal:
         os.write(self.fd, text.encode())
 
     def ends(self):
-        """Return the exit code, once the program has ended and with it what it shows."""
-        with contextlib.suppress(OSError):  # what Linux says where the other side is closed
+        """Return the exit code, once the program and its output have ended."""
+        with contextlib.suppress(OSError):  # Linux's error where the other side is closed
             while self.says_something(SECONDS) and os.read(self.fd, 4096):
                 pass
         code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
@@ -230,7 +230,7 @@ class Terminal:
 
 
 def test_prompt(put, tmp_path):
-    """Words are completed, questions answered, mistakes told without an end; the next session remembers."""
+    """Words are completed, questions answered, mistakes reported without an end; history stays."""
     put(tmp_path / "dump" / PLACE, STATISTICS)
     first = Terminal(tmp_path, "query", tmp_path / "dump")
     first.until("msdump> ")
@@ -310,7 +310,7 @@ ARGUMENTS = {
 
 @pytest.mark.parametrize(("arguments", "message"), ARGUMENTS.values(), ids=ARGUMENTS)
 def test_bad_arguments(dump, put, ask, tmp_path, arguments, message):
-    """What is no source is refused with exit code 2; the message names it."""
+    """An argument that is no source is refused with exit code 2; the message names it."""
     put(tmp_path / "words.txt", "words")
     put(tmp_path / "other.json", '{"verdict": 1}')
     put(tmp_path / "pack/msdump_pack.json", '{"format": 99}')
@@ -412,7 +412,7 @@ def test_from_standard_input(dump):
 
 
 def test_views_are_listed(dump, answered):
-    """SHOW TABLES and DESCRIBE know all views, also those that nobody has asked for."""
+    """SHOW TABLES and DESCRIBE know all views, also without a question that mentions them."""
     views = [[name] for name in ("comparisons", "files", "operators", "runs", "statistics", "tensors")]
 
     assert views == answered(dump, "show tables")
@@ -428,7 +428,7 @@ def test_pack_refuses_what_is_there(dump):
 
 
 def test_pack_of_dumps_and_packs(dump, answered, tmp_path):
-    """A pack and a dump are asked together; labels stay those of the pack, whatever it is called."""
+    """A pack and a dump are queried together; labels of the pack stay, under any name of it."""
     pack = tmp_path / "it's a pack"
     done = CliRunner().invoke(main, ["pack", f"old={dump}", "-out", str(pack), "--json"])
 
@@ -438,7 +438,7 @@ def test_pack_of_dumps_and_packs(dump, answered, tmp_path):
 
 
 def test_pack_of_irregular_statistics(put, answered, tmp_path):
-    """A pack holds every row and cell that can be read; what cannot is told when it is made."""
+    """A pack holds every row and cell that can be read; others are reported when it is made."""
     path = put(tmp_path / "dump" / PLACE, f"{STATISTICS}Mul,Default_Mul-op0\n{STATISTICS}Mul,b,0,0,9")
 
     done = CliRunner().invoke(main, ["pack", str(tmp_path / "dump"), "-out", str(tmp_path / "pack")])
@@ -496,7 +496,7 @@ def test_read_only_answers(dump, put, answered, tmp_path):
 
 @pytest.mark.parametrize("command", ["query", "pack"])
 def test_a_number_that_no_column_holds(dump, put, tmp_path, command):
-    """A directory with such a number is left out and told by name; everything else is there."""
+    """A directory with such a number is left out and reported by name; everything else is there."""
     number = "9" * 26
     put(dump / PLACE.replace("/3/", f"/{number}/"), STATISTICS)
     asked = ["select * from statistics", "--csv"] if command == "query" else ["-out", str(tmp_path / "pack")]
@@ -591,7 +591,7 @@ TORN = {
 
 @pytest.mark.parametrize(("tail", "count"), TORN.values(), ids=TORN)
 def test_half_written(put, ask, tmp_path, tail, count):
-    """Rows before a half-written one are read, and the half is told."""
+    """Rows before a half-written one are read, and the half is reported."""
     text = f'{TITLES},Max Value\n{ROW},"(2,3)",6\n{tail}' if tail else f"{TITLES},Max"
     path = put(tmp_path / PLACE, text)
 
@@ -623,7 +623,7 @@ IRREGULAR = {
 
 @pytest.mark.parametrize(("line", "fault", "md5"), IRREGULAR.values(), ids=IRREGULAR)
 def test_row_or_cell_that_cannot_be_read(put, ask, tmp_path, line, fault, md5):
-    """It is left out and reported with its place; a row also where none of the columns is asked for."""
+    """It is left out and reported with its place; a row also where no column is queried."""
     good = f'{ROW},"()",6,aa\n'
     path = put(tmp_path / PLACE, f"{HEAD},MD5\n{good}{line}\n{good}")
     rest = [] if md5 is None else [["", md5]]
@@ -639,7 +639,7 @@ def test_row_or_cell_that_cannot_be_read(put, ask, tmp_path, line, fault, md5):
     "question", ["summarize statistics", "with a as (from statistics) select count(*) from a"]
 )
 def test_any_statement_meets_irregular_rows(put, ask, tmp_path, question):
-    """Whatever form a question has: a row that cannot be read is told, the others count."""
+    """Whatever form a question has: a row that cannot be read is reported, the others count."""
     put(tmp_path / PLACE, f'{TITLES},Max Value\n{ROW},"()",6\nAdd,Default_Add-op0\n')
 
     code, rows, stderr = ask(tmp_path, question)
@@ -650,7 +650,7 @@ def test_any_statement_meets_irregular_rows(put, ask, tmp_path, question):
 
 
 def test_other_titles_further_down(put, answered, tmp_path):
-    """A later run into the same file may have other titles: each row is read by those above it."""
+    """A later run into the same file may have other titles: each row is read by the titles above it."""
     rows = f'{TITLES},Max Value\n{ROW},"(2,3)",6\n{TITLES},Min Value,Max Value\n{ROW},"(2,3)",1,7\n'
     put(tmp_path / PLACE, rows)
 
@@ -659,7 +659,7 @@ def test_other_titles_further_down(put, answered, tmp_path):
 
 
 def test_unknown_columns_and_files(put, ask, tmp_path):
-    """A column that the view lacks is told, as is a file without titles; the rest is read."""
+    """A column that the view lacks is reported, as is a file without titles; the rest is read."""
     known = put(tmp_path / PLACE, f'{TITLES},Median Value,Max Value\n{ROW},"(2,3)",3,6\n')
     foreign = put(tmp_path / "rank_0/Net/0/4/statistic.csv", "a,b\n1,2\n")
 
@@ -687,7 +687,7 @@ def test_names_of_directories(put, answered, tmp_path, name):
 
 
 def test_many_dumps_ranks_and_iterations(put, answered, tmp_path):
-    """One question is asked of several dumps, by their names, with all their ranks and iterations."""
+    """One question is about several dumps, by their names, with all their ranks and iterations."""
     for dump, high in (("good", 1), ("bad", 2)):
         for rank in (0, 1):
             for iteration in (0, 10):
@@ -739,7 +739,7 @@ def test_place_of_a_tensor(put, answered, tmp_path):
 
 
 def test_file_of_an_operator(put, answered, tmp_path):
-    """Every tensor of CANN's dump file of an operator is a row, as its header tells it."""
+    """Every tensor of CANN's dump file of an operator is a row, as in its header."""
     info = TensorInfo(data_type=2, format=2, shape=(2, 3), original_shape=(2, 3), size=12)
     header = DumpData(dump_time=STAMP, op_name="Default/Add-op0", inputs=(info,), outputs=(info,))
     data = dump_data.header(header) + bytes(24)
@@ -754,7 +754,7 @@ def test_file_of_an_operator(put, answered, tmp_path):
 
 
 def test_torn_file(put, ask, tmp_path):
-    """A file that is torn has a row without a shape, and is told; the others are there."""
+    """A file that is torn has a row without a shape, and is reported; the others are there."""
     place = tmp_path / "rank_0/Net/0/0"
     put(place / named(slot=0), np.ones(3, np.float32))
     torn = put(place / named(STAMP + 1, slot=1), b"\x93NUMPY\x01\x00v")
@@ -800,7 +800,7 @@ def test_kinds_of_files(put, answered, tmp_path):
 
 
 def test_operators_without_a_graph_file(put, answered, tmp_path):
-    """The order of execution tells names; ``classic`` files spell the last component of a name alone."""
+    """The order of execution has names; ``classic`` files spell the last component of a name alone."""
     order = "NodeExecutionOrder-FullNameWithScope\nDefault/conv1-Conv2d/Conv2D-op0\nDefault/ReLU-op1\n"
     put(tmp_path / "rank_0/execution_order/ms_execution_order_graph_0.csv", order)
     put(
@@ -816,7 +816,7 @@ def test_operators_without_a_graph_file(put, answered, tmp_path):
 
 
 def test_measured_tensors(put, ask, tmp_path):
-    """With --measure a tensor that lost its row of statistics has one; those with a row keep it."""
+    """With --measure a tensor that lost its row of statistics has one; others keep theirs."""
     place = tmp_path / "rank_0/Net/0/0"
     put(place / named(slot=0), np.array([1, -2, np.nan], np.float32))
     put(place / named(STAMP + 1, slot=1), np.array([1, 2, 3], np.float32))

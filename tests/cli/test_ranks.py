@@ -24,7 +24,7 @@ def run(tmp_path, monkeypatch):
 
 
 def tensors(folder, pattern):
-    """Return the tensors of all ranks whose files have a name."""
+    """Return the tensors of all ranks in files of a name."""
     return [np.load(path) for path in sorted(folder.glob(f"dump/rank_*/Net/0/*/{pattern}"))]
 
 
@@ -36,7 +36,7 @@ def pipeline(folder):
 
 
 def test_ranks_of_one_process(run, tmp_path):
-    """Each rank has a network, numbers and a directory of its own, and says what it did."""
+    """Each rank has a network, numbers and a directory of its own, and a summary."""
     saved(tmp_path / "net.onnx", one("AllReduce"))
 
     done = run("net.onnx", "--ranks", "2", "--steps", "2", "--seed", "5")
@@ -72,7 +72,7 @@ def test_each_rank_has_its_model_and_inputs(run, tmp_path):
 
 
 def test_a_rank_that_fails_fails_the_run(run, tmp_path):
-    """The rank that failed first is told first, the others with it, and what was captured is there."""
+    """The rank that failed first is reported first, the others with it, and captured files are there."""
     saved(tmp_path / "rank0.onnx", one("AllReduce"))
     refusing = model(
         [collective("Reshape", ("x", "x"), ("z",), domain=""), collective("AllReduce", ("z",))],
@@ -143,7 +143,7 @@ def test_nothing_runs_where_something_is_wrong(run, tmp_path, monkeypatch, argum
 
 
 def test_rank_of_a_launcher(run, tmp_path, monkeypatch):
-    """A process that torchrun started runs its own model, and names its rank in what it says."""
+    """A process that torchrun started runs its own model, and names its rank in its messages."""
     saved(tmp_path / "rank1.onnx", model([collective("Relu", domain="")]))
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")

@@ -88,7 +88,7 @@ def page(run, tmp_path):
 
     def call(*arguments):
         done = run(*arguments, "-o", tmp_path / "page.html")
-        assert done.exit_code in (0, 1), done.stderr  # 1: a file cannot be read, the page tells which
+        assert done.exit_code in (0, 1), done.stderr  # 1: a file cannot be read; the page names it
         return (tmp_path / "page.html").read_text(encoding="utf-8")
 
     return call
@@ -114,7 +114,7 @@ def rows(*highs):
 
 
 def test_series(put, document):
-    """Statistics stand by iteration; what was not dumped or computed is null."""
+    """Statistics stand by iteration; null stands for the others."""
     put(3, rows(1, "null"))
     root = put(5, rows(2.5, 4)[1:])
 
@@ -128,7 +128,7 @@ def test_series(put, document):
 
 
 def test_last_execution(put, document):
-    """Where two programs dumped into one directory, the numbers are those of the last one."""
+    """Where two programs dumped into one directory, the numbers are the last one's."""
     root = put(0, [*rows(1, 5), *rows(7, 2)])
 
     tensors = [each["tensors"][0]["statistics"]["max"] for each in document(root)["operators"]]
@@ -182,7 +182,7 @@ DAMAGES = {
 
 @pytest.mark.parametrize(("damage", "fault", "count"), DAMAGES.values(), ids=DAMAGES)
 def test_damaged_statistics(put, document, damage, fault, count):
-    """What can be read of a file is there, the rest is told."""
+    """The readable part of a file is there, the rest is reported."""
     root = put(0, rows(1, 2))
     path = next(root.rglob("statistic.csv"))
     path.write_text(damage(path.read_text()))
@@ -194,7 +194,7 @@ def test_damaged_statistics(put, document, damage, fault, count):
 
 
 def test_trace(put, document, tmp_path):
-    """A trace in Chrome's format tells the mean time of operators, by events with a duration and by pairs."""
+    """A trace in Chrome's format has the mean time of operators, by events with a duration and by pairs."""
     events = [
         {"ph": "X", "name": NAMES[0], "ts": 5, "dur": 10},
         {"ph": "X", "name": NAMES[0], "ts": 25, "dur": 20},
@@ -210,7 +210,7 @@ def test_trace(put, document, tmp_path):
 
 
 def test_left_out_and_configured(put, document, tmp_path):
-    """A configuration is told as it was compiled, and why operators of the graph have no files."""
+    """A configuration is reported as it was compiled, and why operators of the graph have no files."""
     root = put(0, rows(1, 2))
     (root / "rank_0/.dump_metadata").mkdir()
     given = {
@@ -246,7 +246,7 @@ def chunks_of(page):
 
 
 def test_first_line_names_the_fault(put, page, plain):
-    """The title, and the first line of what a person reads, is the fault that comes first."""
+    """The title, and the first line of the page's text, is the first fault."""
     text = page(put(0, rows(1, "inf")))
 
     headline = f"{NAMES[1]} (Mul) in iteration 0: infinity begins here"
@@ -268,7 +268,7 @@ def test_operators_alike_share_a_row(put, page, plain):
 
 
 def test_readable_without_program_and_style(put, page, plain):
-    """What is wrong, the run and the files stand in the page itself."""
+    """Faults, the run and the files stand in the page itself."""
     golden = put(0, rows(1, 2), root="golden")
 
     text = plain(page(put(0, rows(1, 3)), golden))
@@ -361,7 +361,7 @@ def test_no_source_of_a_graph(run, tmp_path, monkeypatch):
 
 
 def test_page_beside_document(put, run, tmp_path):
-    """With --json or --csv the page is written only where --output asks for it."""
+    """With --json or --csv the page is written only with --output."""
     root = put(0, rows(1, 2))
 
     run(root, "--json")
@@ -399,7 +399,7 @@ def test_refused(put, run, tmp_path, arguments, message):
 
 
 def test_browser_is_opened(put, run, monkeypatch, tmp_path):
-    """--open shows the page in a browser; where there is none, its path is told."""
+    """--open shows the page in a browser; where there is none, its path is reported."""
     shown = []
     monkeypatch.setattr("webbrowser.open_new_tab", lambda address: shown.append(address) or False)
 
@@ -432,7 +432,7 @@ def test_numbers_survive(values):
 
 
 def test_small_pages_leave_out_the_least(put):
-    """Where the budget is used up, digits go first, then tables; those that are kept stay."""
+    """Where the budget is used up, digits go first, then tables; kept ones stay."""
     noise = np.random.default_rng(1).standard_normal((200, 20))
     tables = [NumberTable(name, noise, is_kept=name == "max") for name in ("max", "min", "avg")]
 
@@ -485,7 +485,7 @@ BEGINNINGS = {
 
 @pytest.mark.parametrize(("iterations", "expected"), BEGINNINGS.values(), ids=BEGINNINGS)
 def test_where_they_begin(put, document, iterations, expected):
-    """The operator in which NaN or infinities begin stands before those that they reach."""
+    """The operator in which NaN or infinities begin stands before the ones that they reach."""
     for number, rows in enumerate(iterations):
         root = put(number, rows)
 
@@ -499,7 +499,7 @@ def test_where_they_begin(put, document, iterations, expected):
 
 
 def test_golden_names_the_operator_at_fault(put, document):
-    """The first operator that differs though its inputs agree is the headline; what inherits is folded."""
+    """The first operator that differs though its inputs agree is the headline; heirs are folded."""
     golden = put(0, outputs(1, 2, 3), root="golden")
     root = put(0, outputs(1, 2.5, 3.5))
 
@@ -514,7 +514,7 @@ def test_golden_names_the_operator_at_fault(put, document):
 
 
 def test_missing_operators_are_told(put, document):
-    """Golden operators that the dump lacks are told behind those at fault, and nobody is accused of them."""
+    """Golden operators that the dump lacks are reported behind operators at fault, without an accusation."""
     for number in range(2):
         golden = put(number, outputs(1, 2, 3), root="golden")
         root = put(number, outputs(1, 2, 3)[:2])
@@ -528,7 +528,7 @@ def test_missing_operators_are_told(put, document):
 
 
 def test_tensors_are_measured(document, tmp_path, monkeypatch):
-    """Of a dump of tensors the statistics are measured, and what begins in them is found."""
+    """Of a dump of tensors the statistics are measured, and the NaN that begin in them are found."""
     folder = tmp_path / "dump/rank_0/Net/0/0"
     folder.mkdir(parents=True)
     for place, (name, array) in enumerate(((CONV, [1.0, 2.0]), (RELU, [np.nan, 2.0]))):
@@ -546,7 +546,7 @@ def test_tensors_are_measured(document, tmp_path, monkeypatch):
 
 
 def test_ranks_disagree(put, document):
-    """A weight that ranks should share, and do not, is told with the rank that stands alone."""
+    """A weight that ranks should share, and do not, is reported with the rank that stands alone."""
     for rank in range(3):
         rows = [("fc_weight", "output", 0, 7 if rank == 1 else 3)]
         root = put(0, [(name, io, slot, high) for name, io, slot, high in rows], rank=rank)
@@ -560,7 +560,7 @@ def test_ranks_disagree(put, document):
 
 
 def test_watch_rules(put, document, tmp_path):
-    """Hits of rules are told by rule and tensor, with their iterations."""
+    """Hits of rules are reported by rule and tensor, with their iterations."""
     for number in range(3):
         root = put(number, outputs(1, 100 * number, 3))
     (tmp_path / "rules.json").write_text('[{"condition": "tensor_too_large", "max_gt": 50, "name": "large"}]')
@@ -580,7 +580,7 @@ FAILURES = {
 
 @pytest.mark.parametrize(("name", "op_type", "told"), FAILURES.values(), ids=FAILURES)
 def test_operator_that_failed(document, tmp_path, name, op_type, told):
-    """The file of an exception dump is the first thing that is wrong, with what the operator was given."""
+    """The file of an exception dump is the first fault, with the operator's inputs."""
     path = tmp_path / "dump/extra-info/data-dump/0" / name
     dumped.file(path, inputs=[dumped.tensor(np.arange(4, dtype="i8"))], op_name="gather")
 
@@ -594,7 +594,7 @@ def test_operator_that_failed(document, tmp_path, name, op_type, told):
 
 
 def test_torn_file_of_a_failure(document, tmp_path):
-    """An operator whose file is torn is named by the file's name, and the damage is told."""
+    """An operator with a torn file is named by the file's name, and the damage is reported."""
     path = tmp_path / "dump/extra-info/data-dump/0" / f"Gather.gather.1.{TIME}"
     dumped.file(path, inputs=[dumped.tensor(np.arange(4, dtype="i8"))], op_name="gather")
     path.write_bytes(path.read_bytes()[:12])
@@ -609,7 +609,7 @@ def test_torn_file_of_a_failure(document, tmp_path):
 
 @pytest.mark.parametrize(("mode", "kind"), [(3, "overflow"), (4, "failure")])
 def test_what_is_there_because_it_went_wrong(put, document, tmp_path, monkeypatch, mode, kind):
-    """Where a configuration dumps only operators that fail or overflow, each one in the dump is told."""
+    """Where a configuration dumps only operators that fail or overflow, each one in the dump is reported."""
     monkeypatch.setenv("DEVICE_TARGET", "Ascend")
     settings.write(tmp_path / "config.json", tmp_path, op_debug_mode=mode)
     put(0, [(CONV, "input", 0, 1)])
@@ -642,7 +642,7 @@ def moments(monkeypatch):
 
 
 def test_page_follows(put, run, moments, tmp_path):
-    """The page is written when an iteration was dumped, and a headline that changes is told."""
+    """The page is written when an iteration was dumped, and a headline that changes is reported."""
     path = tmp_path / "page.html"
     seen = []
     moments(
@@ -679,7 +679,7 @@ def test_only_what_changed_is_read(put, run, moments, tmp_path, monkeypatch):
 
 
 def test_damage_is_told_each_time(put, run, moments, tmp_path):
-    """What could not be read stands in every page, also where it is not read again."""
+    """Unreadable files stand in every page, also where they are not read again."""
     root = put(0, rows(1, 1))
     path = next(root.rglob("statistic.csv"))
     path.write_bytes(path.read_bytes() + b"torn")

@@ -67,7 +67,7 @@ def dump(request, tmp_path, monkeypatch):
 
 
 def run(*arguments):
-    """Run a command; return its exit code, what it printed, and what it warned of."""
+    """Run a command; return its exit code, standard output and standard error."""
     done = CliRunner().invoke(main, [*map(str, arguments)])
     return done.exit_code, done.stdout, done.stderr
 
@@ -78,7 +78,7 @@ def values(opened):
 
 
 def test_the_newest_is_read(dump, caplog):
-    """A line names the runs by their times, and tells which one is taken."""
+    """A line names the runs by their times, and the one that is taken."""
     opened = open_dump(dump)
 
     assert values(opened) <= {11, 12}
@@ -98,13 +98,13 @@ def test_another_one_is_chosen(dump, execution, caplog):
 
 
 def test_there_is_no_such_run(dump):
-    """The error lists those that there are."""
+    """The error lists the runs."""
     with pytest.raises(DumpReadError, match=rf"no run 7: there are 0 \({FIRST}\), 1 \({SECOND}\)"):
         open_dump(dump, 7)
 
 
 def test_all_are_there(dump):
-    """What looks at all runs has the number of each with every tensor."""
+    """Iterations of all runs have the number of their run."""
     iterations = open_dump(dump).all_iterations
     found = {(each.run, float(record.array[0])) for each in iterations for record in each.records}
 
@@ -137,7 +137,7 @@ def test_runs_are_never_mixed(dump, tmp_path):
 
 @pytest.mark.parametrize(("chosen", "value"), [((), 11), (("--execution", "0"), 1)])
 def test_show_and_baseline(dump, tmp_path, chosen, value):
-    """The tensors of an operator, and what a baseline keeps, are of the chosen run."""
+    """The tensors of an operator, and the statistics of a baseline, are of the chosen run."""
     _, printed, _ = run("show", dump, "Default_Add-op0", "--iteration", "0", *chosen, "--json")
     assert value == json.loads(printed)["tensors"][0]["statistics"]["max"]
     assert 0 == run("baseline", dump, "-out", tmp_path / "kept", *chosen)[0]
@@ -155,7 +155,7 @@ def test_directories_that_runs_share(tmp_path):
 
 
 def test_an_earlier_run_that_went_further(tmp_path, caplog):
-    """An iteration that the last run did not dump is read of the earlier one, which is told once."""
+    """An iteration that the last run did not dump is read of the earlier one, which is reported once."""
     shared(tmp_path)
     for iteration in (1, 2):
         folder = tmp_path / "rank_0" / "Net" / "0" / str(iteration)

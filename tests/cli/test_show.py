@@ -93,7 +93,7 @@ def test_tree_of_a_dump_without_files_of_outputs(dump, common, e2e, last):
 
 
 def test_tree_of_measured_operators(tmp_path):
-    """Where acl saved statistics of each operator, those of the first one are printed."""
+    """Where acl saved statistics of each operator, the first one's are printed."""
     rows = "Input/Output,Index\nOutput,0\n"
     for name in ("Add.add.1.0.1700000000000002.csv", "Relu.relu.2.0.1700000000000001.csv"):
         (tmp_path / name).write_text(rows)
@@ -119,7 +119,7 @@ def test_tree_without_tensors_of_operators(tmp_path):
 
 
 def test_file(save):
-    """A file shows type, statistics, places of what stands out, a histogram and a slice around it."""
+    """A file shows type, statistics, places of outstanding elements, a histogram and a slice around them."""
     array = np.arange(240, dtype=np.float32).reshape(2, 10, 12)
     array[1, 4, 5], array[0, 9, 9] = np.nan, -np.inf
     path = save(array)
@@ -217,7 +217,7 @@ def test_one_tensor_of_an_operator(dump):
 
 
 def test_statistics_alone(dump):
-    """A tensor of which only statistics were saved shows those."""
+    """A tensor of which only statistics were saved shows them."""
     folder = dump(saved_data="statistic")
 
     code, text, _ = show(folder, "Mul-op*", "--slot", "output:0")
@@ -256,7 +256,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("arguments", "message"), REFUSED.values(), ids=REFUSED)
 def test_refused(dump, arguments, message):
-    """What cannot be shown is said, with exit code 2."""
+    """A tensor that cannot be shown is an error, with exit code 2."""
     folder = dump()
     if arguments[0].endswith(".json"):
         (folder / "broken.bin").write_bytes(b"\x00" * 3)
@@ -318,7 +318,7 @@ def test_a_single_nan_is_seen_in_the_picture_of_many_elements():
 
 @given(arrays.arrays(np.float32, arrays.array_shapes(max_dims=4, max_side=5), elements=st.floats(width=32)))
 def test_inspection(array):
-    """Places and counts are those of the elements; every finite element is in the histogram."""
+    """Places and counts are the elements'; every finite element is in the histogram."""
     seen = inspect(array)
 
     finite = array[np.isfinite(array)]

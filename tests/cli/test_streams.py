@@ -1,4 +1,4 @@
-"""Names that would steer a terminal: what people read spells them out, what programs read keeps them."""
+"""Names that would steer a terminal: text for people spells them out, text for programs keeps them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def call(*arguments):
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """Return a folder with a model whose operators have such names, its dump, and one that differs."""
+    """Return a folder with a model of operators with such names, its dump, and one that differs."""
     folder = tmp_path_factory.mktemp("steering")
     text = "g (float[2,3] x) => (float[2,3] y) { a = Relu(x)\n y = Add(a, x) }"
     model = parsed(text, opset=21)
@@ -139,7 +139,7 @@ def loggers():
 
 @pytest.mark.parametrize("name", loggers())
 def test_log_of_the_library(name):
-    """What the library logs in a user's program is spelled out for the user's handlers, too."""
+    """Log records in a user's program are spelled out for the user's handlers, too."""
     text = io.StringIO()
     handler = logging.StreamHandler(text)
     log = logging.getLogger("msdump")

@@ -130,7 +130,7 @@ def test_threads_one_after_the_other_keep_their_names():
 
 
 def test_a_run_that_fails_leaves_its_trace(traced, tmp_path):
-    """What ran before an operator failed is in the trace."""
+    """Operators before one that failed are in the trace."""
     events = traced("mini.onnx", "--config", tmp_path / "c.json", "--inputs", tmp_path / "no.npz", code=2)
 
     assert [] == spans(events, "operator")

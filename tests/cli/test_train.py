@@ -38,7 +38,7 @@ def call(*arguments):
 
 
 def losses(done):
-    """Return what the line of losses says."""
+    """Return the texts of the line of losses."""
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("loss ")]
     return line.split()[1:]
 
@@ -128,7 +128,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("options", "expected"), REFUSED.values(), ids=REFUSED)
 def test_what_cannot_run_is_refused(tmp_path, options, expected):
-    """What is wrong is told in a line, before anything runs."""
+    """A fault is reported in a line, before anything runs."""
     onnx.save(steps.message(steps.PLAIN), tmp_path / "m.onnx")
 
     done = call(tmp_path / "m.onnx", *options)
@@ -138,7 +138,7 @@ def test_what_cannot_run_is_refused(tmp_path, options, expected):
 
 
 def test_a_state_that_does_not_fit_is_refused(model, tmp_path):
-    """A state of another network is told with every fault, and nothing runs."""
+    """A state of another network is reported with every fault, and nothing runs."""
     np.savez(tmp_path / "state.npz", w=np.zeros(2, np.float32), other=np.zeros(1))
 
     done = call(model, "--train", "--load-state", tmp_path / "state.npz")
@@ -170,7 +170,7 @@ LOSSES = {
 
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
 def test_made_up_labels_are_class_indices(loss):
-    """Labels take every class that the loss knows, and no other number; other integers stay 0 or 1."""
+    """Labels take every class of the loss, and no other number; other integers stay 0 or 1."""
     model = steps.message(CLASSIFIER.replace("loss = LOSS", loss))
     graph = loader.load(model, update_binding={"w": "w_new"})
 
@@ -190,7 +190,7 @@ def test_made_up_labels_of_inference_stay():
 
 
 def test_check_previews_the_training_step(model, tmp_path):
-    """``check --train`` tells the operators of the step, without it those of inference."""
+    """``check --train`` lists the operators of the step, without it of inference."""
     path = settings.write(tmp_path / "dump.json", tmp_path / "dump")
 
     inference, training = (

@@ -1,4 +1,4 @@
-"""``msdump train-graph``: what it writes, and what it refuses."""
+"""``msdump train-graph``: its files, and its refusals."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_options_reach_the_graph(tmp_path, model):
     ],
 )
 def test_wrong_options_are_refused(tmp_path, model, arguments, words):
-    """What is wrong is named, exit code 2, and nothing is written."""
+    """The fault is named, exit code 2, and nothing is written."""
     output = [] if "--output" in arguments else ["-o", str(tmp_path / "step.onnx")]
 
     done = call(model, *output, *arguments)
@@ -86,7 +86,7 @@ def test_wrong_options_are_refused(tmp_path, model, arguments, words):
 
 
 def test_operator_without_gradient_is_named(tmp_path, model, monkeypatch):
-    """An operator that nobody can derive is told with its scope."""
+    """An operator without a gradient rule is reported with its scope."""
     monkeypatch.delitem(RULES, ("", "Relu"))
 
     done = call(model, "-o", tmp_path / "step.onnx")
@@ -130,7 +130,7 @@ def test_weights_that_no_message_holds_have_a_file_of_their_own(tmp_path):
 
 @pytest.mark.parametrize("opset", [13, 20])
 def test_messages_name_the_file(tmp_path, caplog, opset):
-    """What is told of a model names its file, also where it is converted to a newer opset."""
+    """Messages on a model name its file, also where it is converted to a newer opset."""
     path = tmp_path / "model.onnx"
     head = f'<ir_version: 8, opset_import: ["": {opset}]> g (float[2,3] x) => (float[2,3] y)'
     onnx.save(onnx.parser.parse_model(f"{head} {{ y = Relu (x) }}"), path)
@@ -145,7 +145,7 @@ def test_messages_name_the_file(tmp_path, caplog, opset):
 
 
 def test_models_that_cannot_be_converted_are_named(tmp_path):
-    """A model of an old opset that ONNX cannot convert is told with its file."""
+    """A model of an old opset that ONNX cannot convert is reported with its file."""
     path = tmp_path / "model.onnx"
     text = '<ir_version: 8, opset_import: ["": 13]> g (float[2] x) => (float[2] y) { y = Nothing (x) }'
     onnx.save(onnx.parser.parse_model(text), path)

@@ -31,7 +31,7 @@ def trend(dump, *arguments):
 
 
 def test_rows(tmp_path):
-    """What statistic.csv holds is listed by iteration, the bars lie between its extremes."""
+    """Rows of statistic.csv are listed by iteration, the bars lie between its extremes."""
     for iteration, high in ((0, "1"), (1, "nan"), (2, "4.5"), (10, "8")):
         statistics(tmp_path / "rank_0" / "Net" / "0" / str(iteration), high)
 
@@ -51,7 +51,7 @@ def test_rows(tmp_path):
 
 
 def test_tensors(tmp_path):
-    """What was not saved is measured from the elements, for inputs as well; a missing one is a hyphen."""
+    """Statistics that were not saved are measured from the elements, of inputs as well."""
     for iteration in range(2):
         folder = tmp_path / "rank_0" / "Net" / "0" / str(iteration)
         folder.mkdir(parents=True)
@@ -147,7 +147,7 @@ def test_acl(tmp_path):
     ],
 )
 def test_what_is_wrong(tmp_path, arguments, message):
-    """Unknown operators, slots and statistics are refused with what may be meant."""
+    """Unknown operators, slots and statistics are refused with suggestions."""
     statistics(tmp_path / "rank_0" / "Net" / "0" / "0", "1")
 
     code, lines, error = trend(tmp_path, *arguments)

@@ -1,4 +1,4 @@
-"""A directory of a dump that may not be listed is told by every command that walks the tree."""
+"""A directory of a dump that may not be listed is reported by every command that walks the tree."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_what_may_not_be_listed_is_told(told, code, arguments, closed):
 
 
 def test_the_tree_shows_it_in_its_place():
-    """The tree of a dump has a line in place of what lies in the directory."""
+    """The tree of a dump has a line in place of the directory's contents."""
     done = CliRunner().invoke(main, ["show", "mine"])
     assert 1 == done.exit_code
     lines = list(map(str.strip, done.stdout.splitlines()))

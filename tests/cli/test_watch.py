@@ -1,4 +1,4 @@
-"""``msdump watch``: rules on finished dumps of every mode, what hits, what cannot be decided, exit codes."""
+"""``msdump watch``: rules on finished dumps of every mode, hits, undecided rules, exit codes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def dumped(tmp_path):
 
 @pytest.fixture
 def watched(tmp_path):
-    """Return a function that watches a dump and returns exit code and what is printed."""
+    """Return a function that watches a dump and returns exit code and output."""
 
     def watch(path, *rules, json_too=False, options=()):
         (tmp_path / "rules.json").write_text(json.dumps(rules))
@@ -95,7 +95,7 @@ def test_hit_is_told_in_every_mode(mode, dumped, watched):
 
 @pytest.mark.parametrize("mode", ["O0", "O2 npy"])
 def test_statistics_alone_do(mode, dumped, watched):
-    """A dump of statistics decides what its columns tell; of the rest it says what that takes."""
+    """A dump of statistics decides by its columns; rules that need elements stay undecided."""
     path = dumped(mode, saved_data="statistic")
 
     code, document = watched(
@@ -154,7 +154,7 @@ def test_hits_stand_in_the_order_of_execution(dumped, watched):
 
 
 def test_weights_are_those_of_the_graph(dumped, watched):
-    """A rule on weights looks at what the graph's file calls a weight, not at inputs of the graph."""
+    """A rule on weights looks at weights of the graph's file, not at inputs of the graph."""
     path = dumped("O0")
     rule = {"condition": "weight_too_large", "max_gt": 2}
 
@@ -173,7 +173,7 @@ def test_weights_of_a_cpu_dump_are_parameters(dumped, watched):
 
 
 def test_ranks_that_agree_and_do_not(dumped, watched):
-    """Ranks with the same bits agree; one whose file was changed is named."""
+    """Ranks with the same bits agree; one with a changed file is named."""
     path = dumped("CPU", "--ranks", "2")
     rule = {"condition": "ranks_disagree"}
     assert 0 == watched(path, rule)[0]
@@ -258,7 +258,7 @@ def test_no_dump_is_bad_input(watched, tmp_path):
     ],
 )
 def test_run_tells_what_the_history_dropped(limit, expected, dumped, tmp_path, monkeypatch):
-    """The summary of a run counts the iterations on disk, and tells of those that were dropped."""
+    """The summary of a run counts the iterations on disk, and the dropped ones."""
     dumped()
     config = json.loads((tmp_path / "c.json").read_text())
     config["common_dump_settings"]["path"] = f"{tmp_path}/again"
@@ -294,7 +294,7 @@ def test_weights_of_a_compiled_graph_are_those_of_its_graph_file(
 
 
 def test_captured_graphs_are_watched(watched, tmp_path):
-    """What torch.compile captured is looked at like a model, step by step."""
+    """Graphs that torch.compile captured are checked like a model, step by step."""
     folder = tmp_path / "worldsize2_global_rank1" / "graph_1" / "2"
     folder.mkdir(parents=True)
     np.save(folder / "relu-aten.relu.default.OUTPUT.0.20261121000000000042.npy", np.float32([1, np.inf]))
@@ -307,7 +307,7 @@ def test_captured_graphs_are_watched(watched, tmp_path):
 
 @pytest.mark.parametrize("mode", ["O2 bin", "O2 npy"])
 def test_operators_that_the_device_says_overflowed(mode, dumped, watched, tmp_path, monkeypatch):
-    """Overflow records name the operators that overflowed; without records nobody can tell."""
+    """Overflow records name the operators that overflowed; without records the rule is undecided."""
     rule = {"condition": "operator_overflow"}
     code, document = watched(dumped(mode), rule, json_too=True)
     assert (2, []) == (code, document["hits"])

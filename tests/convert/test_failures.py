@@ -66,7 +66,7 @@ FAILURES = {
 
 @pytest.mark.parametrize(("data", "target", "tensor", "code", "message"), FAILURES.values(), ids=FAILURES)
 def test_failures(tmp_path, request, data, target, tensor, code, message):
-    """What cannot be converted is told with msaccucmp's code, listed, and leaves no file."""
+    """What cannot be converted is reported with msaccucmp's code, listed, and leaves no file."""
     is_record = request.node.callspec.id == "no record"
     path = tmp_path / ("Opdebug.Node_OpDebug.1.2.3" if is_record else NAME)
     path.write_bytes(data)

@@ -99,7 +99,7 @@ def test_a_dump(dump):
 
 
 def test_a_dump_of_other_weights(dump, tmp_path):
-    """What a changed weight does to a dump is told by operator."""
+    """What a changed weight does to a dump is reported by operator."""
     changed = onnx.load(MINI)
     weight = changed.graph.initializer[0]
     array = onnx.numpy_helper.to_array(weight) * 1.5

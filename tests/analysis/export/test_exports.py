@@ -280,7 +280,7 @@ def test_tensorboard_reads_histograms(dumps, tmp_path):
 
 
 def test_tags_are_capped(dumps, tmp_path):
-    """Of many tensors those that are not finite are told first, and how many are left out."""
+    """Of many tensors those that are not finite are reported first, and how many are left out."""
     _, text, _ = call("report", dumps[0], "--tensorboard", tmp_path / "run", "--tensorboard-tensors", 2)
 
     tags = {tag for tag in accumulated(tmp_path / "run").summary_metadata if tag.startswith("Default")}

@@ -81,7 +81,7 @@ def test_record_and_tensors_are_converted(tmp_path):
 
 
 def test_oldest_overflow_comes_first(tmp_path):
-    """Records anywhere below the directory are told by their time, as many as asked for."""
+    """Records anywhere below the directory are reported by their time, as many as asked for."""
     record(tmp_path / "dump" / "1", AIC, 50)
     record(tmp_path / "dump" / "2" / "deep", DebugRecord(Unit.AICPU, {"task_id": 5}, (1,)), 40)
     record(tmp_path / "dump", DebugRecord(Unit.SDMA, {"task_id": 6}, (1,)), 60)
@@ -148,7 +148,7 @@ def test_every_kind_of_record(tmp_path, told, lines):
 
 
 def test_record_without_numbers_tells_of_no_operator(tmp_path):
-    """A record whose task is no number is told as it is, and no operator is taken for its own."""
+    """A record whose task is no number is reported as it is, and no operator is taken for its own."""
     folder = tmp_path / "dump"
     folder.mkdir()
     told = {"AI Core": {"task_id": [9], "stream_id": {}, "status": 32}}
@@ -163,7 +163,7 @@ def test_record_without_numbers_tells_of_no_operator(tmp_path):
 
 
 def test_device_format_is_told(tmp_path):
-    """Tensors are told as the device holds them, with their format."""
+    """Tensors are reported as the device holds them, with their format."""
     record(tmp_path / "dump", AIC)
     image = np.ones((1, 20, 2, 2), "f2")
     laid_out = dumped.tensor(formats.encode("NC1HWC0", image), "NC1HWC0", image.shape)
@@ -314,7 +314,7 @@ class TestPrograms:
         assert "2 of 2 overflows, written to" in done.stdout
 
     def test_bad_record_is_a_failure(self, tmp_path, dump):
-        """A record that cannot be read is told, the others are reported, and the code is 1."""
+        """A record that cannot be read is reported, the others are reported, and the code is 1."""
         record(dump, AIC).write_bytes(b"")
 
         done = CliRunner().invoke(main, ["overflow", str(dump), "-out", str(tmp_path / "out")])

@@ -76,7 +76,7 @@ UNFIT = {
 @pytest.mark.parametrize("context", CONTEXTS.values(), ids=CONTEXTS.keys())
 @pytest.mark.parametrize(("text", "size", "count", "elsewhere"), UNFIT.values(), ids=UNFIT.keys())
 def test_tensors_that_no_array_holds_are_counted(tmp_path, text, size, count, elsewhere, context):
-    """A tensor of more bytes or dimensions than an array may have is told apart, and its size is exact."""
+    """A tensor of more bytes or dimensions than an array may have is kept apart, and its size is exact."""
     graph = loaded(f"net (float[2] x{text}")
     plan = plans.changed(PLAN, context=context, path=str(tmp_path))
 
@@ -106,7 +106,7 @@ def test_forecast_is_what_the_run_writes(tmp_path, name, context, settings):
 
 @pytest.mark.parametrize("context", CONTEXTS.values(), ids=CONTEXTS.keys())
 def test_forecast_without_dumped_iterations(tmp_path, context):
-    """Of a run that dumps no iteration, the files are told that are written once."""
+    """Of a run that dumps no iteration, the files are reported that are written once."""
     graph = loader.load(GRAPHS / "mini.onnx")
     none = {"iterations": IterationSet.of([(0, 1)]), "initial_iteration": 2}
     plan = plans.changed(PLAN, context=context, path=str(tmp_path), **none)
