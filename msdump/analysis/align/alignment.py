@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from msdump.graph import Graph
-    from msdump.graph.files import GraphStatements, Statement, StatementOperand, Type
+    from msdump.graph.files import Statement, StatementOperand, Type
 
 
 _ITEM: Final = "TupleGetItem"
@@ -44,19 +43,16 @@ def operator_graphs(
         first: Number of the main graph in its process.
         shows_arguments: Whether the operators have their arguments, which take as long as all the rest.
     """
-    return connected(_Reader(inner, first + inner.index, shows_arguments).graph() for inner in graph.walk())
+    return connected(
+        _Reader(inner, first + inner.index, shows_arguments=shows_arguments).graph() for inner in graph.walk()
+    )
 
 
-@dataclass(frozen=True)
 class _Reader:
-    model: Graph
-    number: int
-    shows_arguments: bool
-    program: GraphStatements = field(init=False)
-    values: dict[int, ValueSource] = field(init=False, default_factory=dict)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "program", ir_text.program(self.model))
+    def __init__(self, model: Graph, number: int, *, shows_arguments: bool) -> None:
+        self.model, self.number, self.shows_arguments = model, number, shows_arguments
+        self.program = ir_text.program(model)
+        self.values: dict[int, ValueSource] = {}  # by the numbers of statements
 
     def graph(self) -> OperatorGraph:
         operators = {}
@@ -167,14 +163,14 @@ class Alignment:
     def describe_networks(self) -> str:
         """Return the sentence that the graphs are of two networks, with the numbers of paired operators."""
         single = [pair for pair in self.pairs if 1 in {len(pair.mine), len(pair.golden)}]
-        own, other = (
-            f"{len({name for pair in single for name in names(pair)})} of {len(every) + len(alone)}"
-            for names, every, alone in (
-                (attrgetter("mine"), self.of_mine, self.mine_alone),
-                (attrgetter("golden"), self.of_golden, self.golden_alone),
-            )
+        own = {name for pair in single for name in pair.mine}
+        other = {name for pair in single for name in pair.golden}
+        count = len(self.of_mine) + len(self.mine_alone)
+        golden_count = len(self.of_golden) + len(self.golden_alone)
+        return (
+            f"they are two networks: {len(own)} of {count} operators of mine are paired with"
+            f" {len(other)} of {golden_count} of golden"
         )
-        return f"they are two networks: {own} operators of mine are paired with {other} of golden"
 
     @cached_property
     def of_mine(self) -> Mapping[str, OperatorPair]:
