@@ -27,7 +27,7 @@ _log = logging.getLogger("msdump.statistics")
 LIBRARY: Final = Path(__file__).parent / "kernel" / "_kernel.so"
 """Where the compiled pass stands."""
 
-_VERSION: Final = 14  # a library of another one, left from an older source, is not used
+_VERSION: Final = 13  # a library of another one, left from an older source, is not used
 TYPES: Final = {
     np.dtype(name): number
     for number, name in enumerate((
