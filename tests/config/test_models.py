@@ -25,7 +25,7 @@ GOOD_VALUES = [
         if mode != "O2" or number != 1
     ],
     ("CPU", {"path": "/a//b/"}, {"path": "/a/b"}),
-    ("CPU", {"path": "/"}, {"path": "/"}),
+    *[("CPU", {"path": path}, {"path": path}) for path in ("/", "/A-z_0/9", "/" + 255 * "n", 1700 * "/n")],
     ("CPU", {"net_name": "a-B_9"}, {"net_name": "a-B_9"}),
     ("CPU", {"net_name": "n" * 255}, {"net_name": "n" * 255}),
     ("O2", {"iteration": "0|5-8"}, {"iterations": IterationSet(((0, 0), (5, 8)))}),
@@ -120,7 +120,8 @@ BAD_VALUES = [
     ("CPU", "path", "~/a", "= '~/a': the path must be absolute"),
     ("CPU", "path", "/a\0", "= '/a\\x00': a path cannot hold '\\x00'"),
     ("CPU", "path", "/a/" + 256 * "b", "a part of the path has 256 bytes; a file system takes 255"),
-    ("CPU", "path", 1800 * "/a", "the path has 3600 bytes; at most 3400 leave room"),
+    ("CPU", "path", "/" + 128 * "ä", "a part of the path has 256 bytes; a file system takes 255\n    /äää"),
+    ("CPU", "path", 1701 * "/a", "the path has 3402 bytes; at most 3400 leave room"),
     ("CPU", "path", "", "path is missing or empty: give an absolute path, or set MS_DIAGNOSTIC_DATA_PATH"),
     ("CPU", "path", GONE, "path is missing or empty: give an absolute path"),
     *[

@@ -50,11 +50,11 @@ class Option:
         self._check = check
 
     @property
-    def value(self) -> str | None:
-        """The text: "1" and "0" for booleans, None where there is nothing."""
+    def value(self) -> Any:
+        """The text: "1" and "0" for booleans, a function itself, None where there is nothing."""
         if isinstance(self._value, bool):
             return "1" if self._value else "0"
-        return None if self._value is None else str(self._value)
+        return self._value if self._value is None or callable(self._value) else str(self._value)
 
     @value.setter
     def value(self, value: Any) -> None:
@@ -69,27 +69,6 @@ class Option:
     def __repr__(self) -> str:
         """Show the value."""
         return f"Option({self._value!r})"
-
-
-class Callback(Option):
-    """An option that holds a function; ``value`` is the function itself."""
-
-    __slots__ = ()
-
-    @property
-    def value(self) -> Any:
-        """The function, None where there is none."""
-        return self._value
-
-    @value.setter
-    def value(self, value: Any) -> None:
-        if value is not None and not callable(value):
-            raise TypeError(f"value must be Callable or None, got {type(value)}")
-        self._value = value
-
-    def __call__(self, *arguments: Any) -> Any:
-        """Call the function."""
-        return self._value(*arguments)
 
 
 class Group:
@@ -191,6 +170,12 @@ def text_like(expression: str, example: str, *, shown: str = "") -> Check:
             )
 
     return check
+
+
+def function(value: Any) -> None:
+    """Check that a value is None or a function."""
+    if value is not None and not callable(value):
+        raise TypeError(f"value must be Callable or None, got {type(value)}")
 
 
 def directory(value: Any) -> None:
@@ -305,7 +290,11 @@ def _debug() -> Group:
             ),
             "data_dump": Group(
                 "_DataDump",
-                {"path": Option(), "type": Option(None, unless_none(one_of("npy"))), "filter": Callback()},
+                {
+                    "path": Option(),
+                    "type": Option(None, unless_none(one_of("npy"))),
+                    "filter": Option(None, function),
+                },
             ),
             "fx_summary": TolerantGroup("_FxSummary", {"type": Option(), "skip_compile": Option(True)}),
             "aclgraph": TolerantGroup("debug.aclgraph", {}),
