@@ -1,7 +1,4 @@
-"""The plan of a dump: the meaning of a configuration, without its file format, variables or API.
-
-One engine has several doors.
-"""
+"""The plan of a dump: what a configuration means, whichever door it came through."""
 
 from __future__ import annotations
 
