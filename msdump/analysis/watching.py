@@ -296,7 +296,7 @@ def elements(record: Record) -> np.ndarray:
 
 
 def known_of(row: Row) -> Known:
-    """Return the statistics of a row; those that it lacks stay unknown."""
+    """Return the statistics of a row; missing ones stay unknown."""
     values: dict[str, float | int] = {}
     for title, cell in row.items():
         name = _FIELDS.get(title)
@@ -415,7 +415,7 @@ class UndecidedRule:
     Attributes:
         rule: Name of the rule.
         reason: Cause, a sentence.
-        count: Number of tensors, those of each iteration counted.
+        count: Number of tensors over all iterations.
         first: The first of them.
     """
 

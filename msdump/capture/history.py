@@ -75,7 +75,7 @@ class HistorySink:
             sink: Takes the written files.
             path: Root of the dump.
             rank: Number of the rank.
-            steps: Most steps that are kept, without those that go on.
+            steps: Most steps that are kept, without unfinished ones.
             most_bytes: Most memory of all steps.
         """
         self._sink = sink

@@ -81,7 +81,7 @@ class HeldTensor:
 
 
 class RankComparison(threading.local):
-    """Compares the tensors of the step of this thread with those of the same step on the other ranks."""
+    """Compares the tensors of the step of this thread with the other ranks' tensors of that step."""
 
     def __init__(self) -> None:
         """Start with no tensor."""
@@ -225,7 +225,7 @@ class RunWatch:
 
     @property
     def written(self) -> IterationSet:
-        """Iterations whose selected files, or those of hits, are on disk."""
+        """Iterations with their selected files, or the files of hits, on disk."""
         if self._history is not None:
             return self._history.written
         return self._iterations if self.plan.writes_hits_alone else IterationSet()
@@ -402,7 +402,7 @@ class TensorWatch:
 
     Attributes:
         subject: The tensor.
-        rules: Rules on it, without those that compare ranks.
+        rules: Rules on it that compare no ranks.
         rank_rules: Rules on it that compare ranks.
         need: Statistics that the rules need.
         cleared: Open interval of sums of squares in which no rule hits.
@@ -448,7 +448,7 @@ class Clearance:
 
 
 def _squares(tensors: Sequence[np.ndarray], wanted: Iterable[bool]) -> np.ndarray:
-    """Return the sums of squares of the wanted tensors, NaN for others and for those without numbers."""
+    """Return the sums of squares of the wanted tensors, NaN for others and for tensors without numbers."""
     chosen = {id(array): array for array, is_wanted in zip(tensors, wanted, strict=True) if is_wanted}
     found = passes.squares_of([*chosen.values()])
     for key in chosen.keys() - found.keys():  # not aligned, or of a type that the compiled pass lacks
@@ -562,10 +562,10 @@ class GraphWatch:
         return tensor.cleared if held_in(record) is record.dtype else _NEVER
 
     def keeps(self, tensors: Sequence[TensorRecord], *, saturated: bool) -> bool:
-        """Check the tensors of an operator; return whether they are dumped: only those of hits may be.
+        """Check the tensors of an operator; return whether they are dumped: without a hit they may not be.
 
         Args:
-            tensors: Its tensors, or those of one side.
+            tensors: Its tensors, or the tensors of one side.
             saturated: The device's overflow status after the operator.
 
         Raises:

@@ -34,7 +34,7 @@ class Bounds(NamedTuple):
         return self.low == self.high or math.isnan(self.low)
 
     def __str__(self) -> str:
-        """Return the number, or what it is at least or at most.
+        """Return the number, or its bounds.
 
         >>> print(Bounds(2, 2), Bounds(1, math.inf), Bounds(-math.inf, 3), Bounds(1, 2))
         2 at least 1 at most 3 between 1 and 2
@@ -291,7 +291,7 @@ class Quantity:
         past: Needs in the steps before.
         columns: Names of ``statistic_category`` that decide it without elements.
         source: Source of the exact value, for messages.
-        below: Bounds for tensors whose largest magnitude is given (0: all zeros); None: unbounded.
+        below: Bounds for a given largest magnitude (0: all zeros); None: unbounded.
     """
 
     text: str

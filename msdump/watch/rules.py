@@ -1,9 +1,9 @@
 """Watch rules: selected tensors and limits on their quantities.
 
 A condition is a kind of rule: its quantities, parameters and default tensors. A rule hits where a tensor
-passes any of its limits. Names and parameters are those of MindSpore's debugger (MindInsight,
-``mindinsight.debugger``), but for those below the comment "beyond". A rule selects tensors by operator type
-and name, side, slot and role.
+passes any of its limits. Names and parameters come from MindSpore's debugger (MindInsight,
+``mindinsight.debugger``), but for the conditions below the comment "beyond". A rule selects tensors by
+operator type and name, side, slot and role.
 """
 
 from __future__ import annotations
@@ -403,7 +403,7 @@ def subject(
     roles = set()
     is_backward = name.startswith(GRADIENTS)
     weight_slot, gradient_slot = _OPTIMIZERS.get(op_type, (-1, -1))
-    if op_type in _OPTIMIZERS:  # whose other inputs are weights to the graph, too, but its own state
+    if op_type in _OPTIMIZERS:  # its state is a weight to the graph, too
         is_weight = io is IO.INPUT and slot == weight_slot
     if is_weight and not (op_type == PARAMETER and is_state(name)):
         roles.add(Role.WEIGHT)

@@ -197,7 +197,7 @@ class RuleWatch:
         self._compares = any(map(_compares_steps, rules))
 
     def rules_for(self, subject: WatchedTensor) -> tuple[WatchRule, ...]:
-        """Return the rules on a tensor, with those that compare ranks."""
+        """Return the rules on a tensor, also rules that compare ranks."""
         return tuple(rule for rule in self.rules if rule.target.takes(subject))
 
     def check(
@@ -211,11 +211,11 @@ class RuleWatch:
         """Return the limits that a tensor has passed, and the rules that could not be checked.
 
         Args:
-            rules: The rules on it (``rules_for``) without those that compare ranks.
+            rules: The rules on it (``rules_for``), but no rules that compare ranks.
             subject: The tensor.
             moment: Moment of the check.
             seen: Its statistics and elements.
-            place: Separates equal names, such as those of two networks.
+            place: Separates equal names, as in two networks.
         """
         key = (place, subject.name, subject.io, subject.slot, moment.rank, moment.pass_number)
         before = self._before.get(key)
