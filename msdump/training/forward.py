@@ -148,7 +148,7 @@ class ForwardWriter:
             graph: The model.
             writer: Writes the step graph.
             trainable: Names of the trained initializers; None: all that can be.
-            names: Names of the step's inputs by those of the model's; a name that a value of the model has
+            names: Names of the step's inputs by the model's; a name that a value of the model has
                 gets a number.
         """
         self.inputs: list[StepTensor] = []

@@ -25,7 +25,7 @@ _GRADIENT: Final = ("ai.onnx.preview.training", "Gradient")
 
 
 def expanded(model: Model) -> onnx.ModelProto:
-    """Return the training step of a model whose algorithm has the operator Gradient.
+    """Return the training step of a model with the operator Gradient in its algorithm.
 
     Args:
         model: A path, an ``onnx.ModelProto``, or a serialised one, with one entry in ``training_info``.

@@ -74,7 +74,7 @@ class AllFiniteCheck(OverflowCheck):
 class FloatStatusCheck(OverflowCheck):
     """Overflow check by the status of an Ascend in SATURATION_MODE, where no result is infinite.
 
-    The operators and their order are those of TrainOneStepWithLossScaleCell: the status is lowered after the
+    Operators and order are TrainOneStepWithLossScaleCell's: the status is lowered after the
     loss, because a smaller scale can cure an overflow of gradients alone; it is read after the last gradient,
     and lowered for the operators behind the step. MindSpore holds them in their places by Depend, which is no
     operator of the compiled graph; here the order of the nodes does. The statuses of ranks are added.
@@ -188,7 +188,7 @@ class StaticLossScale(Options):
 class DynamicLossScale(Options):
     """A scale that shrinks after an overflow, when the update is left out, and else grows.
 
-    The operators are those of TrainOneStepWithLossScaleCell and DynamicLossScaleUpdateCell. The scale is
+    The operators are TrainOneStepWithLossScaleCell's and DynamicLossScaleUpdateCell's. The scale is
     the variable ``scale_sense``.
 
     Attributes:

@@ -1,6 +1,6 @@
 """Optimizers under MindSpore's class names, and the operators that update variables.
 
-The formulas are those of MindSpore's kernels. Learning rate, moments' coefficients and the like are float32
+The formulas are from MindSpore's kernels. Learning rate, moments' coefficients and the like are float32
 whatever the type of the parameter is; a body turns them into that type.
 
 All have a ``learning_rate``, which a run can change, a ``weight_decay``, the share of a parameter that is
@@ -71,7 +71,7 @@ def sgd(
     """Return the new variable, accumulation and stat.
 
     accum = momentum accum + (1 - dampening) g, and var -= rate accum. ``stat`` is 1 before the first step,
-    whose accumulation is the gradient as it is, and 0 behind it. Without momentum both stay as they are.
+    when the accumulation is the gradient as it is, and 0 behind it. Without momentum both stay as they are.
     """
     rate, momentum = _number(op, rate, rank), _number(op, momentum, rank)
     if weight_decay:
@@ -143,7 +143,7 @@ def adam_weight_decay(
 def _number(op: Body, number: Value | float, rank: int) -> Value:
     """Return a number in the element type of the variables, with as many dimensions as they have.
 
-    A runtime may need a hundred times as long to multiply a tensor whose last dimension is 1 by a scalar.
+    A runtime may need a hundred times as long to multiply a tensor with a last dimension of 1 by a scalar.
     """
     element = op.of_element(number) if isinstance(number, Value) else op.value(number)
     return op.Reshape(element, (1,) * rank) if rank else element

@@ -55,7 +55,7 @@ def step_graph(
         trainable: Names of the trained initializers, or the one; None: all floating-point ones that the loss
             depends on, but for moving statistics.
         sizes: Sizes of dynamic dimensions by name.
-        data_parallel: Average the gradients over all ranks: True (those of this run), a number of ranks, or
+        data_parallel: Average the gradients over all ranks: True (of this run), a number of ranks, or
             how they are reduced.
         seed: Seed of the seeds of all Dropouts.
         batch_statistics: Whether BatchNormalization uses the statistics of the batch and moves the moving

@@ -72,7 +72,7 @@ CASES = {
 
 @pytest.mark.parametrize(("made", "ranks", "expected"), CASES.values(), ids=CASES)
 def test_results_are_those_of_numpy(made, ranks, expected):
-    """Each rank gets what the definition says, bit by bit."""
+    """Each rank gets the result of the definition, bit by bit."""
     inputs = [fed(rank) for rank in range(ranks)]
 
     for rank, result in enumerate(run(made, ranks)):
@@ -81,7 +81,7 @@ def test_results_are_those_of_numpy(made, ranks, expected):
 
 @pytest.mark.parametrize("size", [0, 1, 1000, 100_003, 5_000_000])
 def test_sizes(size):
-    """Tensors of every size are joined whole, those of several blocks as well."""
+    """Tensors of every size are joined whole, of several blocks as well."""
     results = run(one("AllReduce", x=("n",)), 2, lambda rank: np.full(size, rank + 1, np.float32))
 
     assert [(size, 3.0 * size)] * 2 == [
@@ -109,7 +109,7 @@ def test_small_floats_are_joined_in_float32(onnx_type, dtype, shape):
 
 
 def test_order_is_that_of_the_ranks():
-    """A large number that comes second swallows what comes first, and nothing that comes later."""
+    """A large number that comes second swallows the first one, and no later one."""
     values = [1.0, 1e8, -1e8, 0.25]
 
     results = run(one("AllReduce", x=(1,)), 4, lambda rank: np.array([values[rank]], np.float32))
@@ -209,7 +209,7 @@ def test_collectives_inside_branches():
 
 
 def test_calls_of_many_tensors_and_long_names(tmp_path):
-    """However long paths, names and lists of tensors are, the ranks compare what counts of them."""
+    """Ranks compare calls of paths, names and lists of tensors of any length."""
     names = [f"t{number}" for number in range(200)]
     nodes = [helper.make_node("Neg", ["x"], [f"{name}_in"]) for name in names]
     operator = "\u00e4" * 700
@@ -295,7 +295,7 @@ def test_what_cannot_be_exchanged(made, expected):
 
 @pytest.mark.parametrize("size", [0, 65, "4", True])
 def test_number_of_ranks_is_checked(size):
-    """No ranks, too many, and what is no number are refused."""
+    """No ranks, too many, and texts are refused."""
     with pytest.raises(InputError, match="a number from 1 to 64 is expected"):
         communication.spawn(size, print)
 

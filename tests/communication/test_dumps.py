@@ -150,7 +150,7 @@ sys.stdin.readline()
 
 
 def test_rank_that_two_processes_were_told(tmp_path):
-    """Of two processes that were told one rank the second is refused, until the first has ended."""
+    """Of two processes of one rank the second is refused, until the first has ended."""
     saved(tmp_path / "net.onnx", one("AllReduce"))
     (tmp_path / "dump.json").write_text(json.dumps(configuration(tmp_path / "dump")))
     variables = {**os.environ, "PYTHONPATH": str(ROOT), "RANK_ID": "1", "RANK_SIZE": "2"}

@@ -38,7 +38,7 @@ def ones(shape=(4, 6)):
 
 
 def errors(*models, shape=(4, 6), config=None):
-    """Run a model in each rank; return what each of them raised, as text, None where it raised nothing."""
+    """Run a model in each rank; return each rank's error as text, None for none."""
 
     def work():
         network = msdump.load(models[communication.get_rank()], config=config)
@@ -52,7 +52,7 @@ def errors(*models, shape=(4, 6), config=None):
 
 
 def test_the_rank_that_failed_first_is_told_first():
-    """A rank whose network failed is the first one, though it ends after those that waited for it."""
+    """The rank of a failed network is the first one, though it ends after ranks that waited for it."""
     refusing = model([collective("Reshape", ("x", "x"), ("z",), domain=""), collective("AllReduce", ("z",))])
     has_ended = threading.Event()
 
@@ -73,7 +73,7 @@ def test_the_rank_that_failed_first_is_told_first():
 
 
 def test_time_limit_tells_who_waits_where(limit):
-    """A rank that waits too long tells of each rank that it waits for where that one is."""
+    """A rank that waits too long names the place of each awaited rank."""
     receive = collective("Receive", (), src_rank=2, shape=[1], dtype="float32", name="second/get")
     idle = model([helper.make_node("Relu", ["x"], ["y"])])
     loaded, has_failed = threading.Barrier(3), threading.Event()
@@ -137,7 +137,7 @@ DIFFERENT = {
 
 @pytest.mark.parametrize(("models", "expected"), DIFFERENT.values(), ids=DIFFERENT)
 def test_calls_that_differ_are_refused_by_all(models, expected):
-    """Ranks in different collectives, or with different tensors, all say who calls what."""
+    """Ranks in different collectives, or with different tensors, all name both calls."""
     told = errors(*models)
 
     assert [f"the ranks of group {GROUP} do not agree: {expected}"] * 2 == [
@@ -146,7 +146,7 @@ def test_calls_that_differ_are_refused_by_all(models, expected):
 
 
 def test_other_tensors_than_expected():
-    """A Receive of another shape or type than what was sent is refused."""
+    """A Receive of another shape or type than the sent tensor's is refused."""
     receive = collective("Receive", (), src_rank=0, shape=[24], dtype="float32")
 
     _, told = errors(one("Send", dest_rank=1), model([receive]))
@@ -158,7 +158,7 @@ def test_other_tensors_than_expected():
 
 
 def test_different_models_are_refused(tmp_path):
-    """Ranks of different models are told at the first collective, though their calls fit."""
+    """Ranks of different models are refused at the first collective, though their calls fit."""
     negated = model([helper.make_node("Neg", ["x"], ["n"]), collective("AllReduce", ("n",))])
     paths = saved(tmp_path / "a.onnx", one("AllReduce")), saved(tmp_path / "b.onnx", negated)
 
@@ -171,7 +171,7 @@ def test_different_models_are_refused(tmp_path):
 
 
 def test_files_that_differ_in_the_rank_are_one_model(tmp_path):
-    """Files whose names tell the rank are parts of one model, which may differ."""
+    """Files with the rank in their names are parts of one model, which may differ."""
     negated = model([helper.make_node("Neg", ["x"], ["n"]), collective("AllReduce", ("n",))])
 
     assert [None, None] == errors(
@@ -217,7 +217,7 @@ def test_failing_operator_ends_the_others(tmp_path):
 
 
 def test_rank_that_ends_is_not_waited_for(limit):
-    """A rank whose function returns is told at once, long before the limit."""
+    """A rank that returns ends the waits of others at once, long before the limit."""
     limit("1000")  # above that of a test
 
     def work():
@@ -229,7 +229,7 @@ def test_rank_that_ends_is_not_waited_for(limit):
 
 
 def test_tensors_that_nobody_receives_are_limited(limit):
-    """A rank that sends more and more while nobody receives waits at last, and tells for whom."""
+    """A rank that sends more and more without a receiver waits at last, and names the receiver."""
     has_failed = threading.Event()
     limit("0.5")
 
@@ -259,7 +259,7 @@ def test_limit_is_checked(limit, text):
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
 def test_signals_end_all_ranks(tmp_path, forks, limit, number, code):
-    """Ctrl-C and SIGTERM end all ranks of a process; files are whole, those of complete steps are there."""
+    """Ctrl-C and SIGTERM end all ranks of a process; files are whole, complete steps have all of theirs."""
     saved(tmp_path / "net.onnx", one("AllReduce"))
     config = configuration(tmp_path / "dump", enable=False)
     (tmp_path / "dump.json").write_text(json.dumps(config))

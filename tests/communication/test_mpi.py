@@ -89,7 +89,7 @@ def models(tmp_path):
 @launching.needs_mpi
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_bits_are_those_of_threads(tmp_path, models, ranks):
-    """Processes and threads give every rank the same bits, and every rank those of the others."""
+    """Processes and threads give every rank the same bits."""
     code, _, err = launching.python(ranks, RESULTS, tmp_path, *models).end()
 
     assert 0 == code, err

@@ -1,4 +1,4 @@
-"""Gradients by numerical differences: what a rule gives must agree with how a loss really changes."""
+"""Gradients by numerical differences: a rule must agree with the real change of a loss."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Gelu(OpRun):
 
 
 WEIGHTED = Loss("Weighted", lambda output: (output.dtype, output.shape), _weighted)
-"""A loss whose gradient with respect to the output is any tensor: that of the labels."""
+"""A loss with the labels as its gradient with respect to the output."""
 
 
 def normals(random):
@@ -72,7 +72,7 @@ def one_operator(
     opset=OPSET,
     domain="",
 ):
-    """Return a model of one operator whose inputs are all initializers."""
+    """Return a model of one operator with initializers as inputs."""
     names = [f"p{slot}" if array is not None else "" for slot, array in enumerate(arrays)]
     node = helper.make_node(
         op_type,
@@ -182,7 +182,7 @@ def numerical(model, weights, name, step=None):
 
 
 def _fed(model, kind):
-    """Return a model whose initializers are inputs, those of float32 of a type."""
+    """Return a model with its initializers as inputs, float32 ones in another type."""
     fed = onnx.ModelProto()
     fed.CopyFrom(model)
     del fed.graph.initializer[:]

@@ -21,7 +21,7 @@ def first(results):
 
 
 def by_steps(network, model, case, reference):
-    """Train step by step; return the losses, and what the network alone gives where it runs in between."""
+    """Train step by step; return the losses, and outputs of the network alone where it runs in between."""
     alone = msdump.load(eval_graph(model, None), state_of=network) if reference.outputs else None
     losses, outputs = [], []
     for inputs in case.steps(reference):
@@ -72,7 +72,7 @@ class Case:
     train: Any = by_steps
 
     def steps(self, reference):
-        """Yield what each step is fed."""
+        """Yield the inputs of each step."""
         batches = np.random.RandomState(0)
         if self.masks:
             for operators in reference.files.values():

@@ -45,7 +45,7 @@ COLUMNS = ("shapes", "halved", "values", "ours")
 
 
 def numbers(name, *ours):
-    """Return names of one scope and type whose numbers differ: ours, in the order of the reference's."""
+    """Return names of one scope and type with other numbers: ours, in the order of the reference's."""
     return {
         f"{name}-op{theirs}": f"{name}-op{number}" for theirs, number in enumerate(ours) if theirs != number
     }

@@ -270,6 +270,6 @@ DIFFERENCES = {
 
 
 def expected(golden):
-    """Return what differs in a golden."""
+    """Return the differences of a golden."""
     network = f"Default/network-WithLossCell/_backbone-{_BACKBONES.get(golden, 'MLP')}"
     return Expected(network, DIFFERENCES[golden])

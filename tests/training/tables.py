@@ -24,7 +24,7 @@ _HERE = Path(__file__).parent
 
 
 def modules():
-    """Yield the test modules of this folder, but for those that need what is not installed."""
+    """Yield the test modules of this folder, but for modules that need missing packages."""
     for path in sorted(_HERE.glob("test_*.py")):
         try:
             yield import_module(f"tests.training.{path.stem}")

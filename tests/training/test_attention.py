@@ -83,7 +83,7 @@ ROTATIONS = {
 
 
 def test_gradient_of_the_shift():
-    """A mask of numbers that is trained has a gradient, summed over what it is broadcast to."""
+    """A trained mask of numbers has a gradient, summed over its broadcast axes."""
     arguments = _attention((2, 2, 3, 3), (2, 2, 4, 3), (2, 2, 4, 3))
     model = one_operator("Attention", [*arguments[1], _normal(2, 1, 3, 4)], {}, 1, 23)
     model.graph.node.insert(0, helper.make_node("Neg", ["p3"], ["shift"], name="negated"))

@@ -26,7 +26,7 @@ def _transposed(x, w, *, bias=False, **attributes):
 
 
 def _pool(op_type, x, **attributes):
-    """Return a case: the shape of the input, whose elements are far apart from each other."""
+    """Return a case of an input's shape; its elements are far apart from each other."""
     elements = (_RNG.permutation(int(np.prod(x))).reshape(x) / 7 - 3.04).astype(np.float32)
     return op_type, [elements], attributes
 

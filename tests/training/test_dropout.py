@@ -37,7 +37,7 @@ def _values(model, count=1, **options):
 
 @pytest.mark.parametrize("case", DROPPING)
 def test_mask(case):
-    """Dropout keeps what the mask says, divided by the share that is kept, and so does its gradient."""
+    """Dropout keeps the elements of the mask, divided by their share, and so does its gradient."""
     ((y, mask, gradient),) = _values(one_operator("Dropout", DROPPING[case], {}))
 
     assert {0.0, 1.0} == set(np.unique(mask))
@@ -69,7 +69,7 @@ def test_nothing_is_dropped(arrays):
 
 
 def _switched():
-    """Return a Dropout whose ratio and mode are inputs of the model."""
+    """Return a Dropout with ratio and mode as inputs of the model."""
     text = "one (float ratio, bool training) => (y0) { [switched] y0, mask = Dropout(p0, ratio, training) }"
     return parsed(text, p0=X)
 

@@ -109,7 +109,7 @@ FUNCTIONS = {
 }
 
 CONSTANTS = {name: ((name, [_ANY], {}),) for name in ("Sign", "Floor", "Ceil", "Round", "Hardmax")}
-"""Operators whose gradient is zero wherever they have one."""
+"""Operators with a gradient of zero wherever they have one."""
 
 
 @pytest.mark.parametrize("case", CONSTANTS)
@@ -190,7 +190,7 @@ def test_relu6_is_an_operator_of_its_own():
 
 @pytest.mark.parametrize("case", EQUIVALENTS)
 def test_gradients_of_onnxruntimes_operators(case):
-    """Every gradient of an operator of onnxruntime's is that of what it stands for."""
+    """Every gradient of one of onnxruntime's operators is that of its equivalent in ONNX."""
     arguments, equivalent = EQUIVALENTS[case]
     model = one_operator(*arguments)
     weights = np.linspace(0.5, 1.5, _X.size, dtype=np.float32).reshape(_X.shape)

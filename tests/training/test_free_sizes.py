@@ -1,4 +1,4 @@
-"""Gradients of models with axes of any size: what one step gives, that of a fixed size gives."""
+"""Gradients of models with axes of any size: they equal those of a step of fixed sizes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _LAYERS = [
 
 
 def _freed(model, names):
-    """Return a model whose first parameter is an input times a trained number, and values of this input."""
+    """Return a model with an input times a trained number as first parameter, and values of the input."""
     x = numpy_helper.to_array(model.graph.initializer[0])
     gain = np.ones((1,) * x.ndim, np.float32)
     model.graph.initializer[0].CopyFrom(numpy_helper.from_array(gain, "gain"))

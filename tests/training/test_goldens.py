@@ -1,4 +1,4 @@
-"""Training steps of the reference's own networks next to what the reference dumped of them."""
+"""Training steps of the reference's own networks next to the reference's dumps."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Trained:
         return files
 
     def ours(self):
-        """Return our files, without what the reference has not."""
+        """Return our files that the reference has, too."""
         table = expected(self.name)
         return {
             (place, f"{operator} {slot}"): array
@@ -118,7 +118,7 @@ def test_iterations(trained):
 
 
 def test_execution_order(trained):
-    """The same operators run, under the reference's names or those that the table tells."""
+    """The same operators run, under the reference's names or the table's."""
     table = expected(trained.name)
 
     assert trained.golden.csv.keys() == trained.csv.keys()
@@ -169,7 +169,7 @@ def test_values(trained):
 
 @pytest.mark.parametrize("name", CASES)
 def test_order(name):
-    """A step is a valid model, whose operators each stand behind what they read."""
+    """A step is a valid model with each operator behind its inputs."""
     _, step = derived(name, golden_data.golden(name))
 
     onnx.checker.check_model(step, full_check=True)

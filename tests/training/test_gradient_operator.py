@@ -1,4 +1,4 @@
-"""Training that asks for its gradients by ONNX's own operator, Gradient."""
+"""Training with ONNX's own operator for gradients, Gradient."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RATE = np.float32(0.1)
 
 
 def _model(algorithm, binding):
-    """Return a model of a dense layer whose algorithm is given as text."""
+    """Return a model of a dense layer with an algorithm in text form."""
     model = parser.parse_model("""
         <ir_version: 10, opset_import: ["" : 20, "ai.onnx.preview.training" : 1]>
         net (float[3,2] x) => (float[3,4] y)
@@ -46,7 +46,7 @@ BINDING = {"w": "w_new", "b": "b_new", "n": "n_new"}
 
 
 def test_steps(tmp_path):
-    """Steps follow the gradient that the algorithm asks for, as numpy computes it, and count."""
+    """Steps follow the gradient as numpy computes it, and count."""
     path = tmp_path / "net.onnx"
     onnx.save(_model(DESCENT, BINDING), path)
     network = msdump.load(path)
@@ -109,7 +109,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_faults(fault):
-    """What cannot be derived is told when the model is loaded."""
+    """A gradient that cannot be derived is an error when the model is loaded."""
     text, kind, message = FAULTS[fault]
     model = _model(text, BINDING)
     if fault == "no rule":

@@ -23,7 +23,7 @@ def _step(**choices):
 
 
 def _operators(model, start):
-    """Return the types of the operators whose names begin with a text, in order, behind their place."""
+    """Return the types of the operators with a prefix of their names, in order, behind their place."""
     return [
         node.name.removeprefix(start).rsplit("/", 1)[0] + "/" + node.op_type
         for node in model.graph.node
@@ -57,7 +57,7 @@ def test_network_in_float16_has_casts_where_amp_has_them():
 
 
 def test_layers_in_float16_hand_their_type_on():
-    """A layer with a type of its own casts what it reads; what follows computes in what comes out."""
+    """A layer with a type of its own casts its inputs; operators behind it compute in that type."""
     model = _step(precision={"fc1": "float16"}, device_target="Ascend")
 
     assert _operators(model, BACKBONE) == [
@@ -123,7 +123,7 @@ def test_dynamic_scale_leaves_an_overflowing_step_out(device_target):
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_saturation_is_asked_of_the_device(ranks):
-    """The status is lowered behind the loss, read behind the last gradient, and lowered for what follows.
+    """The status is lowered behind the loss, read behind the last gradient, and lowered again.
 
     With several ranks their statuses are added first, so that no AllReduce counts for the next step.
     """
@@ -145,7 +145,7 @@ def test_saturation_is_asked_of_the_device(ranks):
 
 
 def test_overflow_mode_is_that_of_the_device(monkeypatch):
-    """Without a choice the environment's counts on Ascend, and nowhere else; a static scale asks nothing."""
+    """Without a choice the environment's counts on Ascend, and nowhere else; a static scale has no check."""
     monkeypatch.setenv(env.CHECK_OVERFLOW_MODE, "SATURATION_MODE")
     choices = {"loss_scale": "dynamic", "precision": "float16"}
 

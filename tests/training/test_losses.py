@@ -57,7 +57,7 @@ LOSSES = {
 
 
 def _fed(shape, names=None):
-    """Return a network whose output is a parameter plus its input."""
+    """Return a network that adds a parameter to its input."""
     shown = ",".join(map(str, names or shape))
     arrays = {"w": np.zeros(shape[-1:], np.float32)}
     return parsed(f"net (float[{shown}] x) => (float[{shown}] y) {{ y = Add(x, w) }}", **arrays)
@@ -66,7 +66,7 @@ def _fed(shape, names=None):
 @pytest.mark.parametrize("is_free", [False, True])
 @pytest.mark.parametrize("case", LOSSES)
 def test_losses(case, is_free):
-    """A loss is what its formula says, and its gradient what differences say, with free sizes, too."""
+    """A loss follows its formula, and its gradient differences, with free sizes, too."""
     name, formula, x, labels = LOSSES[case]
     names = [f"n{axis}" for axis in range(x.ndim - 1)] + [x.shape[-1]] if is_free else None
     step = step_graph(_fed(x.shape, names), name, "momentum:0")
@@ -156,14 +156,14 @@ def test_own_loss_is_a_number():
 
 
 def test_unknown():
-    """An unknown loss is refused with those that there are."""
+    """An unknown loss is refused with the known ones."""
     with pytest.raises(InputError, match=r"unknown loss 'mes': .*, mse, .* \(did you mean 'mse'\?\)"):
         step_graph(_fed((4, 2)), "mes")
 
 
 @pytest.mark.parametrize("loss", ["softmax_cross_entropy", "dense_softmax_cross_entropy"])
 def test_one_number_has_no_classes(loss):
-    """A network whose output is one number is refused by losses over classes, with those that it may have."""
+    """A network with one number as output is refused by losses over classes, with other losses."""
     text = "g (float[3] x) => (float y) { y = ReduceSum<keepdims = 0>(x) }"
     with pytest.raises(GraphError, match="is one number and has no classes"):
         step_graph(parsed(text), loss)

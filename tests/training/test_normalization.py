@@ -74,7 +74,7 @@ def _moved(step):
 
 @pytest.mark.parametrize("rank", SHAPES)
 def test_moving_statistics(rank):
-    """A step moves mean and variance by a tenth towards those of the batch, the variance the unbiased one."""
+    """A step moves mean and unbiased variance by a tenth towards the batch's."""
     model = _batch_norm(rank)
     x, _, _, mean, variance = (numpy_helper.to_array(tensor) for tensor in model.graph.initializer)
     axes = tuple(axis for axis in range(rank) if axis != 1)
@@ -86,7 +86,7 @@ def test_moving_statistics(rank):
 
 
 def _numbers(step):
-    """Return what BatchNorm reads behind its statistics: is_training, epsilon, momentum, format."""
+    """Return the inputs of BatchNorm behind its statistics: is_training, epsilon, momentum, format."""
     nodes = {node.op_type: node for node in step.graph.node}
     constants = {node.output[0]: node for node in step.graph.node if node.op_type == "Constant"}
     return [numpy_helper.to_array(constants[name].attribute[0].t) for name in nodes["BatchNorm"].input[5:]]
@@ -185,7 +185,7 @@ BY_RUNTIME = {
 
 
 def test_types_behind_functions():
-    """Operators behind one whose type ONNX does not infer are trained as well."""
+    """Operators behind one of a type that ONNX does not infer are trained as well."""
     model = one_operator("GroupNormalization", [IMAGES, _normal(4), _normal(4)], {"num_groups": 2}, 1, 21)
     model.graph.node[0].output[0] = "normal"
     model.graph.node.append(helper.make_node("Mul", ["normal", "normal"], ["square"], name="square"))

@@ -84,7 +84,7 @@ def trained(text):
 
 
 def test_weights_with_names_of_the_step():
-    """A model whose weights have the names of inputs and variables of a step trains as under other names."""
+    """A model with weights named as inputs and variables of a step trains as under other names."""
     losses, network = trained(PLAIN)
 
     others, colliding = trained(COLLIDING)
@@ -136,7 +136,7 @@ def test_unreadable_model(tmp_path, make_graph, write, message):
 
 
 def test_model_that_cannot_be_converted():
-    """A model of an opset that ONNX cannot convert is told to be exported anew."""
+    """A model of an opset that ONNX cannot convert is refused with a remedy."""
     model = parser.parse_model(PLAIN.replace('"": 20', '"": 3'))
 
     with pytest.raises(GraphError, match="has opset 3 and cannot be converted to opset 20"):

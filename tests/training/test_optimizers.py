@@ -135,7 +135,7 @@ def test_learning_rate_is_an_input(text):
 
 
 def _normalized(scale, shift):
-    """Return a dense layer and a normalisation whose scale and shift have some names."""
+    """Return a dense layer and a normalisation with given names of scale and shift."""
     text = f"""net (float[3,4] x) => (float[3,5] y) {{
         ["fc/Gemm"] h = Gemm<transB = 1>(x, "fc.weight", "fc.bias")
         ["norm/BatchNormalization"] y = BatchNormalization(h, "{scale}", "{shift}", "norm.mean", "norm.var")
@@ -214,7 +214,7 @@ def test_order():
     ],
 )
 def test_refused(text, message):
-    """An optimizer's text that is no good is refused with what is allowed."""
+    """A faulty text of an optimizer is refused with the allowed values."""
     with pytest.raises(InputError) as refused:
         optimizer_of(text)
 
@@ -229,7 +229,7 @@ def test_texts_and_objects():
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_page(name):
-    """The page on training tells the options of an optimizer with their defaults."""
+    """The page on training lists the options of an optimizer with their defaults."""
     page = Path("docs/how-to/dump-training.md").read_text(encoding="utf-8")
     with pytest.raises(InputError) as refused:
         optimizer_of(f"{name}:none=1")

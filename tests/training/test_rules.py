@@ -66,7 +66,7 @@ STEPS = {
     "recurrent-CASES": (1 / 64, 1e-3),
     "resize-CASES": (0.5, 2e-5),
 }
-"""Steps and tolerances of tables whose operators onnxruntime computes, not the reference evaluator."""
+"""Steps and tolerances of tables of operators for onnxruntime, not the reference evaluator."""
 
 
 RUNTIME = {

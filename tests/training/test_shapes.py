@@ -75,7 +75,7 @@ def test_computed(op_type):
 
 
 def test_shapes_are_computed_where_sizes_are_free():
-    """Operators whose sizes are free keep their gradients: a slice, a split and a sum of a sequence."""
+    """Operators of free sizes keep their gradients: a slice, a split and a sum of a sequence."""
     model = parsed(
         """net (float[batch,length,3] x) => (float[batch,1,rest,3] y) {
             h = Mul(x, w)

@@ -89,7 +89,7 @@ operators(
 
 @operator("TruncateDiv")
 def truncate_div(op: Body, x: Value, y: Value) -> Value:
-    """Divide, and drop what stands behind the point."""
+    """Divide, and drop the fraction."""
     quotient = x / y
     return op.Where(quotient < 0.0, op.Ceil(quotient), op.Floor(quotient))
 
