@@ -54,26 +54,6 @@ def test_half_of_the_bytes(door, options):
     assert {"equal", "unreadable", "agrees"} >= {each["verdict"] for each in report["operators"]}
 
 
-@pytest.mark.parametrize(
-    ("scale", "options", "verdicts"),
-    [(1, (), []), (1, ("--model", LENET), []), (1.5, (), ["own"])],
-    ids=["files", "model", "fault"],
-)
-def test_other_numbers_than_the_graph(door, scale, options, verdicts):
-    """Files whose numbers are not those of the graph beside them go with the operators of their sizes."""
-    mine, golden = door.twice(LENET, FEEDS)
-    for path in mine.rglob("MatMul.*.output.0.*.npy"):
-        np.save(path, np.load(path) * (scale if np.load(path).shape[-1] == 10 else 1))
-    for path in [*mine.rglob("MatMul.*.npy")]:
-        path.rename(re.sub(r"-op(\d+)", lambda number: f"-op{int(number[1]) + 1}", str(path)))
-
-    _, report = document(mine, golden, *options)
-
-    accused = [each["verdict"] for each in report["operators"] if each["verdict"] in ACCUSING]
-    assert verdicts == accused
-    assert [] == report.get("missing", [])
-
-
 @pytest.mark.parametrize("is_with_model", [False, True], ids=["files", "model"])
 def test_memory_that_nothing_reads(door, is_with_model):
     """Outputs of an optimizer that hold leftover memory are no fault; the variable that it writes is one."""

@@ -110,19 +110,13 @@ REFUSED = {
     "place with NUL": (stored("a\0b"), "initializer 'w': external data 'a\\x00b' holds a NUL"),
     "place that is no text": (no_utf8(), "the text b'\\xff\\xfe\\xff\\xfe\\xff' is no UTF-8"),
     "absolute place": (stored("/etc/passwd"), "external data '/etc/passwd' is outside the model's folder"),
-    "place outside": (stored("../../etc/passwd"), "is outside the model's folder"),
     "place of a device": (stored("zero"), "external data 'zero' is outside the model's folder"),
     "place of a pipe": (stored("pipe"), "external data file 'pipe' cannot be read: not a regular file"),
-    "place of a folder": (stored("."), "external data file '.' cannot be read"),
     "long place": (stored("n" * 5000), "nnn cannot be read: File name too long"),
     "long offset": (stored(offset="9" * 5000), "999 is no number of bytes"),
     "weight of 2^40 elements": (
         with_weight(TensorProto(name="w", data_type=1, dims=[MANY])),
         "initializer 'w': cannot reshape array of size 0",
-    ),
-    "weight of 2^124 elements": (
-        with_weight(TensorProto(name="w", data_type=1, dims=[HUGE, HUGE], raw_data=bytes(16))),
-        "initializer 'w'",
     ),
     "weight of negative size": (
         with_weight(TensorProto(name="w", data_type=1, dims=[-4], float_data=[1] * 4)),
@@ -142,9 +136,6 @@ REFUSED = {
         scan(HUGE),
         "node 'bad' (Scan): attribute 'num_scan_inputs' is 4611686018427387904",
     ),
-    "scan of all and more": (scan(3), "'num_scan_inputs' is 3, a number from 1 to 2 is expected"),
-    "scan of no input": (scan(0), "'num_scan_inputs' is 0, a number from 1 to 2"),
-    "scan of -1 inputs": (scan(-1), "'num_scan_inputs' is -1, a number from 1 to 2"),
     "block of 2^40": (
         one("DepthToSpace", blocksize=MANY),
         "node 'bad' (DepthToSpace): attribute 'blocksize'",

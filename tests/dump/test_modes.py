@@ -296,16 +296,6 @@ def test_max_bytes(door, caplog, context, changes, files):
     assert sum("max_bytes" in record.getMessage() for record in caplog.records) == 1
 
 
-def test_max_bytes_holds_for_all_networks(door):
-    """The limit is the process's, not one network's."""
-    door.configure(max_bytes=1200)
-
-    for _ in range(3):
-        door.load(nets.mini()).run(nets.mini_feeds())
-
-    assert sum(path.stat().st_size for _, path in trees.tensors(door.rank)) <= 1200
-
-
 def test_summary(door):
     """The summary counts the files and bytes that stand on disk."""
     network = door.dump(nets.mini(), nets.mini_feeds(), steps=2)
