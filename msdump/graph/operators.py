@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import Enum, auto
+from enum import Enum, IntEnum, auto
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -106,7 +106,7 @@ class OperatorKind(Enum):
     """Runs the graphs in its attributes."""
 
 
-class Fusion(Enum):
+class Fusion(IntEnum):  # integers hash faster
     """The role of an operator in a fused kernel."""
 
     NONE = auto()
@@ -722,7 +722,8 @@ def moves(op_type: str) -> bool:
 
 def is_elementwise(op_type: str) -> bool:
     """Return whether every output element of an operator depends on one element of each input."""
-    return facts_of(op_type).fusion in {Fusion.ACTIVATION, Fusion.ELEMENTWISE}
+    role = facts_of(op_type).fusion
+    return role is Fusion.ACTIVATION or role is Fusion.ELEMENTWISE
 
 
 def operators_of(*kinds: OperatorKind) -> frozenset[str]:
