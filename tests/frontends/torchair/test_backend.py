@@ -1,7 +1,6 @@
 """``torchair.get_npu_backend``: torch.compile runs on the emulated device and dumps."""
 
 import copy
-import json
 from functools import partial
 
 import numpy as np
@@ -309,20 +308,6 @@ def test_statistics_replace_tensors(tmp_path):
     names = [path.name for path in files(tmp_path)["0"]]
     assert any(name.endswith(".csv") for name in names)
     assert all(name.endswith(".csv") for name in names)
-
-
-def test_an_acl_json_configures_the_dump(tmp_path):
-    """dump_config_path dumps as acl.json says, by the graph's name, with no directory for the rank."""
-    folder = tmp_path / "out"
-    folder.mkdir()
-    config = tmp_path / "acl.json"
-    config.write_text(json.dumps({"dump": {"dump_list": [{}], "dump_path": str(folder), "dump_mode": "all"}}))
-
-    torch.compile(torch.relu, backend=backend(dump_config_path=str(config)))(torch.randn(3, 4))
-
-    assert ["Data.arg0_1", "ReLU.Relu"] == operators(
-        path for path in folder.glob("*/0/graph_*/*/0/*") if path.is_file()
-    )
 
 
 def test_a_faulty_acl_json_is_told_at_once(tmp_path):

@@ -70,39 +70,6 @@ def outputs(paths):
     return {name: read(path)[1]["output", 0] for name, path in paths.items()}
 
 
-def test_options(tmp_path):
-    """The documented options dump two steps of the named operators, as statistics, below the rank."""
-    config = torchair.CompilerConfig()
-    config.dump_config.enable_dump = True
-    config.dump_config.dump_mode = "all"
-    config.dump_config.dump_path = str(tmp_path / "output")
-    config.dump_config.quant_dumpable = True
-    config.dump_config.dump_step = "0|1"
-    config.dump_config.dump_layer = f"{A} {D}"
-    config.dump_config.dump_data = "stats"
-
-    call(config, times=3)
-
-    root = tmp_path / "output" / "worldsize1_global_rank0"
-    found = list(root.glob("*/0/graph_*/*/*/*"))
-    assert {"0", "1"} == {path.parent.name for path in found}
-    assert {f"Softmax.{A}", f"Softmax.{D}"} == {".".join(path.name.split(".")[:2]) for path in found}
-    assert {".csv"} == {path.suffix for path in found}
-    assert 4 == len(found)
-
-
-def test_single_operators(tmp_path):
-    """The single-operator example dumps the outputs of every operator of a graph, too."""
-    section = {"dump_path": "output", "dump_list": [], "dump_op_switch": "on", "dump_data": "tensor"}
-
-    x, _ = call(from_file(tmp_path, section))
-
-    found = outputs(dumped(tmp_path / "output"))
-    assert {C, D, A, B, "arg0_1"} == found.keys()
-    for name, value in values(x).items():
-        np.testing.assert_allclose(value.numpy(), found[name], rtol=1e-6)
-
-
 def test_models(tmp_path):
     """The model example dumps named operators of one graph and nothing of models of other names."""
     config = {"dump_path": "output", "dump_mode": "output", "dump_op_switch": "off", "dump_data": "tensor"}
