@@ -38,7 +38,7 @@ TOLD = {
 
 @pytest.fixture(autouse=True)
 def launch(monkeypatch):
-    """Return a function that sets variables; those of the launcher that runs the tests do not count."""
+    """Return a function that sets variables, without the launcher that runs the tests."""
     for launcher in launchers.LAUNCHERS:
         for name in (launcher.rank, *launcher.sizes, *launcher.local_ranks):
             monkeypatch.delenv(name, raising=False)
@@ -48,7 +48,7 @@ def launch(monkeypatch):
 
 @pytest.mark.parametrize(("variables", "expected"), TOLD.values(), ids=TOLD)
 def test_identity_by_launcher(launch, variables, expected):
-    """A launcher that tells rank and number of ranks counts; the first of the table beats the others."""
+    """A launcher with rank and number of ranks counts; the first of the table beats the others."""
     launch(variables)
 
     assert expected == identity()
@@ -123,7 +123,7 @@ def test_nonsense_is_refused(launch, variables, expected):
 
 
 def test_ranks_without_size_are_told(launch):
-    """A rank without any number of ranks has no effect; where some launcher tells one, it is compared."""
+    """A rank without any number of ranks has no effect; with one of another launcher it is compared."""
     launch({"RANK_ID": "4", "PMIX_RANK": "0"})
 
     assert [("RANK_ID", "4")] == list(launchers.ranks_without_size())

@@ -45,7 +45,7 @@ def test_level_is_explicit_or_implied(target, level, block, expected, compile_pl
 
 
 def test_block_without_effect_is_read(compile_plan):
-    """Under an explicit O2 e2e_dump_settings has no effect, with one warning; its faults are told."""
+    """Under an explicit O2 e2e_dump_settings has no effect, with one warning; its faults are errors."""
     plan, warnings = compile_plan("O2", {"e2e_dump_settings": {"enable": True, "sample_mode": 1}})
 
     assert plan.what.sample_count is None

@@ -1,4 +1,4 @@
-"""Every clause of the key tables: what each key takes, and what it refuses."""
+"""Every clause of the key tables: allowed values of each key, and refused ones."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ BAD_VALUES = [
 
 @pytest.mark.parametrize(("mode", "key", "value", "fragment"), BAD_VALUES)
 def test_bad_value_is_refused(mode, key, value, fragment, compile_plan):
-    """A wrong or missing value is one error that names the place, the value and what is allowed."""
+    """A wrong or missing value is one error that names the place, the value and the allowed ones."""
     with pytest.raises(ConfigValueError) as caught:
         compile_plan(mode, {key: value})
 

@@ -22,7 +22,7 @@ ASCEND = ("O0", "O1", "O2")
 
 
 def _modes(modes, *rows):
-    """Return each row once per mode; what follows the fragment of a row becomes one value."""
+    """Return each row once per mode; all that follows the fragment of a row becomes one value."""
     return [
         pytest.param(mode, changes, fragment, *([outcome] if outcome else []), id=f"{mode}-{changes}")
         for mode in modes

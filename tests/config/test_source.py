@@ -55,7 +55,7 @@ SYNTAX_ERRORS = [
 
 @pytest.mark.parametrize(("data", "message", "hint"), SYNTAX_ERRORS, ids=range(len(SYNTAX_ERRORS)))
 def test_syntax_error_shows_line_column_and_caret(data, message, hint):
-    """Anything but JSON, also what Python reads beyond it, is one error with place, caret and hint."""
+    """Anything but JSON, also Python's own constants and numbers, is one error with place, caret and hint."""
     with pytest.raises(ConfigSyntaxError) as caught:
         parse(data, "s.json")
 
@@ -101,7 +101,7 @@ def test_positions_count_lines_and_columns_from_one():
 
 
 def test_last_of_repeated_keys_counts():
-    """A repeated key is noted; value and position are those of the last one."""
+    """A repeated key is noted; value and position are the last ones."""
     document = parse(b'{"a": {"x": 1}, "b": {"c": 1, "c": 2},\n "a": {"y": 3}}', "s.json")
 
     assert document.value == {"a": {"y": 3}, "b": {"c": 2}}

@@ -1,4 +1,4 @@
-"""What torchair's GE options make of themselves: the plan."""
+"""The plans of torchair's GE options."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_overflow(mode):
     ],
 )
 def test_faults(changes, message):
-    """Each rule of the graph engine's dump options is checked and the fault told."""
+    """Each rule of the graph engine's dump options is checked, and a fault is an error."""
     with pytest.raises(ConfigValueError) as caught:
         torchair.plan(options(**changes), CONTEXT)
 
@@ -145,7 +145,7 @@ def test_faults(changes, message):
 
 
 def test_all_faults_at_once():
-    """Every fault of the options is told, not the first one alone."""
+    """Every fault of the options is in the error, not the first one alone."""
     with pytest.raises(ConfigValueError) as caught:
         torchair.plan(options(dumpMode="none", dumpPath="gone", dumpStep="x"), CONTEXT)
 
@@ -209,7 +209,7 @@ SEED_FILES = {
 
 @pytest.mark.parametrize(("section", "expected"), SEED_FILES.values(), ids=SEED_FILES)
 def test_documented_files(tmp_path, section, expected):
-    """Each example of a dump configuration file means what its description says."""
+    """Each example of a dump configuration file has the documented meaning."""
     (tmp_path / "output").mkdir()
 
     plan = torchair.plan(acl_json(tmp_path, section), CONTEXT)

@@ -1,4 +1,4 @@
-"""acl's exception dump as the environment asks for it."""
+"""acl's exception dump by environment variables."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ MALFORMED = {
 
 @pytest.mark.parametrize(("text", "reason"), MALFORMED.values(), ids=MALFORMED)
 def test_malformed_json(tmp_path, text, reason):
-    """What is not JSON is 100009 from set_dump and 100006 from init, with line, column and remedy."""
+    """A file that is no JSON is 100009 from set_dump and 100006 from init, with line, column and remedy."""
     path = tmp_path / "acl.json"
     path.write_bytes(text.encode("latin-1"))
 

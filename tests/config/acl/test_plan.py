@@ -1,4 +1,4 @@
-"""What acl.json makes of itself: the plan."""
+"""The plans of acl.json."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ MEANINGS = {
 
 @pytest.mark.parametrize(("section", "expected"), MEANINGS.values(), ids=MEANINGS)
 def test_meaning_of_a_section(section, expected, tmp_path):
-    """Every key of a section reaches the plan, with the device's meaning of what is not given."""
+    """Every key of a section reaches the plan; a missing one has the device's meaning."""
     plan = plan_of(section)
 
     assert expected == {name: plans.value(plan, name) for name in expected}
@@ -199,7 +199,7 @@ def test_remote_path_is_local(caplog, tmp_path):
 
 
 def test_own_settings():
-    """The msdump object sets what CANN has no key for."""
+    """The msdump object has settings that CANN has no key for."""
     own = {"max_bytes": 1000, "queue_bytes": 2000, "writer_threads": 2, "precision_mode": "force_fp32"}
 
     plan = plan_of({"dump_list": [{}]}, msdump=own | {"on_write_error": "warn", "fusion_switch": "off"})
@@ -256,7 +256,7 @@ WARNINGS = {
 
 @pytest.mark.parametrize(("text", "message"), WARNINGS.items())
 def test_doubts_are_told(text, message, caplog):
-    """What has no effect is a warning with its place; the dump goes on."""
+    """A setting without effect is a warning with its place; the dump goes on."""
     with caplog.at_level(logging.WARNING):
         plan = acl.parse(text.encode(), "acl.json", CONTEXT)
 

@@ -338,7 +338,7 @@ ACCEPTED = {
 
 @pytest.mark.parametrize("section", ACCEPTED.values(), ids=ACCEPTED)
 def test_allowed_section_is_accepted(section):
-    """What the rules allow at their limits is not refused."""
+    """Values at the limits of the rules are not refused."""
     plan.parse(json.dumps({"dump": {"dump_path": ".", **section}}).encode(), "acl.json", CONTEXT)
 
 
@@ -357,5 +357,5 @@ OWN = {
 
 @pytest.mark.parametrize(("block", "message"), OWN.values(), ids=OWN)
 def test_own_settings_are_checked(block, message):
-    """Wrong settings of msdump's own object are told in the same way."""
+    """Wrong settings of msdump's own object are refused in the same way."""
     assert message == refusal({"dump_path": ".", "dump_list": [{}]}, msdump=block)

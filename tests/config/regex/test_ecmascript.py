@@ -162,7 +162,7 @@ FAULTS = [
 
 @pytest.mark.parametrize(("expression", "message", "span"), FAULTS, ids=[row[0][:20] for row in FAULTS])
 def test_what_ecmascript_does_not_know_is_refused(expression, message, span):
-    """Syntax of other languages, and what is incomplete, is one fault at its place."""
+    """Syntax of other languages, and incomplete syntax, is one fault at its place."""
     with pytest.raises(GrammarError) as caught:
         translate(expression)
 
@@ -179,7 +179,7 @@ PIECES = st.sampled_from(
 @settings(max_examples=500, deadline=None)
 @given(st.lists(PIECES, max_size=12).map("".join) | st.text(max_size=12))
 def test_any_text_is_translated_or_refused(text):
-    """The engine takes every translation; what is refused has its fault inside the text."""
+    """The engine takes every translation; a refusal has its fault inside the text."""
     faults = ()
     try:
         translated = translate(text)

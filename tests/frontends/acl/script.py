@@ -1,4 +1,4 @@
-"""What a pyACL script does, step by step, with the dump that it leaves."""
+"""The steps of a pyACL script, with the dump that it leaves."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Script:
         return self.folder / "dump"
 
     def configure(self, section=None, *, name="acl.json", text=None, **top):
-        """Write an acl.json whose dump goes to ``path``; return its path."""
+        """Write an acl.json with a dump to ``path``; return its path."""
         self.path.mkdir(exist_ok=True)
         section_written = {"dump_path": str(self.path)} | (section or {})
         if section_written["dump_path"] is None:

@@ -42,7 +42,7 @@ def test_bytes_go_round(script):
 
 
 def test_part_of_a_block(script):
-    """Pointers into a block reach what lies behind them."""
+    """Pointers into a block reach the bytes behind them."""
     data = b"0123456789abcdef"
     block, back = device(), host(4)
 
@@ -149,7 +149,7 @@ def test_read_only_memory_is_not_written(script):
 
 
 def test_bounds_of_lent_memory(script):
-    """What lies behind an array is not reached through its pointer, the rest of its base is."""
+    """Bytes behind an array are not reached through its pointer, the rest of its base is."""
     base = np.arange(8, dtype=np.float32)
     part, block = base[2:4], device(64)
 

@@ -1,4 +1,4 @@
-"""The order of pyACL's calls and what each returns."""
+"""The order of pyACL's calls and their codes."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ MESSAGES = {
     [(False, *row) for row in TOO_EARLY.items()] + [(True, *row) for row in MESSAGES.items()],
 )
 def test_failure_is_logged(script, is_late, call, message, caplog):
-    """A code other than 0 comes with CANN's message in the log, which can be asked for once."""
+    """A code other than 0 comes with CANN's message in the log, which is returned once."""
     if is_late:
         acl.init()
         acl.mdl.init_dump()
@@ -171,7 +171,7 @@ def test_model_from_memory(script):
 
 
 def test_results_are_those_of_the_model(script):
-    """What execute writes is what the model computes, whatever the batch."""
+    """Results of execute are the results of the model, for every batch."""
     acl.init()
     model_id = script.load(nets.cosine())
 
@@ -183,7 +183,7 @@ def test_results_are_those_of_the_model(script):
 
 
 def test_null_handles_are_refused(script):
-    """Handles that stand for nothing are 100000 everywhere, and values are those of nothing."""
+    """Null handles are 100000 everywhere, and their values are 0."""
     acl.init()
     model_id = script.load(nets.cosine())
     dataset = acl.mdl.create_dataset()
@@ -220,7 +220,7 @@ def test_handle_of_another_kind_is_refused(script, caplog):
 
 
 def test_description_tells_inputs_and_outputs(script):
-    """Names, shapes, sizes, types and formats of inputs and outputs, -1 and 0 for what is open."""
+    """Names, shapes, sizes, types and formats of inputs and outputs, -1 and 0 for open ones."""
     acl.init()
     model_id = script.load(nets.mini())
     desc = acl.mdl.create_desc()

@@ -1,4 +1,4 @@
-"""What models leave on disk, as acl.json says."""
+"""Files of models, as acl.json configures them."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ FUSED = {
 
 @pytest.mark.parametrize(("layers", "switch", "expected"), FUSED.values(), ids=FUSED)
 def test_fused_operators(script, layers, switch, expected):
-    """A fused operator is found by its own name and by those of its parts; fusion_switch turns it off."""
+    """A fused operator is found by its own name and the names of its parts; fusion_switch turns it off."""
     script.begin({"dump_list": [{"layer": layers}]}, msdump={"fusion_switch": switch})
 
     script.run(script.load(images()), IMAGE)
@@ -367,7 +367,7 @@ def test_overflow(script, caplog):
 
 
 def failing(size="1"):
-    """Return a model whose second operator fails where the index, of a size, is out of range."""
+    """Return a model with a second operator that fails where the index, of a size, is out of range."""
     return parsed(
         f"graph (float[2,3] x, int64[{size}] i) => (y) {{ [neg] v1 = Neg(x) [gather] y = Gather(v1, i) }}"
     )
@@ -422,7 +422,7 @@ def test_normal_exception_tells_types_and_shapes(script):
 
 
 def test_outputs_of_unknown_size_are_left_out(script):
-    """Where only a run tells the shape of an output, the failing operator leaves its inputs alone."""
+    """If only a run determines the shape of an output, the failing operator leaves its inputs alone."""
     script.begin({"dump_scene": "aic_err_brief_dump"})
 
     assert 500002 == script.run(script.load(failing("n")), X, np.array([7]))[0]
@@ -498,7 +498,7 @@ def test_device_of_the_thread(script):
 
 
 def test_asynchronous_run_is_dumped(script):
-    """execute_async dumps as execute does; the stream tells of failures."""
+    """execute_async dumps as execute does; the stream returns failures."""
     script.begin({"dump_list": [{}]})
     stream, _ = acl.rt.create_stream()
     model_id = script.load(failing())

@@ -411,7 +411,7 @@ def run(case, inputs, attrs, expected, formats=()):
 
 @pytest.mark.parametrize("case", CASES)
 def test_operators_of_ge_compute(started, case):
-    """Every operator gives what numpy says, in the type that GE infers."""
+    """Every operator gives numpy's result, in the type that GE infers."""
     inputs, attrs, expected = CASES[case]
     expected = [np.asarray(item, np.float32) if item.dtype == np.float64 else item for item in expected]
 
@@ -423,7 +423,7 @@ def test_operators_of_ge_compute(started, case):
 
 
 def test_every_operator_has_a_case_or_is_ones_of_its_name():
-    """The table's operators are tried here, but for those that are ONNX's own or another one's twin."""
+    """The table's operators are tried here, but for ONNX's own and twins of others."""
     twins = {"FastGeluV2", "ConcatV2D", "MatMulV3", "BatchMatMulV3", "ReLU6", "ArgMax", "ArgMin", "ArgMinV2"}
     twins |= {"ReduceAll", "ReduceAnyD", "ReduceMax", "ReduceMin", "ReduceProd", "Div", "Pow", "Add", "Sub"}
     twins |= {"Mul", "Greater", "Less", "LogicalAnd", "LogicalOr", "IsNan", "Rint"}
@@ -484,7 +484,7 @@ WRONG = {
 
 @pytest.mark.parametrize(("op_type", "inputs", "attrs", "message"), WRONG.values(), ids=WRONG)
 def test_what_cannot_be_is_told(started, op_type, inputs, attrs, message):
-    """Sizes, ranks and layouts that an operator cannot have are refused with what it can."""
+    """Impossible sizes, ranks and layouts are refused with the possible ones."""
     ret, _, _ = run(op_type, inputs, attrs, [IMAGE])
 
     assert 0 != ret
@@ -522,7 +522,7 @@ def test_layout_of_images_is_that_of_their_description(started, op_type):
     ],
 )
 def test_dump_has_the_operators_own_inputs(script, op_type, inputs, attrs):
-    """A dump holds what the caller gave, under GE's name, and nothing that attributes became."""
+    """A dump holds the caller's tensors, under GE's name, and no tensors that attributes became."""
     script.begin({"dump_op_switch": "on", "dump_mode": "all", "dump_level": "op"})
     expected = {"MatMulV2": A @ B.T, "Muls": A * 2, "GatherV2": CUBE[..., [1]]}[op_type]
 

@@ -58,7 +58,7 @@ def odd_calls(count):
 
 @pytest.mark.parametrize("name", sorted(functions()))
 def test_odd_arguments_are_refused(script, name, caplog):
-    """Whatever a function is given, it answers, and knows why."""
+    """Every function returns for every argument, and logs the reason of a failure."""
     assert 0 == acl.init()
     function = functions()[name]
 
@@ -108,7 +108,7 @@ def test_buffers_too_small(script):
 
 
 def test_failure_of_a_stream_is_told_once(script):
-    """A stream tells of its first failure when it is synchronised, and goes on."""
+    """A stream returns its first failure when it is synchronised, and goes on."""
     assert 0 == acl.init()
     model_id = script.load(NET)
     stream, _ = acl.rt.create_stream()

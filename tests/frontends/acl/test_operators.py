@@ -45,7 +45,7 @@ OPERATORS = {
 
 @pytest.mark.parametrize(("op_type", "inputs", "attrs", "expected"), OPERATORS.values(), ids=OPERATORS)
 def test_operators_compute(started, op_type, inputs, attrs, expected):
-    """Operators of ONNX, MindSpore and GE compute what they are, with each one's attributes."""
+    """Operators of ONNX, MindSpore and GE compute their results, with their attributes."""
     attr = attributes(**attrs) if attrs else 0
 
     ret, failure, result = call(op_type, inputs, (expected.dtype, expected.shape), attr)
@@ -87,7 +87,7 @@ def test_wrong_operators_are_refused(started, op_type, inputs, attrs, code, mess
 
 
 def test_unknown_attributes_are_told(started, caplog):
-    """An attribute that an operator has not is ignored with a warning that names those that it has."""
+    """An unknown attribute is ignored with a warning that names the known ones."""
     with caplog.at_level(logging.WARNING):
         assert (0, 0) == call("LeakyRelu", [A], (np.float32, (2, 3)), attributes(slope=1.0))[:2]
         assert (0, 0) == call("Elu", [A], (np.float32, (2, 3)), attributes(slope=1.0))[:2]
@@ -108,7 +108,7 @@ FAILING = {
 
 @pytest.mark.parametrize(("op_type", "inputs", "attrs", "output", "code"), FAILING.values(), ids=FAILING)
 def test_failures_are_told_by_the_stream(started, op_type, inputs, attrs, output, code):
-    """What goes wrong while an operator runs is told when its stream is synchronised."""
+    """A failure of a running operator is returned when its stream is synchronised."""
     assert (0, code) == call(op_type, inputs, output, attributes(**attrs))[:2]
 
 
@@ -137,7 +137,7 @@ def test_operators_need_init(script):
 
 
 def test_descriptions(started):
-    """A description knows its bytes; types and shapes that there are not have none."""
+    """A description has its bytes; unknown types and shapes have none."""
     assert [24, 12, 0] == [
         acl.get_tensor_desc_size(acl.create_tensor_desc(number, shape, ND))
         for number, shape in ((FLOAT, [2, 3]), (HALF, [2, 3]), (FLOAT, [0]))
@@ -213,7 +213,7 @@ SETTLED_IN_GRAPHS = {
 
 @pytest.mark.parametrize("op_type", SETTLED_IN_GRAPHS)
 def test_operators_that_graphs_settle(script, op_type):
-    """What compiled graphs do without the device is an operator like any other where it is called alone."""
+    """Operators that compiled graphs do without the device are like any other where they are called alone."""
     inputs, attrs, shape = SETTLED_IN_GRAPHS[op_type]
     script.begin({"dump_op_switch": "on", "dump_level": "op", "dump_mode": "all"})
 

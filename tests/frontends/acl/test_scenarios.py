@@ -1,4 +1,4 @@
-"""The orders of calls that the vendor's documents describe, and what each dumps."""
+"""The orders of calls in the vendor's documents, and the dumps of each."""
 
 from __future__ import annotations
 

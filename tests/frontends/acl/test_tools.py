@@ -1,4 +1,4 @@
-"""The tools on what models leave through pyACL, tensors of every odd kind among it."""
+"""The tools on dumps of pyACL's door, with tensors of every odd kind."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def run(script, section):
 
 
 def call(*arguments):
-    """Call msdump; return what it prints."""
+    """Call msdump; return its output."""
     done = CliRunner().invoke(main, [str(argument) for argument in arguments])
     assert 0 == done.exit_code, done.output
     return done.stdout

@@ -1,4 +1,4 @@
-"""The watcher: what watched operators wrote, read again from device memory after other operators."""
+"""The watcher: outputs of watched operators, read again from device memory after other operators."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def network(*, stomped=None):
 
 
 def stomp(proto, kernel, size):
-    """Return a model one of whose kernels overwrites so many bytes; None: none."""
+    """Return a model with a kernel that overwrites so many bytes; None: none."""
     if size is not None:
         kernel.metadata_props.add(key="msdump.stomp", value=size)
     return proto
@@ -107,7 +107,7 @@ def test_files(script, item, expected):
 
 
 def test_last_item_counts(script):
-    """Of several items of dump_list the last one says what is watched."""
+    """Of several items of dump_list the last one counts."""
     items = [{"watcher_nodes": ["softmax"]}, {"watcher_nodes": ["back"]}]
 
     script.begin({"dump_scene": "watcher", "dump_mode": "output", "dump_list": items})
@@ -192,7 +192,7 @@ def test_statistics(script):
 
 
 def test_overwritten_output_shows(script):
-    """Where a kernel writes past its output, the next file of what lies there differs from the first one."""
+    """Where a kernel writes past its output, the next file of the memory behind it differs from the first."""
     output = watch(script, {"watcher_nodes": ["softmax"]}, network(stomped="8"))
 
     expected = SOFTMAX.copy()
@@ -254,7 +254,7 @@ def test_other_names_of_what_is_overwritten(script):
 
 
 def test_computers_without_device_memory_do_not_see_the_fault(script):
-    """On a CPU the model computes what it should."""
+    """On a CPU the model computes the sound result."""
     network_ = msdump.load(script.save(network(stomped="8")))
 
     output = network_(X)
@@ -263,7 +263,7 @@ def test_computers_without_device_memory_do_not_see_the_fault(script):
 
 
 def test_size_that_is_no_number_is_refused(script, caplog):
-    """A model whose metadata is no number of bytes is not loaded, and the log says why."""
+    """A model with metadata that is no number of bytes is not loaded, and the log has the reason."""
     begin(script, {"watcher_nodes": ["softmax"]})
 
     model_id, ret = acl.mdl.load_from_file(script.save(network(stomped="many")))
@@ -284,7 +284,7 @@ FUSED = parsed(
 
 
 def test_fused_layer_has_its_old_names_and_its_new_one(script):
-    """A layer is found by the name of a part of it; the file says what it is called now."""
+    """A layer is found by the name of a part of it; the file has its present name."""
     begin(script, {"watcher_nodes": ["trans_TransData_0"], "layer": ["relu"]})
 
     script.run(script.load(FUSED), X.reshape(1, 1, 8, 16))
@@ -353,7 +353,7 @@ def test_branches_are_watched(script, item, expected, caplog):
 
 
 def test_branches_share_the_memory_around_them(script):
-    """Memory that a branch has watched is given to nobody else, and is new in every run."""
+    """Memory that a branch has watched is given to no other tensor, and is new in every run."""
     begin(script, {"watcher_nodes": ["neg", "softmax"], "layer": ["back"]})
     model_id = script.load(branching())
 
@@ -371,7 +371,7 @@ def test_branches_share_the_memory_around_them(script):
 
 @pytest.mark.parametrize("is_watched", [True, False])
 def test_fault_inside_a_branch_is_seen_around_it(script, is_watched):
-    """What a kernel of a branch overwrites reads so in the graph around it, watched or not."""
+    """Bytes that a kernel of a branch overwrites read so in the graph around it, watched or not."""
     if is_watched:
         begin(script, {"watcher_nodes": ["neg"], "layer": ["softplus"]})
     else:
@@ -403,7 +403,7 @@ def looping(rounds=2):
 
 
 def rounds_of(x, rounds):
-    """Return what Neg gives in each round of the loop."""
+    """Return Neg's result in each round of the loop."""
     found, v = [], np.log1p(np.exp(x))
     for _ in range(rounds):
         found.append(-v)

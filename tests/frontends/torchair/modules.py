@@ -24,7 +24,7 @@ class Lambda(nn.Module):
 
 
 class Residual(nn.Module):
-    """What a module makes, added to what it was given."""
+    """A module's input added to its output."""
 
     def __init__(self, *layers):
         """Put the layers one behind the other."""

@@ -31,7 +31,7 @@ CASES = {
 
 @pytest.mark.parametrize(("options", "masks"), CASES.values(), ids=CASES)
 def test_encoder_layer(options, masks):
-    """An encoder layer in evaluation returns what eager returns."""
+    """An encoder layer in evaluation returns the values of eager."""
     model, data = layer(**options), torch.randn(2, 4, 16)
 
     with torch.no_grad():

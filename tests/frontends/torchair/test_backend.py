@@ -35,7 +35,7 @@ class Attention(nn.Module):
         self.merge = nn.Linear(8, 8)
 
     def forward(self, x):
-        """Return what the heads make of (batch, words, 8)."""
+        """Return the mixed heads of (batch, words, 8)."""
         heads = [part.view(*part.shape[:2], 2, 4).transpose(1, 2) for part in self.project(x).chunk(3, -1)]
         mixed = functional.scaled_dot_product_attention(*heads, is_causal=True)
         return self.merge(mixed.transpose(1, 2).reshape(x.shape))
@@ -60,7 +60,7 @@ class Classifier(nn.Module):
 
 
 class Written(nn.Module):
-    """Changes its input, and what it has copied from it."""
+    """Changes its input, and a copy of it."""
 
     def forward(self, x):
         """Return the changed copy, a view of the input and a number."""
@@ -130,7 +130,7 @@ INFERENCES = {
 
 @pytest.mark.parametrize("case", INFERENCES.values(), ids=INFERENCES)
 def test_inference_returns_what_eager_returns(case):
-    """Values, types, shapes and strides of every output, and what inputs become, are those of eager."""
+    """Values, types, shapes and strides of every output, and changed inputs, are eager's."""
     model, inputs = case()
     model = model.eval() if isinstance(model, nn.Module) else model
     eager_inputs, compiled_inputs = clones(inputs), clones(inputs)
@@ -164,7 +164,7 @@ TRAININGS = {
 
 @pytest.mark.parametrize("case", TRAININGS.values(), ids=TRAININGS)
 def test_a_training_step_leaves_the_gradients_of_eager(case):
-    """Loss, gradients of parameters and of the input, and buffers after a step are those of eager."""
+    """Loss, gradients of parameters and of the input, and buffers after a step are eager's."""
     model, x = case()
     eager, compiled = trained(model, x, None), trained(model, x, backend())
 
@@ -331,7 +331,7 @@ def test_a_dump_of_replayed_graphs_is_refused(tmp_path):
 
 
 def test_graphs_without_translation_are_told():
-    """An operator that has no ONNX form is named, with what can be done."""
+    """An operator that has no ONNX form is named, with the remedies."""
     compiled = torch.compile(lambda x: torch.linalg.svd(x)[1], backend=backend())
 
     with pytest.raises(GraphError, match=r"graph_\d+.*svd.*custom_decompositions"):
@@ -339,7 +339,7 @@ def test_graphs_without_translation_are_told():
 
 
 def test_a_custom_decomposition_is_used():
-    """An operator is replaced by what custom_decompositions says."""
+    """An operator is replaced by its function in custom_decompositions."""
     replaced = {torch.ops.aten.relu.default: lambda x: x.clamp(min=0) + 1}
     compiled = torch.compile(torch.relu, backend=torchair.get_npu_backend(custom_decompositions=replaced))
     x = torch.randn(3, 4)

@@ -249,7 +249,7 @@ def test_copy(config):
 
 
 def test_options_of_nothing(config, tmp_path):
-    """A fresh configuration asks for no dump and makes no directory."""
+    """A fresh configuration turns no dump on and makes no directory."""
     local, shared = config.as_dict()
 
     assert ({}, {}) == (local, shared)
@@ -332,7 +332,7 @@ def test_options_of_another_mode(config):
     ids=["distributed", "alone"],
 )
 def test_directory_of_the_rank(config, tmp_path, monkeypatch, is_initialised, expected):
-    """The directory of a process tells how many there are and which it is."""
+    """The directory of a process has the number of processes and its own rank."""
     distributed = types.SimpleNamespace(
         is_available=lambda: True,
         is_initialized=lambda: is_initialised,
@@ -370,7 +370,7 @@ except NotImplementedError as error:
 
 
 def test_missing_torch():
-    """Where torch is missing, the backend says what to install."""
+    """Where torch is missing, the error names the package to install."""
     done = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True, check=True)
 
     expected = "msdump.torchair needs PyTorch, and 'torch' is not installed: pip install msdump[torch]"

@@ -31,7 +31,7 @@ class Net(torch.nn.Module):
 
 @pytest.fixture
 def config(tmp_path, monkeypatch):
-    """Return a configuration whose debug files go to a new directory."""
+    """Return a configuration with a new directory for debug files."""
     torch._dynamo.reset()
     debug = tmp_path / "debug"
     debug.mkdir()
@@ -43,7 +43,7 @@ def config(tmp_path, monkeypatch):
 
 
 def call(config, model, *inputs):
-    """Run a model compiled with a configuration; return what it returns."""
+    """Run a model compiled with a configuration; return its outputs."""
     compiled = torch.compile(model, backend=torchair.get_npu_backend(compiler_config=config))
     with torch.no_grad():
         return compiled(*inputs)
@@ -91,7 +91,7 @@ def test_no_type_no_files(config, tmp_path):
     ],
 )
 def test_original_graph_names_the_captured_tensors(config, tmp_path, operator, tensors):
-    """An output of the original graph tells which captured node it is."""
+    """An output of the original graph names its captured node."""
     config.debug.graph_dump.type = "txt"
 
     call(config, Net(), torch.ones(2, 4))
@@ -194,7 +194,7 @@ def test_data_dump_takes_the_nodes_of_the_filter(config, tmp_path):
     ],
 )
 def test_marked_operators_are_dumped(config, tmp_path, layers, dumped):
-    """What is captured inside scope.data_dump is dumped, together with dump_layer."""
+    """Operators captured inside scope.data_dump are dumped, together with dump_layer."""
     config.dump_config.enable_dump = True
     config.dump_config.dump_path = str(tmp_path)
     config.dump_config.dump_mode = "output"

@@ -1,4 +1,4 @@
-"""Modules like those of known networks train through the backend as in eager execution."""
+"""Modules of known networks train through the backend as in eager execution."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def fresh():
 
 @pytest.mark.parametrize("name", [name for name in MODULES if name not in MISSING])
 def test_module(name):
-    """What a module makes, its gradients and its buffers are those of eager."""
+    """A module's outputs, its gradients and its buffers are eager's."""
     expected = step(MODULES[name], None)
 
     made = step(MODULES[name], torchair.get_npu_backend())

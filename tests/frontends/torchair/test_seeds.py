@@ -26,7 +26,7 @@ def chain(x):
 
 
 def values(x):
-    """Return what each operator of the chain and the graph's input hold."""
+    """Return the values of each operator of the chain and of the graph's input."""
     c = x.softmax(-1)
     d = c.softmax(0)
     a = d.softmax(-1)
@@ -86,7 +86,7 @@ def test_models(tmp_path):
 
 
 def test_overflow(tmp_path):
-    """The overflow example dumps the operator whose result is infinite, input and output, and its record."""
+    """The overflow example dumps the operator with an infinite result, input and output, and its record."""
     config = from_file(tmp_path, {"dump_path": "output", "dump_debug": "on"})
 
     x, y = call(config, lambda x: x.exp().softmax(-1), shift=200)
