@@ -7,9 +7,11 @@ Files outside of steps, such as those of graphs, are written at once.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import importlib
 import json
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -91,6 +93,7 @@ class HistorySink:
         self._fates = {fate: IterationSet(()) for fate in Fate}
         self._events: list[dict[str, Any]] = []
         self._event_count = 0
+        exits.register(self)
 
     @property
     def written(self) -> IterationSet:
@@ -107,6 +110,7 @@ class HistorySink:
         with self._lock:
             self.end()
             self._going_on[threading.get_ident()] = _Step(iteration)
+        exits.activate(self)
 
     def end(self) -> None:
         """End the step of this thread and keep it; the oldest one goes where there are too many."""
@@ -215,15 +219,29 @@ class HistorySink:
         """Return when all files of the sink are on disk; kept ones stay in memory."""
         self._sink.flush()
 
+    def complete(self) -> None:
+        """Write the kept steps of all threads, since a signal ends the process."""
+        with contextlib.suppress(DumpWriteError):
+            self.release(exits.heard[-1], None, of_all_threads=True)
+            self.flush()
+
     def close(self) -> None:
-        """Drop the kept steps, since nothing has happened, write the note and close the sink."""
-        with self._lock:
-            while self._kept:
-                self._drop_oldest(Fate.AT_END)
-            self._constants.clear()
+        """Drop the kept steps (an exception that ends the program writes them), and close the sink.
+
+        Raises:
+            DumpWriteError: A file could not be written and the plan wants to know.
+        """
         try:
+            error = getattr(sys, "last_value", None)  # set where the interpreter ends with a traceback
+            if error is not None:
+                self.release(f"{type(error).__name__}: {error}", None)
+            with self._lock:
+                while self._kept:
+                    self._drop_oldest(Fate.AT_END)
+                self._constants.clear()
             self._write_note()
         finally:
+            exits.deactivate(self)
             self._sink.close()
 
     def forget(self) -> None:

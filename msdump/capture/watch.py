@@ -8,7 +8,6 @@ import hashlib
 import itertools
 import logging
 import struct
-import sys
 import threading
 import weakref
 from collections import Counter
@@ -31,7 +30,7 @@ from msdump.plan import DumpPlan, OnHit
 from msdump.record import IO, OperatorRef, TensorRecord
 from msdump.selector import IterationSet
 from msdump.statistics import StatisticNeed, is_measurable, measure, passes
-from msdump.store.write import Sink, exits
+from msdump.store.write import Sink
 from msdump.threads import new_lock
 from msdump.watch import (
     ALONE,
@@ -206,13 +205,12 @@ class RunWatch:
         """
         watch = self.plan = plan.watch
         self.networks = itertools.count()
-        self.sink = self._inner = sink
+        self.sink = sink
         self._history: HistorySink | None = None
         if watch.history:
             rank = current().identity.rank
             self._history = HistorySink(sink, plan.files.path, rank, watch.history, watch.history_bytes)
             self.sink = self._history
-            exits.register(self)
         self.kept = KeptElements(watch.history_bytes)
         self.ranks = RankComparison() if any(rule.compares_ranks for rule in watch.rules) else None
         self._source = plan.source
@@ -238,7 +236,6 @@ class RunWatch:
         """Begin a step of this thread."""
         if self._history is not None:
             self._history.begin(iteration)
-            exits.activate(self)
         if self.ranks is not None:
             self.ranks.begin()
 
@@ -346,36 +343,19 @@ class RunWatch:
             self._release(f"{type(error).__name__}: {error}", iteration)
         self.end()
 
-    def _release(self, reason: str, iteration: int | None, *, of_all_threads: bool = False) -> None:
+    def _release(self, reason: str, iteration: int) -> None:
         if self._history is not None:
-            self._history.release(reason, iteration, of_all_threads=of_all_threads)
-            self._inner.flush()
-
-    def complete(self) -> None:
-        """Write the kept steps of all threads, since a signal ends the process."""
-        with contextlib.suppress(DumpWriteError):
-            self._release(exits.heard[-1], None, of_all_threads=True)
-
-    def forget(self) -> None:
-        """Drop the kept steps in a forked child: the parent has them."""
-        if self._history is not None:
-            self._history.forget()
+            self._history.release(reason, iteration)
+            self._history.flush()
 
     def close(self) -> None:
-        """Drop the kept steps, or write them where an exception ends the program, and close the sink.
+        """Log the totals of hits, and close the sink.
 
         Raises:
             DumpWriteError: A file could not be written and the plan wants to know.
         """
         self._log_totals()
-        try:
-            error = getattr(sys, "last_value", None)  # set where the interpreter ends with a traceback
-            if error is not None:
-                self._release(f"{type(error).__name__}: {error}", None)
-        finally:
-            if self._history is not None:
-                exits.deactivate(self)
-            self.sink.close()
+        self.sink.close()
 
     def _log_totals(self) -> None:
         """Log the number of hits of each rule that has more hits than warnings."""
