@@ -105,9 +105,6 @@ class DevicePart(Protocol):
     def held(self, array: np.ndarray, dtype: DType) -> np.ndarray:
         """Return an array in the device's element type."""
 
-    def saturates(self, dtype: DType) -> bool:
-        """Tell whether values are kept within the range of the device's element type."""
-
     def laid_out(self, array: np.ndarray) -> np.ndarray:
         """Return an array in the device's layout.
 

@@ -115,10 +115,6 @@ class DeviceSlot:
         """Return an array in the device's element type."""
         return self.device.held(array, dtype)
 
-    def saturates(self, dtype: DType) -> bool:
-        """Return whether values are kept within the range of the device's element type."""
-        return self.device.saturates(dtype)
-
     def laid_out(self, array: np.ndarray) -> np.ndarray:
         """Return an array in the device's layout.
 

@@ -7,9 +7,7 @@ from .ascend import FloatStatus as FloatStatus
 from .ascend import check_float_status as check_float_status
 from .ascend import float_status_of as float_status_of
 from .ascend import has_float_status as has_float_status
-from .blocks import Blocks as Blocks
 from .formats import FRACTAL_Z as FRACTAL_Z
-from .formats import c0 as c0
 from .memory import BASE as BASE
 from .memory import Block as Block
 from .memory import Contents as Contents

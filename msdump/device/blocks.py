@@ -37,7 +37,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Final, Literal, Protocol
 
 import numpy as np
 
@@ -116,10 +116,6 @@ class Blocks:
     def decode(self, array: np.ndarray, dims: Dims, c0: int) -> np.ndarray:
         """Return the host array of a device array."""
         return _compiled(self.rule, len(dims), c0).decode(array, dims)
-
-    def terms(self, rank: int, c0: int) -> tuple[tuple[Term, ...], ...]:
-        """Return the parts that each device axis is merged of, the fastest last."""
-        return _compiled(self.rule, rank, c0).terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,14 +199,6 @@ _SubAxis = tuple[int, _Part]
 """A host axis, or one of the two axes that a cut host axis becomes: the block, and the place in it."""
 
 
-class Term(NamedTuple):
-    """A host axis or a part of it, and the length of the blocks that it is cut into, 0: whole."""
-
-    axis: int
-    part: _Part
-    length: int
-
-
 _TERM: Final = re.compile(r"(?P<axis>[A-Z]|\d+)(?:(?P<part>[/%])(?P<size>c|\d+))?")
 _PARTS: Final[dict[str | None, _Part]] = {None: "whole", "/": "block", "%": "place"}
 
@@ -257,13 +245,6 @@ class _Compiled:
         self._to_host = tuple(device_order.index(sub_axis) for sub_axis in self._host_order)
         # of one network's tensors: finding it takes as long as laying out a small one
         self._geometry = functools.lru_cache(maxsize=256)(self._geometry_of)
-
-    @property
-    def terms(self) -> tuple[tuple[Term, ...], ...]:
-        return tuple(
-            tuple(Term(axis, part, self._lengths.get(axis, 0)) for axis, part in device_axis)
-            for device_axis in self._device_axes
-        )
 
     def shape(self, dims: Dims) -> Dims:
         return tuple(

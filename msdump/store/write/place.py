@@ -45,7 +45,7 @@ class OpenDirectory:
     Where the file system has no nameless files, a temporary name and a rename do the same.
     """
 
-    __slots__ = ("_fd", "_has_linked", "_is_clear", "_is_nameless", "_narrows_modes", "_reserves", "is_new")
+    __slots__ = ("_fd", "_has_linked", "_is_clear", "_is_nameless", "_narrows_modes", "_reserves")
 
     def __init__(self, path: str, root: str = "") -> None:
         """Open a directory, which is made where it is missing.
@@ -53,7 +53,6 @@ class OpenDirectory:
         Raises:
             OSError: It cannot be opened or made.
         """
-        self.is_new = False
         self._fd = open_directory(path, root)
         self._look()
 
@@ -64,8 +63,8 @@ class OpenDirectory:
             OSError: It cannot be opened or made.
         """
         inner = object.__new__(OpenDirectory)
-        inner._fd, inner.is_new = enter(self._fd, name)
-        if inner.is_new:  # of the same file system, with the access lists of this one
+        inner._fd, is_new = enter(self._fd, name)
+        if is_new:  # of the same file system, with the access lists of this one
             inner._narrows_modes, inner._reserves = self._narrows_modes, self._reserves
             inner._has_linked, inner._is_clear = self._has_linked, True
             inner._is_nameless = self._is_nameless
