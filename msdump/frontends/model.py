@@ -228,6 +228,10 @@ def fed(run: Callable[..., Any], element: Any) -> Any:
     return run(*element) if isinstance(element, tuple) else run(element)
 
 
+Sinks = Callable[[], Iterable[Iterable[Any]]]
+"""Returns the batches of an epoch in sinks: the steps between two calls of callbacks."""
+
+
 class Model:
     """Trains a network, and evaluates it with the state that training left."""
 
@@ -308,23 +312,23 @@ class Model:
         network = self.train_network
         if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < 1:
             raise InputError(f"Model.train: epoch = {epoch!r}: a number from 1 is expected")
-        passes = _Passes(network, train_dataset, sink_size if dataset_sink_mode else None)
-        arguments = CallbackArguments("train", network, epoch, passes.steps)
+        steps, sinks = _epoch_of(network, train_dataset, sink_size if dataset_sink_mode else None)
+        arguments = CallbackArguments("train", network, epoch, steps)
         with RunContext(arguments, callbacks) as context:
             context.tell("begin")
             for number in range(1, epoch + 1):
                 arguments.cur_epoch_num = number
                 context.tell("epoch_begin")
-                self._train_epoch(passes, context)
+                self._train_epoch(sinks, context)
                 context.tell("epoch_end")
                 if context.get_stop_requested():
                     break
             context.tell("end")
 
-    def _train_epoch(self, passes: _Passes, context: RunContext) -> None:
+    def _train_epoch(self, sinks: Sinks, context: RunContext) -> None:
         arguments = context.original_args()
         before = arguments.cur_step_num
-        for sink in passes.sinks():
+        for sink in sinks():
             context.tell("step_begin")
             for element in sink:
                 arguments.net_outputs = fed(self._network.train_step, element)
@@ -385,34 +389,25 @@ class Model:
                 metric.update(others[0] if others else loss, labels)
 
 
-class _Passes:
-    """The passes over a dataset, one an epoch, in sinks: the steps between two calls of callbacks.
+def _epoch_of(network: Network, dataset: Iterable[Any], sink_size: Any) -> tuple[int, Sinks]:
+    """Return the steps of an epoch, 0 for a dataset without a length, and a function for an epoch's sinks.
 
-    Attributes:
-        steps: Steps of an epoch; 0 for a dataset without a length.
+    A sink of -1 steps is a whole dataset; None is no sink mode.
     """
+    steps, endless = _length(dataset), None
+    if sink_size == -1:
+        check_compiled_sink(network, "Model.train", steps)
+    elif sink_size is not None:
+        check_sink(network, "Model.train", sink_size)
+        steps, endless = sink_size, repeated(dataset, "Model.train")
+    # a CPU runs one step after the other in sink mode, too
+    is_whole = sink_size is not None and network.device is not None
 
-    def __init__(self, network: Network, dataset: Iterable[Any], sink_size: Any) -> None:
-        """Take a dataset for a network; sinks of -1 steps are a whole dataset, None is no sink mode."""
-        self._dataset = dataset
-        self._endless: Iterator[Any] | None = None
-        self.steps = _length(dataset)
-        if sink_size == -1:
-            check_compiled_sink(network, "Model.train", self.steps)
-        elif sink_size is not None:
-            check_sink(network, "Model.train", sink_size)
-            self.steps = sink_size
-            self._endless = repeated(dataset, "Model.train")
-        # a CPU runs one step after the other in sink mode, too
-        self._is_whole = sink_size is not None and network.device is not None
+    def sinks() -> Iterable[Iterable[Any]]:
+        batches = dataset if endless is None else islice(endless, steps)
+        return (batches,) if is_whole else ((batch,) for batch in batches)
 
-    def sinks(self) -> Iterator[Iterable[Any]]:
-        """Yield the batches of an epoch by sinks, each batch by itself where nothing sinks."""
-        batches = self._dataset if self._endless is None else islice(self._endless, self.steps)
-        if self._is_whole:
-            yield batches
-        else:
-            yield from ((batch,) for batch in batches)
+    return steps, sinks
 
 
 def _length(dataset: Iterable[Any]) -> int:
