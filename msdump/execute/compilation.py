@@ -51,7 +51,8 @@ def cast(array: np.ndarray, dtype: DType) -> np.ndarray:
 
 @functools.lru_cache(maxsize=64)
 def _transpose(dtype: np.dtype, order: tuple[int, ...]) -> Any:
-    return _one_thread().session(onenode.transpose_model(type_text(dtypes.from_numpy(dtype)), order))
+    kind = type_text(dtypes.from_numpy(dtype))
+    return _one_thread().session(onenode.one_operator("Transpose", ("x", kind), perm=order))
 
 
 @functools.cache
@@ -62,7 +63,7 @@ def _one_thread() -> Runtime:
 
 @functools.cache
 def _cast(source: DType, target: DType) -> Any:
-    return cpu_runtime().session(onenode.cast_model(type_text(source), target))
+    return cpu_runtime().session(onenode.one_operator("Cast", ("x", type_text(source)), to=target.onnx))
 
 
 def _run(session: Any, array: np.ndarray) -> np.ndarray:

@@ -173,18 +173,22 @@ def is_map(value: Any) -> bool:
 def _from_list(items: list[np.ndarray], element: DType) -> OrtValue:
     """Return a sequence of tensors; the runtime makes one only by running SequenceConstruct."""
     if not items:
-        return _glue(onenode.empty_sequence_model(element))({})
+        return _operator("SequenceEmpty", dtype=element.onnx)({})
     kinds = {dtypes.from_numpy(item.dtype) for item in items}
     if len(kinds) > 1:
         names = ", ".join(sorted(kind.name for kind in kinds))
         raise InputError(f"a sequence holds tensors of one dtype, got {names}")
-    join = _glue(onenode.sequence_model(type_text(kinds.pop()), len(items)))
-    return join({f"x{position}": from_array(item) for position, item in enumerate(items)})
+    fed = {f"x{position}": from_array(item) for position, item in enumerate(items)}
+    kind = type_text(kinds.pop())
+    return _operator("SequenceConstruct", *((name, kind) for name in fed))(fed)
 
 
 @functools.lru_cache(maxsize=64)
-def _glue(model: bytes) -> Callable[[dict[str, OrtValue]], OrtValue]:
-    """Return the function of a glue model; the most recent ones keep their sessions."""
+def _operator(
+    op_type: str, *inputs: tuple[str, str], **attributes: Any
+) -> Callable[[dict[str, OrtValue]], OrtValue]:
+    """Return the function of one operator; the most recent ones keep their sessions."""
+    model = onenode.one_operator(op_type, *inputs, **attributes)
     run = cpu_runtime().session(model).run_with_ort_values
     return lambda fed: run(fed, ["y"], None)[0]
 
@@ -220,9 +224,9 @@ def _unwrapped(value: OrtValue) -> Any:
     if "map(" in kind:
         return _passing(kind)(["x"], {"x": public(value)}, None)[0]
     if kind.startswith("optional("):
-        return to_python(_glue(onenode.optional_element_model(kind))({"x": value}))
-    count = int(_glue(onenode.sequence_length_model(kind))({"x": value}).numpy())
-    item = _glue(onenode.sequence_at_model(kind))
+        return to_python(_operator("OptionalGetElement", ("x", kind))({"x": value}))
+    count = int(_operator("SequenceLength", ("x", kind))({"x": value}).numpy())
+    item = _operator("SequenceAt", ("x", kind), ("i", "tensor(int64)"))
     positions = [np.array(position) for position in range(count)]
     return [to_python(item({"x": value, "i": from_array(position)})) for position in positions]
 

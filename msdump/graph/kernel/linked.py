@@ -45,13 +45,9 @@ class Expansion:
 
 
 def expanded(graph: Graph, node: Node) -> Expansion:
-    """Return an operator as standard operators; one that is no function of the model stays as it is.
+    """Return an operator as standard operators, a fused one as its parts, each expanded.
 
-    A fused operator gives its parts, each expanded.
-
-    Args:
-        graph: The operator's graph.
-        node: The operator.
+    An operator that is no function of the model stays as it is.
     """
     protos = [part.proto for part in node.members]
     functions = callees(protos, graph.proto.functions)
@@ -98,10 +94,7 @@ def _node(proto: onnx.NodeProto, whole: Node) -> Node:
 def rename_body_values(node: onnx.NodeProto, names: Mapping[str, str], prefix: str) -> None:
     """Rename the values in the subgraphs of a node, in place, and name their nodes after it.
 
-    Args:
-        node: The node; its own inputs and outputs stay.
-        names: The new name of each value that stands around it.
-        prefix: Begins the new names of values in its subgraphs: no other node of the model has it.
+    Outer values get their new names, inner ones names that begin with the prefix, the node's own.
     """
     for number, graph in enumerate(subgraphs(node)):
         own = f"{prefix}_{number}"
@@ -150,7 +143,7 @@ class SessionHooks:
     need: StatisticNeed = NOTHING
 
     def __bool__(self) -> bool:
-        """Tell whether it measures any."""
+        """Return whether it measures any."""
         return bool(self.measured)
 
 
@@ -202,7 +195,7 @@ class UnlinkableError(Exception):
     """
 
     def __init__(self, number: int, reason: object) -> None:
-        """Tell the number of the operator, and why."""
+        """Note the number of the operator."""
         super().__init__(f"operator {number}: {reason}")
         self.number = number
 
@@ -210,13 +203,7 @@ class UnlinkableError(Exception):
 def link(
     graph: Graph, parts: Sequence[LinkedOperator], around: SegmentEdges, limits: RuntimeLimits
 ) -> LinkedModel:
-    """Return the model of some operators.
-
-    Args:
-        graph: Their graph.
-        parts: The operators in order, at least one.
-        around: Their inputs and outputs.
-        limits: Newest versions that the runtime reads.
+    """Return the model of some operators of a graph, in order, at least one.
 
     Raises:
         UnlinkableError: An operator needs another version of the runtime, or gives an overflow status.
@@ -232,13 +219,8 @@ class _Writer:
     """Collects operators.
 
     Attributes:
-        graph: Their graph.
-        model: The model so far.
-        limits: Newest versions that the runtime reads.
-        count: Number of operators so far.
         names: The name in the model of each value of the graph, but of initializers.
-        initializers: Names of those, by weight and identity of the array.
-        shared: See ``LinkedModel``.
+        initializers: Names of initializers, by weight and identity of the array.
         constants: Constants of the device's casts by name.
     """
 
@@ -342,7 +324,7 @@ class _Writer:
 
 
 ADDRESSES: Final = "measurements"
-"""The input of a model, int64, that says where to write what is found."""
+"""The input of a model, int64, with the addresses of results."""
 
 
 def add_measures(model: onnx.ModelProto, values: Mapping[str, int], need: StatisticNeed) -> None:
@@ -386,7 +368,7 @@ def _measure(name: str, value: str, attributes: Mapping[str, int]) -> onnx.NodeP
 
 
 def probe_model(need: StatisticNeed) -> bytes:
-    """Return the model that shows whether a runtime has the operators: ``y = x``, which is measured."""
+    """Return a model that runs if a runtime has the operators: ``y = x``, which is measured."""
     model = onnx.load_from_string(onenode.identity_model())
     model.graph.node[0].name = "0"
     add_measures(model, {"y": 0}, need)

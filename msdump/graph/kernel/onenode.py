@@ -7,7 +7,6 @@ its subgraphs refer to outer values by name.
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -420,40 +419,27 @@ _OPSET = 17  # older runtimes read it, too, and all operators here are in it
 _IR = 8
 
 
+def one_operator(
+    op_type: str,
+    *inputs: tuple[str, str],
+    constants: Sequence[onnx.TensorProto] = (),
+    ir_version: int = _IR,
+    opset: int = _OPSET,
+    **attributes: Any,
+) -> bytes:
+    """Return a model of one operator that gives "y"; inputs are names and onnxruntime's type texts."""
+    names = [*(name for name, _ in inputs), *(constant.name for constant in constants)]
+    infos = [helper.make_value_info(name, type_proto(text)) for name, text in inputs]
+    outputs = [helper.make_empty_tensor_value_info("y")]
+    node = helper.make_node(op_type, names, ["y"], **attributes)
+    return _serialised(helper.make_graph([node], "glue", infos, outputs, constants), ir_version, opset)
+
+
 def string_model(array: np.ndarray) -> bytes:
     """Return a model without inputs that gives a string tensor as "y"."""
     items = [item if isinstance(item, bytes) else str(item).encode() for item in array.reshape(-1)]
     encoded = np.array(items, dtype=object).reshape(array.shape)
-    return _single("Identity", {}, numpy_helper.from_array(encoded, "x"))
-
-
-@functools.cache
-def empty_sequence_model(element: DType) -> bytes:
-    """Return a model without inputs that gives an empty sequence of tensors as "y"."""
-    return _single("SequenceEmpty", {}, dtype=element.onnx)
-
-
-def sequence_model(element_type: str, count: int) -> bytes:
-    """Return a model that joins inputs "x0".. of one tensor type into the sequence "y"."""
-    return _single("SequenceConstruct", {f"x{position}": element_type for position in range(count)})
-
-
-@functools.cache
-def sequence_length_model(type_text: str) -> bytes:
-    """Return a model that gives the length "y" of the sequence "x"."""
-    return _single("SequenceLength", {"x": type_text})
-
-
-@functools.cache
-def sequence_at_model(type_text: str) -> bytes:
-    """Return a model that gives element "i" of the sequence "x" as "y"."""
-    return _single("SequenceAt", {"x": type_text, "i": "tensor(int64)"})
-
-
-@functools.cache
-def optional_element_model(type_text: str) -> bytes:
-    """Return a model that takes the element "y" out of the optional "x"."""
-    return _single("OptionalGetElement", {"x": type_text})
+    return one_operator("Identity", constants=[numpy_helper.from_array(encoded, "x")])
 
 
 def passage_model(type_text: str) -> bytes:
@@ -462,34 +448,9 @@ def passage_model(type_text: str) -> bytes:
     return _serialised(helper.make_graph([], "glue", [info], [info]), _IR, _OPSET)
 
 
-def transpose_model(type_text: str, order: tuple[int, ...]) -> bytes:
-    """Return a model that permutes the axes of the tensor "x" into "y"."""
-    return _single("Transpose", {"x": type_text}, perm=order)
-
-
-def cast_model(type_text: str, target: DType) -> bytes:
-    """Return a model that converts the tensor "x" into "y" of another element type."""
-    return _single("Cast", {"x": type_text}, to=target.onnx)
-
-
 def identity_model(*, ir_version: int = _IR, opset: int = 13) -> bytes:
     """Return a model of some versions that gives its input "x", a float tensor, as "y"."""
-    return _single("Identity", {"x": "tensor(float)"}, ir_version=ir_version, opset=opset)
-
-
-def _single(
-    op_type: str,
-    inputs: Mapping[str, str],
-    *constants: onnx.TensorProto,
-    ir_version: int = _IR,
-    opset: int = _OPSET,
-    **attributes: Any,
-) -> bytes:
-    names = [*inputs, *(constant.name for constant in constants)]
-    infos = [helper.make_value_info(name, type_proto(text)) for name, text in inputs.items()]
-    outputs = [helper.make_empty_tensor_value_info("y")]
-    node = helper.make_node(op_type, names, ["y"], **attributes)
-    return _serialised(helper.make_graph([node], "glue", infos, outputs, constants), ir_version, opset)
+    return one_operator("Identity", ("x", "tensor(float)"), ir_version=ir_version, opset=opset)
 
 
 def _serialised(graph: onnx.GraphProto, ir_version: int, opset: int) -> bytes:
