@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -34,6 +35,9 @@ _LOOSE: Final = 0.1
 
 _WORD: Final = 8  # bytes
 _PARTS: Final = 64
+_LARGE: Final = 1 << 16  # bytes, below which a tensor is read in full at once
+_SAMPLES: Final = 16  # stretches of a tensor's sample
+_STRETCH: Final = 64  # bytes of each
 _SOME: Final = 1021  # bytes that are taken as they are
 
 
@@ -58,7 +62,8 @@ def graph_of_contents(folder: Folder, like: OperatorGraph | None = None) -> Oper
             tensors = read_operands(folder, files)
         except DumpReadError:  # said where the tensors themselves are compared
             continue
-        values = [*map(_value, tensors)]
+        load = partial(_reread, folder, files)
+        values = [_value(tensor, partial(load, place)) for place, tensor in enumerate(tensors)]
         if files[0].pass_number:
             writer.add_pass(name, values)
         elif files[0].op_type in _NO_OPERATORS:
@@ -76,19 +81,53 @@ def _runs(folder: Folder) -> Iterator[tuple[NamedFile, ...]]:
         yield from map(tuple, by_pass.values())
 
 
+class _Bits:
+    """Elements of a dumped tensor: hashed by a sample, compared in full.
+
+    Few tensors of a dump without inputs share a sample, so that most of their files are not read here.
+    """
+
+    def __init__(self, tensor: DumpedOperand, data: np.ndarray, load: Callable[[], DumpedOperand]) -> None:
+        step = max(data.size // _SAMPLES, 1)
+        stretches = b"".join(data[start : start + _STRETCH].tobytes() for start in range(0, data.size, step))
+        self._sample = tensor.dtype, data.size, stretches
+        self._load = load  # the file is not kept open
+        if data.size < _LARGE:
+            self._key = tensor_key(tensor)
+
+    def __hash__(self) -> int:
+        return hash(self._sample)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Bits) and self._sample == other._sample and self._key == other._key
+
+    @cached_property
+    def _key(self) -> Hashable | None:
+        try:
+            return tensor_key(self._load())
+        except DumpReadError:  # it was readable: it has gone since
+            return None
+
+
 class _Value(NamedTuple):
-    """A dumped tensor by its elements: tensors with the same bits have the same key; None if unreadable."""
+    """A dumped tensor by its elements; None if unreadable."""
 
     io: IO
     slot: int
     form: ValueForm
-    key: Hashable | None
+    bits: _Bits | None
 
 
-def _value(tensor: DumpedOperand) -> _Value:
+def _value(tensor: DumpedOperand, load: Callable[[], DumpedOperand]) -> _Value:
     # the type of a tensor on the device is not the one that the model gives the value
     shape = tensor.host_shape or (() if tensor.is_converted else tensor.shape)
-    return _Value(tensor.io, tensor.index, ValueForm(shape=shape or None), tensor_key(tensor))
+    data = _bytes(tensor)
+    bits = None if data is None else _Bits(tensor, data, load)
+    return _Value(tensor.io, tensor.index, ValueForm(shape=shape or None), bits)
+
+
+def _reread(folder: Folder, files: Sequence[NamedFile], place: int) -> DumpedOperand:
+    return read_operands(folder, files)[place]
 
 
 class _Writer:
@@ -132,7 +171,7 @@ class _Writer:
         self._add_outputs(name, (each for each in values if each.io is IO.OUTPUT))
         for value in values:
             first = self._guessed.get((name, value.slot)) if value.io is IO.INPUT else None
-            if first is not None and first.key != value.key:
+            if first is not None and first.bits != value.bits:
                 self._varying.add((name, value.slot))
 
     def _add_outputs(self, name: str, outputs: Iterable[_Value]) -> None:
@@ -140,8 +179,8 @@ class _Writer:
             self._write(value, ValueSource(SourceKind.OPERATOR, name, value.slot))
 
     def _write(self, value: _Value, source: ValueSource) -> None:
-        if value.key is not None:
-            self._written[value.key] = replace(source, is_guessed=value.key in self._written)
+        if value.bits is not None:
+            self._written[value.bits] = replace(source, is_guessed=value.bits in self._written)
 
     def _sources(self, reader: str, inputs: Mapping[int, _Value]) -> tuple[ValueSource, ...]:
         """Return the sources of an operator's inputs; an unwritten one beside a written one is a weight.
@@ -150,13 +189,13 @@ class _Writer:
         outputs.
         """
         written = {SourceKind.OPERATOR, SourceKind.INPUT}
-        has_written = any(self._written.get(each.key, ABSENT).kind in written for each in inputs.values())
+        has_written = any(self._written.get(each.bits, ABSENT).kind in written for each in inputs.values())
         if inputs and not has_written:
-            self._foreign.add(next(iter(inputs.values())).key)
+            self._foreign.add(next(iter(inputs.values())).bits)
         sources = [ABSENT] * (max(inputs, default=-1) + 1)
         for slot, value in inputs.items():
-            source = self._written.get(value.key)
-            is_known = source is not None or value.key is None or not has_written
+            source = self._written.get(value.bits)
+            is_known = source is not None or value.bits is None or not has_written
             if not is_known and not _is_cut(reader, slot, self._like):
                 weight = f"{reader}{READ_AT}{slot}"
                 self._weights[weight] = value.form
@@ -259,17 +298,23 @@ def tensor_key(tensor: DumpedOperand) -> Hashable | None:
     Sums over the words of each part, one over all, and some elements, which show their order: cheaper than a
     digest.
     """
-    try:
-        array = np.ascontiguousarray(tensor.array)
-    except (DumpReadError, FormatError):
+    data = _bytes(tensor)
+    if data is None:
         return None
-    data = array.reshape(-1).view(np.uint8) if array.size else np.empty(0, np.uint8)
     whole = data.size - data.size % _WORD
     words = data[:whole].view(np.uint64)
     starts = range(0, words.size, -(-words.size // _PARTS) or 1)
     sums = np.add.reduceat(words, starts).tobytes() if words.size else b""
     some = data[:: max(1, data.size // _SOME)].tobytes() + data[whole:].tobytes()
     return tensor.dtype, data.size, sums, int(np.bitwise_xor.reduce(words)), some
+
+
+def _bytes(tensor: DumpedOperand) -> np.ndarray | None:
+    try:
+        array = np.ascontiguousarray(tensor.array)
+    except (DumpReadError, FormatError):
+        return None
+    return array.reshape(-1).view(np.uint8) if array.size else np.empty(0, np.uint8)
 
 
 _LOOP: Final = "Loop"
