@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from msdump import tracing
 from msdump.capture.pipeline import (
     operator_records,
     pipeline,
@@ -194,8 +195,10 @@ class Capture(Observer):
     @functools.cached_property
     def interest(self) -> Interest:  # type: ignore[override]  # mypy calls it read-only
         """The operators that are dumped, in the order of the graph."""
-        what = self._plan.what
-        return Interest(self._positions, what.keeps_inputs, what.keeps_outputs, self._need)
+        what, need = self._plan.what, self._need
+        # a trace shows the time of each operator that is dumped, not of a segment
+        one_by_one = need is None and tracing.active() is not None
+        return Interest(self._positions, what.keeps_inputs, what.keeps_outputs, need, one_by_one)
 
     @property
     def _need(self) -> StatisticNeed | None:

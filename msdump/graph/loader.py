@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-import importlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -194,34 +193,39 @@ def _settle(graph: onnx.GraphProto, sizes: Mapping[str, int]) -> None:
 
 def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return the model with the types of its values, inside branches and loops as well."""
-    nodes = walk_nodes(model.graph.node)
-    for domain in sorted({node.domain for node in nodes if node.op_type in _SCHEMAS.get(node.domain, ())}):
-        with _REGISTERING:  # ranks that are threads load their models at once
-            _register_schemas(domain)
-    with passing_over(Exception):  # inference is a convenience: a model runs without it
+    found = {(node.domain, node.op_type) for node in walk_nodes(model.graph.node)}
+    collectives = [(domain, name) for domain, name in sorted(found) if name in _SCHEMAS.get(domain, ())]
+    with _registered(collectives), passing_over(Exception):  # a convenience: a model runs without types
         return shape_inference.infer_shapes(model, data_prop=True)
     return model
 
 
-_REGISTERING: Final = new_lock()
+_REGISTERING: Final = new_lock()  # ranks that are threads load at once, and ONNX's schemas are the process's
 
 
-@functools.cache
-def _register_schemas(domain: str) -> None:
-    # the reference, last resort for operators without a kernel, refuses names of two domains when imported
-    importlib.import_module("onnx.reference.op_run")
+@contextmanager
+def _registered(collectives: Sequence[tuple[str, str]]) -> Iterator[None]:
+    """Let ONNX infer types of collectives in a context; its checker and builders accept others outside."""
+    with ExitStack() as stack:
+        if collectives:
+            stack.enter_context(_REGISTERING)
+        for domain, name in collectives:
+            if not defs.has(name, 1, domain):  # another library may have registered it
+                defs.register_schema(_schema(domain, name))
+                stack.callback(defs.deregister_schema, name, 1, domain)
+        yield
+
+
+def _schema(domain: str, name: str) -> defs.OpSchema:
     schema, many = defs.OpSchema, defs.OpSchema.FormalParameterOption.Variadic
-    for name, infer in _SCHEMAS[domain].items():
-        if defs.has(name, 1, domain):  # another library may have registered it
-            continue
-        inputs, outputs = (
-            schema.FormalParameter(side, "T", param_option=many, is_homogeneous=False, min_arity=0)
-            for side in ("inputs", "outputs")
-        )
-        types = [("T", ["tensor(float)"], "")]  # inference checks no types
-        operator = schema(name, domain, 1, inputs=[inputs], outputs=[outputs], type_constraints=types)
-        operator.set_type_and_shape_inference_function(infer)
-        defs.register_schema(operator)
+    inputs, outputs = (
+        schema.FormalParameter(side, "T", param_option=many, is_homogeneous=False, min_arity=0)
+        for side in ("inputs", "outputs")
+    )
+    types = [("T", ["tensor(float)"], "")]  # inference checks no types
+    operator = schema(name, domain, 1, inputs=[inputs], outputs=[outputs], type_constraints=types)
+    operator.set_type_and_shape_inference_function(_SCHEMAS[domain][name])
+    return operator
 
 
 def _infer_same(context: Context) -> None:
