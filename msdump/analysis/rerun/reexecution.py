@@ -462,7 +462,7 @@ class Reexecution:
     def _found_arithmetic(self, reruns: Sequence[Rerun], suspects: Sequence[int]) -> Arithmetic:
         """Return the arithmetic that explains most operators, golden's unless another one explains more.
 
-        Operators count if the two arithmetics differ for them, and if they read the model's weights.
+        Operators count if the two kinds of arithmetic differ for them, and if they read the model's weights.
         """
         best, most = self.golden, 0.0
         others = sorted({*range(len(reruns))} - {*suspects})

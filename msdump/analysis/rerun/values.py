@@ -104,7 +104,7 @@ class Arithmetic:
 
 
 def candidates() -> Iterator[Arithmetic]:
-    """Yield the arithmetics of devices, the likeliest first."""
+    """Yield each arithmetic of a device, the likeliest first."""
     for mode in PRECISION_MODES:
         yield from (Arithmetic(mode, overflow) for overflow in OverflowMode)
     yield Arithmetic()
