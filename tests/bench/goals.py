@@ -101,7 +101,7 @@ ROWS: Final = (
         RESNET_B8, TWO, 320),
     Row("trans-flag", "device's formats / host's, synchronous dump", "dumping.device_formats",
         (*RESNET_B8, ("bert", 1), *MOBILE), BOTH, 1.2),
-    Row("files", "files of 1 KB a second", "dumping.files_a_second", KILOBYTES, TWO, 60_000, is_floor=True),
+    Row("files", "files of 1 KB a second", "dumping.files_a_second", KILOBYTES, TWO, 25_000, is_floor=True),
     Row("dump-memory", "peak memory of dump / all outputs + np.save", "dumping.peak", RESNET_B8, TWO, 0.33),
     Row("dump-o2", "O2 dump files / O0 .npy, float32", "device.compiled_float32", RESNET_B8, TWO, 1.1),
     Row("dump-o2", "O2 dump files / O0 .npy, float16", "device.compiled_float16", RESNET_B8, TWO, 1.1),
