@@ -44,7 +44,7 @@ class Expression:
             self._left = _ADVANCE
             raise
         spent = time.process_time() - started
-        # fast names save time for slow ones, up to the advance
+        # time that fast matches leave over is kept for slow ones, up to the limit _ADVANCE
         self._left = max(_PER_NAME, min(_ADVANCE, self._left - spent + _PER_NAME))
         return match is not None
 

@@ -319,7 +319,7 @@ class _Attributes:
         self._places = {item.member("key", str).value: item for item in items}
 
     def member(self, key: str, name: str, default: _Default) -> _Default:
-        """Return a text (s), a number (i) or a truth value (b), the default without it."""
+        """Return an attribute's text (s), number (i) or truth value (b), else the default."""
         value = self._value(key)
         return default if value is None else cast("_Default", value.member(name, type(default)).value)
 

@@ -182,7 +182,7 @@ def unrunnable(graph: Graph) -> Iterator[tuple[Node, str]]:
     is a kernel does not depend on values. Operators with inputs of unknown types, or that are no tensors, are
     left out: they may well run.
     """
-    # One for all kinds of operators. Nothing runs in it: threads would be for nothing.
+    # One runtime with one thread for all kinds of operators: sessions are compiled in it and never run.
     sessions = Runtime(1, cpu_runtime().providers)
     refusal_of: dict[Hashable, str] = {}
     for inner in graph.walk():

@@ -80,7 +80,7 @@ def note(rule: Rule, settings: Settings, report: FaultReport) -> None:
 
 
 def use(value: Any) -> Consequence:
-    """Warn and go on with another value."""
+    """Return a consequence that warns and replaces the key's value."""
 
     def force(rule: Rule, settings: Settings, report: FaultReport) -> None:
         report.warn(settings.path(rule.key), f"{_message(rule, settings)}; {_show(value)} is used")
@@ -121,7 +121,7 @@ RULES: Final = (
         note,
         "is read and checked, and has no effect under jit_level O2",
     ),
-    # vendor: the CPU takes any list and dumps, [] and [-1] too
+    # vendor: the CPU dumps whatever list support_device holds, [] and [-1] too
     Rule(
         _ALL - _CPU,
         "support_device",

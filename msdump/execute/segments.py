@@ -440,7 +440,7 @@ class SegmentPlanner:
         )
 
     def _measures(self, plan: SegmentPlan, operator: ProgramOperator, name: str) -> bool:
-        """Return whether a value is measured where it is made, for an operator that is looked at."""
+        """Return whether the session computes the statistics of an observed operator's value."""
         return (
             plan.interest.need is not None
             and operator.position not in plan.given

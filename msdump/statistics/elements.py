@@ -194,7 +194,7 @@ def total_of_products(addends: np.ndarray, factors: np.ndarray) -> float:
 
 
 def _sum_of_runs(runs: np.ndarray, factors: np.ndarray) -> float:
-    """Return the sum of products: of runs with ones their own sum, with themselves that of squares."""
+    """Return the sum of products of two arrays, row by row: with ones a sum, with itself a sum of squares."""
     # Short runs also keep BLAS from waking threads, which would wait for those of the network.
     return float(np.add.reduce(np.vecdot(runs, factors), dtype=np.float64))
 

@@ -122,7 +122,7 @@ class StepTensor:
 
     @property
     def is_float(self) -> bool:
-        """Whether it can have a gradient."""
+        """Whether the elements are floating point, so that the value can have a gradient."""
         return self.dtype.numpy.kind == "f" or self.dtype is dtypes.BFLOAT16
 
     @property

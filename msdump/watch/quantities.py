@@ -168,7 +168,7 @@ class Known:
 
 
 _BLOCK: Final = 1 << 17  # elements of one block
-_PLAIN: Final = frozenset({"f4", "f8"})  # as numpy computes with them, without a wider copy
+_PLAIN: Final = frozenset({"f4", "f8"})  # numpy computes in these types without a wider copy
 _MOST_DIMENSIONS_IN_ROWS: Final = 3  # up to these the last dimension holds the units, beyond them the second
 FLOAT16_LIMIT: Final = 65504.0
 

@@ -429,7 +429,7 @@ def part_types(operator: GraphOperator) -> tuple[str, ...]:
     ('ReLU',)
     """
     types = kinds(operator.full_name)
-    if "".join(types) != operator.op_type:  # it is called after one of its parts
+    if "".join(types) != operator.op_type:  # the kernel's name is that of one part
         last = re.split(r"[/_]|-(?!op\d)", operator.full_name)[-1]
         types = kinds(last) if "".join(joined_parts(last)) == last else ()
     return types if len(types) > 1 else (operator.op_type,)

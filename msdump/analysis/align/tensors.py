@@ -389,7 +389,7 @@ class _Identified:
     def _add_weights(
         self, mine: Sequence[GraphOperator], golden: Sequence[GraphOperator], number: int
     ) -> None:
-        """Pair the weights of a kernel and its parts, and values that vary by passes, by their order.
+        """Pair in order the weights of a kernel and its parts, and values that vary between a loop's passes.
 
         A dump may not name weights, and no single run of an operator wrote a varying value.
         """

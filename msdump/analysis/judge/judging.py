@@ -289,7 +289,7 @@ class Judge:
         return None
 
     def _not_finite(self, case: Case) -> _Reason | None:
-        """NONFINITE where NaN or infinities begin; overflow is not rounding, even if it comes again."""
+        """NONFINITE for the first operator with NaN or infinities, even if running it again overflows too."""
         struck = [each for each in case.bad_outputs if each.misplaced]
         # another result on running again, or another input, says more
         is_told = bool(case.evidence.wiring) or (

@@ -406,7 +406,7 @@ def _head(code: GraphStatements, name: str) -> Iterator[str]:
     yield f"Total number of cnodes: {statements}"
     yield ""
     yield "subgraph attr:"
-    yield f"subgraph instance: {name} : 0x0"  # vendor: an address
+    yield f"subgraph instance: {name} : 0x0"  # vendor: MindSpore prints an address here
     yield ""
     yield f"subgraph @{name}() {{"
 
