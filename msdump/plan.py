@@ -1,4 +1,4 @@
-"""The plan of a dump: what a configuration means, whichever door it came through."""
+"""The plan of a dump: settings checked and completed, the same for every frontend."""
 
 from __future__ import annotations
 

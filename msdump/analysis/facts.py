@@ -356,7 +356,7 @@ class _Comparison:
     def _unequal(
         self, own: Sequence[ValueSource], other: Sequence[ValueSource]
     ) -> list[tuple[int, ValueSource, ValueSource]]:
-        """Return commutative inputs without those equal on both sides."""
+        """Return the inputs of a commutative operator that differ between the sides, in any order."""
         rest, left = [*other], []
         for slot, source in enumerate(own):
             key = self._mine.key(source)

@@ -218,7 +218,7 @@ def parse_rules(value: Any, source: str) -> FusionRules:
 
 
 def _renamed(operator: RuleOperator) -> RuleOperator:
-    """Return an operator whose outputs without origin are those of its only original."""
+    """Return an operator with its only original as the origin of outputs that name none."""
     if len(operator.originals) != 1:
         return operator
     name = operator.originals[0]

@@ -61,7 +61,7 @@ class CompiledPass:
         self._measure.restype = None
 
     def takes(self, dtype: np.dtype) -> bool:
-        """Return whether it knows an element type; it knows them in the byte order of the machine alone."""
+        """Return whether the library measures an element type, which is in the byte order of the machine."""
         return dtype in TYPES
 
     def span(self, elements: np.ndarray) -> Span:

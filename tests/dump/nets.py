@@ -143,3 +143,14 @@ def exp_plus_one():
 def cosine():
     """Return one operator."""
     return model([node("Cos", "x", "output")], [value("x", ["n", 4])], ["output"])
+
+
+def gather():
+    """Return a model whose third operator fails if an index is out of range."""
+    nodes = [node("Neg", "x", "a"), node("Abs", "a", "b"), node("Gather", "b i", "c"), node("Relu", "c", "y")]
+    return model(nodes, [value("x", [2, 3]), value("i", [1], onnx.TensorProto.INT64)], ["y"])
+
+
+def gather_feeds(index):
+    """Return the inputs of that model; an index from 2 on is out of range."""
+    return {"x": np.array([[1, 2, 3], [4, 5, 6]], np.float32), "i": np.array([index])}

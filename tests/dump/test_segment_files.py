@@ -8,7 +8,6 @@ import resource
 import shutil
 
 import numpy as np
-import onnx
 import pytest
 
 from msdump.errors import DumpWriteError, ExecutionError
@@ -16,20 +15,7 @@ from msdump.execute import KernelFactory
 from tests.dump import nets, trees
 
 O0 = {"device_target": "Ascend", "jit_level": "O0"}
-X = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
 FEEDS = {"x": np.ones((8, 64), np.float32)}
-
-
-def _gather():
-    """Return a model whose third operator fails where an index is out of range."""
-    nodes = [
-        nets.node("Neg", "x", "a"),
-        nets.node("Abs", "a", "b"),
-        nets.node("Gather", "b i", "c"),
-        nets.node("Relu", "c", "y"),
-    ]
-    inputs = [nets.value("x", [2, 3]), nets.value("i", [1], onnx.TensorProto.INT64)]
-    return nets.model(nodes, inputs, ["y"])
 
 
 def _growing():
@@ -67,13 +53,13 @@ def waits(request):
 def test_files_before_a_failure(input_output, whole, failing, waits, door):
     """Of a step that fails the files of the operators before are there, once; other steps have all."""
     door.configure(input_output=input_output, enable=waits)
-    network = door.load(_gather(), **O0)
+    network = door.load(nets.gather(), **O0)
     for step in range(4):
         if step == failing:
             with pytest.raises(ExecutionError, match="Gather-op0"):
-                network.run({"x": X, "i": np.array([7])})
+                network.run(nets.gather_feeds(7))
         else:
-            network.run({"x": X, "i": np.array([1])})
+            network.run(nets.gather_feeds(1))
 
     before = whole[: whole.index("Gather")]
     assert [before if step == failing else whole for step in range(4)] == [

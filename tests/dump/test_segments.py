@@ -8,7 +8,6 @@ import math
 import re
 
 import numpy as np
-import onnx
 import pytest
 
 import msdump
@@ -288,21 +287,6 @@ def test_files_of_steps(precision, overflow, trans_flag, input_output, place, mo
     assert (not trans_flag) == any("NC1HWC0" in name for name in alone)
 
 
-def _gather():
-    """Return a model whose third operator fails where an index is out of range."""
-    nodes = [
-        nets.node("Neg", "x", "a"),
-        nets.node("Abs", "a", "b"),
-        nets.node("Gather", "b i", "c"),
-        nets.node("Relu", "c", "y"),
-    ]
-    inputs = [nets.value("x", [2, 3]), nets.value("i", [1], onnx.TensorProto.INT64)]
-    return nets.model(nodes, inputs, ["y"])
-
-
-X = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
-
-
 def _operators(door, step):
     """Return the operator types of the rows of a step, in their order."""
     rows = (door.rank / "Net" / "0" / str(step) / "statistic.csv").read_text().splitlines()[1:]
@@ -312,11 +296,11 @@ def _operators(door, step):
 def test_rows_before_a_failure(door):
     """Of a step that fails the rows of the operators before are there, once; the next step has all."""
     door.configure(**ROWS, input_output=2)
-    network = door.load(_gather(), **O0)
+    network = door.load(nets.gather(), **O0)
 
     with pytest.raises(ExecutionError, match="Gather-op0"):
-        network.run({"x": X, "i": np.array([7])})
-    network.run({"x": X, "i": np.array([1])})
+        network.run(nets.gather_feeds(7))
+    network.run(nets.gather_feeds(1))
 
     assert ["Neg", "Abs"] == _operators(door, 0)
     assert ["Neg", "Abs", "Gather", "ReLU"] == _operators(door, 1)

@@ -206,7 +206,7 @@ class _Writer:
         return tuple(sources)
 
     def graph(self) -> OperatorGraph | None:
-        """Return the graph; its outputs are those that no operator reads."""
+        """Return the graph, None if too few sources are known; values without a reader are its outputs."""
         reading = [each for each in self._operators.values() if each.inputs]
         known = self._pieces() + self._from_loops()
         if not reading or len(self._foreign) > max(1, _LOOSE * len(reading)) + known:

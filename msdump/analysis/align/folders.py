@@ -53,7 +53,7 @@ class FolderPair:
 
 @dataclass(frozen=True, slots=True)
 class FolderPairs:
-    """Directories that are compared, and those without a counterpart.
+    """Pairs of directories to compare, and directories without a counterpart.
 
     Attributes:
         pairs: Sorted by their labels, numbers by value.
@@ -243,7 +243,7 @@ def _has_either(names: Sequence[str]) -> bool:
 
 
 def _by_iteration(labelled: Mapping[str, str]) -> dict[str, str]:
-    """Return directories by iteration, without those that share a number.
+    """Return directories by iteration number; numbers that several networks have are left out.
 
     Of the graphs of a network the first is taken: a compiled graph holds its branches and loops, which have
     directories of their own elsewhere.

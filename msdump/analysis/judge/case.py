@@ -163,7 +163,7 @@ _SHORT: Final = "float16"
 """The type with the fewest numbers, in which kernels overflow."""
 
 _FACTORS: Final = (0, 1)
-"""Numbers of the inputs whose elements a product multiplies."""
+"""Input slots of the two factors of a product."""
 
 _MOST_BITS: Final = 16
 """Bits of the widest integers that a scale divides real numbers into; wider ones count or name things."""
