@@ -12,13 +12,13 @@ import logging
 import math
 import os
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import or_
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -265,66 +265,16 @@ def _check(dumped: np.ndarray, golden: np.ndarray) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class CustomAlgorithm:
-    """An algorithm of the user's own, in a Python file.
-
-    Attributes:
-        name: Its name, title of its column.
-        path: The file.
-        arguments: Names and values that ``-a`` gives it.
-    """
-
-    name: str
-    path: str
-    arguments: tuple[tuple[str, str], ...] = ()
-
-    def score(self, dumped: np.ndarray, golden: np.ndarray, **context: Any) -> Score:
-        """Return the score for two tensors, float32 vectors; "NaN" and a note where the algorithm raises.
-
-        ``context`` are more attributes of ``args``.
-        """
-        try:
-            # Loaded here, not in find: this may run in another process, to which functions do not travel.
-            function = load_function(Path(self.path), _FUNCTION, ReturnCode.ALGORITHM)
-            result = function(dumped, golden, SimpleNamespace(**dict(self.arguments), **context))
-            text, note = result
-        except Exception as error:  # noqa: BLE001 - the user's code
-            return Score(NAN, f"{self.name}: {type(error).__name__}: {error}")
-        if not (isinstance(text, str) and isinstance(note, str)):
-            return Score(NAN, f"{self.name}: compare() must return two texts, got {result!r:.80}")
-        return Score(text, note)
-
-
-def find_custom(folder: str) -> tuple[CustomAlgorithm, ...]:
-    """Return the algorithms in a folder of the user's, by name; none where it has no ``algorithm``.
-
-    Raises:
-        ToolError: The folder is missing, or holds a file that others may write, that is larger than
-            a MiB, or that has no function ``compare`` of three arguments.
-    """
-    if not os.path.isdir(folder):
-        raise ToolError(ReturnCode.PATH, f"{folder}: no such directory of custom scripts (-c)")
-    own_algorithms = []
-    for path in sorted(Path(folder, _FOLDER).glob("*.py")):
-        match = _FILE.fullmatch(path.name)
-        if match is not None:
-            # Scripts that cannot be used are an error before anything is compared.
-            load_function(path, _FUNCTION, ReturnCode.ALGORITHM)
-            own_algorithms.append(CustomAlgorithm(match[1], str(path)))
-    return tuple(own_algorithms)
-
-
-@dataclass(frozen=True, slots=True)
 class Choice:
     """The algorithms that a comparison computes, in the order of their columns.
 
     Attributes:
         names: Their names, of the table ``ALGORITHMS`` and of the user.
-        custom: The user's algorithms among them.
+        scripts: Files of the user's algorithms among them, and the arguments that ``-a`` gives each, by name.
     """
 
     names: tuple[str, ...] = ALL
-    custom: tuple[CustomAlgorithm, ...] = ()
+    scripts: Mapping[str, tuple[Path, Mapping[str, str]]] = field(default_factory=dict)
 
     def scores(
         self, dumped: np.ndarray, golden: np.ndarray, *, limit: int = 0, paths: tuple[str, str] = ("", "")
@@ -336,19 +286,32 @@ class Choice:
         Raises:
             FormatError: The tensors differ in their number of elements, or hold text.
         """
-        own = {each.name for each in self.custom}
-        tabled = [name for name in self.names if name not in own]
+        tabled = [name for name in self.names if name not in self.scripts]
         score_of = dict(zip(tabled, compare(dumped, golden, tabled, limit=limit), strict=True))
-        if own:
+        if self.scripts:
             # vendor: the names of these two attributes, which users' scripts read.
             context = {"my_output_dump_file": paths[0], "ground_truth_dump_file": paths[1]}
             x, y = (side.reshape(-1)[: limit or None].astype(np.float32) for side in (dumped, golden))
-            score_of |= {each.name: each.score(x, y, **context) for each in self.custom}
+            for name, (script, arguments) in self.scripts.items():
+                score_of[name] = _script_score(name, script, x, y, SimpleNamespace(**arguments, **context))
         return tuple(score_of[name] for name in self.names)
 
 
 EVERY: Final = Choice()
 """All algorithms of the table."""
+
+
+def _script_score(name: str, script: Path, x: np.ndarray, y: np.ndarray, args: SimpleNamespace) -> Score:
+    """Return the score of a user's algorithm; "NaN" and a note where it raises."""
+    try:
+        # Loaded here, not in choose: this may run in another process, to which functions do not travel.
+        result = load_function(script, _FUNCTION, ReturnCode.ALGORITHM)(x, y, args)
+        text, note = result
+    except Exception as error:  # noqa: BLE001 - the user's code
+        return Score(NAN, f"{name}: {type(error).__name__}: {error}")
+    if not (isinstance(text, str) and isinstance(note, str)):
+        return Score(NAN, f"{name}: compare() must return two texts, got {result!r:.80}")
+    return Score(text, note)
 
 
 def choose(selection: str = _EVERY, arguments: str = "", folder: str = "") -> Choice:
@@ -363,17 +326,24 @@ def choose(selection: str = _EVERY, arguments: str = "", folder: str = "") -> Ch
         folder: Folder of the user's algorithms (``-c``), "" for none.
 
     Raises:
-        ToolError: The selection chooses no algorithm, an argument is malformed, or a script cannot be used.
+        ToolError: The selection chooses no algorithm, an argument is malformed, or a script cannot be used:
+            others may write it, it is larger than a MiB, or has no function ``compare`` of three arguments.
     """
     arguments_of = _arguments(arguments)
-    own = {
-        each.name: replace(each, arguments=tuple(arguments_of.pop(each.name, {}).items()))
-        for each in (find_custom(folder) if folder else ())
+    if folder and not os.path.isdir(folder):
+        raise ToolError(ReturnCode.PATH, f"{folder}: no such directory of custom scripts (-c)")
+    files = sorted(Path(folder, _FOLDER).glob("*.py")) if folder else ()
+    scripts = {
+        match[1]: (path, arguments_of.pop(match[1], {}))
+        for path in files
+        if (match := _FILE.fullmatch(path.name))
     }
+    for path, _ in scripts.values():  # unusable scripts are an error before anything is compared
+        load_function(path, _FUNCTION, ReturnCode.ALGORITHM)
     for name in arguments_of:
         _log.warning("-a gives %s arguments, which none of the algorithms of msdump takes", name)
-    names = _names(selection, (*ALL, *own))
-    return Choice(names, tuple(own[name] for name in names if name in own))
+    names = _names(selection, (*ALL, *scripts))
+    return Choice(names, {name: scripts[name] for name in names if name in scripts})
 
 
 def _names(selection: str, all_names: Sequence[str]) -> tuple[str, ...]:

@@ -314,8 +314,17 @@ def _one_tensor(options: argparse.Namespace, sides: Sides) -> ReturnCode:
     # Without -o and -i the first output is shown.
     io = IO.INPUT if options.input_tensor else IO.OUTPUT
     index = _index(options.input_tensor or options.output_tensor or "0")
-    elements = cann.elements(sides, options.op_name, io, index)
-    _write_elements(options, elements, cann.prefix(options.op_name, io, index))
+    elements = ElementPairs.of(sides, options.op_name, io, index)
+    lines = 0 if options.ignores_elements else options.max_line or cann.LINES[1]
+    prefix = f"{options.op_name.replace('/', '_')}_{io}_{index}"
+    written = []
+    for name, contents in elements.files(prefix, options.topn or _DEFAULT_TOP, lines):
+        if name.endswith("_topn.csv"):
+            title = name.removeprefix(f"{prefix}_").partition("_")[0].capitalize()
+            _log.info("%s Error TopN\n%s", title, b"".join(contents).decode().replace("\t", "").rstrip())
+        written.append(reports.write_bytes(options.output, name, contents))
+    for path in written:
+        _log.info("Written: %r", path)
     return ReturnCode.DONE
 
 
@@ -323,27 +332,6 @@ def _index(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
         raise ToolError(ReturnCode.PARAMETER, f"-o/-i {text!r}: the number of an output or input")
     return int(text)
-
-
-def _write_elements(options: argparse.Namespace, elements: ElementPairs, prefix: str) -> None:
-    """Write the files about one tensor."""
-    absolute, relative = (
-        list(table) for table in cann.most_different(elements, options.topn or _DEFAULT_TOP)
-    )
-    texts = {
-        f"{prefix}_absolute_error_topn.csv": absolute,
-        f"{prefix}_relative_error_topn.csv": relative,
-        f"{prefix}_summary.txt": [cann.summary(elements)],
-    }
-    for title, table in (("Absolute Error TopN", absolute), ("Relative Error TopN", relative)):
-        _log.info("%s\n%s", title, "".join(table).replace("\t", "").rstrip())
-    written = [reports.write(options.output, name, text) for name, text in texts.items()]
-    written.append(reports.write_bytes(options.output, f"{prefix}.npy", cann.tensor_file(elements)))
-    if not options.ignores_elements:
-        for start, text in cann.tables(elements, options.max_line or cann.LINES[1]):
-            written.append(reports.write(options.output, f"{prefix}_{start}.csv", text))
-    for path in written:
-        _log.info("Written: %r", path)
 
 
 _LINE: Final = "%(asctime)s (%(process)d) - [%(levelname)s] %(message)s"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -269,7 +268,6 @@ LINES: Final = (10000, 1000000)
 """Smallest and largest number of lines of a file (``-ml``)."""
 
 _AXES: Final = 4  # shorter shapes are filled up with ones
-_NONE: Final = "-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,53 +277,96 @@ class ElementPairs:
     Attributes:
         pair: Names of the two tensors.
         dumped: The tensor in the host's layout.
-        golden: Its counterpart, of the same shape.
         axes: Names of the axes, separated by spaces: "N C H W"; "ID" where there is no axis.
+        columns: Elements of both, then absolute and relative errors, as vectors. A relative error is NaN
+            where golden is zero; all errors of truth values are NaN.
     """
 
     pair: Pair
     dumped: np.ndarray
-    golden: np.ndarray
     axes: str
+    columns: tuple[np.ndarray, ...]
 
-    @property
-    def are_truths(self) -> bool:
-        """Whether both hold truth values, which have no errors."""
-        return self.dumped.dtype == self.golden.dtype == np.bool_
+    @classmethod
+    def of(cls, sides: Sides, operator: str, io: IO, index: int) -> ElementPairs:
+        """Return a tensor of an operator and its counterpart.
 
-    def errors(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return absolute and relative errors as float32 vectors.
-
-        A relative error is NaN where golden is zero; both are NaN for truth values.
+        Raises:
+            ToolError: There is no such operator or tensor, it has no counterpart, or both cannot be compared.
         """
-        if self.are_truths:
-            no_errors = np.full(self.dumped.size, np.nan, np.float32)
-            return no_errors, no_errors
-        dumped, golden = (side.reshape(-1).astype(np.float32) for side in (self.dumped, self.golden))
-        with np.errstate(all="ignore"):  # a golden zero gives NaN or infinity, both of which become NaN
-            absolute = np.abs(dumped - golden)
-            relative = absolute / np.abs(golden)
-        relative[~np.isfinite(relative)] = np.nan
-        return absolute, relative
+        pair = _pair(sides, operator, io, index)
+        if pair.dumped_tensor is None or pair.golden_tensor is None or pair.fault:
+            raise ToolError(pair.code or ReturnCode.NO_DUMP_FILE, pair.fault)
+        with _tool_errors():
+            dumped, golden = _arrays(sides, pair, pair.dumped_tensor, pair.golden_tensor)
+        vectors = dumped.reshape(-1), golden.reshape(-1)
+        if dumped.dtype == golden.dtype == np.bool_:
+            absolute = relative = np.full(dumped.size, np.nan, np.float32)
+        else:
+            x, y = (side.astype(np.float32) for side in vectors)
+            with np.errstate(all="ignore"):  # a golden zero gives NaN or infinity, both of which become NaN
+                absolute = np.abs(x - y)
+                relative = absolute / np.abs(y)
+            relative[~np.isfinite(relative)] = np.nan
+        layout = pair.layout or host_layout(pair.dumped_tensor, dumped.ndim)
+        return cls(pair, dumped, _axes(layout, dumped.shape), (*vectors, absolute, relative))
 
+    def most_different(self, count: int) -> Iterator[Iterator[str]]:
+        """Yield tables of the largest absolute and relative errors; of equal errors the later comes first."""
+        for errors in self.columns[2:]:
+            places = np.argsort(np.nan_to_num(errors, posinf=0), kind="stable")
+            yield self.table(places[::-1][:count])
 
-def elements(sides: Sides, operator: str, io: IO, index: int) -> ElementPairs:
-    """Return a tensor of an operator and its counterpart.
+    def table(self, places: Sequence[int] | np.ndarray) -> Iterator[str]:
+        """Yield the title and a line for each element at some places."""
+        yield f"Index,{self.axes},NPUDump,GroundTruth,AbsoluteError,RelativeError\n"
+        shape = (*self.dumped.shape, *(1,) * (_AXES - self.dumped.ndim))
+        flat = np.fromiter(places, np.int64, len(places))
+        coordinates = np.stack(np.unravel_index(flat, shape), axis=-1).tolist()
+        columns = ([_text(value) for value in column[flat].tolist()] for column in self.columns)
+        for place, axes, texts in zip(flat.tolist(), coordinates, zip(*columns, strict=True), strict=True):
+            yield f"{place},{' '.join(map(str, axes))},{','.join(texts)}\n"
 
-    Raises:
-        ToolError: There is no such operator or tensor, it has no counterpart, or both cannot be compared.
-    """
-    pair = _pair(sides, operator, io, index)
-    if pair.dumped_tensor is None or pair.golden_tensor is None or pair.fault:
-        raise ToolError(pair.code or ReturnCode.NO_DUMP_FILE, pair.fault)
-    with _tool_errors():
-        dumped, golden = _arrays(sides, pair, pair.dumped_tensor, pair.golden_tensor)
-    layout = pair.layout or host_layout(pair.dumped_tensor, dumped.ndim)
-    return ElementPairs(pair, dumped, golden.reshape(dumped.shape), _axes(layout, dumped.shape))
+    def summary(self) -> str:
+        """Return the text of ``{prefix}_summary.txt``: names, axes, smallest and largest errors."""
+        lines = [
+            f"TotalCount:{self.dumped.size}",
+            f"NPUDump:{self.pair.dumped.replace(',', ' ')}",
+            f"GroundTruth:{self.pair.golden.replace(',', ' ')}",
+            f"Format:{self.axes}",
+        ]
+        are_truths = all(side.dtype == np.bool_ for side in self.columns[:2])
+        for name, errors in zip(("Absolute", "Relative"), self.columns[2:], strict=True):
+            for extreme, reduce in (("Min", np.min), ("Max", np.max)):
+                has_errors = errors.size and not are_truths
+                value = f"{reduce(np.nan_to_num(errors, posinf=0)):.6f}" if has_errors else "-"
+                lines.append(f"{extreme}{name}Error:{value}")
+        return "".join(f"{line}\n" for line in lines)
+
+    def files(self, prefix: str, most: int, lines: int) -> Iterator[tuple[str, Iterable[bytes]]]:
+        """Yield the name and contents of each file: tables of ``most`` elements, summary, tensor, lists.
+
+        ``lines`` is the largest number of elements of a list, 0 for no lists; a list is named by the number
+        of its first element.
+        """
+        for name, table in zip(("absolute", "relative"), self.most_different(most), strict=True):
+            yield f"{prefix}_{name}_error_topn.csv", [*map(str.encode, table)]
+        yield f"{prefix}_summary.txt", [self.summary().encode()]
+        yield f"{prefix}.npy", map(bytes, npy.encode(np.ascontiguousarray(self.dumped)))
+        for start in range(0, max(self.dumped.size, 1), lines) if lines else ():
+            places = range(start, min(start + lines, self.dumped.size))
+            yield f"{prefix}_{start}.csv", map(str.encode, self.table(places))
 
 
 def _pair(sides: Sides, operator: str, io: IO, index: int) -> Pair:
-    candidates = [pair for item in sides.groups() if _holds(item, operator) for pair in sides.pairs(item)]
+    # Users copy names from files, where / has become _, as well as from the network.
+    spelled = {operator, sanitize(operator)}
+    candidates = [
+        pair
+        for item in sides.groups()
+        if not spelled.isdisjoint(getattr(each, "name", each) for each in item)
+        for pair in sides.pairs(item)
+    ]
     if not candidates:
         code = ReturnCode.NO_DUMP_FILE if sides.rules is None else ReturnCode.PARAMETER
         raise ToolError(code, f"-op {operator!r}: no such operator")
@@ -341,12 +382,6 @@ def _pair(sides: Sides, operator: str, io: IO, index: int) -> Pair:
     raise ToolError(ReturnCode.INDEX, f"no tensor {tensor_name}; there are {others}")
 
 
-def _holds(item: Sequence[object], operator: str) -> bool:
-    # Users copy names from files, where / has become _, as well as from the network.
-    names = [getattr(each, "name", each) for each in item]
-    return operator in names or sanitize(operator) in names
-
-
 def _axes(layout: str, shape: tuple[int, ...]) -> str:
     """Return the names of the axes, as the head of a table has them.
 
@@ -360,84 +395,11 @@ def _axes(layout: str, shape: tuple[int, ...]) -> str:
     return "N C D H W" if len(shape) > _AXES else "N C H W"
 
 
-def prefix(operator: str, io: IO, index: int) -> str:
-    """Return the start of the names of a tensor's files.
-
-    >>> prefix("Default/fc-Dense/MatMul-op0", IO.OUTPUT, 0)
-    'Default_fc-Dense_MatMul-op0_output_0'
-    """
-    return f"{operator.replace('/', '_')}_{io}_{index}"
-
-
-def tables(pairs: ElementPairs, lines: int) -> Iterator[tuple[int, Iterator[str]]]:
-    """Yield files of so many elements: the number of each file's first element, and its lines."""
-    errors = pairs.errors()
-    for start in range(0, max(pairs.dumped.size, 1), lines):
-        yield start, _table(pairs, errors, range(start, min(start + lines, pairs.dumped.size)))
-
-
-def most_different(pairs: ElementPairs, count: int) -> tuple[Iterator[str], Iterator[str]]:
-    """Return the lines of two tables: the largest absolute and the largest relative errors, largest first."""
-    errors = pairs.errors()
-    absolute, relative = (_largest(error, count) for error in errors)
-    return _table(pairs, errors, absolute), _table(pairs, errors, relative)
-
-
-def _largest(errors: np.ndarray, count: int) -> list[int]:
-    """Return the indices of the largest errors, largest first; of equal ones the later comes first.
-
-    >>> _largest(np.array([1, np.nan, 3, 1], np.float32), 3)
-    [2, 3, 0]
-    """
-    magnitudes = np.nan_to_num(errors, posinf=0)
-    count = min(count, len(magnitudes))
-    if count < len(magnitudes):  # most elements are not shown, so they need not be sorted
-        places = np.argpartition(magnitudes, len(magnitudes) - count)[len(magnitudes) - count :]
-    else:
-        places = np.arange(len(magnitudes))
-    return sorted(map(int, places), key=lambda place: (magnitudes[place], place), reverse=True)
-
-
-def _table(
-    pairs: ElementPairs, errors: tuple[np.ndarray, np.ndarray], places: Sequence[int]
-) -> Iterator[str]:
-    # The coordinates of an element have at least four axes, whatever the tensor's: ones fill them up.
-    yield f"Index,{pairs.axes},NPUDump,GroundTruth,AbsoluteError,RelativeError\n"
-    shape = (*pairs.dumped.shape, *(1,) * (_AXES - pairs.dumped.ndim))
-    flat_indices = np.fromiter(places, np.int64, len(places))
-    coordinates = zip(*(axis.tolist() for axis in np.unravel_index(flat_indices, shape)), strict=True)
-    columns = [side.reshape(-1)[flat_indices].tolist() for side in (pairs.dumped, pairs.golden, *errors)]
-    texts = [[_text(value) for value in column] for column in columns]
-    for place, axes, row in zip(flat_indices.tolist(), coordinates, zip(*texts, strict=True), strict=True):
-        yield f"{place},{' '.join(map(str, axes))},{','.join(row)}\n"
-
-
 def _text(value: float | bool) -> str:  # noqa: FBT001 - an element of a tensor
     # vendor: a tab before the comma keeps spreadsheets from reading the number in their own way.
     if isinstance(value, bool):
         return f"{value}\t"
-    return _NONE if value != value else f"{value:.6f}\t"  # noqa: PLR0124 - only NaN differs from itself
-
-
-def summary(pairs: ElementPairs) -> str:
-    """Return the text of ``{prefix}_summary.txt``: names, axes, smallest and largest errors."""
-    lines = [
-        f"TotalCount:{pairs.dumped.size}",
-        f"NPUDump:{pairs.pair.dumped.replace(',', ' ')}",
-        f"GroundTruth:{pairs.pair.golden.replace(',', ' ')}",
-        f"Format:{pairs.axes}",
-    ]
-    for name, errors in zip(("Absolute", "Relative"), pairs.errors(), strict=True):
-        magnitudes = np.nan_to_num(errors, posinf=0) if errors.size and not pairs.are_truths else None
-        for extreme, reduce in (("Min", np.min), ("Max", np.max)):
-            value = _NONE if magnitudes is None else f"{reduce(magnitudes):.6f}"
-            lines.append(f"{extreme}{name}Error:{value}")
-    return "".join(f"{line}\n" for line in lines)
-
-
-def tensor_file(pairs: ElementPairs) -> tuple[bytes, ...]:
-    """Return the parts of ``{prefix}.npy``, the tensor that is examined in the host's layout."""
-    return tuple(map(bytes, npy.encode(np.ascontiguousarray(pairs.dumped))))
+    return "-" if value != value else f"{value:.6f}\t"  # noqa: PLR0124 - only NaN differs from itself
 
 
 SUMMARY: Final = "advisor_summary.txt"
@@ -445,6 +407,15 @@ SUMMARY: Final = "advisor_summary.txt"
 
 _SIMILARITY: Final = "CosineSimilarity"
 _ENOUGH: Final = 0.99  # vendor: a smaller cosine similarity counts as different
+_ADVICE: Final = {
+    "FP16 Overflow": "A float16 tensor overflows. Mend that first, then compare again.",
+    "Input Inconsistent": "The two networks did not get the same input. Compare the data and how it is"
+    " prepared.",
+    True: "Some tensors differ, yet the last one agrees. That may come from optimisations and can be"
+    " ignored.",
+    False: "Some tensors differ, and so does the last one. Look at the first; quantisation may be why.",
+}
+"""Texts of the advice: of a check, or of differences by whether the network's output agrees."""
 
 
 def advise(rows: Sequence[Pair], names: Sequence[str], inputs: Sequence[str]) -> tuple[str, ...]:
@@ -455,47 +426,26 @@ def advise(rows: Sequence[Pair], names: Sequence[str], inputs: Sequence[str]) ->
         names: Algorithms, in the order of the scores.
         inputs: Names of the graph's inputs, none where they are not known.
     """
-    column = names.index(_SIMILARITY) if _SIMILARITY in names else None
     # vendor: the tool reads its own table, so a similarity that six decimals round up counts as enough.
-    similarities = [math.nan if column is None else _similarity(row.scores[column]) for row in rows]
-    titles = ("Detection Type", "Operator Index", "Expert Advice")
-    advice = _advice(rows, similarities, inputs)
-    return tuple(f"{title}: {text}" for title, text in zip(titles, advice, strict=True))
-
-
-def _similarity(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
-
-
-def _advice(
-    rows: Sequence[Pair], similarities: Sequence[float], inputs: Sequence[str]
-) -> tuple[str, str, str]:
-    """Return the check that finds something, the index of the operator, and the advice."""
+    texts = [dict(zip(names, row.scores, strict=True)).get(_SIMILARITY, NAN) for row in rows]
+    known = [(row, float(text)) for row, text in zip(rows, texts, strict=True) if text.lower() != "nan"]
+    below = [row for row, similarity in known if similarity < _ENOUGH]
     # From cause to effect: an overflow or another input explains whatever differs behind it.
-    for row in rows:
-        if row.overflow == "YES":
-            text = "A float16 tensor overflows. Mend that first, then compare again."
-            return "FP16 Overflow", str(row.index), text
-    below = [row for row, similarity in zip(rows, similarities, strict=True) if similarity < _ENOUGH]
-    for row in below:
-        if row.dumped in inputs:
-            text = "The two networks did not get the same input. Compare the data and how it is prepared."
-            return "Input Inconsistent", str(row.index), text
-    known = [similarity for similarity in similarities if not math.isnan(similarity)]
-    if not known:
-        return "NA", "NA", "NA"
-    if not below:
+    causes = {
+        "FP16 Overflow": [row for row in rows if row.overflow == "YES"],
+        "Input Inconsistent": [row for row in below if row.dumped in inputs],
+    }
+    kind, places, text = "Global Consistency", below, "NA"
+    if cause := next((each for each, found in causes.items() if found), ""):
+        kind, places, text = cause, causes[cause], _ADVICE[cause]
+    elif not known:
+        kind = "NA"
+    elif below:
+        # The last row that has a similarity is the network's output, or nearest to it.
+        text = _ADVICE[known[-1][1] >= _ENOUGH]
+    else:
         failed = sum(bool(row.fault) for row in rows)
         others = f" that could be compared agree; {failed} could not" if failed else " agree"
         text = f"All tensors{others}. If the network is still wrong, look at what is made of its outputs."
-        return "Global Consistency", "NA", text
-    # The last row that has a similarity is the network's output, or nearest to it.
-    text = (
-        "Some tensors differ, yet the last one agrees. That may come from optimisations and can be ignored."
-        if known[-1] >= _ENOUGH
-        else "Some tensors differ, and so does the last one. Look at the first; quantisation may be why."
-    )
-    return "Global Consistency", str(below[0].index), text
+    index = str(places[0].index) if places else "NA"
+    return f"Detection Type: {kind}", f"Operator Index: {index}", f"Expert Advice: {text}"
