@@ -88,11 +88,12 @@ class DumpedOperand:
             return elements.unpack(data, kind, self.shape)
         return data.view(kind.numpy).reshape(self.shape)
 
-    def on_host(self, shape: Sequence[int] = ()) -> np.ndarray:
+    def on_host(self, shape: Sequence[int] = (), groups: int = 1) -> np.ndarray:
         """Return the elements in the host's layout.
 
         Args:
-            shape: The host shape, for a tensor whose file lacks it.
+            shape: The host shape, for a file without it.
+            groups: Groups of the convolution that reads a weight, for a file without them.
 
         Raises:
             DumpReadError: The file is missing, truncated or corrupt.
@@ -103,7 +104,8 @@ class DumpedOperand:
         if array.shape == host_shape or not self.is_converted:
             return array
         # vendor: a header's sub-format, the number of groups, is 0 or 1 for an ungrouped weight.
-        return formats.decode(self.format, array, host_shape, max(self.groups, 1))
+        groups = max(self.groups, groups if self.format == formats.FRACTAL_Z else 1, 1)
+        return formats.decode(self.format, array, host_shape, groups)
 
     @property
     def is_converted(self) -> bool:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Final, NamedTuple
-
-import numpy as np
 
 from msdump.analysis import DumpedOperand, read_operands
 from msdump.analysis.align import (
@@ -24,7 +20,7 @@ from msdump.analysis.align import (
     kinds,
     weight_place,
 )
-from msdump.analysis.compare.executions import OperatorExecution, Place, file_groups, read_place
+from msdump.analysis.compare.executions import OperatorExecution, file_groups, read_place
 from msdump.analysis.compare.folders import ComparedFolder, missing_operators
 from msdump.analysis.judge import OperatorEvidence, TensorEvidence
 from msdump.analysis.rerun import (
@@ -35,14 +31,12 @@ from msdump.analysis.rerun import (
     Reexecution,
     Rerun,
     RerunOperator,
-    RerunTensor,
     file_names,
     fitting,
     folded_of,
     likeness,
-    sites,
 )
-from msdump.device import FRACTAL_Z, INSERTED_PREFIX
+from msdump.device import INSERTED_PREFIX
 from msdump.errors import DumpReadError, ToolError
 from msdump.graph import loader
 from msdump.read import Folder, GraphOperator, NamedFile, OperatorGraph, RecentFiles, SourceKind
@@ -56,20 +50,18 @@ def rerun_operator(
 ) -> RerunOperator:
     """Return an execution of an operator with everything that files and the graph tell of it."""
     last = execution.files[-1]
-    tensors = {
-        (each.io, each.index): _tensor(each) for each in _operands(folder.dumped, execution.files, recent)
-    }
-    golden = {
-        place: _golden_tensor(folder.golden, counterpart)
-        for place, counterpart in execution.counterparts.items()
-        if place in tensors
-    }
+    operands = _operands(folder.dumped, execution.files, recent)
+
+    def golden(place: tuple[IO, int]) -> DumpedOperand | None:
+        counterpart = execution.counterparts.get(place)
+        return None if counterpart is None else read_place(folder.golden, counterpart)
+
     number = os.path.basename(folder.dumped.path)  # noqa: PTH119 - of every operator
     return RerunOperator(
         last.op_name,
         last.op_type,
         int(number) if number.isdigit() else None,
-        tensors,
+        {(each.io, each.index): each for each in operands},
         golden,
         is_inserted=last.op_name.startswith(INSERTED_PREFIX),
         held=frozenset() if graph is None or (known := graph.find(last.op_name)) is None else known.held,
@@ -104,28 +96,6 @@ def _operands(folder: Folder, files: tuple[NamedFile, ...], recent: RecentFiles)
             yield from read_operands(folder, group, recent)
         except DumpReadError:  # said where the tensors themselves are compared
             continue
-
-
-def _tensor(operand: DumpedOperand) -> RerunTensor:
-    host_shape = operand.host_shape or (() if operand.is_converted else operand.shape)
-    return RerunTensor(
-        operand.io,
-        operand.index,
-        operand.dtype,
-        math.prod(operand.shape),
-        host_shape,
-        partial(_loaded, operand),
-    )
-
-
-def _loaded(operand: DumpedOperand, shape: tuple[int, ...], groups: int) -> np.ndarray:
-    if operand.format == FRACTAL_Z:  # names of files do not tell the groups
-        operand = replace(operand, groups=max(operand.groups, groups))
-    return operand.on_host(shape)
-
-
-def _golden_tensor(folder: Folder, place: Place) -> RerunTensor:
-    return RerunTensor(*place[1:], "", load=lambda *form: _loaded(read_place(folder, place), *form))
 
 
 _MOST_NAMED: Final = 3
@@ -198,7 +168,6 @@ class Rerunning:
         reexecution = Reexecution(
             self._model,
             operators,
-            sites(self._model, operators),
             (self.golden, self.mine),
             self._before(operators),
         )
@@ -207,9 +176,10 @@ class Rerunning:
         reruns = reexecution.all(advance)
         self.mine = reexecution.mine
         self.runs.append(reexecution)
-        for (folder, order, execution, _), rerun, site in zip(
-            listed, reruns, reexecution.values.sites, strict=True
+        for (folder, order, execution, _), rerun, operator in zip(
+            listed, reruns, reexecution.values.operators, strict=True
         ):
+            site = operator.site
             if site is not None and not site.node.is_added:
                 self._nodes[folder.label, order] = "+".join(part.name for part in site.node.members)
             is_new = bool(rerun.replaces) and not execution.replaces
@@ -348,10 +318,9 @@ def _parts(site: ModelOperator) -> Iterator[_Part]:
 
 
 def _present(run: Reexecution) -> Iterator[tuple[_Part, str]]:
-    values = run.values
-    for operator, site, rerun in zip(values.operators, values.sites, run.reruns, strict=True):
-        if site is not None and rerun.own and not rerun.replaces:
-            yield from ((part, operator.name) for part in _parts(site))
+    for operator, rerun in zip(run.values.operators, run.reruns, strict=True):
+        if operator.site is not None and rerun.own and not rerun.replaces:
+            yield from ((part, operator.name) for part in _parts(operator.site))
 
 
 _ALONE: Final = OperatorPair((), (), Means.STRUCTURE, 1.0)

@@ -4,12 +4,10 @@ from .reexecution import Rerun as Rerun
 from .sites import CompiledModel as CompiledModel
 from .sites import ModelOperator as ModelOperator
 from .sites import RerunOperator as RerunOperator
-from .sites import RerunTensor as RerunTensor
 from .sites import file_names as file_names
 from .sites import fitting as fitting
 from .sites import folded_of as folded_of
 from .sites import likeness as likeness
-from .sites import sites as sites
 from .values import Arithmetic as Arithmetic
 from .values import DumpedValues as DumpedValues
 from .values import in_type as in_type

@@ -50,9 +50,9 @@ class _Patch:
         self._run = run
         self._graph = run.model.graph
         self._positions = {
-            site.node.name: position
-            for position, site in enumerate(run.values.sites)
-            if site is not None and site.graph is self._graph
+            each.site.node.name: position
+            for position, each in enumerate(run.values.operators)
+            if each.site is not None and each.site.graph is self._graph
         }
         nodes = [self._node(name) for name in names]
         self._patched = {node.name for node in nodes}
@@ -103,7 +103,7 @@ class _Patch:
         operator = self._run.values.operators[position]
         tensor = operator.tensors.get((IO.OUTPUT, slot))
         if of_golden and tensor is not None:
-            tensor = operator.golden.get((IO.OUTPUT, tensor.slot))
+            tensor = operator.golden((IO.OUTPUT, tensor.index))
         if tensor is None:
             return None
         return self._run.values.array(self._graph, node.outputs[slot], Holder(tensor, position, node))
@@ -139,7 +139,7 @@ class _Patch:
         given = values.given(position)
         inputs = [each for each in values.operators[position].tensors.values() if each.io is IO.INPUT]
         for slot, name in self._run.reruns[position].weights.items():
-            tensor = next(each for each in inputs if each.slot == slot)
+            tensor = next(each for each in inputs if each.index == slot)
             given[name] = values.array(self._graph, name, Holder(tensor, position, node))
         return given
 

@@ -22,7 +22,6 @@ from msdump.analysis.rerun.sites import (
     CompiledModel,
     ModelOperator,
     RerunOperator,
-    Sites,
     file_names,
 )
 from msdump.analysis.rerun.values import (
@@ -309,7 +308,6 @@ class Reexecution:
         self,
         model: CompiledModel,
         operators: Sequence[RerunOperator],
-        sites: Sites,
         computed_in: tuple[Arithmetic, Arithmetic | None],
         before: DumpedValues | None = None,
     ) -> None:
@@ -318,12 +316,11 @@ class Reexecution:
         Args:
             model: The model as the examined side was compiled.
             operators: The operators of the run, in the order in which they ran.
-            sites: The model's operators.
             computed_in: Arithmetic of golden and of the examined side, None where it is to be found out.
             before: The values of the run before, which its variables began with; None: not dumped.
         """
         self.model = model
-        self.values = DumpedValues(model, operators, sites, before)
+        self.values = DumpedValues(model, operators, before)
         self.golden, self.mine = computed_in
         self.reruns: list[Rerun] = []
         self._runners = Runners(model)
@@ -385,10 +382,10 @@ class Reexecution:
         return self._runners.outputs(site, given, self._arithmetic)
 
     def _first(self, position: int) -> Rerun:
-        if self.values.operators[position].is_inserted:
-            return self._handed_on(position)
-        site = self.values.sites[position]
-        replaces = self.values.replaced.get(position, "")
+        operator = self.values.operators[position]
+        if operator.is_inserted:
+            return self._handed_on(operator)
+        site, replaces = operator.site, operator.replaces
         if site is None:
             text = f"in the place of {replaces}" if replaces else ""
             return Rerun(wiring=text, replaces=replaces, note="the model has no such operator")
@@ -423,7 +420,8 @@ class Reexecution:
 
     def _other_kernel(self, position: int, rerun: Rerun) -> Rerun:
         """Return a result that names the model's kernel if the dumped one has other parts."""
-        operator, site = self.values.operators[position], self.values.sites[position]
+        operator = self.values.operators[position]
+        site = operator.site
         if site is None or rerun.replaces or kinds(operator.name) == kinds(file_names(site.node)[0]):
             return rerun
         return replace(rerun, replaces=file_names(site.node)[0])
@@ -442,16 +440,16 @@ class Reexecution:
                 array = self.values.array(site.graph, node.outputs[slot], Holder(tensor, position, node))
             except UNREADABLE:  # said where the tensors themselves are compared
                 continue
-            yield RerunOutput(slot, array, type_named(tensor.dtype, array), tensor.io, tensor.slot)
+            yield RerunOutput(slot, array, type_named(tensor.dtype, array), tensor.io, tensor.index)
 
     def _propagated(
         self, position: int, site: ModelOperator, output: RerunOutput, again: np.ndarray
     ) -> float:
         """Return the distance of a new output from the golden one; 0 where there is none."""
-        golden = self.values.operators[position].golden.get((output.io, output.place))
-        if golden is None:
-            return 0.0
         try:
+            golden = self.values.operators[position].golden((output.io, output.place))
+            if golden is None:
+                return 0.0
             name = site.node.outputs[output.slot]
             array = self.values.array(site.graph, name, Holder(golden, position, site.node))
         except UNREADABLE:
@@ -514,7 +512,7 @@ class Reexecution:
     ) -> Iterator[int]:
         """Yield operators that ran again and compute otherwise than in golden's arithmetic."""
         for position in positions:
-            site = self.values.sites[position]
+            site = self.values.operators[position].site
             if reruns[position].own and site is not None and arithmetic.differs(site.node, self.golden):
                 yield position
 
@@ -574,14 +572,14 @@ class Reexecution:
             own = [self._overflowed(site, given, output, each) for (output, _), each in pairs]
         return replace(rerun, own=tuple(own))
 
-    def _handed_on(self, position: int) -> Rerun:
+    @staticmethod
+    def _handed_on(operator: RerunOperator) -> Rerun:
         """Return the own error of an inserted operator, which writes its input."""
-        tensors = self.values.operators[position].tensors
-        read, written = (tensors.get((io, 0)) for io in IO)
+        read, written = (operator.tensors.get((io, 0)) for io in IO)
         if read is None or written is None:
             return Rerun(note="its input or its output was not dumped")
         try:
-            given, result = (each.load(each.host_shape, 1).reshape(-1) for each in (read, written))
+            given, result = (each.on_host().reshape(-1) for each in (read, written))
         except UNREADABLE as reason:
             return Rerun(note=str(reason))
         if given.size != result.size:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from typing import Any, Final
 
 import numpy as np
 
+from msdump.analysis import DumpedOperand
 from msdump.analysis.align import INPUTS, OperatorPair, canonical_type, kinds, operator_graphs, sides
 from msdump.device import INSERTED_PREFIX, moves_nothing, runs_on_device
 from msdump.errors import MsdumpError
@@ -26,29 +27,16 @@ Place = tuple[IO, int]
 """Which tensor of an operator: input or output, and its number."""
 
 
-@dataclass(frozen=True, slots=True)
-class RerunTensor:
-    """A tensor of a dumped operator.
+@dataclass(frozen=True, slots=True, eq=False)
+class ModelOperator:
+    """An operator of the model and its graph."""
 
-    Attributes:
-        io: Input or output.
-        slot: Its number.
-        dtype: Name of its element type on the device.
-        size: Number of its elements, 0 before it is read.
-        host_shape: Its shape on the host if its file has it, else ().
-        load: Returns the elements in the host's layout, given the host's shape and the groups of a
-            convolution's
-            weight; raises DumpReadError or FormatError.
-    """
+    node: Node
+    graph: Graph
 
-    io: IO
-    slot: int
-    dtype: str
-    size: int = 0
-    host_shape: tuple[int, ...] = ()
-    load: Callable[[tuple[int, ...], int], np.ndarray] = field(
-        default=lambda _shape, _groups: np.empty(0), repr=False, compare=False
-    )
+
+Result = tuple[int, tuple[Graph, str]]
+"""Number of an output, and the graph and name of the model's value that it holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,21 +47,27 @@ class RerunOperator:
         name: Name in files.
         op_type: Its type.
         iteration: None where it is not known.
-        tensors: Its tensors.
-        golden: Their counterparts.
+        tensors: Its tensors, by the model's numbers once it is placed.
+        golden: Returns the counterpart of a tensor, given by side and the dump's number; None for none.
         pair: Its aligned operators of the model, without operators for none; None where its name decides.
         is_inserted: Whether the device inserted it, and numbered it with others of its kind.
         held: Element types in which the device holds its tensors, by its graph's file.
+        site: The model's operator, or the one in whose place it stands; None for neither.
+        replaces: Names of the model's operators in whose place it stands, "" where it is the model's.
+        results: Outputs that hold values of the model, of an operator that the model lacks.
     """
 
     name: str
     op_type: str
     iteration: int | None
-    tensors: Mapping[Place, RerunTensor]
-    golden: Mapping[Place, RerunTensor] = field(default_factory=dict)
+    tensors: Mapping[Place, DumpedOperand]
+    golden: Callable[[Place], DumpedOperand | None] = lambda _: None
     pair: OperatorPair | None = None
     is_inserted: bool = False
     held: frozenset[str] = frozenset()
+    site: ModelOperator | None = None
+    replaces: str = ""
+    results: tuple[Result, ...] = ()
 
     @property
     def is_of_model(self) -> bool:
@@ -91,14 +85,6 @@ PRECISION_MODES: Final = (
     PrecisionMode.FORCE_FP32,
 )
 """Precision modes of a device, the likeliest first."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ModelOperator:
-    """An operator of the model and its graph."""
-
-    node: Node
-    graph: Graph
 
 
 @dataclass(frozen=True, eq=False)
@@ -336,57 +322,39 @@ def _forms(models: Sequence[Graph]) -> Iterator[tuple[Graph, Graph, bool]]:
         yield device.graph, model, True
 
 
-Result = tuple[int, tuple[Graph, str]]
-"""Number of an output, and the graph and name of the model's value that it holds."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sites:
-    """The operators of the model beside those of a dump.
-
-    Attributes:
-        found: The model's operator for each dumped one, or in its place; None for neither.
-        replaced: Names of the model's operators in whose place a dumped one stands, by its position.
-        results: Output numbers of operators that the model lacks, with the model's values that they hold, by
-            position.
-    """
-
-    found: tuple[ModelOperator | None, ...]
-    replaced: Mapping[int, str]
-    results: Mapping[int, Sequence[Result]] = field(default_factory=dict)
-
-
-def sites(model: CompiledModel, operators: Sequence[RerunOperator]) -> Sites:
-    """Return the model's operators for dumped ones.
+def place_operators(model: CompiledModel, operators: Sequence[RerunOperator]) -> list[RerunOperator]:
+    """Return dumped operators with the model's operators for them.
 
     Operators that share a name, as in files of the ``classic`` generation, ran in the order of the model.
     """
     counts: Counter[str] = Counter()
-    found: list[ModelOperator | None] = []
+    found: list[RerunOperator] = []
     for operator in operators:
         pair = operator.pair
         name = operator.name if pair is None else sanitize(pair.golden[0]) if pair.is_single else ""
         named = model.sites.get(name, ()) if operator.is_of_model else ()
-        found.append(named[counts[name] % len(named)] if named else None)
+        site = named[counts[name] % len(named)] if named else None
         counts[name] += 1
-    strangers = {
-        each.name: each.pair
-        for each, site in zip(operators, found, strict=True)
-        if site is None and each.is_of_model
-    }
-    placed = _Placed(model, strangers, [site for site in found if site is not None])
-    results: dict[int, list[Result]] = {}
-    replaced: dict[int, str] = {}
-    for position, operator in enumerate(operators):
-        site = found[position]
-        if site is not None and not _may_be(operator.name, file_names(site.node)[0]):
-            replaced[position] = file_names(site.node)[0]
-        elif site is None and operator.name in strangers:
-            found[position] = placed.found.get(operator.name)
-            if operator.name in placed.replaced:
-                replaced[position] = placed.replaced[operator.name]
-            results[position] = [*placed.results(operator.name)]
-    return Sites(tuple(found), replaced, results)
+        own_name = operator.name if site is None else file_names(site.node)[0]
+        replaces = "" if _may_be(operator.name, own_name) else own_name
+        found.append(replace(operator, site=site, replaces=replaces))
+    strangers = {each.name: each.pair for each in found if each.site is None and each.is_of_model}
+    if strangers:
+        placed = _Placed(model, strangers, [each.site for each in found if each.site is not None])
+        found = [placed.of(each) if each.site is None and each.name in strangers else each for each in found]
+    return [_as_model_numbers(each) if model.is_compiled else each for each in found]
+
+
+def _as_model_numbers(operator: RerunOperator) -> RerunOperator:
+    """Return an operator with the model's slot numbers: compiled graphs do not count absent slots."""
+    if operator.site is None:
+        return operator
+    node, places = operator.site.node, dict[Place, Place]()
+    for io, names in ((IO.INPUT, node.inputs), (IO.OUTPUT, node.declared_outputs)):
+        there = (slot for slot, name in enumerate(names) if name)
+        places |= {(io, number): (io, slot) for number, slot in enumerate(there)}
+    tensors = {places.get(place, place): tensor for place, tensor in operator.tensors.items()}
+    return replace(operator, tensors=tensors)
 
 
 class _Placed:
@@ -395,10 +363,6 @@ class _Placed:
     They are matched with operators that the dump lacks: by name, or else by type, in order. Kernels that do
     together the work of others are made of the same parts; a stranger among them, or the first one if parts
     are missing, stands in the place of the whole.
-
-    Attributes:
-        found: The model's operator for each of them, by name.
-        replaced: Names of the model's operators in whose place one stands, by its name.
     """
 
     def __init__(
@@ -411,7 +375,7 @@ class _Placed:
         taken = {_identity(site) for site in used}
         left = {
             name: site
-            for name, (site, *others) in (model.sites.items() if strangers else ())
+            for name, (site, *others) in model.sites.items()
             if not others and name == file_names(site.node)[0] and _identity(site) not in taken
             if model.is_dumped(site.node) and not site.node.is_added
         }
@@ -420,11 +384,11 @@ class _Placed:
         in_order = sides.aligned(
             *([name if name in common else _types(name) for name in each] for each in (names, others))
         )
-        self.found = {names[mine]: left.pop(others[other]) for mine, other in in_order}
-        self.replaced: dict[str, str] = {}
+        self._found = {names[mine]: left.pop(others[other]) for mine, other in in_order}
+        self._replaced: dict[str, str] = {}
         groups: dict[tuple[str, ...], list[str]] = {}
         for name in names:
-            if name not in self.found:
+            if name not in self._found:
                 groups.setdefault(tuple(self._lacked(name, left)), []).append(name)
         for lacked, group in groups.items():
             if lacked:
@@ -455,12 +419,22 @@ class _Placed:
             found, odd = {}, odd[:1] or [*names[:1]]
         if odd and len(names) == len(kernels) == 1:
             found[odd[0]] = kernels[0]
-        self.found |= found
-        self.replaced |= dict.fromkeys(odd, ", ".join(file_names(each.node)[0] for each in kernels))
+        self._found |= found
+        self._replaced |= dict.fromkeys(odd, ", ".join(file_names(each.node)[0] for each in kernels))
 
-    def results(self, name: str) -> Iterator[Result]:
+    def of(self, operator: RerunOperator) -> RerunOperator:
+        """Return one of the operators with its place."""
+        name = operator.name
+        return replace(
+            operator,
+            site=self._found.get(name),
+            replaces=self._replaced.get(name, ""),
+            results=tuple(self._results(name)),
+        )
+
+    def _results(self, name: str) -> Iterator[Result]:
         """Yield an operator's outputs that hold outputs of the model's operators, and their values."""
-        pair = None if name in self.found else self._strangers[name]
+        pair = None if name in self._found else self._strangers[name]
         for (own, slot), (other, golden_slot) in () if pair is None else pair.outputs:
             site = next(iter(self._model.sites.get(sanitize(other), ())), None)
             if sanitize(own) == name and site is not None:

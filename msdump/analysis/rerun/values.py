@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
 from msdump import dtypes
-from msdump.analysis import TensorError, errors
+from msdump.analysis import DumpedOperand, TensorError, errors
 from msdump.analysis.align import INPUTS, canonical_type
 from msdump.analysis.judge import OwnError
 from msdump.analysis.rerun.sites import (
@@ -20,9 +21,8 @@ from msdump.analysis.rerun.sites import (
     ModelOperator,
     Place,
     RerunOperator,
-    RerunTensor,
-    Sites,
     folded_of,
+    place_operators,
 )
 from msdump.device import rounded, rounding
 from msdump.dtypes import DType
@@ -183,7 +183,7 @@ class NotDumpedError(MsdumpError):
 class UnfitError(FormatError):
     """A tensor with another number of elements than the model declares."""
 
-    def __init__(self, tensor: RerunTensor, message: str) -> None:
+    def __init__(self, tensor: DumpedOperand, message: str) -> None:
         """Keep the tensor beside the message."""
         super().__init__(message)
         self.tensor = tensor
@@ -199,29 +199,16 @@ class Holder:
         node: The node of the input or output; None for a graph input's own file.
     """
 
-    tensor: RerunTensor
+    tensor: DumpedOperand
     operator: int
     node: Node | None
-
-
-def _as_model_numbers(operator: RerunOperator, node: Node) -> RerunOperator:
-    """Return an operator with the model's slot numbers: compiled graphs do not count absent slots."""
-    places: dict[Place, Place] = {}
-    for io, names in ((IO.INPUT, node.inputs), (IO.OUTPUT, node.declared_outputs)):
-        there = [slot for slot, name in enumerate(names) if name]
-        places |= {(io, number): (io, slot) for number, slot in enumerate(there)}
-    if all(number == slot for number, slot in places.items()):
-        return operator
-    return replace(operator, tensors={places.get(each, each): of for each, of in operator.tensors.items()})
 
 
 class DumpedValues:
     """The dumped tensors that hold the values of a model in one run of it.
 
     Attributes:
-        operators: The operators of the run, in the order in which they ran.
-        sites: The model's operator for each of them, None for none.
-        replaced: Names of the model's operators in whose place a dumped one stands, by its position.
+        operators: The operators of the run in their places, in the order in which they ran.
         rounded: Names of the weights that an operator read rounded, by its position; it runs again on them.
     """
 
@@ -229,7 +216,6 @@ class DumpedValues:
         self,
         model: CompiledModel,
         operators: Sequence[RerunOperator],
-        sites: Sites,
         before: DumpedValues | None = None,
     ) -> None:
         """List the writers and readers of each value.
@@ -238,21 +224,17 @@ class DumpedValues:
         """
         self._model = model
         self._before = before
-        self.operators = [
-            _as_model_numbers(operator, site.node) if site is not None and model.is_compiled else operator
-            for operator, site in zip(operators, sites.found, strict=True)
-        ]
-        self.sites = sites.found
-        self.replaced = sites.replaced
+        self.operators = place_operators(model, operators)
         self.rounded: dict[int, set[str]] = {}
         self._keys: dict[tuple[int, str], tuple[int, str]] = {}
         self._written: dict[tuple[int, str], list[Holder]] = defaultdict(list)
         self._read: dict[tuple[int, str], list[Holder]] = defaultdict(list)
         self._inputs: dict[str, Holder] = {}
         self._strange: list[Holder] = []
-        for position, (operator, site) in enumerate(zip(self.operators, sites.found, strict=True)):
+        for position, operator in enumerate(self.operators):
+            site = operator.site
             if site is not None:
-                if position not in sites.replaced:  # another operator's inputs may come in another order
+                if not operator.replaces:  # another operator's inputs may come in another order
                     self._note_inputs(position, operator, site)
                 self._note_outputs(position, operator, site)
             elif operator.op_type in INPUTS and (IO.OUTPUT, 0) in operator.tensors:
@@ -260,7 +242,7 @@ class DumpedValues:
             elif not operator.is_inserted:
                 places = (place for place in operator.tensors if place[0] is IO.OUTPUT)
                 self._strange += [Holder(operator.tensors[place], position, None) for place in places]
-            for slot, value in sites.results.get(position, ()):
+            for slot, value in operator.results:
                 if (IO.OUTPUT, slot) in operator.tensors:
                     holder = Holder(operator.tensors[IO.OUTPUT, slot], position, None)
                     self._written[self._key(*value)].append(holder)
@@ -268,8 +250,8 @@ class DumpedValues:
     @property
     def mean_size(self) -> float:
         """How many elements the tensors of the run have on average."""
-        sizes = [tensor.size for operator in self.operators for tensor in operator.tensors.values()]
-        return sum(sizes) / max(len(sizes), 1)
+        tensors = [tensor for operator in self.operators for tensor in operator.tensors.values()]
+        return sum(math.prod(tensor.shape) for tensor in tensors) / max(len(tensors), 1)
 
     def _note_inputs(self, position: int, operator: RerunOperator, site: ModelOperator) -> None:
         node = site.node
@@ -306,7 +288,7 @@ class DumpedValues:
 
     def site(self, position: int) -> ModelOperator:
         """Return the model's operator at a position that has one."""
-        site = self.sites[position]
+        site = self.operators[position].site
         assert site is not None
         return site
 
@@ -361,7 +343,7 @@ class DumpedValues:
         return arrays
 
     def _value(
-        self, tensors: Mapping[Place, RerunTensor], site: ModelOperator, name: str, position: int
+        self, tensors: Mapping[Place, DumpedOperand], site: ModelOperator, name: str, position: int
     ) -> np.ndarray:
         node, graph = site.node, site.graph
         for slot, value in enumerate(node.inputs):
@@ -415,7 +397,8 @@ class DumpedValues:
         tensor, operator, node = holder.tensor, self.operators[holder.operator], holder.node
         declared = graph.type_of(value)
         groups: Any = 1 if node is None else node.members[0].attributes.get("group", 1)
-        array = tensor.load(_host_shape(graph, value, tensor, operator), groups)
+        shape = declared.shape if declared.is_settled else None
+        array = tensor.on_host([size for size in shape or () if isinstance(size, int)], groups)
         if node is not None and _is_turned(array, declared.shape, tensor, operator, node):
             array = array.swapaxes(-1, -2)
         if declared.shape != array.shape and declared.is_settled and declared.shape is not None:
@@ -428,7 +411,7 @@ class DumpedValues:
 def _is_turned(
     array: np.ndarray,
     declared: Sequence[object] | None,
-    tensor: RerunTensor,
+    tensor: DumpedOperand,
     operator: RerunOperator,
     node: Node,
 ) -> bool:
@@ -436,17 +419,18 @@ def _is_turned(
 
     MindSpore's products have arguments for it, which newer dumps hold as inputs behind the matrices.
     """
-    is_product = tensor.io is IO.INPUT and tensor.slot < len(_TURNING) and array.ndim > 1
+    is_product = tensor.io is IO.INPUT and tensor.index < len(_TURNING) and array.ndim > 1
     if not is_product or canonical_type(operator.op_type) != canonical_type("BatchMatMul"):
         return False
     *batch, rows, columns = array.shape
     if rows != columns:
         return declared is not None and (*declared,) == (*batch, columns, rows)
-    argument = operator.tensors.get((IO.INPUT, tensor.slot + len(_TURNING)))
+    argument = operator.tensors.get((IO.INPUT, tensor.index + len(_TURNING)))
     if argument is None or argument.dtype != "bool":
         return False
     attributes = node.members[0].attributes
-    return bool(argument.load((), 1).any()) != any(attributes.get(name) for name in _TURNING[tensor.slot])
+    turning = any(attributes.get(name) for name in _TURNING[tensor.index])
+    return bool(argument.on_host().any()) != turning
 
 
 _TURNING: Final = (("transA", "transpose_a"), ("transB", "transpose_b"))
@@ -468,16 +452,6 @@ def in_declared_type(array: np.ndarray, declared: dtypes.DType | None) -> np.nda
     if array.dtype.kind in "iub" and declared.numpy.kind in "iub":
         return array.astype(declared.numpy)
     raise FormatError(f"{array.dtype} where the model has {declared.name}")
-
-
-def _host_shape(graph: Graph, value: str, tensor: RerunTensor, operator: RerunOperator) -> tuple[int, ...]:
-    if tensor.host_shape:
-        return tensor.host_shape
-    declared = graph.type_of(value)
-    if declared.is_settled and declared.shape is not None:
-        return tuple(size for size in declared.shape if isinstance(size, int))
-    golden = operator.golden.get((tensor.io, tensor.slot))
-    return golden.host_shape if golden is not None else ()
 
 
 def _last(holders: Sequence[Holder], before: int) -> Holder | None:

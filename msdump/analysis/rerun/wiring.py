@@ -10,9 +10,9 @@ from typing import Final
 
 import numpy as np
 
-from msdump.analysis import errors
+from msdump.analysis import DumpedOperand, errors
 from msdump.analysis.align import canonical_type, is_commutative
-from msdump.analysis.rerun.sites import RerunOperator, RerunTensor
+from msdump.analysis.rerun.sites import RerunOperator
 from msdump.analysis.rerun.values import (
     UNREADABLE,
     Arithmetic,
@@ -45,7 +45,7 @@ class _Read:
     """
 
     value: str
-    tensor: RerunTensor
+    tensor: DumpedOperand
     holder: Holder | None
     read_type: DType
 
@@ -86,7 +86,9 @@ class DumpedInputs:
         name = self._values.operators[self._position].name
         for read in self._unlike:
             writer = self._writer(read)
-            if writer is not None and self._values.sites[writer.operator] is None and read.holder is not None:
+            if writer is None or read.holder is None:
+                continue
+            if self._values.operators[writer.operator].site is None:
                 yield writer.operator, f"{name} reads it in the place of {self._named(read.holder)}"
 
     @cached_property
@@ -98,7 +100,7 @@ class DumpedInputs:
 
     def _is_of(self, read: _Read, expected: _Read) -> bool | None:
         """Return whether an input has the elements of another input's producer, or its own; None: unknown."""
-        if expected.holder is None or expected.holder.operator in self._values.replaced:
+        if expected.holder is None or self._values.operators[expected.holder.operator].replaces:
             return None
         return self._holds(read, expected.value, expected.holder)
 
@@ -139,12 +141,12 @@ class DumpedInputs:
     def _swapped(self) -> tuple[int, int] | None:
         for one, other in itertools.combinations(self._unlike, 2):
             if self._is_of(one, other) and self._is_of(other, one):
-                return one.tensor.slot, other.tensor.slot
+                return one.tensor.index, other.tensor.index
         return None
 
     def _told(self, unlike: _Read) -> str:
         assert unlike.holder is not None, "who has no holder is not known to be unlike"
-        text = f"input {unlike.tensor.slot} is not {self._named(unlike.holder)}, which the model feeds it"
+        text = f"input {unlike.tensor.index} is not {self._named(unlike.holder)}, which the model feeds it"
         other = self._writer(unlike)
         return text if other is None else f"{text}, but {self._named(other)}"
 
@@ -160,7 +162,7 @@ class DumpedInputs:
         return next((holder for holder in written if self._holds(unlike, unlike.value, holder)), None)
 
     def _named(self, holder: Holder) -> str:
-        return f"{holder.tensor.io} {holder.tensor.slot} of {self._values.operators[holder.operator].name}"
+        return f"{holder.tensor.io} {holder.tensor.index} of {self._values.operators[holder.operator].name}"
 
 
 def _is_read_as(array: np.ndarray, value: np.ndarray, read_type: DType, operator: RerunOperator) -> bool:
@@ -187,7 +189,7 @@ def wrong_weights(values: DumpedValues, position: int, arithmetic: Arithmetic) -
         try:
             array = values.array(graph, name, Holder(tensor, position, site.node))
         except UnfitError:  # it has not even the weight's size
-            wrong[tensor.slot] = name
+            wrong[tensor.index] = name
             continue
         except UNREADABLE:
             continue
@@ -202,5 +204,5 @@ def wrong_weights(values: DumpedValues, position: int, arithmetic: Arithmetic) -
         if any(is_rounded(array, weight, half) for half in HALVES):  # the examined model's is rounded
             values.rounded.setdefault(position, set()).add(name)
         else:
-            wrong[tensor.slot] = name
+            wrong[tensor.index] = name
     return wrong
