@@ -294,7 +294,10 @@ def test_formats_page_lists_every_message():
 
     messages = [
         f"{message} "
-        + ", ".join(f"{name} {number}: {kind}" for number, (name, kind) in enumerate(fields.items(), 1))
+        + ", ".join(
+            f"{name} {number}: {kind}"
+            for number, (name, kind) in enumerate(map(str.split, fields.split(", ")), 1)
+        )
         for message, fields in ir_proto._MESSAGES.items()
     ]
     assert [message for message in messages if message not in text] == []

@@ -20,14 +20,14 @@ from msdump.analysis.align.sides import (
     passes_on,
 )
 from msdump.analysis.align.strategies import pair_operators, strategies
-from msdump.graph.files import ir_text, tensor_text
+from msdump.graph.files import Constant, Parameter, Statement, ir_text, tensor_text
 from msdump.read import ABSENT, GraphOperator, OperatorGraph, SourceKind, ValueForm, ValueSource, connected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from msdump.graph import Graph
-    from msdump.graph.files import Statement, StatementOperand, Type
+    from msdump.graph.files import Operand, Type
 
 
 _ITEM: Final = "TupleGetItem"
@@ -63,9 +63,10 @@ class _Reader:
                 self.values[statement.number] = ValueSource(SourceKind.OPERATOR, statement.full_name)
             elif statement.op_type == _ITEM:
                 whole, index = statement.operands
-                slot = self.program.constant(index.number).value
+                assert isinstance(whole, Statement)
+                assert isinstance(index, Constant)
                 name = self.values[whole.number].name
-                self.values[statement.number] = ValueSource(SourceKind.OPERATOR, name, int(slot))
+                self.values[statement.number] = ValueSource(SourceKind.OPERATOR, name, int(index.value))
         parameters = self.program.parameters
         return OperatorGraph(
             operators,
@@ -93,18 +94,19 @@ class _Reader:
             bodies={attribute: first + body.index for attribute, body in node.bodies.items()},
         )
 
-    def _source(self, operand: StatementOperand) -> ValueSource:
-        if operand.kind == "statement":
-            return self.values[operand.number]
-        if operand.kind == "parameter":
-            parameter = self.program.parameters[operand.number - 1]
-            return ValueSource(SourceKind.WEIGHT if parameter.is_weight else SourceKind.INPUT, parameter.name)
-        if operand.kind == "constant":
-            value = self.program.constant(operand.number).value
-            return ValueSource(
-                SourceKind.CONSTANT, tensor_text(value) if isinstance(value, np.ndarray) else str(value)
-            )
-        return ABSENT
+    def _source(self, operand: Operand) -> ValueSource:
+        match operand:
+            case Statement():
+                return self.values[operand.number]
+            case Parameter():
+                kind = SourceKind.WEIGHT if operand.is_weight else SourceKind.INPUT
+                return ValueSource(kind, operand.name)
+            case Constant():
+                value = operand.value
+                words = tensor_text(value) if isinstance(value, np.ndarray) else str(value)
+                return ValueSource(SourceKind.CONSTANT, words)
+            case None:
+                return ABSENT
 
 
 def _form(value_type: Type) -> ValueForm:

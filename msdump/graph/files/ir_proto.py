@@ -18,6 +18,8 @@ from msdump import dtypes
 from msdump.graph.files.arguments import arguments
 from msdump.graph.files.ir_text import (
     FORWARD_LINES,
+    Constant,
+    Parameter,
     Statement,
     Type,
     body_names,
@@ -31,82 +33,43 @@ from msdump.graph.operators import Argument
 if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-# message: fields and their types, numbered from 1 in this order; a type in brackets repeats
-_MESSAGES: Final[Mapping[str, Mapping[str, str]]] = {
-    "ModelProto": {
-        "ir_version": "int64",
-        "domain": "string",
-        "model_version": "int64",
-        "graph": "GraphProto",
-        "metadata_operators": "OperatorSetProto",
-    },
-    "OperatorSetProto": {"operators": "[OperatorProto]", "summary": "string"},
-    "OperatorProto": {"name": "string", "config": "bytes", "obj_info": "bytes"},
-    "GraphProto": {
-        "node": "[NodeProto]",
-        "name": "string",
-        "parameters": "[ParameterProto]",
-        "outputs": "[OutputProto]",
-        "const_vals": "[NamedValueProto]",
-        "root_name": "string",
-    },
-    "NodeProto": {
-        "input": "[InputProto]",
-        "name": "string",
-        "op_type": "string",
-        "scope": "string",
-        "attribute": "[AttributeProto]",
-        "output_type": "TypeProto",
-        "output_i": "uint64",
-        "full_name": "string",
-        "source_address": "string",
-    },
-    "InputProto": {"name": "string", "type": "int32"},
-    "ParameterProto": {"name": "string", "type": "TypeProto", "default_val": "ValueProto"},
-    "OutputProto": {"name": "string", "type": "TypeProto"},
-    "AttributeProto": {"name": "string", "value": "ValueProto"},
-    "NamedValueProto": {"key": "string", "value": "ValueProto", "full_name": "string"},
-    "TypeProto": {
-        "data_type": "int32",
-        "tensor_type": "TensorTypeProto",
-        "sequence_type": "SequenceTypeProto",
-    },
-    "TensorTypeProto": {"elem_type": "int32", "shape": "TensorShapeProto"},
-    "SequenceTypeProto": {"elem_types": "[TypeProto]"},
-    "TensorShapeProto": {"dim": "[DimensionProto]"},
-    "DimensionProto": {"size": "int64", "name": "string"},
-    "ValueProto": {
-        "dtype": "int32",
-        "bool_val": "bool",
-        "int_val": "int64",
-        "uint_val": "uint64",
-        "float_val": "float",
-        "double_val": "double",
-        "str_val": "string",
-        "tensor_val": "TensorProto",
-        "graph": "GraphProto",
-        "bool_vals": "[bool]",
-        "int_vals": "[int64]",
-        "uint_vals": "[uint64]",
-        "float_vals": "[float]",
-        "double_vals": "[double]",
-        "str_vals": "[string]",
-        "tensor_vals": "[TensorProto]",
-        "graphs": "[GraphProto]",
-        "values": "[ValueProto]",
-        "dict_val": "[NamedValueProto]",
-        "type_val": "TypeProto",
-    },
-    "TensorProto": {
-        "node_name": "string",
-        "slot": "string",
-        "tensor_content": "bytes",
-        "dims": "[int64]",
-        "data_type": "int32",
-        "finished": "bool",
-        "iter": "string",
-        "truncate": "bool",
-    },
+# message: fields with their types, numbered from 1 in this order; a type in brackets repeats
+_MESSAGES: Final[Mapping[str, str]] = {
+    "ModelProto": (
+        "ir_version int64, domain string, model_version int64, graph GraphProto,"
+        " metadata_operators OperatorSetProto"
+    ),
+    "OperatorSetProto": "operators [OperatorProto], summary string",
+    "OperatorProto": "name string, config bytes, obj_info bytes",
+    "GraphProto": (
+        "node [NodeProto], name string, parameters [ParameterProto], outputs [OutputProto],"
+        " const_vals [NamedValueProto], root_name string"
+    ),
+    "NodeProto": (
+        "input [InputProto], name string, op_type string, scope string, attribute [AttributeProto],"
+        " output_type TypeProto, output_i uint64, full_name string, source_address string"
+    ),
+    "InputProto": "name string, type int32",
+    "ParameterProto": "name string, type TypeProto, default_val ValueProto",
+    "OutputProto": "name string, type TypeProto",
+    "AttributeProto": "name string, value ValueProto",
+    "NamedValueProto": "key string, value ValueProto, full_name string",
+    "TypeProto": "data_type int32, tensor_type TensorTypeProto, sequence_type SequenceTypeProto",
+    "TensorTypeProto": "elem_type int32, shape TensorShapeProto",
+    "SequenceTypeProto": "elem_types [TypeProto]",
+    "TensorShapeProto": "dim [DimensionProto]",
+    "DimensionProto": "size int64, name string",
+    "ValueProto": (
+        "dtype int32, bool_val bool, int_val int64, uint_val uint64, float_val float, double_val double,"
+        " str_val string, tensor_val TensorProto, graph GraphProto, bool_vals [bool], int_vals [int64],"
+        " uint_vals [uint64], float_vals [float], double_vals [double], str_vals [string],"
+        " tensor_vals [TensorProto], graphs [GraphProto], values [ValueProto], dict_val [NamedValueProto],"
+        " type_val TypeProto"
+    ),
+    "TensorProto": (
+        "node_name string, slot string, tensor_content bytes, dims [int64], data_type int32,"
+        " finished bool, iter string, truncate bool"
+    ),
 }
 
 # numbers of the DataType enumeration that are no element types
@@ -166,10 +129,8 @@ def _add_node(target: Any, statement: Statement, graph: Graph, graph_id: int) ->
         source_address="",
     )
     for operand in statement.operands:
-        if operand.kind != "absent":
-            names = {"parameter": operand.name, "constant": f"cst{operand.number}"}
-            name = names.get(operand.kind, _statement_name(operand.number))
-            node.input.add(name=name, type=_DATA_EDGE)
+        if operand is not None:
+            node.input.add(name=_operand_name(operand), type=_DATA_EDGE)
     _set_type(node.output_type, statement.type)
     if statement.node is None:
         return
@@ -183,6 +144,16 @@ def _add_node(target: Any, statement: Statement, graph: Graph, graph_id: int) ->
     if statement.node.forward and lines:
         lines.insert(0, FORWARD_LINES)
     node.source_address = "".join(f"{line}\n" for line in lines)
+
+
+def _operand_name(operand: Statement | Parameter | Constant) -> str:
+    match operand:
+        case Parameter():
+            return operand.name
+        case Constant():
+            return f"cst{operand.number}"
+        case Statement():
+            return _statement_name(operand.number)
 
 
 def _statement_name(number: int) -> str:
@@ -251,7 +222,7 @@ def _file() -> FileDescriptorProto:
     file = FileDescriptorProto(name="debug_graph.proto", package=_PACKAGE, syntax="proto2")
     for message, fields in _MESSAGES.items():
         target = file.message_type.add(name=message)
-        for number, (name, kind) in enumerate(fields.items(), 1):
+        for number, (name, kind) in enumerate(map(str.split, fields.split(", ")), 1):
             repeats, plain = kind.startswith("["), kind.strip("[]")
             label = FieldDescriptorProto.LABEL_REPEATED if repeats else FieldDescriptorProto.LABEL_OPTIONAL
             field = target.field.add(name=name, number=number, label=label)

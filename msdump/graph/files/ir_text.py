@@ -36,9 +36,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 
@@ -102,7 +102,6 @@ def dot_text(graph: Graph, name: str) -> str:
 
 
 def _boxes(code: GraphStatements) -> Iterator[str]:
-    sources = {"statement": "node", "parameter": "para"}
     for parameter in code.parameters:
         yield f"  para{parameter.number} [label={_quoted(parameter.name)}, shape=octagon];"
     for statement in code.statements:
@@ -110,8 +109,9 @@ def _boxes(code: GraphStatements) -> Iterator[str]:
         yield f"  node{statement.number} [label={_quoted(label)}, shape=box];"
     for statement in code.statements:
         for slot, operand in enumerate(statement.operands):
-            if operand.kind in sources:
-                yield f"  {sources[operand.kind]}{operand.number} -> node{statement.number} [label={slot}];"
+            if isinstance(operand, Parameter | Statement):
+                source = "para" if isinstance(operand, Parameter) else "node"
+                yield f"  {source}{operand.number} -> node{statement.number} [label={slot}];"
 
 
 def _quoted(words: str) -> str:
@@ -147,41 +147,25 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A value that stands in the program itself.
+    """A constant: a weight from a Constant node, or the index of a TupleGetItem.
 
     Attributes:
         number: Position among the constants, from 1.
-        name: Its name in the model, "" for the index of a TupleGetItem.
     """
 
     number: int
-    name: str
+    type: ValueType
     value: np.ndarray | int
 
 
-@dataclass(frozen=True, slots=True)
-class StatementOperand:
-    """One operand of a statement.
-
-    Attributes:
-        kind: Where it comes from.
-        number: Number of the statement (from 0), parameter or constant (from 1).
-        name: Value name in the model, "" where it has none.
-        type: Element type and shape, of each element where it is a tuple.
-    """
-
-    kind: Literal["statement", "parameter", "constant", "absent"]
-    number: int
-    name: str
-    type: Type
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Statement:
     """One line of the program.
 
     Attributes:
+        number: Position among the statements, from 0.
         label: Name of its first output; the variable name in MindSpore's files.
+        operands: The values that it reads: results of earlier statements, parameters, constants.
         type: Type of its value; a tuple where it has several outputs.
         node: The operator, None for the ones that exist in the files only.
     """
@@ -190,7 +174,7 @@ class Statement:
     label: str
     op_type: str
     full_name: str
-    operands: tuple[StatementOperand, ...]
+    operands: tuple[Operand, ...] = field(repr=False)
     type: Type
     node: Node | None = None
 
@@ -200,6 +184,10 @@ class Statement:
         return self.full_name.rpartition("/")[0]
 
 
+Operand = Statement | Parameter | Constant | None
+"""Source of a value that a statement reads; None: an absent optional input."""
+
+
 @dataclass(frozen=True, slots=True)
 class GraphStatements:
     """A whole graph; the last statement is the tuple of its outputs."""
@@ -207,10 +195,6 @@ class GraphStatements:
     parameters: tuple[Parameter, ...]
     constants: tuple[Constant, ...]
     statements: tuple[Statement, ...]
-
-    def constant(self, number: int) -> Constant:
-        """Return a constant by its number."""
-        return self.constants[number - 1]
 
 
 def parameters(graph: Graph) -> tuple[Parameter, ...]:
@@ -262,94 +246,59 @@ def program(graph: Graph) -> GraphStatements:
     Three operators stand in files alone, as in MindSpore, and never run: TupleGetItem takes one of several
     outputs, MakeTuple gathers the graph's outputs, Return ends the graph.
     """
-    return _Builder(graph).build()
+    own_parameters = parameters(graph)
+    names = enumerate(graph.constants, start=1)
+    constants = {name: Constant(number, graph.type_of(name), graph.weights[name]) for number, name in names}
+    listed = list(constants.values())
+    values: dict[str, Operand] = {**{each.name: each for each in own_parameters}, **constants}
+    read = {value.name for value in graph.results}.union(*map(_operand_names, graph.nodes))
+    statements: list[Statement] = []
+    counts: Counter[str] = Counter()
 
+    def add_virtual(op_type: str, label: str, scope: str, operands: tuple[Operand, ...], kind: Type) -> None:
+        stem = f"{scope or 'Default'}/{op_type}"
+        full_name = f"{stem}-op{counts[stem]}"
+        counts[stem] += 1
+        statements.append(Statement(len(statements), label, op_type, full_name, operands, kind))
 
-class _Builder:
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
-        self._parameters = parameters(graph)
-        self._constants = [
-            Constant(number, name, graph.weights[name]) for number, name in enumerate(graph.constants, 1)
-        ]
-        self._statements: list[Statement] = []
-        self._counts: Counter[str] = Counter()
-        self._read = {name for node in graph.nodes for name in _operand_names(node)}
-        self._read |= {value.name for value in graph.results}
-        self._operands = {
-            parameter.name: StatementOperand("parameter", parameter.number, parameter.name, parameter.type)
-            for parameter in self._parameters
-        }
-        self._operands |= {
-            constant.name: StatementOperand(
-                "constant", constant.number, constant.name, graph.type_of(constant.name)
-            )
-            for constant in self._constants
-        }
-
-    def build(self) -> GraphStatements:
-        for node in self._graph.nodes:
-            self._add_node(node)
-        outputs = tuple(self._operand(value.name) for value in self._graph.results)
-        types = tuple(UNKNOWN if isinstance(each.type, tuple) else each.type for each in outputs)
-        # a single output is a tuple of one, too
-        self._add("", "MakeTuple", self._virtual_name("Default", "MakeTuple"), outputs, types)
-        return GraphStatements(self._parameters, tuple(self._constants), tuple(self._statements))
-
-    def _add_node(self, node: Node) -> None:
+    for node in graph.nodes:
         outputs = outputs_of(node)
-        types = tuple(self._graph.type_of(name) if name else UNKNOWN for name in outputs)
-        statement = self._add(
+        types = tuple(graph.type_of(name) if name else UNKNOWN for name in outputs)
+        statement = Statement(
+            len(statements),
             next(filter(None, outputs), ""),
             node.operator.op_type,
             node.operator.full_name,
-            tuple(self._operand(name) for name in _operand_names(node)),
+            tuple(map(values.get, _operand_names(node))),
             types[0] if len(types) == 1 else types,
             node,
         )
+        statements.append(statement)
         # readers of a new value that is no declared output read the input that it was written to
-        for name, written in node.undeclared_outputs.items():
-            self._operands[name] = self._operand(written)
+        values |= {name: values.get(written) for name, written in node.undeclared_outputs.items()}
         if len(outputs) == 1:
-            self._operands[outputs[0]] = StatementOperand("statement", statement.number, outputs[0], types[0])
-            return
-        # as in MindSpore, outputs without readers have no statement
+            values[outputs[0]] = statement
+            continue
         for slot, name in enumerate(outputs):
-            if name and name in self._read:
-                self._add_item(statement, slot, name)
+            if name and name in read:  # as in MindSpore, outputs without readers have no statement
+                listed.append(Constant(len(listed) + 1, INDEX, slot))
+                operands = (statement, listed[-1])
+                add_virtual("TupleGetItem", name, statement.scope, operands, graph.type_of(name))
+                values[name] = statements[-1]
+    results = tuple(values.get(value.name) for value in graph.results)
+    # a single output is a tuple of one, too
+    add_virtual("MakeTuple", "", "", results, tuple(map(_element_type, results)))
+    return GraphStatements(own_parameters, tuple(listed), tuple(statements))
 
-    def _add_item(self, whole: Statement, slot: int, name: str) -> None:
-        index = Constant(len(self._constants) + 1, "", slot)
-        self._constants.append(index)
-        operands = (
-            StatementOperand("statement", whole.number, whole.label, whole.type),
-            StatementOperand("constant", index.number, "", INDEX),
-        )
-        full_name = self._virtual_name(whole.scope or "Default", "TupleGetItem")
-        item_type = self._graph.type_of(name)
-        item = self._add(name, "TupleGetItem", full_name, operands, item_type)
-        self._operands[name] = StatementOperand("statement", item.number, name, item_type)
 
-    def _add(  # noqa: PLR0917 - the fields of a Statement in their order
-        self,
-        label: str,
-        op_type: str,
-        full_name: str,
-        operands: tuple[StatementOperand, ...],
-        value_type: Type,
-        node: Node | None = None,
-    ) -> Statement:
-        statement = Statement(len(self._statements), label, op_type, full_name, operands, value_type, node)
-        self._statements.append(statement)
-        return statement
+def operand_type(operand: Operand) -> Type:
+    """Return the type of an operand."""
+    return ABSENT if operand is None else operand.type
 
-    def _virtual_name(self, scope: str, op_type: str) -> str:
-        stem = f"{scope}/{op_type}"
-        self._counts[stem] += 1
-        return f"{stem}-op{self._counts[stem] - 1}"
 
-    def _operand(self, name: str) -> StatementOperand:
-        return self._operands.get(name, StatementOperand("absent", 0, name, ABSENT))
+def _element_type(operand: Operand) -> ValueType:
+    kind = operand_type(operand)
+    return UNKNOWN if isinstance(kind, tuple) else kind
 
 
 def _operand_names(node: Node) -> tuple[str, ...]:
@@ -440,8 +389,8 @@ def _body(code: GraphStatements, graph: Graph, graph_id: int, view: DeviceView) 
     primals = primal_attributes(graph)
     for statement in code.statements:
         own = primals.get(statement.node.name, {}) if statement.node else {}
-        yield f"  {_call(code, statement)}{_attributes(statement, graph, graph_id)}{_primal(own)}"
-        types = [_host(operand.type) for operand in statement.operands]
+        yield f"  {_call(statement)}{_attributes(statement, graph, graph_id)}{_primal(own)}"
+        types = [_host(operand_type(operand)) for operand in statement.operands]
         operands = ", ".join([*types, "<UMonad, NoShape>"] if _has_side_effect(statement) else types)
         yield f"{_INDENT}: ({operands}) -> ({_host(statement.type)})"
         yield from _device_line(statement.node, view)
@@ -452,9 +401,9 @@ def _body(code: GraphStatements, graph: Graph, graph_id: int, view: DeviceView) 
         yield from _source_lines(statement.node)
 
 
-def _call(code: GraphStatements, statement: Statement) -> str:
+def _call(statement: Statement) -> str:
     label = one_line(statement.label) or f"CNode_{statement.number}"
-    operands = [_operand(code, operand) for operand in statement.operands]
+    operands = list(map(_operand, statement.operands))
     if _has_side_effect(statement):
         operands.append("UMonad[U]")
     return f"%{statement.number}({label}) = {statement.op_type}({', '.join(operands)})"
@@ -465,15 +414,17 @@ def _has_side_effect(statement: Statement) -> bool:
     return statement.node is not None and bool(statement.node.update.new_values)
 
 
-def _operand(code: GraphStatements, operand: StatementOperand) -> str:
-    if operand.kind == "statement":
-        return f"%{operand.number}"
-    if operand.kind == "parameter":
-        return f"%para{operand.number}_{one_line(operand.name)}"
-    if operand.kind == "constant":
-        value = code.constant(operand.number).value
-        return one_line(tensor_text(value)) if isinstance(value, np.ndarray) else str(value)
-    return "None"
+def _operand(operand: Operand) -> str:
+    match operand:
+        case Statement():
+            return f"%{operand.number}"
+        case Parameter():
+            return f"%para{operand.number}_{one_line(operand.name)}"
+        case Constant():
+            value = operand.value
+            return one_line(tensor_text(value)) if isinstance(value, np.ndarray) else str(value)
+        case None:
+            return "None"
 
 
 def _attributes(statement: Statement, graph: Graph, graph_id: int) -> str:
