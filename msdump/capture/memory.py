@@ -12,7 +12,7 @@ import numpy as np
 from msdump.capture.compiled import watcher
 from msdump.capture.compiled.watcher import DeviceImage, GraphImage
 from msdump.capture.steps import Memory, memory_of
-from msdump.device import Ascend, MemoryMeter, MemoryUse, Meter, Residence, residence
+from msdump.device import Ascend, MemoryUse, Residence, residence
 from msdump.errors import DeviceMemoryError
 from msdump.graph import Graph, content_sized
 from msdump.graph.kernel import stomped_bytes
@@ -28,29 +28,24 @@ class Recognition(Observer):
     branches and loops.
 
     Attributes:
-        meter: An earlier run equal to this one so far, else the meter of this one.
+        use: Device memory of the run so far: that of an earlier run equal to it, else its own.
         interest: The operators whose results vary, later every one.
     """
 
     def __init__(
-        self, earlier: Sequence[MemoryMeter], varying: Sequence[bool], new_meter: Callable[[], MemoryMeter]
+        self, earlier: Sequence[MemoryUse], varying: Sequence[bool], new_use: Callable[[], MemoryUse]
     ) -> None:
         """Begin a run.
 
         Args:
             earlier: Earlier runs with inputs of the same shapes, at least one.
             varying: By node position: whether the sizes of the operator's results depend on contents.
-            new_meter: Returns a meter with weights and inputs in its memory.
+            new_use: Returns memory with weights and inputs in it.
         """
-        self.meter = earlier[-1]
+        self.use = earlier[-1]
         self.interest = Interest(tuple(varying), outputs=True, one_by_one=True)
         self._candidates = earlier
-        self._new_meter = new_meter
-
-    @property
-    def use(self) -> MemoryUse:
-        """Device memory of the run so far."""
-        return self.meter.use
+        self._new_use = new_use
 
     def ran(self, batch: Sequence[NodeRun], found: TotalsArray | None = None) -> None:
         """Compare or measure the results of operators.
@@ -63,15 +58,15 @@ class Recognition(Observer):
             if self._candidates:
                 self._candidates = [run for run in self._candidates if run.agrees(position, outputs)]
                 if self._candidates:
-                    self.meter = self._candidates[-1]  # any of them: they agree up to here
+                    self.use = self._candidates[-1]  # any of them: they agree up to here
                     continue
                 self._measure_from(position)
-            self.meter.ran(position, outputs)
+            self.use.ran(position, outputs)
 
     def _measure_from(self, position: int) -> None:
         """Measure from an operator on; up to it the run lies in memory as the last candidate did."""
-        last_candidate, self.meter = self.meter, self._new_meter()
-        self.meter.follow(last_candidate, position)
+        last_candidate, self.use = self.use, self._new_use()
+        self.use.follow(last_candidate, position)
         self.interest = Interest((True,) * len(self.interest.positions), outputs=True, one_by_one=True)
 
 
@@ -167,21 +162,21 @@ class Metered(Relay):
 
     def __init__(
         self,
-        meter: Meter,
+        memory: MemoryUse,
         capture: Observer | None,
         graph: Graph,
         residence_of: Callable[[Graph], Residence],
     ) -> None:
-        """Join a meter and a capture of one graph.
+        """Join memory and a capture of one graph.
 
         Args:
-            meter: Follows the run in device memory.
+            memory: Holds the tensors of the run.
             capture: The capture, None without one.
             graph: The graph.
             residence_of: Returns the lifetimes of the values of a branch or loop body.
         """
         super().__init__(capture, len(graph.nodes))
-        self._meter = meter
+        self._memory = memory
         self._residence_of = residence_of
 
     def ran(
@@ -195,20 +190,20 @@ class Metered(Relay):
         if found is not None:
             answer = super().ran(batch, found)
             for position, _, outputs, _ in batch:  # else they are shown once more
-                self._meter.ran(position, outputs)
+                self._memory.ran(position, outputs)
             return answer
         for number, (position, _, outputs, _) in enumerate(batch):
             try:
-                self._meter.ran(position, outputs)
+                self._memory.ran(position, outputs)
             except DeviceMemoryError:
                 super().ran(batch[:number])
                 raise
-        return super().ran(batch)  # files tell the addresses of results, which the meter gives them
+        return super().ran(batch)  # files show the addresses of results
 
     def enter(self, body: Graph) -> Metered:
         """Measure a branch or the body of a loop as well, and let the capture see it."""
-        meter = self._meter.enter(body, self._residence_of(body))
-        return Metered(meter, self._capture.enter(body), body, self._residence_of)
+        memory = self._memory.enter(body, self._residence_of(body))
+        return Metered(memory, self._capture.enter(body), body, self._residence_of)
 
 
 _MOST_RUNS: Final = 64  # whose addresses are kept, of all sets of input shapes together
@@ -233,14 +228,14 @@ class RunMemory:
         self._plan = plan
         self._limit = limit
         self._remembered: dict[Hashable, _SimilarRuns] = {}
-        self._run: MemoryMeter | Recognition | None = None
+        self._run: MemoryUse | Recognition | None = None
         self._new_key: Hashable = None  # of a run that may have to be remembered
         self._inner_residences: dict[int, Residence] = {}
 
     @property
     def now(self) -> MemoryUse | None:
         """Memory of the run that goes on, or else of the last one; None before the first."""
-        return None if self._run is None else self._run.use
+        return self._run.use if isinstance(self._run, Recognition) else self._run
 
     def begin(self, inputs: Mapping[str, Any], capture: Observer | None) -> Observer | None:
         """Begin a run; return its observer, which passes operators on to the capture.
@@ -257,9 +252,9 @@ class RunMemory:
         self._new_key = key
         # A capture asks for addresses while the run goes on, when it may still be like several earlier ones.
         if similar is not None and capture is None:
-            self._run = Recognition(similar.runs, similar.watched, lambda: self._meter(inputs))
+            self._run = Recognition(similar.runs, similar.watched, lambda: self._begun(inputs))
             return self._run
-        self._run = self._meter(inputs)
+        self._run = self._begun(inputs)
         return Metered(self._run, capture, self._device.graph, self._residence_inside)
 
     def end(self, inputs: Mapping[str, Any]) -> None:
@@ -270,12 +265,12 @@ class RunMemory:
         # recognition compares results of the main graph alone, not those inside branches and loops
         if varying and any(node.bodies for node in self._device.graph.nodes):
             return
-        run = self._run.meter if isinstance(self._run, Recognition) else self._run
+        run = self._run.use if isinstance(self._run, Recognition) else self._run
         similar = self._remembered.get(self._new_key)
         if similar is None or not any(run is earlier or run.is_like(earlier) for earlier in similar.runs):
             self._remember(self._new_key, varying, run)
 
-    def _remember(self, key: Hashable, varying: tuple[int, ...], run: MemoryMeter) -> None:
+    def _remember(self, key: Hashable, varying: tuple[int, ...], run: MemoryUse) -> None:
         """Remember a run; the oldest one of the oldest shapes makes place for it."""
         if sum(len(similar.runs) for similar in self._remembered.values()) >= _MOST_RUNS:
             oldest_key, oldest = next(iter(self._remembered.items()))
@@ -285,8 +280,8 @@ class RunMemory:
         watched = tuple(position in varying for position in range(len(self._device.graph.nodes)))
         self._remembered.setdefault(key, _SimilarRuns(any(watched), watched)).runs.append(run)
 
-    def _meter(self, inputs: Mapping[str, Any]) -> MemoryMeter:
-        return MemoryMeter(self._main_residence, self._limit, {**self._device.graph.weights, **inputs})
+    def _begun(self, inputs: Mapping[str, Any]) -> MemoryUse:
+        return MemoryUse.begin(self._main_residence, self._limit, {**self._device.graph.weights, **inputs})
 
     @functools.cached_property
     def _varying(self) -> Any:
@@ -323,7 +318,7 @@ class _SimilarRuns:
 
     varying: bool
     watched: tuple[bool, ...]
-    runs: list[MemoryMeter] = field(default_factory=list)
+    runs: list[MemoryUse] = field(default_factory=list)
 
 
 def _sizes(item: Any) -> Hashable:

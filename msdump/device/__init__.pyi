@@ -12,10 +12,8 @@ from .memory import BASE as BASE
 from .memory import Block as Block
 from .memory import Contents as Contents
 from .memory import DeviceMemory as DeviceMemory
-from .memory import lifetimes as lifetimes
-from .meter import MemoryMeter as MemoryMeter
+from .memory import dead_values as dead_values
 from .meter import MemoryUse as MemoryUse
-from .meter import Meter as Meter
 from .meter import Residence as Residence
 from .meter import residence as residence
 from .placement import DeviceTensor as DeviceTensor

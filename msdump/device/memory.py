@@ -146,30 +146,18 @@ class DeviceMemory:
         self._holes[first:last] = [(address, end - address)]
 
 
-@dataclass(frozen=True, slots=True)
-class Lifetimes:
-    """When the values of a graph need device memory.
+def dead_values(graph: Graph) -> tuple[tuple[str, ...], ...]:
+    """Return the values without readers after each operator, its own unread results included.
 
-    Attributes:
-        first: Values that live before the first operator runs: weights, then graph inputs.
-        dead: Values without readers after each operator, its own unread results included.
+    Weights and graph outputs are never among them.
     """
-
-    first: tuple[str, ...]
-    dead: tuple[tuple[str, ...], ...]
-
-
-def lifetimes(graph: Graph) -> Lifetimes:
-    """Return when the values of a graph need memory; weights and graph outputs are never released."""
-    kept = {value.name for value in graph.outputs} | set(graph.weights)
-    seen: set[str] = set()
+    seen = {value.name for value in graph.outputs} | set(graph.weights)
     dead = []
     for node in reversed(graph.nodes):  # backwards, the first node that names a value is its last reader
         names = dict.fromkeys((*reads(node), *filter(None, node.outputs)))
-        dead.append(tuple(name for name in names if name not in seen and name not in kept))
+        dead.append(tuple(name for name in names if name not in seen))
         seen.update(names)
-    inputs = (value.name for value in graph.inputs if value.name not in graph.weights)
-    return Lifetimes((*graph.weights, *inputs), tuple(reversed(dead)))
+    return tuple(reversed(dead))
 
 
 class Contents:

@@ -1,7 +1,5 @@
 """Device memory while a network runs: every tensor gets an address when its operator has run.
 
-Which forms of a graph's values lie in device memory, and from when until when.
-
 A value lies in memory as its operator makes it. Where an operator reads it in another
 format or element type, a converted copy lies beside it, from its first reader to its last.
 In a compiled graph an operator that moves nothing, such as a change of shape, gives its
@@ -10,16 +8,15 @@ input's memory another name.
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 
 from msdump import dtypes
 from msdump.device import formats
 from msdump.device.blocks import Cell, Dims, blocks, product
-from msdump.device.memory import Block, DeviceMemory, lifetimes
+from msdump.device.memory import Block, DeviceMemory
 from msdump.device.placement import NodePlacement, Placement, Slots
 from msdump.device.tasks import moves_nothing
 from msdump.dtypes import DType
@@ -42,6 +39,19 @@ class Form:
     groups: int = 1
     cell: Cell | None = None
 
+    def nbytes(self, host_shape: Dims, host_dtype: np.dtype) -> int:
+        """Return the bytes of a tensor in this form: device shape times size of the device type."""
+        dtype = self.dtype or dtypes.from_numpy(host_dtype)
+        try:
+            shape = formats.shape(self.format, host_shape, dtype, self.groups, cell=self.cell)
+        except FormatError:  # a shape, known only in the run, that the format cannot hold
+            shape = host_shape
+        return blocks(product(shape), dtype.per_byte) * dtype.numpy.itemsize
+
+    def __str__(self) -> str:
+        """Return the name in messages."""
+        return repr(self.value) if self.format == DEFAULT_FORMAT else f"{self.value!r} in {self.format}"
+
 
 Forms = tuple[Form | None, ...]
 """One entry for each input or output, None for an absent one."""
@@ -54,17 +64,17 @@ class Step:
     Attributes:
         makes: Form of each output that the operator declares.
         results: Graph outputs among its outputs that are converted for the host.
-        dead: Forms without readers afterwards, its own unread results included.
         views: Forms that share the memory of another one, and that one: the output of an operator that
             moves nothing, and the new values of inputs that an operator writes in place.
+        dead: Forms without readers afterwards, its own unread results included.
     """
 
     reads: Forms
     makes: Forms
     copies: tuple[Form, ...]
     results: tuple[Form, ...]
-    dead: tuple[Form, ...]
-    views: tuple[tuple[Form, Form], ...] = ()
+    views: Mapping[Form, Form]
+    dead: tuple[Form, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,23 +104,22 @@ def residence(
         prepares: Weights lie there as they are read, and a change of shape moves nothing, because
             the graph was compiled (O2, acl).
     """
-    first = tuple(_prepared(graph, placement) if prepares else _hosted(graph))
+    first = tuple(_first(graph, placement, prepares=prepares))
     return _Walk(graph, first, shares=prepares).run(placement.nodes, kept)
 
 
-def _hosted(graph: Graph) -> Iterator[Form]:
-    return (_host(graph, name) for name in lifetimes(graph).first)
-
-
-def _prepared(graph: Graph, placement: Placement) -> Iterator[Form]:
-    """Yield the weights in every form in which they are read, the inputs as on the host."""
+def _first(graph: Graph, placement: Placement, *, prepares: bool) -> Iterator[Form]:
+    """Yield weights, prepared ones in every form in which they are read, and inputs as on the host."""
     forms: dict[str, dict[Form, None]] = {}
-    for node, placed in zip(graph.nodes, placement.nodes, strict=True):
-        for form in filter(None, _forms(node.inputs, placed.inputs)):
-            forms.setdefault(form.value, {})[form] = None
-    for name in lifetimes(graph).first:
-        # a weight's TransData ran when the graph was compiled: only forms that are read lie there
-        yield from forms[name] if name in graph.weights and name in forms else (_host(graph, name),)
+    if prepares:  # a weight's TransData ran when the graph was compiled: only forms that are read lie there
+        for node, placed in zip(graph.nodes, placement.nodes, strict=True):
+            for form in filter(None, _forms(node.inputs, placed.inputs)):
+                forms.setdefault(form.value, {})[form] = None
+    for name in graph.weights:
+        yield from forms.get(name) or (_host(graph, name),)
+    for value in graph.inputs:
+        if value.name not in graph.weights:
+            yield _host(graph, value.name)
 
 
 class _Walk:
@@ -127,11 +136,16 @@ class _Walk:
 
     def run(self, placed: Sequence[NodePlacement], stays: Iterable[str]) -> Residence:
         steps = [self._step(node, place) for node, place in zip(self._graph.nodes, placed, strict=True)]
-        kept = {form for form in self._first if form.value in self._graph.weights}
         staying = frozenset(self._owner(self._produced[name]) for name in stays)
-        kept |= staying
-        kept |= set(map(self._result, self._outputs))
-        return Residence(self._first, tuple(self._with_last_readers(steps, kept)), staying)
+        kept = {form for form in self._first if form.value in self._graph.weights}
+        kept.update(staying, map(self._result, self._outputs))
+        # backwards, the first use is the last one; a use of a view is one of its owner's memory
+        seen, ended = set(map(self._owner, kept)), []
+        for node, step in zip(reversed(self._graph.nodes), reversed(steps), strict=True):
+            used = dict.fromkeys(map(self._owner, self._used(node, step)))
+            ended.append(replace(step, dead=tuple(form for form in used if form not in seen)))
+            seen.update(used)
+        return Residence(self._first, tuple(reversed(ended)), staying)
 
     def _step(self, node: Node, placed: NodePlacement) -> Step:
         read_forms = _forms(node.inputs, placed.inputs)
@@ -142,8 +156,9 @@ class _Walk:
         graph_outputs = (form.value for form in makes if form and form.value in self._outputs)
         results = tuple(form for form in map(self._result, graph_outputs) if form not in makes)
         self._resident.update(copies, results, filter(None, makes))
-        views = tuple(self._views(node, read_forms, written))
-        return Step(read_forms, makes, copies, results, (), views)
+        views = dict(self._views(node, read_forms, written))
+        self._owners |= views
+        return Step(read_forms, makes, copies, results, views)
 
     def _views(self, node: Node, read_forms: Forms, written: Forms) -> Iterator[tuple[Form, Form]]:
         """Yield the outputs that share the memory of an input, and the form that owns it."""
@@ -155,21 +170,10 @@ class _Walk:
             source, view = read_forms[slot], written[output]
             # another format or type would need bytes of its own
             if source is not None and view is not None and replace(source, value=view.value) == view:
-                self._owners[view] = self._owner(source)
-                yield view, self._owners[view]
+                yield view, self._owner(source)
 
     def _owner(self, form: Form) -> Form:
         return self._owners.get(form, form)
-
-    def _with_last_readers(self, steps: Sequence[Step], kept: set[Form]) -> Iterable[Step]:
-        # backwards, the first use is the last one; a use of a view is one of its owner's memory
-        seen, ended = set(map(self._owner, kept)), []
-        for node, step in zip(reversed(self._graph.nodes), reversed(steps), strict=True):
-            used = dict.fromkeys(map(self._owner, self._used(node, step)))
-            dead = tuple(form for form in used if form not in seen)
-            seen.update(used)
-            ended.append(replace(step, dead=dead))
-        return reversed(ended)
 
     def _used(self, node: Node, step: Step) -> Iterator[Form]:
         yield from filter(None, step.reads)
@@ -197,48 +201,39 @@ def _forms(names: Sequence[str], tensors: Slots) -> Forms:
     )
 
 
-BEFORE: Final = -1
-"""Stands for the time before the first operator."""
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """One tensor at the place where it was put in device memory.
-
-    Attributes:
-        position: The operator that made it, or for which it was converted; ``BEFORE`` for
-            weights and graph inputs.
-    """
-
-    form: Form
-    block: Block
-    position: int
-
-
 class MemoryUse:
-    """The device memory of a run: where each tensor lies, the peak, the total.
+    """The device memory of a run of one graph: the address of each tensor, and the peak.
 
     During the first run with inputs of such shapes it covers the part that has run so far. Sizes are
     of device memory: the format's padding counts, and a float32 tensor that the device holds as
     float16 has half the bytes.
 
-    Attributes:
-        written: Every tensor in the order in which it came into memory: the last one written to a
-            block lies there. Of a branch or loop body: in
-            the last time that it ran.
-        bodies: The same of the branches and loop bodies of the whole model that ran, by the index of
-            their graph. Values that control flow itself hands to a body have no block there.
+    A branch or loop body runs several times (passes), in the memory of the graph around it. Results of a
+    pass stay until the next pass has ended, since the next iteration of a loop reads them. When control flow
+    ends, they are released, but for values that must stay; the body's own weights are never released.
     """
 
-    def __init__(
-        self, memory: DeviceMemory, residence: Residence, bodies: dict[int, MemoryUse] | None = None
-    ) -> None:
-        """Start without tensors."""
+    def __init__(self, contents: Residence, memory: DeviceMemory, index: int = 0) -> None:
+        """Start without tensors, for the graph of an index."""
+        self._contents = contents
         self._memory = memory
-        self._residence = residence
+        self._index = index
+        self._pass = 0
+        self._placed: dict[int, set[Form]] = {0: set()}  # forms that each pass has placed
+        self._host_types: dict[str, tuple[Dims, np.dtype]] = {}
         self._blocks: dict[Form, Block] = {}
-        self.written: list[Written] = []
-        self.bodies: dict[int, MemoryUse] = {} if bodies is None else bodies
+        self._bodies: dict[int, MemoryUse] = {}  # directly inside the graph, by index
+
+    @classmethod
+    def begin(cls, contents: Residence, limit: int | None, arrays: Mapping[str, object]) -> MemoryUse:
+        """Return the memory of a main graph with its weights and inputs.
+
+        Raises:
+            DeviceMemoryError: A tensor does not fit; it is named.
+        """
+        use = cls(contents, DeviceMemory(limit))
+        use._place_first(arrays)
+        return use
 
     @property
     def peak(self) -> int:
@@ -246,15 +241,10 @@ class MemoryUse:
         return self._memory.peak
 
     @property
-    def total(self) -> int:
-        """Bytes of all tensors, as if no memory were used again."""
-        return self._memory.total
-
-    @property
     def blocks(self) -> Mapping[str, Block]:
         """Block of each value in the form in which its operator made it, by the value's name."""
-        outputs = (form for step in self._residence.steps for form in step.makes if form)
-        forms = {form.value: form for form in (*self._residence.first, *outputs)}
+        outputs = (form for step in self._contents.steps for form in step.makes if form)
+        forms = {form.value: form for form in (*self._contents.first, *outputs)}
         return {name: self._blocks[form] for name, form in forms.items() if form in self._blocks}
 
     def block(self, position: int, io: IO, slot: int) -> Block | None:
@@ -264,52 +254,17 @@ class MemoryUse:
             Address and reserved bytes; None for an absent value, one that is no tensor, and one
             that the first run has not reached yet.
         """
-        step = self._residence.steps[position]
+        step = self._contents.steps[position]
         form = (step.reads if io is IO.INPUT else step.makes)[slot]
         return None if form is None else self._blocks.get(form)
 
     def inside(self, index: int) -> MemoryUse | None:
-        """Return the use of the branch or loop body of an index, None before it runs for the first time."""
-        return self.bodies.get(index)
+        """Return the memory of the branch or loop body of an index, None before it runs for the first time.
 
-    def share(self, outer: MemoryUse, names: Container[str]) -> None:
-        """Register that a body reads values where they lie for the graph around it.
-
-        Values that the body reads in another form get blocks of their own.
+        Values that control flow itself hands to a body have no block there.
         """
-        forms = {form: outer._blocks.get(form) for form in self._residence.first if form.value in names}
-        self._blocks |= {form: block for form, block in forms.items() if block is not None}
-
-    def register(self, form: Form, block: Block, position: int) -> None:
-        """Register a tensor that was put into a block."""
-        self._blocks[form] = block
-        self.written.append(Written(form, block, position))
-
-    def register_view(self, view: Form, owner: Form, position: int) -> None:
-        """Register a form that shares the block of another one, if that has a block."""
-        block = self._blocks.get(owner)
-        if block is not None:
-            self.register(view, block, position)
-
-
-class Meter:
-    """Gives the tensors of one run of a graph their memory, from when they are made to their last reader.
-
-    Attributes:
-        use: The memory that the run needed so far.
-    """
-
-    def __init__(self, memory: DeviceMemory, residence: Residence, use: MemoryUse) -> None:
-        """Start without tensors."""
-        self._memory = memory
-        self._residence = residence
-        self._host_types: dict[str, tuple[Dims, np.dtype]] = {}
-        self._bodies: dict[int, BodyMeter] = {}
-        self.use = use
-
-    def _place_first(self, arrays: Mapping[str, object]) -> None:
-        self._note_types((form.value, arrays.get(form.value)) for form in self._residence.first)
-        self._place((form for form in self._residence.first if form.value in arrays), BEFORE)
+        inner = (body.inside(index) for body in self._bodies.values())
+        return self._bodies.get(index) or next(filter(None, inner), None)
 
     def ran(self, position: int, outputs: Sequence[np.ndarray | None]) -> None:
         """Place an operator's converted inputs and its outputs; release values after their last reader.
@@ -320,156 +275,103 @@ class Meter:
         # an operator of the graph around has run, so control flow has ended
         for body in self._bodies.values():
             body.end()
-        pairs = zip(self._residence.steps[position].makes, outputs, strict=True)
-        self._note_types((form.value, array) for form, array in pairs if form)
+        self._note_types(self._made(position, outputs))
         self._finish_step(position)
 
-    def _finish_step(self, position: int) -> None:
-        step = self._residence.steps[position]
-        self._place(step.copies, position)
-        # views have no memory of their own
-        views = dict(step.views)
-        self._place((form for form in step.makes if form and form not in views), position)
-        for view, owner in views.items():
-            # an output that only holds the new value of an input is not shown by the operator
-            if owner.value in self._host_types:
-                self._host_types.setdefault(view.value, self._host_types[owner.value])
-            self.use.register_view(view, owner, position)
-        self._place(step.results, position)
-        for form in step.dead:
-            self._release(form)
+    def enter(self, body: Graph, contents: Residence) -> MemoryUse:
+        """Return the memory of a branch or loop body that is about to run once."""
+        use = self._bodies.get(body.index)
+        if use is None:
+            use = self._bodies[body.index] = MemoryUse(contents, self._memory, body.index)
+            use._share(self, body.outer)
+            own = {name: array for name, array in body.weights.items() if name not in body.outer}
+            use._place_first(own)
+        use._drop(use._pass - 1)
+        use._pass += 1
+        use._placed[use._pass] = set()
+        return use
 
-    @property
-    def has_limit(self) -> bool:
-        """Whether results may not fit."""
-        return self._memory.limit is not None
-
-    def enter(self, body: Graph, residence: Residence) -> Meter:
-        """Return the meter of a branch or loop body that is about to run once, in the same memory."""
-        if body.index not in self._bodies:
-            host_types = {name: self._host_types[name] for name in body.outer & self._host_types.keys()}
-            self._bodies[body.index] = BodyMeter(body, residence, self._memory, self.use, host_types)
-        meter = self._bodies[body.index]
-        meter.begin_pass()
-        return meter
-
-    def _note_types(self, arrays: Iterable[tuple[str, object]]) -> None:
-        self._host_types |= {
-            name: (array.shape, array.dtype) for name, array in arrays if isinstance(array, np.ndarray)
-        }
-
-    def _place(self, forms: Iterable[Form], position: int) -> None:
-        for form in forms:
-            host_type = self._host_types.get(form.value)
-            if host_type is not None:
-                nbytes = device_bytes(form, host_type[0], form.dtype or dtypes.from_numpy(host_type[1]))
-                block = self._memory.allocate(self._key(form), nbytes, _title(form))
-                self.use.register(form, block, position)
-
-    def _release(self, form: Form) -> None:
-        # a value that is no tensor, or that a branch did not make, never had memory
-        if self._key(form) in self._memory.blocks:
-            self._memory.release(self._key(form))
-
-    def _key(self, form: Form) -> Hashable:
-        return form
-
-
-class MemoryMeter(Meter):
-    """The meter of a model's main graph: weights and inputs are placed first, then each result."""
-
-    def __init__(self, residence: Residence, limit: int | None, arrays: Mapping[str, object]) -> None:
-        """Place the weights and inputs."""
-        memory = DeviceMemory(limit)
-        super().__init__(memory, residence, MemoryUse(memory, residence))
-        self._place_first(arrays)
-
-    def is_like(self, other: MemoryMeter) -> bool:
+    def is_like(self, other: MemoryUse) -> bool:
         """Return whether the tensors of two runs have equal shapes and types, and so the same addresses."""
         return self._host_types == other._host_types
 
     def agrees(self, position: int, outputs: Sequence[np.ndarray | None]) -> bool:
         """Return whether an operator's results are tensors with the shapes that they had in this run."""
         return all(
-            array is not None and self._host_types.get(form.value) == (array.shape, array.dtype)
-            for form, array in zip(self._residence.steps[position].makes, outputs, strict=True)
-            if form
+            array is not None and self._host_types.get(name) == (array.shape, array.dtype)
+            for name, array in self._made(position, outputs)
         )
 
-    def follow(self, other: MemoryMeter, end: int) -> None:
+    def follow(self, other: MemoryUse, end: int) -> None:
         """Place tensors of the operators before ``end``, with the shapes of another run."""
-        for position, step in enumerate(self._residence.steps[:end]):
+        for position, step in enumerate(self._contents.steps[:end]):
             names = (form.value for form in step.makes if form and form.value in other._host_types)
             self._host_types |= {name: other._host_types[name] for name in names}
             self._finish_step(position)
 
+    def _share(self, outer: MemoryUse, names: Container[str]) -> None:
+        """Take over the tensors that a body reads where they lie for the graph around it.
 
-class BodyMeter(Meter):
-    """The meter of a branch or loop body, for every time that it runs (a pass).
+        Values that the body reads in another form get blocks of their own.
+        """
+        self._host_types |= {name: kind for name, kind in outer._host_types.items() if name in names}
+        shared = {form for form in self._contents.first if form.value in names}
+        self._blocks |= {form: outer._blocks[form] for form in shared & outer._blocks.keys()}
 
-    Results of a pass stay until the next pass has ended, since the next iteration of a loop reads it.
-    When control flow ends, they are released, but for values that must stay. The body's own weights are
-    never released.
-    """
+    def _made(
+        self, position: int, outputs: Sequence[np.ndarray | None]
+    ) -> Iterator[tuple[str, np.ndarray | None]]:
+        pairs = zip(self._contents.steps[position].makes, outputs, strict=True)
+        return ((form.value, array) for form, array in pairs if form)
 
-    def __init__(
-        self,
-        body: Graph,
-        residence: Residence,
-        memory: DeviceMemory,
-        outer: MemoryUse,
-        host_types: Mapping[str, tuple[Dims, np.dtype]],
-    ) -> None:
-        """Place its own weights."""
-        super().__init__(memory, residence, MemoryUse(memory, residence, outer.bodies))
-        self._index = body.index
-        self._pass = 0
-        self._placed: dict[int, set[Form]] = {0: set()}
-        self._host_types |= host_types
-        self.use.share(outer, body.outer)
-        outer.bodies[body.index] = self.use
-        self._place_first({name: array for name, array in body.weights.items() if name not in body.outer})
+    def _note_types(self, arrays: Iterable[tuple[str, object]]) -> None:
+        self._host_types |= {
+            name: (array.shape, array.dtype) for name, array in arrays if isinstance(array, np.ndarray)
+        }
 
-    def begin_pass(self) -> None:
-        """Start a pass; release the tensors of the pass before the last one."""
-        self._drop(self._pass - 1)
-        self._pass += 1
-        self._placed[self._pass] = set()
-        # only the last pass is listed: a loop may have thousands
-        self.use.written.clear()
+    def _place_first(self, arrays: Mapping[str, object]) -> None:
+        placed = [form for form in self._contents.first if form.value in arrays]
+        self._note_types((form.value, arrays[form.value]) for form in placed)
+        self._place(placed)
+
+    def _finish_step(self, position: int) -> None:
+        step = self._contents.steps[position]
+        self._place(step.copies)
+        # views have no memory of their own
+        self._place(form for form in step.makes if form and form not in step.views)
+        for view, owner in step.views.items():
+            # an output that only holds the new value of an input is not shown by the operator
+            if owner.value in self._host_types:
+                self._host_types.setdefault(view.value, self._host_types[owner.value])
+            if owner in self._blocks:
+                self._blocks[view] = self._blocks[owner]
+        self._place(step.results)
+        for form in step.dead:
+            self._release(self._pass, form)
+
+    def _place(self, forms: Iterable[Form]) -> None:
+        for form in forms:
+            self._placed[self._pass].add(form)
+            host_type = self._host_types.get(form.value)
+            if host_type is not None:
+                # two passes lie in memory at once, and two bodies may have values of the same name
+                key = self._index, self._pass, form
+                self._blocks[form] = self._memory.allocate(key, form.nbytes(*host_type), str(form))
+
+    def _release(self, number: int, form: Form) -> None:
+        # a value that is no tensor, or that a branch did not make, never had memory
+        key = self._index, number, form
+        if key in self._memory.blocks:
+            self._memory.release(key)
 
     def end(self) -> None:
         """Release the tensors of the last two passes: control flow has ended."""
         self._drop(self._pass - 1)
-        self._placed[self._pass] = self._drop(self._pass, self._residence.stays)
+        self._placed[self._pass] = self._drop(self._pass, self._contents.stays)
 
     def _drop(self, number: int, kept: frozenset[Form] = frozenset()) -> set[Form]:
-        """Release the forms of a pass that are not kept; return the others."""
+        """Release the forms of a pass that are not kept; return the others. Pass 0 has the body's weights."""
         placed = self._placed.pop(number, set()) if number > 0 else set()
         for form in placed - kept:
-            key = (self._index, number, form)
-            if key in self._memory.blocks:
-                self._memory.release(key)
+            self._release(number, form)
         return placed & kept
-
-    def _place(self, forms: Iterable[Form], position: int) -> None:
-        placed = tuple(forms)
-        self._placed[self._pass].update(placed)
-        super()._place(placed, position)
-
-    def _key(self, form: Form) -> Hashable:
-        # two passes lie in memory at once, and two bodies may have values of the same name
-        return self._index, self._pass, form
-
-
-def device_bytes(form: Form, host_shape: Dims, dtype: DType) -> int:
-    """Return the bytes of a tensor in device memory: device shape times size of the device type."""
-    try:
-        shape = formats.shape(form.format, host_shape, dtype, form.groups, cell=form.cell)
-    except FormatError:  # a shape, known only in the run, that the format cannot hold
-        shape = host_shape
-    return blocks(product(shape), dtype.per_byte) * dtype.numpy.itemsize
-
-
-def _title(form: Form) -> str:
-    return repr(form.value) if form.format == DEFAULT_FORMAT else f"{form.value!r} in {form.format}"

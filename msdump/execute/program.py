@@ -7,7 +7,7 @@ from typing import Any, Self, TypeVar
 
 from msdump import dtypes, tracing
 from msdump.communication import Collectives
-from msdump.device import FloatStatus, lifetimes
+from msdump.device import FloatStatus, dead_values
 from msdump.errors import is_final, is_foreign
 from msdump.execute import values
 from msdump.execute.control import Frame, Frames, RunnableBody, Site, control
@@ -94,7 +94,7 @@ class Program:
         self._passed_on = {name for node in graph.nodes if node.bodies for name in node.outputs}
         self._operators = [
             self._operator(position, node, tuple(self.slots[name] for name in dead))
-            for position, (node, dead) in enumerate(zip(graph.nodes, lifetimes(graph).dead, strict=True))
+            for position, (node, dead) in enumerate(zip(graph.nodes, dead_values(graph), strict=True))
         ]
         compiler = SegmentCompiler(*parts, optimization=optimization)
         joining = Joining(graph, roundings) if kernels.joins else None

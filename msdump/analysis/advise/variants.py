@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from msdump.analysis import measure
-from msdump.device import Ascend, lifetimes
+from msdump.device import Ascend, dead_values
 from msdump.dtypes import DType
 from msdump.errors import InputError, UnsupportedOpError
 from msdump.execute import OperatorRunner, Program, RoundingsOf, WeightCopies, compilation, is_repeatable
@@ -245,7 +245,7 @@ class Variants:
         self.graph = device.graph
         self.to = to
         self.spent, self.progress = 0, Progress()
-        self._dead = lifetimes(self.graph).dead
+        self._dead = dead_values(self.graph)
         for node in self.graph.nodes:
             if not is_repeatable(node):
                 raise UnsupportedOpError(

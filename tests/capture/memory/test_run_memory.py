@@ -10,7 +10,7 @@ import pytest
 from onnx import helper
 
 from msdump.capture import memory as run_memory
-from msdump.device import Meter
+from msdump.device import MemoryUse
 from msdump.encode import dump_data
 from msdump.errors import DeviceMemoryError
 from msdump.execute import Program
@@ -97,7 +97,7 @@ def test_shapes_of_sequences(door):
 def use(network):
     """Return all that a network's last run needed."""
     memory = network.device_memory
-    return memory.peak, memory.total, memory.written
+    return memory.peak, memory.blocks
 
 
 def nonzero_twice():
@@ -140,13 +140,13 @@ def test_sizes_in_sequences(door):
 
 def measured(network, monkeypatch, counts):
     """Return how many operators of each run were measured."""
-    seen, ran = [], Meter.ran
+    seen, ran = [], MemoryUse.ran
 
     def ran_and_noted(meter, position, outputs):
         seen[-1] += 1
         ran(meter, position, outputs)
 
-    monkeypatch.setattr(Meter, "ran", ran_and_noted)
+    monkeypatch.setattr(MemoryUse, "ran", ran_and_noted)
     for count in counts:
         seen.append(0)
         network.run(elements(count))
