@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from msdump.analysis.align import regions
 from msdump.analysis.align.fusion import ContractedGraph, contracted
 from msdump.analysis.align.pairing import LIKE, Means, PartialAlignment
@@ -20,7 +18,7 @@ from msdump.analysis.align.sides import (
     passes_on,
 )
 from msdump.analysis.align.strategies import pair_operators, strategies
-from msdump.graph.files import Constant, Parameter, Statement, ir_text, tensor_text
+from msdump.graph.files import Constant, Parameter, Statement, ir_text
 from msdump.read import ABSENT, GraphOperator, OperatorGraph, SourceKind, ValueForm, ValueSource, connected
 
 if TYPE_CHECKING:
@@ -102,9 +100,7 @@ class _Reader:
                 kind = SourceKind.WEIGHT if operand.is_weight else SourceKind.INPUT
                 return ValueSource(kind, operand.name)
             case Constant():
-                value = operand.value
-                words = tensor_text(value) if isinstance(value, np.ndarray) else str(value)
-                return ValueSource(SourceKind.CONSTANT, words)
+                return ValueSource(SourceKind.CONSTANT, operand.text)
             case None:
                 return ABSENT
 

@@ -8,6 +8,7 @@ has the same bytes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
@@ -33,42 +34,44 @@ from msdump.graph.operators import Argument
 if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-# message: fields with their types, numbered from 1 in this order; a type in brackets repeats
+# message: fields with number and type; a type in brackets repeats
 _MESSAGES: Final[Mapping[str, str]] = {
     "ModelProto": (
-        "ir_version int64, domain string, model_version int64, graph GraphProto,"
-        " metadata_operators OperatorSetProto"
+        "ir_version 1: int64, domain 2: string, model_version 3: int64, graph 4: GraphProto,"
+        " metadata_operators 5: OperatorSetProto"
     ),
-    "OperatorSetProto": "operators [OperatorProto], summary string",
-    "OperatorProto": "name string, config bytes, obj_info bytes",
+    "OperatorSetProto": "operators 1: [OperatorProto], summary 2: string",
+    "OperatorProto": "name 1: string, config 2: bytes, obj_info 3: bytes",
     "GraphProto": (
-        "node [NodeProto], name string, parameters [ParameterProto], outputs [OutputProto],"
-        " const_vals [NamedValueProto], root_name string"
+        "node 1: [NodeProto], name 2: string, parameters 3: [ParameterProto], outputs 4: [OutputProto],"
+        " const_vals 5: [NamedValueProto], root_name 6: string"
     ),
     "NodeProto": (
-        "input [InputProto], name string, op_type string, scope string, attribute [AttributeProto],"
-        " output_type TypeProto, output_i uint64, full_name string, source_address string"
+        "input 1: [InputProto], name 2: string, op_type 3: string, scope 4: string,"
+        " attribute 5: [AttributeProto], output_type 6: TypeProto, output_i 7: uint64, full_name 8: string,"
+        " source_address 9: string"
     ),
-    "InputProto": "name string, type int32",
-    "ParameterProto": "name string, type TypeProto, default_val ValueProto",
-    "OutputProto": "name string, type TypeProto",
-    "AttributeProto": "name string, value ValueProto",
-    "NamedValueProto": "key string, value ValueProto, full_name string",
-    "TypeProto": "data_type int32, tensor_type TensorTypeProto, sequence_type SequenceTypeProto",
-    "TensorTypeProto": "elem_type int32, shape TensorShapeProto",
-    "SequenceTypeProto": "elem_types [TypeProto]",
-    "TensorShapeProto": "dim [DimensionProto]",
-    "DimensionProto": "size int64, name string",
+    "InputProto": "name 1: string, type 2: int32",
+    "ParameterProto": "name 1: string, type 2: TypeProto, default_val 3: ValueProto",
+    "OutputProto": "name 1: string, type 2: TypeProto",
+    "AttributeProto": "name 1: string, value 2: ValueProto",
+    "NamedValueProto": "key 1: string, value 2: ValueProto, full_name 3: string",
+    "TypeProto": "data_type 1: int32, tensor_type 2: TensorTypeProto, sequence_type 3: SequenceTypeProto",
+    "TensorTypeProto": "elem_type 1: int32, shape 2: TensorShapeProto",
+    "SequenceTypeProto": "elem_types 1: [TypeProto]",
+    "TensorShapeProto": "dim 1: [DimensionProto]",
+    "DimensionProto": "size 1: int64, name 2: string",
     "ValueProto": (
-        "dtype int32, bool_val bool, int_val int64, uint_val uint64, float_val float, double_val double,"
-        " str_val string, tensor_val TensorProto, graph GraphProto, bool_vals [bool], int_vals [int64],"
-        " uint_vals [uint64], float_vals [float], double_vals [double], str_vals [string],"
-        " tensor_vals [TensorProto], graphs [GraphProto], values [ValueProto], dict_val [NamedValueProto],"
-        " type_val TypeProto"
+        "dtype 1: int32, bool_val 2: bool, int_val 3: int64, uint_val 4: uint64, float_val 5: float,"
+        " double_val 6: double, str_val 7: string, tensor_val 8: TensorProto, graph 9: GraphProto,"
+        " bool_vals 10: [bool], int_vals 11: [int64], uint_vals 12: [uint64], float_vals 13: [float],"
+        " double_vals 14: [double], str_vals 15: [string], tensor_vals 16: [TensorProto],"
+        " graphs 17: [GraphProto], values 18: [ValueProto], dict_val 19: [NamedValueProto],"
+        " type_val 20: TypeProto"
     ),
     "TensorProto": (
-        "node_name string, slot string, tensor_content bytes, dims [int64], data_type int32,"
-        " finished bool, iter string, truncate bool"
+        "node_name 1: string, slot 2: string, tensor_content 3: bytes, dims 4: [int64], data_type 5: int32,"
+        " finished 6: bool, iter 7: string, truncate 8: bool"
     ),
 }
 
@@ -222,10 +225,10 @@ def _file() -> FileDescriptorProto:
     file = FileDescriptorProto(name="debug_graph.proto", package=_PACKAGE, syntax="proto2")
     for message, fields in _MESSAGES.items():
         target = file.message_type.add(name=message)
-        for number, (name, kind) in enumerate(map(str.split, fields.split(", ")), 1):
+        for name, number, kind in re.findall(r"(\w+) (\d+): (\S+?)(?:, |$)", fields):
             repeats, plain = kind.startswith("["), kind.strip("[]")
             label = FieldDescriptorProto.LABEL_REPEATED if repeats else FieldDescriptorProto.LABEL_OPTIONAL
-            field = target.field.add(name=name, number=number, label=label)
+            field = target.field.add(name=name, number=int(number), label=label)
             if plain in _MESSAGES:
                 field.type, field.type_name = FieldDescriptorProto.TYPE_MESSAGE, f".{_PACKAGE}.{plain}"
             else:

@@ -157,6 +157,11 @@ class Constant:
     type: ValueType
     value: np.ndarray | int
 
+    @property
+    def text(self) -> str:
+        """The value as graph files print it."""
+        return tensor_text(self.value) if isinstance(self.value, np.ndarray) else str(self.value)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statement:
@@ -421,8 +426,7 @@ def _operand(operand: Operand) -> str:
         case Parameter():
             return f"%para{operand.number}_{one_line(operand.name)}"
         case Constant():
-            value = operand.value
-            return one_line(tensor_text(value)) if isinstance(value, np.ndarray) else str(value)
+            return one_line(operand.text)
         case None:
             return "None"
 

@@ -8,8 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from msdump.graph.files import tensor_text
-from msdump.graph.files.arguments import arguments, kernel_args, kernel_args_json
+from msdump.graph.files.arguments import arguments, kernel_args, kernel_args_json, tensor_text
 
 F32 = "float32"
 IMAGE = {"x": (F32, 1, 3, 224, 224), "w": (F32, 64, 3, 7, 7)}
