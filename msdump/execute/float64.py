@@ -1,4 +1,9 @@
-"""Operators in float64 by numpy: elementwise, normalizations, products, windows."""
+"""Operators in float64: the rounding of each, and numpy definitions where ONNX's reference does not serve.
+
+ONNX's reference evaluator computes most operators in float64 with numpy. Own definitions replace it where it
+computes in float32 (Erf, Gelu, GroupNormalization), has faults (LRN; Softmax and BatchNormalization of old
+opsets) or takes many times as long (convolutions, poolings, Sigmoid, Einsum).
+"""
 
 from __future__ import annotations
 
@@ -49,11 +54,15 @@ class Call:
         return self.attributes.get(name, default)
 
 
+Compute = Callable[[Call], tuple[Array, ...]]
+"""Returns the outputs of a call."""
+
+
 class Kind(enum.Enum):
-    """What rounding does to an operator's results."""
+    """Effect of rounding on the results of an operator."""
 
     EXACT = enum.auto()
-    """Nothing: elements are moved, chosen or compared, and every right kernel gives the same."""
+    """None: elements are moved, chosen or compared, and every right kernel gives the same."""
     ROUNDED = enum.auto()
     """The exact result is rounded once."""
     LINEAR = enum.auto()
@@ -62,37 +71,22 @@ class Kind(enum.Enum):
     """Approximations, and results that are made in several steps."""
 
 
-def one(_call: Call) -> float:
-    """Return that a result depends on one element of each input."""
-    return 1.0
-
-
-def nothing(_call: Call) -> float:
-    """Return that no larger numbers stand between the inputs and a result."""
-    return 0.0
-
-
 @dataclass(frozen=True, slots=True)
-class Definition:
-    """One operator.
+class RoundingRule:
+    """How far rounding may move the results of an operator.
 
     Attributes:
-        compute: Returns the outputs of a call.
-        kind: What rounding does to them.
+        kind: The effect of rounding.
         terms: Returns how many elements of the inputs a result is made of.
-        disturbed: How many of the inputs, from the first on, hold data; those behind steer, as scales do.
-        between: Returns the magnitudes of what kernels take the result for the difference of; 0: of nothing
-            that is larger than it.
+        disturbed: How many of the inputs, from the first on, hold data; the others are parameters, as scales.
+        between: Returns the magnitudes of the numbers that kernels subtract from each other for a result;
+            0: none is larger than the result.
     """
 
-    compute: Callable[[Call], tuple[Array, ...]]
     kind: Kind
-    terms: Callable[[Call], float] = one
+    terms: Callable[[Call], float] = lambda _: 1.0
     disturbed: int | None = None
-    between: Callable[[Call], Array | float] = nothing
-
-
-_WIDE: Final = (dtypes.from_name("float32"), dtypes.from_name("float64"))
+    between: Callable[[Call], Array | float] = lambda _: 0.0
 
 
 def doubled(array: Array) -> Array:
@@ -100,6 +94,104 @@ def doubled(array: Array) -> Array:
     if array.dtype.kind == "f" or array.dtype in {row.numpy for row in HALVES}:
         return array.astype(np.float64)
     return array
+
+
+def _exponential(**defaults: float) -> Callable[[Call], Array]:
+    """Return a function of the factor of ``exp(x) - 1`` where an input is negative, else of 0."""
+
+    def between(call: Call) -> Array:
+        size = np.prod([abs(call.attribute(name, default)) for name, default in defaults.items()])
+        return np.asarray(np.where(call[0] < 0, size, 0.0))
+
+    return between
+
+
+def _last(call: Call) -> float:
+    return float(call[0].shape[-1] if call[0].ndim else 1)
+
+
+def _image(call: Call) -> float:
+    return float(call[0].size / max(call[0].shape[1], 1))
+
+
+def _behind(call: Call) -> float:
+    x = call[0]
+    return float(math.prod(x.shape[call.attribute("axis", -1) % x.ndim :]))
+
+
+def _reduced(call: Call) -> float:
+    axes: Any = call.attribute("axes", call.optional(1))
+    if axes is None or len(axes) == 0:
+        axes = () if call.attribute("noop_with_empty_axes", 0) else range(call[0].ndim)
+    return float(math.prod(call[0].shape[int(axis)] for axis in np.asarray(axes).reshape(-1)))
+
+
+def _kernel(call: Call) -> float:
+    return float(math.prod(call[1].shape[1:]))
+
+
+_EXACT: Final = (
+    *("Identity", "Neg", "Abs", "Floor", "Ceil", "Round", "Sign", "Not", "IsNaN", "Relu", "ThresholdedRelu"),
+    *("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "And", "Or", "Xor", "Max", "Min", "Where"),
+    *("Clip", "ReduceMax", "ReduceMin", "MaxPool", "GlobalMaxPool", "Cast", "CastLike"),
+)
+_ROUNDED: Final = ("Add", "Sub", "Mul", "Div", "Sqrt", "Reciprocal", "LeakyRelu", "PRelu")
+_SMOOTH: Final = (
+    *("Exp", "Log", "Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh"),
+    *("Tanh", "Erf", "Sigmoid", "Softplus", "Softsign", "Mish", "HardSwish", "Pow", "Gelu", "Swish"),
+    "HardSigmoid",
+)
+_LINEAR: Final[Mapping[str, Callable[[Call], float]]] = {
+    "Sum": lambda call: float(len(call.inputs)),
+    "Mean": lambda call: float(len(call.inputs)),
+    "MatMul": lambda call: float(call[0].shape[-1]),
+    "Gemm": lambda call: float(call[0].shape[0 if call.attribute("transA", 0) else 1]),
+    "Einsum": lambda call: float(max(call[slot].size for slot in range(len(call.inputs))) ** 0.5),
+    "ReduceSum": _reduced,
+    "ReduceMean": _reduced,
+    "ReduceL1": _reduced,
+    "Conv": _kernel,
+    "ConvTranspose": lambda call: (
+        _kernel(call) * call[1].shape[0] / call.attribute("group", 1) / call[1].shape[1]
+    ),
+    "AveragePool": lambda call: float(math.prod(call.attribute("kernel_shape"))),
+    "GlobalAveragePool": lambda call: float(math.prod(call[0].shape[2:])),
+}
+_SMOOTH_SUMS: Final[Mapping[str, Callable[[Call], float]]] = {
+    **dict.fromkeys(
+        ("ReduceProd", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp"), _reduced
+    ),
+    "BatchNormalization": lambda call: _image(call) if call.attribute("training_mode", 0) else 1.0,
+    "LayerNormalization": _behind,
+    "RMSNormalization": _behind,
+    "InstanceNormalization": _image,
+    "GroupNormalization": _image,
+    "LRN": lambda call: float(call.attribute("size")),
+    "LpNormalization": _last,
+    "Softmax": _last,
+    "LogSoftmax": _last,
+}
+_SELU_ALPHA: Final = 1.67326319217681884765625
+_SELU_GAMMA: Final = 1.05070102214813232421875
+
+RULES: Final[Mapping[str, RoundingRule]] = {
+    **dict.fromkeys(_EXACT, RoundingRule(Kind.EXACT)),
+    **dict.fromkeys(_ROUNDED, RoundingRule(Kind.ROUNDED)),
+    **dict.fromkeys(_SMOOTH, RoundingRule(Kind.SMOOTH)),
+    **{name: RoundingRule(Kind.LINEAR, terms) for name, terms in _LINEAR.items()},
+    **{name: RoundingRule(Kind.SMOOTH, terms) for name, terms in _SMOOTH_SUMS.items()},
+    "Elu": RoundingRule(Kind.SMOOTH, between=_exponential(alpha=1.0)),
+    "Selu": RoundingRule(Kind.SMOOTH, between=_exponential(alpha=_SELU_ALPHA, gamma=_SELU_GAMMA)),
+    "Celu": RoundingRule(Kind.SMOOTH, between=_exponential(alpha=1.0)),
+    **dict.fromkeys(
+        ("LSTM", "GRU", "RNN"),
+        RoundingRule(Kind.SMOOTH, lambda call: float(call[1].shape[-1] + call[2].shape[-1]), disturbed=1),
+    ),
+}
+"""The operators of ONNX that ONNX's reference or an own definition computes, with the effect of rounding."""
+
+
+_WIDE: Final = (dtypes.from_name("float32"), dtypes.from_name("float64"))
 
 
 def _cast(call: Call) -> tuple[Array]:
@@ -118,13 +210,6 @@ def _like(call: Call) -> tuple[Array]:
     if call[1].dtype.kind == "f":
         return (call[0].astype(np.float64),)
     return (call[0].astype(call[1].dtype),)
-
-
-DEFINITIONS: Final[Mapping[str, Definition]] = {
-    "Cast": Definition(_cast, Kind.EXACT),
-    "CastLike": Definition(_like, Kind.EXACT),
-}
-"""Operators that change element types."""
 
 
 _erf = np.frompyfunc(math.erf, 1, 1)  # numpy has no error function
@@ -156,159 +241,9 @@ def _gelu(call: Call) -> tuple[Array]:
     return (0.5 * x * (1 + erf(x * _SQRT_HALF)),)
 
 
-def _clip(call: Call) -> tuple[Array]:
-    low, high = (
-        bound if bound is not None else call.attribute(name, default)
-        for bound, name, default in (
-            (call.optional(1), "min", -np.inf),
-            (call.optional(2), "max", np.inf),
-        )
-    )
-    x = call[0]
-    if x.dtype.kind != "f":  # infinite bounds would make floats of integers
-        low, high = (None if bound in {-np.inf, np.inf} else bound for bound in (low, high))
-    return (np.asarray(x if low is None and high is None else np.clip(x, low, high)),)
-
-
-def _divided(call: Call) -> tuple[Array]:
-    x, y = call[0], call[1]
-    if x.dtype.kind == "f":
-        return (x / y,)
-    quotient = np.abs(x.astype(object)) // np.abs(y.astype(object))  # integers: towards zero
-    return ((quotient * (np.sign(x) * np.sign(y)).astype(object)).astype(x.dtype),)
-
-
-def _folded(function: Callable[[Array, Array], Array]) -> Callable[[Call], tuple[Array]]:
-    def compute(call: Call) -> tuple[Array]:
-        result = call[0]
-        for slot in range(1, len(call.inputs)):
-            result = function(result, call[slot])
-        return (result,)
-
-    return compute
-
-
-def _mean(call: Call) -> tuple[Array]:
-    (total,) = _folded(np.add)(call)
-    return (total / len(call.inputs),)
-
-
-def _unary(function: Callable[[Array], Any]) -> Callable[[Call], tuple[Array]]:
-    return lambda call: (np.asarray(function(call[0])),)
-
-
-def _binary(function: Callable[[Array, Array], Array]) -> Callable[[Call], tuple[Array]]:
-    return lambda call: (function(call[0], call[1]),)
-
-
-def _shaped(function: Callable[..., Array], **defaults: float) -> Callable[[Call], tuple[Array]]:
-    """Return an activation with attributes, which come behind the input in the order of their defaults."""
-
-    def compute(call: Call) -> tuple[Array]:
-        values: list[Any] = [call.attribute(name, default) for name, default in defaults.items()]
-        return (function(call[0], *values),)
-
-    return compute
-
-
-def _elu(x: Array, alpha: float) -> Array:
-    return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
-
-
-def _selu(x: Array, alpha: float, gamma: float) -> Array:
-    return gamma * _elu(x, alpha)
-
-
-def _celu(x: Array, alpha: float) -> Array:
-    return np.asarray(np.maximum(x, 0) + np.minimum(0, alpha * np.expm1(np.minimum(x, 0) / alpha)))
-
-
-def _exponential(**defaults: float) -> Callable[[Call], Array]:
-    """Return what the exponential is worth from which kernels take 1, where an input is negative."""
-
-    def between(call: Call) -> Array:
-        size = np.prod([abs(call.attribute(name, default)) for name, default in defaults.items()])
-        return np.asarray(np.where(call[0] < 0, size, 0.0))
-
-    return between
-
-
-def _each(
-    make: Callable[..., Callable[[Call], tuple[Array, ...]]], functions: Mapping[str, Callable[..., Any]]
-) -> dict[str, Callable[[Call], tuple[Array, ...]]]:
-    return {name: make(function) for name, function in functions.items()}
-
-
-_SELU_ALPHA: Final = 1.67326319217681884765625
-_SELU_GAMMA: Final = 1.05070102214813232421875
-
-_EXACT: Final[Mapping[str, Callable[[Call], tuple[Array, ...]]]] = {
-    **_each(_unary, {
-        "Identity": np.asarray, "Neg": np.negative, "Abs": np.abs, "Floor": np.floor, "Ceil": np.ceil,
-        "Round": np.rint, "Sign": np.sign, "Not": np.logical_not, "IsNaN": np.isnan,
-        "Relu": lambda x: np.maximum(x, 0),
-    }),
-    **_each(_binary, {
-        "Equal": np.equal, "Greater": np.greater, "GreaterOrEqual": np.greater_equal, "Less": np.less,
-        "LessOrEqual": np.less_equal, "And": np.logical_and, "Or": np.logical_or, "Xor": np.logical_xor,
-    }),
-    "Max": _folded(np.maximum),
-    "Min": _folded(np.minimum),
-    "Where": lambda call: (np.where(call[0], call[1], call[2]),),
-    "Clip": _clip,
-    "ThresholdedRelu": _shaped(lambda x, alpha: np.where(x > alpha, x, 0.0), alpha=1.0),
-}  # fmt: skip
-
-_ROUNDED: Final[Mapping[str, Callable[[Call], tuple[Array, ...]]]] = {
-    "Add": _binary(np.add),
-    "Sub": _binary(np.subtract),
-    "Mul": _binary(np.multiply),
-    "Div": _divided,
-    "Sqrt": _unary(np.sqrt),
-    "Reciprocal": _unary(np.reciprocal),
-    "LeakyRelu": _shaped(lambda x, alpha: np.where(x >= 0, x, alpha * x), alpha=0.01),
-    "PRelu": _binary(lambda x, slope: np.where(x >= 0, x, slope * x)),
-}
-
-_LINEAR: Final[Mapping[str, Callable[[Call], tuple[Array, ...]]]] = {"Sum": _folded(np.add), "Mean": _mean}
-
-_SMOOTH: Final[Mapping[str, Callable[[Call], tuple[Array, ...]]]] = {
-    **_each(_unary, {
-        "Exp": np.exp, "Log": np.log, "Sin": np.sin, "Cos": np.cos, "Tan": np.tan, "Asin": np.arcsin,
-        "Acos": np.arccos, "Atan": np.arctan, "Sinh": np.sinh, "Cosh": np.cosh, "Asinh": np.arcsinh,
-        "Acosh": np.arccosh, "Atanh": np.arctanh, "Tanh": np.tanh, "Erf": erf, "Sigmoid": sigmoid,
-        "Softplus": softplus, "Softsign": lambda x: x / (1 + np.abs(x)),
-        "Mish": lambda x: x * np.tanh(softplus(x)),
-        "HardSwish": lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
-    }),
-    "Pow": _binary(lambda x, y: np.power(x, y.astype(x.dtype))),
-    "Gelu": _gelu,
-    "Swish": _shaped(lambda x, alpha: x * sigmoid(alpha * x), alpha=1.0),
-    "Elu": _shaped(_elu, alpha=1.0),
-    "Selu": _shaped(_selu, alpha=_SELU_ALPHA, gamma=_SELU_GAMMA),
-    "Celu": _shaped(_celu, alpha=1.0),
-    "HardSigmoid": _shaped(lambda x, alpha, beta: np.clip(alpha * x + beta, 0, 1), alpha=0.2, beta=0.5),
-}  # fmt: skip
-
-_BETWEEN: Final[Mapping[str, Callable[[Call], Array]]] = {
-    "Elu": _exponential(alpha=1.0),
-    "Selu": _exponential(alpha=_SELU_ALPHA, gamma=_SELU_GAMMA),
-    "Celu": _exponential(alpha=1.0),
-}
-
-ELEMENTWISE: Final[Mapping[str, Definition]] = {
-    **{name: Definition(compute, Kind.EXACT) for name, compute in _EXACT.items()},
-    **{name: Definition(compute, Kind.ROUNDED) for name, compute in _ROUNDED.items()},
-    **{
-        name: Definition(compute, Kind.LINEAR, lambda call: len(call.inputs))
-        for name, compute in _LINEAR.items()
-    },
-    **{
-        name: Definition(compute, Kind.SMOOTH, between=_BETWEEN.get(name, nothing))
-        for name, compute in _SMOOTH.items()
-    },
-}
-"""The operators of ONNX whose every element depends on one element of each input."""
+def _einsum(call: Call) -> tuple[Array]:
+    operands = [call[slot] for slot in range(len(call.inputs))]
+    return (np.asarray(np.einsum(call.attribute("equation"), *operands, optimize=True)),)
 
 
 _SOFTMAX_ALONG_ONE_AXIS: Final = 13
@@ -339,39 +274,11 @@ def _batch_normalization(call: Call) -> tuple[Array, ...]:
     return ((x - mean) * factor + _channels(bias, rank), *running)
 
 
-def _standardized(x: Array, axes: tuple[int, ...], epsilon: float) -> tuple[Array, Array, Array]:
-    mean = x.mean(axis=axes, keepdims=True)
-    factor = 1 / np.sqrt(x.var(axis=axes, keepdims=True) + epsilon)
-    return (x - mean) * factor, mean, factor
-
-
-def _layer_normalization(call: Call) -> tuple[Array, ...]:
-    x = call[0]
-    axis = call.attribute("axis", -1)
-    axes = tuple(range(axis % x.ndim, x.ndim))
-    y, mean, factor = _standardized(x, axes, call.attribute("epsilon", _EPSILON))
-    y = y * call[1]
-    bias = call.optional(2)
-    return (y if bias is None else y + bias, mean, factor)[: max(call.outputs, 1)]
-
-
-def _rms_normalization(call: Call) -> tuple[Array]:
-    x = call[0]
-    axes = tuple(range(call.attribute("axis", -1) % x.ndim, x.ndim))
-    mean_square = np.mean(x * x, axis=axes, keepdims=True)
-    return (x / np.sqrt(mean_square + call.attribute("epsilon", _EPSILON)) * call[1],)
-
-
-def _instance_normalization(call: Call) -> tuple[Array]:
-    x = call[0]
-    y, _, _ = _standardized(x, tuple(range(2, x.ndim)), call.attribute("epsilon", _EPSILON))
-    return (y * _channels(call[1], x.ndim) + _channels(call[2], x.ndim),)
-
-
 def _group_normalization(call: Call) -> tuple[Array]:
     x, groups = call[0], call.attribute("num_groups")
     grouped = x.reshape(x.shape[0], groups, -1)
-    y = _standardized(grouped, (2,), call.attribute("epsilon", _EPSILON))[0].reshape(x.shape)
+    variance = grouped.var(axis=2, keepdims=True) + call.attribute("epsilon", _EPSILON)
+    y = ((grouped - grouped.mean(axis=2, keepdims=True)) / np.sqrt(variance)).reshape(x.shape)
     # until opset 20 there is one scale for each group
     scale, bias = (
         np.repeat(array, x.shape[1] // len(array)) if len(array) != x.shape[1] else array
@@ -407,134 +314,6 @@ def _softmax(call: Call) -> tuple[Array]:
     x, axis = _along(call, call[0])
     powers = np.exp(x - x.max(axis=axis, keepdims=True))
     return ((powers / powers.sum(axis=axis, keepdims=True)).reshape(call[0].shape),)
-
-
-def _lp_normalization(call: Call) -> tuple[Array]:
-    x, axis = call[0], call.attribute("axis", -1)
-    norm = np.linalg.norm(x, ord=call.attribute("p", 2), axis=axis, keepdims=True)
-    return (np.where(norm == 0, 0, x / np.where(norm == 0, 1, norm)),)
-
-
-def _last(call: Call) -> float:
-    return float(call[0].shape[-1] if call[0].ndim else 1)
-
-
-def _image(call: Call) -> float:
-    return float(call[0].size / max(call[0].shape[1], 1))
-
-
-def _behind(call: Call) -> float:
-    x = call[0]
-    return float(math.prod(x.shape[call.attribute("axis", -1) % x.ndim :]))
-
-
-NORMALIZATIONS: Final[Mapping[str, Definition]] = {
-    "BatchNormalization": Definition(
-        _batch_normalization,
-        Kind.SMOOTH,
-        lambda call: _image(call) if call.attribute("training_mode", 0) else 1.0,
-    ),
-    "LayerNormalization": Definition(_layer_normalization, Kind.SMOOTH, _behind),
-    "RMSNormalization": Definition(_rms_normalization, Kind.SMOOTH, _behind),
-    "InstanceNormalization": Definition(_instance_normalization, Kind.SMOOTH, _image),
-    "GroupNormalization": Definition(_group_normalization, Kind.SMOOTH, _image),
-    "LRN": Definition(_local_response, Kind.SMOOTH, lambda call: float(call.attribute("size"))),
-    "LpNormalization": Definition(_lp_normalization, Kind.SMOOTH, _last),
-    "Softmax": Definition(_softmax, Kind.SMOOTH, _last),
-    "LogSoftmax": Definition(_log_softmax, Kind.SMOOTH, _last),
-}
-"""Operators that bring tensors to a scale."""
-
-
-_AXES_ARE_INPUTS: Final = {"ReduceSum": 13}
-_AXES_ARE_INPUTS_SINCE: Final = 18
-
-
-def _gemm(call: Call) -> tuple[Array]:
-    a, b = (
-        call[slot].T if call.attribute(name, 0) else call[slot]
-        for slot, name in enumerate(("transA", "transB"))
-    )
-    y = call.attribute("alpha", 1.0) * (a @ b)
-    c = call.optional(2)
-    return (y if c is None else y + call.attribute("beta", 1.0) * c,)
-
-
-def _gemm_terms(call: Call) -> float:
-    return float(call[0].shape[0 if call.attribute("transA", 0) else 1])
-
-
-def _einsum(call: Call) -> tuple[Array]:
-    operands = [call[slot] for slot in range(len(call.inputs))]
-    return (np.asarray(np.einsum(call.attribute("equation"), *operands, optimize=True)),)
-
-
-def _einsum_terms(call: Call) -> float:
-    return float(max(call[slot].size for slot in range(len(call.inputs))) ** 0.5)
-
-
-def _axes(call: Call, since: int) -> tuple[int, ...] | None:
-    """Return the axes that are reduced, None for none."""
-    axes: Any = call.attribute("axes") if call.opset < since else call.optional(1)
-    if axes is None or len(axes) == 0:
-        rank = call[0].ndim
-        return None if call.attribute("noop_with_empty_axes", 0) else tuple(range(rank))
-    return tuple(int(axis) for axis in np.asarray(axes).reshape(-1))
-
-
-Reduce = Callable[..., Array]
-
-
-def _reduction(name: str, reduce: Reduce) -> tuple[Callable[[Call], tuple[Array]], Callable[[Call], float]]:
-    since = _AXES_ARE_INPUTS.get(name, _AXES_ARE_INPUTS_SINCE)
-
-    def compute(call: Call) -> tuple[Array]:
-        axes = _axes(call, since)
-        if axes is None:
-            return (call[0],)
-        return (np.asarray(reduce(call[0], axis=axes, keepdims=bool(call.attribute("keepdims", 1)))),)
-
-    def terms(call: Call) -> float:
-        return float(math.prod(call[0].shape[axis] for axis in _axes(call, since) or ()))
-
-    return compute, terms
-
-
-def _logarithm_of_sum(x: Array, **how: Any) -> Array:
-    most = np.max(x, axis=how["axis"], keepdims=True)
-    total = np.log(np.sum(np.exp(x - most), **how))
-    return np.asarray(total + (most if how["keepdims"] else most.squeeze(how["axis"])))
-
-
-_REDUCTIONS: Final[Mapping[str, tuple[Reduce, Kind]]] = {
-    "ReduceSum": (np.sum, Kind.LINEAR),
-    "ReduceMean": (np.mean, Kind.LINEAR),
-    "ReduceL1": (lambda x, **how: np.sum(np.abs(x), **how), Kind.LINEAR),
-    "ReduceMax": (np.max, Kind.EXACT),
-    "ReduceMin": (np.min, Kind.EXACT),
-    "ReduceProd": (np.prod, Kind.SMOOTH),
-    "ReduceL2": (lambda x, **how: np.sqrt(np.sum(x * x, **how)), Kind.SMOOTH),
-    "ReduceSumSquare": (lambda x, **how: np.sum(x * x, **how), Kind.SMOOTH),
-    "ReduceLogSum": (lambda x, **how: np.log(np.sum(x, **how)), Kind.SMOOTH),
-    "ReduceLogSumExp": (_logarithm_of_sum, Kind.SMOOTH),
-}
-
-
-def _rule(name: str) -> Definition:
-    reduce, kind = _REDUCTIONS[name]
-    compute, terms = _reduction(name, reduce)
-    return Definition(compute, kind, terms)
-
-
-PRODUCTS: Final[Mapping[str, Definition]] = {
-    "MatMul": Definition(
-        lambda call: (np.asarray(call[0] @ call[1]),), Kind.LINEAR, lambda call: float(call[0].shape[-1])
-    ),
-    "Gemm": Definition(_gemm, Kind.LINEAR, _gemm_terms),
-    "Einsum": Definition(_einsum, Kind.LINEAR, _einsum_terms),
-    **{name: _rule(name) for name in _REDUCTIONS},
-}
-"""Operators that add up products, or the elements along axes."""
 
 
 _ROWS: Final = 1 << 22  # elements of unrolled windows at a time
@@ -589,49 +368,42 @@ def _products(view: Array, rank: int, kernels: Array) -> Array:
 
 
 def conv_transpose(call: Call) -> tuple[Array]:
-    """Return a transposed convolution: every element of the input adds a scaled kernel to the output."""
-    x, w = call[0], call[1]
+    """Return a transposed convolution: one of the input with zeros between its elements."""
+    x, w, bias = call[0], call[1], call.optional(2)
     kernel, rank, groups = w.shape[2:], w.ndim - 2, call.attribute("group", 1)
     strides = call.attribute("strides", (1,) * rank)
     dilations = call.attribute("dilations", (1,) * rank)
-    extra = call.attribute("output_padding", (0,) * rank)
-    full = [
-        stride * (size - 1) + dilation * (taps - 1) + 1
-        for size, stride, dilation, taps in zip(x.shape[2:], strides, dilations, kernel, strict=True)
-    ]
-    spread = np.zeros((x.shape[0], groups, w.shape[1], *(a + b for a, b in zip(full, extra, strict=True))))
-    images = x.reshape(x.shape[0], groups, x.shape[1] // groups, -1)
-    kernels = w.reshape(groups, w.shape[0] // groups, w.shape[1], *kernel)
-    for place in np.ndindex(*kernel):
-        added = np.einsum("gcm,ngcs->ngms", kernels[(..., *place)], images, optimize=True)
-        cut = tuple(
-            slice(at * dilation, at * dilation + stride * (size - 1) + 1, stride)
-            for at, dilation, stride, size in zip(place, dilations, strides, x.shape[2:], strict=True)
-        )
-        spread[:, :, :, *cut] += added.reshape(*added.shape[:3], *x.shape[2:])
-    y = spread.reshape(x.shape[0], -1, *spread.shape[3:])
-    y = y[:, :, *_cropped(call, y.shape[2:], x.shape[2:], strides)]
-    bias = call.optional(2)
+    sizes = [stride * (size - 1) + 1 for size, stride in zip(x.shape[2:], strides, strict=True)]
+    sparse = np.zeros((*x.shape[:2], *sizes))
+    sparse[:, :, *(slice(None, None, stride) for stride in strides)] = x
+    flipped = np.flip(w, tuple(range(2, w.ndim))).reshape(groups, -1, *w.shape[1:]).swapaxes(1, 2)
+    pads = [dilation * (taps - 1) for dilation, taps in zip(dilations, kernel, strict=True)] * 2
+    attributes = {"group": groups, "dilations": dilations, "pads": pads}
+    inner = Call([sparse, flipped.reshape(-1, *flipped.shape[2:])], attributes, call.opset)
+    (y,) = conv(inner)
+    y = _cropped(call, y, strides)
     return (y if bias is None else y + bias.reshape(-1, *[1] * rank),)
 
 
-def _cropped(
-    call: Call, full: Sequence[int], sizes: Sequence[int], strides: Sequence[int]
-) -> tuple[slice, ...]:
-    rank = len(full)
-    automatic = call.attribute("auto_pad", "NOTSET")
-    wanted = call.attribute("output_shape")
+def _cropped(call: Call, y: Array, strides: Sequence[int]) -> Array:
+    """Return a transposed convolution without its padding, with the elements that are asked for behind it."""
+    rank = y.ndim - 2
+    extra = call.attribute("output_padding", (0,) * rank)
+    automatic, wanted = call.attribute("auto_pad", "NOTSET"), call.attribute("output_shape")
+    full = [size + more for size, more in zip(y.shape[2:], extra, strict=True)]
     if wanted is None and automatic.startswith("SAME"):
-        wanted = [size * stride for size, stride in zip(sizes, strides, strict=True)]
+        sizes = zip(call[0].shape[2:], strides, full, strict=True)
+        wanted = [min(size * stride, most) for size, stride, most in sizes]
     if wanted is None:
-        pads = call.attribute("pads", (0,) * 2 * rank)
-        if automatic == "VALID":
-            pads = (0,) * 2 * rank
-        return tuple(slice(pads[axis], full[axis] - pads[axis + rank]) for axis in range(rank))
-    total = [size - length for size, length in zip(full, wanted[-rank:], strict=True)]
-    # vendor: onnxruntime puts the odd one behind with SAME_UPPER, in front otherwise
-    begin = [each // 2 if automatic == "SAME_UPPER" else each - each // 2 for each in total]
-    return tuple(slice(at, at + length) for at, length in zip(begin, wanted[-rank:], strict=True))
+        pads = (0,) * 2 * rank if automatic == "VALID" else call.attribute("pads", (0,) * 2 * rank)
+        begins, wanted = pads[:rank], [size - sum(pads[at::rank]) for at, size in enumerate(full)]
+    else:
+        total = [max(0, size - length) for size, length in zip(full, wanted[-rank:], strict=True)]
+        # vendor: onnxruntime puts the odd one behind with SAME_UPPER, in front otherwise
+        begins = [each // 2 if automatic == "SAME_UPPER" else each - each // 2 for each in total]
+    ends = [at + length for at, length in zip(begins, wanted[-rank:], strict=True)]
+    behind = [(0, max(0, end - size)) for end, size in zip(ends, y.shape[2:], strict=True)]
+    return np.pad(y, ((0, 0), (0, 0), *behind))[:, :, *map(slice, begins, ends)]
 
 
 def average_pool(call: Call) -> tuple[Array]:
@@ -726,28 +498,21 @@ def _beyond(size: int, stride: int, span: int, pads: tuple[int, int]) -> tuple[i
     return 0, max((count - 1) * stride - length, 0)
 
 
-def _conv_terms(call: Call) -> float:
-    return float(math.prod(call[1].shape[1:]))
-
-
-def _transpose_terms(call: Call) -> float:
-    return float(call[1].shape[0] / call.attribute("group", 1) * math.prod(call[1].shape[2:]))
-
-
-WINDOWS: Final[Mapping[str, Definition]] = {
-    "Conv": Definition(conv, Kind.LINEAR, _conv_terms),
-    "ConvTranspose": Definition(conv_transpose, Kind.LINEAR, _transpose_terms),
-    "AveragePool": Definition(
-        average_pool, Kind.LINEAR, lambda call: float(math.prod(call.attribute("kernel_shape")))
-    ),
-    "GlobalAveragePool": Definition(
-        lambda call: (call[0].mean(axis=tuple(range(2, call[0].ndim)), keepdims=True),),
-        Kind.LINEAR,
-        lambda call: float(math.prod(call[0].shape[2:])),
-    ),
-    "MaxPool": Definition(max_pool, Kind.EXACT),
-    "GlobalMaxPool": Definition(
-        lambda call: (call[0].max(axis=tuple(range(2, call[0].ndim)), keepdims=True),), Kind.EXACT
-    ),
+OWN: Final[Mapping[str, Compute]] = {
+    "Cast": _cast,
+    "CastLike": _like,
+    "Erf": lambda call: (erf(call[0]),),
+    "Gelu": _gelu,
+    "Sigmoid": lambda call: (sigmoid(call[0]),),
+    "Einsum": _einsum,
+    "BatchNormalization": _batch_normalization,
+    "GroupNormalization": _group_normalization,
+    "LRN": _local_response,
+    "Softmax": _softmax,
+    "LogSoftmax": _log_softmax,
+    "Conv": conv,
+    "ConvTranspose": conv_transpose,
+    "AveragePool": average_pool,
+    "MaxPool": max_pool,
 }
-"""Operators that look at windows of images."""
+"""Definitions that serve in place of ONNX's reference, by operator type."""

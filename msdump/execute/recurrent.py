@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from msdump.execute.float64 import Array, Call, Definition, Kind, sigmoid, softplus
+from msdump.execute.float64 import Array, Call, Compute, sigmoid
 
 _Activation = Callable[[Array], Array]
 _Step = Callable[[Array, tuple[Array, ...]], tuple[Array, ...]]
@@ -24,7 +24,7 @@ _PLAIN: Final[Mapping[str, _Activation]] = {
     "tanh": np.tanh,
     "relu": lambda x: np.maximum(x, 0),
     "softsign": lambda x: x / (1 + np.abs(x)),
-    "softplus": softplus,
+    "softplus": lambda x: np.logaddexp(0, x),
 }
 _SCALED: Final[Mapping[str, tuple[Callable[[Array, float, float], Array], float | None, float | None]]] = {
     "affine": (lambda x, alpha, beta: alpha * x + beta, 1.0, 0.0),
@@ -112,8 +112,8 @@ def _biases(call: Call, direction: int, gates: int) -> tuple[Array, Array]:
 
 def _recurrent(
     make: Callable[[Call, int, Sequence[_Activation]], _Step], activations: Sequence[str], states: int
-) -> Callable[[Call], tuple[Array, ...]]:
-    """Return what computes the outputs, (steps, directions, batch, hidden), and the last states."""
+) -> Compute:
+    """Return the function of the outputs, (steps, directions, batch, hidden), and the last states."""
 
     def compute(call: Call) -> tuple[Array, ...]:
         is_batch_first = call.attribute("layout", 0)
@@ -148,14 +148,10 @@ def _recurrent(
     return compute
 
 
-def _terms(call: Call) -> float:
-    return float(call[1].shape[-1] + call[2].shape[-1])
-
-
 _TANH: Final = "tanh"
-RECURRENT: Final[Mapping[str, Definition]] = {
-    "LSTM": Definition(_recurrent(_lstm, ("sigmoid", _TANH, _TANH), 2), Kind.SMOOTH, _terms, disturbed=1),
-    "GRU": Definition(_recurrent(_gru, ("sigmoid", _TANH), 1), Kind.SMOOTH, _terms, disturbed=1),
-    "RNN": Definition(_recurrent(_rnn, (_TANH,), 1), Kind.SMOOTH, _terms, disturbed=1),
+RECURRENT: Final[Mapping[str, Compute]] = {
+    "LSTM": _recurrent(_lstm, ("sigmoid", _TANH, _TANH), 2),
+    "GRU": _recurrent(_gru, ("sigmoid", _TANH), 1),
+    "RNN": _recurrent(_rnn, (_TANH,), 1),
 }
 """By operator type."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -12,16 +13,16 @@ import numpy as np
 from msdump import dtypes
 from msdump.device import numpy_cast, rounded
 from msdump.dtypes import DType
-from msdump.errors import MsdumpError, UnsupportedOpError, is_final
-from msdump.execute import float64, values
-from msdump.execute.float64 import Array, Call, Definition, Kind, doubled
+from msdump.errors import UnsupportedOpError, is_final
+from msdump.execute import values
+from msdump.execute.float64 import OWN, RULES, Array, Call, Compute, Kind, RoundingRule, doubled
 from msdump.execute.kernels import Kernel, KernelFactory
 from msdump.execute.native import native
 from msdump.execute.recurrent import RECURRENT
 from msdump.execute.runner import OperatorRunner
 from msdump.execute.runtime import OrtValue, short
 from msdump.graph import Graph, Node, moves, reads
-from msdump.graph.kernel import FLOAT16, FLOAT32, HALVES, Expansion, Rounding, expanded
+from msdump.graph.kernel import FLOAT16, FLOAT32, HALVES, Expansion, ReferenceNode, Rounding, expanded
 
 SINGLE: Final = 2.0**-24
 """Half the distance of float32 numbers around 1."""
@@ -63,45 +64,40 @@ class Noise:
         """Begin with the first sign."""
         object.__setattr__(self, "_generator", np.random.default_rng(self.seed))
 
-    def added(self, definition: Definition, call: Call, results: tuple[Array, ...]) -> tuple[Array, ...]:
+    def added(
+        self, rule: RoundingRule, compute: Compute, call: Call, results: tuple[Array, ...]
+    ) -> tuple[Array, ...]:
         """Return results of an operator as a kernel might give them.
 
         Args:
-            definition: The operator.
-            call: What it was given.
+            rule: The effect of rounding on the operator.
+            compute: Computes it in float64.
+            call: Its inputs and attributes.
             results: Its exact results.
         """
-        match definition.kind:
+        match rule.kind:
             case Kind.EXACT:
                 return results
             case Kind.ROUNDED:
-                return tuple(self._disturbed(array, self._rounding(array)) for array in results)
+                sizes = [self._rounding(array) for array in results]
             case Kind.LINEAR:
-                return self._sums(definition, call, results)
+                magnitudes = compute(replace(call, inputs=[_magnitude(array) for array in call.inputs]))
+                share = self.inner * (_ROUNDINGS + np.sqrt(rule.terms(call)))
+                sizes = [
+                    share * np.abs(size) + self._rounding(array)
+                    for array, size in zip(results, magnitudes, strict=True)
+                ]
             case Kind.SMOOTH:
-                return self._steps(definition, call, results)
+                own, between = _APPROXIMATION * self.inner, rule.between(call)
+                sizes = [own * (np.abs(array) + between) + self._rounding(array) for array in results]
+                results = compute(replace(call, inputs=self._moved_inputs(rule, call)))
+        return tuple(self._disturbed(array, size) for array, size in zip(results, sizes, strict=True))
 
-    def _sums(self, definition: Definition, call: Call, results: tuple[Array, ...]) -> tuple[Array, ...]:
-        magnitudes = definition.compute(replace(call, inputs=[_magnitude(array) for array in call.inputs]))
-        share = self.inner * (_ROUNDINGS + np.sqrt(definition.terms(call)))
-        return tuple(
-            self._disturbed(array, share * np.abs(size) + self._rounding(array))
-            for array, size in zip(results, magnitudes, strict=True)
-        )
-
-    def _steps(self, definition: Definition, call: Call, results: tuple[Array, ...]) -> tuple[Array, ...]:
-        share = self.inner * (1 + _PARTIAL * np.sqrt(definition.terms(call)))
-        data = call.inputs[: definition.disturbed]
-        inputs = [
-            *(None if array is None else self._disturbed(array, share * np.abs(array)) for array in data),
-            *call.inputs[len(data) :],
-        ]
-        moved = definition.compute(replace(call, inputs=inputs))
-        own, between = _APPROXIMATION * self.inner, definition.between(call)
-        return tuple(
-            self._disturbed(other, own * (np.abs(array) + between) + self._rounding(array))
-            for array, other in zip(results, moved, strict=True)
-        )
+    def _moved_inputs(self, rule: RoundingRule, call: Call) -> list[Array | None]:
+        share = self.inner * (1 + _PARTIAL * np.sqrt(rule.terms(call)))
+        data = call.inputs[: rule.disturbed]
+        moved = (None if array is None else self._disturbed(array, share * np.abs(array)) for array in data)
+        return [*moved, *call.inputs[len(data) :]]
 
     def _rounding(self, result: Array) -> Array:
         return np.asarray(self.unit * np.abs(result) + self.floor)
@@ -117,16 +113,8 @@ def _magnitude(array: Array | None) -> Array | None:
     return np.abs(array) if array is not None and array.dtype.kind == "f" else array
 
 
-_DEFINITIONS: Final[Mapping[str, Definition]] = {
-    **float64.ELEMENTWISE,
-    **float64.WINDOWS,
-    **float64.PRODUCTS,
-    **float64.NORMALIZATIONS,
-    **RECURRENT,
-    **float64.DEFINITIONS,
-}
 _CHOICES: Final = frozenset({"ArgMax", "ArgMin", "TopK", "IsInf", "Hardmax", "Mod", "NonMaxSuppression"})
-"""Operators without a definition that choose among their inputs, as those that move elements do."""
+"""Operators without a rule that choose among their inputs, as the ones that move elements do."""
 
 _REDUCING: Final = frozenset({"add", "mul"})
 """Reductions of scattering operators that round, in any order of the updates."""
@@ -138,8 +126,8 @@ Change = Callable[[Node, Mapping[str, Array]], Mapping[str, Array]]
 class Float64Runner:
     """Runs operators of one graph in float64 on arrays of any floating point type.
 
-    Own definitions serve where onnxruntime has no float64 kernel (convolutions, Erf, Gelu, poolings, ...) or
-    cannot judge itself; elsewhere onnxruntime's float64 kernels, and ONNX's reference as the last resort.
+    Own definitions and ONNX's reference serve where onnxruntime has no float64 kernel (convolutions, Erf,
+    poolings, ...) or cannot judge itself; elsewhere onnxruntime's float64 kernels.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -224,31 +212,54 @@ class Float64Runner:
             expansion.opsets.get("", 1),
             max((slot + 1 for slot, name in enumerate(step.outputs) if name), default=0),
         )
-        definition = _DEFINITIONS.get(step.op_type) if not step.domain else None
-        for way in filter(None, (definition, self._other_definition(step, expansion))):
+        rule = self._rule(step)
+        for compute in self._ways(step, expansion):
             try:
-                results = way.compute(call)
-            except (NotImplementedError, MsdumpError):
+                results = compute(call)
+            except Exception as error:
+                if is_final(error):
+                    raise
                 continue
             if noise is not None:
-                results = noise.added(way, call, results)
+                results = noise.added(rule, compute, call, results)
             return {name: array for name, array in zip(step.outputs, results, strict=False) if name}
         raise UnsupportedOpError(f"{step.operator.full_name}: {step.op_type} cannot run in float64")
 
-    def _other_definition(self, step: Node, expansion: Expansion) -> Definition:
-        """Return a definition that runs an operator in the runtime, or else in ONNX's reference."""
-        graph = replace(self._graph, weights={}, types={}, opsets=expansion.opsets)
+    @staticmethod
+    def _rule(step: Node) -> RoundingRule:
+        if step.op_type in RULES and not step.domain:
+            return RULES[step.op_type]
+        if step.attributes.get("reduction") in _REDUCING:
+            return RoundingRule(Kind.LINEAR, _updates)
+        is_exact = moves(step.op_type) or step.op_type in _CHOICES
+        return RoundingRule(Kind.EXACT if is_exact else Kind.SMOOTH, _width, disturbed=1)
 
-        def compute(call: Call) -> tuple[Array, ...]:
-            given = dict(zip(step.inputs, call.inputs, strict=True))
-            given.pop("", None)
-            results = OperatorRunner(graph, is_quiet=True).run(step, given)
+    def _ways(self, step: Node, expansion: Expansion) -> Iterator[Compute]:
+        """Yield functions that compute an operator in float64, the one to prefer first."""
+        graph = replace(self._graph, weights={}, types={}, opsets=expansion.opsets)
+        names = tuple(filter(None, step.inputs))
+
+        def given(call: Call) -> dict[str, Array | None]:
+            return {name: array for name, array in zip(step.inputs, call.inputs, strict=True) if name}
+
+        if step.op_type in RULES and not step.domain:
+            own = OWN.get(step.op_type) or RECURRENT.get(step.op_type)
+            if own is not None:
+                yield own
+            reference = functools.cache(lambda: ReferenceNode(graph, step, names))
+            used = [slot for slot, name in enumerate(step.outputs) if name]
+
+            def by_reference(call: Call) -> tuple[Array, ...]:
+                results = dict(zip(used, reference().run(given(call)), strict=True))
+                return tuple(doubled(np.asarray(results.get(slot, 0.0))) for slot in range(len(step.outputs)))
+
+            yield by_reference
+
+        def by_runtime(call: Call) -> tuple[Array, ...]:
+            results = OperatorRunner(graph, is_quiet=True).run(step, given(call))
             return tuple(np.zeros(0) if array is None else doubled(array) for array in results)
 
-        if step.attributes.get("reduction") in _REDUCING:
-            return Definition(compute, Kind.LINEAR, _updates)
-        is_exact = moves(step.op_type) or step.op_type in _CHOICES
-        return Definition(compute, Kind.EXACT if is_exact else Kind.SMOOTH, _width, disturbed=1)
+        yield by_runtime
 
 
 def _updates(call: Call) -> float:
