@@ -22,7 +22,7 @@ import numpy as np
 
 from msdump import dtypes
 from msdump.errors import FormatError
-from msdump.statistics import HALVES, address, total, total_of_products, total_of_squares
+from msdump.statistics import address, from_float16, total, total_of_products, total_of_squares
 
 SHORTER: Final = ("float32", "float16", "bfloat16")
 """Element types that devices round weights to."""
@@ -500,7 +500,6 @@ def _blocks(elements: np.ndarray, row: int = 0) -> Iterator[np.ndarray]:
     Two vectors at a time need different rows of the memory that copies go to.
     """
     dtype, spare = elements.dtype, _MEMORY.singles[row]
-    halves = HALVES.get(dtype.name)
     is_short = dtype.itemsize < spare.itemsize and dtype.kind not in "iub"
     for start in range(0, len(elements), _BLOCK):
         block = elements[start : start + _BLOCK]
@@ -508,9 +507,8 @@ def _blocks(elements: np.ndarray, row: int = 0) -> Iterator[np.ndarray]:
         if dtype == single.dtype and not block.flags.aligned:  # bytes are copied faster than elements
             single.view(np.uint8)[:] = block.view(np.uint8)
             block = single
-        elif halves is not None and all(map(math.isfinite, halves.bounds(block))):
-            np.copyto(single, halves.values(block))
-            block = single
+        elif dtype == np.float16:
+            block = from_float16(block, single)
         elif is_short:
             np.copyto(single, block, casting="unsafe")
             block = single

@@ -5,7 +5,7 @@ from . import passes as passes
 from .compiled import address as address
 from .compiled import finds as finds
 from .distances import Distance as Distance
-from .elements import HALVES as HALVES
+from .elements import from_float16 as from_float16
 from .elements import total as total
 from .elements import total_of_products as total_of_products
 from .elements import total_of_squares as total_of_squares

@@ -18,15 +18,7 @@ import numpy as np
 from msdump.dtypes import DType
 from msdump.statistics import compiled
 from msdump.statistics.compiled import CompiledPass, Span
-from msdump.statistics.elements import (
-    BLOCK,
-    HALVES,
-    NUMBERS,
-    ElementView,
-    terms,
-    total,
-    total_of_squares,
-)
+from msdump.statistics.elements import BLOCK, terms, total, total_of_squares, widened
 from msdump.statistics.totals import NOTHING, StatisticNeed, Totals
 from msdump.threads import map_threads, split_by_size, thread_count
 
@@ -188,10 +180,10 @@ def _totals(part: np.ndarray, dtype: DType, need: StatisticNeed) -> Totals:
     kernel = compiled.KERNEL
     if kernel is not None and kernel.takes(known_as) and compiled.finds(need):
         return _compiled_totals(kernel, part, known_as, need)
-    totals, elements = Totals(len(part)), HALVES.get(dtype.name, NUMBERS)
+    totals = Totals(len(part))
     with np.errstate(all="ignore"):
         for block in _blocks(part, known_as, BLOCK):
-            _add(block, elements, need, totals)
+            _add(widened(block), need, totals)
     if need.extremes and dtype.saved.kind == "f":
         _sign_zeros(part, known_as, totals)
     return totals
@@ -201,7 +193,7 @@ def _known_as(dtype: DType) -> np.dtype:
     """Return the type in which elements are measured: the next larger one where numpy lacks it."""
     if dtype.saved.kind == "b":
         return np.dtype(np.uint8)
-    return dtype.numpy if dtype.name in HALVES else dtype.saved
+    return dtype.numpy if dtype.numpy in compiled.TYPES else dtype.saved
 
 
 def _compiled_totals(
@@ -222,17 +214,23 @@ def _blocks(flat: np.ndarray, known_as: np.dtype, length: int) -> Iterator[np.nd
         yield np.ascontiguousarray(flat[start : start + length], known_as)
 
 
-def _add(block: np.ndarray, elements: ElementView, need: StatisticNeed, totals: Totals) -> None:
+def _add(block: np.ndarray, need: StatisticNeed, totals: Totals) -> None:
     """Add a block to the totals of the elements before it."""
-    high, low = elements.bounds(block)
+    high, low = float(np.maximum.reduce(block)), float(np.minimum.reduce(block))
     is_finite = low > -math.inf and high < math.inf
     totals.stretch(high, low)
     if need.counts:
-        _add_counts(block, elements, totals, (high, low))
+        # the extremes often answer without a look at the elements; where they are NaN both signs are counted
+        totals.negative += 0 if low >= 0 else int(np.count_nonzero(block < 0))
+        totals.positive += 0 if high <= 0 else len(block) if low > 0 else int(np.count_nonzero(block > 0))
+        if not is_finite:
+            totals.nan += int(np.count_nonzero(np.isnan(block)))
+            totals.negative_inf += int(np.count_nonzero(block == -math.inf))
+            totals.positive_inf += int(np.count_nonzero(block == math.inf))
     if not (need.total or need.squares):
         return
     if not is_finite:
-        # The extremes add up to what the block does: NaN with a NaN or with both infinities, else infinite.
+        # The extremes add up to the sum of the block: NaN with a NaN or with both infinities, else infinite.
         totals.total += high + low
         totals.squares += high * high + low * low
         return
@@ -240,27 +238,11 @@ def _add(block: np.ndarray, elements: ElementView, need: StatisticNeed, totals: 
         totals.total += len(block) * high
         totals.squares += len(block) * high * high
         return
-    addends = terms(elements.values(block), max(high, -low))
+    addends = terms(block, max(high, -low))
     if need.total:
         totals.total += total(addends)
     if need.squares:
         totals.squares += total_of_squares(addends)
-
-
-def _add_counts(
-    block: np.ndarray, elements: ElementView, totals: Totals, bounds: tuple[float, float]
-) -> None:
-    """Add the counts of a block to the totals, given the largest and smallest element of the block."""
-    high, low = bounds
-    negative, positive = elements.signs(block, high, low)
-    totals.negative += negative
-    totals.positive += positive
-    if low > -math.inf and high < math.inf:  # finite bounds: none of the three further looks finds anything
-        return
-    nan, negative_inf, positive_inf = elements.nonfinite(block)
-    totals.nan += nan
-    totals.negative_inf += negative_inf
-    totals.positive_inf += positive_inf
 
 
 def _of_booleans(flat: np.ndarray) -> Totals:
