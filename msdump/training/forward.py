@@ -36,7 +36,7 @@ Slots = Mapping[str, tuple[int, ...]]
 
 _STATE: Final[Slots] = {
     "BatchNormalization": (3, 4),  # moving statistics
-    "RotaryEmbedding": (1, 2, 3),  # cosines and sines, onnxruntime's behind the positions
+    "RotaryEmbedding": (1, 2),  # cosines and sines
     "Attention": (3,),  # the mask
 }
 """State and tables of operators, which have no gradient."""
@@ -50,9 +50,6 @@ _SCALES_AND_SHIFTS: Final[Slots] = {
     "LayerNormalization": (1, 2),
     "GroupNormalization": (1, 2),
     "RMSNormalization": (1,),
-    "SimplifiedLayerNormalization": (1,),
-    "SkipLayerNormalization": (2, 3),
-    "SkipSimplifiedLayerNormalization": (2,),
 }
 
 
@@ -76,23 +73,6 @@ def _values_in_slots(graph: Graph, slots: Slots) -> frozenset[str]:
     )
 
 
-_ONNXRUNTIME: Final = "com.microsoft"
-
-_LIKE_FIRST: Final[Mapping[tuple[str, str], tuple[int, ...]]] = {
-    ("", "GroupNormalization"): (0,),
-    ("", "MeanVarianceNormalization"): (0,),
-    ("", "SimplifiedLayerNormalization"): (0,),
-    (_ONNXRUNTIME, "BiasGelu"): (0,),
-    (_ONNXRUNTIME, "FastGelu"): (0,),
-    (_ONNXRUNTIME, "Gelu"): (0,),
-    (_ONNXRUNTIME, "QuickGelu"): (0,),
-    (_ONNXRUNTIME, "RotaryEmbedding"): (0,),
-    (_ONNXRUNTIME, "SkipLayerNormalization"): (0, 3),
-    (_ONNXRUNTIME, "SkipSimplifiedLayerNormalization"): (0, 3),
-}
-"""Outputs that have the type of the first input."""
-
-
 def infer_outputs(
     op: StepWriter, node: Node, inputs: Sequence[StepTensor | None], names: Sequence[str]
 ) -> tuple[StepTensor, ...]:
@@ -101,13 +81,8 @@ def infer_outputs(
     Raises:
         GraphError: The rank of one is not known.
     """
-    slots = _LIKE_FIRST.get((node.domain, node.op_type), ())
-    present = {slot for slot, name in enumerate(node.outputs) if name}
-    if present <= set(slots) and inputs[0] is not None:
-        return tuple(StepTensor(name, inputs[0].dtype, inputs[0].shape) for name in names)
-    width = _attention_width(node, inputs)
-    if width is not None and inputs[0] is not None:
-        return tuple(StepTensor(name, inputs[0].dtype, (*inputs[0].shape[:-1], width)) for name in names)
+    if node.op_type == "GroupNormalization" and not node.domain and inputs[0] is not None:
+        return (replace(inputs[0], name=names[0], value=None),)  # a function, which ONNX does not infer
     if node.domain:
         raise GraphError(
             f"{node.operator.full_name}: what {node.domain}.{node.op_type} writes is of unknown type, "
@@ -117,18 +92,6 @@ def infer_outputs(
     attributes: dict[str, Any] = dict(node.attributes)
     alone = helper.make_node(node.op_type, given, list(names), domain=node.domain, **attributes)
     return op.infer(alone, inputs)
-
-
-def _attention_width(node: Node, inputs: Sequence[StepTensor | None]) -> int | str | None:
-    """Return the width of the output of one of onnxruntime's attentions; None for another operator."""
-    if node.domain != _ONNXRUNTIME:
-        return None
-    if node.op_type == "MultiHeadAttention" and inputs[2] is not None:
-        return inputs[2].shape[-1]
-    if node.op_type == "Attention" and inputs[1] is not None:
-        sizes: Any = node.attributes.get("qkv_hidden_sizes", (inputs[1].sizes()[1] // 3,) * 3)
-        return int(sizes[2])
-    return None
 
 
 class ForwardWriter:

@@ -36,35 +36,6 @@ CASES = {
     "softcap_causal": _attention((1, 1, 3, 4), (1, 1, 3, 4), (1, 1, 3, 4), softcap=0.7, is_causal=1),
 }
 
-PADDING = np.array([[1, 1, 1, 0], [1, 1, 0, 0]], np.int32)
-
-
-def _microsoft(op_type, *arrays, **attributes):
-    """Return a case of an operator of onnxruntime's with two heads."""
-    return (op_type, arrays, {"num_heads": 2, **attributes}, 1, 20, "com.microsoft")
-
-
-MICROSOFT = {
-    "bias": _microsoft(
-        "MultiHeadAttention", _normal(2, 3, 4), _normal(2, 5, 4), _normal(2, 5, 6), _normal(14)
-    ),
-    "shift": _microsoft(
-        "MultiHeadAttention",
-        *(_normal(1, 3, 4), _normal(1, 5, 4), _normal(1, 5, 4), None, None, _normal(1, 2, 3, 5)),
-        scale=0.4,
-    ),
-    "padding": _microsoft("MultiHeadAttention", *(_normal(2, 4, 4) for _ in range(3)), None, PADDING),
-}
-
-PACKED = {
-    "sizes": _microsoft(
-        *("Attention", _normal(1, 3, 4), _normal(4, 14), _normal(14)),
-        qkv_hidden_sizes=[4, 4, 6],
-        unidirectional=1,
-    ),
-    "padding": _microsoft("Attention", _normal(2, 4, 4), _normal(4, 12), _normal(12), PADDING),
-}
-
 ANGLES = _RNG.uniform(0, 3, (6, 2)).astype(np.float32)
 PLACES = np.array([[0, 2, 5], [1, 3, 4]])
 TABLES = [np.cos(ANGLES), np.sin(ANGLES)]
@@ -78,7 +49,6 @@ ROTATIONS = {
         1,
         23,
     ),
-    "microsoft": ("RotaryEmbedding", [_normal(2, 2, 3, 4), PLACES, *TABLES], {}, 1, 20, "com.microsoft"),
 }
 
 

@@ -112,9 +112,6 @@ POOLING = {
     "global_max_1d": _pool("GlobalMaxPool", (2, 3, 5)),
     "global_max_2d": _pool("GlobalMaxPool", (2, 3, 4, 5)),
     "global_max_3d": _pool("GlobalMaxPool", (2, 2, 2, 3, 4)),
-    "lp_1d": _pool("LpPool", (2, 2, 7), kernel_shape=[3], strides=[2]),
-    "lp_2d_cubes": _pool("LpPool", (1, 2, 5, 6), kernel_shape=[3, 2], strides=[2, 2], pads=[1, 1, 1, 1], p=3),
-    "global_lp": _pool("GlobalLpPool", (2, 3, 4, 5)),
 }
 
 NAMES = {

@@ -43,7 +43,7 @@ _CASES = {
 _LAYERS = [
     *(f"convolutions-CASES-{name}" for name in ("2d", "2d_same_upper", "2d_strides_leave_rows")),
     *(f"convolutions-TRANSPOSED-{name}" for name in ("2d_output_shape", "3d")),
-    *(f"convolutions-POOLING-{name}" for name in ("max_2d_ceil", "average_2d_pads", "average_3d", "lp_1d")),
+    *(f"convolutions-POOLING-{name}" for name in ("max_2d_ceil", "average_2d_pads", "average_3d")),
     *(f"convolutions-POOLING-global_{name}" for name in ("average_2d", "average_1d", "max_3d")),
     *(f"normalization-CASES-{name}" for name in ("last_axis", "without_shift", "broadcast_scale")),
     *(f"normalization-BY_RUNTIME-{name}" for name in ("group", "lrn")),

@@ -9,7 +9,6 @@ from onnx import helper, numpy_helper
 
 from msdump.errors import GraphError
 from msdump.training import step_graph
-from tests.texts import parsed
 from tests.training.differences import (
     WEIGHTED,
     analytic,
@@ -147,10 +146,6 @@ def _layer_norm(*arrays, outputs=1, **attributes):
     return ("LayerNormalization", arrays, attributes, outputs)
 
 
-def _skip(op_type, *arrays, epsilon=1e-5):
-    return (op_type, arrays, {"epsilon": epsilon}, 1, 20, "com.microsoft")
-
-
 X = _normal(2, 3, 4)
 
 CASES = {
@@ -165,22 +160,12 @@ IMAGES = _normal(2, 4, 3, 3)
 
 OTHERS = {
     "rms_broadcast": ("RMSNormalization", [X, _normal(3, 1)], {"axis": -2}, 1, 23),
-    "l2": ("LpNormalization", [X], {"axis": 1}),
 }
 
 BY_RUNTIME = {
     "group": ("GroupNormalization", [IMAGES, _normal(4), _normal(4)], {"num_groups": 2}, 1, 21),
     "group_by_group": ("GroupNormalization", [IMAGES, _normal(2), _normal(2)], {"num_groups": 2}, 1, 18),
-    "mean_variance_axes": ("MeanVarianceNormalization", [X], {"axes": [1]}),
     "lrn": ("LRN", [IMAGES], {"size": 3, "alpha": 0.5, "beta": 0.6, "bias": 2.0}),
-    "l1": ("LpNormalization", [X], {"p": 1}),
-    "skip_bias": _skip(
-        "SkipLayerNormalization", X, _normal(*X.shape), _normal(4), _normal(4), _normal(4), epsilon=0.1
-    ),
-    "skip_simplified_bias": _skip(
-        "SkipSimplifiedLayerNormalization", X, _normal(*X.shape), _normal(4), _normal(4)
-    ),
-    "simplified": ("SimplifiedLayerNormalization", [X, _normal(4)], {"axis": -1}),
 }
 
 
@@ -192,30 +177,3 @@ def test_types_behind_functions():
     model.graph.node.append(helper.make_node("Relu", ["square"], ["y0"], name="relu"))
 
     check(model, step=1 / 128, tolerance=1e-3)
-
-
-def test_sum_of_a_skip_connection():
-    """The sum that a skip normalisation hands on has a gradient, mean and variance have no type."""
-    arguments = _skip("SkipLayerNormalization", X, _normal(*X.shape), _normal(4), _normal(4))
-    model = one_operator(*arguments[:3], 4, *arguments[4:])
-
-    with pytest.raises(GraphError, match=r"SkipLayerNormalization writes is of unknown type"):
-        step_graph(model, WEIGHTED)
-
-    model.graph.node[0].output[:] = ["normal", "", "", "total"]
-    model.graph.node.append(helper.make_node("Mul", ["normal", "total"], ["y0"], name="product"))
-    check(model, step=1 / 128, tolerance=1e-3)
-
-
-@pytest.mark.parametrize("precision", ["float16", "bfloat16"])
-def test_operator_without_a_schema_stays_in_float32(precision):
-    """Operators of onnxruntime in ONNX's domain, which no schema describes, are float32 amid half types."""
-    text = "g (float[2, 4] x) => (float[2, 4] y) { y = SimplifiedLayerNormalization<axis = -1>(x, w) }"
-    step = step_graph(parsed(text, w=np.ones(4, np.float32)), "mse", precision=precision)
-    feeds = {"inputs0": _normal(2, 4), "inputs1": np.zeros((2, 4), np.float32)}
-
-    (loss,) = outputs_of(
-        step, [step.graph.output[0].name], feeds | {"learning_rate": np.array(0.1, np.float32)}
-    )
-
-    assert pytest.approx(1, rel=1e-3) == loss  # the mean of the squares of what was divided by their root

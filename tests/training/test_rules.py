@@ -56,8 +56,6 @@ def _retyped(model, dtype):
 
 STEPS = {
     "attention-CASES": (1 / 64, 1e-3),
-    "attention-MICROSOFT": (1 / 64, 1e-3),
-    "attention-PACKED": (1 / 256, 1e-3),
     "attention-ROTATIONS": (0.5, 2e-5),
     "convolutions-CASES": (0.5, 2e-5),
     "convolutions-TRANSPOSED": (0.5, 2e-5),
@@ -71,8 +69,8 @@ STEPS = {
 
 RUNTIME = {
     **dict.fromkeys(("Conv", "ConvTranspose", "Resize"), (0.5, 2e-5)),
-    **dict.fromkeys(("AveragePool", "GlobalAveragePool", "LpPool", "MaxPool"), (1 / 32, 5e-4)),
-    **dict.fromkeys(("GroupNormalization", "MeanVarianceNormalization"), (1 / 128, 1e-3)),
+    **dict.fromkeys(("AveragePool", "GlobalAveragePool", "MaxPool"), (1 / 32, 5e-4)),
+    **dict.fromkeys(("GroupNormalization",), (1 / 128, 1e-3)),
     **dict.fromkeys(("GRU", "LSTM", "RNN"), (1 / 64, 1e-3)),
 }
 """The same for ONNX's own cases, by operator."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,10 +10,9 @@ import numpy as np
 
 from msdump.errors import GraphError
 from msdump.training.body import Body, Value, operator
-from msdump.training.operators.dense import multiplied
 from msdump.training.operators.shapes import unbroadcast
 from msdump.training.rules import Backward, Gradients, gradient, lowering, mindspore_gradient
-from msdump.training.writer import StepOperator, StepTensor, StepWriter
+from msdump.training.writer import StepOperator, StepWriter
 
 _COPIES = 8
 """How often MindSpore's operator repeats the maximum and the sum of each row."""
@@ -180,68 +178,34 @@ def flash_attention_score_grad(
     return (*results, dshift) if heads.has_shift else results
 
 
-def _refuse_inference_slots(node: StepOperator, slots: dict[int, str], outputs: dict[int, str]) -> None:
-    """Raise for inputs and outputs that only inference has."""
-    present = [name for slot, name in slots.items() if node.optional(slot) is not None]
-    present += [name for slot, name in outputs.items() if node.output(slot) is not None]
-    if present:
-        raise GraphError(f"{node.place.path}/{node.op_type}: with {', '.join(present)} it has no gradient")
+_INFERENCE_INPUTS = {4: "past_key", 5: "past_value", 6: "nonpad_kv_seqlen"}
+
+_INFERENCE_OUTPUTS = {1: "present_key", 2: "present_value", 3: "qk_matmul_output"}
 
 
 @lowering("Attention")
 def _lower_attention(op: StepWriter, node: StepOperator) -> None:
-    _refuse_inference_slots(
-        node,
-        {4: "past_key", 5: "past_value", 6: "nonpad_kv_seqlen"},
-        {1: "present_key", 2: "present_value", 3: "qk_matmul_output"},
-    )
+    present = [name for slot, name in _INFERENCE_INPUTS.items() if node.optional(slot) is not None]
+    present += [name for slot, name in _INFERENCE_OUTPUTS.items() if node.output(slot) is not None]
+    if present:
+        raise GraphError(f"{node.place.path}/{node.op_type}: with {', '.join(present)} it has no gradient")
     query, key, value = (node.input(slot) for slot in range(3))
-    mask = node.optional(3)
-    is_bool = mask is not None and not mask.is_float
-    score(
-        op,
-        (query, key, value),
-        node.y,
-        heads=node.attribute("q_num_heads", query.shape[1]),
-        kv_heads=node.attribute("kv_num_heads", key.shape[1]),
-        scale=node.attribute("scale", 0.0),
-        shift=None if is_bool else mask,
-        mask=op.Not(mask) if is_bool else None,
-        is_causal=node.attribute("is_causal", 0),
-        softcap=node.attribute("softcap", 0.0),
+    given = node.optional(3)
+    shift, mask = (given, None) if given is None or given.is_float else (None, op.Not(given))
+    is_split = query.rank == 4  # (batch, heads, places, elements), else the elements of all heads together
+    heads, kv_heads = (
+        node.attribute("q_num_heads", query.shape[1]),
+        node.attribute("kv_num_heads", key.shape[1]),
     )
-
-
-def score(
-    op: StepWriter,
-    inputs: tuple[StepTensor, StepTensor, StepTensor],
-    y: StepTensor,
-    *,
-    heads: int,
-    kv_heads: int,
-    scale: float = 0.0,
-    shift: StepTensor | None = None,
-    mask: StepTensor | None = None,
-    is_causal: int = 0,
-    softcap: float = 0.0,
-) -> None:
-    """Write a FlashAttentionScore.
-
-    Inputs are query, key and value, (batch, heads, places, elements) or (batch, places, all heads). ``scale``
-    0 stands for 1 / root of a head's size; ``mask`` is true where nothing is attended to.
-    """
-    query, key, value = inputs
-    is_split = query.rank == 4
     (width,), (value_width,) = query.sizes_from(-1), value.sizes_from(-1)
     size = width if is_split else width // heads
-    rows = (query.shape[0], heads, query.shape[-2], 8)
-    statistics = query.shaped(rows)
+    statistics = query.shaped((query.shape[0], heads, query.shape[-2], _COPIES))
     op.call(
         "FlashAttentionScore",
         *(query, key, value, shift, None, None, mask),
-        like=[statistics, statistics, query.shaped((1,)), y],
-        outputs=[None, None, None, y],
-        scale_value=float(scale or 1 / math.sqrt(size)),
+        like=[statistics, statistics, query.shaped((1,)), node.y],
+        outputs=[None, None, None, node.y],
+        scale_value=float(node.attribute("scale", 0.0) or 1 / math.sqrt(size)),
         input_layout="BNSD" if is_split else "BSH",
         head_num=heads,
         kv_head_num=kv_heads,
@@ -249,60 +213,8 @@ def score(
         value_size=value_width if is_split else value_width // kv_heads,
         has_shift=int(shift is not None),
         has_mask=int(mask is not None),
-        is_causal=int(is_causal),
-        softcap=float(softcap),
-    )
-
-
-@lowering("MultiHeadAttention", domain="com.microsoft")
-def _multi_head_attention(op: StepWriter, node: StepOperator) -> None:
-    _refuse_inference_slots(node, {6: "past_key", 7: "past_value"}, {1: "present_key", 2: "present_value"})
-    query, key, value = (node.input(slot) for slot in range(3))
-    if query.rank != 3 or key.rank != 3:
-        raise GraphError(f"{node.place.path}/{node.op_type}: packed query, key and value have no gradient")
-    bias = node.optional(3)
-    parts = [query, key, value]
-    if bias is not None:
-        widths = [item.sizes_from(2)[0] for item in parts]
-        pieces = op.Split(bias, widths, axis=0, outputs=3)
-        parts = [op.Add(item, piece) for item, piece in zip(parts, pieces, strict=True)]
-    _score_of_microsoft(op, node, parts, padding=4)
-
-
-@lowering("Attention", domain="com.microsoft")
-def _packed_attention(op: StepWriter, node: StepOperator) -> None:
-    """Write the product with the weights of query, key and value, which lie side by side, and attention."""
-    _refuse_inference_slots(node, {4: "past", 6: "past_sequence_length"}, {1: "present"})
-    if node.attribute("do_rotary", 0):
-        raise GraphError(f"{node.place.path}/{node.op_type}: with rotary embeddings it has no gradient")
-    product, bias = multiplied(op, node.x, node.input(1)), node.optional(2)
-    if bias is not None:
-        product = op.Add(product, bias)
-    (width,) = product.sizes_from(2)
-    widths = list(node.attribute("qkv_hidden_sizes", (width // 3,) * 3))
-    _score_of_microsoft(op, node, op.Split(product, widths, axis=2, outputs=3), padding=3)
-
-
-def _score_of_microsoft(
-    op: StepWriter, node: StepOperator, parts: Sequence[StepTensor], *, padding: int
-) -> None:
-    """Write attention of query, key and value; ``padding`` is the slot of the mask, 0 for excluded places."""
-    query, key, value = parts
-    places, mask, heads = node.optional(padding), None, node.attributes["num_heads"]
-    if places is not None:
-        if places.rank != 2:
-            raise GraphError(f"{node.place.path}/{node.op_type}: a mask of lengths has no gradient")
-        mask = op.Unsqueeze(op.Equal(places, np.zeros((), places.dtype.numpy)), (1, 2))
-    score(
-        op,
-        (query, key, value),
-        node.y,
-        heads=heads,
-        kv_heads=heads,
-        scale=node.attribute("scale", 0.0),
-        shift=node.optional(5),
-        mask=mask,
-        is_causal=node.attribute("unidirectional", 0),
+        is_causal=int(node.attribute("is_causal", 0)),
+        softcap=float(node.attribute("softcap", 0.0)),
     )
 
 
@@ -329,15 +241,11 @@ def _attention(op: StepWriter, back: Backward) -> Gradients:
 
 
 @gradient("RotaryEmbedding")
-@gradient("RotaryEmbedding", domain="com.microsoft")
 def _rotary_embedding(op: StepWriter, back: Backward) -> Gradients:
     """Turn the gradient back: by the same angles, their sines negated."""
-    node = back.node
-    tables = (1, 2) if not node.domain else (2, 3)
-    if any(back.wants[slot] for slot in tables):
+    node, x = back.node, back.x
+    if any(back.wants[1:3]):
         raise GraphError(f"{node.place.path}/RotaryEmbedding: its cosines and sines have no gradient")
-    inputs = [back.dy, *node.inputs[1:]]
-    inputs[tables[1]] = op.Neg(node.input(tables[1]))
-    x = node.x
+    cosines, sines = node.input(1), op.Neg(node.input(2))
     dx = replace(x, name=op.free_name(f"{node.op_type}.gradient"), value=None)
-    return op.emit(node.op_type, inputs, node.attributes, outputs=[dx], domain=node.domain)
+    return op.emit(node.op_type, (back.dy, cosines, sines, *node.inputs[3:]), node.attributes, outputs=[dx])

@@ -87,13 +87,6 @@ operators(
 )
 
 
-@operator("TruncateDiv")
-def truncate_div(op: Body, x: Value, y: Value) -> Value:
-    """Divide, and drop the fraction."""
-    quotient = x / y
-    return op.Where(quotient < 0.0, op.Ceil(quotient), op.Floor(quotient))
-
-
 @lowering("Max", "Min")
 def _lower_extreme(op: StepWriter, node: StepOperator) -> None:
     """Write the largest or smallest of several as MindSpore does: of two at a time."""
@@ -174,18 +167,6 @@ def _selu(op: StepWriter, back: Backward) -> Gradients:
 def _div(op: StepWriter, back: Backward) -> Gradients:
     quotient = op.Div(back.dy, back.node.input(1))
     return of_operands(op, back, lambda: quotient, lambda: op.Neg(op.Mul(quotient, back.y)))
-
-
-@gradient("Mod")
-def _mod(op: StepWriter, back: Backward) -> Gradients:
-    # of floating-point operands, which have fmod 1: the quotient is cut off towards zero
-    a, b = back.x, back.node.input(1)
-
-    def of_divisor() -> StepTensor:
-        quotient = op.call("TruncateDiv", a, b, like=back.y)
-        return op.Mul(op.Neg(back.dy), quotient)
-
-    return of_operands(op, back, lambda: back.dy, of_divisor)
 
 
 @gradient("Pow")
@@ -330,22 +311,16 @@ def hsigmoid_grad(op: Body, dy: Value, x: Value, *, alpha: float, beta: float) -
 def gelu_grad(op: Body, dy: Value, x: Value, _y: Value, *, approximate: str) -> Value:
     """Return the gradient of x times the normal distribution, by the error function or by tanh."""
     if approximate == "tanh":
-        return fast_gelu_grad(op, dy, x)
+        scale, cubic = math.sqrt(2 / math.pi), 0.044715
+        squared = x * x
+        argument = x * (squared * cubic + 1.0) * scale
+        tanh = op.Tanh(argument)
+        slope = (squared * (3 * cubic) + 1.0) * scale
+        inner = x * slope * (1.0 - tanh * tanh)
+        return dy * ((tanh + 1.0 + inner) * 0.5)
     share = (op.Erf(x * math.sqrt(0.5)) + 1.0) * 0.5
     density = op.Exp(x * x * -0.5) * (1 / math.sqrt(2 * math.pi))
     return dy * (share + x * density)
-
-
-@operator("FastGeLUGrad")
-def fast_gelu_grad(op: Body, dy: Value, x: Value) -> Value:
-    """Return the gradient of GeLU by tanh."""
-    scale, cubic = math.sqrt(2 / math.pi), 0.044715
-    squared = x * x
-    argument = x * (squared * cubic + 1.0) * scale
-    tanh = op.Tanh(argument)
-    slope = (squared * (3 * cubic) + 1.0) * scale
-    inner = x * slope * (1.0 - tanh * tanh)
-    return dy * ((tanh + 1.0 + inner) * 0.5)
 
 
 @lowering("Softmax", "LogSoftmax")
@@ -368,9 +343,6 @@ def _lower_clip(op: StepWriter, node: StepOperator) -> None:
         for item, bound in zip(node.inputs[1:], bounds, strict=False)
     ]
     op.emit("Clip", (x, *typed), {}, outputs=[out], primitive="ClipByValue")
-
-
-_MICROSOFT = "com.microsoft"
 
 
 @gradient("Clip")
@@ -425,36 +397,16 @@ def _shrink(op: StepWriter, back: Backward) -> Gradients:
 
 
 @gradient("Swish")
-@gradient("QuickGelu", domain=_MICROSOFT)
 def _silu(op: StepWriter, back: Backward) -> Gradients:
     """Write the gradient of x sigmoid(alpha x), which has the slope of SiLU at alpha x."""
-    x, alpha = back.x, float(back.node.attribute("alpha", 1.702 if back.node.domain else 1.0))
+    x, alpha = back.x, float(back.node.attribute("alpha", 1.0))
     return op.call("SiLUGrad", back.dy, x if alpha == 1.0 else op.Mul(x, alpha), like=x)
 
 
 @gradient("Gelu")
-@gradient("Gelu", domain=_MICROSOFT)
 def _gelu(op: StepWriter, back: Backward) -> Gradients:
-    return _gelu_grad(op, back, back.x, str(back.node.attribute("approximate", "none")))
-
-
-@gradient("BiasGelu", domain=_MICROSOFT)
-def _bias_gelu(op: StepWriter, back: Backward) -> Gradients:
-    x, bias = back.x, back.node.input(1)
-    total = _gelu_grad(op, back, op.Add(x, bias), "none")
-    return unbroadcast(op, total, x), unbroadcast(op, total, bias)
-
-
-def _gelu_grad(op: StepWriter, back: Backward, x: StepTensor, approximate: str) -> StepTensor:
-    return op.call("GeLUGrad", back.dy, x, back.y, like=back.y, approximate=approximate)
-
-
-@gradient("FastGelu", domain=_MICROSOFT)
-def _fast_gelu(op: StepWriter, back: Backward) -> Gradients:
-    x = back.x
-    bias = back.node.optional(1)
-    dx = op.call("FastGeLUGrad", back.dy, x if bias is None else op.Add(x, bias), like=back.dy)
-    return dx, None if bias is None else unbroadcast(op, dx, bias)
+    approximate = str(back.node.attribute("approximate", "none"))
+    return op.call("GeLUGrad", back.dy, back.x, back.y, like=back.y, approximate=approximate)
 
 
 @mindspore_gradient("Softmax")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -113,14 +112,6 @@ def _channel_sums(op: Body, x: Value, size: int, before: int, after: int) -> Val
     flat = op.Reshape(x, planes)
     kernel = op.Expand(1.0, (1, 1, size, 1))
     return op.Reshape(op.Conv(flat, kernel, pads=(before, 0, after, 0)), op.Shape(x))
-
-
-@operator("L2NormalizeGrad")
-def l2_normalize_grad(op: Body, x: Value, y: Value, dy: Value, *, axis: int) -> Value:
-    """Return the gradient of x / |x|, 0 where x is 0."""
-    norm = op.ReduceL2(x, [axis], keepdims=1)
-    along = op.ReduceSum(dy * y, [axis], keepdims=1)
-    return op.Where(op.Equal(norm, 0.0), 0.0, (dy - y * along) / norm)
 
 
 @operator("LayerNorm")
@@ -319,98 +310,59 @@ def _lower_batch_norm(op: StepWriter, node: StepOperator) -> None:
             op.Identity(new, outputs=[shown])
 
 
-@lowering("MeanVarianceNormalization")
-def _lower_mean_variance(op: StepWriter, node: StepOperator) -> None:
-    """Write the steps that ONNX defines the operator by."""
-    x, axes = node.x, list(node.attribute("axes", (0, 2, 3)))
-    centered = op.Sub(x, op.ReduceMean(x, axes))
-    deviation = op.Sqrt(op.ReduceMean(op.Mul(centered, centered), axes))
-    op.Div(centered, op.Add(deviation, 1e-9), outputs=node.outputs)
-
-
 _EPSILON = 1e-5
-
-
-def layer_norm(
-    op: StepWriter,
-    x: StepTensor,
-    parameters: tuple[StepTensor | None, StepTensor | None],
-    axis: int,
-    epsilon: float,
-    *,
-    outputs: Sequence[StepTensor] = (),
-) -> tuple[StepTensor, StepTensor, StepTensor]:
-    """Write MindSpore's LayerNorm from an axis on; return its result, mean and variance.
-
-    The parameters are scale and shift in the shape of the normalised axes; None: ones and zeros.
-    """
-    gamma, beta = (
-        op.constant(np.full(x.sizes_from(axis), neutral, x.dtype.numpy)) if parameter is None else parameter
-        for parameter, neutral in zip(parameters, (1, 0), strict=True)
-    )
-    begin = axis % x.rank
-    mean = x.shaped((*x.shape[:begin], *(1,) * (x.rank - begin)))
-    return op.call(
-        "LayerNorm",
-        *(x, gamma, beta, axis, axis, np.array(epsilon, np.float32)),
-        like=[x, mean, mean],
-        outputs=outputs,
-        begin_norm_axis=axis,
-        rank=x.rank,
-    )
 
 
 @lowering("LayerNormalization")
 def _lower_layer_norm(op: StepWriter, node: StepOperator) -> None:
-    x, scale, y = node.x, node.input(1), node.y
-    shift = node.optional(2)
+    x, scale, y, shift = node.x, node.input(1), node.y, node.optional(2)
     axis, epsilon = node.attribute("axis", -1), node.attribute("epsilon", _EPSILON)
-    if all(item is None or item.shape == x.shape[axis:] for item in (scale, shift)):
-        _, mean, variance = layer_norm(op, x, (scale, shift), axis, epsilon, outputs=[y])
-    else:  # scale and shift are broadcast: operators of their own
-        normal, mean, variance = layer_norm(op, x, (None, None), axis, epsilon)
+    is_plain = all(item is None or item.shape == x.shape[axis:] for item in (scale, shift))
+    gamma, beta = (
+        op.constant(np.full(x.sizes_from(axis), neutral, x.dtype.numpy))
+        if item is None or not is_plain
+        else item
+        for item, neutral in ((scale, 1), (shift, 0))
+    )
+    begin = axis % x.rank
+    statistic = x.shaped((*x.shape[:begin], *(1,) * (x.rank - begin)))
+    normal, mean, variance = op.call(
+        "LayerNorm",
+        *(x, gamma, beta, axis, axis, np.array(epsilon, np.float32)),
+        like=[x, statistic, statistic],
+        outputs=[y] if is_plain else (),
+        begin_norm_axis=axis,
+        rank=x.rank,
+    )
+    if not is_plain:  # scale and shift are broadcast: operators of their own
         scaled = op.Mul(normal, scale, outputs=1 if shift else [y])
         if shift is not None:
             op.Add(scaled, shift, outputs=[y])
-    _show(op, mean, node.output(1))
-    deviation = node.output(2)
+    shown_mean, deviation = node.output(1), node.output(2)
+    if shown_mean is not None:
+        op.Cast(mean, to=shown_mean.dtype.onnx, outputs=[shown_mean])
     if deviation is not None:
         inverse = op.Reciprocal(op.Sqrt(op.Add(variance, float(epsilon))))
-        _show(op, inverse, deviation)
+        op.Cast(inverse, to=deviation.dtype.onnx, outputs=[deviation])
 
 
-def _show(op: StepWriter, value: StepTensor, output: StepTensor | None) -> None:
-    """Write a statistic for readers in the model, in the model's type."""
-    if output is not None:
-        op.Cast(value, to=output.dtype.onnx, outputs=[output])
-
-
-def rms_norm(
-    op: StepWriter, x: StepTensor, scale: StepTensor, *, axis: int, epsilon: float, y: StepTensor
-) -> StepTensor:
-    """Write MindSpore's RmsNorm; return 1 / root of the mean square."""
+@lowering("RMSNormalization")
+def _lower_rms_norm(op: StepWriter, node: StepOperator) -> None:
+    x, scale, axis = node.x, node.input(1), node.attribute("axis", -1)
     begin = axis % x.rank
     is_plain = scale.shape == x.shape[begin:]
-    gamma = scale if is_plain else op.constant(np.ones(x.sizes_from(begin), x.dtype.numpy))
-    root = x.shaped((*x.shape[:begin], *(1,) * (x.rank - begin)))
-    normal, inverse = op.call(
+    normal, _ = op.call(
         "RmsNorm",
-        *(x, gamma, np.array(epsilon, np.float32)),
-        like=[x, root],
-        outputs=[y] if is_plain else None,
+        x,
+        scale if is_plain else op.constant(np.ones(x.sizes_from(begin), x.dtype.numpy)),
+        np.array(node.attribute("epsilon", _EPSILON), np.float32),
+        like=[x, x.shaped((*x.shape[:begin], *(1,) * (x.rank - begin)))],
+        outputs=[node.y] if is_plain else None,
         begin_norm_axis=axis,
         rank=x.rank,
     )
     if not is_plain:  # the scale is broadcast: an operator of its own
-        op.Mul(normal, scale, outputs=[y])
-    return inverse
-
-
-@lowering("RMSNormalization", "SimplifiedLayerNormalization")
-def _lower_rms_norm(op: StepWriter, node: StepOperator) -> None:
-    axis, epsilon = node.attribute("axis", -1), node.attribute("epsilon", _EPSILON)
-    inverse = rms_norm(op, node.x, node.input(1), axis=axis, epsilon=epsilon, y=node.y)
-    _show(op, inverse, node.output(1))
+        op.Mul(normal, scale, outputs=[node.y])
 
 
 @lowering("GroupNormalization")
@@ -452,26 +404,6 @@ def _lower_instance_norm(op: StepWriter, node: StepOperator) -> None:
     )
 
 
-@lowering("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", domain="com.microsoft")
-def _lower_skip_norm(op: StepWriter, node: StepOperator) -> None:
-    is_simple = node.op_type == "SkipSimplifiedLayerNormalization"
-    if node.output(1) or node.output(2):
-        raise GraphError(f"{node.place.path}/{node.primitive}: mean and variance as outputs have no gradient")
-    x, skip, gamma = (node.input(slot) for slot in range(3))
-    beta, bias = (None, *node.inputs[3:], None)[:2] if is_simple else (*node.inputs[3:], None, None)[:2]
-    total = op.Add(x, skip)
-    if bias is not None:
-        total = op.Add(total, bias)
-    epsilon = node.attribute("epsilon", 1e-12)
-    if is_simple:
-        rms_norm(op, total, gamma, axis=-1, epsilon=epsilon, y=node.y)
-    else:
-        layer_norm(op, total, (gamma, beta), -1, epsilon, outputs=node.outputs[:1])
-    shown = node.output(3)
-    if shown is not None:
-        op.Identity(total, outputs=[shown])
-
-
 @mindspore_gradient("BatchNorm")
 def _batch_norm(op: StepWriter, back: Backward) -> Gradients:
     node = back.node
@@ -492,18 +424,6 @@ def _lrn(op: StepWriter, back: Backward) -> Gradients:
 
 
 _LRN: Final = {"alpha": 1e-4, "beta": 0.75, "bias": 1.0}
-
-
-@gradient("LpNormalization")
-def _lp_normalization(op: StepWriter, back: Backward) -> Gradients:
-    x, y, dy = back.x, back.y, back.dy
-    axis = back.node.attribute("axis", -1)
-    if back.node.attribute("p", 2) == 2:
-        return op.call("L2NormalizeGrad", x, y, dy, like=x, axis=axis)
-    norm = op.ReduceSum(op.Abs(x), [axis], keepdims=1)
-    along = op.ReduceSum(op.Mul(dy, y), [axis], keepdims=1)
-    slope = op.Div(op.Sub(dy, op.Mul(op.Sign(x), along)), op.Where(op.Equal(norm, 0.0), 1.0, norm))
-    return op.Where(op.Equal(norm, 0.0), 0.0, slope)
 
 
 @mindspore_gradient("LayerNorm")

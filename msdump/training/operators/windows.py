@@ -346,12 +346,11 @@ def _spread(
     ceil_mode: int,
     missing: Ints,
     count_include_pad: int = 0,
-    divisor_override: int = 0,
 ) -> Value:
     """Spread the gradients of windows.
 
     ``missing``: rows and columns at the end of the padded input that no window reaches; negative: how far
-    the last window reaches beyond it. ``divisor_override``: divisor of sums, 0 for their number.
+    the last window reaches beyond it.
     """
     rank = len(kernel_shape)
     beyond = [max(-count, 0) for count in missing]
@@ -359,8 +358,8 @@ def _spread(
     windows = {"strides": strides, "dilations": dilations, "pads": reached}
     kernel = op.Expand(1.0, (1, 1, *kernel_shape))
     sizes = op.Slice(shape, (2,), (rank + 2,))
-    if divisor_override or (not any(beyond) and (count_include_pad or not any(pads))):
-        scaled = dy / float(divisor_override or math.prod(kernel_shape))
+    if not any(beyond) and (count_include_pad or not any(pads)):
+        scaled = dy / float(math.prod(kernel_shape))
     else:  # as much as the operator itself gives to each element: an average of ones over their number
         ones = op.Expand(1.0, op.Concat((1, 1), sizes, axis=0))
         flags: dict[str, Any] = {"ceil_mode": ceil_mode, "count_include_pad": count_include_pad}
@@ -505,29 +504,3 @@ def _global_average_pool(op: StepWriter, back: Backward) -> Gradients:
     whole = _whole_window(x)
     missing = (0,) * (x.rank - 2)
     return _averaged(op, back.node, back.dy, **whole, missing=missing, count_include_pad=0)
-
-
-@gradient("LpPool")
-def _lp_pool(op: StepWriter, back: Backward) -> Gradients:
-    node, structure = back.node, _windows(back.node)
-    missing = unreached(node, structure["kernel_shape"], structure)
-    outer, inner = _norm_slopes(op, back)
-    spread = _averaged(op, node, op.Mul(back.dy, outer), **structure, missing=missing, divisor_override=1)
-    return op.Mul(spread, inner)
-
-
-@gradient("GlobalLpPool")
-def _global_lp_pool(op: StepWriter, back: Backward) -> Gradients:
-    outer, inner = _norm_slopes(op, back)
-    return op.Mul(op.Mul(back.dy, outer), inner)
-
-
-def _norm_slopes(op: StepWriter, back: Backward) -> tuple[StepTensor, StepTensor]:
-    """Return the slopes of a norm of order p, (sum |x|^p)^(1/p): that of the root and that of the powers.
-
-    They are y^(1-p), 0 where the norm is 0, and sign(x) |x|^(p-1).
-    """
-    x, y, p = back.x, back.y, float(back.node.attribute("p", 2))
-    is_zero = op.Equal(y, 0.0)
-    outer = op.Where(is_zero, 0.0, op.Pow(op.Where(is_zero, 1.0, y), 1.0 - p))
-    return outer, op.Mul(op.Sign(x), op.Pow(op.Abs(x), p - 1.0))
