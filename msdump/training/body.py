@@ -4,7 +4,7 @@ A body is a Python function that is called once for each structure (strides, fla
 occurs, and leaves an ONNX function behind:
 
     @operator("BiasAddGrad")
-    def bias_add_grad(op: Body, dy: Value, _format: Value, *, rank: int) -> Value:
+    def bias_add_grad(dy: Value, _format: Value, *, rank: int) -> Value:
         return op.ReduceSum(dy, [axis for axis in range(rank) if axis != 1], keepdims=0)
 
 Any runtime with functions runs a model with such operators; msdump runs, names and dumps each of them as one
@@ -24,45 +24,27 @@ from onnx import helper, numpy_helper
 from msdump.dtypes import DType
 from msdump.graph import MINDSPORE_DOMAIN
 from msdump.graph.kernel import FLOAT32
+from msdump.training.tape import Constant, Operand, Tape, array_of, writing
 
 INT64: Final = int(onnx.TensorProto.INT64)
 
 Ints = tuple[int, ...]
-Constant = float | int | bool | Sequence[int] | np.ndarray
 Structure = int | float | str | tuple[int, ...] | tuple[float, ...]
 """A keyword of a body, and an attribute of its operator: strides, flags."""
 
 
-def _infix(op_type: str) -> Any:
-    return (
-        lambda value, other: getattr(value.body, op_type)(value, other),
-        lambda value, other: getattr(value.body, op_type)(other, value),
-    )
+class Value(Operand):
+    """A value of a body."""
 
+    __slots__ = ("name",)
 
-class Value:
-    """A value of a body; arithmetic and comparisons add ONNX's operators, ``dy * (1.0 - y)``."""
-
-    __slots__ = ("body", "name")
-
-    def __init__(self, body: Body, name: str) -> None:
+    def __init__(self, name: str) -> None:
         """Name a value."""
-        self.body = body
         self.name = name
 
-    __add__, __radd__ = _infix("Add")
-    __sub__, __rsub__ = _infix("Sub")
-    __mul__, __rmul__ = _infix("Mul")
-    __truediv__, __rtruediv__ = _infix("Div")
-    __lt__, __gt__ = _infix("Less")[0], _infix("Greater")[0]
 
-    def __neg__(self) -> Value:
-        """Add the operator Neg."""
-        return self.body.Neg(self)
-
-
-class Body:
-    """Collects the nodes of one function; any operator of ONNX is a method.
+class Body(Tape):
+    """Collects the nodes of one function.
 
     Arguments are values, numbers (of the function's element type), or sequences of whole numbers and arrays
     (as they are). ``outputs`` is the number of results, 1 by default.
@@ -77,23 +59,24 @@ class Body:
         """
         self.nodes: list[onnx.NodeProto] = []
         self._element = element
-        self._pattern = Value(self, pattern)
+        self._pattern = Value(pattern)
         self._constants: dict[tuple[bytes, str, tuple[int, ...]], Value] = {}
         self._count = 0
 
-    def __getattr__(self, op_type: str) -> Callable[..., Any]:
-        """Return the function that adds an operator of a type."""
-        if op_type.startswith("_"):
-            raise AttributeError(op_type)
-
-        def add(*inputs: Value | Constant | None, outputs: int = 1, **attributes: Any) -> Any:
-            values = [self._new_value() for _ in range(outputs)]
-            arguments = ["" if item is None else self.value(item).name for item in inputs]
-            names = [value.name for value in values]
-            self.nodes.append(helper.make_node(op_type, arguments, names, **attributes))
-            return values[0] if outputs == 1 else tuple(values)
-
-        return add
+    def emit(
+        self,
+        op_type: str,
+        inputs: Sequence[Value | Constant | None],
+        attributes: Mapping[str, Any],
+        *,
+        outputs: int,
+    ) -> list[Value]:
+        """Add an operator of ONNX's; return its results."""
+        values = [self._new_value() for _ in range(outputs)]
+        arguments = ["" if item is None else self.value(item).name for item in inputs]
+        names = [value.name for value in values]
+        self.nodes.append(helper.make_node(op_type, arguments, names, **attributes))
+        return values
 
     def value(self, item: Value | Constant) -> Value:
         """Return a value; a number or an array becomes a constant."""
@@ -133,17 +116,11 @@ class Body:
 
     def _new_value(self) -> Value:
         self._count += 1
-        return Value(self, f"t{self._count}")
-
-
-def array_of(item: Constant) -> np.ndarray:
-    """Return a constant as an array; an empty sequence is one of whole numbers."""
-    array = np.asarray(item)
-    return array if array.size or isinstance(item, np.ndarray) else array.astype(np.int64)
+        return Value(f"t{self._count}")
 
 
 BodyFunction = Callable[..., "Value | tuple[Value, ...]"]
-"""Builds a body: takes a ``Body``, the inputs and, by keyword, the structure."""
+"""Writes a body: takes the inputs and, by keyword, the structure; returns the results."""
 
 _Built = TypeVar("_Built", bound=BodyFunction)
 
@@ -206,7 +183,8 @@ def function(
     entry = OPERATORS[name]
     inputs = [f"i{slot}" for slot in range(count)]
     body = Body(element, inputs[entry.element])
-    result = entry.build(body, *(Value(body, name) for name in inputs), **structure)
+    with writing(body):
+        result = entry.build(*map(Value, inputs), **structure)
     results = [value.name for value in ((result,) if isinstance(result, Value) else result)]
     outputs = [f"o{slot}" for slot in range(len(results))]
     return helper.make_function(

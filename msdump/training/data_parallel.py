@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from msdump.communication import current
 from msdump.errors import InputError
 from msdump.training.optimizers import Trained
-from msdump.training.writer import ROOT, StepTensor, StepWriter
+from msdump.training.tape import op
+from msdump.training.writer import ROOT, StepTensor
 
 PLACE = ROOT.inside(("grad_reducer", "DistributedGradReducer"))
 
@@ -32,12 +33,12 @@ class DataParallel:
     bucket_bytes: int = 0
     group: str = "hccl_world_group"
 
-    def write(self, op: StepWriter, trained: Trained) -> Trained:
+    def write(self, trained: Trained) -> Trained:
         """Write the averages; return the parameters with them."""
         with op.at(PLACE):
             means: list[StepTensor] = []
             for bucket in self._buckets([gradient for _, gradient in trained]):
-                means += self._reduced(op, bucket)
+                means += self._reduced(bucket)
         return [(variable, mean) for (variable, _), mean in zip(trained, means, strict=True)]
 
     def _buckets(self, gradients: Sequence[StepTensor]) -> Iterator[list[StepTensor]]:
@@ -54,21 +55,21 @@ class DataParallel:
         if bucket:
             yield bucket
 
-    def _reduced(self, op: StepWriter, bucket: Sequence[StepTensor]) -> list[StepTensor]:
+    def _reduced(self, bucket: Sequence[StepTensor]) -> list[StepTensor]:
         if len(bucket) == 1:
-            return [self._mean(op, bucket[0])]
+            return [self._mean(bucket[0])]
         flat = op.Concat(*(op.call("Reshape", item, shape=(-1,)) for item in bucket), axis=0)
         lengths = [math.prod(item.sizes()) for item in bucket]
-        parts = op.Split(self._mean(op, flat), lengths, axis=0, outputs=len(bucket))
+        parts = op.Split(self._mean(flat), lengths, axis=0, outputs=len(bucket))
         return [
             op.call("Reshape", part, like=item, shape=item.sizes())
             for part, item in zip(parts, bucket, strict=True)
         ]
 
-    def _mean(self, op: StepWriter, gradient: StepTensor) -> StepTensor:
-        return op.Mul(self.total(op, gradient), 1.0 / self.ranks)
+    def _mean(self, gradient: StepTensor) -> StepTensor:
+        return self.total(gradient) * (1.0 / self.ranks)
 
-    def total(self, op: StepWriter, tensor: StepTensor) -> StepTensor:
+    def total(self, tensor: StepTensor) -> StepTensor:
         """Write the sum of a tensor over the ranks."""
         return op.without_body("AllReduce", tensor, op="sum", group=self.group)
 

@@ -18,6 +18,7 @@ from msdump.training.losses import Loss
 from msdump.training.mixed_precision import Layers, MixedPrecision
 from msdump.training.operators.dense import dense_layers
 from msdump.training.rules import lower
+from msdump.training.tape import op
 from msdump.training.writer import (
     IR_VERSION,
     ROOT,
@@ -25,7 +26,6 @@ from msdump.training.writer import (
     Place,
     StepOperator,
     StepTensor,
-    StepWriter,
     absent_slots,
     backbone,
     info,
@@ -74,7 +74,7 @@ def _values_in_slots(graph: Graph, slots: Slots) -> frozenset[str]:
 
 
 def infer_outputs(
-    op: StepWriter, node: Node, inputs: Sequence[StepTensor | None], names: Sequence[str]
+    node: Node, inputs: Sequence[StepTensor | None], names: Sequence[str]
 ) -> tuple[StepTensor, ...]:
     """Return the typed outputs of an operator, inferred from its inputs.
 
@@ -95,21 +95,18 @@ def infer_outputs(
 
 
 class ForwardWriter:
-    """Writes a model's operators as a training step has them.
+    """Writes a model's operators into the step graph as a training step has them.
 
     Attributes:
         inputs: Inputs of the step so far.
         weights: Its initializers so far, by name.
     """
 
-    def __init__(
-        self, graph: Graph, writer: StepWriter, trainable: Sequence[str] | None, names: Mapping[str, str]
-    ) -> None:
+    def __init__(self, graph: Graph, trainable: Sequence[str] | None, names: Mapping[str, str]) -> None:
         """Declare inputs and weights, and reserve the names of all values of the model.
 
         Args:
             graph: The model.
-            writer: Writes the step graph.
             trainable: Names of the trained initializers; None: all that can be.
             names: Names of the step's inputs by the model's; a name that a value of the model has
                 gets a number.
@@ -117,12 +114,11 @@ class ForwardWriter:
         self.inputs: list[StepTensor] = []
         self.weights: dict[str, np.ndarray] = {}
         self._graph = graph
-        self._op = writer
         self._trainable = trainable
-        self._op.reserve(name for node in graph.nodes for name in node.outputs)
-        self._op.reserve(graph.weights)
+        op.reserve(name for node in graph.nodes for name in node.outputs)
+        op.reserve(graph.weights)
         self._renamed = {
-            name: chosen if chosen == name else self._op.free_name(chosen) for name, chosen in names.items()
+            name: chosen if chosen == name else op.free_name(chosen) for name, chosen in names.items()
         }
         for value in graph.inputs:
             self.input(self._typed(value.name))
@@ -132,7 +128,7 @@ class ForwardWriter:
             tensor = StepTensor(
                 name, dtypes.from_numpy(array.dtype), array.shape, array if is_constant else None
             )
-            self._op.declare(tensor)
+            op.declare(tensor)
             if not is_constant:
                 self.weights[name] = array
 
@@ -145,7 +141,7 @@ class ForwardWriter:
 
     def input(self, tensor: StepTensor) -> StepTensor:
         """Add an input."""
-        self.inputs.append(self._op.declare(tensor))
+        self.inputs.append(op.declare(tensor))
         return tensor
 
     def network(self, layers: Layers) -> tuple[StepTensor, ...]:
@@ -160,21 +156,21 @@ class ForwardWriter:
         precision = MixedPrecision(layers, around, inputs, self.weights)
         for operator in self._operators(around):
             if layers:
-                precision.write(self._op, operator)
+                precision.write(operator)
             else:
                 self._lower(operator)
         precision.check()
         first, *others = (self.tensor(value.name) for value in self._graph.outputs)
-        return (precision.loss_input(self._op, first) if layers else first), *others
+        return (precision.loss_input(first) if layers else first), *others
 
     def loss(self, loss: Loss, output: StepTensor, label: str) -> StepTensor:
         """Write a loss of the network's output, with labels as an input of that name; return it."""
         labels = output
         if loss.label is not None:
             dtype, shape = loss.label(output)
-            labels = self.input(StepTensor(self._op.free_name(label), dtype, shape))
-        with self._op.at(WITH_LOSS.inside(("_loss_fn", loss.cell))):
-            return loss.write(self._op, output, labels)
+            labels = self.input(StepTensor(op.free_name(label), dtype, shape))
+        with op.at(WITH_LOSS.inside(("_loss_fn", loss.cell))):
+            return loss.write(output, labels)
 
     def lower(self, node: Node) -> None:
         """Write one operator in its training form, in a scope below the root."""
@@ -194,8 +190,8 @@ class ForwardWriter:
                 yield self._operator(node, node.inputs, place_of(node, around))
 
     def _lower(self, operator: StepOperator) -> None:
-        with self._op.at(operator.place):
-            lower(self._op, operator)
+        with op.at(operator.place):
+            lower(operator)
 
     def _operator(self, node: Node, inputs: Sequence[str], place: Place) -> StepOperator:
         if node.bodies:
@@ -217,7 +213,7 @@ class ForwardWriter:
         names = [name for name in node.outputs if name]
         types = [self._graph.type_of(name) for name in names]
         if any(kind.dtype is None or kind.shape is None for kind in types):
-            return infer_outputs(self._op, node, inputs, names)
+            return infer_outputs(node, inputs, names)
         return tuple(self._typed(name) for name in names)
 
     def alias(self, name: str, tensor: StepTensor) -> None:
@@ -226,7 +222,7 @@ class ForwardWriter:
 
     def tensor(self, name: str) -> StepTensor:
         """Return a value of the model, which must have been written."""
-        return self._op.types[self._renamed.get(name, name)]
+        return op.types[self._renamed.get(name, name)]
 
     def _typed(self, name: str) -> StepTensor:
         kind = self._graph.type_of(name)
@@ -244,9 +240,7 @@ class ForwardWriter:
         """
         state = _values_in_slots(self._graph, _STATE)
         candidates = {
-            name: self._op.types[name]
-            for name in self.weights
-            if self._op.types[name].is_float and name not in state
+            name: op.types[name] for name in self.weights if op.types[name].is_float and name not in state
         }
         if self._trainable is None:
             return list(candidates.values())
@@ -260,39 +254,39 @@ class ForwardWriter:
 
     def state(self, name: str, array: np.ndarray, *, is_input: bool = False) -> StepTensor:
         """Add an initializer, or an input with this default; a name in use gets a number."""
-        own = self._op.free_name(name)
+        own = op.free_name(name)
         self.weights[own] = array
-        tensor = self._op.declare(StepTensor(own, dtypes.from_numpy(array.dtype), array.shape))
+        tensor = op.declare(StepTensor(own, dtypes.from_numpy(array.dtype), array.shape))
         # an initializer that is listed as an input, too, is that input's default
         return self.input(tensor) if is_input else tensor
 
     def assembled(self, results: Sequence[StepTensor]) -> onnx.ModelProto:
         """Return the model of the step; the new values of variables follow the results."""
-        outputs = [*map(info, results), *(info(value) for value in self._op.bindings.values())]
+        outputs = [*map(info, results), *(info(value) for value in op.bindings.values())]
         written = {value.name for value in outputs}
         graph = helper.make_graph(
-            self._op.written(),
+            op.written(),
             self._graph.name or "step",
             [info(tensor) for tensor in self.inputs],
             outputs,
-            value_info=[info(tensor) for tensor in self._op.results() if tensor.name not in written],
+            value_info=[info(tensor) for tensor in op.results() if tensor.name not in written],
         )
         others = (
             helper.make_opsetid(domain, version) for domain, version in self._graph.opsets.items() if domain
         )
         model = helper.make_model(
             graph,
-            opset_imports=[*self._op.opsets(), *others],
-            functions=[*self._op.functions.values(), *self._graph.proto.functions],
+            opset_imports=[*op.opsets(), *others],
+            functions=[*op.functions.values(), *self._graph.proto.functions],
             ir_version=max(self._graph.ir_version, IR_VERSION),
             producer_name="msdump",
         )
         # in their place at once: a graph that is put into a model is copied as a whole
         for name, array in self.weights.items():
             _write_tensor(model.graph.initializer.add(), name, array)
-        if self._op.bindings:
+        if op.bindings:
             model.training_info.add()
-        for name, value in self._op.bindings.items():
+        for name, value in op.bindings.items():
             if name not in self.weights:
                 raise GraphError(
                     f"{self._graph.source}: {name!r}, a moving statistic, is no initializer and cannot move; "

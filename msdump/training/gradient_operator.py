@@ -19,6 +19,7 @@ from msdump.graph import Node, loader, training_info
 from msdump.training.files import OLDEST_OPSET, Model, converted, whole_message
 from msdump.training.forward import ForwardWriter
 from msdump.training.rules import BackwardPass
+from msdump.training.tape import op, writing
 from msdump.training.writer import StepWriter
 
 _GRADIENT: Final = ("ai.onnx.preview.training", "Gradient")
@@ -40,18 +41,18 @@ def expanded(model: Model) -> onnx.ModelProto:
     _declare_gradients(step)
     graph = loader.load(converted(step))
     bindings = {entry.key: entry.value for entry in training.update_binding}
-    op = StepWriter(max(graph.opsets.get("", 0), OLDEST_OPSET), batch_statistics=False)
-    forward = ForwardWriter(graph, op, tuple(bindings), {})
-    for node in graph.nodes:
-        if (node.domain, node.op_type) == _GRADIENT:
-            _write_gradients(op, forward, node)
-        else:
-            forward.lower(node)
-    op.bindings |= {name: forward.tensor(value) for name, value in bindings.items()}
-    bound = set(bindings.values())
-    result = forward.assembled(
-        [forward.tensor(each.name) for each in graph.outputs if each.name not in bound]
-    )
+    with writing(StepWriter(max(graph.opsets.get("", 0), OLDEST_OPSET), batch_statistics=False)):
+        forward = ForwardWriter(graph, tuple(bindings), {})
+        for node in graph.nodes:
+            if (node.domain, node.op_type) == _GRADIENT:
+                _write_gradients(forward, node)
+            else:
+                forward.lower(node)
+        op.bindings |= {name: forward.tensor(value) for name, value in bindings.items()}
+        bound = set(bindings.values())
+        result = forward.assembled(
+            [forward.tensor(each.name) for each in graph.outputs if each.name not in bound]
+        )
     result.training_info[0].initialization.CopyFrom(training.initialization)
     result.training_info[0].initialization_binding.extend(training.initialization_binding)
     return result
@@ -74,7 +75,7 @@ def _declare_gradients(step: onnx.ModelProto) -> None:
         )
 
 
-def _write_gradients(op: StepWriter, forward: ForwardWriter, node: Node) -> None:
+def _write_gradients(forward: ForwardWriter, node: Node) -> None:
     """Write the gradients that a Gradient stands for; its outputs become theirs."""
     names, loss_name = _texts(node, "xs"), str(node.attributes.get("y", ""))
     read, title = (*names, *_texts(node, "zs")), node.operator.full_name
@@ -87,7 +88,7 @@ def _write_gradients(op: StepWriter, forward: ForwardWriter, node: Node) -> None
             "gradients are taken where the graph itself has been"
         )
     loss = forward.tensor(loss_name)
-    backward = BackwardPass(op, names)
+    backward = BackwardPass(names)
     backward.run(loss, op.constant(np.ones(loss.sizes(), loss.dtype.numpy)))
     for name, output in zip(names, node.outputs, strict=False):
         if output:

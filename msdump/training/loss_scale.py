@@ -15,27 +15,28 @@ from msdump.graph import CLEAR_FLOAT_STATUS, GET_FLOAT_STATUS
 from msdump.graph.kernel import FLOAT32
 from msdump.plan import DeviceTarget, OverflowMode
 from msdump.training import options
-from msdump.training.body import Body, Value, operator
+from msdump.training.body import Value, operator
 from msdump.training.data_parallel import DataParallel
 from msdump.training.optimizers import Optimizer, Trained, TrainedParameter, Variables, assign
 from msdump.training.options import Options, Rules
-from msdump.training.writer import ROOT, Place, StepTensor, StepWriter
+from msdump.training.tape import op
+from msdump.training.writer import ROOT, Place, StepTensor
 
 
 @operator("IsFinite")
-def is_finite(op: Body, x: Value) -> Value:
+def is_finite(x: Value) -> Value:
     """Return whether each element is neither infinite nor NaN."""
     return op.Not(op.Or(op.IsInf(x), op.IsNaN(x)))
 
 
 @operator("ReduceAll")
-def reduce_all(op: Body, x: Value, _axis: Value, _keep_dims: Value) -> Value:
+def reduce_all(x: Value, _axis: Value, _keep_dims: Value) -> Value:
     """Return whether all elements are true."""
     return op.Cast(op.ReduceMin(op.Cast(x, to=6), keepdims=0), to=9)
 
 
 @operator("AllFinite")
-def all_finite(op: Body, *gradients: Value, count: int) -> Value:  # noqa: ARG001 - of the overload
+def all_finite(*gradients: Value, count: int) -> Value:  # noqa: ARG001 - of the overload
     """Return whether any element of any gradient is infinite or NaN.
 
     The name says the opposite; MindSpore negates the result, too.
@@ -48,15 +49,15 @@ def all_finite(op: Body, *gradients: Value, count: int) -> Value:  # noqa: ARG00
 class OverflowCheck:
     """Overflow check of gradients by infinities and NaNs in each, as on CPU and GPU."""
 
-    def start(self, op: StepWriter) -> None:
+    def start(self) -> None:
         """Write operators between the loss and the first gradient: none."""
 
-    def overflow(self, op: StepWriter, gradients: Sequence[StepTensor]) -> StepTensor:
+    def overflow(self, gradients: Sequence[StepTensor]) -> StepTensor:
         """Write a flag of each gradient, and their sum; return whether any is raised, a bool scalar."""
         flags = []
         for gradient in gradients:
             finite = op.call("ReduceAll", op.call("IsFinite", gradient), None, False)
-            flag = op.Sub(1.0, op.Cast(finite, to=FLOAT32.onnx))
+            flag = 1.0 - op.Cast(finite, to=FLOAT32.onnx)
             flags.append(op.call("Reshape", flag, shape=(1,)))
         total = op.Sum(*flags) if len(flags) > 1 else flags[0]
         return op.LessOrEqual(1.0, op.call("Reshape", total, shape=()))
@@ -65,7 +66,7 @@ class OverflowCheck:
 class AllFiniteCheck(OverflowCheck):
     """Overflow check by the one operator of newer Ascend devices."""
 
-    def overflow(self, op: StepWriter, gradients: Sequence[StepTensor]) -> StepTensor:
+    def overflow(self, gradients: Sequence[StepTensor]) -> StepTensor:
         """Write the operator, of all gradients."""
         return op.call("AllFinite", *gradients, count=len(gradients))
 
@@ -82,23 +83,23 @@ class FloatStatusCheck(OverflowCheck):
 
     parallel: DataParallel | None = None
 
-    def start(self, op: StepWriter) -> None:
+    def start(self) -> None:
         """Write the operator that lowers the status."""
-        op.without_body(CLEAR_FLOAT_STATUS, _zeros(op))
+        op.without_body(CLEAR_FLOAT_STATUS, _zeros())
 
-    def overflow(self, op: StepWriter, gradients: Sequence[StepTensor]) -> StepTensor:  # noqa: ARG002 - protocol
+    def overflow(self, gradients: Sequence[StepTensor]) -> StepTensor:  # noqa: ARG002 - protocol
         """Write the operators that read the status, of all ranks, and lower it."""
-        status = op.without_body(GET_FLOAT_STATUS, _zeros(op))
+        status = op.without_body(GET_FLOAT_STATUS, _zeros())
         if self.parallel is None:
-            op.without_body(CLEAR_FLOAT_STATUS, _zeros(op))
+            op.without_body(CLEAR_FLOAT_STATUS, _zeros())
             lowered = op.Equal(np.array(0, np.int32), status)
         else:
-            lowered = op.Equal(np.array(0, np.int32), self.parallel.total(op, status))
-            op.without_body(CLEAR_FLOAT_STATUS, _zeros(op))
+            lowered = op.Equal(np.array(0, np.int32), self.parallel.total(status))
+            op.without_body(CLEAR_FLOAT_STATUS, _zeros())
         return op.Not(op.call("ReduceAll", lowered, None, False))
 
 
-def _zeros(op: StepWriter) -> StepTensor:
+def _zeros() -> StepTensor:
     # MindSpore feeds them to the operators of the status, which ignore them
     return op.constant(np.zeros(8, np.int32))
 
@@ -118,7 +119,6 @@ class Update:
     """The part of a training step behind its gradients, which a loss scale surrounds.
 
     Attributes:
-        op: Writes operators.
         optimizer: Updates the parameters.
         parallel: Mean of the gradients over all ranks; None: one rank.
         state: Adds variables.
@@ -126,7 +126,6 @@ class Update:
         check: Finds overflows of gradients.
     """
 
-    op: StepWriter
     optimizer: Optimizer
     parallel: DataParallel | None
     state: Variables
@@ -140,13 +139,13 @@ class Update:
 
     def reduced(self, trained: Trained) -> Trained:
         """Write the mean of the gradients over all ranks; return the parameters with it."""
-        return trained if self.parallel is None else self.parallel.write(self.op, trained)
+        return trained if self.parallel is None else self.parallel.write(trained)
 
     def write(self, trained: Trained) -> None:
         """Write the optimizer's operators."""
         parameters = [TrainedParameter(item, dy, item.name in self.normalizing) for item, dy in trained]
-        with self.op.at(self.place):
-            self.optimizer.write(self.op, parameters, self.state)
+        with op.at(self.place):
+            self.optimizer.write(parameters, self.state)
 
 
 class LossScale(Protocol):
@@ -170,16 +169,16 @@ class StaticLossScale(Options):
     value: float = 1.0
     rules: ClassVar[Rules] = {"value": options.above(0)}
 
-    def seed(self, loss: StepTensor, update: Update) -> StepTensor:
+    def seed(self, loss: StepTensor, update: Update) -> StepTensor:  # noqa: ARG002 - protocol
         """Return the scale, a constant."""
-        return update.op.constant(np.array(self.value, loss.dtype.numpy))
+        return op.constant(np.array(self.value, loss.dtype.numpy))
 
     def write(self, trained: Trained, seed: StepTensor, update: Update) -> Sequence[StepTensor]:  # noqa: ARG002 - protocol
         """Write a Mul with 1 / scale for every gradient, in the optimizer's scope, and the update."""
         trained = update.reduced(trained)
         if self.value != 1:
-            with update.op.at(update.place):
-                trained = [(item, update.op.Mul(gradient, 1 / self.value)) for item, gradient in trained]
+            with op.at(update.place):
+                trained = [(item, gradient * (1 / self.value)) for item, gradient in trained]
         update.write(trained)
         return ()
 
@@ -208,43 +207,42 @@ class DynamicLossScale(Options):
 
     def seed(self, loss: StepTensor, update: Update) -> StepTensor:  # noqa: ARG002 - protocol
         """Begin the check for overflows; return the scale, a variable."""
-        with update.op.at(ROOT):
-            update.check.start(update.op)
+        with op.at(ROOT):
+            update.check.start()
         return update.state("scale_sense", np.array(self.value, np.float32))
 
     def write(self, trained: Trained, seed: StepTensor, update: Update) -> Sequence[StepTensor]:
         """Write the update of finite gradients and that of the scale; return whether they overflowed."""
-        op = update.op
         with op.at(ROOT):
             inverse = op.Reciprocal(seed)
-            trained = [(item, op.Mul(gradient, inverse)) for item, gradient in trained]
+            trained = [(item, gradient * inverse) for item, gradient in trained]
         trained = update.reduced(trained)
         with op.at(ROOT):
-            overflow = update.check.overflow(op, [gradient for _, gradient in trained])
+            overflow = update.check.overflow([gradient for _, gradient in trained])
             is_finite = op.Not(overflow)
         with op.at(MANAGER):
-            self._change(op, seed, overflow, is_finite, update.state)
+            self._change(seed, overflow, is_finite, update.state)
         with op.at(ROOT):
-            _update_unless(op, overflow, lambda: update.write(trained))
+            _update_unless(overflow, lambda: update.write(trained))
         return (overflow,)
 
     def _change(
-        self, op: StepWriter, scale: StepTensor, overflow: StepTensor, is_finite: StepTensor, state: Variables
+        self, scale: StepTensor, overflow: StepTensor, is_finite: StepTensor, state: Variables
     ) -> None:
         step = state("current_iterator_step", np.array(1, np.int32))
         last = state("last_overflow_iterator_step", np.array(0, np.int32))
-        shrunk = op.Max(op.Mul(scale, 1 / self.factor), 1.0)
+        shrunk = op.Max(scale * (1 / self.factor), 1.0)
         after_overflow = op.Where(overflow, shrunk, scale)
-        grows = op.LessOrEqual(np.array(self.window, np.int32), op.Sub(step, last))
+        grows = op.LessOrEqual(np.array(self.window, np.int32), step - last)
         moved = op.Where(op.Or(overflow, grows), step, last)
-        assign(op, last, moved)
-        grown = op.Mul(after_overflow, float(self.factor))
+        assign(last, moved)
+        grown = after_overflow * float(self.factor)
         new = op.Where(op.And(grows, is_finite), grown, after_overflow)
-        assign(op, scale, new)
-        assign(op, step, op.Add(step, np.array(1, np.int32)))
+        assign(scale, new)
+        assign(step, step + np.array(1, np.int32))
 
 
-def _update_unless(op: StepWriter, overflow: StepTensor, update: Callable[[], None]) -> None:
+def _update_unless(overflow: StepTensor, update: Callable[[], None]) -> None:
     """Write an If: variables keep their values after an overflow, else the optimizer updates them."""
     before = dict(op.bindings)
 

@@ -11,14 +11,15 @@ import numpy as np
 from msdump import dtypes
 from msdump.dtypes import DType
 from msdump.errors import GraphError, InputError, name_hint
-from msdump.training.body import INT64, Body, Value, operator
+from msdump.training.body import INT64, Value, operator
 from msdump.training.operators.shapes import as_matrix, joined, reduced, reshaped
 from msdump.training.rules import Backward, Gradients, lowering, mindspore_gradient
-from msdump.training.writer import Shape, StepOperator, StepTensor, StepWriter
+from msdump.training.tape import op
+from msdump.training.writer import Shape, StepOperator, StepTensor
 
 
 @operator("SparseSoftmaxCrossEntropyWithLogits")
-def sparse_softmax_cross_entropy(op: Body, logits: Value, labels: Value, *, is_grad: int) -> Value:
+def sparse_softmax_cross_entropy(logits: Value, labels: Value, *, is_grad: int) -> Value:
     """Return the mean of -log softmax at the labels, or its gradient, (softmax - onehot) / n."""
     if not is_grad:
         index = op.Cast(labels, to=INT64)
@@ -37,7 +38,7 @@ def sparse_softmax_cross_entropy(op: Body, logits: Value, labels: Value, *, is_g
 
 
 @operator("SoftmaxCrossEntropyWithLogits")
-def softmax_cross_entropy(op: Body, logits: Value, labels: Value) -> tuple[Value, Value]:
+def softmax_cross_entropy(logits: Value, labels: Value) -> tuple[Value, Value]:
     """Return -sum(labels log softmax) of each row, and its gradient.
 
     vendor: the gradient is softmax - labels, which holds where the labels of a row sum to 1.
@@ -48,7 +49,6 @@ def softmax_cross_entropy(op: Body, logits: Value, labels: Value) -> tuple[Value
 
 @operator("BCEWithLogitsLoss")
 def bce_with_logits(
-    op: Body,
     logits: Value,
     labels: Value,
     weight: Value,
@@ -65,18 +65,17 @@ def bce_with_logits(
     below = op.Max(-logits, 0.0)
     decayed = op.Log(op.Exp(-op.Abs(logits)) + 1.0) + below
     losses = weight * ((1.0 - labels) * logits + slope * decayed)
-    return _reduced_losses(op, losses, reduction)
+    return _reduced_losses(losses, reduction)
 
 
 @operator("OnesLike")
-def ones_like(op: Body, x: Value) -> Value:
+def ones_like(x: Value) -> Value:
     """Return ones in the shape of a tensor."""
     return op.Expand(1.0, op.Shape(x))
 
 
 @operator("NLLLoss")
 def nll_loss(
-    op: Body,
     x: Value,
     labels: Value,
     weight: Value,
@@ -91,18 +90,17 @@ def nll_loss(
 
     The classes are the second axis. Labels that are ``ignored`` have no loss.
     """
-    index, taken = _class_weights(op, labels, weight, ignored, ignores)
+    index, taken = _class_weights(labels, weight, ignored, ignores)
     picked = op.Squeeze(op.GatherElements(x, op.Unsqueeze(index, [1]), axis=1), [1])
     total = op.ReduceSum(taken, list(range(rank - 1)), keepdims=0)
     losses = -(picked * taken)
     if reduction == "mean":
-        return _reduced_losses(op, losses, "sum") / total, total
-    return _reduced_losses(op, losses, reduction), total
+        return _reduced_losses(losses, "sum") / total, total
+    return _reduced_losses(losses, reduction), total
 
 
 @operator("NLLLossGrad")
 def nll_loss_grad(
-    op: Body,
     x: Value,
     dy: Value,
     labels: Value,
@@ -116,7 +114,7 @@ def nll_loss_grad(
     rank: int,
 ) -> Value:
     """Return -dy at the labels, each times the weight of its class, zero elsewhere."""
-    index, taken = _class_weights(op, labels, weight, ignored, ignores)
+    index, taken = _class_weights(labels, weight, ignored, ignores)
     slope = -(taken * dy)
     scaled = slope / total if reduction == "mean" else slope
     classes = op.Reshape(op.Range(0, op.Gather(op.Shape(x), 1), 1), [1, -1, *(1,) * (rank - 2)])
@@ -124,9 +122,7 @@ def nll_loss_grad(
     return op.Where(is_label, op.Unsqueeze(scaled, [1]), 0.0)
 
 
-def _class_weights(
-    op: Body, labels: Value, weight: Value, ignored: Value, ignores: int
-) -> tuple[Value, Value]:
+def _class_weights(labels: Value, weight: Value, ignored: Value, ignores: int) -> tuple[Value, Value]:
     """Return the class and the weight of each element; class 0 and no weight where it is ignored."""
     index = op.Cast(labels, to=INT64)
     if not ignores:
@@ -136,7 +132,7 @@ def _class_weights(
     return known, op.Where(is_ignored, 0.0, op.Gather(weight, known))
 
 
-def _reduced_losses(op: Body, losses: Value, reduction: str) -> Value:
+def _reduced_losses(losses: Value, reduction: str) -> Value:
     if reduction == "none":
         return losses
     reduce = op.ReduceMean if reduction == "mean" else op.ReduceSum
@@ -148,7 +144,7 @@ REDUCTIONS: Final = {"sum": 0, "mean": 1, "none": 2}
 
 
 @lowering("SoftmaxCrossEntropyLoss")
-def _lower_softmax_cross_entropy_loss(op: StepWriter, node: StepOperator) -> None:
+def _lower_softmax_cross_entropy_loss(node: StepOperator) -> None:
     """Write MindSpore's operator for the mean over rows, else a LogSoftmax and the loss of it."""
     scores, labels, loss = node.x, node.input(1), node.y
     is_plain = node.attribute("reduction", "mean") == "mean" and node.attribute("ignore_index", None) is None
@@ -156,15 +152,15 @@ def _lower_softmax_cross_entropy_loss(op: StepWriter, node: StepOperator) -> Non
         op.call("SparseSoftmaxCrossEntropyWithLogits", scores, labels, outputs=[loss], is_grad=0)
         return
     logarithms = op.call("LogSoftmax", scores, 1, like=scores, outputs=list(node.outputs[1:]) or None, axis=1)
-    _write_nll_loss(op, node, logarithms)
+    _write_nll_loss(node, logarithms)
 
 
 @lowering("NegativeLogLikelihoodLoss")
-def _lower_negative_log_likelihood(op: StepWriter, node: StepOperator) -> None:
-    _write_nll_loss(op, node, node.x)
+def _lower_negative_log_likelihood(node: StepOperator) -> None:
+    _write_nll_loss(node, node.x)
 
 
-def _write_nll_loss(op: StepWriter, node: StepOperator, x: StepTensor) -> None:
+def _write_nll_loss(node: StepOperator, x: StepTensor) -> None:
     """Write MindSpore's loss of logarithms; all classes weigh the same where the model has no weights."""
     reduction, ignored = node.attribute("reduction", "mean"), node.attribute("ignore_index", None)
     weight: Any = node.optional(2)
@@ -182,36 +178,36 @@ def _write_nll_loss(op: StepWriter, node: StepOperator, x: StepTensor) -> None:
     )
 
 
-def _scaled(op: StepWriter, gradient: StepTensor, dy: StepTensor) -> StepTensor:
+def _scaled(gradient: StepTensor, dy: StepTensor) -> StepTensor:
     """Return a gradient times that of the loss itself; 1 leaves it as it is."""
     if dy.value is not None and dy.value.size == 1 and dy.value == 1:
         return gradient
-    return op.Mul(gradient, dy)
+    return gradient * dy
 
 
 @mindspore_gradient("SparseSoftmaxCrossEntropyWithLogits")
-def _sparse_softmax_cross_entropy_gradient(op: StepWriter, back: Backward) -> Gradients:
-    logits, labels = back.x, back.node.input(1)
+def _sparse_softmax_cross_entropy_gradient(back: Backward) -> Gradients:
+    logits, labels = back.x, back.input(1)
     gradient = op.call("SparseSoftmaxCrossEntropyWithLogits", logits, labels, like=logits, is_grad=1)
     # the gradient of the loss itself, 1 or the loss scale, is no input of the operator
-    return _scaled(op, gradient, back.dy)
+    return _scaled(gradient, back.dy)
 
 
 @mindspore_gradient("SoftmaxCrossEntropyWithLogits")
-def _softmax_cross_entropy_gradient(op: StepWriter, back: Backward) -> Gradients:
+def _softmax_cross_entropy_gradient(back: Backward) -> Gradients:
     """Scale the gradient, an output of the forward operator, row by row; labels have none."""
-    gradient = back.node.outputs[1]
-    return op.Mul(gradient, op.Unsqueeze(back.dy, [-1]))
+    gradient = back.outputs[1]
+    return gradient * op.Unsqueeze(back.dy, [-1])
 
 
 @mindspore_gradient("BCEWithLogitsLoss")
-def _binary_cross_entropy_gradient(op: StepWriter, back: Backward) -> Gradients:
+def _binary_cross_entropy_gradient(back: Backward) -> Gradients:
     """Write ((pos_weight labels + 1 - labels) sigmoid - pos_weight labels) dy weight / n."""
-    logits, labels, weight, pos_weight = (back.node.input(slot) for slot in range(4))
-    positive = op.Mul(labels, pos_weight)
-    slope = op.Mul(op.Sub(op.Add(positive, 1.0), labels), op.Sigmoid(logits))
-    dx = op.Mul(_scaled(op, op.Sub(slope, positive), back.dy), weight)
-    if back.node.attributes["reduction"] == "mean":
+    logits, labels, weight, pos_weight = (back.input(slot) for slot in range(4))
+    positive = labels * pos_weight
+    slope = (positive + 1.0 - labels) * op.Sigmoid(logits)
+    dx = _scaled(slope - positive, back.dy) * weight
+    if back.attributes["reduction"] == "mean":
         count = joined(logits.shape)
         divisor = op.Cast(op.Size(logits), to=logits.dtype.onnx) if count is None else float(count)
         dx = op.call("RealDiv", dx, divisor, like=logits)
@@ -219,11 +215,11 @@ def _binary_cross_entropy_gradient(op: StepWriter, back: Backward) -> Gradients:
 
 
 @mindspore_gradient("NLLLoss")
-def _nll_loss(op: StepWriter, back: Backward) -> Gradients:
-    node, x = back.node, back.x
-    labels, weight, reduction, ignored = (node.input(slot) for slot in range(1, 5))
-    slots = (x, back.dy, labels, weight, node.outputs[1], reduction, ignored)
-    return op.call("NLLLossGrad", *slots, like=x, **node.attributes)
+def _nll_loss(back: Backward) -> Gradients:
+    x = back.x
+    labels, weight, reduction, ignored = (back.input(slot) for slot in range(1, 5))
+    slots = (x, back.dy, labels, weight, back.outputs[1], reduction, ignored)
+    return op.call("NLLLossGrad", *slots, like=x, **back.attributes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +234,7 @@ class Loss:
 
     cell: str
     label: Callable[[StepTensor], tuple[DType, Shape]] | None
-    write: Callable[[StepWriter, StepTensor, StepTensor], StepTensor]
+    write: Callable[[StepTensor, StepTensor], StepTensor]
 
 
 def _classes(logits: StepTensor) -> tuple[DType, Shape]:
@@ -263,30 +259,30 @@ def _alike(output: StepTensor) -> tuple[DType, Shape]:
     return output.dtype, output.shape
 
 
-def _sparse_cross_entropy(op: StepWriter, logits: StepTensor, labels: StepTensor) -> StepTensor:
+def _sparse_cross_entropy(logits: StepTensor, labels: StepTensor) -> StepTensor:
     if logits.rank != 2:
         rows = (joined(logits.shape[:-1]),)
-        logits, labels = as_matrix(op, logits), reshaped(op, labels, (rows))
+        logits, labels = as_matrix(logits), reshaped(labels, (rows))
     scalar = logits.shaped(())
     return op.call("SparseSoftmaxCrossEntropyWithLogits", logits, labels, like=scalar, is_grad=0)
 
 
-def _dense_cross_entropy(op: StepWriter, logits: StepTensor, labels: StepTensor) -> StepTensor:
+def _dense_cross_entropy(logits: StepTensor, labels: StepTensor) -> StepTensor:
     """Write the loss of each row and its gradient, which MindSpore's operator both gives, and the mean."""
     if logits.rank != 2:
-        logits, labels = as_matrix(op, logits), as_matrix(op, labels)
+        logits, labels = as_matrix(logits), as_matrix(labels)
     rows = logits.shaped(logits.shape[:1])
     losses, _ = op.call("SoftmaxCrossEntropyWithLogits", logits, labels, like=[rows, logits])
-    return reduced(op, "ReduceMean", losses, (0,), keep_dims=False)
+    return reduced("ReduceMean", losses, (0,), keep_dims=False)
 
 
-def _mean_squared_error(op: StepWriter, output: StepTensor, labels: StepTensor) -> StepTensor:
-    difference = op.Sub(output, labels)
+def _mean_squared_error(output: StepTensor, labels: StepTensor) -> StepTensor:
+    difference = output - labels
     square = op.call("Square", difference, like=output)
-    return reduced(op, "ReduceMean", square, range(output.rank), keep_dims=False)
+    return reduced("ReduceMean", square, range(output.rank), keep_dims=False)
 
 
-def _binary_cross_entropy(op: StepWriter, logits: StepTensor, labels: StepTensor) -> StepTensor:
+def _binary_cross_entropy(logits: StepTensor, labels: StepTensor) -> StepTensor:
     # the weight of each element, and that of the positive labels
     if logits.is_fixed:
         ones = op.constant(np.ones(logits.sizes(), logits.dtype.numpy))
@@ -297,14 +293,14 @@ def _binary_cross_entropy(op: StepWriter, logits: StepTensor, labels: StepTensor
     return op.call("BCEWithLogitsLoss", *slots, like=scalar, reduction="mean")
 
 
-def _own(op: StepWriter, output: StepTensor, _labels: StepTensor) -> StepTensor:
+def _own(output: StepTensor, _labels: StepTensor) -> StepTensor:
     """Return the output of a network that ends in a loss; any but a floating-point number is a GraphError."""
     if not output.is_float or any(size != 1 for size in output.shape):
         raise GraphError(
             f"output {output.name!r} of type {output.dtype.name} and shape {output.shape} is no loss of its "
             f"own: one floating-point number is expected; other losses are {', '.join(LOSSES)}"
         )
-    return reshaped(op, output, (()))
+    return reshaped(output, (()))
 
 
 LOSSES: Final = {

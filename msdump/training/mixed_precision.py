@@ -18,7 +18,8 @@ from msdump.dtypes import DType
 from msdump.errors import InputError, name_hint
 from msdump.graph.kernel import FLOAT32, HALVES, type_text
 from msdump.training.rules import lower
-from msdump.training.writer import WITH_LOSS, Place, StepOperator, StepTensor, StepWriter
+from msdump.training.tape import op
+from msdump.training.writer import WITH_LOSS, Place, StepOperator, StepTensor
 
 Layers = Mapping[str, DType]
 """The element type of layers by module path, ``{"fc1": FLOAT16}``; "" is the whole network."""
@@ -53,22 +54,22 @@ class MixedPrecision:
         self._met: set[str] = set()
         self._casts: dict[tuple[str, DType, str], StepTensor] = {}
 
-    def write(self, op: StepWriter, node: StepOperator) -> None:
+    def write(self, node: StepOperator) -> None:
         """Write a forward operator in its type, behind casts of its inputs."""
         path, element = self._layer(node.place)
         if not node.domain and node.op_type in _KEPT:
-            self._write_kept(op, node, None if path else element)
+            self._write_kept(node, None if path else element)
         elif not node.domain and node.op_type in _OF_ANY_TYPE:
             if node.op_type == "CastLike":
                 node = replace(node, outputs=(replace(node.y, dtype=node.input(1).dtype),))
             with op.at(node.place):
-                lower(op, node)
+                lower(node)
         else:
-            self._write_in(op, node, element or self._flowing(node))
+            self._write_in(node, element or self._flowing(node))
 
-    def loss_input(self, op: StepWriter, output: StepTensor) -> StepTensor:
+    def loss_input(self, output: StepTensor) -> StepTensor:
         """Return the network's output as the loss takes it, in float32."""
-        return self._cast(op, output, FLOAT32, WITH_LOSS)
+        return self._cast(output, FLOAT32, WITH_LOSS)
 
     def check(self) -> None:
         """Raise InputError for a layer without operators."""
@@ -93,25 +94,25 @@ class MixedPrecision:
         }
         return types.pop() if len(types) == 1 else FLOAT32
 
-    def _write_kept(self, op: StepWriter, node: StepOperator, half: DType | None) -> None:
+    def _write_kept(self, node: StepOperator, half: DType | None) -> None:
         """Write a normalisation in float32, and cast its result to the half type of the network around it."""
         if half is None:
-            self._write_in(op, node, FLOAT32)
+            self._write_in(node, FLOAT32)
             return
         outer, inner = _output_to_16(node.place, len(self._network.cells))
         result, *others = node.outputs
         single = replace(result, name=op.free_name(result.name))
-        self._write_in(op, replace(node, outputs=(single, *others), place=inner), FLOAT32)
+        self._write_in(replace(node, outputs=(single, *others), place=inner), FLOAT32)
         with op.at(outer):
             op.Cast(single, to=half.onnx, outputs=[replace(result, dtype=half)])
 
-    def _write_in(self, op: StepWriter, node: StepOperator, element: DType) -> None:
+    def _write_in(self, node: StepOperator, element: DType) -> None:
         """Write an operator with floating-point tensors of one element type, where ONNX allows it."""
         reads, writes = _type_variables(node, op.opset, element)
         inputs = tuple(
             item
             if item is None or not _is_changeable(item)
-            else self._cast(op, item, element if variable else FLOAT32, self._cast_place(item, node.place))
+            else self._cast(item, element if variable else FLOAT32, self._cast_place(item, node.place))
             for item, variable in zip(node.inputs, reads, strict=True)
         )
         changed = {
@@ -124,7 +125,7 @@ class MixedPrecision:
             for item, variable in zip(node.outputs, writes, strict=True)
         )
         with op.at(node.place):
-            lower(op, replace(node, inputs=inputs, outputs=outputs))
+            lower(replace(node, inputs=inputs, outputs=outputs))
 
     def _cast_place(self, item: StepTensor, place: Place) -> Place:
         """Return where a tensor is cast: inputs of a network that is half as a whole outside its layers."""
@@ -132,7 +133,7 @@ class MixedPrecision:
             return replace(place, cells=self._network.cells)
         return place
 
-    def _cast(self, op: StepWriter, item: StepTensor, element: DType, place: Place) -> StepTensor:
+    def _cast(self, item: StepTensor, element: DType, place: Place) -> StepTensor:
         """Return a tensor in an element type; several readers in one place share the cast."""
         if item.dtype is element:
             return item

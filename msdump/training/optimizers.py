@@ -17,26 +17,26 @@ import numpy as np
 
 from msdump.errors import InputError
 from msdump.training import options
-from msdump.training.body import Body, Structure, Value, operator
+from msdump.training.body import Structure, Value, operator
 from msdump.training.options import Options
-from msdump.training.writer import Item, StepTensor, StepWriter
+from msdump.training.tape import op
+from msdump.training.writer import Item, StepTensor
 
 
 @operator("AssignAdd")
-def assign_add(op: Body, variable: Value, value: Value) -> Value:
+def assign_add(variable: Value, value: Value) -> Value:
     """Add to a variable."""
     return variable + value
 
 
 @operator("Assign")
-def assign_body(op: Body, _variable: Value, value: Value) -> Value:
+def assign_body(_variable: Value, value: Value) -> Value:
     """Give a variable another value."""
     return op.Identity(value)
 
 
 @operator("ApplyMomentum")
 def apply_momentum(
-    op: Body,
     variable: Value,
     accumulation: Value,
     rate: Value,
@@ -47,7 +47,7 @@ def apply_momentum(
     rank: int,
 ) -> tuple[Value, Value]:
     """Return the new variable and accumulation: accum = momentum accum + g; var -= rate accum."""
-    rate, momentum = _number(op, rate, rank), _number(op, momentum, rank)
+    rate, momentum = _number(rate, rank), _number(momentum, rank)
     moved = accumulation * momentum + gradient
     step = moved * momentum + gradient if use_nesterov else moved
     return variable - step * rate, moved
@@ -55,7 +55,6 @@ def apply_momentum(
 
 @operator("SGD")
 def sgd(
-    op: Body,
     variable: Value,
     gradient: Value,
     rate: Value,
@@ -73,10 +72,10 @@ def sgd(
     accum = momentum accum + (1 - dampening) g, and var -= rate accum. ``stat`` is 1 before the first step,
     when the accumulation is the gradient as it is, and 0 behind it. Without momentum both stay as they are.
     """
-    rate, momentum = _number(op, rate, rank), _number(op, momentum, rank)
+    rate, momentum = _number(rate, rank), _number(momentum, rank)
     if weight_decay:
-        gradient = gradient + variable * _number(op, weight_decay, rank)
-    going = accumulation * momentum + gradient * _number(op, 1.0 - dampening, rank)
+        gradient = gradient + variable * _number(weight_decay, rank)
+    going = accumulation * momentum + gradient * _number(1.0 - dampening, rank)
     moved = op.Where(stat > 0.0, gradient, going)
     step = gradient + moved * momentum if nesterov else moved
     has_momentum = momentum > 0.0
@@ -89,7 +88,6 @@ def sgd(
 
 @operator("Adam")
 def adam(
-    op: Body,
     variable: Value,
     m: Value,
     v: Value,
@@ -108,18 +106,17 @@ def adam(
 
     var -= rate sqrt(1 - beta2^t) / (1 - beta1^t) m / (sqrt(v) + eps)
     """
-    beta1, beta2 = _number(op, beta1, rank), _number(op, beta2, rank)
-    first, second = _moving_averages(op, m, v, beta1, beta2, gradient)
+    beta1, beta2 = _number(beta1, rank), _number(beta2, rank)
+    first, second = _moving_averages(m, v, beta1, beta2, gradient)
     correction = op.Sqrt(1.0 - op.of_element(beta2_power)) / (1.0 - op.of_element(beta1_power))
-    step = _number(op, rate, rank) * correction
+    step = _number(rate, rank) * correction
     ahead = first * beta1 + gradient * (1.0 - beta1) if use_nesterov else first
-    change = ahead * step / (op.Sqrt(second) + _number(op, epsilon, rank))
+    change = ahead * step / (op.Sqrt(second) + _number(epsilon, rank))
     return variable - change, first, second
 
 
 @operator("AdamWeightDecay")
 def adam_weight_decay(
-    op: Body,
     variable: Value,
     m: Value,
     v: Value,
@@ -134,13 +131,13 @@ def adam_weight_decay(
     rank: int,
 ) -> tuple[Value, Value, Value]:
     """Return the new variable and moments: var -= rate (m / (sqrt(v) + eps) + decay var)."""
-    first, second = _moving_averages(op, m, v, _number(op, beta1, rank), _number(op, beta2, rank), gradient)
-    scaled = first / (op.Sqrt(second) + _number(op, epsilon, rank))
-    change = scaled + variable * _number(op, decay, rank)
-    return variable - change * _number(op, rate, rank), first, second
+    first, second = _moving_averages(m, v, _number(beta1, rank), _number(beta2, rank), gradient)
+    scaled = first / (op.Sqrt(second) + _number(epsilon, rank))
+    change = scaled + variable * _number(decay, rank)
+    return variable - change * _number(rate, rank), first, second
 
 
-def _number(op: Body, number: Value | float, rank: int) -> Value:
+def _number(number: Value | float, rank: int) -> Value:
     """Return a number in the element type of the variables, with as many dimensions as they have.
 
     A runtime may need a hundred times as long to multiply a tensor with a last dimension of 1 by a scalar.
@@ -149,9 +146,7 @@ def _number(op: Body, number: Value | float, rank: int) -> Value:
     return op.Reshape(element, (1,) * rank) if rank else element
 
 
-def _moving_averages(
-    op: Body, m: Value, v: Value, beta1: Value, beta2: Value, gradient: Value
-) -> tuple[Value, Value]:
+def _moving_averages(m: Value, v: Value, beta1: Value, beta2: Value, gradient: Value) -> tuple[Value, Value]:
     """Return the moving averages of a gradient and of its square."""
     first = m + (gradient - m) * (1.0 - beta1)
     second = v + (gradient * gradient - v) * (1.0 - beta2)
@@ -197,7 +192,7 @@ class Optimizer(Protocol):
     def cell(self) -> str:
         """MindSpore's class, the scope's name."""
 
-    def write(self, op: StepWriter, trained: Sequence[TrainedParameter], state: Variables) -> None:
+    def write(self, trained: Sequence[TrainedParameter], state: Variables) -> None:
         """Write the operators that update the parameters, in the network's order, and bind the new values."""
 
 
@@ -216,25 +211,23 @@ SHARE: Final = options.between(0.0, 1.0)
 DECAY: Final = {"weight_decay": options.at_least(0.0), "decayed": options.one_of(DECAYED)}
 
 
-def begin_update(op: StepWriter, state: Variables, rate: float) -> StepTensor:
+def begin_update(state: Variables, rate: float) -> StepTensor:
     """Write the operator that counts the steps; return the learning rate, which a caller may feed."""
     step = state("global_step", np.zeros(1, np.int32))
     op.bindings[step.name] = op.call("AssignAdd", step, np.ones(1, np.int32), like=step)
     return state("learning_rate", np.array(rate, np.float32), is_input=True)
 
 
-def assign(op: StepWriter, variable: StepTensor, value: StepTensor) -> StepTensor:
+def assign(variable: StepTensor, value: StepTensor) -> StepTensor:
     """Write the operator that gives a variable another value; return that value."""
     new = op.bindings[variable.name] = op.call("Assign", variable, value, like=variable)
     return new
 
 
-def with_decay(
-    op: StepWriter, trained: Sequence[TrainedParameter], decay: float, decayed: str
-) -> list[TrainedParameter]:
+def with_decay(trained: Sequence[TrainedParameter], decay: float, decayed: str) -> list[TrainedParameter]:
     """Write the weight decay into the gradients."""
     return [
-        replace(item, gradient=op.Sum(op.Mul(item.variable, decay), item.gradient))
+        replace(item, gradient=op.Sum(item.variable * decay, item.gradient))
         if decay and DECAYED[decayed](item)
         else item
         for item in trained
@@ -242,7 +235,6 @@ def with_decay(
 
 
 def update(
-    op: StepWriter,
     name: str,
     item: TrainedParameter,
     variables: Sequence[StepTensor],
@@ -250,7 +242,7 @@ def update(
     **structure: Structure,
 ) -> None:
     """Write the operator that updates a parameter and its moments, and bind their new values."""
-    updated = op.call(name, *slots, like=variables, **structure, rank=item.number_rank)  # type: ignore[arg-type]
+    updated = op.call(name, *slots, like=variables, **structure, rank=item.number_rank)
     op.bindings |= {variable.name: new for variable, new in zip(variables, updated, strict=True)}
 
 
@@ -277,14 +269,14 @@ class SGD(Options):
         if self.nesterov and (self.momentum == 0 or self.dampening > 0):
             raise InputError("SGD: nesterov needs a momentum above 0 and no dampening")
 
-    def write(self, op: StepWriter, trained: Sequence[TrainedParameter], state: Variables) -> None:
+    def write(self, trained: Sequence[TrainedParameter], state: Variables) -> None:
         """Write an SGD for every parameter, the last one first, as MindSpore does."""
-        rate = begin_update(op, state, self.learning_rate)
+        rate = begin_update(state, self.learning_rate)
         momentum = state("momentum", np.array(self.momentum, np.float32))
         for item in reversed(trained):
             accumulation, stat = item.moments(state, "accum"), item.moments(state, "stat", 1.0)
             update(
-                *(op, "SGD", item, [item.variable, accumulation, stat]),
+                *("SGD", item, [item.variable, accumulation, stat]),
                 [item.variable, item.gradient, rate, accumulation, momentum, stat],
                 dampening=self.dampening,
                 weight_decay=self.weight_decay if DECAYED[self.decayed](item) else 0.0,
@@ -304,14 +296,14 @@ class Momentum(Options):
     cell = "Momentum"
     rules = {"learning_rate": RATE, "momentum": RATE} | DECAY
 
-    def write(self, op: StepWriter, trained: Sequence[TrainedParameter], state: Variables) -> None:
+    def write(self, trained: Sequence[TrainedParameter], state: Variables) -> None:
         """Write an ApplyMomentum for every parameter, the last one first, as MindSpore does."""
-        rate = begin_update(op, state, self.learning_rate)
+        rate = begin_update(state, self.learning_rate)
         momentum = state("momentum", np.array(self.momentum, np.float32))
-        for item in reversed(with_decay(op, trained, self.weight_decay, self.decayed)):
+        for item in reversed(with_decay(trained, self.weight_decay, self.decayed)):
             variables = [item.variable, item.moments(state, "moments")]
             slots = [*variables, rate, item.gradient, momentum]
-            update(op, "ApplyMomentum", item, variables, slots, use_nesterov=int(self.use_nesterov))
+            update("ApplyMomentum", item, variables, slots, use_nesterov=int(self.use_nesterov))
 
 
 MOMENTS: Final = {"learning_rate": RATE, "beta1": SHARE, "beta2": SHARE, "eps": options.above(0.0)}
@@ -331,18 +323,18 @@ class Adam(Options):
     cell = "Adam"
     rules = MOMENTS | DECAY
 
-    def write(self, op: StepWriter, trained: Sequence[TrainedParameter], state: Variables) -> None:
+    def write(self, trained: Sequence[TrainedParameter], state: Variables) -> None:
         """Write the powers of both shares, the decay, then an Adam for every parameter in order."""
-        rate = begin_update(op, state, self.learning_rate)
+        rate = begin_update(state, self.learning_rate)
         powers = []
         for number, beta in enumerate((self.beta1, self.beta2), 1):
             power = state(f"beta{number}_power", np.ones((), np.float32))
-            powers.append(assign(op, power, op.Mul(power, beta)))
+            powers.append(assign(power, power * beta))
         numbers = [np.array(number, np.float32) for number in (self.beta1, self.beta2, self.eps)]
-        for item in with_decay(op, trained, self.weight_decay, self.decayed):
+        for item in with_decay(trained, self.weight_decay, self.decayed):
             variables = [item.variable, item.moments(state, "moment1"), item.moments(state, "moment2")]
             slots: list[Item] = [*variables, *powers, rate, *numbers, item.gradient]
-            update(op, "Adam", item, variables, slots, use_nesterov=int(self.use_nesterov))
+            update("Adam", item, variables, slots, use_nesterov=int(self.use_nesterov))
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,16 +354,16 @@ class AdamWeightDecay(Options):
     cell = "AdamWeightDecay"
     rules = MOMENTS | DECAY
 
-    def write(self, op: StepWriter, trained: Sequence[TrainedParameter], state: Variables) -> None:
+    def write(self, trained: Sequence[TrainedParameter], state: Variables) -> None:
         """Write an AdamWeightDecay for every parameter in order."""
-        rate = begin_update(op, state, self.learning_rate)
+        rate = begin_update(state, self.learning_rate)
         # MindSpore keeps these three as tensors of one element
         numbers = [np.array([number], np.float32) for number in (self.beta1, self.beta2, self.eps)]
         for item in trained:
             decay = np.array(self.weight_decay if DECAYED[self.decayed](item) else 0.0, np.float32)
             variables = [item.variable, item.moments(state, "adam_m"), item.moments(state, "adam_v")]
             slots: list[Item] = [*variables, rate, *numbers, decay, item.gradient, False]
-            update(op, "AdamWeightDecay", item, variables, slots)
+            update("AdamWeightDecay", item, variables, slots)
 
 
 OPTIMIZERS: Final[Mapping[str, Callable[..., Optimizer]]] = {

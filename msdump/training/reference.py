@@ -77,7 +77,7 @@ def _topic(rule: Rule | None) -> str:
 
 
 def _operator(name: str, body: OperatorBody) -> tuple[str, ...]:
-    _, *parameters = inspect.signature(body.build).parameters.values()
+    parameters = inspect.signature(body.build).parameters.values()
     names = {
         is_attribute: ", ".join(
             str(each).partition(":")[0].removeprefix("_")

@@ -8,40 +8,29 @@ without a lowering stays as it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, TypeVar
+from dataclasses import dataclass, fields
+from typing import Any, Final, TypeVar
 
 from msdump.errors import UnsupportedOpError
 from msdump.graph import MINDSPORE_DOMAIN
-from msdump.training.writer import StepOperator, StepTensor, StepWriter
+from msdump.training.tape import op
+from msdump.training.writer import StepOperator, StepTensor
 
 Gradients = StepTensor | Sequence[StepTensor | None]
 """The gradient of each input, None for none; may end early. A single value: the first input's."""
 
 
 @dataclass(frozen=True, slots=True)
-class Backward:
-    """The arguments of a gradient rule.
+class Backward(StepOperator):
+    """The argument of a gradient rule: the forward operator, and what flows back into it.
 
     Attributes:
-        node: The forward operator.
         dys: The gradient of each output, None where the loss does not depend on it.
         wants: Whether the gradient of each input is needed.
     """
 
-    node: StepOperator
-    dys: tuple[StepTensor | None, ...]
-    wants: tuple[bool, ...]
-
-    @property
-    def x(self) -> StepTensor:
-        """The first input."""
-        return self.node.x
-
-    @property
-    def y(self) -> StepTensor:
-        """The first output."""
-        return self.node.y
+    dys: tuple[StepTensor | None, ...] = ()
+    wants: tuple[bool, ...] = ()
 
     @property
     def dy(self) -> StepTensor:
@@ -51,7 +40,7 @@ class Backward:
         return gradient
 
 
-Rule = Callable[[StepWriter, Backward], Gradients]
+Rule = Callable[[Backward], Gradients]
 
 RULES: Final[dict[tuple[str, str], Rule]] = {}
 """By domain and type of the forward operator; the modules of ``operators`` fill it."""
@@ -90,7 +79,7 @@ def constant_zero(*_: object) -> Gradients:
     return ()
 
 
-Lowering = Callable[[StepWriter, StepOperator], None]
+Lowering = Callable[[StepOperator], None]
 """Writes an operator's replacement; the last operators of it write the outputs of the original."""
 
 LOWERINGS: Final[dict[tuple[str, str], Lowering]] = {}
@@ -102,7 +91,7 @@ def lowering(*op_types: str, domain: str = "") -> Callable[[Lowering], Lowering]
     return _registering(LOWERINGS, op_types, domain)
 
 
-def keep(op: StepWriter, node: StepOperator) -> None:
+def keep(node: StepOperator) -> None:
     """Write a forward operator as it is."""
     op.emit(
         node.op_type,
@@ -114,9 +103,9 @@ def keep(op: StepWriter, node: StepOperator) -> None:
     )
 
 
-def lower(op: StepWriter, node: StepOperator) -> None:
+def lower(node: StepOperator) -> None:
     """Write a forward operator as a training step has it."""
-    LOWERINGS.get((node.domain, node.op_type), keep)(op, node)
+    LOWERINGS.get((node.domain, node.op_type), keep)(node)
 
 
 class BackwardPass:
@@ -125,10 +114,9 @@ class BackwardPass:
     A tensor with several users has as many gradients, which an AddN in its producer's place sums.
     """
 
-    def __init__(self, writer: StepWriter, parameters: Iterable[str]) -> None:
+    def __init__(self, parameters: Iterable[str]) -> None:
         """Find the values in all operators so far that depend on parameters, by name."""
-        operators = tuple(writer.operators)
-        self._writer = writer
+        operators = tuple(op.operators)
         self._operators = operators
         self._producers = {out.name: node for node in operators for out in node.outputs}
         self._wanted = set(parameters)
@@ -166,8 +154,9 @@ class BackwardPass:
             raise UnsupportedOpError(_no_rule(node))
         wants = tuple(item is not None and item.name in self._wanted for item in node.inputs)
         place = node.place.gradients(node.name).inside((f"Grad_{node.primitive}", ""))
-        with self._writer.at(place):
-            gradients = rule(self._writer, Backward(node, dys, wants))
+        own: dict[str, Any] = {part.name: getattr(node, part.name) for part in fields(node)}
+        with op.at(place):
+            gradients = rule(Backward(**own, dys=dys, wants=wants))
         each = (gradients,) if isinstance(gradients, StepTensor) else gradients
         for item, is_wanted, gradient in zip(node.inputs, wants, each, strict=False):
             if is_wanted and gradient is not None and item is not None:
@@ -178,9 +167,9 @@ class BackwardPass:
         parts = self._gradients.get(tensor.name, [])
         if len(parts) > 1:
             home = self._producers.get(tensor.name) or self._first_users[tensor.name]
-            with self._writer.at(home.place.gradients()):
+            with op.at(home.place.gradients()):
                 # MindSpore's order: that of the user which ran first is the first
-                total = self._writer.Sum(*parts[::-1])
+                total = op.Sum(*parts[::-1])
             parts = self._gradients[tensor.name] = [total]
         return parts[0] if parts else None
 

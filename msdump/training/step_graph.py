@@ -22,6 +22,7 @@ from msdump.training.losses import Loss, loss_of
 from msdump.training.mixed_precision import layers_of
 from msdump.training.optimizers import Optimizer, optimizer_of
 from msdump.training.rules import BackwardPass
+from msdump.training.tape import writing
 from msdump.training.writer import StepWriter
 
 _log = logging.getLogger("msdump.training")
@@ -80,7 +81,7 @@ def step_graph(
     graph = loaded(model, sizes)
     device = _chosen(DeviceTarget, device_target, "device")
     mode = _overflow_mode(overflow_mode, device)
-    op = StepWriter(
+    writer = StepWriter(
         _opset(graph),
         seed=seed,
         batch_statistics=batch_statistics,
@@ -89,22 +90,23 @@ def step_graph(
     chosen = (trainable,) if isinstance(trainable, str) else trainable
     layers, parallel = layers_of(precision), data_parallel_of(data_parallel)
     *data, label = (f"inputs{number}" for number in range(len(graph.inputs) + 1))
-    forward = ForwardWriter(graph, op, chosen, _renamed(graph, data))
     criterion, updater = loss_of(loss), optimizer_of(optimizer)
     check, scale = overflow_check(device, mode, parallel), loss_scale_of(loss_scale)
-    update = Update(op, updater, parallel, forward.state, scales_and_shifts(graph), check)
+    with writing(writer):
+        forward = ForwardWriter(graph, chosen, _renamed(graph, data))
+        update = Update(updater, parallel, forward.state, scales_and_shifts(graph), check)
 
-    output, *_ = forward.network(layers)
-    value = forward.loss(criterion, output, label)
-    first = scale.seed(value, update)
-    parameters = forward.parameters()
-    backward = BackwardPass(op, [item.name for item in parameters])
-    backward.run(value, first)
-    pairs = [(item, backward.gradient(item)) for item in parameters]
-    trained = [(item, gradient) for item, gradient in pairs if gradient is not None]
-    if not trained:
-        _log.warning("%s: nothing is trained: the loss depends on no parameter", graph.source)
-    return forward.assembled([value, *scale.write(trained, first, update)])
+        output, *_ = forward.network(layers)
+        value = forward.loss(criterion, output, label)
+        first = scale.seed(value, update)
+        parameters = forward.parameters()
+        backward = BackwardPass([item.name for item in parameters])
+        backward.run(value, first)
+        pairs = [(item, backward.gradient(item)) for item in parameters]
+        trained = [(item, gradient) for item, gradient in pairs if gradient is not None]
+        if not trained:
+            _log.warning("%s: nothing is trained: the loss depends on no parameter", graph.source)
+        return forward.assembled([value, *scale.write(trained, first, update)])
 
 
 def eval_graph(
@@ -136,16 +138,15 @@ def eval_graph(
     """
     graph = loaded(model, sizes)
     has_wide_kernels = _chosen(DeviceTarget, device_target, "device") is DeviceTarget.CPU
-    op = StepWriter(_opset(graph), batch_statistics=False, drops=False, has_wide_kernels=has_wide_kernels)
+    writer = StepWriter(_opset(graph), batch_statistics=False, drops=False, has_wide_kernels=has_wide_kernels)
     layers = layers_of(precision)
-    if loss is None:
-        forward = ForwardWriter(graph, op, None, {})
-        return forward.assembled(forward.network(layers))
+    criterion = None if loss is None else loss_of(loss)
     data = [f"data{number or ''}" for number in range(len(graph.inputs))]
-    forward = ForwardWriter(graph, op, None, _renamed(graph, data))
-    criterion = loss_of(loss)
-    outputs = forward.network(layers)
-    return forward.assembled([forward.loss(criterion, outputs[0], "label"), *outputs])
+    with writing(writer):
+        forward = ForwardWriter(graph, None, {} if criterion is None else _renamed(graph, data))
+        outputs = forward.network(layers)
+        losses = [] if criterion is None else [forward.loss(criterion, outputs[0], "label")]
+        return forward.assembled([*losses, *outputs])
 
 
 def _renamed(graph: Graph, names: Sequence[str]) -> dict[str, str]:

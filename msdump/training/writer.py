@@ -26,7 +26,8 @@ from msdump.dtypes import DType
 from msdump.errors import GraphError
 from msdump.graph import MINDSPORE_DOMAIN, Graph, Node, Use, names, primitive_name, value_type
 from msdump.graph.kernel import FLOAT32, HALVES
-from msdump.training.body import OPERATORS, Structure, array_of, function, overload
+from msdump.training.body import OPERATORS, Structure, function, overload
+from msdump.training.tape import Operand, Tape, array_of, single
 
 Cell = tuple[str, str]
 """Name and class of a cell in the one around it, ``("fc1", "Dense")``; without class: ""."""
@@ -107,7 +108,7 @@ Shape = tuple[int | str | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class StepTensor:
+class StepTensor(Operand):
     """A value of the step graph; free dimensions have names, constants a ``value``."""
 
     name: str
@@ -279,8 +280,8 @@ def _names_read(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
             yield from _names_read(attribute.g.node)
 
 
-class StepWriter:
-    """Writes operators one behind the other; every operator of ONNX is a method (``Mul(a, b)``).
+class StepWriter(Tape):
+    """Writes operators one behind the other.
 
     Methods of ONNX's operators take tensors and constants, attributes by keyword, and ``outputs`` (their
     number, 1, or the values that they write). They return a ``StepTensor`` or a tuple. ``call`` adds an
@@ -399,16 +400,6 @@ class StepWriter:
         written = [self.types[name] for node in self.nodes for name in node.output if name]
         return [self.wide.get(tensor.name, tensor) for tensor in written]
 
-    def __getattr__(self, op_type: str) -> Callable[..., Any]:
-        """Return the function that adds an operator of ONNX."""
-        if op_type.startswith("_"):
-            raise AttributeError(op_type)
-
-        def add(*inputs: Item, outputs: int | Sequence[StepTensor | None] = 1, **attributes: Any) -> Any:
-            return _single(self.emit(op_type, inputs, attributes, outputs=outputs))
-
-        return add
-
     def body(
         self, name: str, write: Callable[[], Sequence[StepTensor]]
     ) -> tuple[onnx.GraphProto, Sequence[StepTensor]]:
@@ -492,7 +483,7 @@ class StepWriter:
             self.wide |= {item.name: replace(item, dtype=FLOAT32) for item in results}
         # the casts that a kernel needs are none of the network's: gradients go past them
         self._add(node, name, tensors, results, structure)
-        return _single(results)
+        return single(results)
 
     def _function(
         self, name: str, count: int, structure: Mapping[str, Structure], element: DType
@@ -634,7 +625,3 @@ def _attribute(name: str, value: Structure) -> onnx.AttributeProto:
 
 def _names(tensors: Sequence[StepTensor | None]) -> list[str]:
     return ["" if tensor is None else tensor.name for tensor in tensors]
-
-
-def _single(tensors: tuple[StepTensor, ...]) -> Any:
-    return tensors[0] if len(tensors) == 1 else tensors

@@ -13,15 +13,16 @@ from onnx.reference.op_run import OpRun
 
 from msdump.training import step_graph
 from msdump.training.losses import Loss
+from msdump.training.tape import op
 from msdump.training.writer import StepTensor
 
 OPSET = 20
 STEP = 1e-5
 
 
-def _weighted(op, output, weights):
+def _weighted(output, weights):
     """Sum an output, each element times a weight of its own, so that no error can cancel."""
-    result: StepTensor = op.ReduceSum(op.Mul(output, weights), list(range(output.rank)), keepdims=0)
+    result: StepTensor = op.ReduceSum(output * weights, list(range(output.rank)), keepdims=0)
     return result
 
 

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from msdump.errors import GraphError
-from msdump.training.body import Body, Value, operator
+from msdump.training.body import Value, operator
 from msdump.training.operators.shapes import unbroadcast
 from msdump.training.rules import Backward, Gradients, gradient, lowering, mindspore_gradient
-from msdump.training.writer import StepOperator, StepWriter
+from msdump.training.tape import op
+from msdump.training.writer import StepOperator
 
 _COPIES = 8
 """How often MindSpore's operator repeats the maximum and the sum of each row."""
@@ -25,7 +26,6 @@ class _Attention:
     """The parts of an attention's body and of its gradient's: heads, scores, masks.
 
     Attributes:
-        op: Collects the operators.
         input_layout: ``BNSD`` (batch, heads, places, elements), or ``BSH`` with heads side by side.
         head_num: Heads of the query.
         kv_head_num: Heads of key and value, each of which serves several of the query's.
@@ -37,7 +37,6 @@ class _Attention:
         softcap: Smooth limit of the products; 0 for none.
     """
 
-    op: Body
     input_layout: str
     head_num: int
     kv_head_num: int
@@ -52,13 +51,13 @@ class _Attention:
         """Return a value (batch, heads, places, elements)."""
         if self.input_layout == "BNSD":
             return value
-        return self.op.Transpose(self.op.Reshape(value, (0, 0, heads, -1)), perm=[0, 2, 1, 3])
+        return op.Transpose(op.Reshape(value, (0, 0, heads, -1)), perm=[0, 2, 1, 3])
 
     def joined(self, value: Value) -> Value:
         """Return a value (batch, heads, places, elements) in the layout of the inputs."""
         if self.input_layout == "BNSD":
             return value
-        return self.op.Reshape(self.op.Transpose(value, perm=[0, 2, 1, 3]), (0, 0, -1))
+        return op.Reshape(op.Transpose(value, perm=[0, 2, 1, 3]), (0, 0, -1))
 
     def parts(self, query: Value, key: Value, value: Value) -> tuple[Value, Value, Value]:
         """Return query, key and value, the last two with a head for each of the query's."""
@@ -70,21 +69,18 @@ class _Attention:
         if self.head_num == self.kv_head_num:
             return value
         copies = (1, 1, self.head_num // self.kv_head_num, 1, 1)
-        return self.op.Reshape(
-            self.op.Tile(self.op.Unsqueeze(value, (2,)), copies), (0, self.head_num, -1, size)
-        )
+        return op.Reshape(op.Tile(op.Unsqueeze(value, (2,)), copies), (0, self.head_num, -1, size))
 
     def summed(self, gradient: Value, size: int) -> Value:
         """Return the gradient of key or value, summed over its copies."""
         if self.head_num != self.kv_head_num:
             groups = (0, self.kv_head_num, self.head_num // self.kv_head_num, -1, size)
-            gradient = self.op.ReduceSum(self.op.Reshape(gradient, groups), (2,), keepdims=0)
+            gradient = op.ReduceSum(op.Reshape(gradient, groups), (2,), keepdims=0)
         return self.joined(gradient)
 
     def scores(self, q: Value, k: Value, shift: Value, mask: Value) -> tuple[Value, Value | None]:
         """Return the scores, and the slope of their limit, None without one."""
-        op = self.op
-        scores, slope = op.MatMul(q, _turned(op, k)), None
+        scores, slope = op.MatMul(q, _turned(k)), None
         if self.softcap:
             level = op.Tanh(scores / self.softcap)
             scores, slope = level * self.softcap, 1.0 - level * level
@@ -94,7 +90,6 @@ class _Attention:
 
     def masked(self, scores: Value, mask: Value, number: float) -> Value:
         """Return scores, or their gradient, with a number where nothing is attended to."""
-        op = self.op
         masks = [mask] if self.has_mask else []
         if self.is_causal:
             rows, columns = (
@@ -107,13 +102,12 @@ class _Attention:
         return scores
 
 
-def _turned(op: Body, matrices: Value) -> Value:
+def _turned(matrices: Value) -> Value:
     return op.Transpose(matrices, perm=[0, 1, 3, 2])
 
 
 @operator("FlashAttentionScore")
 def flash_attention_score(
-    op: Body,
     query: Value,
     key: Value,
     value: Value,
@@ -130,7 +124,7 @@ def flash_attention_score(
     The other results are the maximum and the sum of each row, eight times, and one that the vendor's kernel
     does not use. ``attn_mask`` is true where nothing is attended to.
     """
-    heads = _Attention(op, **structure)
+    heads = _Attention(**structure)
     q, k, v = heads.parts(query, key, value)
     scores, _ = heads.scores(q * scale_value, k, real_shift, attn_mask)
     highest = op.ReduceMax(scores, (-1,), keepdims=1)
@@ -143,7 +137,6 @@ def flash_attention_score(
 
 @operator("FlashAttentionScoreGrad")
 def flash_attention_score_grad(
-    op: Body,
     query: Value,
     key: Value,
     value: Value,
@@ -161,19 +154,19 @@ def flash_attention_score_grad(
     **structure: Any,
 ) -> tuple[Value, ...]:
     """Return the gradients of query, key and value, and of the shift where there is one."""
-    heads = _Attention(op, **structure)
+    heads = _Attention(**structure)
     q, k, v = heads.parts(query, key, value)
     scores, slope = heads.scores(q * scale_value, k, pse_shift, attn_mask)
     highest, total = (op.Slice(item, (0,), (1,), (3,)) for item in (softmax_max, softmax_sum))
     shares = op.Exp(scores - highest) / total
     dattention, out = (heads.split(item, heads.head_num) for item in (dy, attention_in))
-    dshares = op.MatMul(dattention, _turned(op, v))
+    dshares = op.MatMul(dattention, _turned(v))
     level = op.ReduceSum(dattention * out, (-1,), keepdims=1)
     dshift = heads.masked(shares * (dshares - level), attn_mask, 0.0)
     dscores = dshift if slope is None else dshift * slope
     dq = op.MatMul(dscores, k) * scale_value
-    dk = op.MatMul(_turned(op, dscores), q) * scale_value
-    dv = op.MatMul(_turned(op, shares), dattention)
+    dk = op.MatMul(_turned(dscores), q) * scale_value
+    dv = op.MatMul(_turned(shares), dattention)
     results = (heads.joined(dq), heads.summed(dk, heads.head_size), heads.summed(dv, heads.value_size))
     return (*results, dshift) if heads.has_shift else results
 
@@ -184,7 +177,7 @@ _INFERENCE_OUTPUTS = {1: "present_key", 2: "present_value", 3: "qk_matmul_output
 
 
 @lowering("Attention")
-def _lower_attention(op: StepWriter, node: StepOperator) -> None:
+def _lower_attention(node: StepOperator) -> None:
     present = [name for slot, name in _INFERENCE_INPUTS.items() if node.optional(slot) is not None]
     present += [name for slot, name in _INFERENCE_OUTPUTS.items() if node.output(slot) is not None]
     if present:
@@ -219,33 +212,33 @@ def _lower_attention(op: StepWriter, node: StepOperator) -> None:
 
 
 @mindspore_gradient("FlashAttentionScore")
-def _attention(op: StepWriter, back: Backward) -> Gradients:
-    node, dy = back.node, back.dys[3]
+def _attention(back: Backward) -> Gradients:
+    dy = back.dys[3]
     assert dy is not None, "only the attention is read"
-    shift, mask = node.inputs[3], node.inputs[6]
-    highest, total, rest, attention = node.outputs
-    query, key, value = (node.input(slot) for slot in range(3))
+    shift, mask = back.inputs[3], back.inputs[6]
+    highest, total, rest, attention = back.outputs
+    query, key, value = (back.input(slot) for slot in range(3))
     likes = [query, key, value]
     if shift is not None:
-        places = (query.shape[0], node.attributes["head_num"], query.shape[-2], key.shape[-2])
+        places = (query.shape[0], back.attributes["head_num"], query.shape[-2], key.shape[-2])
         likes.append(query.shaped(places))
     dq, dk, dv, *dshift = op.call(
         "FlashAttentionScoreGrad",
         *(query, key, value, dy, shift, None, None, mask, highest, total, rest, attention),
         like=likes,
-        **node.attributes,
+        **back.attributes,
     )
     if shift is None or not back.wants[3]:
         return dq, dk, dv
-    return dq, dk, dv, unbroadcast(op, dshift[0], shift)
+    return dq, dk, dv, unbroadcast(dshift[0], shift)
 
 
 @gradient("RotaryEmbedding")
-def _rotary_embedding(op: StepWriter, back: Backward) -> Gradients:
+def _rotary_embedding(back: Backward) -> Gradients:
     """Turn the gradient back: by the same angles, their sines negated."""
-    node, x = back.node, back.x
+    x = back.x
     if any(back.wants[1:3]):
-        raise GraphError(f"{node.place.path}/RotaryEmbedding: its cosines and sines have no gradient")
-    cosines, sines = node.input(1), op.Neg(node.input(2))
-    dx = replace(x, name=op.free_name(f"{node.op_type}.gradient"), value=None)
-    return op.emit(node.op_type, (back.dy, cosines, sines, *node.inputs[3:]), node.attributes, outputs=[dx])
+        raise GraphError(f"{back.place.path}/RotaryEmbedding: its cosines and sines have no gradient")
+    cosines, sines = back.input(1), -back.input(2)
+    dx = replace(x, name=op.free_name(f"{back.op_type}.gradient"), value=None)
+    return op.emit(back.op_type, (back.dy, cosines, sines, *back.inputs[3:]), back.attributes, outputs=[dx])

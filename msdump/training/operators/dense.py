@@ -15,23 +15,22 @@ from typing import Final
 
 from msdump.errors import GraphError
 from msdump.graph import Graph, Node
-from msdump.training.body import Body, Value, operator
+from msdump.training.body import Value, operator
 from msdump.training.operators.shapes import as_matrix, is_fixed, reshaped, transposed, unbroadcast
 from msdump.training.rules import Backward, Gradients, gradient, lowering, mindspore_gradient
-from msdump.training.writer import Item, Shape, StepOperator, StepTensor, StepWriter
+from msdump.training.tape import op
+from msdump.training.writer import Item, Shape, StepOperator, StepTensor
 
 
 @operator("MatMul")
-def matmul_body(
-    op: Body, a: Value, b: Value, _ta: Value, _tb: Value, *, transpose_a: int, transpose_b: int
-) -> Value:
+def matmul_body(a: Value, b: Value, _ta: Value, _tb: Value, *, transpose_a: int, transpose_b: int) -> Value:
     """Multiply two matrices, each transposed first or not."""
     return op.Gemm(a, b, transA=transpose_a, transB=transpose_b)
 
 
 @operator("BatchMatMul")
 def batch_matmul_body(
-    op: Body, a: Value, b: Value, _ta: Value, _tb: Value, *, transpose_a: int, transpose_b: int, rank: int
+    a: Value, b: Value, _ta: Value, _tb: Value, *, transpose_a: int, transpose_b: int, rank: int
 ) -> Value:
     """Multiply stacks of matrices, each matrix transposed first or not."""
     swapped = [*range(rank - 2), rank - 1, rank - 2]
@@ -41,13 +40,13 @@ def batch_matmul_body(
 
 
 @operator("BiasAdd")
-def bias_add(op: Body, x: Value, bias: Value, _format: Value, *, rank: int) -> Value:
+def bias_add(x: Value, bias: Value, _format: Value, *, rank: int) -> Value:
     """Add a bias to the channels, which are the second axis."""
     return x + (op.Reshape(bias, [-1, *(1,) * (rank - 2)]) if rank > 2 else bias)
 
 
 @operator("BiasAddGrad")
-def bias_add_grad(op: Body, dy: Value, _format: Value, *, rank: int) -> Value:
+def bias_add_grad(dy: Value, _format: Value, *, rank: int) -> Value:
     """Sum a gradient over all axes but the channels'."""
     return op.ReduceSum(dy, [axis for axis in range(rank) if axis != 1], keepdims=0)
 
@@ -133,7 +132,6 @@ they are; the product repeats their matrices itself.
 
 
 def matmul(
-    op: StepWriter,
     a: StepTensor,
     b: StepTensor,
     out: StepTensor | None = None,
@@ -154,79 +152,79 @@ def matmul(
 
 
 @lowering("Gemm")
-def _lower_gemm(op: StepWriter, node: StepOperator) -> None:
+def _lower_gemm(node: StepOperator) -> None:
     alpha, beta = node.attribute("alpha", 1.0), node.attribute("beta", 1.0)
     x, out = node.x, node.y
     bias = node.optional(2)
     if x.rank > 2:
-        _write_dense(op, node, bias)
+        _write_dense(node, bias)
         return
     ta, tb = bool(node.attribute("transA", 0)), bool(node.attribute("transB", 0))
     plain = alpha == 1.0 and bias is None
-    product = matmul(op, x, node.input(1), out if plain else None, ta=ta, tb=tb)
+    product = matmul(x, node.input(1), out if plain else None, ta=ta, tb=tb)
     if alpha != 1.0:
         product = op.Mul(product, alpha, outputs=[out] if bias is None else 1)
     if bias is None:
         return
     if beta != 1.0:
-        bias = op.Mul(bias, beta)
+        bias = bias * beta
     if bias.rank == 1 and bias.shape == out.shape[1:]:
         op.call("BiasAdd", product, bias, 0, outputs=[out], rank=out.rank)
     else:
         op.Add(product, bias, outputs=[out])
 
 
-def _write_dense(op: StepWriter, node: StepOperator, bias: StepTensor | None) -> None:
+def _write_dense(node: StepOperator, bias: StepTensor | None) -> None:
     """Write a dense layer over more than a matrix as one over the rows of all dimensions."""
     x, w, out = node.x, node.input(1), node.y
     is_transposed = bool(node.attributes["transB"])
     if is_fixed(out.shape):
-        result = matmul(op, as_matrix(op, x), w, tb=is_transposed)
+        result = matmul(as_matrix(x), w, tb=is_transposed)
         if bias is not None:
             result = op.call("BiasAdd", result, bias, 0, like=result, rank=2)
-        reshaped(op, result, out, out)
+        reshaped(result, out, out)
         return
     weight = op.Transpose(w, perm=[1, 0]) if is_transposed else w
-    product = multiplied(op, x, weight, out if bias is None else None)
+    product = multiplied(x, weight, out if bias is None else None)
     if bias is not None:
         op.emit("Add", (product, bias), {}, outputs=[out], primitive="Add")
 
 
 @lowering("MatMul")
-def _lower_matmul(op: StepWriter, node: StepOperator) -> None:
+def _lower_matmul(node: StepOperator) -> None:
     a, b, out = node.x, node.input(1), node.y
     if a.rank == b.rank == 2:
-        matmul(op, a, b, out)
+        matmul(a, b, out)
     else:
-        multiplied(op, a, b, out)
+        multiplied(a, b, out)
 
 
-def multiplied(op: StepWriter, a: StepTensor, b: StepTensor, out: StepTensor | None = None) -> StepTensor:
+def multiplied(a: StepTensor, b: StepTensor, out: StepTensor | None = None) -> StepTensor:
     """Write MindSpore's ``ops.matmul`` of operands of any rank: one operator to gradients, MatMulExt."""
     with op.as_one("MatMulExt", a, b):
-        first, second = as_matrices(op, a, b)
+        first, second = as_matrices(a, b)
         if a.rank > 1 and b.rank > 1:
-            return batch_matmul(op, first, second, out)
-        product = batch_matmul(op, first, second)
+            return batch_matmul(first, second, out)
+        product = batch_matmul(first, second)
         # a vector leaves no dimension behind
         shape = (*product.shape[:-2], *a.shape[:-1][-1:], *b.shape[1:][-1:])
-        return reshaped(op, product, (shape), out)
+        return reshaped(product, (shape), out)
 
 
-def as_matrices(op: StepWriter, a: StepTensor, b: StepTensor) -> tuple[StepTensor, StepTensor]:
+def as_matrices(a: StepTensor, b: StepTensor) -> tuple[StepTensor, StepTensor]:
     """Return both operands of a product as matrices: a vector is a row on the left, a column on the right."""
-    row = reshaped(op, a, ((1, *a.shape))) if a.rank == 1 else a
-    column = reshaped(op, b, ((*b.shape, 1))) if b.rank == 1 else b
+    row = reshaped(a, ((1, *a.shape))) if a.rank == 1 else a
+    column = reshaped(b, ((*b.shape, 1))) if b.rank == 1 else b
     return row, column
 
 
-def batch_matmul(op: StepWriter, a: StepTensor, b: StepTensor, out: StepTensor | None = None) -> StepTensor:
+def batch_matmul(a: StepTensor, b: StepTensor, out: StepTensor | None = None) -> StepTensor:
     """Write MindSpore's product of stacks of matrices, one of which may be repeated for the other."""
     batch = _broadcast_shape(a.shape[:-2], b.shape[:-2])
     rank = len(batch) + 2
     if not batch:
-        return matmul(op, a, b, out)
-    slots: list[Item] = [_broadcast(op, a, batch), _broadcast(op, b, batch), False, False]
+        return matmul(a, b, out)
+    slots: list[Item] = [_broadcast(a, batch), _broadcast(b, batch), False, False]
     return op.call(
         "BatchMatMul",
         *slots,
@@ -245,7 +243,7 @@ def _broadcast_shape(a: Shape, b: Shape) -> Shape:
     return tuple(second if first == 1 else first for first, second in pairs)
 
 
-def _broadcast(op: StepWriter, x: StepTensor, batch: Shape) -> StepTensor:
+def _broadcast(x: StepTensor, batch: Shape) -> StepTensor:
     """Return matrices with one for each of the other operand, unless they would be too large."""
     shape = [size for size in (*batch, *x.shape[-2:]) if isinstance(size, int)]
     is_free = len(shape) < len(batch) + 2
@@ -255,7 +253,7 @@ def _broadcast(op: StepWriter, x: StepTensor, batch: Shape) -> StepTensor:
 
 
 @lowering("Add")
-def _lower_add(op: StepWriter, node: StepOperator) -> None:
+def _lower_add(node: StepOperator) -> None:
     if node.primitive == "BiasAdd" and node.y.rank == 2:
         x, bias = node.inputs if node.input(1).rank == 1 else reversed(node.inputs)
         op.call("BiasAdd", x, bias, 0, outputs=[node.y], rank=2)
@@ -264,39 +262,39 @@ def _lower_add(op: StepWriter, node: StepOperator) -> None:
 
 
 @mindspore_gradient("MatMul")
-def _matmul(op: StepWriter, back: Backward) -> Gradients:
-    a, b = back.x, back.node.input(1)
-    ta, tb = (bool(back.node.attributes[f"transpose_{side}"]) for side in "ab")
+def _matmul(back: Backward) -> Gradients:
+    a, b = back.x, back.input(1)
+    ta, tb = (bool(back.attributes[f"transpose_{side}"]) for side in "ab")
     dy = back.dy
     db = da = None
     if back.wants[0]:
-        da = matmul(op, b, dy, ta=tb, tb=True) if ta else matmul(op, dy, b, tb=not tb)
+        da = matmul(b, dy, ta=tb, tb=True) if ta else matmul(dy, b, tb=not tb)
     if back.wants[1]:
         # w (out, in) of a Dense layer: dy^T x, which needs no transposed copy
-        db = matmul(op, dy, a, ta=True, tb=ta) if tb else matmul(op, a, dy, ta=not ta, tb=False)
+        db = matmul(dy, a, ta=True, tb=ta) if tb else matmul(a, dy, ta=not ta, tb=False)
     return da, db
 
 
 @mindspore_gradient("MatMulExt")
-def _matmul_ext(op: StepWriter, back: Backward) -> Gradients:
+def _matmul_ext(back: Backward) -> Gradients:
     """Multiply by the other operand transposed; sum over its copies.
 
     The gradient of a weight, which all matrices of the other operand are multiplied by, is one product over
     all their rows.
     """
-    a, b = back.x, back.node.input(1)
-    first, second = as_matrices(op, a, b)
-    dy = reshaped(op, back.dy, _matrix_shape(back.dy, a, b))
+    a, b = back.x, back.input(1)
+    first, second = as_matrices(a, b)
+    dy = reshaped(back.dy, _matrix_shape(back.dy, a, b))
     da = db = None
     if back.wants[0]:
-        product = batch_matmul(op, dy, transposed(op, second))
-        da = reshaped(op, unbroadcast(op, product, first), a)
+        product = batch_matmul(dy, transposed(second))
+        da = reshaped(unbroadcast(product, first), a)
     if back.wants[1] and second.rank == 2 < first.rank:
-        rows = transposed(op, as_matrix(op, first))
-        db = reshaped(op, matmul(op, rows, as_matrix(op, dy)), b)
+        rows = transposed(as_matrix(first))
+        db = reshaped(matmul(rows, as_matrix(dy)), b)
     elif back.wants[1]:
-        product = batch_matmul(op, transposed(op, first), dy)
-        db = reshaped(op, unbroadcast(op, product, second), b)
+        product = batch_matmul(transposed(first), dy)
+        db = reshaped(unbroadcast(product, second), b)
     return da, db
 
 
@@ -307,25 +305,24 @@ def _matrix_shape(dy: StepTensor, a: StepTensor, b: StepTensor) -> Shape:
 
 
 @mindspore_gradient("BiasAdd")
-def _bias_add(op: StepWriter, back: Backward) -> Gradients:
-    dy, bias = back.dy, back.node.input(1)
+def _bias_add(back: Backward) -> Gradients:
+    dy, bias = back.dy, back.input(1)
     db = op.call("BiasAddGrad", dy, 0, like=bias, rank=dy.rank) if back.wants[1] else None
     return dy, db
 
 
 @gradient("Einsum")
-def _einsum(op: StepWriter, back: Backward) -> Gradients:
-    node = back.node
-    operands = [node.input(slot) for slot in range(len(node.inputs))]
-    terms, result = spelled_out(node.attributes["equation"], [item.rank for item in operands])
+def _einsum(back: Backward) -> Gradients:
+    operands = [back.input(slot) for slot in range(len(back.inputs))]
+    terms, result = spelled_out(back.attributes["equation"], [item.rank for item in operands])
     if any(len(set(term)) < len(term) for term in terms):
-        raise GraphError(f"{node.place.path}/{node.primitive}: a diagonal has no gradient")
+        raise GraphError(f"{back.place.path}/{back.primitive}: a diagonal has no gradient")
     gradients: list[StepTensor | None] = []
     for slot, is_wanted in enumerate(back.wants):
         others = [other for other in range(len(operands)) if other != slot]
         fed = [back.dy, *(operands[other] for other in others)]
         names = [result, *(terms[other] for other in others)]
-        gradients.append(_einsum_gradient(op, fed, names, operands[slot], terms[slot]) if is_wanted else None)
+        gradients.append(_einsum_gradient(fed, names, operands[slot], terms[slot]) if is_wanted else None)
     return gradients
 
 
@@ -354,9 +351,7 @@ def spelled_out(equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:
     return written, result.replace("...", dots)
 
 
-def _einsum_gradient(
-    op: StepWriter, fed: Sequence[StepTensor], terms: Sequence[str], x: StepTensor, term: str
-) -> StepTensor:
+def _einsum_gradient(fed: Sequence[StepTensor], terms: Sequence[str], x: StepTensor, term: str) -> StepTensor:
     """Return the gradient of an operand; ``fed`` is that of the result, and the other operands."""
     known = set("".join(terms))
     # a dimension of size 1 may have been broadcast: it is summed over, like axes that the term lacks
@@ -366,7 +361,7 @@ def _einsum_gradient(
         return summed.typed(x)
     # letters of this operand alone were summed: the gradient is the same all along
     wide = tuple(size if letter in kept else 1 for letter, size in zip(term, x.shape, strict=True))
-    spread = reshaped(op, summed, (wide))
+    spread = reshaped(summed, (wide))
     if wide == x.shape:
         return spread
     return op.Expand(spread, op.Shape(x)).typed(x)

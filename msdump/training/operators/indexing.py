@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from msdump.errors import GraphError
-from msdump.training.body import INT64, Body, Value, operator
+from msdump.training.body import INT64, Value, operator
 from msdump.training.operators.shapes import (
     is_fixed,
     joined,
@@ -22,17 +22,18 @@ from msdump.training.rules import (
     lowering,
     mindspore_gradient,
 )
-from msdump.training.writer import StepOperator, StepTensor, StepWriter
+from msdump.training.tape import op
+from msdump.training.writer import StepOperator, StepTensor
 
 
 @operator("Gather")
-def gather(op: Body, x: Value, indices: Value, _axis: Value, _batch_dims: Value, *, axis: int) -> Value:
+def gather(x: Value, indices: Value, _axis: Value, _batch_dims: Value, *, axis: int) -> Value:
     """Look up indices along an axis."""
     return op.Gather(x, indices, axis=axis)
 
 
 @operator("UnsortedSegmentSum")
-def unsorted_segment_sum(op: Body, x: Value, segments: Value, *, num_segments: int, rank: int) -> Value:
+def unsorted_segment_sum(x: Value, segments: Value, *, num_segments: int, rank: int) -> Value:
     """Sum rows by the number of their segment; ``rank`` is that of the numbers."""
     shape = op.Concat([num_segments], op.Slice(op.Shape(x), [rank], [1 << 30]), axis=0)
     # ScatterND takes int64 alone
@@ -41,32 +42,32 @@ def unsorted_segment_sum(op: Body, x: Value, segments: Value, *, num_segments: i
 
 
 @operator("GatherDGradV2")
-def gather_d_grad(op: Body, x: Value, _dim: Value, index: Value, dy: Value, *, dim: int) -> Value:
+def gather_d_grad(x: Value, _dim: Value, index: Value, dy: Value, *, dim: int) -> Value:
     """Sum a gradient into the elements that were looked up along an axis."""
     return op.scatter_sum("ScatterElements", op.Shape(x), index, dy, axis=dim)
 
 
 @operator("ScatterNd", element=1)
-def scatter_nd(op: Body, indices: Value, updates: Value, shape: Value, *, batch_dims: int) -> Value:
+def scatter_nd(indices: Value, updates: Value, shape: Value, *, batch_dims: int) -> Value:
     """Sum parts into zeros of a shape at places of several indices each."""
     if not batch_dims:
         return op.scatter_sum("ScatterND", shape, indices, updates)
-    taken = op.GatherND(numbered(op, shape), indices, batch_dims=batch_dims)
-    return scattered(op, updates, taken, shape)
+    taken = op.GatherND(numbered(shape), indices, batch_dims=batch_dims)
+    return scattered(updates, taken, shape)
 
 
 @lowering("Gather")
-def _lower_gather(op: StepWriter, node: StepOperator) -> None:
+def _lower_gather(node: StepOperator) -> None:
     """Write a look-up; in a table by ids of several dimensions it is MindSpore's nn.Embedding."""
     x, indices, out = node.x, node.input(1), node.y
     axis = node.attribute("axis", 0) % x.rank
     if not x.is_float:
-        keep(op, node)
+        keep(node)
     elif axis == 0 and x.rank == 2 and indices.rank > 1 and is_fixed(out.shape):
         count = joined(indices.shape)
-        flat = reshaped(op, indices, ((count,)))
+        flat = reshaped(indices, ((count,)))
         rows = x.shaped((count, *x.shape[1:]))
-        reshaped(op, op.call("Gather", x, flat, 0, 0, like=rows, axis=0), out, out)
+        reshaped(op.call("Gather", x, flat, 0, 0, like=rows, axis=0), out, out)
     else:
         op.call("Gather", x, indices, axis, 0, outputs=[out], axis=axis)
 
@@ -78,77 +79,77 @@ gradient("RandomNormalLike", "RandomUniformLike", "Bernoulli")(constant_zero)
 
 @gradient("Gather")
 @mindspore_gradient("Gather")
-def _gather(op: StepWriter, back: Backward) -> Gradients:
+def _gather(back: Backward) -> Gradients:
     """Sum the rows of the gradient by their index; another axis than the first one is turned to the front."""
-    x, indices, dy = back.x, back.node.input(1), back.dy
-    axis = back.node.attribute("axis", 0) % x.rank
+    x, indices, dy = back.x, back.input(1), back.dy
+    axis = back.attribute("axis", 0) % x.rank
     (count,) = x.sizes_from(axis, axis + 1)
     looked_up = range(axis, axis + indices.rank)
     if axis:
-        dy = transposed(op, dy, [*looked_up, *(other for other in range(dy.rank) if other not in looked_up)])
+        dy = transposed(dy, [*looked_up, *(other for other in range(dy.rank) if other not in looked_up)])
     rest = tuple(size for other, size in enumerate(x.shape) if other != axis)
     kind = x.shaped((count, *rest))
     dx = op.call("UnsortedSegmentSum", dy, indices, like=kind, num_segments=count, rank=indices.rank)
-    return transposed(op, dx, [*range(1, axis + 1), 0, *range(axis + 1, x.rank)]) if axis else dx
+    return transposed(dx, [*range(1, axis + 1), 0, *range(axis + 1, x.rank)]) if axis else dx
 
 
 @gradient("GatherElements")
-def _gather_elements(op: StepWriter, back: Backward) -> Gradients:
-    return _into(op, back, back.node.input(1), back.dy, back.node.attribute("axis", 0))
+def _gather_elements(back: Backward) -> Gradients:
+    return _into(back, back.input(1), back.dy, back.attribute("axis", 0))
 
 
 @gradient("TopK")
-def _top_k(op: StepWriter, back: Backward) -> Gradients:
-    return _into(op, back, back.node.outputs[1], back.dy, back.node.attribute("axis", -1))
+def _top_k(back: Backward) -> Gradients:
+    return _into(back, back.outputs[1], back.dy, back.attribute("axis", -1))
 
 
-def _into(op: StepWriter, back: Backward, indices: StepTensor, dy: StepTensor, axis: int) -> StepTensor:
+def _into(back: Backward, indices: StepTensor, dy: StepTensor, axis: int) -> StepTensor:
     """Sum a gradient into the elements at indices along an axis."""
     x = back.x
     return op.call("GatherDGradV2", x, axis, indices, dy, like=x, dim=axis)
 
 
 @gradient("GatherND")
-def _gather_nd(op: StepWriter, back: Backward) -> Gradients:
-    x, indices = back.x, back.node.input(1)
-    batch_dims = back.node.attribute("batch_dims", 0)
-    return op.call("ScatterNd", indices, back.dy, shape_of(op, x), like=x, batch_dims=batch_dims)
+def _gather_nd(back: Backward) -> Gradients:
+    x, indices = back.x, back.input(1)
+    batch_dims = back.attribute("batch_dims", 0)
+    return op.call("ScatterNd", indices, back.dy, shape_of(x), like=x, batch_dims=batch_dims)
 
 
 @gradient("ScatterElements", "ScatterND")
-def _scatter(op: StepWriter, back: Backward) -> Gradients:
+def _scatter(back: Backward) -> Gradients:
     """Return the gradient where the data are kept, and that of the updates at their places."""
-    node, dy = back.node, back.dy
-    x, indices, updates = (node.input(slot) for slot in range(3))
-    reduction = node.attribute("reduction", "none")
+    dy = back.dy
+    x, indices, updates = (back.input(slot) for slot in range(3))
+    reduction = back.attribute("reduction", "none")
     if reduction == "mul":
-        raise GraphError(f"{node.place.path}/{node.primitive}: a reduction 'mul' has no gradient")
+        raise GraphError(f"{back.place.path}/{back.primitive}: a reduction 'mul' has no gradient")
     if reduction in {"max", "min"}:
-        return _of_extreme(op, back)
+        return _of_extreme(back)
     dx = du = None
     if back.wants[0]:
         dx = dy
         if reduction == "none":
             zeros = op.call("ZerosLike", updates, like=updates)
-            (dx,) = op.emit(node.op_type, (dy, indices, zeros), {"axis": node.attribute("axis", None)})
+            (dx,) = op.emit(back.op_type, (dy, indices, zeros), {"axis": back.attribute("axis", None)})
             dx = dx.typed(x)
     if back.wants[2]:
-        du = _gathered(op, node, dy)
+        du = _gathered(back, dy)
     return dx, None, du
 
 
-def _of_extreme(op: StepWriter, back: Backward) -> Gradients:
+def _of_extreme(back: Backward) -> Gradients:
     """Return the gradients of data and updates where they are the largest or smallest."""
-    node, dy, y = back.node, back.dy, back.y
-    x, updates = node.x, node.input(2)
+    dy, y = back.dy, back.y
+    x, updates = back.x, back.input(2)
     dx = op.Where(op.Equal(x, y), dy, 0.0) if back.wants[0] else None
     if not back.wants[2]:
         return (dx,)
-    is_taken = op.Equal(updates, _gathered(op, node, y))
-    return dx, None, op.Where(is_taken, _gathered(op, node, dy), 0.0)
+    is_taken = op.Equal(updates, _gathered(back, y))
+    return dx, None, op.Where(is_taken, _gathered(back, dy), 0.0)
 
 
-def _gathered(op: StepWriter, node: StepOperator, values: StepTensor) -> StepTensor:
+def _gathered(node: StepOperator, values: StepTensor) -> StepTensor:
     """Return the elements of a tensor at the places where a scatter writes its updates."""
     indices, updates = node.input(1), node.input(2)
     if node.op_type == "ScatterND":

@@ -7,14 +7,14 @@ from typing import Any, Final
 import numpy as np
 
 from msdump.errors import GraphError
-from msdump.training.body import Body, Value, operator
+from msdump.training.body import Value, operator
 from msdump.training.rules import Backward, Gradients, gradient, lowering, mindspore_gradient
-from msdump.training.writer import StepOperator, StepTensor, StepWriter
+from msdump.training.tape import op
+from msdump.training.writer import StepOperator, StepTensor
 
 
 @operator("BatchNorm")
 def batch_norm(
-    op: Body,
     x: Value,
     gamma: Value,
     beta: Value,
@@ -36,10 +36,10 @@ def batch_norm(
     """
     axes = _but_channels(rank)
     mean = op.ReduceMean(x, axes, keepdims=0) if is_training else moving_mean
-    centered = x - _wide(op, mean, rank)
+    centered = x - _wide(mean, rank)
     variance = op.ReduceMean(centered * centered, axes, keepdims=0) if is_training else moving_variance
     scale = gamma / op.Sqrt(variance + epsilon)
-    y = centered * _wide(op, scale, rank) + _wide(op, beta, rank)
+    y = centered * _wide(scale, rank) + _wide(beta, rank)
     results = (y, mean, variance, mean, variance)
     if not is_training:
         return (*results, moving_mean, moving_variance)
@@ -58,7 +58,6 @@ def _but_channels(rank: int) -> list[int]:
 
 @operator("BatchNormGrad")
 def batch_norm_grad(
-    op: Body,
     dy: Value,
     x: Value,
     gamma: Value,
@@ -78,35 +77,33 @@ def batch_norm_grad(
     """
     axes = _but_channels(rank)
     inverse = op.Reciprocal(op.Sqrt(variance + epsilon))
-    centered = x - _wide(op, mean, rank)
+    centered = x - _wide(mean, rank)
     dbeta = op.ReduceSum(dy, axes, keepdims=0)
     along = op.ReduceSum(dy * centered, axes, keepdims=0)
     dgamma = along * inverse
-    scale = _wide(op, gamma * inverse, rank)
+    scale = _wide(gamma * inverse, rank)
     if not is_training:
         return dy * scale, dgamma, dbeta
     count = op.CastLike(op.Size(x) / op.Size(gamma), x)
     slope = along * (inverse * inverse) / count
-    level = _wide(op, dbeta / count, rank)
-    inner = dy - level - centered * _wide(op, slope, rank)
+    level = _wide(dbeta / count, rank)
+    inner = dy - level - centered * _wide(slope, rank)
     return inner * scale, dgamma, dbeta
 
 
 @operator("LRNGrad")
-def lrn_grad(
-    op: Body, dy: Value, x: Value, _y: Value, *, size: int, alpha: float, beta: float, bias: float
-) -> Value:
+def lrn_grad(dy: Value, x: Value, _y: Value, *, size: int, alpha: float, beta: float, bias: float) -> Value:
     """Return the gradient of x / (bias + alpha / size * the squares of the channels around)^beta."""
     before, after = (size - 1) // 2, size // 2
-    sums = _channel_sums(op, x * x, size, before, after)
+    sums = _channel_sums(x * x, size, before, after)
     base = sums * float(np.float32(alpha / size)) + bias
     inner = dy * x * op.Pow(base, -beta - 1.0)
     # the window of channels that read a channel mirrors the window of channels that it reads
-    shared = _channel_sums(op, inner, size, after, before) * float(2 * alpha * beta / size)
+    shared = _channel_sums(inner, size, after, before) * float(2 * alpha * beta / size)
     return dy * op.Pow(base, -beta) - x * shared
 
 
-def _channel_sums(op: Body, x: Value, size: int, before: int, after: int) -> Value:
+def _channel_sums(x: Value, size: int, before: int, after: int) -> Value:
     """Return for each element the sum over the channels around it."""
     planes = op.Concat(op.Shape(x, start=0, end=1), (1,), op.Shape(x, start=1, end=2), (-1,), axis=0)
     flat = op.Reshape(x, planes)
@@ -116,7 +113,6 @@ def _channel_sums(op: Body, x: Value, size: int, before: int, after: int) -> Val
 
 @operator("LayerNorm")
 def layer_norm_body(
-    op: Body,
     x: Value,
     gamma: Value,
     beta: Value,
@@ -139,7 +135,6 @@ def layer_norm_body(
 
 @operator("LayerNormGrad")
 def layer_norm_grad(
-    op: Body,
     x: Value,
     dy: Value,
     variance: Value,
@@ -157,25 +152,25 @@ def layer_norm_grad(
     axes, others = list(range(begin, rank)), list(range(begin))
     inverse = op.Reciprocal(op.Sqrt(variance + epsilon))
     normal = (x - mean) * inverse
-    dx = _centered_gradient(op, dy * gamma, normal, inverse, axes)
-    return dx, _summed(op, dy * normal, others), _summed(op, dy, others)
+    dx = _centered_gradient(dy * gamma, normal, inverse, axes)
+    return dx, _summed(dy * normal, others), _summed(dy, others)
 
 
-def _centered_gradient(op: Body, dy: Value, normal: Value, inverse: Value, axes: list[int]) -> Value:
+def _centered_gradient(dy: Value, normal: Value, inverse: Value, axes: list[int]) -> Value:
     """Return the gradient of the input of a normalisation to mean 0 and variance 1 over some axes."""
     level = op.ReduceMean(dy, axes, keepdims=1)
     slope = op.ReduceMean(dy * normal, axes, keepdims=1)
     return (dy - level - normal * slope) * inverse
 
 
-def _summed(op: Body, value: Value, axes: list[int]) -> Value:
+def _summed(value: Value, axes: list[int]) -> Value:
     # an empty list of axes means all of them to ReduceSum
     return op.ReduceSum(value, axes, keepdims=0) if axes else value
 
 
 @operator("RmsNorm")
 def rms_norm_body(
-    op: Body, x: Value, gamma: Value, epsilon: Value, *, begin_norm_axis: int, rank: int
+    x: Value, gamma: Value, epsilon: Value, *, begin_norm_axis: int, rank: int
 ) -> tuple[Value, Value]:
     """Divide by the root of the mean square over the last axes; return the result and 1 / that root."""
     axes = list(range(begin_norm_axis % rank, rank))
@@ -186,7 +181,7 @@ def rms_norm_body(
 
 @operator("RmsNormGrad")
 def rms_norm_grad(
-    op: Body, dy: Value, x: Value, rstd: Value, gamma: Value, *, begin_norm_axis: int, rank: int
+    dy: Value, x: Value, rstd: Value, gamma: Value, *, begin_norm_axis: int, rank: int
 ) -> tuple[Value, Value]:
     """Return the gradients of input and scale."""
     begin = begin_norm_axis % rank
@@ -194,12 +189,11 @@ def rms_norm_grad(
     scaled = dy * gamma
     slope = op.ReduceMean(scaled * normal, list(range(begin, rank)), keepdims=1)
     dx = (scaled - normal * slope) * rstd
-    return dx, _summed(op, dy * normal, list(range(begin)))
+    return dx, _summed(dy * normal, list(range(begin)))
 
 
 @operator("GroupNorm")
 def group_norm(
-    op: Body,
     x: Value,
     _num_groups: Value,
     gamma: Value,
@@ -210,16 +204,15 @@ def group_norm(
     rank: int,
 ) -> tuple[Value, Value, Value]:
     """Normalise over groups of channels; return the result, mean and 1 / standard deviation."""
-    centered, mean, variance = _centered(op, op.Reshape(x, (0, num_groups, -1)))
+    centered, mean, variance = _centered(op.Reshape(x, (0, num_groups, -1)))
     inverse = op.Reciprocal(op.Sqrt(variance + op.CastLike(epsilon, x)))
     normal = op.Reshape(centered * inverse, op.Shape(x))
-    y = normal * _wide(op, gamma, rank) + _wide(op, beta, rank)
+    y = normal * _wide(gamma, rank) + _wide(beta, rank)
     return y, op.Squeeze(mean, (2,)), op.Squeeze(inverse, (2,))
 
 
 @operator("GroupNormGrad")
 def group_norm_grad(
-    op: Body,
     dy: Value,
     x: Value,
     mean: Value,
@@ -237,32 +230,32 @@ def group_norm_grad(
     rows = (0, num_groups, -1)
     inverse = op.Unsqueeze(rstd, (2,))
     normal = (op.Reshape(x, rows) - op.Unsqueeze(mean, (2,))) * inverse
-    return _channel_gradients(op, dy, gamma, normal, inverse, rows=rows, rank=rank)
+    return _channel_gradients(dy, gamma, normal, inverse, rows=rows, rank=rank)
 
 
 @operator("InstanceNorm")
 def instance_norm(
-    op: Body, x: Value, gamma: Value, beta: Value, *, epsilon: float, rank: int
+    x: Value, gamma: Value, beta: Value, *, epsilon: float, rank: int
 ) -> tuple[Value, Value, Value]:
     """Normalise each channel of each sample; return the result, mean and variance."""
-    centered, mean, variance = _centered(op, op.Reshape(x, (0, 0, -1)))
+    centered, mean, variance = _centered(op.Reshape(x, (0, 0, -1)))
     normal = op.Reshape(centered / op.Sqrt(variance + epsilon), op.Shape(x))
-    y = normal * _wide(op, gamma, rank) + _wide(op, beta, rank)
+    y = normal * _wide(gamma, rank) + _wide(beta, rank)
     return y, op.Squeeze(mean, (2,)), op.Squeeze(variance, (2,))
 
 
 @operator("InstanceNormGrad")
 def instance_norm_grad(
-    op: Body, dy: Value, x: Value, gamma: Value, mean: Value, variance: Value, *, epsilon: float, rank: int
+    dy: Value, x: Value, gamma: Value, mean: Value, variance: Value, *, epsilon: float, rank: int
 ) -> tuple[Value, Value, Value]:
     """Return the gradients of input, scale and shift."""
     rows = (0, 0, -1)
     inverse = op.Unsqueeze(op.Reciprocal(op.Sqrt(variance + epsilon)), (2,))
     normal = (op.Reshape(x, rows) - op.Unsqueeze(mean, (2,))) * inverse
-    return _channel_gradients(op, dy, gamma, normal, inverse, rows=rows, rank=rank)
+    return _channel_gradients(dy, gamma, normal, inverse, rows=rows, rank=rank)
 
 
-def _centered(op: Body, rows: Value) -> tuple[Value, Value, Value]:
+def _centered(rows: Value) -> tuple[Value, Value, Value]:
     """Return rows (n, groups, elements) about their means, the means and the variances."""
     mean = op.ReduceMean(rows, (2,), keepdims=1)
     centered = rows - mean
@@ -270,23 +263,23 @@ def _centered(op: Body, rows: Value) -> tuple[Value, Value, Value]:
 
 
 def _channel_gradients(
-    op: Body, dy: Value, gamma: Value, normal: Value, inverse: Value, *, rows: tuple[int, ...], rank: int
+    dy: Value, gamma: Value, normal: Value, inverse: Value, *, rows: tuple[int, ...], rank: int
 ) -> tuple[Value, Value, Value]:
     """Return the gradients of a normalisation of ``rows`` with scale and shift of channels."""
-    scaled = op.Reshape(dy * _wide(op, gamma, rank), rows)
-    dx = op.Reshape(_centered_gradient(op, scaled, normal, inverse, [2]), op.Shape(dy))
+    scaled = op.Reshape(dy * _wide(gamma, rank), rows)
+    dx = op.Reshape(_centered_gradient(scaled, normal, inverse, [2]), op.Shape(dy))
     others = _but_channels(rank)
     along = dy * op.Reshape(normal, op.Shape(dy))
-    return dx, _summed(op, along, others), _summed(op, dy, others)
+    return dx, _summed(along, others), _summed(dy, others)
 
 
-def _wide(op: Body, value: Value, rank: int) -> Value:
+def _wide(value: Value, rank: int) -> Value:
     """Return a value of each channel in the shape that it is broadcast from."""
     return op.Reshape(value, (-1, *(1,) * (rank - 2)))
 
 
 @lowering("BatchNormalization")
-def _lower_batch_norm(op: StepWriter, node: StepOperator) -> None:
+def _lower_batch_norm(node: StepOperator) -> None:
     x, gamma, beta, *moving = (node.input(slot) for slot in range(5))
     # a layer that is used twice moves its statistics twice
     mean, variance = (op.bindings.get(item.name, item) for item in moving)
@@ -314,7 +307,7 @@ _EPSILON = 1e-5
 
 
 @lowering("LayerNormalization")
-def _lower_layer_norm(op: StepWriter, node: StepOperator) -> None:
+def _lower_layer_norm(node: StepOperator) -> None:
     x, scale, y, shift = node.x, node.input(1), node.y, node.optional(2)
     axis, epsilon = node.attribute("axis", -1), node.attribute("epsilon", _EPSILON)
     is_plain = all(item is None or item.shape == x.shape[axis:] for item in (scale, shift))
@@ -342,12 +335,12 @@ def _lower_layer_norm(op: StepWriter, node: StepOperator) -> None:
     if shown_mean is not None:
         op.Cast(mean, to=shown_mean.dtype.onnx, outputs=[shown_mean])
     if deviation is not None:
-        inverse = op.Reciprocal(op.Sqrt(op.Add(variance, float(epsilon))))
+        inverse = op.Reciprocal(op.Sqrt(variance + float(epsilon)))
         op.Cast(inverse, to=deviation.dtype.onnx, outputs=[deviation])
 
 
 @lowering("RMSNormalization")
-def _lower_rms_norm(op: StepWriter, node: StepOperator) -> None:
+def _lower_rms_norm(node: StepOperator) -> None:
     x, scale, axis = node.x, node.input(1), node.attribute("axis", -1)
     begin = axis % x.rank
     is_plain = scale.shape == x.shape[begin:]
@@ -366,10 +359,10 @@ def _lower_rms_norm(op: StepWriter, node: StepOperator) -> None:
 
 
 @lowering("GroupNormalization")
-def _lower_group_norm(op: StepWriter, node: StepOperator) -> None:
+def _lower_group_norm(node: StepOperator) -> None:
     x, y, groups = node.x, node.y, node.attributes["num_groups"]
     channels = x.sizes_from(1, 2)[0]
-    gamma, beta = (_of_channels(op, node.input(slot), channels) for slot in (1, 2))
+    gamma, beta = (_of_channels(node.input(slot), channels) for slot in (1, 2))
     statistics = x.shaped((x.shape[0], groups))
     op.call(
         "GroupNorm",
@@ -381,7 +374,7 @@ def _lower_group_norm(op: StepWriter, node: StepOperator) -> None:
     )
 
 
-def _of_channels(op: StepWriter, parameter: StepTensor, channels: int) -> StepTensor:
+def _of_channels(parameter: StepTensor, channels: int) -> StepTensor:
     """Return a parameter of each channel; before opset 21 there is one of each group."""
     (count,) = parameter.sizes()
     if count == channels:
@@ -391,7 +384,7 @@ def _of_channels(op: StepWriter, parameter: StepTensor, channels: int) -> StepTe
 
 
 @lowering("InstanceNormalization")
-def _lower_instance_norm(op: StepWriter, node: StepOperator) -> None:
+def _lower_instance_norm(node: StepOperator) -> None:
     x, y = node.x, node.y
     statistics = x.shaped(x.shape[:2])
     op.call(
@@ -405,72 +398,71 @@ def _lower_instance_norm(op: StepWriter, node: StepOperator) -> None:
 
 
 @mindspore_gradient("BatchNorm")
-def _batch_norm(op: StepWriter, back: Backward) -> Gradients:
-    node = back.node
-    x, gamma, epsilon = node.x, node.input(1), node.input(6)
-    _, _, reserve, mean, variance, *_ = node.outputs
-    if not node.attributes["is_training"]:
-        mean, variance = node.input(3), node.input(4)
-    slots = (back.dy, x, gamma, mean, variance, reserve, node.input(5), epsilon, node.input(8))
-    return op.call("BatchNormGrad", *slots, like=[x, gamma, gamma], **node.attributes)
+def _batch_norm(back: Backward) -> Gradients:
+    x, gamma, epsilon = back.x, back.input(1), back.input(6)
+    _, _, reserve, mean, variance, *_ = back.outputs
+    if not back.attributes["is_training"]:
+        mean, variance = back.input(3), back.input(4)
+    slots = (back.dy, x, gamma, mean, variance, reserve, back.input(5), epsilon, back.input(8))
+    return op.call("BatchNormGrad", *slots, like=[x, gamma, gamma], **back.attributes)
 
 
 @gradient("LRN")
-def _lrn(op: StepWriter, back: Backward) -> Gradients:
-    node, x = back.node, back.x
-    numbers: dict[str, Any] = {name: float(node.attribute(name, default)) for name, default in _LRN.items()}
-    size = node.attributes["size"]
-    return op.call("LRNGrad", back.dy, x, node.y, like=x, size=size, **numbers)
+def _lrn(back: Backward) -> Gradients:
+    x = back.x
+    numbers: dict[str, Any] = {name: float(back.attribute(name, default)) for name, default in _LRN.items()}
+    size = back.attributes["size"]
+    return op.call("LRNGrad", back.dy, x, back.y, like=x, size=size, **numbers)
 
 
 _LRN: Final = {"alpha": 1e-4, "beta": 0.75, "bias": 1.0}
 
 
 @mindspore_gradient("LayerNorm")
-def _layer_norm(op: StepWriter, back: Backward) -> Gradients:
-    node, dy = back.node, _only(back)
-    x, gamma, axis, epsilon = node.x, node.input(1), node.input(3), node.constant(5)
+def _layer_norm(back: Backward) -> Gradients:
+    dy = _only(back)
+    x, gamma, axis, epsilon = back.x, back.input(1), back.input(3), back.constant(5)
     assert epsilon is not None, "the lowering gives a constant"
-    _, mean, variance = node.outputs
+    _, mean, variance = back.outputs
     return op.call(
         "LayerNormGrad",
         *(x, dy, variance, mean, gamma, axis, axis),
         like=[x, gamma, gamma],
-        **node.attributes,
+        **back.attributes,
         epsilon=float(epsilon),
     )
 
 
 @mindspore_gradient("RmsNorm")
-def _rms_norm(op: StepWriter, back: Backward) -> Gradients:
-    node, dy = back.node, _only(back)
-    x, gamma, rstd = node.x, node.input(1), node.outputs[1]
-    return op.call("RmsNormGrad", dy, x, rstd, gamma, like=[x, gamma], **node.attributes)
+def _rms_norm(back: Backward) -> Gradients:
+    dy = _only(back)
+    x, gamma, rstd = back.x, back.input(1), back.outputs[1]
+    return op.call("RmsNormGrad", dy, x, rstd, gamma, like=[x, gamma], **back.attributes)
 
 
 @mindspore_gradient("GroupNorm")
-def _group_norm(op: StepWriter, back: Backward) -> Gradients:
-    node, dy = back.node, _only(back)
-    x, count, gamma = (node.input(slot) for slot in range(3))
-    _, mean, rstd = node.outputs
+def _group_norm(back: Backward) -> Gradients:
+    dy = _only(back)
+    x, count, gamma = (back.input(slot) for slot in range(3))
+    _, mean, rstd = back.outputs
     wants = (back.wants[0], back.wants[2], back.wants[3])
     dx, dgamma, dbeta = op.call(
-        "GroupNormGrad", *(dy, x, mean, rstd, gamma, count, *wants), like=[x, gamma, gamma], **node.attributes
+        "GroupNormGrad", *(dy, x, mean, rstd, gamma, count, *wants), like=[x, gamma, gamma], **back.attributes
     )
     return dx, None, dgamma, dbeta
 
 
 @mindspore_gradient("InstanceNorm")
-def _instance_norm(op: StepWriter, back: Backward) -> Gradients:
-    node, dy = back.node, _only(back)
-    x, gamma, (_, mean, variance) = node.x, node.input(1), node.outputs
+def _instance_norm(back: Backward) -> Gradients:
+    dy = _only(back)
+    x, gamma, (_, mean, variance) = back.x, back.input(1), back.outputs
     return op.call(
-        "InstanceNormGrad", *(dy, x, gamma, mean, variance), like=[x, gamma, gamma], **node.attributes
+        "InstanceNormGrad", *(dy, x, gamma, mean, variance), like=[x, gamma, gamma], **back.attributes
     )
 
 
 def _only(back: Backward) -> StepTensor:
     """Return the gradient of the result; the loss must not depend on the statistics themselves."""
     if any(dy is not None for dy in back.dys[1:]):
-        raise GraphError(f"{back.node.place.path}/{back.node.op_type}: its statistics have no gradient")
+        raise GraphError(f"{back.place.path}/{back.op_type}: its statistics have no gradient")
     return back.dy

@@ -13,7 +13,8 @@ from typing import Final
 from msdump.errors import GraphError
 from msdump.training.operators.dense import matmul
 from msdump.training.rules import lowering
-from msdump.training.writer import StepOperator, StepTensor, StepWriter
+from msdump.training.tape import op
+from msdump.training.writer import StepOperator, StepTensor
 
 State = tuple["StepTensor | None", "StepTensor | None"]
 """The state of a cell between steps: its output and, for LSTM, its memory."""
@@ -28,34 +29,32 @@ class _Direction:
     biases: tuple[StepTensor | None, StepTensor | None]
 
 
-Cell = Callable[[StepWriter, StepOperator, _Direction, StepTensor, State], State]
+Cell = Callable[[StepOperator, _Direction, StepTensor, State], State]
 """Writes one step; returns the new state."""
 
 _ACTIVATIONS: Final = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
 
 
-def _product(
-    op: StepWriter, value: StepTensor | None, weight: StepTensor, bias: StepTensor | None
-) -> StepTensor | None:
+def _product(value: StepTensor | None, weight: StepTensor, bias: StepTensor | None) -> StepTensor | None:
     """Return value weight^T + bias; None for zero."""
     if value is None:
         return bias
-    product = matmul(op, value, weight, tb=True)
+    product = matmul(value, weight, tb=True)
     if bias is None:
         return product
     return op.call("BiasAdd", product, bias, 0, like=product, rank=2)
 
 
-def _sum_present(op: StepWriter, *parts: StepTensor | None) -> StepTensor:
+def _sum_present(*parts: StepTensor | None) -> StepTensor:
     """Return the sum of the present parts."""
     present = [part for part in parts if part is not None]
     total = present[0]
     for part in present[1:]:
-        total = op.Add(total, part)
+        total = total + part
     return total
 
 
-def _gates(op: StepWriter, value: StepTensor | None, count: int) -> Sequence[StepTensor | None]:
+def _gates(value: StepTensor | None, count: int) -> Sequence[StepTensor | None]:
     """Return the parts of a value (batch, gates x hidden), or of a bias (gates x hidden)."""
     if value is None:
         return [None] * count
@@ -63,76 +62,74 @@ def _gates(op: StepWriter, value: StepTensor | None, count: int) -> Sequence[Ste
     return op.Split(value, [width] * count, axis=value.rank - 1, outputs=count)
 
 
-def _products(op: StepWriter, side: _Direction, x: StepTensor, former: StepTensor | None) -> StepTensor:
+def _products(side: _Direction, x: StepTensor, former: StepTensor | None) -> StepTensor:
     """Return the sum of the products of input and former output with their weights."""
-    return _sum_present(
-        op, _product(op, x, side.w, side.biases[0]), _product(op, former, side.r, side.biases[1])
-    )
+    return _sum_present(_product(x, side.w, side.biases[0]), _product(former, side.r, side.biases[1]))
 
 
-def _lstm(op: StepWriter, _node: StepOperator, side: _Direction, x: StepTensor, state: State) -> State:
+def _lstm(_node: StepOperator, side: _Direction, x: StepTensor, state: State) -> State:
     former, memory = state
-    taken, shown, kept, new = _gates(op, _products(op, side, x, former), 4)
-    added = op.Mul(op.Sigmoid(taken), op.Tanh(new))
-    cell = added if memory is None else op.Add(op.Mul(op.Sigmoid(kept), memory), added)
-    return op.Mul(op.Sigmoid(shown), op.Tanh(cell)), cell
+    taken, shown, kept, new = _gates(_products(side, x, former), 4)
+    added = op.Sigmoid(taken) * op.Tanh(new)
+    cell = added if memory is None else op.Sigmoid(kept) * memory + added
+    return (op.Sigmoid(shown) * op.Tanh(cell)), cell
 
 
-def _gru(op: StepWriter, node: StepOperator, side: _Direction, x: StepTensor, state: State) -> State:
+def _gru(node: StepOperator, side: _Direction, x: StepTensor, state: State) -> State:
     former = state[0]
-    inputs = _gates(op, _product(op, x, side.w, side.biases[0]), 3)
+    inputs = _gates(_product(x, side.w, side.biases[0]), 3)
     if node.attribute("linear_before_reset", 0):
-        products = _gates(op, _product(op, former, side.r, side.biases[1]), 3)
+        products = _gates(_product(former, side.r, side.biases[1]), 3)
     else:
         size = side.r.sizes()[1]
         gates, own = op.Split(side.r, [2 * size, size], axis=0, outputs=2)
         bias = side.biases[1]
         parts = (None, None) if bias is None else op.Split(bias, [2 * size, size], axis=0, outputs=2)
-        products = [*_gates(op, _product(op, former, gates, parts[0]), 2), None]
-    kept, reset = (op.Sigmoid(_sum_present(op, inputs[gate], products[gate])) for gate in (0, 1))
+        products = [*_gates(_product(former, gates, parts[0]), 2), None]
+    kept, reset = (op.Sigmoid(_sum_present(inputs[gate], products[gate])) for gate in (0, 1))
     if node.attribute("linear_before_reset", 0):
-        recurrent = None if products[2] is None else op.Mul(reset, products[2])
+        recurrent = None if products[2] is None else reset * products[2]
     else:
-        recurrent = _product(op, None if former is None else op.Mul(reset, former), own, parts[1])
-    new = op.Tanh(_sum_present(op, inputs[2], recurrent))
-    fresh = op.Mul(op.Sub(1.0, kept), new)
-    return (fresh if former is None else op.Add(fresh, op.Mul(kept, former))), None
+        recurrent = _product(None if former is None else reset * former, own, parts[1])
+    new = op.Tanh(_sum_present(inputs[2], recurrent))
+    fresh = (1.0 - kept) * new
+    return (fresh if former is None else fresh + kept * former), None
 
 
-def _rnn(op: StepWriter, _node: StepOperator, side: _Direction, x: StepTensor, state: State) -> State:
-    return op.Tanh(_products(op, side, x, state[0])), None
+def _rnn(_node: StepOperator, side: _Direction, x: StepTensor, state: State) -> State:
+    return op.Tanh(_products(side, x, state[0])), None
 
 
 _CELLS: Final[dict[str, Cell]] = {"LSTM": _lstm, "GRU": _gru, "RNN": _rnn}
 
 
 @lowering("LSTM", "GRU", "RNN")
-def _lower_recurrent(op: StepWriter, node: StepOperator) -> None:
+def _lower_recurrent(node: StepOperator) -> None:
     _check(node)
     x = node.x
-    steps = _parts(op, x, x.sizes_from(0, 1)[0])
+    steps = _parts(x, x.sizes_from(0, 1)[0])
     sequences, states = [], []
-    for number, (side, state) in enumerate(_directions(op, node)):
+    for number, (side, state) in enumerate(_directions(node)):
         is_reverse = number == 1 or node.attribute("direction", "forward") == "reverse"
-        outputs, last = _run(op, node, side, steps[::-1] if is_reverse else steps, state)
+        outputs, last = _run(node, side, steps[::-1] if is_reverse else steps, state)
         sequences.append(outputs[::-1] if is_reverse else outputs)
         states.append(last)
-    _write(op, node, sequences, states)
+    _write(node, sequences, states)
 
 
-def _directions(op: StepWriter, node: StepOperator) -> list[tuple[_Direction, State]]:
+def _directions(node: StepOperator) -> list[tuple[_Direction, State]]:
     """Return the weights of each direction, and its first state."""
     count = node.input(1).sizes()[0]
     inputs = (*node.inputs, *(None,) * 7)
     weights, recurrences, biases, outputs, memories = (
-        _parts(op, inputs[slot], count) for slot in (1, 2, 3, 5, 6)
+        _parts(inputs[slot], count) for slot in (1, 2, 3, 5, 6)
     )
     directions = []
     for number, (w, r) in enumerate(zip(weights, recurrences, strict=True)):
         if w is None or r is None:
             raise GraphError(f"{node.place.path}/{node.op_type}: W and R are missing")
         bias = biases[number]
-        of_input, of_output = (None, None) if bias is None else _gates(op, bias, 2)
+        of_input, of_output = (None, None) if bias is None else _gates(bias, 2)
         state = (outputs[number], memories[number])
         directions.append((_Direction(w, r, (of_input, of_output)), state))
     return directions
@@ -155,7 +152,7 @@ def _check(node: StepOperator) -> None:
         raise GraphError(f"{node.place.path}/{node.op_type}: with {', '.join(present)} it has no gradient")
 
 
-def _parts(op: StepWriter, value: StepTensor | None, count: int) -> list[StepTensor | None]:
+def _parts(value: StepTensor | None, count: int) -> list[StepTensor | None]:
     """Return the parts of a value along its first axis, without that axis."""
     if value is None:
         return [None] * count
@@ -164,21 +161,19 @@ def _parts(op: StepWriter, value: StepTensor | None, count: int) -> list[StepTen
 
 
 def _run(
-    op: StepWriter, node: StepOperator, side: _Direction, steps: Sequence[StepTensor | None], state: State
+    node: StepOperator, side: _Direction, steps: Sequence[StepTensor | None], state: State
 ) -> tuple[list[StepTensor], State]:
     """Write one direction; return the output of each step, and the last state."""
     outputs = []
     for x in steps:
         assert x is not None, "the sequence is no optional input"
-        state = _CELLS[node.op_type](op, node, side, x, state)
+        state = _CELLS[node.op_type](node, side, x, state)
         assert state[0] is not None, "a cell gives an output"
         outputs.append(state[0])
     return outputs, state
 
 
-def _write(
-    op: StepWriter, node: StepOperator, sequences: list[list[StepTensor]], states: list[State]
-) -> None:
+def _write(node: StepOperator, sequences: list[list[StepTensor]], states: list[State]) -> None:
     """Write the results that the model reads: all outputs, the last ones, the last memories."""
     whole = node.output(0)
     if whole is not None:

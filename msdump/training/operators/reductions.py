@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from msdump.graph import MINDSPORE_DOMAIN
-from msdump.training.body import Body, Value, operator, operators
+from msdump.training.body import Value, operator, operators
 from msdump.training.operators.shapes import is_fixed, joined, kept_shape, reduced, reduced_axes, reshaped
 from msdump.training.rules import (
     Backward,
@@ -21,11 +21,12 @@ from msdump.training.rules import (
     lowering,
     mindspore_gradient,
 )
-from msdump.training.writer import StepOperator, StepTensor, StepWriter
+from msdump.training.tape import op
+from msdump.training.writer import StepOperator, StepTensor
 
 
 def _reduction(name: str) -> Callable[..., Value]:
-    return lambda op, x, axis, _keep_dims, *, keep_dims: getattr(op, name)(
+    return lambda x, axis, _keep_dims, *, keep_dims: getattr(op, name)(
         x, op.Reshape(axis, [-1]), keepdims=keep_dims
     )
 
@@ -34,7 +35,7 @@ operators(
     {
         "ReduceSum": (
             "Sum over axes.",
-            lambda op, x, axis, _keep_dims, _skip_mode, *, keep_dims: op.ReduceSum(
+            lambda x, axis, _keep_dims, _skip_mode, *, keep_dims: op.ReduceSum(
                 x, op.Reshape(axis, [-1]), keepdims=keep_dims
             ),
         ),
@@ -44,7 +45,7 @@ operators(
         "ReduceProd": ("Multiply over axes.", _reduction("ReduceProd")),
         "CumSum": (
             "Sum everything up to each element, or from it on.",
-            lambda op, x, axis, _exclusive, _reverse, *, exclusive, reverse: op.CumSum(
+            lambda x, axis, _exclusive, _reverse, *, exclusive, reverse: op.CumSum(
                 x, axis, exclusive=exclusive, reverse=reverse
             ),
         ),
@@ -53,7 +54,7 @@ operators(
 
 
 @operator("CumProd")
-def cum_prod(op: Body, x: Value, _axis: Value, _exclusive: Value, _reverse: Value, *, reverse: int) -> Value:
+def cum_prod(x: Value, _axis: Value, _exclusive: Value, _reverse: Value, *, reverse: int) -> Value:
     """Multiply the rows of a matrix in front of each row, or behind it, without the row itself."""
     count = op.Gather(op.Shape(x), 0)
     rows = op.Range(0, count, 1)
@@ -64,10 +65,10 @@ def cum_prod(op: Body, x: Value, _axis: Value, _exclusive: Value, _reverse: Valu
 
 
 @lowering("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd")
-def _lower_reduction(op: StepWriter, node: StepOperator) -> None:
+def _lower_reduction(node: StepOperator) -> None:
     x, out = node.x, node.y
     if not x.is_float or (node.optional(1) is not None and node.constant(1) is None):
-        keep(op, node)
+        keep(node)
         return
     axes = reduced_axes(node)
     if not axes:
@@ -75,39 +76,39 @@ def _lower_reduction(op: StepWriter, node: StepOperator) -> None:
         return
     given = node.constant(1)
     listed = axes if given is None or not given.size else given
-    reduced(op, node.op_type, x, listed, keep_dims=bool(node.attribute("keepdims", 1)), out=out)
+    reduced(node.op_type, x, listed, keep_dims=bool(node.attribute("keepdims", 1)), out=out)
 
 
 @lowering("CumSum")
-def _lower_cum_sum(op: StepWriter, node: StepOperator) -> None:
+def _lower_cum_sum(node: StepOperator) -> None:
     exclusive, reverse = (int(bool(node.attribute(name, 0))) for name in ("exclusive", "reverse"))
     slots = (node.x, node.input(1), bool(exclusive), bool(reverse))
     op.call("CumSum", *slots, outputs=node.outputs, exclusive=exclusive, reverse=reverse)
 
 
 @mindspore_gradient("CumSum")
-def _cum_sum(op: StepWriter, back: Backward) -> Gradients:
-    exclusive, reverse = back.node.attributes["exclusive"], 1 - back.node.attributes["reverse"]
-    slots = (back.dy, back.node.input(1), bool(exclusive), bool(reverse))
+def _cum_sum(back: Backward) -> Gradients:
+    exclusive, reverse = back.attributes["exclusive"], 1 - back.attributes["reverse"]
+    slots = (back.dy, back.input(1), bool(exclusive), bool(reverse))
     return op.call("CumSum", *slots, like=back.dy, exclusive=exclusive, reverse=reverse)
 
 
-def kept(op: StepWriter, back: Backward, tensor: StepTensor) -> StepTensor:
+def kept(back: Backward, tensor: StepTensor) -> StepTensor:
     """Return a result of a reduction, or its gradient, with the axes that went away, of size 1."""
-    wide = kept_shape(back.x, reduced_axes(back.node))
+    wide = kept_shape(back.x, reduced_axes(back))
     if tensor.shape == wide.shape:
         return tensor
     if is_fixed(wide.shape):
-        return reshaped(op, tensor, wide)
-    return op.Unsqueeze(tensor, list(reduced_axes(back.node)))
+        return reshaped(tensor, wide)
+    return op.Unsqueeze(tensor, list(reduced_axes(back)))
 
 
-def spread(op: StepWriter, back: Backward, tensor: StepTensor) -> StepTensor:
+def spread(back: Backward, tensor: StepTensor) -> StepTensor:
     """Return a result of a reduction, or its gradient, repeated over the axes that were reduced."""
-    x, axes = back.x, reduced_axes(back.node)
+    x, axes = back.x, reduced_axes(back)
     if tensor.value is not None and x.is_fixed:  # the gradient of the loss itself: all of it is one constant
         return op.constant(np.full(x.sizes(), tensor.value.reshape(-1)[0], x.dtype.numpy))
-    wide = kept(op, back, tensor)
+    wide = kept(back, tensor)
     if any(not isinstance(x.shape[axis], int) for axis in axes):
         result = op.Expand(wide, op.Shape(x))
         return result.typed(x)
@@ -115,61 +116,59 @@ def spread(op: StepWriter, back: Backward, tensor: StepTensor) -> StepTensor:
     return op.Tile(wide, multiples) if math.prod(multiples) > 1 else wide
 
 
-_OF_SUM: Final[Mapping[str, Rule]] = {"ReduceSum": lambda op, back: spread(op, back, back.dy)}
+_OF_SUM: Final[Mapping[str, Rule]] = {"ReduceSum": lambda back: spread(back, back.dy)}
 
 gradients(_OF_SUM, domain=MINDSPORE_DOMAIN)
 gradients(
     {
         **_OF_SUM,
-        "ReduceL1": lambda op, back: op.Mul(kept(op, back, back.dy), op.Sign(back.x)),
-        "ReduceSumSquare": lambda op, back: op.Mul(op.Mul(kept(op, back, back.dy), back.x), 2.0),
-        "ReduceLogSum": lambda op, back: spread(op, back, op.Div(back.dy, op.Exp(back.y))),
-        "ReduceLogSumExp": lambda op, back: op.Mul(
-            op.Exp(op.Sub(back.x, kept(op, back, back.y))), kept(op, back, back.dy)
-        ),
+        "ReduceL1": lambda back: kept(back, back.dy) * op.Sign(back.x),
+        "ReduceSumSquare": lambda back: kept(back, back.dy) * back.x * 2.0,
+        "ReduceLogSum": lambda back: spread(back, back.dy / op.Exp(back.y)),
+        "ReduceLogSumExp": lambda back: op.Exp(back.x - kept(back, back.y)) * kept(back, back.dy),
     }
 )
 
 
 @gradient("ReduceMean")
 @mindspore_gradient("ReduceMean")
-def _reduce_mean(op: StepWriter, back: Backward) -> Gradients:
-    x, dy = back.x, spread(op, back, back.dy)
-    count = joined([x.shape[axis] for axis in reduced_axes(back.node)])
+def _reduce_mean(back: Backward) -> Gradients:
+    x, dy = back.x, spread(back, back.dy)
+    count = joined([x.shape[axis] for axis in reduced_axes(back)])
     if count is not None:
         return op.call("RealDiv", dy, float(count), like=x)
-    number = op.Div(op.Size(x), op.Size(back.y))
+    number = op.Size(x) / op.Size(back.y)
     return op.call("RealDiv", dy, op.Cast(number, to=x.dtype.onnx), like=x)
 
 
 @mindspore_gradient("ReduceMax", "ReduceMin")
-def _reduce_extreme(op: StepWriter, back: Backward) -> Gradients:
+def _reduce_extreme(back: Backward) -> Gradients:
     """Send the gradient to the largest or smallest elements; equal ones share it."""
     x = back.x
-    y, dy = kept(op, back, back.y), kept(op, back, back.dy)
+    y, dy = kept(back, back.y), kept(back, back.dy)
     is_taken = op.Cast(op.Equal(y, x), to=x.dtype.onnx)
-    count = reduced(op, "ReduceSum", is_taken, reduced_axes(back.node), keep_dims=True)
-    return op.Mul(op.Div(is_taken, count), dy)
+    count = reduced("ReduceSum", is_taken, reduced_axes(back), keep_dims=True)
+    return is_taken / count * dy
 
 
 @mindspore_gradient("ReduceProd")
-def _reduce_prod(op: StepWriter, back: Backward) -> Gradients:
+def _reduce_prod(back: Backward) -> Gradients:
     """Multiply the gradient by the product of all other elements, which holds where some are zero."""
-    x, axes = back.x, reduced_axes(back.node)
+    x, axes = back.x, reduced_axes(back)
     order = [*axes, *(axis for axis in range(x.rank) if axis not in axes)]
-    dy = spread(op, back, back.dy)
+    dy = spread(back, back.dy)
     turned = op.Transpose(x, perm=order)
     count = math.prod(x.sizes_from(axis, axis + 1)[0] for axis in axes)
     rows = op.call("Reshape", turned, shape=(count, -1))
     front = op.call("CumProd", rows, 0, True, False, like=rows, reverse=0)
     behind = op.call("CumProd", rows, 0, True, True, like=rows, reverse=1)
-    others = reshaped(op, op.Mul(front, behind), turned)
-    return op.Mul(op.Transpose(others, perm=np.argsort(order).tolist()), dy)
+    others = reshaped(front * behind, turned)
+    return op.Transpose(others, perm=np.argsort(order).tolist()) * dy
 
 
 @gradient("ReduceL2")
-def _reduce_l2(op: StepWriter, back: Backward) -> Gradients:
+def _reduce_l2(back: Backward) -> Gradients:
     # vendor: nan where all elements are zero
-    y = kept(op, back, back.y)
-    scale = op.call("RealDiv", kept(op, back, back.dy), y, like=y)
-    return op.Mul(back.x, scale)
+    y = kept(back, back.y)
+    scale = op.call("RealDiv", kept(back, back.dy), y, like=y)
+    return back.x * scale

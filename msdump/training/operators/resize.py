@@ -8,46 +8,44 @@ from typing import Any, Final
 import numpy as np
 
 from msdump.errors import GraphError
-from msdump.training.body import Body, Ints, Value, operator
+from msdump.training.body import Ints, Value, operator
 from msdump.training.rules import Backward, Gradients, gradient
-from msdump.training.writer import Item, StepOperator, StepTensor, StepWriter
+from msdump.training.tape import op
+from msdump.training.writer import Item, StepOperator, StepTensor
 
 
 @operator("ResizeNearestNeighborV2Grad")
-def resize_nearest_grad(
-    op: Body, dy: Value, _size: Value, _align: Value, _half: Value, **structure: Any
-) -> Value:
+def resize_nearest_grad(dy: Value, _size: Value, _align: Value, _half: Value, **structure: Any) -> Value:
     """Return the gradient of an image of two axes, each element of which takes its nearest one."""
-    return _resize_gradient(op, dy, **structure)
+    return _resize_gradient(dy, **structure)
 
 
 @operator("ResizeBilinearGrad")
 @operator("ResizeBicubicGrad")
-def resize_image_grad(op: Body, dy: Value, _x: Value, _align: Value, _half: Value, **structure: Any) -> Value:
+def resize_image_grad(dy: Value, _x: Value, _align: Value, _half: Value, **structure: Any) -> Value:
     """Return the gradient of an image that is interpolated."""
-    return _resize_gradient(op, dy, **structure)
+    return _resize_gradient(dy, **structure)
 
 
 @operator("UpsampleNearest1DGrad")
 @operator("UpsampleNearest3DGrad")
 def upsample_nearest_grad(
-    op: Body, dy: Value, _input: Value, _output: Value, _scales: Value, **structure: Any
+    dy: Value, _input: Value, _output: Value, _scales: Value, **structure: Any
 ) -> Value:
     """Return the gradient of a row or a volume, each element of which takes its nearest one."""
-    return _resize_gradient(op, dy, **structure)
+    return _resize_gradient(dy, **structure)
 
 
 @operator("UpsampleLinear1DGrad")
 @operator("UpsampleTrilinear3DGrad")
 def upsample_linear_grad(
-    op: Body, dy: Value, _input: Value, _output: Value, _scales: Value, _align: Value, **structure: Any
+    dy: Value, _input: Value, _output: Value, _scales: Value, _align: Value, **structure: Any
 ) -> Value:
     """Return the gradient of a row or a volume that is interpolated."""
-    return _resize_gradient(op, dy, **structure)
+    return _resize_gradient(dy, **structure)
 
 
 def _resize_gradient(
-    op: Body,
     dy: Value,
     *,
     axes: Ints,
@@ -67,7 +65,7 @@ def _resize_gradient(
     for number, (axis, size, count) in enumerate(zip(axes, sizes, counts, strict=True)):
         scale = scales[number] if scales else None
         part = roi[2 * number : 2 * number + 2]
-        matrix = _matrix(op, size, count, scale, part, attributes)
+        matrix = _matrix(size, count, scale, part, attributes)
         if axis == rank - 2:
             dy = op.MatMul(matrix, dy)
         else:
@@ -80,7 +78,7 @@ def _resize_gradient(
 
 
 def _matrix(
-    op: Body, size: int, count: int, scale: float | None, part: tuple[float, ...], attributes: dict[str, Any]
+    size: int, count: int, scale: float | None, part: tuple[float, ...], attributes: dict[str, Any]
 ) -> Value:
     """Return the resized unit vectors of an axis, (size, count)."""
     units = op.Reshape(op.EyeLike(op.Expand(0.0, (size, size))), (size, 1, size, 1))
@@ -112,14 +110,13 @@ _NAMES: Final = {"ResizeBilinearV2": "ResizeBilinearGrad"}
 
 
 @gradient("Resize")
-def _resize(op: StepWriter, back: Backward) -> Gradients:
-    node = back.node
-    if node.attribute("keep_aspect_ratio_policy", "stretch") != "stretch":
-        raise GraphError(f"{node.place.path}/Resize: a kept aspect ratio has no gradient")
-    x, y = node.x, node.y
-    structure = {name: node.attribute(name, default) for name, default in _ATTRIBUTES.items()}
+def _resize(back: Backward) -> Gradients:
+    if back.attribute("keep_aspect_ratio_policy", "stretch") != "stretch":
+        raise GraphError(f"{back.place.path}/Resize: a kept aspect ratio has no gradient")
+    x, y = back.x, back.y
+    structure = {name: back.attribute(name, default) for name, default in _ATTRIBUTES.items()}
     is_crop = structure["coordinate_transformation_mode"] == "tf_crop_and_resize"
-    scales, roi = _by_axis(node, 2, 1), _by_axis(node, 1, 2) if is_crop else {}
+    scales, roi = _by_axis(back, 2, 1), _by_axis(back, 1, 2) if is_crop else {}
     axes = tuple(
         axis for axis in range(x.rank) if roi.get(axis, _ALL) != _ALL or _is_resized(x, y, axis, scales)
     )
@@ -131,8 +128,8 @@ def _resize(op: StepWriter, back: Backward) -> Gradients:
         "roi": tuple(number for axis in axes for number in roi.get(axis, _ALL)) if roi else (),
         "rank": x.rank,
     }
-    name = _NAMES.get(node.primitive, f"{node.primitive}Grad")
-    return op.call(name, *_slots(node, back, axes), like=x, **structure)
+    name = _NAMES.get(back.primitive, f"{back.primitive}Grad")
+    return op.call(name, *_slots(back, back, axes), like=x, **structure)
 
 
 def _is_resized(x: StepTensor, y: StepTensor, axis: int, scales: Mapping[int, tuple[float, ...]]) -> bool:

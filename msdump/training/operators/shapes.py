@@ -14,14 +14,15 @@ import numpy as np
 
 from msdump.errors import GraphError
 from msdump.graph import MINDSPORE_DOMAIN
-from msdump.training.body import Body, Ints, Value, operator, operators
+from msdump.training.body import Ints, Value, operator, operators
 from msdump.training.rules import Backward, Gradients, Rule, gradient, gradients, keep, lowering
-from msdump.training.writer import Item, Shape, StepOperator, StepTensor, StepWriter
+from msdump.training.tape import op
+from msdump.training.writer import Item, Shape, StepOperator, StepTensor
 
 operators(
     {
-        "Reshape": ("Give a tensor another shape.", lambda op, x, *, shape: op.Reshape(x, shape)),
-        "ZerosLike": ("Return zeros in the shape of a tensor.", lambda op, x: op.Expand(0.0, op.Shape(x))),
+        "Reshape": ("Give a tensor another shape.", lambda x, *, shape: op.Reshape(x, shape)),
+        "ZerosLike": ("Return zeros in the shape of a tensor.", lambda x: op.Expand(0.0, op.Shape(x))),
     }
 )
 
@@ -42,9 +43,7 @@ def open_shape(shape: Shape) -> list[int]:
     return [size if isinstance(size, int) else -1 for size in shape]
 
 
-def reshaped(
-    op: StepWriter, x: StepTensor, like: StepTensor | Shape, out: StepTensor | None = None
-) -> StepTensor:
+def reshaped(x: StepTensor, like: StepTensor | Shape, out: StepTensor | None = None) -> StepTensor:
     """Return a tensor in another shape, of which one dimension may be free.
 
     A reshaping of a reshaping is one of the first tensor, and equal ones are one operator, as MindSpore's
@@ -68,12 +67,12 @@ def reshaped(
     return op.layouts[key]
 
 
-def as_matrix(op: StepWriter, x: StepTensor) -> StepTensor:
+def as_matrix(x: StepTensor) -> StepTensor:
     """Return a tensor with all dimensions but the last one joined."""
-    return reshaped(op, x, ((joined(x.shape[:-1]), x.shape[-1])))
+    return reshaped(x, ((joined(x.shape[:-1]), x.shape[-1])))
 
 
-def transposed(op: StepWriter, x: StepTensor, order: Sequence[int] | None = None) -> StepTensor:
+def transposed(x: StepTensor, order: Sequence[int] | None = None) -> StepTensor:
     """Return a tensor with its dimensions in another order, the last two swapped unless it is given."""
     axes = tuple(range(x.rank))
     order = tuple(order) if order is not None else (*axes[:-2], x.rank - 1, x.rank - 2)
@@ -84,10 +83,10 @@ def transposed(op: StepWriter, x: StepTensor, order: Sequence[int] | None = None
 
 
 @lowering("Reshape")
-def _lower_reshape(op: StepWriter, node: StepOperator) -> None:
+def _lower_reshape(node: StepOperator) -> None:
     x, out = node.x, node.y
     if node.constant(1) is None or not is_fixed(out.shape) or 0 in out.shape:
-        keep(op, node)
+        keep(node)
         return
     shape = tuple(open_shape(out.shape))
     op.origins[out.name] = origin = op.origins.get(x.name, x)
@@ -95,10 +94,10 @@ def _lower_reshape(op: StepWriter, node: StepOperator) -> None:
 
 
 @lowering("Transpose")
-def _lower_transpose(op: StepWriter, node: StepOperator) -> None:
+def _lower_transpose(node: StepOperator) -> None:
     x = node.x
     order = tuple(node.attribute("perm", range(x.rank)[::-1]))
-    keep(op, node)
+    keep(node)
     op.layouts["Transpose", x.name, order] = node.y
 
 
@@ -119,7 +118,6 @@ def kept_shape(x: StepTensor, axes: Sequence[int]) -> StepTensor:
 
 
 def reduced(
-    op: StepWriter,
     name: str,
     x: StepTensor,
     axes: Sequence[int] | np.ndarray,
@@ -141,7 +139,7 @@ def reduced(
     )
 
 
-def unbroadcast(op: StepWriter, dy: StepTensor, like: StepTensor) -> StepTensor:
+def unbroadcast(dy: StepTensor, like: StepTensor) -> StepTensor:
     """Return the gradient of a tensor that was broadcast to ``dy``'s shape: the sum over its copies."""
     extra = dy.rank - like.rank
     axes = [
@@ -151,24 +149,24 @@ def unbroadcast(op: StepWriter, dy: StepTensor, like: StepTensor) -> StepTensor:
     ]
     if not axes:
         return dy
-    total = reduced(op, "ReduceSum", dy, axes, keep_dims=not extra)
-    return total if total.rank == like.rank else reshaped(op, total, like)
+    total = reduced("ReduceSum", dy, axes, keep_dims=not extra)
+    return total if total.rank == like.rank else reshaped(total, like)
 
 
-def restored(op: StepWriter, dy: StepTensor, x: StepTensor) -> StepTensor:
+def restored(dy: StepTensor, x: StepTensor) -> StepTensor:
     """Return a gradient in the shape of a forward tensor, with free dimensions or not."""
     if is_fixed(x.shape):
-        return reshaped(op, dy, x)
+        return reshaped(dy, x)
     return op.Reshape(dy, op.Shape(x)).typed(x)
 
 
-def shape_of(op: StepWriter, x: StepTensor) -> StepTensor | list[int]:
+def shape_of(x: StepTensor) -> StepTensor | list[int]:
     """Return the shape of a forward tensor, computed where a dimension is free."""
     return list(x.sizes()) if x.is_fixed else op.Shape(x)
 
 
 @operator("Slice")
-def slice_of(op: Body, x: Value, begin: Value, size: Value) -> Value:
+def slice_of(x: Value, begin: Value, size: Value) -> Value:
     """Return ``size`` elements along each axis from ``begin`` on; -1: all that follow."""
     whole = op.Shape(x)
     return op.Slice(x, begin, op.Where(size < 0, whole, begin + size))
@@ -176,7 +174,7 @@ def slice_of(op: Body, x: Value, begin: Value, size: Value) -> Value:
 
 @operator("StridedSliceGrad")
 def strided_slice_grad(
-    op: Body, dy: Value, shape: Value, begin: Value, end: Value, strides: Value, *, axes: Ints, pads: Ints
+    dy: Value, shape: Value, begin: Value, end: Value, strides: Value, *, axes: Ints, pads: Ints
 ) -> Value:
     """Return a gradient at the places that a slice took, zero elsewhere.
 
@@ -184,27 +182,27 @@ def strided_slice_grad(
     """
     if pads:
         return op.Pad(dy, pads)
-    return scattered(op, dy, op.Slice(numbered(op, shape), begin, end, axes, strides), shape)
+    return scattered(dy, op.Slice(numbered(shape), begin, end, axes, strides), shape)
 
 
 @operator("PadV3Grad")
-def pad_v3_grad(op: Body, dy: Value, _paddings: Value, *, mode: str, pads: Ints) -> Value:
+def pad_v3_grad(dy: Value, _paddings: Value, *, mode: str, pads: Ints) -> Value:
     """Sum the gradient of a padded tensor over all places that an element was copied to.
 
     ``pads``: begins, then ends, of all axes.
     """
     rank = len(pads) // 2
     shape = op.Shape(dy) - [pads[axis] + pads[rank + axis] for axis in range(rank)]
-    return scattered(op, dy, op.Pad(numbered(op, shape), pads, mode=mode), shape)
+    return scattered(dy, op.Pad(numbered(shape), pads, mode=mode), shape)
 
 
-def numbered(op: Body, shape: Value) -> Value:
+def numbered(shape: Value) -> Value:
     """Return a tensor of a shape that numbers its elements."""
     count = op.ReduceProd(shape, keepdims=0)
     return op.Reshape(op.Range(0, count, 1), shape)
 
 
-def scattered(op: Body, dy: Value, numbers: Value, shape: Value) -> Value:
+def scattered(dy: Value, numbers: Value, shape: Value) -> Value:
     """Sum a gradient into the elements of a shape that have these numbers."""
     places, values = op.Reshape(numbers, [-1]), op.Reshape(dy, [-1])
     total = op.scatter_sum("ScatterElements", op.ReduceProd(shape, keepdims=1), places, values, axis=0)
@@ -219,37 +217,33 @@ def constant(node: StepOperator, slot: int, title: str) -> np.ndarray:
     return value
 
 
-_OF_RESHAPE: Final[Rule] = lambda op, back: restored(op, back.dy, back.x)
+_OF_RESHAPE: Final[Rule] = lambda back: restored(back.dy, back.x)
 
 gradients({"Reshape": _OF_RESHAPE}, domain=MINDSPORE_DOMAIN)
 gradients(
     {
         **dict.fromkeys(("Flatten", "Reshape", "Squeeze", "Unsqueeze"), _OF_RESHAPE),
-        "Expand": lambda op, back: unbroadcast(op, back.dy, back.x),
-        "SpaceToDepth": lambda op, back: op.DepthToSpace(
-            back.dy, blocksize=back.node.attributes["blocksize"]
-        ),
+        "Expand": lambda back: unbroadcast(back.dy, back.x),
+        "SpaceToDepth": lambda back: op.DepthToSpace(back.dy, blocksize=back.attributes["blocksize"]),
         **dict.fromkeys(
             ("Trilu", "ReverseSequence"),
-            lambda op, back: op.emit(
-                back.node.op_type, (back.dy, *back.node.inputs[1:]), back.node.attributes
-            ),
+            lambda back: op.emit(back.op_type, (back.dy, *back.inputs[1:]), back.attributes),
         ),
     }
 )
 
 
 @gradient("Transpose")
-def _transpose(op: StepWriter, back: Backward) -> Gradients:
-    order = back.node.attribute("perm", range(back.dy.rank)[::-1])
-    return transposed(op, back.dy, np.argsort(order).tolist())
+def _transpose(back: Backward) -> Gradients:
+    order = back.attribute("perm", range(back.dy.rank)[::-1])
+    return transposed(back.dy, np.argsort(order).tolist())
 
 
 @gradient("Tile")
-def _tile(op: StepWriter, back: Backward) -> Gradients:
+def _tile(back: Backward) -> Gradients:
     """Sum over the copies: their number is a dimension of its own in front of each dimension."""
     x = back.x
-    repeats = constant(back.node, 1, "repeats").tolist()
+    repeats = constant(back, 1, "repeats").tolist()
     copied = [axis for axis, count in enumerate(repeats) if count != 1]
     if not copied:
         return back.dy
@@ -257,15 +251,15 @@ def _tile(op: StepWriter, back: Backward) -> Gradients:
     apart = tuple(chain.from_iterable(parts))
     starts = [0, *accumulate(len(part) for part in parts)]
     axes = [starts[axis] for axis in copied]
-    return reduced(op, "ReduceSum", reshaped(op, back.dy, apart), axes, keep_dims=False)
+    return reduced("ReduceSum", reshaped(back.dy, apart), axes, keep_dims=False)
 
 
 @gradient("Concat")
-def _concat(op: StepWriter, back: Backward) -> Gradients:
+def _concat(back: Backward) -> Gradients:
     """Cut the gradient into one of each part."""
-    axis = back.node.attributes["axis"] % back.dy.rank
+    axis = back.attributes["axis"] % back.dy.rank
     begin, gradients = 0, []
-    for x, is_wanted in zip(back.node.inputs, back.wants, strict=True):
+    for x, is_wanted in zip(back.inputs, back.wants, strict=True):
         assert x is not None, "a Concat has no optional inputs"
         (size,) = x.sizes_from(axis, axis + 1)
         begins = [begin if other == axis else 0 for other in range(x.rank)]
@@ -276,23 +270,23 @@ def _concat(op: StepWriter, back: Backward) -> Gradients:
 
 
 @gradient("Split")
-def _split(op: StepWriter, back: Backward) -> Gradients:
+def _split(back: Backward) -> Gradients:
     """Join the gradients of the parts; an unused part has zeros."""
     parts = [
         dy if dy is not None else op.call("ZerosLike", y, like=y)
-        for dy, y in zip(back.dys, back.node.outputs, strict=True)
+        for dy, y in zip(back.dys, back.outputs, strict=True)
     ]
-    return op.Concat(*parts, axis=back.node.attribute("axis", 0))
+    return op.Concat(*parts, axis=back.attribute("axis", 0))
 
 
 @gradient("Slice")
-def _slice(op: StepWriter, back: Backward) -> Gradients:
-    node, x = back.node, back.x
-    begin, end = node.input(1), node.input(2)
-    axes = _axes(node, 3, range(len(begin.value)) if begin.value is not None else range(begin.sizes()[0]))
-    steps = node.optional(4) or [1] * len(axes)
-    slots = (back.dy, shape_of(op, x), begin, end, steps)
-    return op.call("StridedSliceGrad", *slots, like=x, axes=axes, pads=_left_out(node, axes))
+def _slice(back: Backward) -> Gradients:
+    x = back.x
+    begin, end = back.input(1), back.input(2)
+    axes = _axes(back, 3, range(len(begin.value)) if begin.value is not None else range(begin.sizes()[0]))
+    steps = back.optional(4) or [1] * len(axes)
+    slots = (back.dy, shape_of(x), begin, end, steps)
+    return op.call("StridedSliceGrad", *slots, like=x, axes=axes, pads=_left_out(back, axes))
 
 
 def _left_out(node: StepOperator, axes: tuple[int, ...]) -> tuple[int, ...]:
@@ -319,36 +313,36 @@ def _axes(node: StepOperator, slot: int, default: range) -> tuple[int, ...]:
 
 
 @gradient("Pad")
-def _pad(op: StepWriter, back: Backward) -> Gradients:
+def _pad(back: Backward) -> Gradients:
     """Cut off the padding; add gradients of copies to their elements."""
-    node, x, dy = back.node, back.x, back.dy
-    given = constant(node, 1, "pads").tolist()
-    axes = _axes(node, 3, range(x.rank))
+    x, dy = back.x, back.dy
+    given = constant(back, 1, "pads").tolist()
+    axes = _axes(back, 3, range(x.rank))
     pads = [0] * 2 * x.rank
     for number, axis in enumerate(axes):
         pads[axis], pads[x.rank + axis] = given[number], given[len(axes) + number]
-    mode = node.attribute("mode", "constant")
+    mode = back.attribute("mode", "constant")
     if mode != "constant":
         return op.call("PadV3Grad", dy, pads, like=x, mode=mode, pads=tuple(pads))
     cut = op.Pad(dy, [-pad for pad in pads])
     dx = cut.typed(x)
     if len(back.wants) < 3 or not back.wants[2]:
         return dx
-    padding = op.Sub(_sum_of_all(op, dy), _sum_of_all(op, dx))
-    return dx, None, reshaped(op, padding, node.input(2))
+    padding = _sum_of_all(dy) - _sum_of_all(dx)
+    return dx, None, reshaped(padding, back.input(2))
 
 
-def _sum_of_all(op: StepWriter, x: StepTensor) -> StepTensor:
-    return reduced(op, "ReduceSum", x, range(x.rank), keep_dims=False)
+def _sum_of_all(x: StepTensor) -> StepTensor:
+    return reduced("ReduceSum", x, range(x.rank), keep_dims=False)
 
 
 @gradient("DepthToSpace")
-def _depth_to_space(op: StepWriter, back: Backward) -> Gradients:
-    x, block = back.x, back.node.attributes["blocksize"]
-    if back.node.attribute("mode", "DCR") == "DCR":
+def _depth_to_space(back: Backward) -> Gradients:
+    x, block = back.x, back.attributes["blocksize"]
+    if back.attribute("mode", "DCR") == "DCR":
         return op.SpaceToDepth(back.dy, blocksize=block)
     batch, depth, height, width = x.shape
     assert isinstance(depth, int), "a Reshape of the model has given the channels a size"
     blocks = (batch, depth // block**2, height, block, width, block)
-    apart = reshaped(op, back.dy, blocks)
-    return reshaped(op, transposed(op, apart, (0, 1, 3, 5, 2, 4)), x)
+    apart = reshaped(back.dy, blocks)
+    return reshaped(transposed(apart, (0, 1, 3, 5, 2, 4)), x)

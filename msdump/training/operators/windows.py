@@ -14,10 +14,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msdump.graph import Use, primitive_name
-from msdump.training.body import Body, Ints, Value, operator, operators
+from msdump.training.body import Ints, Value, operator, operators
 from msdump.training.operators.shapes import shape_of
 from msdump.training.rules import Backward, Gradients, gradient, keep, lowering, mindspore_gradient
-from msdump.training.writer import StepOperator, StepTensor, StepWriter
+from msdump.training.tape import op
+from msdump.training.writer import StepOperator, StepTensor
 
 PRODUCTS: Final = "products"
 """One group of many channels, or windows of one element: products of matrices."""
@@ -35,7 +36,6 @@ _END: Final = 2**62
 @operator("Conv1DBackpropFilter")
 @operator("Conv2DBackpropFilter")
 def filter_gradient(
-    op: Body,
     dy: Value,
     x: Value,
     *,
@@ -51,18 +51,18 @@ def filter_gradient(
     Padding lists all begins, then all ends; ``window`` are the sizes of the weight behind its channels.
     """
     if form == CONVOLUTION:
-        return _by_convolution(op, dy, x, strides, pads, dilations, group, window)
+        return _by_convolution(dy, x, strides, pads, dilations, group, window)
     if any(pads):
         zeros = (0, 0)
         x = op.Pad(x, (*zeros, *pads[: len(window)], *zeros, *pads[len(window) :]))
     if form == SUMS:
-        return _by_sums(op, dy, _window_parts(op, x, dy, strides, dilations, window), window)
+        return _by_sums(dy, _window_parts(x, dy, strides, dilations, window), window)
     swapped = _swapped(len(window))
     columns = op.Reshape(op.Transpose(dy, perm=swapped), (0, -1))
     lines = op.Transpose(x, perm=swapped)
     products = [
         op.Gemm(columns, op.Reshape(part, (0, -1)), transB=1)
-        for part in _window_parts(op, lines, dy, strides, dilations, window)
+        for part in _window_parts(lines, dy, strides, dilations, window)
     ]
     if len(products) == 1:
         return op.Reshape(products[0], (0, -1, *window))
@@ -70,7 +70,7 @@ def filter_gradient(
     return op.Reshape(op.Transpose(joined, perm=[0, 2, 1]), (0, 0, *window))
 
 
-def _by_sums(op: Body, dy: Value, parts: Iterable[Value], window: Ints) -> Value:
+def _by_sums(dy: Value, parts: Iterable[Value], window: Ints) -> Value:
     """Sum the products of the gradient and the elements below each window element, for each channel."""
     axes = list(range(2, len(window) + 2))
     images = [op.ReduceSum(part * dy, axes, keepdims=0) for part in parts]
@@ -82,9 +82,7 @@ def _swapped(rank: int) -> list[int]:
     return [1, 0, *range(2, rank + 2)]
 
 
-def _window_parts(
-    op: Body, x: Value, dy: Value, strides: Ints, dilations: Ints, window: Ints
-) -> Iterator[Value]:
+def _window_parts(x: Value, dy: Value, strides: Ints, dilations: Ints, window: Ints) -> Iterator[Value]:
     """Yield the elements of the padded input below each element of the window, in the shape of the output.
 
     Each is written once the one before it has its reader, so that a runtime frees it before the next one.
@@ -105,7 +103,7 @@ def _window_parts(
 
 
 def _by_convolution(
-    op: Body, dy: Value, x: Value, strides: Ints, pads: Ints, dilations: Ints, group: int, window: Ints
+    dy: Value, x: Value, strides: Ints, pads: Ints, dilations: Ints, group: int, window: Ints
 ) -> Value:
     """Convolve input with output gradient: batch and channels, strides and dilations change places."""
     rank = len(window)
@@ -128,7 +126,6 @@ def _by_convolution(
 @operator("Conv1DBackpropInput")
 @operator("Conv2DBackpropInput")
 def input_gradient(
-    op: Body,
     dy: Value,
     w: Value,
     *,
@@ -147,7 +144,7 @@ def input_gradient(
     """
     around = _around(window, pads, dilations)
     if form == PRODUCTS and all(step == 1 for step in strides) and min(around) >= 0:
-        return op.Conv(dy, _turned(op, w, window), pads=around, dilations=dilations)
+        return op.Conv(dy, _turned(w, window), pads=around, dilations=dilations)
     return op.ConvTranspose(
         dy, w, strides=strides, pads=pads, dilations=dilations, group=group, output_padding=missing
     )
@@ -159,7 +156,7 @@ def _around(window: Ints, pads: Ints, dilations: Ints) -> Sequence[int]:
     return [reach - pad for reach, pad in zip((*reaches, *reaches), pads, strict=True)]
 
 
-def _turned(op: Body, w: Value, window: Ints) -> Value:
+def _turned(w: Value, window: Ints) -> Value:
     """Swap the channels of a weight and turn its windows back to front."""
     rank = len(window)
     turned = op.Transpose(w, perm=_swapped(rank))
@@ -173,21 +170,21 @@ operators(
     {
         "Conv3DBackpropInput": (
             "Return the gradient of the input of a convolution of volumes.",
-            lambda op, w, dy, **structure: input_gradient(op, dy, w, **structure),
+            lambda w, dy, **structure: input_gradient(dy, w, **structure),
         ),
         "Conv3DBackpropFilter": (
             "Return the gradient of the weight of a convolution of volumes.",
-            lambda op, x, dy, **structure: filter_gradient(op, dy, x, **structure),
+            lambda x, dy, **structure: filter_gradient(dy, x, **structure),
         ),
     }
 )
 
 
 @lowering("Conv", "ConvTranspose")
-def _lower_conv(op: StepWriter, node: StepOperator) -> None:
+def _lower_conv(node: StepOperator) -> None:
     out = node.y
     if node.optional(2) is None:
-        keep(op, node)
+        keep(node)
         return
     (product,) = op.emit(node.op_type, node.inputs[:2], node.attributes)
     op.call("BiasAdd", product, node.input(2), 0, outputs=[out], rank=out.rank)
@@ -228,21 +225,20 @@ def _halved(totals: Sequence[int], *, is_larger_last: bool) -> Ints:
 
 
 @gradient("Conv")
-def _conv(op: StepWriter, back: Backward) -> Gradients:
-    node = back.node
-    x, w = node.x, node.input(1)
-    strides, dilations, pads = window_steps(node, w.sizes()[2:])
+def _conv(back: Backward) -> Gradients:
+    x, w = back.x, back.input(1)
+    strides, dilations, pads = window_steps(back, w.sizes()[2:])
     structure = {
         "strides": strides,
         "pads": pads,
         "dilations": dilations,
-        "group": node.attribute("group", 1),
+        "group": back.attribute("group", 1),
     }
-    dw = _filter_gradient(op, w, back.dy, x, structure) if back.wants[1] else None
+    dw = _filter_gradient(w, back.dy, x, structure) if back.wants[1] else None
     dx = None
     if back.wants[0]:
         slots = (w, back.dy) if x.rank == VOLUMES else (back.dy, w)
-        missing = unreached(node, w.sizes()[2:], structure)
+        missing = unreached(back, w.sizes()[2:], structure)
         dx = op.call(
             f"{primitive('Conv', x)}BackpropInput",
             *slots,
@@ -255,7 +251,7 @@ def _conv(op: StepWriter, back: Backward) -> Gradients:
 
 
 def _filter_gradient(
-    op: StepWriter, w: StepTensor, dy: StepTensor, x: StepTensor, structure: Mapping[str, Any]
+    w: StepTensor, dy: StepTensor, x: StepTensor, structure: Mapping[str, Any]
 ) -> StepTensor:
     """Write the gradient of a weight that makes ``dy``'s forward value of ``x``."""
     name, slots = primitive("Conv", x), (x, dy) if x.rank == VOLUMES else (dy, x)
@@ -291,12 +287,12 @@ def unreached(node: StepOperator, window: Ints, structure: Mapping[str, Any]) ->
 
 
 @gradient("ConvTranspose")
-def _conv_transpose(op: StepWriter, back: Backward) -> Gradients:
-    node, dy = back.node, back.dy
-    x, w = node.x, node.input(1)
-    structure = _transposed_convolution(node)
+def _conv_transpose(back: Backward) -> Gradients:
+    dy = back.dy
+    x, w = back.x, back.input(1)
+    structure = _transposed_convolution(back)
     # the weight belongs to the convolution that leads from the result to the input
-    dw = _filter_gradient(op, w, x, dy, structure) if back.wants[1] else None
+    dw = _filter_gradient(w, x, dy, structure) if back.wants[1] else None
     dx = op.Conv(dy, w, **structure) if back.wants[0] else None
     return dx, dw
 
@@ -323,19 +319,18 @@ def _transposed_convolution(node: StepOperator) -> dict[str, Any]:
 
 @operator("AvgPool1DGrad")
 @operator("AvgPoolGrad")
-def avg_pool_grad(op: Body, x: Value, _y: Value, dy: Value, **structure: Any) -> Value:
+def avg_pool_grad(x: Value, _y: Value, dy: Value, **structure: Any) -> Value:
     """Spread the gradient of each window over its elements."""
-    return _spread(op, dy, op.Shape(x), **structure)
+    return _spread(dy, op.Shape(x), **structure)
 
 
 @operator("AvgPool3DGrad", element=1)
-def avg_pool_3d_grad(op: Body, shape: Value, dy: Value, **structure: Any) -> Value:
+def avg_pool_3d_grad(shape: Value, dy: Value, **structure: Any) -> Value:
     """Spread the gradient of each window over its elements."""
-    return _spread(op, dy, shape, **structure)
+    return _spread(dy, shape, **structure)
 
 
 def _spread(
-    op: Body,
     dy: Value,
     shape: Value,
     *,
@@ -374,14 +369,14 @@ def _spread(
 
 @operator("AdaptiveAvgPool2DGrad")
 @operator("AdaptiveAvgPool3DGrad")
-def adaptive_avg_pool_grad(op: Body, dy: Value, shape: Value) -> Value:
+def adaptive_avg_pool_grad(dy: Value, shape: Value) -> Value:
     """Spread the gradient of the average of each channel."""
     count = op.ReduceProd(shape, keepdims=0) / op.Size(dy)
     return op.Expand(dy / op.CastLike(count, dy), shape)
 
 
 @operator("AdaptiveMaxPool2D")
-def adaptive_max_pool_2d(op: Body, x: Value) -> tuple[Value, Value]:
+def adaptive_max_pool_2d(x: Value) -> tuple[Value, Value]:
     """Return the largest element of each channel and where it is."""
     y = op.GlobalMaxPool(x)
     argmax = op.ArgMax(op.Reshape(x, (0, 0, -1)), axis=2)
@@ -389,15 +384,15 @@ def adaptive_max_pool_2d(op: Body, x: Value) -> tuple[Value, Value]:
 
 
 @operator("AdaptiveMaxPool3D")
-def adaptive_max_pool_3d(op: Body, x: Value) -> tuple[Value, Value]:
+def adaptive_max_pool_3d(x: Value) -> tuple[Value, Value]:
     """Return the largest element of each channel and, in Int32, where it is."""
-    y, argmax = adaptive_max_pool_2d(op, x)
+    y, argmax = adaptive_max_pool_2d(x)
     return y, op.Cast(argmax, to=6)
 
 
 @operator("AdaptiveMaxPool2DGrad")
 @operator("AdaptiveMaxPool3DGrad")
-def adaptive_max_pool_grad(op: Body, dy: Value, x: Value, argmax: Value) -> Value:
+def adaptive_max_pool_grad(dy: Value, x: Value, argmax: Value) -> Value:
     """Send the gradient of each channel to its largest element."""
     zeros = op.Expand(0.0, op.Shape(op.Reshape(x, (0, 0, -1))))
     rows = (0, 0, 1)
@@ -409,7 +404,6 @@ def adaptive_max_pool_grad(op: Body, dy: Value, x: Value, argmax: Value) -> Valu
 @operator("MaxPool1DGrad")
 @operator("MaxPoolGrad")
 def max_pool_grad(
-    op: Body,
     x: Value,
     _y: Value,
     dy: Value,
@@ -436,12 +430,12 @@ def max_pool_grad(
 
 
 @lowering("GlobalMaxPool")
-def _lower_global_max_pool(op: StepWriter, node: StepOperator) -> None:
+def _lower_global_max_pool(node: StepOperator) -> None:
     x, y = node.x, node.y
     if node.primitive.startswith("Adaptive"):
         op.call(node.primitive, x, outputs=[y])
     else:
-        keep(op, node)
+        keep(node)
 
 
 _ADAPTIVE: Final = {4: "2D", 5: "3D"}
@@ -469,38 +463,38 @@ def _whole_window(x: StepTensor) -> dict[str, Any]:
 
 
 @gradient("MaxPool", "GlobalMaxPool")
-def _max_pool(op: StepWriter, back: Backward) -> Gradients:
+def _max_pool(back: Backward) -> Gradients:
     x = back.x
-    windows = _windows(back.node) if back.node.op_type == "MaxPool" else _whole_window(x)
+    windows = _windows(back) if back.op_type == "MaxPool" else _whole_window(x)
     return op.call(f"{primitive('MaxPool', x)}Grad", x, back.y, back.dy, like=x, **windows)
 
 
 @mindspore_gradient("AdaptiveMaxPool2D", "AdaptiveMaxPool3D")
-def _adaptive_max_pool(op: StepWriter, back: Backward) -> Gradients:
-    x, argmax = back.x, back.node.outputs[1]
-    return op.call(f"{back.node.op_type}Grad", back.dy, x, argmax, like=x)
+def _adaptive_max_pool(back: Backward) -> Gradients:
+    x, argmax = back.x, back.outputs[1]
+    return op.call(f"{back.op_type}Grad", back.dy, x, argmax, like=x)
 
 
 @gradient("AveragePool")
-def _average_pool(op: StepWriter, back: Backward) -> Gradients:
-    node, structure = back.node, _windows(back.node)
-    missing = unreached(node, structure["kernel_shape"], structure)
-    include_pad = node.attribute("count_include_pad", 0)
-    return _averaged(op, node, back.dy, **structure, missing=missing, count_include_pad=include_pad)
+def _average_pool(back: Backward) -> Gradients:
+    structure = _windows(back)
+    missing = unreached(back, structure["kernel_shape"], structure)
+    include_pad = back.attribute("count_include_pad", 0)
+    return _averaged(back, back.dy, **structure, missing=missing, count_include_pad=include_pad)
 
 
-def _averaged(op: StepWriter, node: StepOperator, dy: StepTensor, **structure: Any) -> StepTensor:
+def _averaged(node: StepOperator, dy: StepTensor, **structure: Any) -> StepTensor:
     """Write the gradient of an average pooling."""
     x, y = node.x, node.y
-    slots = (shape_of(op, x), dy) if x.rank == VOLUMES else (x, y, dy)
+    slots = (shape_of(x), dy) if x.rank == VOLUMES else (x, y, dy)
     return op.call(f"{primitive('AveragePool', x)}Grad", *slots, like=x, **structure)
 
 
 @gradient("GlobalAveragePool")
-def _global_average_pool(op: StepWriter, back: Backward) -> Gradients:
+def _global_average_pool(back: Backward) -> Gradients:
     x = back.x
     if x.rank in _ADAPTIVE:
-        return op.call(f"AdaptiveAvgPool{_ADAPTIVE[x.rank]}Grad", back.dy, shape_of(op, x), like=x)
+        return op.call(f"AdaptiveAvgPool{_ADAPTIVE[x.rank]}Grad", back.dy, shape_of(x), like=x)
     whole = _whole_window(x)
     missing = (0,) * (x.rank - 2)
-    return _averaged(op, back.node, back.dy, **whole, missing=missing, count_include_pad=0)
+    return _averaged(back, back.dy, **whole, missing=missing, count_include_pad=0)

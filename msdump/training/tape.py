@@ -1,0 +1,90 @@
+"""``op``: ONNX's operators as functions and as Python's own, ``dy * (1.0 - op.Exp(x))``.
+
+They are added to the tape that is being written: the body of one of MindSpore's operators, or a step graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final, TypeVar
+
+import numpy as np
+
+Constant = float | int | bool | Sequence[int] | np.ndarray
+
+_written: ContextVar[Tape] = ContextVar("_written")
+
+
+class Tape:
+    """A graph that is being written; any operator of ONNX is a method, which calls ``emit``."""
+
+    def __getattr__(self, op_type: str) -> Callable[..., Any]:
+        """Return the function that adds an operator of a type: its inputs, attributes by keyword."""
+        if op_type.startswith("_"):
+            raise AttributeError(op_type)
+
+        def add(*inputs: Any, outputs: Any = 1, **attributes: Any) -> Any:
+            return single(self.emit(op_type, inputs, attributes, outputs=outputs))
+
+        return add
+
+
+class _Operators:
+    """The tape that is being written, by its own methods and attributes."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_written.get(), name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(_written.get(), name, value)
+
+
+op: Final[Any] = _Operators()
+
+_Writer = TypeVar("_Writer", bound=Tape)
+
+
+@contextmanager
+def writing(tape: _Writer) -> Iterator[_Writer]:
+    """Make a tape the one that ``op`` stands for."""
+    token = _written.set(tape)
+    try:
+        yield tape
+    finally:
+        _written.reset(token)
+
+
+def _infix(op_type: str, *, is_reflected: bool = False) -> Callable[[Any, Any], Any]:
+    def add(value: Any, other: Any) -> Any:
+        return getattr(op, op_type)(*((other, value) if is_reflected else (value, other)))
+
+    return add
+
+
+class Operand:
+    """Base of values: arithmetic and comparisons add ONNX's operators."""
+
+    __slots__ = ()
+
+    __add__ = _infix("Add")
+    __sub__, __rsub__ = _infix("Sub"), _infix("Sub", is_reflected=True)
+    __mul__ = _infix("Mul")
+    __truediv__, __rtruediv__ = _infix("Div"), _infix("Div", is_reflected=True)
+    __lt__, __gt__ = _infix("Less"), _infix("Greater")
+
+    def __neg__(self) -> Any:
+        """Add the operator Neg."""
+        return op.Neg(self)
+
+
+def single(values: Sequence[Any]) -> Any:
+    """Return the only one of several values, else all."""
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+def array_of(item: Constant) -> np.ndarray:
+    """Return a constant as an array; an empty sequence is one of whole numbers."""
+    array = np.asarray(item)
+    return array if array.size or isinstance(item, np.ndarray) else array.astype(np.int64)
