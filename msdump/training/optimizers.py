@@ -10,8 +10,8 @@ added to its gradient, and ``decayed``, a key of ``DECAYED``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from dataclasses import dataclass
+from typing import ClassVar, Final
 
 import numpy as np
 
@@ -153,11 +153,11 @@ def _moving_averages(m: Value, v: Value, beta1: Value, beta2: Value, gradient: V
     return first, second
 
 
-class Variables(Protocol):
-    """The variables of an optimizer."""
+Variables = Callable[..., StepTensor]
+"""Adds a variable of a name with a first value; with ``is_input`` a caller may feed another one in a step."""
 
-    def __call__(self, name: str, array: np.ndarray, *, is_input: bool = False) -> StepTensor:
-        """Add a variable with its first value; for an input a caller may feed another value in a step."""
+Trained = Sequence[tuple[StepTensor, StepTensor]]
+"""Parameters in the network's order, each with its gradient."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,33 +167,6 @@ class TrainedParameter:
     variable: StepTensor
     gradient: StepTensor
     is_normalization: bool = False
-
-    @property
-    def number_rank(self) -> int:
-        """Rank of numbers to multiply the parameter with: 0, or its own where its last size is 1."""
-        return self.variable.rank if self.variable.shape[-1:] == (1,) else 0
-
-    def moments(self, state: Variables, prefix: str, first: float = 0.0) -> StepTensor:
-        """Add a variable of the parameter's shape and type, ``moments.fc1.weight``."""
-        array = np.zeros(self.variable.sizes(), self.variable.dtype.numpy)
-        if first:
-            array.fill(first)
-        return state(f"{prefix}.{self.variable.name}", array)
-
-
-Trained = Sequence[tuple[StepTensor, StepTensor]]
-"""Parameters in the network's order, each with its gradient."""
-
-
-class Optimizer(Protocol):
-    """Writes the update of the parameters."""
-
-    @property
-    def cell(self) -> str:
-        """MindSpore's class, the scope's name."""
-
-    def write(self, trained: Sequence[TrainedParameter], state: Variables) -> None:
-        """Write the operators that update the parameters, in the network's order, and bind the new values."""
 
 
 DECAYED: Final[Mapping[str, Callable[[TrainedParameter], bool]]] = {
@@ -210,44 +183,87 @@ SHARE: Final = options.between(0.0, 1.0)
 
 DECAY: Final = {"weight_decay": options.at_least(0.0), "decayed": options.one_of(DECAYED)}
 
-
-def begin_update(state: Variables, rate: float) -> StepTensor:
-    """Write the operator that counts the steps; return the learning rate, which a caller may feed."""
-    step = state("global_step", np.zeros(1, np.int32))
-    op.bindings[step.name] = op.call("AssignAdd", step, np.ones(1, np.int32), like=step)
-    return state("learning_rate", np.array(rate, np.float32), is_input=True)
+MOMENTS: Final = {"learning_rate": RATE, "beta1": SHARE, "beta2": SHARE, "eps": options.above(0.0)}
 
 
 def assign(variable: StepTensor, value: StepTensor) -> StepTensor:
     """Write the operator that gives a variable another value; return that value."""
-    new = op.bindings[variable.name] = op.call("Assign", variable, value, like=variable)
+    new: StepTensor = op.call("Assign", variable, value, like=variable)
+    op.bindings[variable.name] = new
     return new
 
 
-def with_decay(trained: Sequence[TrainedParameter], decay: float, decayed: str) -> list[TrainedParameter]:
-    """Write the weight decay into the gradients."""
-    return [
-        replace(item, gradient=op.Sum(item.variable * decay, item.gradient))
-        if decay and DECAYED[decayed](item)
-        else item
-        for item in trained
-    ]
+class Optimizer(Options):
+    """Base of optimizers: frozen dataclasses of options, which update each parameter by one operator.
 
+    Attributes:
+        cell: MindSpore's class, the scope's name.
+        operator: MindSpore's operator; it returns the new parameter and the new moments.
+        slots: Names of its inputs: variable, gradient, rate, decay, moments and what ``shared`` returns.
+        moments: Prefixes and first values of the variables that each parameter has.
+        is_last_first: Whether the last parameter is updated first.
+        decays_itself: Whether the operator has the weight decay, which else is added to the gradient.
+    """
 
-def update(
-    name: str,
-    item: TrainedParameter,
-    variables: Sequence[StepTensor],
-    slots: Sequence[Item],
-    **structure: Structure,
-) -> None:
-    """Write the operator that updates a parameter and its moments, and bind their new values."""
-    updated = op.call(name, *slots, like=variables, **structure, rank=item.number_rank)
-    op.bindings |= {variable.name: new for variable, new in zip(variables, updated, strict=True)}
+    __slots__ = ()
+    cell: ClassVar[str]
+    operator: ClassVar[str]
+    slots: ClassVar[str]
+    moments: ClassVar[tuple[tuple[str, float], ...]]
+    is_last_first: ClassVar[bool] = False
+    decays_itself: ClassVar[bool] = False
+    learning_rate: float
+    weight_decay: float
+    decayed: str
+
+    def shared(self, state: Variables) -> Mapping[str, Item]:
+        """Write what all updates read; return it by the names of slots."""
+        raise NotImplementedError
+
+    def structure(self, decay: float) -> Mapping[str, Structure]:  # noqa: ARG002 - of one that has it
+        """Return the operator's attributes for a parameter with a weight decay."""
+        return {}
+
+    def write(self, trained: Sequence[TrainedParameter], state: Variables) -> None:
+        """Write the operators that update the parameters, in the network's order, and bind the new values."""
+        step = state("global_step", np.zeros(1, np.int32))
+        op.bindings[step.name] = op.call("AssignAdd", step, np.ones(1, np.int32), like=step)
+        rate = state("learning_rate", np.array(self.learning_rate, np.float32), is_input=True)
+        shared = self.shared(state)
+        updates = []
+        for item in trained:
+            decay = self.weight_decay if DECAYED[self.decayed](item) else 0.0
+            gradient = item.gradient
+            if decay and not self.decays_itself:
+                gradient = op.Sum(item.variable * decay, gradient)
+            updates.append((item.variable, gradient, decay))
+        for variable, gradient, decay in updates[::-1] if self.is_last_first else updates:
+            moments = {
+                prefix: state(
+                    f"{prefix}.{variable.name}", np.full(variable.sizes(), first, variable.dtype.numpy)
+                )
+                for prefix, first in self.moments
+            }
+            own: dict[str, Item] = {
+                "variable": variable,
+                "gradient": gradient,
+                "decay": np.array(decay, np.float32),
+            }
+            operands: Mapping[str, Item] = {"rate": rate, **shared, **moments, **own}
+            variables = [variable, *moments.values()]
+            updated = op.call(
+                self.operator,
+                *(operands[name] for name in self.slots.split()),
+                like=variables,
+                **self.structure(decay),
+                # numbers to multiply with have the parameter's rank where its last size is 1
+                rank=variable.rank if variable.shape[-1:] == (1,) else 0,
+            )
+            op.bindings |= {old.name: new for old, new in zip(variables, updated, strict=True)}
 
 
 @dataclass(frozen=True, slots=True)
-class SGD(Options):
+class SGD(Optimizer):
     """``var -= learning_rate * accum``, ``accum = momentum * accum + (1 - dampening) * gradient``.
 
     The accumulation of the first step is the gradient; without momentum there is none. Weight decay is a part
@@ -260,7 +276,10 @@ class SGD(Options):
     dampening: float = 0.0
     nesterov: bool = False
     decayed: str = "all"
-    cell = "SGD"
+    cell = operator = "SGD"
+    slots = "variable gradient rate accum momentum stat"
+    moments = (("accum", 0.0), ("stat", 1.0))
+    is_last_first = decays_itself = True
     rules = {"learning_rate": RATE, "momentum": RATE, "dampening": RATE} | DECAY
 
     def __post_init__(self) -> None:
@@ -269,23 +288,17 @@ class SGD(Options):
         if self.nesterov and (self.momentum == 0 or self.dampening > 0):
             raise InputError("SGD: nesterov needs a momentum above 0 and no dampening")
 
-    def write(self, trained: Sequence[TrainedParameter], state: Variables) -> None:
-        """Write an SGD for every parameter, the last one first, as MindSpore does."""
-        rate = begin_update(state, self.learning_rate)
-        momentum = state("momentum", np.array(self.momentum, np.float32))
-        for item in reversed(trained):
-            accumulation, stat = item.moments(state, "accum"), item.moments(state, "stat", 1.0)
-            update(
-                *("SGD", item, [item.variable, accumulation, stat]),
-                [item.variable, item.gradient, rate, accumulation, momentum, stat],
-                dampening=self.dampening,
-                weight_decay=self.weight_decay if DECAYED[self.decayed](item) else 0.0,
-                nesterov=int(self.nesterov),
-            )
+    def shared(self, state: Variables) -> Mapping[str, Item]:
+        """Add the momentum as a variable."""
+        return {"momentum": state("momentum", np.array(self.momentum, np.float32))}
+
+    def structure(self, decay: float) -> Mapping[str, Structure]:
+        """Return dampening, weight decay and nesterov."""
+        return {"dampening": self.dampening, "weight_decay": decay, "nesterov": int(self.nesterov)}
 
 
 @dataclass(frozen=True, slots=True)
-class Momentum(Options):
+class Momentum(Optimizer):
     """``var -= learning_rate * accum``, with ``accum = momentum * accum + gradient``."""
 
     learning_rate: float = 0.01
@@ -293,24 +306,23 @@ class Momentum(Options):
     weight_decay: float = 0.0
     use_nesterov: bool = False
     decayed: str = "weights"
-    cell = "Momentum"
+    cell, operator = "Momentum", "ApplyMomentum"
+    slots = "variable moments rate gradient momentum"
+    moments = (("moments", 0.0),)
+    is_last_first = True
     rules = {"learning_rate": RATE, "momentum": RATE} | DECAY
 
-    def write(self, trained: Sequence[TrainedParameter], state: Variables) -> None:
-        """Write an ApplyMomentum for every parameter, the last one first, as MindSpore does."""
-        rate = begin_update(state, self.learning_rate)
-        momentum = state("momentum", np.array(self.momentum, np.float32))
-        for item in reversed(with_decay(trained, self.weight_decay, self.decayed)):
-            variables = [item.variable, item.moments(state, "moments")]
-            slots = [*variables, rate, item.gradient, momentum]
-            update("ApplyMomentum", item, variables, slots, use_nesterov=int(self.use_nesterov))
+    def shared(self, state: Variables) -> Mapping[str, Item]:
+        """Add the momentum as a variable."""
+        return {"momentum": state("momentum", np.array(self.momentum, np.float32))}
 
-
-MOMENTS: Final = {"learning_rate": RATE, "beta1": SHARE, "beta2": SHARE, "eps": options.above(0.0)}
+    def structure(self, decay: float) -> Mapping[str, Structure]:  # noqa: ARG002 - it is in the gradient
+        """Return whether momentum is Nesterov's."""
+        return {"use_nesterov": int(self.use_nesterov)}
 
 
 @dataclass(frozen=True, slots=True)
-class Adam(Options):
+class Adam(Optimizer):
     """Adam with weight decay in the gradient (L2), and with correction of the first steps."""
 
     learning_rate: float = 0.001
@@ -320,25 +332,28 @@ class Adam(Options):
     weight_decay: float = 0.0
     use_nesterov: bool = False
     decayed: str = "weights"
-    cell = "Adam"
+    cell = operator = "Adam"
+    slots = "variable moment1 moment2 beta1_power beta2_power rate beta1 beta2 eps gradient"
+    moments = (("moment1", 0.0), ("moment2", 0.0))
     rules = MOMENTS | DECAY
 
-    def write(self, trained: Sequence[TrainedParameter], state: Variables) -> None:
-        """Write the powers of both shares, the decay, then an Adam for every parameter in order."""
-        rate = begin_update(state, self.learning_rate)
-        powers = []
-        for number, beta in enumerate((self.beta1, self.beta2), 1):
-            power = state(f"beta{number}_power", np.ones((), np.float32))
-            powers.append(assign(power, power * beta))
-        numbers = [np.array(number, np.float32) for number in (self.beta1, self.beta2, self.eps)]
-        for item in with_decay(trained, self.weight_decay, self.decayed):
-            variables = [item.variable, item.moments(state, "moment1"), item.moments(state, "moment2")]
-            slots: list[Item] = [*variables, *powers, rate, *numbers, item.gradient]
-            update("Adam", item, variables, slots, use_nesterov=int(self.use_nesterov))
+    def shared(self, state: Variables) -> Mapping[str, Item]:
+        """Write the powers of both shares."""
+        numbers: dict[str, Item] = {}
+        for name in ("beta1", "beta2"):
+            share = getattr(self, name)
+            power = state(f"{name}_power", np.ones((), np.float32))
+            numbers[f"{name}_power"] = assign(power, power * share)
+            numbers[name] = np.array(share, np.float32)
+        return numbers | {"eps": np.array(self.eps, np.float32)}
+
+    def structure(self, decay: float) -> Mapping[str, Structure]:  # noqa: ARG002 - it is in the gradient
+        """Return whether momentum is Nesterov's."""
+        return {"use_nesterov": int(self.use_nesterov)}
 
 
 @dataclass(frozen=True, slots=True)
-class AdamWeightDecay(Options):
+class AdamWeightDecay(Optimizer):
     """Adam with a weight decay apart from the moments (AdamW), as MindSpore's class of that name has it.
 
     Unlike PyTorch's AdamW it does not correct the first steps, and ``eps`` is added to the root of a second
@@ -351,19 +366,16 @@ class AdamWeightDecay(Options):
     eps: float = 1e-6
     weight_decay: float = 0.0
     decayed: str = "weights"
-    cell = "AdamWeightDecay"
+    cell = operator = "AdamWeightDecay"
+    slots = "variable adam_m adam_v rate beta1 beta2 eps decay gradient use_locking"
+    moments = (("adam_m", 0.0), ("adam_v", 0.0))
+    decays_itself = True
     rules = MOMENTS | DECAY
 
-    def write(self, trained: Sequence[TrainedParameter], state: Variables) -> None:
-        """Write an AdamWeightDecay for every parameter in order."""
-        rate = begin_update(state, self.learning_rate)
-        # MindSpore keeps these three as tensors of one element
-        numbers = [np.array([number], np.float32) for number in (self.beta1, self.beta2, self.eps)]
-        for item in trained:
-            decay = np.array(self.weight_decay if DECAYED[self.decayed](item) else 0.0, np.float32)
-            variables = [item.variable, item.moments(state, "adam_m"), item.moments(state, "adam_v")]
-            slots: list[Item] = [*variables, rate, *numbers, decay, item.gradient, False]
-            update("AdamWeightDecay", item, variables, slots)
+    def shared(self, state: Variables) -> Mapping[str, Item]:  # noqa: ARG002 - none of these is a variable
+        """Return the numbers, which MindSpore keeps as tensors of one element."""
+        numbers = {name: np.array([getattr(self, name)], np.float32) for name in ("beta1", "beta2", "eps")}
+        return numbers | {"use_locking": False}
 
 
 OPTIMIZERS: Final[Mapping[str, Callable[..., Optimizer]]] = {
