@@ -110,7 +110,7 @@ def _allowance(output: TensorResult) -> str:
 
 
 def _type(output: TensorResult) -> str:
-    """Return the element type whose limit an output has, with "by" in front; "" for none.
+    """Return the element type that an output's limit comes from, with "by" in front; "" for none.
 
     No device computes in types of 8 bits and less: limits as wide as theirs have grown from other types'.
     """
@@ -151,7 +151,7 @@ def next_step(report: Report, *, has_rerun: bool) -> str:
 def group_alike(
     faults: Sequence[_Fault], name_of: Callable[[_Fault], str], kind_of: Callable[[_Fault], Hashable]
 ) -> list[list[_Fault]]:
-    """Return faults in groups: those of one operator, and those of three operators or more of one kind.
+    """Return faults in groups: of one operator, or of one kind for three operators or more.
 
     Args:
         faults: The faults, in the order of execution.

@@ -72,7 +72,7 @@ ArithmeticPair = tuple[OperatorArithmetic, OperatorArithmetic]
 
 
 def of_side(side: Side) -> tuple[Graph, OperatorArithmetic]:
-    """Return the graph of a side whose operators run one by one, and their arithmetic.
+    """Return the graph of a side with operators that run one by one, and their arithmetic.
 
     Compiled graphs (O1, O2) give the bits of their models, operator by operator; onnxruntime's optimiser
     makes a model of its own.
@@ -285,7 +285,7 @@ def _held(array: np.ndarray, dtype: DType | None) -> np.ndarray:
 
 
 def common_outputs(part: ExchangedPart) -> list[str]:
-    """Return the outputs that part and counterpart have in common, without those read only inside."""
+    """Return the outputs that part and counterpart have in common, but for values read inside alone."""
     taken, given = _written(part.spliced.taken), _written(part.spliced.given)
     inside = {name for node in part.spliced.taken for name in node.inputs}
     both = [name for name in taken if name in given]
@@ -325,7 +325,7 @@ class ExchangedPart:
 
     @property
     def golden_names(self) -> list[str]:
-        """Full names of the operators in whose place they stand."""
+        """Full names of the operators that they replace."""
         return [node.operator.full_name for node in self.spliced.given]
 
 
@@ -371,7 +371,7 @@ class Bisection:
         self._outputs = self._results_of(golden)
 
     def find(self) -> ExchangedPart:
-        """Return the smallest part whose exchange brings about at least half of the difference.
+        """Return the smallest part that brings about at least half of the difference when exchanged.
 
         Raises:
             InputError: The two agree, or the difference lies in operators without counterpart.

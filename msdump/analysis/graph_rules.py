@@ -122,7 +122,7 @@ class FusionRules:
 
     @property
     def groups(self) -> Mapping[int, tuple[RuleOperator, ...]]:
-        """Operators by the number that those with the same originals share."""
+        """Operators by group: operators with the same originals share a number."""
         by_index: dict[int, list[RuleOperator]] = {}
         for operator in self.operators:
             by_index.setdefault(operator.index, []).append(operator)
@@ -143,7 +143,7 @@ class FusionRules:
     ) -> Origin | None:
         """Return the original output of an output, through casts and changes of format.
 
-        By default all casts are looked through, also those of the original network, as by CANN's tool.
+        By default all casts are looked through, also the original network's, as by CANN's tool.
         """
         source, number = self._behind_casts(operator, index, is_passing)
         if source is None or not source.outputs:
@@ -395,5 +395,5 @@ def _whole_number(part: str, option: str, text: str) -> int:
 
 
 def groups_at(places: frozenset[int], rules: FusionRules) -> frozenset[int]:
-    """Return the numbers of the groups whose operators stand at these places."""
+    """Return the numbers of the groups with operators at these places."""
     return frozenset(each.index for each in rules.operators if each.sequence in places)

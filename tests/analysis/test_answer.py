@@ -110,7 +110,7 @@ def test_inputs_that_differ(names, told):
     ],
 )
 def test_what_a_verdict_means_and_what_to_do(verdict, has_rerun, means, step):
-    """A verdict that accuses nobody is explained, and every finding has a next step that fits it."""
+    """A verdict without a fault is explained, and every finding has a next step that fits it."""
     report = Report()
     report.add(finding("Default/Pow-op0", verdict))
 

@@ -203,7 +203,7 @@ class KeepAdvice:
 
     @property
     def nameless(self) -> tuple[Node, ...]:
-        """The operators to keep whose names are not in the model's file, so that other tools lack them."""
+        """The operators to keep that the model's file does not name, so that other tools lack them."""
         source = self.variants.graph.source
         known = None if source == IN_MEMORY else loader.node_names(source)
         return tuple(node for node in self.nodes if known is not None and node.name not in known)

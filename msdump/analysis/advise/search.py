@@ -50,7 +50,7 @@ class SetSearch:
         self._sizes = {position: len(nodes) for position, nodes in candidates.items()}
 
     def smallest(self) -> frozenset[int] | None:
-        """Return a small set whose measured errors stay within the bound, None where there is none."""
+        """Return a small set with measured errors within the bound, None where there is none."""
         self.best, self.is_minimal = None, True
         nothing, everything = frozenset[int](), frozenset(self._sizes)
         found = self._first_holding([nothing, everything])
@@ -137,7 +137,7 @@ class SetSearch:
             before, *errors = self._errors([kept, *(kept - {each} for each in tried)])
             costs |= zip(tried, errors, strict=True)
             free = sorted((each for each in tried if costs[each] <= self.limit), key=costs.__getitem__)
-            # together as many as the bound allows, those first that cost least; squares add up
+            # together as many as the bound allows, the cheapest first; squares add up
             squares = before**2 + np.cumsum([costs[each] ** 2 - before**2 for each in free])
             count = int(np.sum(squares <= self.limit**2))
             counts = sorted({1, count // 2, *range(count - 1, count + 3)} & {*range(1, 1 + len(free))})
@@ -244,6 +244,6 @@ class Roundings:
         return {guard for index in self._of[position] for guard in self._guards[index]}
 
     def by_harm(self, kept: frozenset[int]) -> list[int]:
-        """Return the operators of a set, those first that add least to the error when they leave it."""
+        """Return the operators of a set by the error that they add when they leave it, the least first."""
         gone = self._sizes.keys() - kept
         return sorted(kept, key=lambda each: (self.added(each, gone) / self._sizes[each], each))

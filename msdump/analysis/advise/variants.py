@@ -221,7 +221,7 @@ class Variants:
         saturates: Whether float16 stays within its range.
         candidates: The operators of each node that can be kept, by its position in the execution order of
             the main graph: one operator, or all of a branch or loop.
-        heavy: Positions of operators whose kernels are dropped once all runs have passed them.
+        heavy: Positions of operators with kernels that are dropped once all runs have passed them.
         spent: Operators that ran so far.
         progress: Informed of each.
     """

@@ -1,4 +1,4 @@
-"""What running the operators of directories again adds to the evidence of a comparison."""
+"""Evidence of a comparison from running the operators of directories again."""
 
 from __future__ import annotations
 

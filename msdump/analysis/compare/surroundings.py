@@ -1,4 +1,4 @@
-"""What a dump tells around its directories of operators: rank, iteration, configuration, graph."""
+"""The surroundings of a directory of operators in its dump: rank, iteration, configuration, graph."""
 
 from __future__ import annotations
 

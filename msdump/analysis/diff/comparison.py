@@ -333,7 +333,7 @@ class _Run:
         return f"golden has {'none of its outputs' if self._pairing.is_one_model else 'no such operator'}"
 
     def _count_extra(self, ran: Iterable[Ran]) -> int:
-        """Count golden operators without request; return the number of those in the main graph."""
+        """Count golden operators without request; return their number in the main graph."""
         wanted, count = self._pairing.wanted, 0
         for each in ran:
             if each.node.name in wanted and not each.node.bodies:

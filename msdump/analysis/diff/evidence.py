@@ -46,8 +46,8 @@ def measure_pairs(pairs: Sequence[ArrayPair]) -> list[TensorError]:
     """Return the error of each pair; threads share the pairs.
 
     A first look, which takes a fifth of the full time, settles tensors that clearly agree. Its sums of
-    squares are off by far less than the limits of agreement; NaN, nearly equal tensors, and those near the
-    limit are measured in full.
+    squares are off by far less than the limits of agreement; NaN, nearly equal tensors, and tensors near
+    the limit are measured in full.
     """
     found = {place: SAME for place, pair in enumerate(pairs) if _is_one(pair.mine, pair.golden)}
     seen = [

@@ -312,7 +312,7 @@ def parse(text: str) -> Variant:
         text: As ``GRAMMAR`` has it.
 
     Raises:
-        InputError: Another text; the message says what is allowed.
+        InputError: Another text; the message lists the allowed ones.
     """
     name, *words = text.strip().split(SEPARATOR)
     variant, allowed = _VARIANTS.get(name.lower(), (None, {}))

@@ -139,8 +139,7 @@ class GoldenOperators:
         """Return the outputs of an operator that runs again.
 
         A scale, a threshold or an input that one side rounds moves elements to the next integer, by all of a
-        step. So integers and truth values are golden's unless all of them equal those of the leading side's
-        arithmetic.
+        step. So integers and truth values are golden's unless the leading side's arithmetic repeats its own.
         """
         results = self.golden.outputs(ran.graph, ran.node, given)
         discrete = [

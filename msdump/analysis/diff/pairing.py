@@ -380,7 +380,7 @@ def input_names(mine: Graph, golden: Graph) -> dict[str, str]:
 def output_names(mine: Graph, golden: Graph, values: Mapping[str, str]) -> dict[str, str]:
     """Return the other network's output for each output of the examined one.
 
-    Outputs that stand for one value are paired first, then those of one name, the others by position.
+    Outputs that stand for one value are paired first, then outputs of one name, the others by position.
 
     Args:
         mine: The examined network.

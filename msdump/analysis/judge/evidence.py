@@ -107,9 +107,8 @@ class OperatorPlace:
         execution: Number of the execution, where several left files in one place; else None.
         label: Label of its directory, "" where there is only one.
         order: Place in the execution of its directory, from 1; 0 of an operator that did not run.
-        time: Microseconds since the epoch, 0 where it is not known. It orders operators of different
-            directories,
-            which may overlap, as those of a loop do.
+        time: Microseconds since the epoch, 0 where it is not known. It orders operators of directories that
+            overlap, as a loop's do.
     """
 
     name: str

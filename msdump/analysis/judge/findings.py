@@ -412,7 +412,7 @@ def by_own(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def grouped_findings(findings: Iterable[Finding], arrangement: Arrangement) -> list[FindingGroup]:
-    """Return operators in groups, those at fault and with the largest own error first."""
+    """Return operators in groups, first the groups at fault and with the largest own error."""
     members: dict[str, list[Finding]] = {}
     for finding in findings:
         place = finding.place
@@ -423,7 +423,7 @@ def grouped_findings(findings: Iterable[Finding], arrangement: Arrangement) -> l
 
 
 def top_findings(findings: Sequence[Finding], count: int) -> list[Finding]:
-    """Return the operators that matter most, in their order; not those without an error."""
+    """Return the operators that matter most, in their order; none without an error."""
     differing = (finding for finding in findings if finding.is_bad or finding.distance)
     chosen = {id(finding) for finding in by_own(differing)[:count]}
     return [finding for finding in findings if id(finding) in chosen]

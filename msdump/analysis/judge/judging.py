@@ -59,7 +59,7 @@ class Judge:
 
     Attributes:
         limits: The limits of agreement.
-        is_continued: Whether runs before it differed, whose trained weights this one reads.
+        is_continued: Whether runs before it differed, so that it reads their trained weights.
     """
 
     limits: Limits

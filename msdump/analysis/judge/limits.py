@@ -140,7 +140,7 @@ class Limits:
         precision: Coarsest element type that either side computed in from the start, "" if tensors decide.
         peak: Largest difference of an element, in largest distances.
         growth: Largest distance of an output beside agreeing inputs that is no fault, in theirs.
-        gain: Largest distance of an output that is inherited, in those of the inputs.
+        gain: Largest distance of an output that is inherited, in multiples of the inputs' distance.
         types: Limits by element type.
         statistics: Largest relative difference of a statistic by category; others are limited as tensors are.
     """
@@ -198,7 +198,7 @@ class Limits:
 
         Args:
             dtypes: Types that the elements have, or were computed in.
-            op_type: Type of the operator whose kernels of two types they come from; "": one kernel gave both.
+            op_type: Type of the operator if its kernels of two types gave them; "": one kernel gave both.
         """
         own = coarser(*dtypes)
         if not own:

@@ -1,7 +1,7 @@
 """Runs the operators of a dump again on their dumped inputs, and finds own errors.
 
-First every operator in the golden side's arithmetic; those that differ in the arithmetic that the examined
-side computed in, which is the one that explains most of the network; remaining errors are judged by float64.
+Every operator runs in the golden side's arithmetic; if it differs, in the arithmetic of the examined side,
+which is the one that explains most of the network; remaining errors are judged by float64.
 """
 
 from __future__ import annotations
@@ -590,7 +590,7 @@ class Reexecution:
         return Rerun(own=(OwnError(0, error, 0.0, is_same, dtype.name),))
 
     def _overflowed(self, site: ModelOperator, given: Given, output: RerunOutput, own: OwnError) -> OwnError:
-        """Return an error with the part of the kernel whose overflow explains it."""
+        """Return an error with the part of the kernel that explains it by an overflow."""
         if own.is_explained or own.error.misplaced or output.dumped.dtype.kind != "f":
             return own
 

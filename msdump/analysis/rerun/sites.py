@@ -52,8 +52,8 @@ class RerunOperator:
         pair: Its aligned operators of the model, without operators for none; None where its name decides.
         is_inserted: Whether the device inserted it, and numbered it with others of its kind.
         held: Element types in which the device holds its tensors, by its graph's file.
-        site: The model's operator, or the one in whose place it stands; None for neither.
-        replaces: Names of the model's operators in whose place it stands, "" where it is the model's.
+        site: The model's operator, or the one that it stands for; None for neither.
+        replaces: Names of the model's operators that it stands for, "" where it is the model's.
         results: Outputs that hold values of the model, of an operator that the model lacks.
     """
 

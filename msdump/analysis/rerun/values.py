@@ -522,9 +522,9 @@ Run = Callable[[Change], tuple[Array, ...]]
 
 
 def overflowed_part(node: Node, run: Run, slot: int, dumped: np.ndarray) -> str:
-    """Return the name of the part of a kernel whose infinities explain its output; "" for none.
+    """Return the name of the part of a kernel that explains its output by infinities; "" for none.
 
-    Every element that is off must be what an infinity becomes in the later parts, and must come from a larger
+    Every element that is off must be the result of an infinity in the later parts, and come from a larger
     number than the elements that are right. A part with numbers beyond float16 is preferred. Parts count only
     if later parts keep the places of elements.
 

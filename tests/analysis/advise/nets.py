@@ -102,7 +102,7 @@ def device_errors(graph, mode, feeds, names, to="float32", overflow=OverflowMode
 
 
 def smallest_size(graph, mode, seen, bound):
-    """Return the size of the smallest set whose errors stay within a bound, by trying every set."""
+    """Return the size of the smallest set with errors within a bound, by trying every set."""
     names = [node.name for node in graph.nodes]
     inputs_and_truths = [(feeds, truth_of(graph)(feeds)) for _, feeds in seen]
     for size in range(len(names) + 1):

@@ -55,13 +55,13 @@ def dumped(monkeypatch, tmp_path):
 
 
 def names(dump):
-    """Return the operators of a dump, those that compilation or the runtime added left out."""
+    """Return the operators of a dump, without operators that compilation or the runtime added."""
     listed = dict.fromkeys(record.full_name or record.op_name for record in dump.records)
     return [name for name in listed if "-op" in name]
 
 
 def error(repro):
-    """Return the largest relative distance between what was dumped and what the model gives."""
+    """Return the largest relative distance between the dumped outputs and the model's."""
     session = onnxruntime.InferenceSession(repro.model)
     results = session.run(list(repro.outputs), dict(repro.inputs))
     pairs = zip(repro.outputs.values(), results, strict=True)
@@ -74,7 +74,7 @@ def error(repro):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("model", ["lenet", "transformer", "loop", "bfloat16", "int4", "functions"])
 def test_every_operator_of_a_dump_runs_again(dumped, model, mode):
-    """Cut out of the model, each operator gives what was dumped, fused ones and those of bodies too."""
+    """Cut out of the model, each operator gives its dumped outputs, fused ones and bodies' too."""
     path = GRAPHS / f"{model}.onnx"
     dump, graph = dumped(path, mode), loader.load(path)
 
@@ -95,7 +95,7 @@ def test_the_graph_file_alone_is_enough_for_known_primitives(dumped, model, mode
 
 
 def test_inputs_that_were_not_dumped_are_outputs_of_others(dumped):
-    """With outputs alone, an operator reads what the ones before it wrote; weights are the model's."""
+    """With outputs alone, an operator reads its producers' outputs; weights are the model's."""
     path = GRAPHS / "lenet.onnx"
     dump, graph = dumped(path, input_output=2), loader.load(path)
 
@@ -117,7 +117,7 @@ net (float[4,3] x) => (float[] loss, float[3,2] new) <float[3,2] w = {1.0, 2.0, 
 
 
 def test_each_iteration_has_its_own_tensors(dumped):
-    """The last iteration is taken unless another one is asked for."""
+    """The last iteration is taken unless another one is given."""
     model = parser.parse_model(f"{HEAD} {STEP}")
     dump = dumped(model, runs=3, trains=True, training={"update_binding": {"w": "new"}})
     graph = loader.load(model, update_binding={"w": "new"})
@@ -142,7 +142,7 @@ REFUSALS = {
 
 @pytest.mark.parametrize(("wanted", "expected"), REFUSALS.values(), ids=REFUSALS)
 def test_what_the_dump_lacks_is_told(dumped, wanted, expected):
-    """The message says what the dump has."""
+    """The message lists the dump's names and numbers."""
     dump = dumped(GRAPHS / "lenet.onnx")
 
     with pytest.raises(InputError, match=expected):
@@ -159,7 +159,7 @@ def test_another_model_is_told(dumped):
 
 
 def test_a_primitive_that_is_not_known_needs_the_model(dumped):
-    """What the graph file cannot tell is refused, not guessed."""
+    """An operator that the graph file does not describe is refused, not guessed."""
     dump = dumped(GRAPHS / "quantized.onnx")
 
     with pytest.raises(UnsupportedOpError, match="--model"):
@@ -168,7 +168,7 @@ def test_a_primitive_that_is_not_known_needs_the_model(dumped):
 
 @pytest.mark.parametrize("mode", ["O2", "O2 bin"])
 def test_a_kernel_of_several_operators_needs_the_model(dumped, mode, monkeypatch, tmp_path):
-    """GE's graph file tells the first part of a fused kernel alone, which would give something else."""
+    """GE's graph file holds the first part of a fused kernel alone, which would give something else."""
     monkeypatch.setenv("DUMP_GE_GRAPH", "1")
     monkeypatch.setenv("DUMP_GRAPH_PATH", f"{tmp_path}/dump")
     dump = dumped(GRAPHS / "lenet.onnx", mode)
@@ -202,7 +202,7 @@ WITHOUT_MODEL = {
     ("model", "mode", "operator", "reason", "dtype"), WITHOUT_MODEL.values(), ids=WITHOUT_MODEL
 )
 def test_tensors_where_no_model_can_be_had(dumped, tmp_path, model, mode, operator, reason, dtype):
-    """The folder has what the operator read and wrote, and says why it has no model."""
+    """The folder has the operator's inputs and outputs, and says why it has no model."""
     dump = dumped(GRAPHS / f"{model}.onnx", mode)
 
     done = CliRunner().invoke(main, ["extract", dump.path, operator, "-o", f"{tmp_path}/repro"])
@@ -223,7 +223,7 @@ def test_tensors_where_no_model_can_be_had(dumped, tmp_path, model, mode, operat
 
 
 def test_what_was_not_dumped_is_told_without_a_model(dumped, tmp_path):
-    """Outputs alone are no repro: an error says what is missing, and nothing is written."""
+    """Outputs alone are no repro: an error names the missing inputs, and nothing is written."""
     dump = dumped(GRAPHS / "lenet.onnx", "O2", input_output=2)
 
     done = CliRunner().invoke(
@@ -243,7 +243,7 @@ def test_statistics_alone_are_no_tensors(dumped):
 
 
 def test_the_script_of_the_folder_runs(dumped, tmp_path):
-    """It prints how far the dumped output is off, also where somebody has changed it."""
+    """It prints how far the dumped output is off, also where it was changed."""
     dump = dumped(GRAPHS / "lenet.onnx")
     repro = reproduce(find_run(dump, "Default/conv1-Conv2d/Conv2D-op0"), dump, None)
     paths = write_folder(repro, str(tmp_path / "repro"))

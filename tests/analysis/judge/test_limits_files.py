@@ -74,7 +74,7 @@ def test_faults_of_a_file(tmp_path, settings, words):
 
 
 def rows(first):
-    """Return the cells of the page's rows by the first one, of the table whose first row begins so."""
+    """Return the cells of the page's rows by the first one, of the table with a first row that begins so."""
     lines = PAGE.splitlines()
     start = lines.index(next(line for line in lines if line.startswith(f"| {first} |")))
     end = next(number for number in range(start, len(lines)) if not lines[number].startswith("|"))

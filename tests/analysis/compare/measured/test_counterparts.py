@@ -1,4 +1,4 @@
-"""Dumps of statistics whose operators have other names: rows are paired by the graphs beside the dumps."""
+"""Dumps of statistics with operators of other names: rows are paired by the graphs beside the dumps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``msdump compare`` says first: who is at fault, where runs part; and which operators it lists."""
+"""The first lines of ``msdump compare``: operators at fault, where runs part, and the listed operators."""
 
 from __future__ import annotations
 

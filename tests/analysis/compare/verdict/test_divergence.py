@@ -1,4 +1,4 @@
-"""``msdump compare``: which directories and tensors meet, what agrees, and what is said."""
+"""``msdump compare``: pairs of directories and tensors, agreement, and messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first operator that differs, what is wrong with it, and what is known of what feeds it."""
+"""The first operator that differs, its fault, and the verdicts on its inputs."""
 
 from __future__ import annotations
 
