@@ -71,7 +71,7 @@ def test_equal_sides_are_equal(compared, model, golden):
 @pytest.mark.parametrize("mine", ["Ascend:O1", "Ascend:O2", "Ascend:force_fp16:O2"])
 @pytest.mark.parametrize("model", ["lenet", "transformer", "torch_export", "loop"])
 def test_sound_precision_agrees(compared, model, mine, golden):
-    """Rounding alone accuses no operator, on any level and beside other modes; inserted casts are no weights."""
+    """Rounding alone accuses no operator, on any level, beside other modes; inserted casts are no weights."""
     both = compared(model, mine, golden)
 
     assert both.report.agrees
