@@ -19,8 +19,7 @@ from .folder import parse_file_name as parse_file_name
 from .folder import read_folder as read_folder
 from .folder import with_forms as with_forms
 from .ge import read_ge as read_ge
-from .ir import ListedOperator as ListedOperator
-from .ir import ListedTensor as ListedTensor
+from .ir import ListedForms as ListedForms
 from .ir import read_ir as read_ir
 from .ir import read_listed_operators as read_listed_operators
 from .ir import read_parameters as read_parameters

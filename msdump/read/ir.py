@@ -16,15 +16,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Final
+from itertools import chain
+from typing import Any, Final
 
 from msdump import dtypes
 from msdump.errors import DumpReadError
 from msdump.graph import SourceLine
-from msdump.graph.files import ir_text
+from msdump.graph.files import ir_proto, ir_text
 from msdump.read import files
 from msdump.read.operator_graph import (
     ABSENT,
@@ -37,7 +38,6 @@ from msdump.read.operator_graph import (
     top_level_places,
 )
 from msdump.record import DEFAULT_FORMAT
-from msdump.wire import Span, WireError, fields
 
 _REFERENCE: Final = re.compile(r"%para(\d+)_")
 _TENSOR: Final = re.compile(r"<(?:Ref\[)?Tensor\[(?P<dtype>\w+)\]\]?, \((?P<dims>[-0-9, ]*)\)")
@@ -126,9 +126,13 @@ def _repeated(text: str) -> list[str]:
     return [(match["tensor"] or match["other"]).lower()] * int(match["count"] or 1)
 
 
-def _shape(dims: str) -> tuple[int, ...] | None:
-    shape = tuple(int(size) for size in dims.split(",") if size.strip())
-    return None if shape == _UNKNOWN_RANK else shape
+def _dims(text: str) -> tuple[int, ...]:
+    return tuple(int(size) for size in text.split(",") if size.strip())
+
+
+def _shape(text: str) -> tuple[int, ...] | None:
+    dims = _dims(text)
+    return None if dims == _UNKNOWN_RANK else dims
 
 
 _PARAMETER_LINE: Final = re.compile(r"%para(?P<number>\d+)_(?P<name>.*?): +(?P<type><.*)$")
@@ -146,152 +150,197 @@ _PRIMITIVE_FUNCTION: Final = "PrimFunc_"
 _ARROW: Final = ") -> ("
 _NO_ADDRESS: Final = " : 0x0"
 """MindSpore prints the address of its graph; msdump has none."""
+_PASSING: Final = frozenset({"Load", "Depend"})
+_ORDERING: Final = frozenset({"UpdateState"})
+_ITEMS: Final = frozenset({"TupleGetItem", "RealTupleGetItem"})
+_TUPLES: Final = frozenset({"MakeTuple", "RealMakeTuple", "MakeList"})
+_VALUE: Final = re.compile(r"%(\d+)$")
+_MONAD: Final = re.compile(r"(?:UMonad|IOMonad)\[")
+_NUMBER: Final = re.compile(r"\d+(?=\)?$)")
+_CALLED: Final = re.compile(r"(?:^|[{ ])(\w+): @kernel_graph([0-9]{1,18})(?=,|\}|$)")
+
+_TYPES_ARROW: Final = " -> "
+
+Sources = tuple[ValueSource, ...]
+"""The sources of an operand or of a statement's values, of tuples one by one."""
+
+ListedForms = tuple[tuple[ValueForm, ...], tuple[ValueForm, ...]]
+"""Inputs and outputs of an operator: titles of element types, negative sizes that only the run shows."""
 
 
-@dataclass(frozen=True, slots=True)
-class IrParameter:
-    """A weight or an input of the graph."""
-
-    name: str
-    form: ValueForm
-    is_weight: bool
-    is_monad: bool
-
-
-@dataclass(slots=True)
-class IrStatement:
-    """A statement.
-
-    Attributes:
-        full_name: Scoped name, the label where the file breaks off before it.
-        device_inputs: Element types and shapes in which a device holds its inputs; none where the file does
-            not tell.
-        source: Source lines, outermost call first.
-        parts: Names of the ONNX nodes that a kernel of several computes.
-    """
-
-    number: int
-    label: str
-    op_type: str
-    operands: tuple[str, ...]
-    instance: str
-    attributes: str
-    full_name: str
-    outputs: tuple[ValueForm, ...] = ()
-    device_inputs: tuple[ValueForm, ...] = ()
-    device_outputs: tuple[ValueForm, ...] = ()
-    source: list[SourceLine] = field(default_factory=list)
-    parts: tuple[str, ...] = ()
-
-
-@dataclass(slots=True)
-class IrProgram:
-    """All of a file.
+class _Program:
+    """A program as far as it is read; tuples and operators that only pass values on are looked through.
 
     Attributes:
-        parameters: Weights and inputs by number.
-        statements: Statements by number, in order.
+        names: Names of the parameters by number.
         is_ours: Whether msdump wrote the file.
-        is_whole: Whether the file goes to the end of the graph.
     """
 
-    parameters: dict[int, IrParameter] = field(default_factory=dict)
-    statements: dict[int, IrStatement] = field(default_factory=dict)
-    returned: tuple[str, ...] = ()
-    graph: int = 0
-    is_ours: bool = False
-    is_whole: bool = False
+    def __init__(self) -> None:
+        self.operators: dict[str, GraphOperator] = {}
+        self.inputs: dict[str, ValueForm] = {}
+        self.weights: dict[str, ValueForm] = {}
+        self.names: dict[int, str] = {}
+        self.returned: Sources = ()
+        self.number = 0
+        self.is_ours = False
+        self.is_whole = False
+        self._parameters: dict[int, Sources] = {}
+        self._values: dict[int, Sources] = {}
+
+    def add_parameter(self, number: int, name: str, form: ValueForm, kind: SourceKind | None) -> Sources:
+        """Add a weight or an input, or a state of an order (kind None), which is no value."""
+        name = name or f"para{number}"  # MindSpore has parameters without a name
+        self.names[number] = name
+        if kind is not None:
+            (self.weights if kind is SourceKind.WEIGHT else self.inputs)[name] = form
+        self._parameters[number] = () if kind is None else (ValueSource(kind, name),)
+        return self._parameters[number]
+
+    def add(self, number: int, operands: Sequence[Sources], operator: GraphOperator) -> Sources:
+        """Add a statement with the sources of each operand, of tuples one by one; return its values."""
+        sources = tuple(chain.from_iterable(operands))
+        if operator.op_type in _TUPLES:
+            values = sources
+        elif operator.op_type in _ORDERING or (operator.op_type in _PASSING | _ITEMS and not operands):
+            values = ()
+        elif operator.op_type in _PASSING:
+            values = operands[0]
+        elif operator.op_type in _ITEMS:
+            index = _NUMBER.search(operands[-1][0].name) if operands[-1] else None
+            place = int(index[0]) if index else 0
+            values = operands[0][place : place + 1] or (ABSENT,)
+        else:
+            name = operator.full_name
+            self.operators[name] = replace(operator, inputs=sources)
+            slots = range(max(len(operator.outputs), 1))
+            values = tuple(ValueSource(SourceKind.OPERATOR, name, slot) for slot in slots)
+        self._values[number] = values
+        return values
+
+    def sources(self, operand: str) -> Sources:
+        """Return the sources of an operand in a text, of a tuple one by one."""
+        parameter = _REFERENCE.match(operand)
+        if parameter is not None:
+            unknown = ValueSource(SourceKind.INPUT, operand[parameter.end() :])
+            return self._parameters.get(int(parameter[1]), (unknown,))
+        value = _VALUE.match(operand)
+        if value is not None:
+            return self._values.get(int(value[1]), (ABSENT,))
+        if operand.startswith("(") and "%" in operand:
+            return tuple(source for part in split(operand[1:-1]) for source in self.sources(part))
+        if _MONAD.match(operand):
+            return ()
+        return (ABSENT if operand == "None" else ValueSource(SourceKind.CONSTANT, operand),)
+
+    def graph(self, path: str) -> OperatorGraph:
+        """Return the graph; DumpReadError with the path where there is none."""
+        if not (self._values or self._parameters or self.returned):
+            raise DumpReadError(path, "no graph in it: neither parameters nor statements")
+        return OperatorGraph(
+            *(self.operators, self.inputs, self.weights, self.returned, self.number), is_whole=self.is_whole
+        )
 
 
-def read_program(path: str) -> IrProgram:
-    """Return the statements of an .ir file; of a file that breaks off, all before its end.
+def read_ir(path: str) -> OperatorGraph:
+    """Return the graph of an .ir file, its operators in the order of the file.
+
+    Of a file that breaks off, the graph has all operators before its end.
 
     Raises:
-        DumpReadError: The file cannot be read.
+        DumpReadError: The file cannot be read, or there is no graph in it.
     """
-    program = IrProgram()
-    names: Mapping[int, str] = {}
-    last: IrStatement | None = None
+    program = _Program()
+    statement: _Statement | None = None
     for line in files.read_lines(path):
         if line.startswith("   "):
-            if last is not None:
-                _add_line(last, line)
-        elif line.startswith("  %"):
-            last = _statement(line, names)
-            if last is not None:
-                program.statements[last.number] = last
-        elif line.startswith(_RETURN):
-            program.returned, last = parse_operands(line, len(_RETURN), names)[0], None
-            program.is_whole = True
+            if statement is not None:
+                statement.add_line(line)
+        elif line.startswith(("  %", _RETURN)):
+            if statement is not None:
+                statement.finish(program)
+            statement = _statement(line, program)
+            if statement is None and line.startswith(_RETURN):
+                operands, _ = parse_operands(line, len(_RETURN), program.names)
+                program.returned = tuple(chain.from_iterable(map(program.sources, operands)))
+                program.is_whole = True
         elif line.startswith("%para"):
             _add_parameter(program, line)
         elif line.startswith("subgraph "):
-            names = {number: each.name for number, each in program.parameters.items()}
-            _add_graph(program, line)
-    return program
+            graph = _GRAPH.match(line)
+            program.number = int(graph["number"]) if graph else program.number
+            program.is_ours |= line.endswith(_NO_ADDRESS)
+    if statement is not None:
+        statement.finish(program)
+    return program.graph(path)
 
 
-def _add_graph(program: IrProgram, line: str) -> None:
-    graph = _GRAPH.match(line)
-    if graph is not None:
-        program.graph = int(graph["number"])
-    elif line.endswith(_NO_ADDRESS):
-        program.is_ours = True
-
-
-def _add_parameter(program: IrProgram, line: str) -> None:
+def _add_parameter(program: _Program, line: str) -> None:
     match = _PARAMETER_LINE.match(line)
     if match is None:
         return
-    kind = match["type"]
-    program.parameters[int(match["number"])] = IrParameter(
-        # MindSpore has parameters without a name
-        match["name"] or f"para{match['number']}",
-        forms(kind)[0],
-        is_weight=kind.rstrip().endswith("IsWeight: true"),
-        is_monad=kind.startswith(("<UMonad", "<IOMonad")),
-    )
+    text = match["type"]
+    is_weight = text.rstrip().endswith("IsWeight: true")
+    kind = SourceKind.WEIGHT if is_weight else SourceKind.INPUT
+    is_monad = text.startswith(("<UMonad", "<IOMonad"))
+    program.add_parameter(int(match["number"]), match["name"], forms(text)[0], None if is_monad else kind)
 
 
-def _statement(line: str, names: Mapping[int, str]) -> IrStatement | None:
+@dataclass(slots=True)
+class _Statement:
+    """A statement, its operator without inputs, and the fields that the lines below it add."""
+
+    number: int
+    operands: tuple[str, ...]
+    instance: str
+    operator: GraphOperator
+    fields: dict[str, Any] = field(default_factory=dict)
+
+    def add_line(self, line: str) -> None:
+        words, fields = line.lstrip(), self.fields
+        if words.startswith("# In file"):
+            fields["source"] = fields.get("source", ()) + source_lines(line)
+        elif words.startswith(ir_text.FUSED_FROM):
+            with suppress(ValueError):  # the line breaks off
+                fields["onnx_names"] = tuple(map(str, json.loads(words.removeprefix(ir_text.FUSED_FROM))))
+        elif words.startswith(": (<"):
+            read, arrow, written = words.rpartition(_ARROW)
+            # the first such line is the host's; the one below it has formats of the device
+            if arrow and not fields.get("outputs"):
+                outputs = split(written.removesuffix(")"))
+                fields["outputs"] = tuple(form for part in outputs for form in forms(part))
+            elif arrow and not fields.get("device_outputs"):
+                fields["device_inputs"] = device_forms(read)
+                fields["device_outputs"] = device_forms(written)
+        elif "ull" in words and (name := _FULL_NAME.search(line)):
+            fields["full_name"] = name["name"]
+
+    def finish(self, program: _Program) -> None:
+        # MindSpore's instances are attributes of a cell: several operators may be of one
+        instance = (self.instance,) if self.instance else ()
+        names = (self.fields.get("onnx_names") or instance) if program.is_ours else ()
+        operator = replace(self.operator, **{**self.fields, "onnx_names": names})
+        program.add(self.number, [*map(program.sources, self.operands)], operator)
+
+
+def _statement(line: str, program: _Program) -> _Statement | None:
     match = _STATEMENT.match(line)
     if match is None:
         return None
-    operands, end = parse_operands(line, match.end(), names)
+    operands, end = parse_operands(line, match.end(), program.names)
     rest = line[end:]
     instance = _INSTANCE.match(rest)
     _, _, attributes = rest.partition(_ATTRIBUTES)
     behind = _BEHIND_ATTRIBUTES.search(attributes)
-    return IrStatement(
-        int(match["number"]),
-        match["label"],
+    attributes = attributes[: behind.start()] if behind else attributes.removesuffix("}")
+    operator = GraphOperator(
+        match["label"],  # until its full name comes, before which a file may break off
         match["type"].removeprefix(_PRIMITIVE_FUNCTION),
-        operands,
-        "" if instance is None else instance["name"],
-        attributes[: behind.start()] if behind else attributes.removesuffix("}"),
-        match["label"],
+        label=match["label"],
+        attributes=attributes,
+        bodies={attribute: int(number) for attribute, number in _CALLED.findall(attributes)},
     )
-
-
-def _add_line(statement: IrStatement, line: str) -> None:
-    words = line.lstrip()
-    if words.startswith("# In file"):
-        statement.source += source_lines(line)
-    elif words.startswith(ir_text.FUSED_FROM):
-        with suppress(ValueError):  # the line breaks off
-            statement.parts = tuple(map(str, json.loads(words.removeprefix(ir_text.FUSED_FROM))))
-    elif words.startswith(": (<"):
-        # the first such line is the host's; the one below it has formats of the device
-        if not statement.outputs and _ARROW in words:
-            outputs = words.rpartition(_ARROW)[2].removesuffix(")")
-            statement.outputs = tuple(form for part in split(outputs) for form in forms(part))
-        elif not statement.device_outputs and _ARROW in words:
-            read, _, written = words.rpartition(_ARROW)
-            statement.device_inputs = device_forms(read)
-            statement.device_outputs = device_forms(written)
-    elif "ull" in words:
-        name = _FULL_NAME.search(line)
-        statement.full_name = statement.full_name if name is None else name["name"]
+    return _Statement(int(match["number"]), operands, "" if instance is None else instance["name"], operator)
 
 
 def source_lines(line: str) -> tuple[SourceLine, ...]:
@@ -300,17 +349,6 @@ def source_lines(line: str) -> tuple[SourceLine, ...]:
     if match is None:
         return ()
     return (SourceLine(match["file"], int(match["line"] or match["number"]), match["code"].strip()),)
-
-
-_PASSING: Final = frozenset({"Load", "Depend"})
-_ORDERING: Final = frozenset({"UpdateState"})
-_ITEMS: Final = frozenset({"TupleGetItem", "RealTupleGetItem"})
-_TUPLES: Final = frozenset({"MakeTuple", "RealMakeTuple", "MakeList"})
-_IN_FILES_ALONE: Final = _PASSING | _ORDERING | _ITEMS | _TUPLES
-_VALUE: Final = re.compile(r"%(\d+)$")
-_MONAD: Final = re.compile(r"(?:UMonad|IOMonad)\[")
-_NUMBER: Final = re.compile(r"\d+(?=\)?$)")
-_CALLED: Final = re.compile(r"(?:^|[{ ])(\w+): @kernel_graph([0-9]{1,18})(?=,|\}|$)")
 
 
 def read_parameters(path: str) -> tuple[str, ...]:
@@ -333,141 +371,8 @@ def read_called(path: str) -> frozenset[int]:
     return frozenset(int(number) for line in calls for _, number in _CALLED.findall(line))
 
 
-def read_ir(path: str) -> OperatorGraph:
-    """Return the graph of an .ir file, its operators in the order of the file.
-
-    Raises:
-        DumpReadError: The file cannot be read, or there is no graph in it.
-    """
-    return graph_of(read_program(path), path)
-
-
-def graph_of(program: IrProgram, path: str) -> OperatorGraph:
-    """Return the graph that a program describes; its path stands in messages.
-
-    Raises:
-        DumpReadError: There is no graph in it.
-    """
-    if not (program.statements or program.parameters or program.returned):
-        raise DumpReadError(path, "no graph in it: neither parameters nor statements")
-    sources = _Sources(program)
-    for statement in program.statements.values():
-        sources.add(statement)
-    parameters = [each for each in program.parameters.values() if not each.is_monad]
-    return OperatorGraph(
-        operators=sources.operators,
-        inputs={each.name: each.form for each in parameters if not each.is_weight},
-        weights={each.name: each.form for each in parameters if each.is_weight},
-        outputs=sources.of_all(program.returned),
-        number=program.graph,
-        is_whole=program.is_whole,
-    )
-
-
-class _Sources:
-    """The sources of a program's values, through tuples and operators that only pass values on."""
-
-    def __init__(self, program: IrProgram) -> None:
-        self._program = program
-        self._values: dict[int, tuple[ValueSource, ...]] = {}
-        self.operators: dict[str, GraphOperator] = {}
-
-    def add(self, statement: IrStatement) -> None:
-        sources = self.of_all(statement.operands)
-        self._values[statement.number] = (
-            self._passed_on(statement, sources)
-            if statement.op_type in _IN_FILES_ALONE
-            else self._operator(statement, sources)
-        )
-
-    def _operator(self, statement: IrStatement, sources: tuple[ValueSource, ...]) -> tuple[ValueSource, ...]:
-        name = statement.full_name
-        bodies = _CALLED.findall(statement.attributes)
-        # MindSpore's instances are attributes of a cell: several operators may be of one
-        instance = (statement.instance,) if statement.instance else ()
-        onnx_names = (statement.parts or instance) if self._program.is_ours else ()
-        self.operators[name] = GraphOperator(
-            full_name=name,
-            op_type=statement.op_type,
-            inputs=sources,
-            outputs=statement.outputs,
-            onnx_names=onnx_names,
-            label=statement.label,
-            attributes=statement.attributes,
-            device_inputs=statement.device_inputs,
-            device_outputs=statement.device_outputs,
-            source=tuple(statement.source),
-            bodies={attribute: int(number) for attribute, number in bodies},
-        )
-        count = max(len(statement.outputs), 1)
-        return tuple(ValueSource(SourceKind.OPERATOR, name, slot) for slot in range(count))
-
-    def _passed_on(self, statement: IrStatement, sources: tuple[ValueSource, ...]) -> tuple[ValueSource, ...]:
-        if statement.op_type in _TUPLES:
-            return sources
-        if statement.op_type in _PASSING and statement.operands:
-            return self._of(statement.operands[0])
-        if statement.op_type in _ITEMS and statement.operands:
-            index = _NUMBER.search(statement.operands[-1])
-            items = self._of(statement.operands[0])
-            number = int(index[0]) if index else 0
-            return items[number : number + 1] or (ABSENT,)
-        return ()
-
-    def of_all(self, operands: Iterable[str]) -> tuple[ValueSource, ...]:
-        """Return the sources of operands, of tuples one by one."""
-        return tuple(source for operand in operands for source in self._of(operand))
-
-    def _of(self, operand: str) -> tuple[ValueSource, ...]:
-        parameter = _REFERENCE.match(operand)
-        if parameter is not None:
-            return self._of_parameter(int(parameter[1]), operand[parameter.end() :])
-        value = _VALUE.match(operand)
-        if value is not None:
-            return self._values.get(int(value[1]), (ABSENT,))
-        if operand.startswith("(") and "%" in operand:
-            return self.of_all(split(operand[1:-1]))
-        if _MONAD.match(operand):
-            return ()
-        return (ABSENT if operand == "None" else ValueSource(SourceKind.CONSTANT, operand),)
-
-    def _of_parameter(self, number: int, name: str) -> tuple[ValueSource, ...]:
-        parameter = self._program.parameters.get(number)
-        if parameter is None:
-            return (ValueSource(SourceKind.INPUT, name),)
-        if parameter.is_monad:
-            return ()
-        kind = SourceKind.WEIGHT if parameter.is_weight else SourceKind.INPUT
-        return (ValueSource(kind, parameter.name),)
-
-
-_DEVICE_TENSOR: Final = re.compile(r"<(?P<dtype>\w+?)x\w+\[const vector\][\[{](?P<dims>[-0-9, ]*)[\]}]>")
-_TYPES_ARROW: Final = " -> "
-
-
-@dataclass(frozen=True, slots=True)
-class ListedTensor:
-    """An input or output of an operator.
-
-    Attributes:
-        dtype: MindSpore's name of the element type, ``Float32``.
-        shape: Its dimensions; negative where only the run shows them.
-    """
-
-    dtype: str
-    shape: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ListedOperator:
-    """An operator as an .ir file lists it."""
-
-    inputs: tuple[ListedTensor, ...]
-    outputs: tuple[ListedTensor, ...]
-
-
-def read_listed_operators(path: str) -> dict[str, ListedOperator]:
-    """Return the operators of a graph by full name, with the tensors of their last line of types.
+def read_listed_operators(path: str) -> dict[str, ListedForms]:
+    """Return the inputs and outputs of a graph's operators by full name, by their last line of types.
 
         %1(res) = PrimFunc_Split(%para1_x, I64(1)) ...
             : (<Float32xDefaultFormat[const vector]{0, 3}>, <Int64xDefaultFormat[const vector]{}>) -> ...
@@ -476,8 +381,8 @@ def read_listed_operators(path: str) -> dict[str, ListedOperator]:
     Raises:
         DumpReadError: The file cannot be read.
     """
-    operators: dict[str, ListedOperator] = {}
-    last: ListedOperator | None = None
+    operators: dict[str, ListedForms] = {}
+    last: ListedForms | None = None
     for line in files.read_lines(path):
         name = _FULL_NAME.search(line)
         if name is not None and last is not None:
@@ -485,28 +390,24 @@ def read_listed_operators(path: str) -> dict[str, ListedOperator]:
             last = None
         elif line.lstrip().startswith(": (") and _TYPES_ARROW in line:
             inputs, _, outputs = line.partition(_TYPES_ARROW)
-            listed = ListedOperator(_tensors(inputs), _tensors(outputs))
-            last = listed if listed.inputs or listed.outputs else last
+            listed = _listed_forms(inputs), _listed_forms(outputs)
+            last = listed if any(listed) else last
     return operators
 
 
-def _tensors(text: str) -> tuple[ListedTensor, ...]:
-    return tuple(
-        ListedTensor(match["dtype"], tuple(int(size) for size in match["dims"].split(",") if size.strip()))
-        for match in _DEVICE_TENSOR.finditer(text)
-    )
+def _listed_forms(text: str) -> tuple[ValueForm, ...]:
+    listed = (match for match in _DEVICE.finditer(text) if match["dims"] is not None)
+    return tuple(ValueForm(match["dtype"], _dims(match["dims"])) for match in listed)
 
 
 _GRAPH_NAME: Final = re.compile(r"kernel_graph(\d+)$")
 _DTYPES: Final = {dtype.ir: dtype.title.lower() for dtype in dtypes.DTYPES}
-_TOP: Final = 1 << 63
-_FIELD_OF_GRAPH: Final = 4  # ModelProto.graph
 
 
 def read_pb(path: str) -> OperatorGraph:
     """Return the graph of a .pb file, its operators in the order of the file.
 
-    It is the program of an ``.ir`` file as a protobuf message (anf_ir.proto), which does not tell weights
+    It is the program of an ``.ir`` file as a protobuf message (anf_ir.proto), which does not separate weights
     from inputs of the graph: all of its parameters are inputs, unless an ``.ir`` file beside it has them.
 
     Raises:
@@ -543,101 +444,57 @@ def _with_shapes(graph: OperatorGraph) -> OperatorGraph:
 
 
 def _read_message(path: str, weights: Collection[str]) -> OperatorGraph:
-    message = _Message(memoryview(files.read_bytes(path)))
+    from google.protobuf.message import DecodeError
+
     try:
-        program = _message_program(message.inner(_FIELD_OF_GRAPH), weights)
-    except (WireError, UnicodeDecodeError) as error:
+        program = _message_program(ir_proto.decode(files.read_bytes(path)).graph, weights)
+    except (DecodeError, UnicodeDecodeError) as error:
         raise DumpReadError(path, f"no graph of MindSpore: {error}") from error
-    return graph_of(program, path)
+    return program.graph(path)
 
 
-class _Message:
-    """The fields of a message, by number."""
-
-    def __init__(self, view: memoryview, span: Span | None = None) -> None:
-        self._view = view
-        self._span = span or (0, len(view))
-
-    def each(self, number: int) -> Iterator[_Message]:
-        for tag, _, _, start, end in fields(self._view, *self._span):
-            if tag >> 3 == number:
-                yield _Message(self._view, (start, end))
-
-    def inner(self, number: int) -> _Message:
-        """Return the last message of a field, an empty one where it is absent."""
-        return next(reversed([*self.each(number)]), _Message(self._view, (0, 0)))
-
-    def text(self, number: int) -> str:
-        start, end = self.inner(number)._span  # noqa: SLF001 - of the same class
-        return bytes(self._view[start:end]).decode()
-
-    def number(self, number: int) -> int | None:
-        values = [value for tag, value, *_ in fields(self._view, *self._span) if tag >> 3 == number]
-        return values[-1] if values else None
-
-
-def _message_program(graph: _Message, weights: Collection[str]) -> IrProgram:
-    """Return the program of a GraphProto: node 1, name 2, parameters 3, outputs 4, const_vals 5."""
-    name = _GRAPH_NAME.match(graph.text(2))
-    program = IrProgram(graph=int(name[1]) if name else 0, is_whole=True)
-    # as in the text, an operand is a statement, a parameter or the text of a constant
-    operands: dict[str, str] = {}
-    for number, parameter in enumerate(graph.each(3), 1):
-        own = parameter.text(1)
-        form = (_message_forms(parameter.inner(2)) or (ValueForm(),))[0]
-        program.parameters[number] = IrParameter(
-            own or f"para{number}", form, is_weight=own in weights, is_monad=False
+def _message_program(graph: Any, weights: Collection[str]) -> _Program:
+    program = _Program()
+    name = _GRAPH_NAME.match(graph.name)
+    program.number, program.is_whole = int(name[1]) if name else 0, True
+    values: dict[str, Sources] = {}
+    for number, parameter in enumerate(graph.parameters, 1):
+        form = (*_message_forms(parameter.type), ValueForm())[0]
+        kind = SourceKind.WEIGHT if parameter.name in weights else SourceKind.INPUT
+        values[parameter.name] = program.add_parameter(number, parameter.name, form, kind)
+    for constant in graph.const_vals:
+        values[constant.key] = program.sources(_message_literal(constant.value))
+    for number, node in enumerate(graph.node):
+        lines = [line for text in node.source_address.splitlines() for line in source_lines(text)]
+        attributes = ", ".join(f"{each.name}: {_message_literal(each.value)}" for each in node.attribute)
+        operator = GraphOperator(
+            node.full_name or node.name,
+            node.op_type.removeprefix(_PRIMITIVE_FUNCTION),
+            outputs=_message_forms(node.output_type),
+            attributes=attributes,
+            source=tuple(reversed(lines)),  # the innermost call comes first here
+            bodies={attribute: int(graph) for attribute, graph in _CALLED.findall(attributes)},
         )
-        operands[own] = f"%para{number}_{own}"
-    operands |= {constant.text(1): _message_literal(constant.inner(2)) for constant in graph.each(5)}
-    for node in graph.each(1):
-        statement = _message_statement(node, operands)
-        program.statements[statement.number] = statement
-        operands[node.text(2)] = f"%{statement.number}"
-    program.returned = tuple(operands.get(output.text(1), "None") for output in graph.each(4))
+        operands = [values.get(each.name, (ABSENT,)) for each in node.input]
+        values[node.name] = program.add(number, operands, operator)
+    program.returned = tuple(chain.from_iterable(values.get(each.name, (ABSENT,)) for each in graph.outputs))
     return program
 
 
-def _message_statement(node: _Message, operands: Mapping[str, str]) -> IrStatement:
-    """Return a NodeProto: input 1, name 2, op_type 3, attribute 5, output_type 6, full_name 8, source 9."""
-    number = int(node.text(2)) if node.text(2).isdecimal() else len(operands)
-    lines = (line for text in node.text(9).splitlines() for line in source_lines(text))
-    return IrStatement(
-        number,
-        label="",
-        op_type=node.text(3).removeprefix(_PRIMITIVE_FUNCTION),
-        operands=tuple(operands.get(each.text(1), "None") for each in node.each(1)),
-        instance="",
-        attributes=", ".join(f"{each.text(1)}: {_message_literal(each.inner(2))}" for each in node.each(5)),
-        full_name=node.text(8) or node.text(2),
-        outputs=_message_forms(node.inner(6)),
-        source=[*lines][::-1],  # the innermost call comes first here
-    )
-
-
-def _message_forms(kind: _Message) -> tuple[ValueForm, ...]:
-    """Return element types and shapes of a TypeProto: tensor_type 2, or sequence_type 3 of several."""
-    items = [*kind.inner(3).each(1)]
-    if items:
-        return tuple(form for item in items for form in _message_forms(item))
-    tensors = [*kind.each(2)]
-    if not tensors:
+def _message_forms(kind: Any) -> tuple[ValueForm, ...]:
+    """Return element types and shapes of a TypeProto: of one tensor, or of each in a sequence."""
+    if kind.sequence_type.elem_types:
+        return tuple(form for item in kind.sequence_type.elem_types for form in _message_forms(item))
+    if not kind.HasField("tensor_type"):
         return ()
-    element, shapes = tensors[-1].number(1), [*tensors[-1].each(2)]
-    sizes = [size.number(1) or 0 for shape in shapes for size in shape.each(1)]
-    shape = tuple(size - 2 * _TOP if size >= _TOP else size for size in sizes)
+    tensor = kind.tensor_type
     # a tensor of unknown rank has no shape, as a scalar has none
-    return (ValueForm(_DTYPES.get(element or 0, ""), shape if shapes else None),)
+    shape = tuple(dim.size for dim in tensor.shape.dim) if tensor.HasField("shape") else None
+    return (ValueForm(_DTYPES.get(tensor.elem_type, ""), shape),)
 
 
-def _message_literal(value: _Message) -> str:
-    """Return the text of a ValueProto: bool 2, integers 3 and 4, text 7, tensor 8, items of a tuple 18."""
-    numbers = (value.number(field) for field in (3, 4))
-    number = next((each for each in numbers if each is not None), None)
-    if number is not None:
-        return str(number - 2 * _TOP if number >= _TOP else number)
-    truth = value.number(2)
-    if truth is not None:
-        return str(bool(truth)).lower()
-    items = [_message_literal(item) for item in value.each(18)]
-    return f"({', '.join(items)})" if items else value.text(7)
+def _message_literal(value: Any) -> str:
+    for name in ("int_val", "uint_val", "bool_val"):
+        if value.HasField(name):
+            return str(getattr(value, name)).lower()
+    return f"({', '.join(map(_message_literal, value.values))})" if value.values else value.str_val

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from msdump.read import ListedOperator, ListedTensor, read_listed_operators
+from msdump.read import ValueForm, read_listed_operators
 
-SPLIT = ListedOperator(
-    (ListedTensor("Float32", (0, 3)), ListedTensor("Int64", ())),
-    (ListedTensor("BFloat16", (-1, 2)), ListedTensor("String", (4,))),
+SPLIT = (
+    (ValueForm("Float32", (0, 3)), ValueForm("Int64", ())),
+    (ValueForm("BFloat16", (-1, 2)), ValueForm("String", (4,))),
 )
 TYPES = (
     "(<Float32xDefaultFormat[const vector]{0, 3}>, <Int64xDefaultFormat[const vector]{}>) -> "

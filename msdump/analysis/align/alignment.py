@@ -18,17 +18,13 @@ from msdump.analysis.align.sides import (
     passes_on,
 )
 from msdump.analysis.align.strategies import pair_operators, strategies
-from msdump.graph.files import Constant, Parameter, Statement, ir_text
+from msdump.graph.files import arguments, ir_text
 from msdump.read import ABSENT, GraphOperator, OperatorGraph, SourceKind, ValueForm, ValueSource, connected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from msdump.graph import Graph
-    from msdump.graph.files import Operand, Type
-
-
-_ITEM: Final = "TupleGetItem"
+    from msdump.graph import Graph, ValueType
 
 
 def operator_graphs(
@@ -42,71 +38,45 @@ def operator_graphs(
         shows_arguments: Whether the operators have their arguments, which take as long as all the rest.
     """
     return connected(
-        _Reader(inner, first + inner.index, shows_arguments=shows_arguments).graph() for inner in graph.walk()
+        _operator_graph(inner, first + inner.index, shows_arguments=shows_arguments) for inner in graph.walk()
     )
 
 
-class _Reader:
-    def __init__(self, model: Graph, number: int, *, shows_arguments: bool) -> None:
-        self.model, self.number, self.shows_arguments = model, number, shows_arguments
-        self.program = ir_text.program(model)
-        self.values: dict[int, ValueSource] = {}  # by the numbers of statements
-
-    def graph(self) -> OperatorGraph:
-        operators = {}
-        *statements, outputs = self.program.statements
-        for statement in statements:
-            if statement.node is not None:
-                operators[statement.full_name] = self._operator(statement)
-                self.values[statement.number] = ValueSource(SourceKind.OPERATOR, statement.full_name)
-            elif statement.op_type == _ITEM:
-                whole, index = statement.operands
-                assert isinstance(whole, Statement)
-                assert isinstance(index, Constant)
-                name = self.values[whole.number].name
-                self.values[statement.number] = ValueSource(SourceKind.OPERATOR, name, int(index.value))
-        parameters = self.program.parameters
-        return OperatorGraph(
-            operators,
-            inputs={each.name: _form(each.type) for each in parameters if not each.is_weight},
-            weights={each.name: _form(each.type) for each in parameters if each.is_weight},
-            outputs=tuple(map(self._source, outputs.operands)),
-            number=self.number,
-        )
-
-    def _operator(self, statement: Statement) -> GraphOperator:
-        node = statement.node
-        assert node is not None
-        types = statement.type if isinstance(statement.type, tuple) else (statement.type,)
-        first = self.number - self.model.index
-        arguments = ir_text.shown_arguments(node, self.model, self.number) if self.shows_arguments else ""
-        return GraphOperator(
-            full_name=statement.full_name,
-            op_type=statement.op_type,
-            inputs=tuple(map(self._source, statement.operands)),
-            outputs=tuple(map(_form, types)),
+def _operator_graph(model: Graph, number: int, *, shows_arguments: bool) -> OperatorGraph:
+    sources = {
+        name: ValueSource(SourceKind.CONSTANT, arguments.tensor_text(model.weights[name]))
+        for name in model.constants
+    }
+    forms: dict[bool, dict[str, ValueForm]] = {True: {}, False: {}}
+    for parameter in ir_text.parameters(model):
+        kind = SourceKind.WEIGHT if parameter.is_weight else SourceKind.INPUT
+        sources.setdefault(parameter.name, ValueSource(kind, parameter.name))
+        forms[parameter.is_weight][parameter.name] = _form(parameter.type)
+    operators = {}
+    for node in model.nodes:
+        name, outputs = node.operator.full_name, ir_text.outputs_of(node)
+        operators[name] = GraphOperator(
+            full_name=name,
+            op_type=node.operator.op_type,
+            inputs=tuple(sources.get(value, ABSENT) for value in ir_text.operand_names(node)),
+            outputs=tuple(_form(model.type_of(value)) if value else ValueForm() for value in outputs),
             onnx_names=tuple(part.name for part in node.members),
-            label=statement.label,
-            attributes=arguments,
+            label=next(filter(None, outputs), ""),
+            attributes=ir_text.shown_arguments(node, model, number) if shows_arguments else "",
             source=node.source,
-            bodies={attribute: first + body.index for attribute, body in node.bodies.items()},
+            bodies={attribute: number - model.index + body.index for attribute, body in node.bodies.items()},
         )
-
-    def _source(self, operand: Operand) -> ValueSource:
-        match operand:
-            case Statement():
-                return self.values[operand.number]
-            case Parameter():
-                kind = SourceKind.WEIGHT if operand.is_weight else SourceKind.INPUT
-                return ValueSource(kind, operand.name)
-            case Constant():
-                return ValueSource(SourceKind.CONSTANT, operand.text)
-            case None:
-                return ABSENT
+        for value, written in node.undeclared_outputs.items():
+            sources[value] = sources.get(written, ABSENT)
+        for slot, value in enumerate(outputs):
+            if value:
+                sources[value] = ValueSource(SourceKind.OPERATOR, name, slot)
+    results = tuple(sources.get(value.name, ABSENT) for value in model.results)
+    return OperatorGraph(operators, forms[False], forms[True], results, number)
 
 
-def _form(value_type: Type) -> ValueForm:
-    if isinstance(value_type, tuple) or value_type.kind != "tensor":
+def _form(value_type: ValueType) -> ValueForm:
+    if value_type.kind != "tensor":
         return ValueForm()
     dtype = value_type.dtype.title.lower() if value_type.dtype else ""
     shape = value_type.shape

@@ -291,11 +291,10 @@ def _listed_slots(subject: Subject, io: IO, tensors: Collection[DumpedTensor]) -
         numbers = sorted({tensor.slot for tensor in tensors if tensor.io is io})
         yield from (SlotAccount(io, number) for number in numbers or (None,))
         return
-    listed = listing.tensors.inputs if io is IO.INPUT else listing.tensors.outputs
-    for slot, tensor in enumerate(listed):
+    for slot, tensor in enumerate(listing.tensors[io is IO.OUTPUT]):
         value = f"{tensor.dtype} {tensor.shape}"
         # the .ir file lists type and shape: no .npy file holds texts, or no elements
-        reason = Reason.NO_ELEMENTS if 0 in tensor.shape else None
+        reason = Reason.NO_ELEMENTS if 0 in (tensor.shape or ()) else None
         reason = Reason.TEXT if tensor.dtype == STRING.title else reason
         yield SlotAccount(io, slot, value, reason=reason)
 

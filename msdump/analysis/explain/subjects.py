@@ -12,7 +12,7 @@ from typing import Final
 from msdump.capture import GraphRefusals
 from msdump.errors import DumpReadError
 from msdump.graph import ROOT, Graph, Node
-from msdump.read import Dump, Iteration, ListedOperator, OperatorFile, Rank, Row, read_listed_operators
+from msdump.read import Dump, Iteration, ListedForms, OperatorFile, Rank, Row, read_listed_operators
 from msdump.reasons import Reason
 from msdump.record import IO, OperatorRef
 from msdump.store import STATISTICS, OperatorFileKind, PathKind, names, operator_names
@@ -50,7 +50,7 @@ class Listing:
 
     graph: int
     is_inner: bool
-    tensors: ListedOperator | None
+    tensors: ListedForms | None
 
 
 @dataclass(frozen=True)

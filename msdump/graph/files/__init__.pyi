@@ -1,9 +1,3 @@
 from . import arguments as arguments
 from . import ir_proto as ir_proto
 from . import ir_text as ir_text
-from .ir_text import Constant as Constant
-from .ir_text import GraphStatements as GraphStatements
-from .ir_text import Operand as Operand
-from .ir_text import Parameter as Parameter
-from .ir_text import Statement as Statement
-from .ir_text import Type as Type

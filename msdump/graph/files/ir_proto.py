@@ -108,19 +108,16 @@ def encode(graph: Graph, graph_id: int) -> bytes:
     last = code.statements[-1]
     _set_type(target.outputs.add(name=_statement_name(last.number)).type, last.type)
     for constant in code.constants:
-        named = target.const_vals.add(key=f"cst{constant.number}", full_name=constant_name(constant.number))
+        full_name = f"Default_data-{constant.number - 1}"
+        named = target.const_vals.add(key=f"cst{constant.number}", full_name=full_name)
         _set_value(named.value, constant.value)
     data: bytes = model.SerializeToString(deterministic=True)
     return data
 
 
-def constant_name(number: int) -> str:
-    """Return the full name of a constant by its number, which counts from 1.
-
-    >>> constant_name(1)
-    'Default_data-0'
-    """
-    return f"Default_data-{number - 1}"
+def decode(data: bytes) -> Any:
+    """Return the ModelProto of a .pb file; protobuf's DecodeError if the bytes are no such message."""
+    return _classes()["ModelProto"].FromString(data)
 
 
 def _add_node(target: Any, statement: Statement, graph: Graph, graph_id: int) -> None:

@@ -256,7 +256,7 @@ def program(graph: Graph) -> GraphStatements:
     constants = {name: Constant(number, graph.type_of(name), graph.weights[name]) for number, name in names}
     listed = list(constants.values())
     values: dict[str, Operand] = {**{each.name: each for each in own_parameters}, **constants}
-    read = {value.name for value in graph.results}.union(*map(_operand_names, graph.nodes))
+    read = {value.name for value in graph.results}.union(*map(operand_names, graph.nodes))
     statements: list[Statement] = []
     counts: Counter[str] = Counter()
 
@@ -274,7 +274,7 @@ def program(graph: Graph) -> GraphStatements:
             next(filter(None, outputs), ""),
             node.operator.op_type,
             node.operator.full_name,
-            tuple(map(values.get, _operand_names(node))),
+            tuple(map(values.get, operand_names(node))),
             types[0] if len(types) == 1 else types,
             node,
         )
@@ -306,7 +306,8 @@ def _element_type(operand: Operand) -> ValueType:
     return UNKNOWN if isinstance(kind, tuple) else kind
 
 
-def _operand_names(node: Node) -> tuple[str, ...]:
+def operand_names(node: Node) -> tuple[str, ...]:
+    """Return the values that a statement reads: a node's inputs, then values that only its bodies read."""
     if not node.bodies:
         return node.inputs
     return (*node.inputs, *(name for name in reads(node) if name not in node.inputs))
