@@ -88,7 +88,6 @@ from .trend import TensorTrend as TensorTrend
 from .trend import TrendPoint as TrendPoint
 from .trend import TrendReport as TrendReport
 from .watching import DumpedFolder as DumpedFolder
-from .watching import DumpedHit as DumpedHit
 from .watching import UndecidedRule as UndecidedRule
 from .watching import WatchReport as WatchReport
 from .watching import watch as watch

@@ -34,24 +34,23 @@ from msdump.read import (
     ValueForm,
 )
 from msdump.record import IO
-from msdump.statistics import StatisticNeed, is_measurable, measure
-from msdump.store import OperatorName, PathKind
+from msdump.statistics import NOTHING, STATISTICS, Nature, StatisticNeed
+from msdump.store import PathKind
 from msdump.watch import (
-    ALONE,
     GRADIENTS,
     PARAMETER,
+    Finding,
     Hit,
-    Known,
     Past,
     RuleWatch,
     Seen,
+    SharedTensor,
     Sighting,
     Undecided,
     WatchedTensor,
     WatchRule,
+    compare_ranks,
     digest,
-    disagreeing,
-    exactly,
     need_of,
     state_of,
     subject,
@@ -59,22 +58,12 @@ from msdump.watch import (
 
 _log = logging.getLogger("msdump.analysis")
 
-_FIELDS: Final[Mapping[str, str]] = {
-    "Max Value": "high",
-    "Min Value": "low",
-    "Avg Value": "mean",
-    "L2Norm Value": "norm",
-    "Count": "count",
-    "Negative Zero Count": "negative",
-    "Positive Zero Count": "positive",
-    "Zero Count": "zero",
-    "NaN Count": "nan",
-    "Negative Inf Count": "negative_inf",
-    "Positive Inf Count": "positive_inf",
-    operator_csv.TITLES[OperatorStatistic.NAN]: "nan",
-    operator_csv.TITLES[OperatorStatistic.L2NORM]: "norm",
+_CATEGORIES: Final[Mapping[str, str]] = {
+    **{each.title: each.category for each in STATISTICS if each.nature is not Nature.DIGEST},
+    operator_csv.TITLES[OperatorStatistic.NAN]: "nan count",
+    operator_csv.TITLES[OperatorStatistic.L2NORM]: "l2norm",
 }
-"""Field of ``Known`` by the title of a column: those of ``statistic.csv``, and acl's where they differ."""
+"""Statistic by column title: the titles of ``statistic.csv``, and acl's where they differ."""
 
 _FLOATING: Final = ("float", "bfloat")
 _CALLED_ALONE: Final = "operators called alone"
@@ -84,24 +73,8 @@ _DIGESTS: Final = ("SHA1", "MD5", "Hash")
 See = Callable[[StatisticNeed], Seen]
 """Returns the statistics and elements of a tensor; raises DumpReadError and FormatError."""
 
-
-@dataclass(frozen=True, slots=True)
-class WatchedFile:
-    """A tensor of a finished dump, or the row of its statistics.
-
-    Attributes:
-        subject: The tensor as rules select it.
-        sighting: Moment and place of its writing.
-        place: Network and graph, which separate equal names.
-        path: Its file, or the directory of the table.
-        source: Source line of its operator, "" where unknown.
-    """
-
-    subject: WatchedTensor
-    sighting: Sighting
-    place: str
-    path: str
-    source: str
+WatchedFile = tuple[WatchedTensor, Sighting, See]
+"""A tensor of a finished dump, or the row of its statistics."""
 
 
 @dataclass(frozen=True)
@@ -195,46 +168,50 @@ def _weights(graph: OperatorGraph) -> frozenset[str]:
     )
 
 
-def watched_files(folders: Iterable[DumpedFolder]) -> list[tuple[WatchedFile, See]]:
+def _watched_files(folders: Iterable[DumpedFolder]) -> list[WatchedFile]:
     """Return the tensors in the directories of one iteration of one rank by time, files before rows.
 
     Raises:
         DumpReadError: A directory or a table in it cannot be read.
     """
-    found: list[tuple[WatchedFile, See]] = []
+    found: list[WatchedFile] = []
     for folder in folders:
-        found += [_of_record(folder, record) for record in folder.iteration.tensors]
+        for record in folder.iteration.tensors:
+            name = record.full_name or record.op_name
+            tensor = WatchedTensor(record.op_type, name, record.io, record.slot)
+            moment = record.pass_number, record.timestamp, folder.place, record.path
+            found.append((*_described(folder, tensor, moment), partial(_see, folder, record)))
         for operator, rows in folder.iteration.operator_statistics.items():
-            found += [_of_row(folder, operator, row) for row in rows]
-    return sorted(found, key=lambda pair: pair[0].sighting.time)
+            for row in rows:
+                side = IO.INPUT if str(row.get("Input/Output", "")).lower().startswith("in") else IO.OUTPUT
+                slot = row.get("Index")
+                index = slot if isinstance(slot, int) else 0
+                tensor = WatchedTensor(operator.op_type, operator.op_name, side, index)
+                moment = 0, operator.timestamp, folder.place, folder.iteration.path
+                see = partial(_see_row, str(row.get("Data Type", "")).lower(), row)
+                found.append((*_described(folder, tensor, moment), see))
+    return sorted(found, key=lambda file: file[1].time)
 
 
-def _of_record(folder: DumpedFolder, record: Record) -> tuple[WatchedFile, See]:
-    node = None if folder.graph is None else folder.graph.find(record.full_name or record.op_name)
-    name = record.full_name or (record.op_name if node is None else node.full_name)
-    tensor = WatchedFile(
-        _subject(folder, node, record.op_type, name, io=record.io, slot=record.slot),
-        Sighting(folder.number, folder.rank, record.pass_number, record.timestamp),
-        folder.place,
-        record.path,
-        "" if node is None else node.source_line,
+def _described(
+    folder: DumpedFolder, tensor: WatchedTensor, moment: tuple[int, int, str, str]
+) -> tuple[WatchedTensor, Sighting]:
+    """Return a tensor with full name and roles by the graph of its folder, and the moment of its writing."""
+    node = None if folder.graph is None else folder.graph.find(tensor.name)
+    name = tensor.name if node is None else node.full_name
+    is_weight = False
+    if tensor.op_type == PARAMETER:
+        is_weight = folder.weights is None or name in folder.weights
+    elif folder.weights is not None and node and tensor.io is IO.INPUT and not folder.has_parameters:
+        absent = SourceKind.ABSENT if folder.is_compiled else None
+        sources = [source.name for source in node.inputs if source.kind is not absent]
+        is_weight = tensor.slot < len(sources) and sources[tensor.slot] in folder.weights
+    is_loss = tensor.io is IO.OUTPUT and is_loss_output(folder.graph, node, tensor.slot)
+    source = "" if node is None else node.source_line
+    return (
+        subject(tensor.op_type, name, tensor.io, tensor.slot, is_weight=is_weight, is_loss=is_loss),
+        Sighting(folder.number, folder.rank, *moment, source),
     )
-    return tensor, lambda need: replace(seen(record, need), overflows=lambda: _overflows(folder, record))
-
-
-def _of_row(folder: DumpedFolder, operator: OperatorName, row: Row) -> tuple[WatchedFile, See]:
-    node = None if folder.graph is None else folder.graph.find(operator.op_name)
-    name = operator.op_name if node is None else node.full_name
-    text = str(row.get("Input/Output", "")).lower()
-    io, slot = IO.INPUT if text.startswith("in") else IO.OUTPUT, row.get("Index")
-    tensor = WatchedFile(
-        _subject(folder, node, operator.op_type, name, io=io, slot=slot if isinstance(slot, int) else 0),
-        Sighting(folder.number, folder.rank, 0, operator.timestamp),
-        folder.place,
-        folder.iteration.path,
-        "" if node is None else node.source_line,
-    )
-    return tensor, lambda _: Seen(str(row.get("Data Type", "")).lower(), known_of(row))
 
 
 def _overflows(folder: DumpedFolder, record: Record) -> int | None:
@@ -242,21 +219,6 @@ def _overflows(folder: DumpedFolder, record: Record) -> int | None:
         return None
     is_shown = record.io is folder.shown_side
     return folder.overflows[record.name.task_id, record.name.stream_id] if is_shown else 0
-
-
-def _subject(
-    folder: DumpedFolder, node: GraphOperator | None, op_type: str, name: str, *, io: IO, slot: int
-) -> WatchedTensor:
-    weights = folder.weights
-    is_weight = False
-    if op_type == PARAMETER:
-        is_weight = weights is None or name in weights
-    elif weights is not None and node is not None and io is IO.INPUT and not folder.has_parameters:
-        absent = SourceKind.ABSENT if folder.is_compiled else None
-        sources = [source.name for source in node.inputs if source.kind is not absent]
-        is_weight = slot < len(sources) and sources[slot] in weights
-    is_loss = io is IO.OUTPUT and is_loss_output(folder.graph, node, slot)
-    return subject(op_type, name, io, slot, is_weight=is_weight, is_loss=is_loss)
 
 
 def is_loss_output(graph: OperatorGraph | None, node: GraphOperator | None, slot: int) -> bool:
@@ -268,21 +230,16 @@ def is_loss_output(graph: OperatorGraph | None, node: GraphOperator | None, slot
     return is_number and any(each.startswith(GRADIENTS) for each in graph.operators)
 
 
-def seen(record: Record, need: StatisticNeed) -> Seen:
-    """Return the needed statistics of a tensor and its elements; only a row of statistics may be there.
-
-    Raises:
-        DumpReadError: Its file cannot be read.
-        FormatError: Its layout or its type is not known.
-    """
+def _see(folder: DumpedFolder, record: Record, need: StatisticNeed) -> Seen:
+    """Return the needed statistics of a tensor and its elements; only a row of statistics may be there."""
     if isinstance(record, MeasuredRecord):
-        return Seen(record.dtype, known_of(record.row))
-    array = elements(record)
-    dtype = dtypes.from_numpy(array.dtype)
-    if not array.size or not is_measurable(dtype):
-        return Seen(dtype.name, Known(array.size))
-    known = Known.of(measure(array, dtype, need), need)
-    return Seen(dtype.name, known, functools.partial(elements, record))
+        seen = _see_row(record.dtype, record.row)
+    else:
+        array = elements(record)
+        seen = Seen.of(array, dtypes.from_numpy(array.dtype), need)
+        if seen.elements is not None:  # read again, not kept: a rule may compare them with the next step
+            seen = replace(seen, elements=partial(elements, record))
+    return replace(seen, overflows=lambda: _overflows(folder, record))
 
 
 def elements(record: Record) -> np.ndarray:
@@ -295,17 +252,16 @@ def elements(record: Record) -> np.ndarray:
     return record.host if isinstance(record, OperatorRecord) else record.raw
 
 
-def known_of(row: Row) -> Known:
+def _see_row(dtype: str, row: Row, _need: StatisticNeed = NOTHING) -> Seen:
     """Return the statistics of a row; missing ones stay unknown."""
-    values: dict[str, float | int] = {}
-    for title, cell in row.items():
-        name = _FIELDS.get(title)
-        if name is not None and isinstance(cell, (int, float)):
-            values[name] = cell
+    values: dict[str, float] = {
+        _CATEGORIES[title]: cell
+        for title, cell in row.items()
+        if title in _CATEGORIES and isinstance(cell, (int, float))
+    }
     if "count" not in values and (count := _count(row.get("Shape"))) is not None:
         values["count"] = count
-    digest = next((str(row[title]) for title in _DIGESTS if row.get(title)), "")
-    return Known(**values, digest=digest)  # type: ignore[arg-type]
+    return Seen(dtype, values, next((str(row[title]) for title in _DIGESTS if row.get(title)), ""))
 
 
 def _count(shape: Cell) -> int | None:
@@ -315,97 +271,6 @@ def _count(shape: Cell) -> int | None:
     sizes = shape.strip("()[] ").replace("x", ",").split(",")
     digits = [size.strip() for size in sizes if size.strip()]
     return math.prod(map(int, digits)) if all(each.isdigit() for each in digits) else None
-
-
-@dataclass(frozen=True, slots=True)
-class DumpedHit:
-    """A limit that a tensor of a finished dump has passed.
-
-    Attributes:
-        hit: The hit.
-        source: Source line of the operator, "" where unknown.
-        path: File of the tensor, or directory of the table with its statistics.
-    """
-
-    hit: Hit
-    source: str
-    path: str
-
-
-@dataclass(slots=True)
-class CheckedRank:
-    """Findings of the rules in one iteration of one rank.
-
-    Attributes:
-        iteration: Number of the iteration.
-        rank: Number of the rank.
-        hits: The hits.
-        undecided: Checks that could not be made.
-        unreadable: Files that could not be read, and why.
-        looked_at: Number of checked tensors by rule.
-        shared: Tensors that ranks should share, by place and name: a hash, the tensor and the rules.
-    """
-
-    iteration: int
-    rank: int
-    hits: list[DumpedHit] = field(default_factory=list)
-    undecided: list[Undecided] = field(default_factory=list)
-    unreadable: list[str] = field(default_factory=list)
-    looked_at: Counter[str] = field(default_factory=Counter)
-    shared: dict[Hashable, tuple[str, WatchedFile, Sequence[WatchRule]]] = field(default_factory=dict)
-
-
-def check(rules: tuple[WatchRule, ...], groups: Sequence[Sequence[DumpedFolder]]) -> list[CheckedRank]:
-    """Return the findings of the rules in the iterations of one rank.
-
-    Args:
-        rules: The rules.
-        groups: The directories of each iteration, in order.
-
-    Raises:
-        ConfigValueError: Matching the regular expression of a rule takes too long.
-    """
-    watch = RuleWatch(rules)
-    rules_for = functools.cache(watch.rules_for)
-    checked = []
-    for folders in groups:
-        rank = CheckedRank(folders[0].number, folders[0].rank)
-        checked.append(rank)
-        try:
-            tensors = watched_files(folders)
-        except DumpReadError as error:
-            rank.unreadable.append(str(error))
-            continue
-        for tensor, see in tensors:
-            iteration = tensor.sighting.iteration
-            chosen = [each for each in rules_for(tensor.subject) if iteration in each.target.iterations]
-            rank.looked_at.update(each.name for each in chosen)
-            try:
-                _check_tensor(watch, rank, tensor, see, chosen)
-            except (DumpReadError, FormatError) as error:
-                rank.unreadable.append(str(error))
-    return checked
-
-
-def _check_tensor(
-    watch: RuleWatch, rank: CheckedRank, tensor: WatchedFile, see: See, rules: Sequence[WatchRule]
-) -> None:
-    subject = tensor.subject
-    of_ranks = [rule for rule in rules if rule.compares_ranks]
-    others = [rule for rule in rules if not rule.compares_ranks]
-    if of_ranks:
-        key = (tensor.place, subject.name, subject.io, subject.slot, tensor.sighting.pass_number)
-        found = see(StatisticNeed())
-        get = found.elements
-        same = (found.known.digest or repr(found.known)) if get is None else digest(get()).hex()
-        rank.shared[key] = same, tensor, of_ranks
-    if not others:
-        return
-    for finding in watch.check(others, subject, tensor.sighting, see(need_of(others)), tensor.place):
-        if isinstance(finding, Undecided):
-            rank.undecided.append(finding)
-        else:
-            rank.hits.append(DumpedHit(finding, tensor.source, tensor.path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,17 +296,29 @@ class WatchReport:
 
     Attributes:
         rules: The rules.
-        hits: The hits, in the order of iterations, ranks and time.
-        undecided: The rules that could not be checked, and why.
+        findings: The hits and undecided rules, in the order of iterations, ranks and time.
         unreadable: Files that could not be read, and why.
         looked_at: Number of checked tensors by rule.
     """
 
     rules: tuple[WatchRule, ...]
-    hits: list[DumpedHit] = field(default_factory=list)
-    undecided: list[UndecidedRule] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
     looked_at: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def hits(self) -> list[Hit]:
+        """The hits, in the order of iterations, ranks and time."""
+        return [each for each in self.findings if isinstance(each, Hit)]
+
+    @property
+    def undecided(self) -> list[UndecidedRule]:
+        """The rules that could not be checked, and why."""
+        tensors: dict[tuple[str, str], list[WatchedTensor]] = {}
+        for each in self.findings:
+            if isinstance(each, Undecided):
+                tensors.setdefault((each.rule.name, each.reason), []).append(each.subject)
+        return [UndecidedRule(*key, len(found), found[0]) for key, found in tensors.items()]
 
     @property
     def unused(self) -> list[str]:
@@ -451,10 +328,67 @@ class WatchReport:
     @property
     def has_checked(self) -> bool:
         """Whether a rule could be checked on a tensor."""
-        undecided: Counter[str] = Counter()
-        for each in self.undecided:
-            undecided[each.rule] += each.count
+        undecided = Counter(each.rule.name for each in self.findings if isinstance(each, Undecided))
         return any(count > undecided[name] for name, count in self.looked_at.items())
+
+
+@dataclass(slots=True)
+class _RankReport(WatchReport):
+    """Findings of the rules in one iteration of one rank.
+
+    Attributes:
+        number: Numbers of the iteration and of the rank.
+        shared: Tensors that ranks should share by place and name.
+    """
+
+    number: tuple[int, int] = (0, 0)
+    shared: dict[Hashable, SharedTensor] = field(default_factory=dict)
+
+    def check(self, watch: RuleWatch, file: WatchedFile, rules: Sequence[WatchRule]) -> None:
+        """Check some rules on a tensor.
+
+        Raises:
+            DumpReadError: Its file cannot be read.
+            FormatError: Its layout or its type is not known.
+        """
+        tensor, moment, see = file
+        of_ranks = [rule for rule in rules if rule.compares_ranks]
+        others = [rule for rule in rules if not rule.compares_ranks]
+        if of_ranks:
+            seen = see(NOTHING)
+            rows = (seen.digest or repr(seen.values)).encode()
+            key = (moment.place, tensor.name, tensor.io, tensor.slot, moment.pass_number)
+            same = rows if seen.elements is None else digest(seen.elements())
+            self.shared[key] = SharedTensor(tensor, moment, of_ranks, same)
+        if others:
+            self.findings += watch.check(others, tensor, moment, see(need_of(others)))
+
+
+def _check(rules: tuple[WatchRule, ...], groups: Sequence[Sequence[DumpedFolder]]) -> list[_RankReport]:
+    """Return the findings of the rules in the iterations of one rank, each of them in some directories.
+
+    Raises:
+        ConfigValueError: Matching the regular expression of a rule takes too long.
+    """
+    watch = RuleWatch(rules)
+    rules_for = functools.cache(watch.rules_for)
+    reports = []
+    for folders in groups:
+        report = _RankReport(rules, number=_order(folders[0]))
+        reports.append(report)
+        try:
+            files = _watched_files(folders)
+        except DumpReadError as error:
+            report.unreadable.append(str(error))
+            continue
+        for file in files:
+            chosen = [each for each in rules_for(file[0]) if file[1].iteration in each.target.iterations]
+            report.looked_at.update(each.name for each in chosen)
+            try:
+                report.check(watch, file, chosen)
+            except (DumpReadError, FormatError) as error:
+                report.unreadable.append(str(error))
+    return reports
 
 
 def watch(
@@ -485,7 +419,7 @@ def watch(
     else:
         parts = [[folders] for folders in groups]
     checked = map_items(
-        partial(check, tuple(rules)),
+        partial(_check, tuple(rules)),
         parts,
         size=lambda groups: sum(folder.size for folders in groups for folder in folders),
         executor=executor,
@@ -493,38 +427,25 @@ def watch(
         paths=(dump.path,),
         progress=progress,
     )
-    each = sorted(itertools.chain.from_iterable(checked), key=lambda rank: (rank.iteration, rank.rank))
-    return _report(tuple(rules), each)
-
-
-def _report(rules: tuple[WatchRule, ...], ranks: Sequence[CheckedRank]) -> WatchReport:
-    """Merge the findings of all ranks in the order of iterations, then ranks, and compare the ranks."""
-    report = WatchReport(rules)
-    undecided: dict[tuple[str, str], list[WatchedTensor]] = {}
-    for _, of_iteration in itertools.groupby(ranks, lambda rank: rank.iteration):
-        shared: dict[Hashable, dict[int, tuple[str, WatchedFile, Sequence[WatchRule]]]] = {}
-        for rank in of_iteration:
-            report.hits += rank.hits
-            report.unreadable += rank.unreadable
-            report.looked_at += rank.looked_at
-            for each in rank.undecided:
-                undecided.setdefault((each.rule.name, each.reason), []).append(each.subject)
-            for key, held in rank.shared.items():
-                shared.setdefault(key, {})[rank.rank] = held
-        apart: list[DumpedHit] = []
-        for by_rank in shared.values():
-            notes = disagreeing({number: same for number, (same, *_) in by_rank.items()})
-            for number, note in notes.items():
-                _, tensor, of_ranks = by_rank[number]
-                subject, moment, count = tensor.subject, tensor.sighting, exactly(len(notes))
-                hits = [Hit(rule, rule.limits[0], subject, moment, count, note) for rule in of_ranks]
-                apart += [DumpedHit(hit, tensor.source, tensor.path) for hit in hits]
-            if len(by_rank) == 1:
-                ((_, tensor, of_ranks),) = by_rank.values()
-                for rule in of_ranks:
-                    undecided.setdefault((rule.name, ALONE), []).append(tensor.subject)
-        report.hits += sorted(apart, key=lambda each: (each.hit.moment.rank, each.hit.moment.time))
-    report.undecided += [
-        UndecidedRule(rule, reason, len(tensors), tensors[0]) for (rule, reason), tensors in undecided.items()
-    ]
+    report = WatchReport(tuple(rules))
+    in_order = sorted(itertools.chain.from_iterable(checked), key=lambda part: part.number)
+    for _, of_iteration in itertools.groupby(in_order, lambda part: part.number[0]):
+        shared: dict[Hashable, dict[int, SharedTensor]] = {}
+        for part in of_iteration:
+            report.findings += part.findings
+            report.unreadable += part.unreadable
+            report.looked_at += part.looked_at
+            for key, tensor in part.shared.items():
+                shared.setdefault(key, {})[part.number[1]] = tensor
+        report.findings += _compared(shared.values())
     return report
+
+
+def _compared(shared: Iterable[Mapping[int, SharedTensor]]) -> list[Finding]:
+    """Return the findings on tensors of an iteration that ranks should share, hits by rank and time."""
+    findings: list[Finding] = []
+    for tensors in shared:
+        findings += compare_ranks({rank: each.digest for rank, each in tensors.items()}, tensors)[0]
+    hits = [each for each in findings if isinstance(each, Hit)]
+    undecided = [each for each in findings if not isinstance(each, Hit)]
+    return [*sorted(hits, key=lambda hit: (hit.moment.rank, hit.moment.time)), *undecided]

@@ -2,7 +2,7 @@
 
 A step is all that a thread dumps between ``begin`` and ``end``. Newer steps push out the oldest ones, always
 whole. ``release`` writes the kept steps in order; the rest of the step that goes on is then written at once.
-Files outside of steps, such as those of graphs, are written at once.
+Files outside of steps, such as graph files, are written at once.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class HistorySink:
 
     @property
     def holds_buffers(self) -> bool:
-        """Whether buffers must stay as they are: those of an open step go to the sink uncopied."""
+        """Whether buffers must stay as they are: an open step passes its buffers to the sink uncopied."""
         return self._sink.holds_buffers
 
     def begin(self, iteration: int) -> None:

@@ -11,9 +11,9 @@ import struct
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -33,23 +33,21 @@ from msdump.statistics import StatisticNeed, is_measurable, measure, passes
 from msdump.store.write import Sink
 from msdump.threads import new_lock
 from msdump.watch import (
-    ALONE,
     DIGEST_BYTES,
     PARAMETER,
     Finding,
     Hit,
-    Known,
     RuleWatch,
     Seen,
+    SharedTensor,
     Sighting,
     Undecided,
     WatchedTensor,
     WatchRule,
     are_cleared,
     cleared_squares,
+    compare_ranks,
     digest,
-    disagreeing,
-    exactly,
     need_of,
     state_of,
     subject,
@@ -60,23 +58,7 @@ _log = logging.getLogger("msdump.capture")
 _MOST_LINES: Final = 1000  # warnings of one process about hits; the rest is counted
 _KIND: Final = "comparison of ranks"
 _NUMBER: Final = struct.Struct("<q")
-
-
-@dataclass(frozen=True, slots=True)
-class HeldTensor:
-    """A tensor of this rank that ranks should share.
-
-    Attributes:
-        subject: The tensor.
-        moment: Moment of the check.
-        rules: Rules that compare it.
-        digest: Equal on ranks with the same bits.
-    """
-
-    subject: WatchedTensor
-    moment: Sighting
-    rules: Sequence[WatchRule]
-    digest: bytes
+_PAIR: Final = struct.Struct(f"{DIGEST_BYTES}s{DIGEST_BYTES}s")
 
 
 class RankComparison(threading.local):
@@ -84,7 +66,7 @@ class RankComparison(threading.local):
 
     def __init__(self) -> None:
         """Start with no tensor."""
-        self._held: dict[bytes, HeldTensor] = {}
+        self._held: dict[bytes, SharedTensor] = {}
         self._is_given_up = False
 
     def begin(self) -> None:
@@ -92,19 +74,14 @@ class RankComparison(threading.local):
         self._held.clear()
 
     def add(
-        self,
-        place: Hashable,
-        subject: WatchedTensor,
-        moment: Sighting,
-        rules: Sequence[WatchRule],
-        array: np.ndarray,
+        self, tensor: WatchedTensor, moment: Sighting, rules: Sequence[WatchRule], array: np.ndarray
     ) -> None:
-        """Add a tensor of the step; its graph (``place``) separates equal names."""
+        """Add a tensor of the step."""
         looking = [rule for rule in rules if moment.iteration in rule.target.iterations]
         if looking:
-            text = repr((place, subject.name, str(subject.io), subject.slot, moment.pass_number))
+            text = repr((moment.place, tensor.name, str(tensor.io), tensor.slot, moment.pass_number))
             key = hashlib.blake2b(text.encode(), digest_size=DIGEST_BYTES).digest()
-            self._held[key] = HeldTensor(subject, moment, looking, digest(array))
+            self._held[key] = SharedTensor(tensor, moment, looking, digest(array))
 
     def findings(self, network: int, iteration: int) -> tuple[list[Finding], str]:
         """Exchange the digests of an iteration with the other ranks and compare them.
@@ -122,10 +99,10 @@ class RankComparison(threading.local):
         """
         if self._is_given_up:
             return [], ""
-        held, self._held = self._held, {}
+        shared_tensors, self._held = self._held, {}
         world = current()
         place = CallPlace(f"the end of iteration {iteration}", _KIND, WORLD_GROUP)
-        digests = b"".join(key + tensor.digest for key, tensor in held.items())
+        digests = b"".join(key + tensor.digest for key, tensor in shared_tensors.items())
         self._is_given_up = True  # until all have come: a rank that did not is not waited for again
         packed = shared(world, f"watch {network}", _NUMBER.pack(iteration) + digests, place)
         found: dict[int, Mapping[bytes, bytes]] = {}
@@ -133,32 +110,18 @@ class RankComparison(threading.local):
             (number,) = _NUMBER.unpack_from(data)
             if number != iteration:
                 raise RankError(place.operator, f"rank {rank} is in iteration {number}", rank)
-            starts = range(_NUMBER.size, len(data), 2 * DIGEST_BYTES)
-            middles = [(start, start + DIGEST_BYTES) for start in starts]
-            found[rank] = {data[start:end]: data[end : end + DIGEST_BYTES] for start, end in middles}
+            found[rank] = dict(_PAIR.iter_unpack(data[_NUMBER.size :]))
         self._is_given_up = False
-        return _compare(world.identity.rank, held, found)
-
-
-def _compare(
-    rank: int, held: Mapping[bytes, HeldTensor], found: Mapping[int, Mapping[bytes, bytes]]
-) -> tuple[list[Finding], str]:
-    """Return the findings on a rank, and a sentence on another rank, given the digests of all ranks."""
-    findings: list[Finding] = []
-    elsewhere = ""
-    for key, tensor in held.items():
-        holding = {each: digests[key] for each, digests in found.items() if key in digests}
-        apart = disagreeing(holding)
-        for rule in tensor.rules:
-            if len(holding) == 1:
-                findings.append(Undecided(rule, tensor.subject, tensor.moment, ALONE))
-            elif rank in apart:
-                count = exactly(len(apart))
-                findings.append(Hit(rule, rule.limits[0], tensor.subject, tensor.moment, count, apart[rank]))
-        if apart and rank not in apart and not elsewhere:
-            subject = tensor.subject
-            elsewhere = f"{subject.name} {subject.io}.{subject.slot}: {next(iter(apart.values()))}"
-    return findings, elsewhere
+        findings: list[Finding] = []
+        elsewhere = ""
+        own = world.identity.rank
+        for key, tensor in shared_tensors.items():
+            held = {rank: digests[key] for rank, digests in found.items() if key in digests}
+            of_tensor, apart = compare_ranks(held, {own: tensor})
+            findings += of_tensor
+            if apart and own not in apart and not elsewhere:
+                elsewhere = f"{tensor.subject}: {next(iter(apart.values()))}"
+        return findings, elsewhere
 
 
 class KeptElements:
@@ -288,18 +251,15 @@ class RunWatch:
         self._lines[rule] += 1
         often = f" ({count} times so far)" if count > 1 else ""
         _log.warning(
-            "watch rule %r hit in iteration %d: %s %s.%d: %s%s",
-            *(rule, moment.iteration, tensor.name, tensor.io, tensor.slot, hit, often),
+            "watch rule %r hit in iteration %d: %s: %s%s", rule, moment.iteration, tensor, hit, often
         )
 
     def _log_undecided(self, undecided: Undecided) -> None:
         key = (undecided.rule.name, undecided.reason)
         if key not in self._undecided:
             self._undecided.add(key)
-            tensor = undecided.subject
             _log.warning(
-                "watch rule %r cannot be checked at %s %s.%d: %s",
-                *(undecided.rule.name, tensor.name, tensor.io, tensor.slot, undecided.reason),
+                "watch rule %r cannot be checked at %s: %s", key[0], undecided.subject, undecided.reason
             )
 
     def compare_ranks(self, network: int, iteration: int) -> None:
@@ -377,8 +337,9 @@ _SQUARES: Final = StatisticNeed(squares=True)
 _NEVER: Final = (0.0, 0.0)  # an open interval without numbers
 
 
-class TensorWatch:
-    """A tensor with its rules, and the number of its checks in this iteration.
+@dataclass(frozen=True, slots=True, eq=False)
+class _RuledTensor:
+    """A tensor with its rules.
 
     Attributes:
         subject: The tensor.
@@ -388,43 +349,33 @@ class TensorWatch:
         cleared: Open interval of sums of squares in which no rule hits.
     """
 
-    __slots__ = ("_iteration", "_runs", "cleared", "need", "rank_rules", "rules", "subject")
+    subject: WatchedTensor
+    rules: Sequence[WatchRule]
+    rank_rules: Sequence[WatchRule]
+    need: StatisticNeed
+    cleared: tuple[float, float]
 
-    def __init__(self, tensor: WatchedTensor, rules: Sequence[WatchRule]) -> None:
-        """Take the rules that select the tensor."""
-        self.subject = tensor
-        self.rules = tuple(rule for rule in rules if not rule.compares_ranks)
-        self.rank_rules = tuple(rule for rule in rules if rule.compares_ranks)
-        self.need = need_of(self.rules)
-        self.cleared = _NEVER if self.rank_rules else cleared_squares(self.rules)
-        self._iteration = -1
-        self._runs = 0
-
-    def run_number(self, iteration: int) -> int:
-        """Count and return the run of its operator within an iteration, from 0."""
-        if iteration != self._iteration:
-            self._iteration, self._runs = iteration, 0
-        self._runs += 1
-        return self._runs - 1
+    def __bool__(self) -> bool:
+        """Return whether there is a rule on it."""
+        return bool(self.rules or self.rank_rules)
 
 
-@dataclass(frozen=True, slots=True)
-class Clearance:
+class _Clearance(NamedTuple):
     """Sums of squares at which no rule hits, of the tensors of operators that run together.
 
     Attributes:
         operators: The operators.
         sizes: Number of elements of each tensor that is there (``tensors_of``).
         ruled: Places of the tensors on which there are rules.
-        intervals: Open interval of each of these, a row for each.
         owners: Place of the operator of each of these.
+        intervals: Open interval of each of these, a row for each.
     """
 
     operators: Sequence[OperatorRef]
     sizes: Sequence[int]
     ruled: np.ndarray
-    intervals: np.ndarray
     owners: np.ndarray
+    intervals: np.ndarray
 
 
 def _squares(tensors: Sequence[np.ndarray], wanted: Iterable[bool]) -> np.ndarray:
@@ -446,11 +397,12 @@ class GraphWatch:
         self._run = run
         self._watch = RuleWatch(run.plan.rules, run.kept.remember)
         watched = tuple(graphs)
-        self._place = watched[0].index
+        self._place = str(watched[0].index)
         self._nodes = {node.operator: (graph, node) for graph in watched for node in graph.nodes}
         self._weights = {graph.index: _weights(graph) for graph in watched}
-        self._tensors: dict[tuple[OperatorRef, IO, int], TensorWatch] = {}
-        self._limits: dict[OperatorRef, Clearance] = {}  # by the first operator
+        self._tensors: dict[tuple[OperatorRef, IO, int], _RuledTensor] = {}
+        self._runs: Counter[_RuledTensor] = Counter()  # of each tensor's operator in this iteration
+        self._limits: dict[OperatorRef, _Clearance] = {}  # by the first operator
         self._iteration = -1  # before the first one
         self._rank: int | None = None  # looked up once in each iteration
         self._hit: Hit | None = None
@@ -458,8 +410,8 @@ class GraphWatch:
     def begin(self, iteration: int) -> None:
         """Begin an iteration; branches and loops begin with their graph's."""
         if iteration != self._iteration:
-            self._iteration = iteration
-            self._rank = None
+            self._iteration, self._rank = iteration, None
+            self._runs.clear()
 
     @property
     def need(self) -> StatisticNeed | None:
@@ -509,37 +461,26 @@ class GraphWatch:
         records: Callable[[int], Iterable[TensorRecord]],
         operators: Sequence[OperatorRef],
         sizes: Sequence[int],
-    ) -> Clearance:
-        ruled: list[int] = []
-        intervals: list[tuple[float, float]] = []
-        owners: list[int] = []
+    ) -> _Clearance:
+        rows: list[tuple[int, int, float, float]] = []  # place of the tensor and of its operator, interval
         start = 0
         for owner, operator in enumerate(ran):
             found = [*records(owner)]
             count = len(tensors_of([operator]))
-            for place in range(count):
-                # text has no record: then it is not known which record belongs to which tensor
-                interval = self._interval(found[place]) if len(found) == count else _NEVER
-                if interval is not None:
-                    ruled.append(start + place)
-                    intervals.append(interval)
-                    owners.append(owner)
+            if (
+                len(found) != count
+            ):  # text has no record: it is not known which record belongs to which tensor
+                rows += [(start + place, owner, *_NEVER) for place in range(count)]
+            else:
+                for place, record in enumerate(found, start):
+                    if tensor := self._tensor(record):
+                        # elements that the device rounds have another sum
+                        is_held = held_in(record) is record.dtype
+                        rows.append((place, owner, *(tensor.cleared if is_held else _NEVER)))
             start += count
-        return Clearance(
-            operators,
-            sizes,
-            np.array(ruled, int),
-            np.array(intervals).reshape(-1, 2),
-            np.array(owners, int),
-        )
-
-    def _interval(self, record: TensorRecord) -> tuple[float, float] | None:
-        """Return the sums of squares at which no rule hits a tensor, None for one without rules."""
-        tensor = self._tensor(record)
-        if not tensor.rules and not tensor.rank_rules:
-            return None
-        # elements that the device rounds have another sum
-        return tensor.cleared if held_in(record) is record.dtype else _NEVER
+        table = np.array(rows).reshape(-1, 4)
+        ruled, owners = table[:, :2].T.astype(int)
+        return _Clearance(operators, sizes, ruled, owners, table[:, 2:])
 
     def keeps(self, tensors: Sequence[TensorRecord], *, saturated: bool) -> bool:
         """Check the tensors of an operator; return whether they are dumped: without a hit they may not be.
@@ -570,30 +511,33 @@ class GraphWatch:
 
     def _check(self, record: TensorRecord, overflows: Callable[[], int]) -> Sequence[Finding]:
         tensor = self._tensor(record)
-        if not tensor.rules and not tensor.rank_rules:
+        if not tensor:
             return ()
-        number = tensor.run_number(self._iteration)
+        number = self._runs[tensor]
+        self._runs[tensor] += 1
         if record.dtype is STRING or not record.array.size or not is_measurable(record.dtype):
             return ()
         array, dtype = held_elements(record)
         if self._rank is None:
             self._rank = current().identity.rank
-        sighting = Sighting(self._iteration, self._rank, number, record.timestamp)
+        moment = Sighting(self._iteration, self._rank, number, record.timestamp, self._place)
         if tensor.rank_rules and self._run.ranks is not None:
-            self._run.ranks.add(self._place, tensor.subject, sighting, tensor.rank_rules, array)
+            self._run.ranks.add(tensor.subject, moment, tensor.rank_rules, array)
         if not tensor.rules:
             return ()
-        known = Known.of(measure(array, dtype, tensor.need), tensor.need)
         is_written = record.io is IO.OUTPUT and record.operator.op_type != PARAMETER
-        seen = Seen(dtype.name, known, lambda: array, overflows if is_written else lambda: 0)
-        return self._watch.check(tensor.rules, tensor.subject, sighting, seen)
+        seen = replace(Seen.of(array, dtype, tensor.need), overflows=overflows if is_written else lambda: 0)
+        return self._watch.check(tensor.rules, tensor.subject, moment, seen)
 
-    def _tensor(self, record: TensorRecord) -> TensorWatch:
+    def _tensor(self, record: TensorRecord) -> _RuledTensor:
         key = record.operator, record.io, record.slot
         tensor = self._tensors.get(key)
         if tensor is None:
             found = self._subject(record)
-            tensor = self._tensors[key] = TensorWatch(found, self._watch.rules_for(found))
+            of_ranks = [rule for rule in self._watch.rules_for(found) if rule.compares_ranks]
+            rules = [rule for rule in self._watch.rules_for(found) if not rule.compares_ranks]
+            cleared = _NEVER if of_ranks else cleared_squares(rules)
+            tensor = self._tensors[key] = _RuledTensor(found, rules, of_ranks, need_of(rules), cleared)
         return tensor
 
     def _subject(self, record: TensorRecord) -> WatchedTensor:

@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from msdump.analysis import DumpedHit, UndecidedRule, WatchReport, watch
+from msdump.analysis import UndecidedRule, WatchReport, watch
 from msdump.cli import messages, options
 from msdump.cli import output as documents
 from msdump.cli.output import Document, Shape
@@ -17,6 +17,7 @@ from msdump.config import watch as rule_files
 from msdump.errors import plural
 from msdump.executors import ExecutorChoice
 from msdump.read import open_dump
+from msdump.watch import Hit
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +59,19 @@ class WatchedDump:
         return len(self.report.hits)
 
     @property
-    def hits(self) -> list[DumpedHit]:
+    def hits(self) -> list[Hit]:
         """The hits, in the order of iterations, ranks and time; the first ones with --top."""
         return self.report.hits[: self.top]
 
 
-def _measured(hit: DumpedHit) -> float | None:
+def _measured(hit: Hit) -> float | None:
     """The measured value; null where statistics show only that the limit is passed."""
-    return hit.hit.measured.low if hit.hit.measured.is_exact else None
+    return hit.measured.low if hit.measured.is_exact else None
 
 
-def _tensor(hit: DumpedHit) -> str:
+def _tensor(hit: Hit) -> str:
     """Which input or output, "output:0"."""
-    return f"{hit.hit.subject.io}:{hit.hit.subject.slot}"
+    return f"{hit.subject.io}:{hit.subject.slot}"
 
 
 def _first(rule: UndecidedRule) -> str:
@@ -85,12 +86,13 @@ DOCUMENT: Final = Document(
         name="WatchDocument",
     ),
     Shape(
-        DumpedHit,
-        "rule=hit.rule.name condition=hit.rule.condition parameter=hit.limit.parameter? limit=hit.limit.value"
-        " comparison=hit.limit.comparison quantity=hit.limit.quantity.text measured at_least=hit.measured.low"
-        " at_most=hit.measured.high note=hit.note? operator=hit.subject.name op_type=hit.subject.op_type"
-        " tensor iteration=hit.moment.iteration rank=hit.moment.rank pass_number=hit.moment.pass_number"
-        " timestamp=hit.moment.time source? path",
+        Hit,
+        "rule=rule.name condition=rule.condition parameter=limit.parameter? limit=limit.value"
+        " comparison=limit.comparison quantity=limit.quantity.text measured at_least=measured.low"
+        " at_most=measured.high note? operator=subject.name op_type=subject.op_type tensor"
+        " iteration=moment.iteration rank=moment.rank pass_number=moment.pass_number timestamp=moment.time"
+        " source=moment.source? path=moment.path",
+        name="DumpedHit",
         measured=_measured,
         tensor=_tensor,
     ),
@@ -113,7 +115,7 @@ def command(
 ) -> None:
     """Check watch rules on the tensors, or the statistics, of the dump DUMP.
 
-    Hits are told in the order of iterations, ranks and time, with the measured value and the limit.
+    Hits are printed in the order of iterations, ranks and time, with the measured value and the limit.
     Exit codes: 0 nothing hit, 1 something did, 2 nothing could be checked, a file cannot be read, or
     something given is wrong, 130 interrupted.
     """
@@ -133,8 +135,8 @@ def _lines(report: WatchReport, top: int | None) -> Iterator[str]:
         yield f"... and {len(report.hits) - top} more"
     for each in report.undecided:
         tensors = plural(each.count, "tensor")
-        first = f"{each.first.op_type} {each.first.name} {each.first.io}.{each.first.slot}"
-        yield (f"undecided: {each.rule} on {tensors}, such as {first}: {each.reason}")
+        first = f"{each.first.op_type} {each.first}"
+        yield f"undecided: {each.rule} on {tensors}, such as {first}: {each.reason}"
     for name in report.unused:
         yield f"unused: {name} looks at nothing that was dumped"
     looked_at = max(report.looked_at.values(), default=0)
@@ -142,13 +144,10 @@ def _lines(report: WatchReport, top: int | None) -> Iterator[str]:
     yield f"{hits} of {rules}, up to {plural(looked_at, 'tensor')} looked at"
 
 
-def _line(each: DumpedHit) -> str:
-    hit = each.hit
-    tensor, moment = hit.subject, hit.moment
+def _line(hit: Hit) -> str:
+    moment = hit.moment
     place = f"iteration {moment.iteration}, rank {moment.rank}"
     if moment.pass_number:
         place += f", pass {moment.pass_number}"
-    source = f"  [{each.source}]" if each.source else ""
-    return (
-        f"{hit.rule.name}: {place}: {tensor.op_type} {tensor.name} {tensor.io}.{tensor.slot}: {hit}{source}"
-    )
+    source = f"  [{moment.source}]" if moment.source else ""
+    return f"{hit.rule.name}: {place}: {hit.subject.op_type} {hit.subject}: {hit}{source}"

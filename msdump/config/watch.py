@@ -11,6 +11,7 @@ import functools
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, create_model
@@ -29,7 +30,7 @@ _FILE_TEXT: Final = 'the file must hold a list of rules, {"watch": [...]}, or a 
 
 
 class RuleSettings(Section):
-    """Which tensors a rule looks at, and what its hits are told under."""
+    """Keys of a rule that select tensors, and its name."""
 
     name: Annotated[
         str,
@@ -178,9 +179,7 @@ def parse(items: Sequence[Any], path: Path, report: FaultReport) -> tuple[WatchR
             name = rule.condition if number == 1 else f"{rule.condition} {number}"
         if any(name == other.name for other in rules):
             report.error((*path, index), f"two rules are named {name!r}: give each a name of its own")
-        rules.append(
-            WatchRule(name, rule.condition, rule.limits, rule.settings, rule.target, rule.is_first_only)
-        )
+        rules.append(replace(rule, name=name))
     return tuple(rules)
 
 

@@ -1,8 +1,6 @@
 from .quantities import SHARE_WITHIN as SHARE_WITHIN
-from .quantities import Known as Known
 from .quantities import Past as Past
 from .quantities import Seen as Seen
-from .quantities import exactly as exactly
 from .rules import CONDITIONS as CONDITIONS
 from .rules import GRADIENTS as GRADIENTS
 from .rules import PARAMETER as PARAMETER
@@ -16,14 +14,14 @@ from .rules import WatchTarget as WatchTarget
 from .rules import need_of as need_of
 from .rules import state_of as state_of
 from .rules import subject as subject
-from .watch import ALONE as ALONE
 from .watch import DIGEST_BYTES as DIGEST_BYTES
 from .watch import Finding as Finding
 from .watch import Hit as Hit
 from .watch import RuleWatch as RuleWatch
+from .watch import SharedTensor as SharedTensor
 from .watch import Sighting as Sighting
 from .watch import Undecided as Undecided
 from .watch import are_cleared as are_cleared
 from .watch import cleared_squares as cleared_squares
+from .watch import compare_ranks as compare_ranks
 from .watch import digest as digest
-from .watch import disagreeing as disagreeing

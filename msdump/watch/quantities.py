@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from msdump.statistics import NOTHING, StatisticNeed, Totals
+from msdump.dtypes import DType
+from msdump.statistics import NOTHING, StatisticNeed, is_measurable, measure
 
 
 class Bounds(NamedTuple):
@@ -58,115 +59,6 @@ def exactly(value: float) -> Bounds:
     return Bounds(value, value)
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """Statistics of a tensor, each None where it is not known.
-
-    Attributes:
-        count: Number of elements.
-        high: The largest element; NaN where one is NaN.
-        low: The smallest element; NaN where one is NaN.
-        mean: The sum divided by the number of elements.
-        norm: The square root of the sum of squares.
-        negative: Elements below zero.
-        positive: Elements above zero.
-        zero: Elements that are zero.
-        nan: Elements that are NaN.
-        negative_inf: Elements that are -inf.
-        positive_inf: Elements that are inf.
-        digest: A hash of the elements' bytes, "" where there is none.
-    """
-
-    count: int | None = None
-    high: float | None = None
-    low: float | None = None
-    mean: float | None = None
-    norm: float | None = None
-    negative: int | None = None
-    positive: int | None = None
-    zero: int | None = None
-    nan: int | None = None
-    negative_inf: int | None = None
-    positive_inf: int | None = None
-    digest: str = ""
-
-    @classmethod
-    def of(cls, totals: Totals, need: StatisticNeed) -> Known:
-        """Return the statistics that a pass over the elements was to find."""
-        counts = need.counts
-        return cls(
-            totals.count,
-            None if need == NOTHING else totals.high,  # a pass finds the extremes whatever else it is for
-            None if need == NOTHING else totals.low,
-            totals.mean if need.total else None,
-            totals.norm if need.squares else None,
-            totals.negative if counts else None,
-            totals.positive if counts else None,
-            totals.zero if counts else None,
-            totals.nan if counts else None,
-            totals.negative_inf if counts else None,
-            totals.positive_inf if counts else None,
-        )
-
-    @property
-    def largest(self) -> Bounds:
-        """The largest absolute value."""
-        if self.high is not None and self.low is not None:
-            return exactly(max(abs(self.high), abs(self.low)))
-        return Bounds(0, math.inf if self.norm is None else self.norm)
-
-    @property
-    def nonfinite(self) -> Bounds:
-        """How many elements are NaN or infinite."""
-        if self.nan is not None and self.negative_inf is not None and self.positive_inf is not None:
-            return exactly(self.nan + self.negative_inf + self.positive_inf)
-        most = math.inf if self.count is None else self.count
-        if self.high is not None and self.low is not None:
-            is_finite = math.isfinite(self.high) and math.isfinite(self.low)
-            return exactly(0) if is_finite else Bounds(1, most)
-        if any(each is not None and math.isnan(each) for each in (self.high, self.low, self.mean, self.norm)):
-            return Bounds(1, most)
-        # an infinite sum may be one of finite elements
-        is_finite = self.norm is not None and math.isfinite(self.norm)
-        return exactly(0) if is_finite else Bounds(0, most)
-
-    @property
-    def absolute_mean(self) -> Bounds:
-        """The mean of the absolute values."""
-        if self.low is not None and self.high is not None and self.mean is not None:
-            if self.low >= 0 or self.high <= 0:
-                return exactly(abs(self.mean))
-            if math.isnan(self.mean):
-                return exactly(math.nan)
-        least = 0.0 if self.mean is None else abs(self.mean)
-        most = self.largest.high
-        if self.norm is not None and self.count:
-            # rounded up: both sides are equal for a constant, and their last bits are not
-            most = min(most, self.norm / math.sqrt(self.count) * (1 + 1e-6))
-        return Bounds(least, max(least, most))
-
-    @property
-    def zero_share(self) -> Bounds:
-        """The share of the elements that are zero, in percent."""
-        if self.count and self.zero is not None:
-            return exactly(100 * self.zero / self.count)
-        if (self.low is not None and self.low > 0) or (self.high is not None and self.high < 0):
-            return exactly(0)
-        if self.norm == 0 or (self.low == 0 and self.high == 0):
-            return exactly(100)
-        # one extreme that is not zero is an element that is not
-        is_mixed = bool(self.low or self.high or self.norm) and self.count is not None
-        return Bounds(0, 100 * (self.count - 1) / self.count if is_mixed and self.count else 100)
-
-    def share_within(self, start: float, end: float) -> Bounds:
-        """Return the share of the elements from ``start`` to ``end``, both included, in percent."""
-        if self.low is None or self.high is None:
-            return Bounds(0, 100)
-        if start <= self.low and self.high <= end:
-            return exactly(100)
-        return exactly(0) if self.low > end or self.high < start else Bounds(0, 100)
-
-
 _BLOCK: Final = 1 << 17  # elements of one block
 _PLAIN: Final = frozenset({"f4", "f8"})  # numpy computes in these types without a wider copy
 _MOST_DIMENSIONS_IN_ROWS: Final = 3  # up to these the last dimension holds the units, beyond them the second
@@ -174,6 +66,108 @@ FLOAT16_LIMIT: Final = 65504.0
 
 Settings = Mapping[str, float]
 """Parameters of a condition that are no limits, such as ``range_start_inclusive``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A tensor at one moment.
+
+    Attributes:
+        dtype: MindSpore's lower-case name of its element type.
+        values: Its known statistics by category (``statistics.Statistic``).
+        digest: A hash of the elements' bytes, "" where there is none.
+        elements: Returns its elements in their own type, None where only statistics are there.
+        overflows: Returns how often the device recorded that its operator overflowed when it wrote the
+            tensor, None where it left no records; None where there can be none.
+    """
+
+    dtype: str
+    values: Mapping[str, float]
+    digest: str = ""
+    elements: Callable[[], np.ndarray] | None = None
+    overflows: Callable[[], int | None] | None = None
+
+    @classmethod
+    def of(cls, array: np.ndarray, dtype: DType, need: StatisticNeed) -> Seen:
+        """Return an array with the statistics of a need; text, empty and complex arrays have none."""
+        values: dict[str, float] = {"count": array.size}
+        if not array.size or not is_measurable(dtype):
+            return cls(dtype.name, values)
+        totals = measure(array, dtype, need)
+        if need != NOTHING:  # a pass finds the extremes whatever else it is for
+            values |= {"max": totals.high, "min": totals.low}
+        if need.total:
+            values["avg"] = totals.mean
+        if need.squares:
+            values["l2norm"] = totals.norm
+        return cls(dtype.name, values, elements=lambda: array)
+
+    @property
+    def largest(self) -> Bounds:
+        """The largest absolute value."""
+        known = self.values
+        if "max" in known and "min" in known:
+            return exactly(max(abs(known["max"]), abs(known["min"])))
+        return Bounds(0, known.get("l2norm", math.inf))
+
+    @property
+    def nonfinite(self) -> Bounds:
+        """How many elements are NaN or infinite."""
+        known = self.values
+        if known.keys() >= {"nan count", "negative inf count", "positive inf count"}:
+            return exactly(known["nan count"] + known["negative inf count"] + known["positive inf count"])
+        most = known.get("count", math.inf)
+        if "max" in known and "min" in known:
+            is_finite = math.isfinite(known["max"]) and math.isfinite(known["min"])
+            return exactly(0) if is_finite else Bounds(1, most)
+        if any(math.isnan(known.get(name, 0)) for name in ("max", "min", "avg", "l2norm")):
+            return Bounds(1, most)
+        # an infinite sum may be one of finite elements
+        return exactly(0) if math.isfinite(known.get("l2norm", math.inf)) else Bounds(0, most)
+
+    @property
+    def absolute_mean(self) -> Bounds:
+        """The mean of the absolute values."""
+        known, mean = self.values, self.values.get("avg")
+        if mean is not None and "max" in known and "min" in known:
+            if known["min"] >= 0 or known["max"] <= 0:
+                return exactly(abs(mean))
+            if math.isnan(mean):
+                return exactly(math.nan)
+        least = 0.0 if mean is None else abs(mean)
+        most = self.largest.high
+        if "l2norm" in known and known.get("count"):
+            # rounded up: both sides are equal for a constant, and their last bits are not
+            most = min(most, known["l2norm"] / math.sqrt(known["count"]) * (1 + 1e-6))
+        return Bounds(least, max(least, most))
+
+    @property
+    def zero_share(self) -> Bounds:
+        """The share of the elements that are zero, in percent."""
+        known, count = self.values, self.values.get("count")
+        if count and "zero count" in known:
+            return exactly(100 * known["zero count"] / count)
+        low, high, norm = known.get("min"), known.get("max"), known.get("l2norm")
+        if (low is not None and low > 0) or (high is not None and high < 0):
+            return exactly(0)
+        if norm == 0 or (low == 0 and high == 0):
+            return exactly(100)
+        # one extreme that is not zero is an element that is not
+        return Bounds(0, 100 * (count - 1) / count if count and (low or high or norm) else 100)
+
+    def share_within(self, settings: Settings) -> Bounds:
+        """Return the share of the elements in the range of a rule, in percent."""
+        start, end = _range(settings)
+        low, high = self.values.get("min"), self.values.get("max")
+        if low is None or high is None:
+            return Bounds(0, 100)
+        if start <= low and high <= end:
+            return exactly(100)
+        return exactly(0) if low > end or high < start else Bounds(0, 100)
+
+
+def _range(settings: Settings) -> tuple[float, float]:
+    return settings["range_start_inclusive"], settings["range_end_inclusive"]
 
 
 def _blocks(array: np.ndarray) -> Iterator[np.ndarray]:
@@ -189,29 +183,33 @@ def _pairs(array: np.ndarray, before: np.ndarray | None) -> Iterator[tuple[np.nd
     return zip(_blocks(array), _blocks(before), strict=True)
 
 
-def _percentage(array: np.ndarray, is_counted: Callable[[np.ndarray], np.ndarray]) -> float:
-    return 100 * sum(int(np.count_nonzero(is_counted(block))) for block in _blocks(array)) / array.size
+def _number(array: np.ndarray, is_counted: Callable[[np.ndarray], np.ndarray]) -> int:
+    return sum(int(np.count_nonzero(is_counted(block))) for block in _blocks(array))
+
+
+def _absolute_sum(block: np.ndarray) -> float:
+    return float(np.abs(block).sum(dtype=np.float64))
 
 
 def _exact_absolute_mean(array: np.ndarray, *_: object) -> float:
-    return sum(float(np.abs(block).sum(dtype=np.float64)) for block in _blocks(array)) / array.size
+    return sum(map(_absolute_sum, _blocks(array))) / array.size
 
 
-def _exact_share_within(array: np.ndarray, _: np.ndarray | None, settings: Settings) -> float:
-    start, end = settings["range_start_inclusive"], settings["range_end_inclusive"]
-    return _percentage(array, lambda block: (block >= start) & (block <= end))
-
-
-def _exact_saturated_share(array: np.ndarray, *_: object) -> float:
-    return _percentage(array, lambda block: np.abs(block) == FLOAT16_LIMIT)
+def _exact_nonfinite(array: np.ndarray, *_: object) -> float:
+    return float(_number(array, lambda block: ~np.isfinite(block)))
 
 
 def _exact_zero_share(array: np.ndarray, *_: object) -> float:
     return 100 * (array.size - int(np.count_nonzero(array))) / array.size
 
 
-def _exact_nonfinite(array: np.ndarray, *_: object) -> float:
-    return float(sum(int(np.count_nonzero(~np.isfinite(block))) for block in _blocks(array)))
+def _exact_saturated_share(array: np.ndarray, *_: object) -> float:
+    return 100 * _number(array, lambda block: np.abs(block) == FLOAT16_LIMIT) / array.size
+
+
+def _exact_share_within(array: np.ndarray, _: np.ndarray | None, settings: Settings) -> float:
+    start, end = _range(settings)
+    return 100 * _number(array, lambda block: (block >= start) & (block <= end)) / array.size
 
 
 def _exact_dead_share(array: np.ndarray, *_: object) -> float:
@@ -220,23 +218,19 @@ def _exact_dead_share(array: np.ndarray, *_: object) -> float:
         return _exact_zero_share(array)
     unit = 1 if array.ndim > _MOST_DIMENSIONS_IN_ROWS else array.ndim - 1
     others = tuple(axis for axis in range(array.ndim) if axis != unit)
-    alive = np.any(array, axis=others) if others else array != 0
-    return float(100 * (alive.size - np.count_nonzero(alive)) / alive.size)
+    return _exact_zero_share(np.any(array, axis=others) if others else array)
 
 
 def _exact_update_ratio(array: np.ndarray, before: np.ndarray | None, settings: Settings) -> float:
-    apart = old = 0.0
-    for new, previous in _pairs(array, before):
-        apart += float(np.abs(new - previous).sum(dtype=np.float64))
-        old += float(np.abs(previous).sum(dtype=np.float64))
-    return apart / array.size / (settings["epsilon"] + old / array.size)
+    sums = [(_absolute_sum(new - old), _absolute_sum(old)) for new, old in _pairs(array, before)]
+    apart, old = map(sum, zip(*sums, strict=True))
+    return float(apart / array.size / (settings["epsilon"] + old / array.size))
 
 
 def _exact_step_ratio(array: np.ndarray, before: np.ndarray | None, _: Settings) -> float:
     apart = old = 0.0
     for new, previous in _pairs(array, before):
-        difference = np.subtract(new, previous, dtype=np.float64).reshape(-1)
-        wide = np.asarray(previous, np.float64).reshape(-1)
+        difference, wide = np.subtract(new, previous, dtype=np.float64), previous.astype(np.float64)
         apart += float(np.dot(difference, difference))
         old += float(np.dot(wide, wide))
     return math.sqrt(apart) / math.sqrt(old) if old else (math.inf if apart else 0.0)
@@ -244,29 +238,8 @@ def _exact_step_ratio(array: np.ndarray, before: np.ndarray | None, _: Settings)
 
 def _exact_changed_share(array: np.ndarray, before: np.ndarray | None, settings: Settings) -> float:
     rtol, atol, equal_nan = settings["rtol"], settings["atol"], bool(settings["equal_nan"])
-    same = sum(
-        int(np.count_nonzero(np.isclose(new, previous, rtol=rtol, atol=atol, equal_nan=equal_nan)))
-        for new, previous in _pairs(array, before)
-    )
+    same = sum(int(np.isclose(*pair, rtol, atol, equal_nan).sum()) for pair in _pairs(array, before))
     return 100 * (array.size - same) / array.size
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """A tensor at one moment.
-
-    Attributes:
-        dtype: MindSpore's lower-case name of its element type.
-        known: Its statistics.
-        elements: Returns its elements in their own type, None where only statistics are there.
-        overflows: Returns how often the device recorded that its operator overflowed when it wrote the
-            tensor, None where it left no records; None where there can be none.
-    """
-
-    dtype: str
-    known: Known
-    elements: Callable[[], np.ndarray] | None = None
-    overflows: Callable[[], int | None] | None = None
 
 
 class Past(enum.Enum):
@@ -276,7 +249,7 @@ class Past(enum.Enum):
     TENSOR = enum.auto()
     """The same tensor in the step before."""
     VALUES = enum.auto()
-    """The quantity itself in the last steps, whose median it is divided by."""
+    """The quantity itself in the last steps; their median divides it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,73 +292,78 @@ def _named(name: str) -> Quantity:
 
 
 _EXTREMES: Final = StatisticNeed(extremes=True)
-_COUNTS: Final = StatisticNeed(counts=True)
 _TOTAL: Final = StatisticNeed(total=True)
 _SQUARES: Final = StatisticNeed(squares=True)
 
 
-def _known(value: float | None) -> Bounds:
-    return UNKNOWN if value is None else exactly(float(value))
+def _statistic(category: str) -> Callable[..., Bounds]:
+    """Return a function that bounds a quantity by a statistic: a tensor's value, or unknown."""
+
+    def bounds(seen: Seen, *_: object) -> Bounds:
+        value = seen.values.get(category)
+        return UNKNOWN if value is None else exactly(float(value))
+
+    return bounds
 
 
-def _overflows(seen: Seen, _before: Seen | None, _settings: Settings) -> Bounds:
-    return _known(None if seen.overflows is None else seen.overflows())
+def _overflows(seen: Seen, *_: object) -> Bounds:
+    count = None if seen.overflows is None else seen.overflows()
+    return UNKNOWN if count is None else exactly(float(count))
 
 
-def _spread(seen: Seen, _before: Seen | None, _settings: Settings) -> Bounds:
-    high, low = seen.known.high, seen.known.low
+def _spread(seen: Seen, *_: object) -> Bounds:
+    high, low = seen.values.get("max"), seen.values.get("min")
     return UNKNOWN if high is None or low is None else exactly(high - low)
 
 
-def _saturated(seen: Seen, _before: Seen | None, _settings: Settings) -> Bounds:
-    if seen.dtype != "float16" or seen.known.largest.high < FLOAT16_LIMIT:
+def _dead(seen: Seen, *_: object) -> Bounds:
+    zeros = seen.zero_share
+    return Bounds(100 if zeros.low == 100 else 0, zeros.high)  # noqa: PLR2004 - percent
+
+
+def _saturated(seen: Seen, *_: object) -> Bounds:
+    largest = seen.largest
+    if seen.dtype != "float16" or largest.high < FLOAT16_LIMIT:
         return exactly(0)
-    finite = seen.known.largest
-    return Bounds(math.ulp(0.0) if finite.low == FLOAT16_LIMIT else 0, 100)
+    return Bounds(math.ulp(0.0) if largest.low == FLOAT16_LIMIT else 0, 100)
 
 
 def _of_change(
-    bound: Callable[[Known, Known, Settings], Bounds],
+    bound: Callable[[Seen, Seen, Settings], Bounds],
 ) -> Callable[[Seen, Seen | None, Settings], Bounds]:
     """Bound a quantity of the change since the step before: 0 where both have the same digest."""
 
     def bounds(seen: Seen, before: Seen | None, settings: Settings) -> Bounds:
         if before is None:
             return UNKNOWN
-        if seen.known.digest and seen.known.digest == before.known.digest:
-            return exactly(0)
-        return bound(seen.known, before.known, settings)
+        return exactly(0) if seen.digest and seen.digest == before.digest else bound(seen, before, settings)
 
     return bounds
 
 
 @_of_change
-def _update_ratio(seen: Known, before: Known, settings: Settings) -> Bounds:
-    if seen.mean is None or before.mean is None:
+def _update_ratio(seen: Seen, before: Seen, settings: Settings) -> Bounds:
+    if "avg" not in seen.values or "avg" not in before.values:
         return Bounds(0, math.inf)
-    apart = abs(seen.mean - before.mean)
+    apart = abs(seen.values["avg"] - before.values["avg"])
     return Bounds(apart / (settings["epsilon"] + before.absolute_mean.high), math.inf)
 
 
 @_of_change
-def _step_ratio(seen: Known, before: Known, _settings: Settings) -> Bounds:
-    new, old = seen.norm, before.norm
-    if new is None or old is None or not old:
+def _step_ratio(seen: Seen, before: Seen, _settings: Settings) -> Bounds:
+    new, old = seen.values.get("l2norm"), before.values.get("l2norm")
+    if new is None or not old:
         return Bounds(0, math.inf)
     return Bounds(abs(new - old) / old, (new + old) / old)
 
 
 @_of_change
-def _changed(seen: Known, before: Known, settings: Settings) -> Bounds:
+def _changed(seen: Seen, before: Seen, settings: Settings) -> Bounds:
     allowed = settings["atol"] + settings["rtol"] * before.largest.high
-    extremes = ((seen.high, before.high), (seen.low, before.low))
     # extremes that moved by more than is allowed are elements that did
-    moved = any(new is not None and old is not None and abs(new - old) > allowed for new, old in extremes)
+    extremes = [name for name in ("max", "min") if name in seen.values and name in before.values]
+    moved = any(abs(seen.values[name] - before.values[name]) > allowed for name in extremes)
     return Bounds(math.ulp(0.0) if moved else 0, 100)
-
-
-def _within(seen: Seen, _before: Seen | None, settings: Settings) -> Bounds:
-    return seen.known.share_within(settings["range_start_inclusive"], settings["range_end_inclusive"])
 
 
 def _either_sign(most: float, _settings: Settings) -> Bounds:
@@ -393,27 +371,25 @@ def _either_sign(most: float, _settings: Settings) -> Bounds:
 
 
 def _within_below(most: float, settings: Settings) -> Bounds:
-    is_whole = settings["range_start_inclusive"] <= -most and most <= settings["range_end_inclusive"]
-    return exactly(100) if is_whole else Bounds(0, 100)
+    start, end = _range(settings)
+    return exactly(100) if start <= -most and most <= end else Bounds(0, 100)
 
 
 LARGEST: Final = Quantity(
     "the largest element",
     _EXTREMES,
-    lambda seen, *_: _known(seen.known.high),
+    _statistic("max"),
     columns=("max",),
     below=_either_sign,
 )
 SMALLEST: Final = Quantity(
     "the smallest element",
     _EXTREMES,
-    lambda seen, *_: _known(seen.known.low),
+    _statistic("min"),
     columns=("min",),
     below=_either_sign,
 )
-MEAN: Final = Quantity(
-    "the mean", _TOTAL, lambda seen, *_: _known(seen.known.mean), columns=("avg",), below=_either_sign
-)
+MEAN: Final = Quantity("the mean", _TOTAL, _statistic("avg"), columns=("avg",), below=_either_sign)
 SPREAD: Final = Quantity(
     "the largest element less the smallest",
     _EXTREMES,
@@ -421,18 +397,18 @@ SPREAD: Final = Quantity(
     columns=("max", "min"),
     below=lambda most, _: Bounds(0, 2 * most),
 )
-NORM: Final = Quantity("the norm", _SQUARES, lambda seen, *_: _known(seen.known.norm), columns=("l2norm",))
+NORM: Final = Quantity("the norm", _SQUARES, _statistic("l2norm"), columns=("l2norm",))
 ABSOLUTE_MEAN: Final = Quantity(
     "the mean of the absolute values",
     _TOTAL | _EXTREMES,
-    lambda seen, *_: seen.known.absolute_mean,
+    lambda seen, *_: seen.absolute_mean,
     _exact_absolute_mean,
     below=lambda most, _: Bounds(0, most),
 )
 NONFINITE: Final = Quantity(
     "the number of elements that are NaN or infinite",
     _EXTREMES,
-    lambda seen, *_: seen.known.nonfinite,
+    lambda seen, *_: seen.nonfinite,
     _exact_nonfinite,
     columns=("max", "min"),
     below=lambda *_: exactly(0),
@@ -440,7 +416,7 @@ NONFINITE: Final = Quantity(
 ZERO_SHARE: Final = Quantity(
     "the share of zeros in percent",
     _EXTREMES,
-    lambda seen, *_: seen.known.zero_share,
+    lambda seen, *_: seen.zero_share,
     _exact_zero_share,
     columns=("zero count", "count"),
     below=lambda most, _: Bounds(0, math.nextafter(100, 0)) if most else exactly(100),
@@ -448,7 +424,7 @@ ZERO_SHARE: Final = Quantity(
 DEAD_SHARE: Final = Quantity(
     "the share of the units that are zero throughout, in percent",
     _EXTREMES,
-    lambda seen, *_: Bounds(100 if seen.known.zero_share.low == 100 else 0, seen.known.zero_share.high),  # noqa: PLR2004
+    _dead,
     _exact_dead_share,
 )
 SATURATED_SHARE: Final = Quantity(
@@ -461,7 +437,7 @@ SATURATED_SHARE: Final = Quantity(
 SHARE_WITHIN: Final = Quantity(
     "the share of the elements in the range, in percent",
     _EXTREMES,
-    _within,
+    lambda seen, _, settings: seen.share_within(settings),
     _exact_share_within,
     below=_within_below,
 )

@@ -80,15 +80,15 @@ class LimitParameter:
 
     Attributes:
         quantity: The limited quantity.
-        comparison: Relation of a measured value to the limit that makes a hit.
         domain: Numbers that it takes.
         default: Value where the rule gives none; None: no limit then.
+        comparison: Relation of a measured value to the limit that makes a hit.
     """
 
     quantity: Quantity
-    comparison: Comparison
     domain: Domain = Domain.NUMBER
     default: float | None = None
+    comparison: Comparison = Comparison.AT_LEAST
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +119,7 @@ class Condition:
         role: Role of the selected tensors unless the rule gives one; None: any.
         types: Types of the selected operators unless the rule gives some; none: all.
         is_first_only: A tensor is checked only the first time.
+        variants: Further conditions by name: this one on tensors of a role.
     """
 
     name: str
@@ -129,102 +130,21 @@ class Condition:
     role: Role | None = None
     types: frozenset[str] = frozenset()
     is_first_only: bool = False
+    variants: Mapping[str, Role] = field(default_factory=dict)
 
 
-def _above(
-    quantity: Quantity, domain: Domain = Domain.NUMBER, default: float | None = None
-) -> LimitParameter:
-    return LimitParameter(quantity, Comparison.ABOVE, domain, default)
-
-
-def _below(
-    quantity: Quantity, domain: Domain = Domain.NUMBER, default: float | None = None
-) -> LimitParameter:
-    return LimitParameter(quantity, Comparison.BELOW, domain, default)
-
-
-def _of_role(condition: Condition, name: str, role: Role) -> Condition:
-    return replace(condition, name=name, meaning=f"As {condition.name}.", role=role)
-
+_above: Final = functools.partial(LimitParameter, comparison=Comparison.ABOVE)
+_below: Final = functools.partial(LimitParameter, comparison=Comparison.BELOW)
 
 _TRAIL: Final = {
     "window": SettingParameter(Domain.COUNT, 20, "steps that the median is taken of"),
     "after": SettingParameter(Domain.COUNT, 5, "steps that pass before anything is told"),
 }
-_ALL_ZERO: Final = LimitParameter(quantities.ZERO_SHARE, Comparison.AT_LEAST, Domain.PERCENT, 100)
+_ALL_ZERO: Final = LimitParameter(quantities.ZERO_SHARE, Domain.PERCENT, 100)
 
-_TENSOR_OVERFLOW: Final = Condition(
-    "tensor_overflow", "An element is NaN or infinite.", fixed=(quantities.NONFINITE, Comparison.ABOVE, 0.0)
-)
-_TENSOR_INITIALIZATION: Final = Condition(
-    "tensor_initialization",
-    "A tensor begins with too many zeros, or beyond a limit.",
-    {
-        "zero_percentage_ge": _ALL_ZERO,
-        "max_gt": _above(quantities.LARGEST),
-        "min_lt": _below(quantities.SMALLEST),
-    },
-    is_first_only=True,
-)
-_TENSOR_TOO_LARGE: Final = Condition(
-    "tensor_too_large",
-    "The elements are too large.",
-    {
-        "abs_mean_gt": _above(quantities.ABSOLUTE_MEAN, Domain.NOT_NEGATIVE),
-        "max_gt": _above(quantities.LARGEST),
-        "min_gt": _above(quantities.SMALLEST),
-        "mean_gt": _above(quantities.MEAN),
-    },
-)
-_TENSOR_TOO_SMALL: Final = Condition(
-    "tensor_too_small",
-    "The elements are too small.",
-    {
-        "abs_mean_lt": _below(quantities.ABSOLUTE_MEAN, Domain.NOT_NEGATIVE),
-        "max_lt": _below(quantities.LARGEST),
-        "min_lt": _below(quantities.SMALLEST),
-        "mean_lt": _below(quantities.MEAN),
-    },
-)
-_TENSOR_RANGE: Final = Condition(
-    "tensor_range",
-    "Too many or too few elements lie in a range.",
-    {
-        "range_percentage_lt": _below(quantities.SHARE_WITHIN, Domain.PERCENT),
-        "range_percentage_gt": _above(quantities.SHARE_WITHIN, Domain.PERCENT),
-        "max_min_lt": _below(quantities.SPREAD, Domain.POSITIVE),
-        "max_min_gt": _above(quantities.SPREAD, Domain.NOT_NEGATIVE),
-    },
-    settings={
-        "range_start_inclusive": SettingParameter(Domain.NUMBER, None, "the lower end of the range"),
-        "range_end_inclusive": SettingParameter(Domain.NUMBER, None, "the upper end of the range"),
-    },
-)
 _EPSILON: Final = {
     "epsilon": SettingParameter(Domain.NOT_NEGATIVE, 1e-9, "added to what the change is divided by")
 }
-_CHANGE_TOO_LARGE: Final = Condition(
-    "tensor_change_too_large",
-    "A tensor changed too much since the step before.",
-    {"abs_mean_update_ratio_gt": _above(quantities.UPDATE_RATIO, Domain.NOT_NEGATIVE, 0.1)},
-    settings=_EPSILON,
-)
-_CHANGE_TOO_SMALL: Final = Condition(
-    "tensor_change_too_small",
-    "A tensor changed too little since the step before.",
-    {"abs_mean_update_ratio_lt": _below(quantities.UPDATE_RATIO, Domain.NOT_NEGATIVE, 1e-4)},
-    settings=_EPSILON,
-)
-_NOT_CHANGED: Final = Condition(
-    "tensor_not_changed",
-    "No element changed since the step before.",
-    fixed=(quantities.CHANGED_SHARE, Comparison.AT_MOST, 0.0),
-    settings={
-        "rtol": SettingParameter(Domain.NOT_NEGATIVE, 1e-5, "the change that counts as none, relative"),
-        "atol": SettingParameter(Domain.NOT_NEGATIVE, 1e-8, "the change that counts as none, absolute"),
-        "equal_nan": SettingParameter(Domain.TRUTH, 0, "NaN counts as unchanged where it was NaN before"),
-    },
-)
 
 _CONDITIONS: Final = (
     Condition(
@@ -232,26 +152,86 @@ _CONDITIONS: Final = (
         "The device says that the operator overflowed when it wrote the tensor, as `op_debug_mode` 3 has it.",
         fixed=(quantities.OVERFLOWS, Comparison.ABOVE, 0.0),
     ),
-    _TENSOR_OVERFLOW,
-    _of_role(_TENSOR_OVERFLOW, "weight_overflow", Role.WEIGHT),
-    _of_role(_TENSOR_OVERFLOW, "gradient_exploding", Role.GRADIENT),
-    _TENSOR_INITIALIZATION,
-    _of_role(_TENSOR_INITIALIZATION, "weight_initialization", Role.WEIGHT),
-    _TENSOR_TOO_LARGE,
-    _of_role(_TENSOR_TOO_LARGE, "weight_too_large", Role.WEIGHT),
-    _of_role(_TENSOR_TOO_LARGE, "gradient_too_large", Role.GRADIENT),
-    _TENSOR_TOO_SMALL,
-    _of_role(_TENSOR_TOO_SMALL, "weight_too_small", Role.WEIGHT),
-    _of_role(_TENSOR_TOO_SMALL, "gradient_vanishing", Role.GRADIENT),
+    Condition(
+        "tensor_overflow",
+        "An element is NaN or infinite.",
+        fixed=(quantities.NONFINITE, Comparison.ABOVE, 0.0),
+        variants={"weight_overflow": Role.WEIGHT, "gradient_exploding": Role.GRADIENT},
+    ),
+    Condition(
+        "tensor_initialization",
+        "A tensor begins with too many zeros, or beyond a limit.",
+        {
+            "zero_percentage_ge": _ALL_ZERO,
+            "max_gt": _above(quantities.LARGEST),
+            "min_lt": _below(quantities.SMALLEST),
+        },
+        is_first_only=True,
+        variants={"weight_initialization": Role.WEIGHT},
+    ),
+    Condition(
+        "tensor_too_large",
+        "The elements are too large.",
+        {
+            "abs_mean_gt": _above(quantities.ABSOLUTE_MEAN, Domain.NOT_NEGATIVE),
+            "max_gt": _above(quantities.LARGEST),
+            "min_gt": _above(quantities.SMALLEST),
+            "mean_gt": _above(quantities.MEAN),
+        },
+        variants={"weight_too_large": Role.WEIGHT, "gradient_too_large": Role.GRADIENT},
+    ),
+    Condition(
+        "tensor_too_small",
+        "The elements are too small.",
+        {
+            "abs_mean_lt": _below(quantities.ABSOLUTE_MEAN, Domain.NOT_NEGATIVE),
+            "max_lt": _below(quantities.LARGEST),
+            "min_lt": _below(quantities.SMALLEST),
+            "mean_lt": _below(quantities.MEAN),
+        },
+        variants={"weight_too_small": Role.WEIGHT, "gradient_vanishing": Role.GRADIENT},
+    ),
     Condition("tensor_all_zero", "Too many elements are zero.", {"zero_percentage_ge": _ALL_ZERO}),
-    _TENSOR_RANGE,
-    _of_role(_TENSOR_RANGE, "activation_range", Role.ACTIVATION),
-    _CHANGE_TOO_LARGE,
-    _of_role(_CHANGE_TOO_LARGE, "weight_change_too_large", Role.WEIGHT),
-    _CHANGE_TOO_SMALL,
-    _of_role(_CHANGE_TOO_SMALL, "weight_change_too_small", Role.WEIGHT),
-    _NOT_CHANGED,
-    _of_role(_NOT_CHANGED, "weight_not_changed", Role.WEIGHT),
+    Condition(
+        "tensor_range",
+        "Too many or too few elements lie in a range.",
+        {
+            "range_percentage_lt": _below(quantities.SHARE_WITHIN, Domain.PERCENT),
+            "range_percentage_gt": _above(quantities.SHARE_WITHIN, Domain.PERCENT),
+            "max_min_lt": _below(quantities.SPREAD, Domain.POSITIVE),
+            "max_min_gt": _above(quantities.SPREAD, Domain.NOT_NEGATIVE),
+        },
+        settings={
+            "range_start_inclusive": SettingParameter(Domain.NUMBER, None, "the lower end of the range"),
+            "range_end_inclusive": SettingParameter(Domain.NUMBER, None, "the upper end of the range"),
+        },
+        variants={"activation_range": Role.ACTIVATION},
+    ),
+    Condition(
+        "tensor_change_too_large",
+        "A tensor changed too much since the step before.",
+        {"abs_mean_update_ratio_gt": _above(quantities.UPDATE_RATIO, Domain.NOT_NEGATIVE, 0.1)},
+        settings=_EPSILON,
+        variants={"weight_change_too_large": Role.WEIGHT},
+    ),
+    Condition(
+        "tensor_change_too_small",
+        "A tensor changed too little since the step before.",
+        {"abs_mean_update_ratio_lt": _below(quantities.UPDATE_RATIO, Domain.NOT_NEGATIVE, 1e-4)},
+        settings=_EPSILON,
+        variants={"weight_change_too_small": Role.WEIGHT},
+    ),
+    Condition(
+        "tensor_not_changed",
+        "No element changed since the step before.",
+        fixed=(quantities.CHANGED_SHARE, Comparison.AT_MOST, 0.0),
+        settings={
+            "rtol": SettingParameter(Domain.NOT_NEGATIVE, 1e-5, "the change that counts as none, relative"),
+            "atol": SettingParameter(Domain.NOT_NEGATIVE, 1e-8, "the change that counts as none, absolute"),
+            "equal_nan": SettingParameter(Domain.TRUTH, 0, "NaN counts as unchanged where it was NaN before"),
+        },
+        variants={"weight_not_changed": Role.WEIGHT},
+    ),
     # beyond MindSpore's
     Condition(
         "saturated_float16",
@@ -261,11 +241,7 @@ _CONDITIONS: Final = (
     Condition(
         "dead_relu",
         "Too many units of a ReLU are zero for the whole batch.",
-        {
-            "dead_percentage_ge": LimitParameter(
-                quantities.DEAD_SHARE, Comparison.AT_LEAST, Domain.PERCENT, 50
-            )
-        },
+        {"dead_percentage_ge": LimitParameter(quantities.DEAD_SHARE, Domain.PERCENT, 50)},
         role=Role.ACTIVATION,
         types=frozenset({"ReLU", "Relu", "ReLU6", "ReLUV2"}),
     ),
@@ -305,7 +281,11 @@ _CONDITIONS: Final = (
     ),
 )
 
-CONDITIONS: Final[Mapping[str, Condition]] = {condition.name: condition for condition in _CONDITIONS}
+CONDITIONS: Final[Mapping[str, Condition]] = {
+    name: replace(each, name=name, meaning=f"As {each.name}.", role=role) if name != each.name else each
+    for each in _CONDITIONS
+    for name, role in {each.name: each.role, **each.variants}.items()
+}
 """The conditions by name."""
 
 
@@ -378,6 +358,10 @@ class WatchedTensor:
     io: IO
     slot: int
     roles: frozenset[Role] = frozenset()
+
+    def __str__(self) -> str:
+        """Return ``Default/Add-op0 output.0``."""
+        return f"{self.name} {self.io}.{self.slot}"
 
 
 def subject(

@@ -20,8 +20,7 @@ import numpy as np
 from msdump.watch.quantities import FLOAT16_LIMIT, Bounds, Past, Seen, exactly
 from msdump.watch.rules import Limit, WatchedTensor, WatchRule
 
-ALONE: Final = "one rank alone holds it, so that there is nothing that it could agree with"
-"""Reason of an undecided comparison of ranks."""
+_ALONE: Final = "one rank alone holds it, so that there is nothing that it could agree with"
 
 DIGEST_BYTES: Final = 16
 
@@ -35,24 +34,6 @@ def digest(array: np.ndarray) -> bytes:
     found = hashlib.blake2b(f"{array.shape} {array.dtype} ".encode(), digest_size=DIGEST_BYTES)
     found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return found.digest()
-
-
-def disagreeing(held: Mapping[int, Hashable]) -> dict[int, str]:
-    """Return the ranks that differ from most, each with a sentence; of two ranks the later one.
-
-    >>> disagreeing({0: "a", 1: "b", 2: "a"}), disagreeing({0: "a", 1: "b"}), disagreeing({0: "a", 1: "a"})
-    ({1: 'rank 1 holds something else than rank 0, 2'}, {1: 'rank 1 holds something else than rank 0'}, {})
-
-    Args:
-        held: A value for each rank, in order: equal ones where ranks hold the same.
-    """
-    common = Counter(held.values()).most_common(1)[0][0]
-    others = ", ".join(str(rank) for rank, each in held.items() if each == common)
-    return {
-        rank: f"rank {rank} holds something else than rank {others}"
-        for rank, each in held.items()
-        if each != common
-    }
 
 
 _SLACK: Final = 1.001  # more than rounding takes from a sum of squares in float32, which adds up short runs
@@ -114,12 +95,18 @@ class Sighting:
         rank: Number of the rank.
         pass_number: Run of the operator within the iteration, from 0.
         time: Microseconds since the epoch, 0 where unknown.
+        place: Network and graph, which separate equal names.
+        path: File of the tensor, or directory of the table with its statistics; "" while a network runs.
+        source: Source line of the operator, "" where unknown.
     """
 
     iteration: int
     rank: int = 0
     pass_number: int = 0
     time: int = 0
+    place: str = ""
+    path: str = ""
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,26 +140,70 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """A rule that could not be checked on a tensor.
-
-    Attributes:
-        rule: The rule.
-        subject: The tensor.
-        moment: Moment of the check.
-        reason: Cause, a sentence.
-    """
+    """A rule that could not be checked on a tensor, and the cause in a sentence."""
 
     rule: WatchRule
     subject: WatchedTensor
-    moment: Sighting
     reason: str
 
 
 Finding = Hit | Undecided
 
 
-class _UndecidedError(Exception):
-    """The statistics do not decide a limit, and the elements are not there."""
+@dataclass(frozen=True, slots=True)
+class SharedTensor:
+    """A tensor of a rank that ranks should share.
+
+    Attributes:
+        subject: The tensor.
+        moment: Moment of the check.
+        rules: Rules that compare it.
+        digest: Equal bytes on ranks with the same contents.
+    """
+
+    subject: WatchedTensor
+    moment: Sighting
+    rules: Sequence[WatchRule]
+    digest: bytes
+
+
+def compare_ranks(
+    held: Mapping[int, Hashable], tensors: Mapping[int, SharedTensor]
+) -> tuple[list[Finding], dict[int, str]]:
+    """Compare the contents of a tensor that ranks should share.
+
+    Args:
+        held: Digest of the tensor on each rank that has it, in the order of ranks.
+        tensors: The tensor by rank, on the ranks that are reported.
+
+    Returns:
+        The findings on these ranks, and a sentence on each rank that is apart from most.
+    """
+    apart = _disagreeing(held)
+    findings: list[Finding] = []
+    for rank, tensor in tensors.items():
+        for rule in tensor.rules:
+            if len(held) == 1:
+                findings.append(Undecided(rule, tensor.subject, _ALONE))
+            elif rank in apart:
+                count = exactly(len(apart))
+                findings.append(Hit(rule, rule.limits[0], tensor.subject, tensor.moment, count, apart[rank]))
+    return findings, apart
+
+
+def _disagreeing(held: Mapping[int, Hashable]) -> dict[int, str]:
+    """Return the ranks that differ from most, each with a sentence; of two ranks the later one.
+
+    >>> _disagreeing({0: "a", 1: "b", 2: "a"}), _disagreeing({0: "a", 1: "b"}), _disagreeing({0: "a", 1: "a"})
+    ({1: 'rank 1 holds something else than rank 0, 2'}, {1: 'rank 1 holds something else than rank 0'}, {})
+    """
+    common = Counter(held.values()).most_common(1)[0][0]
+    others = ", ".join(str(rank) for rank, each in held.items() if each == common)
+    return {
+        rank: f"rank {rank} holds something else than rank {others}"
+        for rank, each in held.items()
+        if each != common
+    }
 
 
 class RuleWatch:
@@ -201,12 +232,7 @@ class RuleWatch:
         return tuple(rule for rule in self.rules if rule.target.takes(subject))
 
     def check(
-        self,
-        rules: Sequence[WatchRule],
-        subject: WatchedTensor,
-        moment: Sighting,
-        seen: Seen,
-        place: Hashable = None,
+        self, rules: Sequence[WatchRule], subject: WatchedTensor, moment: Sighting, seen: Seen
     ) -> list[Finding]:
         """Return the limits that a tensor has passed, and the rules that could not be checked.
 
@@ -215,26 +241,23 @@ class RuleWatch:
             subject: The tensor.
             moment: Moment of the check.
             seen: Its statistics and elements.
-            place: Separates equal names, as in two networks.
         """
-        key = (place, subject.name, subject.io, subject.slot, moment.rank, moment.pass_number)
+        key = (moment.place, subject.name, subject.io, subject.slot, moment.rank, moment.pass_number)
         before = self._before.get(key)
         findings: list[Finding] = []
         for rule in rules:
-            if moment.iteration not in rule.target.iterations:
+            if moment.iteration not in rule.target.iterations or (
+                rule.is_first_only and (rule.name, key) in self._begun
+            ):
                 continue
             if rule.is_first_only:
-                if (rule.name, key) in self._begun:
-                    continue
                 self._begun.add((rule.name, key))
             for limit in rule.limits:
-                try:
-                    measured = self._passed(rule, limit, seen, before, key)
-                except _UndecidedError as error:
-                    findings.append(Undecided(rule, subject, moment, str(error)))
-                else:
-                    if measured is not None:
-                        findings.append(Hit(rule, limit, subject, moment, measured))
+                measured = self._passed(rule, limit, seen, before, key)
+                if isinstance(measured, str):
+                    findings.append(Undecided(rule, subject, measured))
+                elif measured is not None:
+                    findings.append(Hit(rule, limit, subject, moment, measured))
         if self._compares and any(map(_compares_steps, rules)):
             self._before.pop(key, None)  # first, so that its memory counts as free
             self._before[key] = self._remember(seen, any(rule.keeps_elements for rule in rules))
@@ -242,34 +265,35 @@ class RuleWatch:
 
     def _passed(
         self, rule: WatchRule, limit: Limit, seen: Seen, before: Seen | None, key: Hashable
-    ) -> Bounds | None:
-        """Return the quantity where it passes a limit, else None."""
+    ) -> Bounds | str | None:
+        """Return the quantity where it passes a limit, else None; the cause where that is undecided."""
         past = limit.quantity.past
         if past is Past.TENSOR and before is None:
             return None
         bounds = limit.quantity.bounds(seen, before, rule.settings)
         if past is Past.VALUES:
-            growth = self._growth(rule, limit, key, bounds)
+            if not bounds.is_exact:
+                return _needs(limit, None)
+            growth = self._growth(rule, limit, key, bounds.low)
             if growth is None:
                 return None
-            bounds = growth
+            bounds = exactly(growth)
         passes = limit.comparison.holds(bounds, limit.value)
         if passes is None or (passes and not bounds.is_exact):
             exact = _exact(rule, limit, seen, before)
-            if exact is None and passes is None:
-                raise _UndecidedError(_needs(limit, seen))
+            if isinstance(exact, str):
+                return exact
             if exact is not None:
                 bounds = exactly(exact)
                 passes = limit.comparison.holds(bounds, limit.value)
+            elif passes is None:
+                return _needs(limit, seen)
         return bounds if passes else None
 
-    def _growth(self, rule: WatchRule, limit: Limit, key: Hashable, bounds: Bounds) -> Bounds | None:
-        """Return a quantity divided by the median of the last steps; None where too few have passed."""
-        if not bounds.is_exact:
-            raise _UndecidedError(_needs(limit, None))
-        value, window = bounds.low, int(rule.settings["window"])
+    def _growth(self, rule: WatchRule, limit: Limit, key: Hashable, value: float) -> float | None:
+        """Return a value divided by the median of the last steps; None where too few have passed."""
         trail = self._trails.setdefault(
-            (rule.name, limit.quantity.text, limit.parameter, key), deque(maxlen=window)
+            (rule.name, limit.quantity.text, limit.parameter, key), deque(maxlen=int(rule.settings["window"]))
         )
         median = statistics.median(trail) if len(trail) >= rule.settings["after"] else None
         if isfinite(value):  # later steps are compared with finite values alone
@@ -277,34 +301,30 @@ class RuleWatch:
         if median is None:
             return None
         if not isfinite(value):
-            return exactly(inf)
+            return inf
         # a loss below zero has no growth: as far above the median as that is from zero counts as twice it
-        return exactly((value - median) / abs(median) + 1) if median else exactly(inf if value > 0 else 1)
+        return (value - median) / abs(median) + 1 if median else inf if value > 0 else 1
 
 
 def _compares_steps(rule: WatchRule) -> bool:
     return any(limit.quantity.past is Past.TENSOR for limit in rule.limits)
 
 
-def _exact(rule: WatchRule, limit: Limit, seen: Seen, before: Seen | None) -> float | None:
-    """Return a quantity from the elements, None where they are not there."""
-    exact = limit.quantity.exact
+def _exact(rule: WatchRule, limit: Limit, seen: Seen, before: Seen | None) -> float | str | None:
+    """Return a quantity from the elements, None where they are not there, or why it has none."""
+    exact, old = limit.quantity.exact, None
     if exact is None or seen.elements is None:
         return None
-    old = None
     if limit.quantity.past is Past.TENSOR:
         if before is None or before.elements is None:
             return None
         old = before.elements()
     array = seen.elements()
     if old is not None and array.shape != old.shape:
-        raise _UndecidedError(f"its shape was {_shape(old)} in the step before and is {_shape(array)}")
+        was, is_now = (f"({','.join(map(str, shape))})" for shape in (old.shape, array.shape))
+        return f"its shape was {was} in the step before and is {is_now}"
     with np.errstate(all="ignore"):
         return exact(array, old, rule.settings)
-
-
-def _shape(array: np.ndarray) -> str:
-    return f"({','.join(map(str, array.shape))})"
 
 
 def _needs(limit: Limit, seen: Seen | None) -> str:

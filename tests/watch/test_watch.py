@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import ml_dtypes
 import numpy as np
@@ -17,7 +18,6 @@ from msdump.record import IO
 from msdump.statistics import StatisticNeed, measure
 from msdump.watch import (
     Hit,
-    Known,
     Role,
     RuleWatch,
     Seen,
@@ -42,10 +42,9 @@ def rules_of(folder, *rules):
 
 
 def seen(array, need=ALL, *, has_elements=True):
-    """Return a tensor as it is seen where its elements are there, or its statistics alone."""
-    dtype = dtypes.from_numpy(array.dtype)
-    known = Known.of(measure(array, dtype, need), need)
-    return Seen(dtype.name, known, (lambda: array) if has_elements else None)
+    """Return a tensor with its elements, or its statistics alone."""
+    tensor = Seen.of(array, dtypes.from_numpy(array.dtype), need)
+    return tensor if has_elements else replace(tensor, elements=None)
 
 
 def findings(watch, *arrays, has_elements=True):

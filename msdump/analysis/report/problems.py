@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from msdump.analysis import DumpedHit, answer
+from msdump.analysis import answer
 from msdump.analysis.align import Executions, is_measured_alone, pair_folders
 from msdump.analysis.compare import DumpComparison, compare_statistics
 from msdump.analysis.judge import (
@@ -34,6 +34,7 @@ from msdump.plan import Trigger
 from msdump.read import OperatorFile
 from msdump.record import IO
 from msdump.return_codes import ReturnCode
+from msdump.watch import Hit
 
 _GRAVITY: Final = {verdict: place for place, verdict in enumerate(BY_GRAVITY)}
 
@@ -525,27 +526,26 @@ def absence_problems(report: Report, operators: Sequence[ReportedOperator]) -> I
 
 
 def hit_problems(
-    hits: Sequence[DumpedHit], operators: Sequence[ReportedOperator], kind: ProblemKind
+    hits: Sequence[Hit], operators: Sequence[ReportedOperator], kind: ProblemKind
 ) -> Iterator[ReportedProblem]:
     """Yield the hits of watch rules; hits of one rule on one tensor are one problem."""
     places = places_by_name(operators)
-    groups: dict[tuple[str, str, str, int, int], list[DumpedHit]] = {}
-    for each in hits:
-        tensor = each.hit.subject
-        key = (each.hit.rule.name, tensor.name, str(tensor.io), tensor.slot, each.hit.moment.rank)
-        groups.setdefault(key, []).append(each)
+    groups: dict[tuple[str, str, str, int, int], list[Hit]] = {}
+    for hit in hits:
+        tensor = hit.subject
+        key = (hit.rule.name, tensor.name, str(tensor.io), tensor.slot, hit.moment.rank)
+        groups.setdefault(key, []).append(hit)
     for (rule, name, io, slot, rank), group in groups.items():
         first = group[0]
-        number = places.get((rank, name), places.get((None, name), _ABSENT))
         yield ReportedProblem(
             kind,
-            number,
+            places.get((rank, name), places.get((None, name), _ABSENT)),
             name,
-            first.hit.subject.op_type,
+            first.subject.op_type,
             rank,
-            tuple(sorted({each.hit.moment.iteration for each in group})),
-            f"{rule}: {io} {slot}: {_shortened(first.hit.note) or first.hit}",
-            files=tuple(dict.fromkeys(each.path for each in group))[:1],
+            tuple(sorted({each.moment.iteration for each in group})),
+            f"{rule}: {io} {slot}: {_shortened(first.note) or first}",
+            files=tuple(dict.fromkeys(each.moment.path for each in group))[:1],
         )
 
 
