@@ -43,12 +43,12 @@ class LeftOut:
     """Operators, inputs or outputs that get no file, for one reason.
 
     Attributes:
-        what: "operator", "input" or "output".
+        noun: "operator", "input" or "output".
         reason: Why.
         count: Number of them in the model.
     """
 
-    what: str
+    noun: str
     reason: str
     count: int
 
@@ -165,6 +165,7 @@ DOCUMENT: Final = Document(
         " unmatched=selected.unmatched forecast=amounts left_out cannot_run",
     ),
     Shape(Unmatched, "item hint?"),
+    Shape(LeftOut, "what=noun reason count"),
     Shape(Forecast, "once per_iteration iterations total unknown unfit branches skipped"),
     Shape(Unrunnable, "name=node.operator.full_name is_certain reason"),
     Shape(FoundOperators, "text suggestion? operators"),
@@ -216,7 +217,7 @@ def _lines_below(checked: ModelCheck, shown: int) -> Iterator[str]:
     yield from _forecast_lines(checked.amounts, plan)
     title = "left out:"
     for each in checked.left_out:
-        yield f"{title:<12}{plural(each.count, each.what)}: {each.reason}"
+        yield f"{title:<12}{plural(each.count, each.noun)}: {each.reason}"
         title = ""
     for operator in checked.cannot_run:
         remark = "" if operator.is_certain else " (only where its branch or loop runs)"
@@ -271,11 +272,11 @@ def command(
     dimensions: dict[str, int],
     **context: Any,
 ) -> None:
-    """Say in words what CONFIG, a MINDSPORE_DUMP_CONFIG file, does.
+    """Say in words how CONFIG, a MINDSPORE_DUMP_CONFIG file, dumps.
 
     With --model: which of its kernels match, how many files and bytes a
-    dump writes, what is left out and why, and which operators nothing here
-    can run. Nothing runs and nothing is written. Exit codes: 0 the
+    dump writes, which operators and tensors are left out and why, and which
+    operators nothing here can run. Nothing runs and nothing is written. Exit codes: 0 the
     configuration is good, 1 the model has an operator outside of branches
     and loops that nothing here can run, 2 the configuration has faults,
     which are all named.

@@ -223,11 +223,11 @@ def command(
     or both are .npy files. A dump without tensors is compared by its statistic.csv, with that
     of the other or with its tensors, which are measured; --statistic sets the limits. Two
     tensors agree if their cosine similarity is at least --cosine and their relative Euclidean
-    distance at most --distance; without it, at most what the coarsest element type allows that
-    they were computed in (float32 0.00012, float16 0.0039, bfloat16 0.016; integers and truth
+    distance at most --distance; without it, at most the distance that the coarsest element type
+    of either computation allows (float32 0.00012, float16 0.0039, bfloat16 0.016; integers and truth
     values must be the same). All numbers of all tensors, inputs too, go to compare_{time}.csv,
     in the order of execution. Exit codes: 0 the outputs of the network agree and no operator is
-    at fault (with --strict, and where no graph tells the outputs: everything that has a counterpart
+    at fault (with --strict, and where no graph names the outputs: everything that has a counterpart
     agrees), 1 something differs or cannot be compared, 2 nothing has a counterpart, 130 interrupted.
     """
     if patches and not model:

@@ -104,10 +104,10 @@ def command(
 ) -> None:
     """Compile MODEL, an .onnx file, as Ascend O2 does and write the graph.
 
-    The file tells of each operator of a dump which operators of the model it
-    stands for: a comparison with the model's own tensors needs it. The choices
-    must be those of the run that dumped. Exit codes: 0 done, 1 the file could
-    not be written, 2 something given is wrong.
+    The file maps each operator of a dump to the operators of the model that it
+    stands for: a comparison with the model's own tensors needs it. Give the
+    options of the run that dumped. Exit codes: 0 done, 1 the file could not be
+    written, 2 something given is wrong.
     """
     graph = loader.load(model)
     mark_started()  # from here on only the writing of the file can fail, not the model

@@ -109,7 +109,7 @@ def command(
     kind: str,
     executor: ExecutorChoice,
 ) -> None:
-    """Convert dump files, and those in directories and below, to arrays.
+    """Convert dump files, also all files in directories and below, to arrays.
 
     Without -f tensors keep the device's layout. A tensor of format ND has the host's
     layout already and stays as it is. Files with the suffixes of other kinds, such as

@@ -218,18 +218,18 @@ def command(
     to: str | None,
     output: str | None,
 ) -> None:
-    """Run MODEL, an .onnx file, as two variants side by side, and name the operators whose fault it is.
+    """Run MODEL, an .onnx file, as two variants side by side, and name the operators at fault.
 
     With OTHER, a second model, MODEL is compared with that one, as it was before it was
-    quantised, optimised or exported in another way: their graphs are matched, and what has
-    no counterpart is listed. Both sides run operator by operator in lockstep; no tensor is
-    written, and memory holds what each side itself keeps. A variant is CPU, GPU, float32,
+    quantised, optimised or exported in another way: their graphs are matched, and operators
+    without a counterpart are listed. Both sides run operator by operator in lockstep; no tensor is
+    written, and memory holds only the values that each side still needs. A variant is CPU, GPU, float32,
     float64, Ascend[:PRECISION_MODE][:OVERFLOW_MODE][:LEVEL] or onnxruntime[:LEVEL]; the
     words behind Ascend (force_fp16, SATURATION_MODE, O2, ...) may stand in any order, the
     levels of onnxruntime are none, basic, extended and all. Without --inputs the inputs
     are made up: the same for the same seed and step. Exit codes: 0 both sides agree,
     1 they differ or one of them failed, 2 something given is wrong and nothing was
-    compared, 130 interrupted; what was found until then is printed.
+    compared, 130 interrupted; the findings until then are printed.
     """
     if files and (seed is not None or dimensions):
         raise click.UsageError("--inputs excludes --seed and --dim, which are for made-up inputs")

@@ -185,10 +185,10 @@ def command(
     """Tell which files the dump DUMP holds of OPERATOR, and why there are no others.
 
     OPERATOR is a full name, the name of an ONNX node, the name of a file or
-    the operator's part of it, or the end of a full name. The more is known,
-    the more is told: --model gives the operators that no file names, the
-    configuration what it leaves out. Nothing runs. Exit codes: 0 it is told,
-    1 nothing is known of the operator, 2 something given is wrong.
+    the operator's part of it, or the end of a full name. --model adds the
+    operators that no file names, the configuration the reasons for which it
+    leaves some out. Nothing runs. Exit codes: 0 the operator is explained,
+    1 nothing is known of it, 2 something given is wrong.
     """
     config_path = config or env.read(env.DUMP_CONFIG)
     opened = _opened(dump, is_explained_without=bool(config_path and model))

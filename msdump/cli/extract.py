@@ -43,12 +43,12 @@ def command(
     """Write OPERATOR of DUMP as a model of its own, its inputs and outputs, and a script that runs it.
 
     OPERATOR is its full name, the name that files have, its last component, or the name
-    of its node in the model. The folder gets model.onnx, inputs.npz, outputs.npz (what
-    was dumped) and run.py, which runs the model in onnxruntime and prints how far the
-    dumped outputs are off. Of an operator that nothing in the dump tells how to compute,
-    as of a fused kernel, it gets the tensors and operator.json alone, unless the model
+    of its node in the model. The folder gets model.onnx, inputs.npz, outputs.npz (as
+    dumped) and run.py, which runs the model in onnxruntime and prints how far the dumped
+    outputs are off. Of an operator that the dump does not describe in full, such as a
+    fused kernel, it gets the tensors and operator.json alone, unless the model
     is given. Exit codes: 0 done, 1 a file could not be written, 2 something given is
-    wrong, or the dump lacks what the operator read or wrote.
+    wrong, or the dump lacks an input or output of the operator.
     """
     opened = open_dump(dump, execution)
     run = find_run(opened, operator, iteration=iteration, rank=rank, pass_number=pass_number)

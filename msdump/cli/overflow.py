@@ -80,9 +80,9 @@ _NONE = (
 def command(*, directory: str, output: str, top: int | None) -> None:
     """Tell which operators overflowed, from the Opdebug files in DIRECTORY and below.
 
-    Each is joined to the dump file of the operator, whose tensors are converted and summed
-    up. The summary is printed and written to overflow_summary_{time}.txt. Exit codes: 0 done,
-    1 a record or a dump file cannot be read, 2 something given is wrong, 130 interrupted.
+    Each is joined to the operator's dump file; its tensors are converted and summarised. The summary is
+    printed and written to overflow_summary_{time}.txt. Exit codes: 0 done, 1 a record or a dump file
+    cannot be read, 2 something given is wrong, 130 interrupted.
     """
     records = tool.find(directory)
     if not records:

@@ -1,4 +1,4 @@
-"""``msdump pack``: writes dumps as Parquet files, for questions that are asked again."""
+"""``msdump pack``: writes dumps as Parquet files, for repeated questions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DOCUMENT: Final = Document(Shape(Pack, "path rows warnings", name="PackDocument"
 @documents.option
 @messages.verbose
 def command(*, dumps: tuple[str, ...], output: str, measures: bool, executor: ExecutorChoice) -> None:
-    """Write what msdump query tells of each DUMP as Parquet files, by rank.
+    """Write the views that msdump query has of each DUMP as Parquet files, by rank.
 
     Questions about the pack are answered many times faster, also where the dump is gone; other
     programs read its files, too. NAME=DUMP gives a dump a name. Exit codes: 0 done, 2 something

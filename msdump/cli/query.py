@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import math
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, time
 from decimal import Decimal
-from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from msdump.analysis.query import VIEWS, Answer, Session, sources
+from msdump.analysis.query import Answer, Session, sources
 from msdump.cli import messages, options, streams
 from msdump.cli import output as documents
 from msdump.cli.output import Document, Shape
-from msdump.errors import MsdumpError, ToolError
+from msdump.errors import ToolError
 from msdump.executors import ExecutorChoice
 from msdump.return_codes import ReturnCode
 
@@ -69,90 +67,6 @@ def _print_csv(answer: Answer) -> None:
     writer.writerow(title for title, _ in answer.columns)
     while rows := answer.fetch(_BATCH):
         writer.writerows([_text(cell) for cell in row] for row in rows)
-
-
-_HISTORY: Final = "~/.msdump_query_history"
-_MOST: Final = 1000  # questions that are remembered
-_ENDS: Final = frozenset({"exit", "quit", ".exit", ".quit", ".q"})
-_HELP: Final = frozenset({"help", ".help", "?", ".tables", ".schema"})
-_KEYWORDS: Final = (
-    *("select", "distinct", "from", "where", "group by", "having", "order by", "limit", "desc", "asc"),
-    *("join", "left join", "using", "on", "and", "or", "not", "in", "like", "is null", "between", "union"),
-    *("count", "sum", "avg", "min", "max", "isnan", "isinf", "list_contains", "regexp_matches"),
-    *("with", "as", "describe", "summarize", "pivot", "unnest", "case", "when", "then", "else", "end"),
-)
-
-
-def _prompt(session: Session, *, is_csv: bool) -> None:
-    """Answer questions, which end with a semicolon or an empty line, until the user ends the input."""
-    print("Questions end with a semicolon. Views: " + ", ".join(VIEWS) + ". help, exit; Tab completes.")
-    with _editing():
-        for question in _questions():
-            try:
-                (_print_csv if is_csv else _print_table)(session.ask(question))
-            except MsdumpError as error:
-                messages.say(f"error: {error}")
-            except KeyboardInterrupt:
-                messages.show("interrupted")
-
-
-def _questions() -> Iterator[str]:
-    lines: list[str] = []
-    while True:
-        try:
-            line = input("   ...> " if lines else "msdump> ")
-        except EOFError:
-            print()
-            return
-        except KeyboardInterrupt:  # a question that was begun is dropped
-            print()
-            lines.clear()
-            continue
-        word = line.strip().rstrip(";").lower()
-        if not lines and word in _ENDS:
-            return
-        if not lines and word in _HELP:
-            for view, columns in VIEWS.items():
-                print(f"{view}: {', '.join(column.name for column in columns)}")
-            continue
-        lines.append(line)
-        if line.rstrip().endswith(";") or not line.strip():
-            question = "\n".join(lines).strip()
-            lines.clear()
-            if question:
-                yield question
-
-
-@contextlib.contextmanager
-def _editing() -> Iterator[None]:
-    """Let lines be edited, completed and remembered, where Python has readline."""
-    try:
-        import readline
-    except ModuleNotFoundError:
-        yield
-        return
-    path = Path(_HISTORY).expanduser()
-    with contextlib.suppress(OSError):
-        readline.read_history_file(path)
-    readline.set_history_length(_MOST)
-    readline.set_completer_delims(" \t\n\"'(),;=<>")
-    readline.set_completer(_complete)
-    readline.parse_and_bind("tab: complete")
-    try:
-        yield
-    finally:
-        readline.set_completer(None)
-        with contextlib.suppress(OSError):
-            readline.write_history_file(path)
-
-
-def _complete(begun: str, number: int) -> str | None:
-    """Return a view, column or word of SQL that begins so, by its number; None behind the last."""
-    before, dot, last = begun.rpartition(".")
-    columns = (column.name for view in VIEWS.values() for column in view)
-    words = (word for word in (*VIEWS, *columns, *_KEYWORDS) if word.startswith(last.lower()))
-    fitting = [*dict.fromkeys(f"{before}{dot}{word}" for word in words)]
-    return fitting[number] if number < len(fitting) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,10 +153,9 @@ def command(
 ) -> None:
     """Answer QUESTION, in SQL, about each DUMP: tensors, statistics, operators, files, comparisons, runs.
 
-    DUMP is a dump, what msdump pack made of some, or a result of msdump compare (.json, .csv);
-    NAME=DUMP gives it a name. Without QUESTION they are read from standard input; on a terminal
-    there is a prompt. Columns: docs/reference/views.md. Exit codes: 0 done, 2 something given is
-    wrong, 130 interrupted.
+    DUMP is a dump, a pack of msdump pack, or a result of msdump compare (.json, .csv);
+    NAME=DUMP gives it a name. Without QUESTION standard input is read. Columns:
+    docs/reference/views.md. Exit codes: 0 done, 2 something given is wrong, 130 interrupted.
     """
     if documents.wanted() + is_csv + (parquet is not None) > 1:
         raise click.UsageError("--csv, --json and --parquet exclude each other")
@@ -252,10 +165,7 @@ def command(
     given = sources.parse_sources(names)
     with Session(given, measures=measures, executor=executor, is_read_only=is_read_only) as session:
         try:
-            if question is None and sys.stdin.isatty() and not documents.wanted():
-                _prompt(session, is_csv=is_csv)
-            else:
-                _answer(session, sys.stdin.read() if question is None else question, parquet, is_csv=is_csv)
+            _answer(session, sys.stdin.read() if question is None else question, parquet, is_csv=is_csv)
         finally:
             messages.say_each("warning", [*session.faults])
 

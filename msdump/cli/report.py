@@ -1,4 +1,4 @@
-"""``msdump report``: what is wrong with a dump, the run and all of its operators, in one page."""
+"""``msdump report``: the problems of a dump, the run and all of its operators, in one page."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from msdump.analysis.report import (
     ReportQuestion,
     Stamp,
     TensorState,
+    UndumpedOperators,
     collecting,
     problems,
     series,
@@ -391,6 +392,7 @@ DOCUMENT: Final = Document(
         " parameters=operator.parameters is_dumped=operator.is_dumped microseconds verdict distances tensors",
     ),
     Shape(TensorOverTime, "tensor dtype? shape holds statistics"),
+    Shape(UndumpedOperators, "what=noun reason count examples"),
     Shape(MemoryCurve, "rank network=place weights in_use unknown"),
     *verdicts.SHAPES,
 )
@@ -413,12 +415,12 @@ DOCUMENT: Final = Document(
 @documents.option
 @messages.verbose
 def command(*, is_csv: bool, is_opened: bool, is_followed: bool, **given: Any) -> None:
-    """Write one page on the dump DUMP: what is wrong, the run, all operators and their statistics.
+    """Write one page on the dump DUMP: its problems, the run, all operators and their statistics.
 
     The page needs no network and no server. With GOLDEN the two dumps are compared, and the operators
-    at fault are told first. --json and --csv print the same; the page is written beside them only with
+    at fault come first. --json and --csv print the same; the page is written beside them only with
     --output. --watch follows a run that goes on, until Ctrl-C. Exit codes: 0 the report is made,
-    whatever it tells, 1 it is made, but a file or directory cannot be read, 2 something given is
+    problems or not, 1 it is made, but a file or directory cannot be read, 2 something given is
     wrong, 130 interrupted.
     """
     request, is_data = ReportRequest(**given), is_csv or documents.wanted()

@@ -367,10 +367,10 @@ def command(
     device_id: int | None,
     **given: Any,
 ) -> None:
-    """Run MODEL, an .onnx file, operator by operator and dump what the configuration says.
+    """Run MODEL, an .onnx file, operator by operator and dump it as the configuration says.
 
     Without --inputs the inputs are made up: the same for the same seed and step;
-    all steps of --train take those of the first one.
+    all steps of --train take the inputs of the first one.
     Options beat environment variables. Exit codes: 0 done, 1 the run failed,
     2 something given is wrong and nothing ran, 130 interrupted.
     """

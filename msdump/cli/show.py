@@ -229,7 +229,7 @@ def command(
     Of a dump alone: its directories (of many files only the first few), its first tensor, or
     some statistics. Where DUMP is a .npy file or a dump file of CANN, and of an OPERATOR: type
     and shape, statistics, where the smallest and the largest element and NaN lie, a histogram,
-    and a slice around what stands out. OPERATOR is a full name, its last component, or the name
+    and a slice around the most conspicuous element. OPERATOR is a full name, its last component, or the name
     that files have; * and ? stand for other characters. Exit codes: 0 something was read back,
     1 nothing of an operator was dumped, 2 there is no such dump, file or operator.
     """

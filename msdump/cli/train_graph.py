@@ -73,7 +73,7 @@ def command(
     """Derive the training step of MODEL, an .onnx file: forward, loss, backward and update.
 
     Any runtime runs the file: MindSpore's operators are functions of ONNX's.
-    What changes from step to step is bound to outputs in its training_info;
+    Variables are bound to outputs in its training_info;
     `msdump run STEP.onnx --train` and network.train_step() feed it back. Exit
     codes: 0 done, 1 the file could not be written, 2 something given is wrong.
     """

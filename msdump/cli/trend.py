@@ -69,7 +69,7 @@ def command(*, dump: str, operators: tuple[str, ...], slots: tuple[str, ...], st
     """Print statistics of OPERATOR's output over the iterations of DUMP, with a sparkline.
 
     OPERATOR is a full name, its last component, or the name that files have; * and ? stand for
-    other characters. What statistic.csv holds is taken from there, the rest is measured from
+    other characters. Statistics of statistic.csv are taken from there, others are measured from
     the tensors. Each rank and execution has a series, each pass of a loop a point. In a sparkline ! stands
     for NaN and infinities. Exit codes: 0 done, 1 a file cannot be read, which has hyphens in its place,
     2 something given is wrong, 130 interrupted.

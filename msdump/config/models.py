@@ -69,7 +69,7 @@ class Section(BaseModel):
 
 
 class CommonDumpSettings(Section):
-    """What is dumped, when, and where to."""
+    """Selection of operators, tensors and iterations, and the directory of the dump."""
 
     dump_mode: Annotated[
         Choice012,

@@ -141,7 +141,7 @@ def test_two_models(diff, tmp_path):
 
 
 def test_integers_that_a_rounded_scale_explains_are_nobodys_fault(diff, tmp_path):
-    """float16 holds a scale as another number, which moves what lay between two integers to the next one."""
+    """float16 holds a scale as another number, so that values between two integers round to the other one."""
     text = """net (float[8] x) => (float[8] y) <float scale = {0.03}, int8 zero = {0}>
     { a = Abs(x) q = QuantizeLinear(a, scale, zero) y = DequantizeLinear(q, scale, zero) }"""
     save(parser.parse_model(f"{HEAD} {text}"), tmp_path / "net.onnx")

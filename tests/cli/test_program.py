@@ -164,36 +164,40 @@ class TestRun:
         assert len(list((tmp_path / "dump").rglob("*.float32.npy"))) == 13
         assert not (tmp_path / "dump/rank_0/.dump_metadata").exists()
 
-    def test_marks_are_missing(self, config):
-        """Under dump_mode 2 a run, which marks no operator, says why no tensor is dumped."""
-        done = call("run", MINI, "--config", config(dump_mode=2))
-
-        assert 0 == done.exit_code
-        assert "no tensors: dump_mode 2 dumps what a program marks by msdump.set_dump" in done.stdout
-
-    def test_iterations_outside_the_set_are_not_dumped(self, config):
-        """The summary shows that no iteration of the run belongs to the configuration's."""
-        done = call("run", MINI, "--config", config(iteration="100"), "--steps", 2)
-
-        assert "dumped   0 iterations: " in done.stdout
-
     @pytest.mark.parametrize(
-        ("changes", "graph", "options", "why"),
+        ("text", "changes", "options", "words"),
         [
-            ({"support_device": [1]}, "mini", ("--device-target", "GPU"), "support_device does not hold"),
-            ({}, "nodeless", (), "the model has no operators"),
+            (
+                "",
+                {"dump_mode": 2},
+                (),
+                "no tensors: dump_mode 2 dumps what a program marks by msdump.set_dump",
+            ),
+            ("", {"iteration": "100"}, (), "dumped   0 iterations: "),
+            (
+                "",
+                {"support_device": [1]},
+                ("--device-target", "GPU"),
+                "no dump: support_device does not hold",
+            ),
+            ("g (float[2] x) => (float[2] x) { }", {}, (), "no dump: the model has no operators"),
+            (
+                "g (string[2] s, float[0] e) => (string[2] t, float[0] f) { t = Identity(s) f = Relu(e) }",
+                {},
+                ("--device-target", "Ascend"),
+                "skipped  2 tensors (text), 2 tensors (no elements)\n",
+            ),
         ],
-        ids=["other device", "no operators"],
+        ids=["marks", "other iterations", "other device", "no operators", "skipped"],
     )
-    def test_missing_dump_is_explained(self, tmp_path, config, changes, graph, options, why):
-        """A configuration without effect is not passed over in silence."""
-        saved(tmp_path / "nodeless.onnx", "g (float[2] x) => (float[2] x) { }")
-        model = MINI if graph == "mini" else tmp_path / "nodeless.onnx"
+    def test_missing_files_are_explained(self, tmp_path, config, text, changes, options, words):
+        """The summary says why tensors, iterations or the whole dump are missing."""
+        model = saved(tmp_path / "m.onnx", text) if text else MINI
 
         done = call("run", model, "--config", config(**changes), *options)
 
         assert done.exit_code == 0
-        assert f"no dump: {why}" in done.stdout
+        assert words in done.stdout
 
     def test_seed_decides_the_inputs(self, tmp_path, config):
         """The same seed gives the same tensors, another seed and another step others."""
@@ -255,18 +259,6 @@ class TestRun:
         model = saved(tmp_path / "m.onnx", f"g ({inputs}) => ({outputs}) {{ {body} }}")
 
         assert call("run", model).exit_code == 0
-
-    def test_skipped_tensors_are_told(self, tmp_path, config):
-        """Tensors without a file stand in the summary with the reason."""
-        model = saved(
-            tmp_path / "m.onnx",
-            "g (string[2] s, float[0] e) => (string[2] t, float[0] f) { t = Identity(s) f = Relu(e) }",
-        )
-
-        done = call("run", model, "--config", config(), "--device-target", "Ascend")
-
-        assert "skipped  2 tensors (text), 2 tensors (no elements)\n" in done.stdout
-        assert "msdump: warning: Default/Identity-op0: input.0 is text" in done.stderr
 
     def test_unused_kernels_are_named(self, config):
         """Items of kernels that matched nothing are named once, when the run is over."""
@@ -535,66 +527,94 @@ def test_names_that_are_too_long(command, code, told):
     )
 
 
+CONV = "Default/conv1-Conv2d/Conv2D-op0"
+O0 = ("--device-target", "Ascend")
+O2 = (*O0, "--jit-level", "O2")
+GPU = ("--device-target", "GPU")
+HUGE = "net (float[1125899906842624] x) => (y) { y = Relu(x) }"
+DYNAMIC = str(GRAPHS / "external_data.onnx")
+LONG = str(GRAPHS / "transformer.onnx")
+HINTS = {
+    "Default/conv1-Conv2d/Conv2D-op1": f" (did you mean '{CONV}'?)",
+    "Conv2F": " (did you mean 'Conv2D'?)",
+    "Default/fc-Dense": " (a scope of 2 operators: name-regex(Default/fc-Dense/.+))",
+    "name-regex(.*Pool.*)": "",
+}
+CHECKED = {
+    # changes of the configuration, model, options, texts on standard output, texts that are not there
+    "plan": ({}, None, O0, ["device:     Ascend O0, device 0\n", "iterations: 0|2\n"], ["model:"]),
+    "kernels": (
+        *({"dump_mode": 1, "kernels": ["MatMul", CONV]}, MINI, ()),
+        [
+            f"\nmodel:      {MINI}, 5 operators, 2 dumped\n  Conv2D               {CONV}\n  MatMul ",
+            " for 2 iterations in all\n",
+            "left out:   3 operators: not selected by kernels\n",
+        ],
+        [],
+    ),
+    **{
+        item: ({"dump_mode": 1, "kernels": ["ReLU", item]}, MINI, (), [f"nothing: {item!r}{hint}\n"], [])
+        for item, hint in HINTS.items()
+    },
+    "parameters": ({}, MINI, (), ["parameters: 4, at the end of each dumped iteration"], ["left out"]),
+    "no parameters": ({}, MINI, O0, [], ["parameters:"]),
+    "long": ({}, LONG, (), ["\n  ... and 23 more; -v lists all\n"], []),
+    "long with -v": ({}, LONG, ("-v",), [], ["more; -v"]),
+    "compiled": (
+        {"op_debug_mode": 0, "dump_mode": 1, "kernels": ["name-regex(Flatten|relu)", "Default/none/Add-op0"]},
+        *(MINI, O2),
+        [
+            f"5 operators, compiled into 8 kernels, 1 dumped\n  Conv2D               {CONV}",
+            "matches nothing: 'Default/none/Add-op0'",
+            "left out:   7 operators: not selected by kernels\n",
+            "            1 operator: without a task on the device\n",
+            "/dump/{step}/{time}/",
+        ],
+        ["matches nothing: 'name"],
+    ),
+    "no array": (
+        *({}, HUGE, O0),
+        ["0 files, 0 bytes for each iteration, and 2 tensors of 9,007,199,254,740,992 bytes that no array"],
+        [],
+    ),
+    "unknown": ({}, DYNAMIC, (), ["for each iteration, and 5 tensors of unknown shape\n"], []),
+    "known": ({}, DYNAMIC, ("--dim", "N=4"), ["for each iteration\n"], ["unknown shape"]),
+    "marks": (
+        *({"dump_mode": 2}, MINI, ()),
+        [
+            "set_dump marks operators while the program runs",
+            "left out:   5 operators: not marked by set_dump",
+        ],
+        [],
+    ),
+    "other device": ({"support_device": [1]}, MINI, GPU, ["nothing, because support_device"], []),
+    "no end": ({"iteration": "all"}, MINI, (), ["for each iteration\n"], ["in all"]),
+    "outputs": ({"input_output": 2}, MINI, (), ["left out:   8 inputs: of a side that is not asked for"], []),
+    "limit": (
+        *({"own": {"max_bytes": 1000}}, MINI, ()),
+        ["more than max_bytes 1,000: what does not fit is skipped"],
+        [],
+    ),
+}
+
+
 class TestCheck:
     """``msdump check``."""
 
-    def test_plan_is_said_in_words(self, tmp_path, config):
-        """Without a model the plan is printed and nothing is written."""
-        done = call("check", config(), "--device-target", "Ascend")
-
-        assert (done.exit_code, done.stderr) == (0, "")
-        assert done.stdout.startswith("device:     Ascend O0, device 0\n")
-        assert "iterations: 0|2\n" in done.stdout
-        assert not (tmp_path / "dump").exists()
-
-    def test_model_is_forecast(self, tmp_path, config):
-        """With a model its kernels are listed, and the forecast of files and bytes comes true."""
-        path = config(dump_mode=1, kernels=["MatMul", "Default/conv1-Conv2d/Conv2D-op0"])
-
-        checked = call("check", path, "--model", MINI)
-        call("run", MINI, "--config", path, "--steps", 3)
-
-        files = [path for path in (tmp_path / "dump").rglob("*") if path.is_file()]
-        size = sum(path.stat().st_size for path in files)
-        model, *rest = checked.stdout.partition("\nmodel:      ")[2].splitlines()
-        assert checked.exit_code == 0
-        assert model == f"{MINI}, 5 operators, 2 dumped"
-        assert rest[0].split() == ["Conv2D", "Default/conv1-Conv2d/Conv2D-op0"]
-        assert rest[1].split() == ["MatMul", "Default/fc-Dense/MatMul-op0"]
-        assert f"            {len(files)} files, {size:,} bytes for 2 iterations in all" in rest
-
     @pytest.mark.parametrize(
-        ("item", "words"),
-        [
-            ("Default/conv1-Conv2d/Conv2D-op1", "(did you mean 'Default/conv1-Conv2d/Conv2D-op0'?)"),
-            ("Conv2F", "(did you mean 'Conv2D'?)"),
-            ("Default/fc-Dense", "(a scope of 2 operators: name-regex(Default/fc-Dense/.+))"),
-            ("name-regex(.*Pool.*)", ""),
-        ],
-        ids=["name", "type", "scope", "regex"],
+        ("changes", "model", "options", "texts", "others"), CHECKED.values(), ids=CHECKED
     )
-    def test_item_that_matches_nothing_gets_a_hint(self, config, item, words):
-        """Items of kernels that select nothing are named, with suggestions."""
-        done = call("check", config(dump_mode=1, kernels=["ReLU", item]), "--model", MINI)
+    def test_effects_are_said_in_words(self, tmp_path, config, changes, model, options, texts, others):
+        """Plan, selected operators, forecast and left out operators are printed, nothing is written."""
+        if model == HUGE:
+            model = saved(tmp_path / "m.onnx", model)
 
-        line = next(line for line in done.stdout.splitlines() if line.startswith("matches nothing"))
-        assert line == f"matches nothing: {item!r} {words}".rstrip()
-
-    def test_parameters_are_counted(self, config):
-        """On CPU the weights and inputs that are dumped are counted, on Ascend there are none."""
-        cpu = call("check", config(), "--model", MINI).stdout
-        ascend = call("check", config(), "--model", MINI, "--device-target", "Ascend").stdout
-
-        assert "parameters: 4, at the end of each dumped iteration" in cpu
-        assert "parameters:" not in ascend
-
-    @pytest.mark.parametrize(("option", "count"), [((), 21), (("-v",), 43)])
-    def test_long_lists_are_cut(self, config, option, count):
-        """Twenty kernels are listed and the rest counted; -v lists all."""
-        done = call("check", config(), "--model", GRAPHS / "transformer.onnx", *option)
+        done = call("check", config(**changes), *(() if model is None else ("--model", model)), *options)
 
         assert done.exit_code == 0
-        assert done.stdout.count("\n  ") - done.stdout.count("\n   ") == count
+        assert [] == [text for text in texts if text not in done.stdout], done.stdout
+        assert [] == [text for text in others if text in done.stdout]
+        assert not (tmp_path / "dump").exists()
 
     def test_faults_are_all_named(self, config):
         """Every fault is a message and the exit code is 2."""
@@ -605,98 +625,12 @@ class TestCheck:
         assert len(errors) == 3
         assert "did you mean 'tensor'?" in done.stderr
 
-    def test_kernels_of_a_compiled_graph(self, config):
-        """Under O2 the kernels are the device's compiled ones, matched by names of their parts too."""
-        options = (*("--device-target", "Ascend"), *("--jit-level", "O2"))
-        kernels = ["name-regex(relu)", "Default/none/Add-op0"]
+    def test_unknown_dimension_is_refused(self, config):
+        """A dimension that the model lacks is named, with those that it has."""
+        done = call("check", config(), "--model", DYNAMIC, "--dim", "M=4")
 
-        done = call("check", config(op_debug_mode=0, dump_mode=1, kernels=kernels), *options, "--model", MINI)
-
-        assert "5 operators, compiled into 8 kernels, 1 dumped\n" in done.stdout
-        assert "\n  Conv2D               Default/conv1-Conv2d/Conv2D-op0" in done.stdout
-        assert "matches nothing: 'Default/none/Add-op0'" in done.stdout
-        assert "relu" not in done.stdout.partition("matches nothing")[2]
-
-    def test_compiled_graph_is_forecast(self, tmp_path, config):
-        """The forecast of an O2 dump comes true in the run, and both name its tree."""
-        options = (*("--device-target", "Ascend"), *("--jit-level", "O2"))
-        file = config(op_debug_mode=0, iteration="0")
-
-        told = call("check", file, *options, "--model", MINI)
-        done = call("run", MINI, "--config", file, *options)
-
-        files = [path for path in (tmp_path / "dump").rglob("*") if path.is_file()]
-        size = sum(path.stat().st_size for path in files)
-        assert f"{len(files):,} files, {size:,} bytes for 1 iteration in all" in told.stdout
-        assert f"{tmp_path}/dump/{{step}}/{{time}}/" in told.stdout
-        assert f"into     {tmp_path}/dump\n" in done.stdout
-
-    def test_tensors_that_do_not_fit_are_told(self, tmp_path, config):
-        """Tensors that no array can hold are counted with their bytes."""
-        model = saved(tmp_path / "m.onnx", "net (float[1125899906842624] x) => (y) { y = Relu(x) }")
-
-        done = call("check", config(), "--model", model, "--device-target", "Ascend")
-
-        words = "2 tensors of 9,007,199,254,740,992 bytes that no array of this machine holds\n"
-        assert (0, "") == (done.exit_code, done.stderr)
-        assert f"0 files, 0 bytes for each iteration, and {words}" in done.stdout
-
-    def test_unknown_shapes_are_told(self, config):
-        """Tensors of a shape that is unknown before the run are counted, --dim makes it known."""
-        model = GRAPHS / "external_data.onnx"
-
-        without = call("check", config(), "--model", model)
-        filled = call("check", config(), "--model", model, "--dim", "N=4")
-        wrong = call("check", config(), "--model", model, "--dim", "M=4")
-
-        assert "for each iteration, and 5 tensors of unknown shape\n" in without.stdout
-        assert "unknown shape" not in filled.stdout
-        assert wrong.exit_code == 2
-        assert "no dynamic dimension 'M'; they are N" in wrong.stderr
-
-    @pytest.mark.parametrize(
-        ("changes", "options", "words"),
-        [
-            ({"dump_mode": 2}, (), "set_dump marks operators while the program runs"),
-            ({"support_device": [1]}, ("--device-target", "GPU"), "nothing, because support_device"),
-            ({"iteration": "all"}, (), "for each iteration\n"),
-        ],
-        ids=["marked", "other device", "no end"],
-    )
-    def test_special_cases_are_said(self, config, changes, options, words):
-        """Marks, a device that does not dump and endless iterations have words of their own."""
-        done = call("check", config(**changes), "--model", MINI, *options)
-
-        assert words in done.stdout
-
-    @pytest.mark.parametrize(
-        ("changes", "options", "expected"),
-        [
-            ({}, (), []),
-            ({"dump_mode": 1, "kernels": ["MatMul"]}, (), ["4 operators: not selected by kernels"]),
-            ({"dump_mode": 2}, (), ["5 operators: not marked by set_dump"]),
-            ({"input_output": 2}, (), ["8 inputs: of a side that is not asked for"]),
-            (
-                {"op_debug_mode": 0, "dump_mode": 1, "kernels": ["name-regex(Flatten|relu)"]},
-                ("--device-target", "Ascend", "--jit-level", "O2"),
-                ["7 operators: not selected by kernels", "1 operator: without a task on the device"],
-            ),
-        ],
-        ids=["nothing", "kernels", "marks", "outputs", "tasks"],
-    )
-    def test_what_is_left_out_is_counted(self, config, changes, options, expected):
-        """Operators, inputs and outputs without files are counted by reason."""
-        done = call("check", config(**changes), "--model", MINI, *options)
-
-        section = done.stdout.partition("\nleft out:   ")[2].splitlines()
-        assert done.exit_code == 0
-        assert expected == [line.strip() for line in section]
-
-    def test_limit_is_compared(self, config):
-        """A forecast above max_bytes says that the rest is skipped."""
-        done = call("check", config(own={"max_bytes": 1000}), "--model", MINI)
-
-        assert "more than max_bytes 1,000: what does not fit is skipped" in done.stdout
+        assert done.exit_code == 2
+        assert "no dynamic dimension 'M'; they are N" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_the_tree_shows_it_in_its_place():
 
 
 def test_a_directory_below_is_told_when_a_dump_is_looked_for(tmp_path, closed):
-    """A directory above a dump is searched; what may not be listed there is an error that names it."""
+    """A directory above a dump that cannot be listed is an error that names it."""
     outside = tmp_path / "outside" / closed
     outside.mkdir(parents=True)
     done = CliRunner().invoke(main, ["query", str(outside.parent), "select 1"])

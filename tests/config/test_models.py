@@ -187,7 +187,7 @@ READ = [
     ("O0", {"dump_mode": 1, "kernels": [["ReLU"]]}, 'kernels[0] = ["ReLU"]: must be a text'),
     ("O0", {"op_debug_mode": 3, "overflow_number": "2"}, "= '2': must be a whole number from 0"),
     ("O0", {"op_debug_mode": 3, "overflow_number": -1}, "= -1: must be a whole number from 0"),
-    # what op_debug_mode or the level makes useless was read before
+    # keys without effect under op_debug_mode or the level are checked, too
     ("O0", {"dump_mode": 1, "op_debug_mode": 3, "kernels": ["name-regex(()"]}, "kernels[0] = 'name-"),
     ("O0", {"dump_mode": 1, "op_debug_mode": 4, "kernels": [3]}, "kernels[0] = 3: must be a text"),
     ("O0", {"sample_mode": 1, "op_debug_mode": 3, "sample_num": 0}, "sample_num = 0: must be a whole"),

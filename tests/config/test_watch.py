@@ -1,4 +1,4 @@
-"""Watch rules: what a list of them means, and every fault of one told at once."""
+"""Lists of watch rules: their meaning, and reports of all their faults at once."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_rules_stand_in_a_list_or_a_configuration(wrap, read):
     ],
 )
 def test_target_is_what_the_keys_say(rule, expected, read):
-    """Keys select tensors; what is not given is the condition's own, or selects nothing away."""
+    """Keys select tensors; a missing key has the condition's default, or selects all."""
     (parsed,) = read([rule])
     target = parsed.target
 
@@ -104,7 +104,7 @@ def test_target_is_what_the_keys_say(rule, expected, read):
     ],
 )
 def test_fault_of_a_rule_is_told(rule, expected, read):
-    """Each fault names its place, what is allowed and, of a misspelt name, the nearest one."""
+    """Each fault names its place, the allowed values and, of a misspelt name, the nearest one."""
     with pytest.raises(ConfigError) as caught:
         read([rule])
 
@@ -139,7 +139,7 @@ def test_rules_of_one_condition_have_different_names(read):
 
 @pytest.mark.parametrize("name", sorted(CONDITIONS))
 def test_every_condition_has_a_model(name):
-    """Each condition takes its parameters by a model, whose schema lists them."""
+    """Each condition has a model of its parameters, and the schema lists them."""
     properties = watch.models()[name].model_json_schema()["properties"]
 
     assert {*CONDITIONS[name].limits, *CONDITIONS[name].settings} <= set(properties)

@@ -36,7 +36,7 @@ g (float[2] x) => (float[2] y)
 
 @pytest.fixture(autouse=True)
 def _started(forks, monkeypatch):
-    """Let the commands that a comparison starts be forks; those of an inner pytest start really."""
+    """Start the commands of a comparison as forks, but commands of an inner pytest as processes."""
     monkeypatch.setattr(sys, "executable", str(forks / "python"))
 
 
@@ -99,7 +99,7 @@ def test_a_dump(dump):
 
 
 def test_a_dump_of_other_weights(dump, tmp_path):
-    """What a changed weight does to a dump is reported by operator."""
+    """The effects of a changed weight on a dump are reported by operator."""
     changed = onnx.load(MINI)
     weight = changed.graph.initializer[0]
     array = onnx.numpy_helper.to_array(weight) * 1.5
@@ -149,7 +149,7 @@ FAULTS = {
 
 @pytest.mark.parametrize(("arguments", "wanted", "message"), FAULTS.values(), ids=FAULTS)
 def test_nothing_to_compare(arguments, wanted, message, monkeypatch, tmp_path):
-    """What cannot be compared is an error of its own, not a difference."""
+    """Dumps that cannot be compared are an error of their own, not a difference."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tests").mkdir()
     (tmp_path / "broken.npz").write_bytes(b"x")

@@ -1,5 +1,4 @@
 from . import sources as sources
-from .columns import VIEWS as VIEWS
 from .session import Answer as Answer
 from .session import Pack as Pack
 from .session import Session as Session

@@ -1,7 +1,7 @@
 """Columns, types and meanings of the views of ``msdump query``: one literal table.
 
-The types are given to the readers of csv, JSON and Parquet files; none of them guesses. The completion of the
-prompt and the empty views derive from it, and the page of the reference:
+The types are given to the readers of csv, JSON and Parquet files; none of them guesses. The empty views
+and the page of the reference derive from it:
 
 python -m msdump.analysis.query.columns docs/reference/views.md
 """

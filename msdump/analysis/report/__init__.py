@@ -1,4 +1,4 @@
-"""A report on a dump: what is wrong, the run, all operators with their statistics over the iterations."""
+"""A report on a dump: problems, the run, all operators with their statistics over the iterations."""
 
 import lazy_loader
 

@@ -4,6 +4,7 @@ from . import series as series
 from . import table as table
 from .collecting import DumpReport as DumpReport
 from .collecting import ReportQuestion as ReportQuestion
+from .collecting import UndumpedOperators as UndumpedOperators
 from .curves import MemoryCurve as MemoryCurve
 from .operators import ReportedOperator as ReportedOperator
 from .problems import ReportedProblem as ReportedProblem

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
+from operator import itemgetter
 from typing import Final
 
 import numpy as np
@@ -74,13 +75,13 @@ class UndumpedOperators:
     """Operators, or sides of operators, of which nothing was dumped.
 
     Attributes:
-        what: "operators", "inputs" or "outputs".
+        noun: "operators", "inputs" or "outputs".
         reason: Why; in words, also where it is not known.
         count: Their number.
         examples: Full names of the first of them.
     """
 
-    what: str
+    noun: str
     reason: str
     count: int
     examples: tuple[str, ...]
@@ -155,8 +156,8 @@ def undumped_operators(
             if side not in present and not operator.is_parameter and has_side:
                 reasons.setdefault((f"{side}s", reason), []).append(operator.name)
     return [
-        UndumpedOperators(what, reason, len(names), tuple(names[:_EXAMPLES]))
-        for (what, reason), names in reasons.items()
+        UndumpedOperators(noun, reason, len(names), tuple(names[:_EXAMPLES]))
+        for (noun, reason), names in reasons.items()
     ]
 
 
@@ -280,18 +281,19 @@ class _Reading:
         folders = [folder for group in watching.folder_groups(dump) for folder in group]
         directories = [folder.iteration for folder in folders]
         contents = read_directories(dump.path, directories, question.known, question.executor)
-        for folder, (tensors, faults) in zip(folders, contents, strict=True):
+        for folder, (tables, faults) in zip(folders, contents, strict=True):
             for message in faults:
                 self.fault(message)
-            self._add(folder, tensors)
+            self._add(folder, tables)
             question.advance()
 
-    def _add(self, folder: DumpedFolder, tensors: MeasuredColumns) -> None:
-        for row in sorted(range(len(tensors.names)), key=tensors.times.__getitem__):
-            key = (folder.rank, folder.place, *tensors.names[row][:2])
+    def _add(self, folder: DumpedFolder, tables: Sequence[MeasuredColumns]) -> None:
+        timed = [each for table in tables for each in zip(table.times, table.names, strict=True)]
+        for _, name in sorted(timed, key=itemgetter(0)):
+            key = (folder.rank, folder.place, *name[:2])
             if key not in self.operators:
                 self.operators[key] = reported_operator(folder, key)
-        self.series.add(folder, tensors)
+        self.series.add(folder, tables)
         if folder.graph is not None:
             self.graphs.setdefault((folder.rank, folder.place), folder.graph)
         self.directories[folder.rank, folder.place, folder.number] = folder.iteration

@@ -391,11 +391,11 @@ def failure_problems(
 
 
 def trigger_problems(
-    trigger: Trigger, operators: Sequence[ReportedOperator], series: StatisticSeries, told: Container[int]
+    trigger: Trigger, operators: Sequence[ReportedOperator], series: StatisticSeries, reported: Container[int]
 ) -> Iterator[ReportedProblem]:
     """Yield the operators that were dumped because they failed or overflowed, where nothing else was dumped.
 
-    ``told`` are places of operators that other problems report.
+    ``reported`` are places of operators in other problems.
     """
     if trigger not in _TRIGGERED:
         return
@@ -403,7 +403,7 @@ def trigger_problems(
     states = series.of_operators(len(operators))
     for number, operator in enumerate(operators):
         iterations = tuple(itertools.compress(series.iterations, states[number]))
-        if iterations and not operator.is_parameter and number not in told:
+        if iterations and not operator.is_parameter and number not in reported:
             yield _problem_of(kind, number, operators, iterations, text)
 
 

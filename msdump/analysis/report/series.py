@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import enum
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -35,205 +36,162 @@ CATEGORIES: Final = tuple(each.category for each in STATISTICS if each.nature is
 _CATEGORY: Final = {each.title: each.category for each in STATISTICS if each.nature is not Nature.DIGEST}
 _NAMES: Final = ("Op Type", "Op Name", "IO", "Slot")
 _FIRST_TITLE: Final = _NAMES[0]
-_TRUTHS: Final = {"True": 1.0, "False": 0.0}
+_TRUTHS: Final[Mapping[Cell, float]] = {"True": 1.0, "False": 0.0}
+
+
+class TensorState(enum.IntFlag):
+    """Special contents of a tensor."""
+
+    THERE = 1
+    """It was dumped."""
+    NAN = 2
+    INF = 4
+    NEGATIVE_INF = 8
+
+
+STRUCK: Final = int(TensorState.NAN | TensorState.INF)
+"""The states of a tensor that counts as struck; -inf alone, with which attention is masked, does not."""
+
+_HAS_FLAG: Final[Mapping[str, tuple[TensorState, Callable[[np.ndarray], np.ndarray]]]] = {
+    **dict.fromkeys(("max", "min", "avg", "l2norm"), (TensorState.NAN, np.isnan)),
+    "nan count": (TensorState.NAN, lambda counts: counts > 0),
+    "positive inf count": (TensorState.INF, lambda counts: counts > 0),
+    "negative inf count": (TensorState.NEGATIVE_INF, lambda counts: counts > 0),
+}
+"""By category the state of a tensor that a number shows."""
+
+_INFINITE: Final = {"max": (TensorState.INF, np.inf), "min": (TensorState.NEGATIVE_INF, -np.inf)}
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredColumns:
-    """The tensors of one directory and their statistics, column by column.
+    """Tensors of one directory and their statistics, column by column.
 
     Attributes:
-        names: Which tensors they are.
+        names: Keys of the tensors.
         times: Microseconds since the epoch, 0 where it is not known.
         forms: Element type and shape of each, ``("float32", "2x3")``.
-        numbers: The statistics by category, float64; NaN also where one was not computed, which
-            ``known`` distinguishes.
-        known: By category, which of them were computed.
+        numbers: The statistics by category, float64; NaN also where one was not computed.
+        states: ``TensorState`` of each, uint8.
     """
 
-    names: list[MeasuredName] = field(default_factory=list)
-    times: list[int] = field(default_factory=list)
-    forms: list[tuple[str, str]] = field(default_factory=list)
-    numbers: Mapping[str, np.ndarray] = field(default_factory=dict)
-    known: Mapping[str, np.ndarray] = field(default_factory=dict)
-
-    @property
-    def has_repeats(self) -> bool:
-        """Whether a tensor stands in several rows: of passes of a loop, or of several executions."""
-        return len({*self.names}) < len(self.names)
+    names: Sequence[MeasuredName]
+    times: Sequence[int]
+    forms: Sequence[tuple[str, str]]
+    numbers: Mapping[str, np.ndarray]
+    states: np.ndarray
 
 
-def read_table(path: str, fault: Fault) -> MeasuredColumns:
+def _measured_columns(
+    names: Sequence[MeasuredName],
+    times: Sequence[int],
+    forms: Sequence[tuple[str, str]],
+    cells: Mapping[str, Sequence[Cell]],
+) -> MeasuredColumns:
+    """Return tensors with their statistics, given as cells by category: numbers, or their texts."""
+    numbers = {}
+    states = np.full(len(names), TensorState.THERE, np.uint8)
+    for category, column in cells.items():
+        numbers[category], is_known = _numbers(column)
+        if category in _HAS_FLAG:
+            flag, has_flag = _HAS_FLAG[category]
+            states[has_flag(numbers[category]) & is_known] |= np.uint8(flag)
+        if category in _INFINITE:
+            flag, infinity = _INFINITE[category]
+            states[numbers[category] == infinity] |= np.uint8(flag)
+    return MeasuredColumns(names, times, forms, numbers, states)
+
+
+def _numbers(column: Sequence[Cell]) -> tuple[np.ndarray, np.ndarray]:
+    """Return cells as numbers, NaN in place of others, and which of them are numbers."""
+    try:
+        return np.fromiter(map(float, column), np.float64, len(column)), np.ones(len(column), np.bool_)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        numbers = [*map(_number, column)]
+    values = [np.nan if number is None else number for number in numbers]
+    return np.array(values), np.array([number is not None for number in numbers])
+
+
+def _number(cell: Cell) -> float | None:
+    try:
+        return float(_TRUTHS.get(cell, cell))  # type: ignore[arg-type]
+    except OverflowError:  # an integer beyond float64
+        return math.copysign(math.inf, int(cell))  # type: ignore[arg-type]
+    except (TypeError, ValueError):  # null, or no number at all
+        return None
+
+
+def read_table(path: str, fault: Fault) -> list[MeasuredColumns]:
     """Return the rows of a ``statistic.csv``; rows that do not fit their titles are reported and left out.
 
-    A last row without a line feed is no row: a run goes on, or was killed, while it was written.
+    A last row without a line feed is no row: a run goes on, or was killed, while it was written. Rows below
+    other titles, of a later run with other statistics, are columns of their own.
     """
     try:
         data = reading.read_bytes(path)
     except OSError as error:
         fault(f"{path}: cannot be read: {error.strerror or error}")
-        return MeasuredColumns()
+        return []
     end = data.rfind(b"\n") + 1
     if end < len(data):
         fault(f"{path}: the last row has no line feed yet and is left out")
-    text = data[:end].decode(errors="replace")
-    parts = [_table_columns(titles, rows, path, fault) for titles, rows in _tables(_rows(text), path, fault)]
-    return parts[0] if len(parts) == 1 else join_columns(parts)
+    parts: list[MeasuredColumns] = []
+    rows: list[list[str]] = []
+    titles: list[str] = []
+    for row in [*_rows(data[:end].decode(errors="replace")), [_FIRST_TITLE]]:
+        if row[0] == _FIRST_TITLE:
+            parts += _table_columns(titles, rows, path, fault)
+            titles, rows = row, []
+        else:
+            rows.append(row)
+    return parts
 
 
 def _rows(text: str) -> list[list[str]]:
+    """Return the cells of all lines but empty ones."""
     lines = text.split("\n")
     try:
-        reader = csv.reader(lines)
-        rows = [*reader]
-        if len(rows) == len(lines):
-            return rows
-    except csv.Error:
-        pass
-    # a quote that is never closed swallows the lines behind it: one line at a time
-    return [_cells(line) for line in lines]
-
-
-def _cells(line: str) -> list[str]:
-    if '"' not in line:
-        return line.split(",") if line else []
-    try:
-        return next(csv.reader([line]), [])
+        rows = [*csv.reader(lines)]
     except csv.Error:  # a cell beyond the module's limit
-        return [line]
-
-
-def _tables(
-    rows: Sequence[list[str]], path: str, fault: Fault
-) -> Iterator[tuple[list[str], list[list[str]]]]:
-    """Yield the rows below each line of titles; a later run may have other statistics."""
-    starts = [number for number, row in enumerate(rows) if row and row[0] == _FIRST_TITLE]
-    if not starts or any(rows[: starts[0]]):
-        fault_text = "the first line has no titles of statistics; what stands before some is left out"
-        if any(rows):
-            fault(f"{path}: {fault_text}")
-    if not starts:
-        return
-    for start, stop in zip(starts, [*starts[1:], len(rows)], strict=True):
-        titles = rows[start]
-        width, below = len(titles), rows[start + 1 : stop]
-        # vendor: the reference ends every row, but not the titles, with a comma
-        fitting = [
-            row[:width] for row in below if len(row) == width or (len(row) == width + 1 and not row[-1])
-        ]
-        unfit = sum(map(bool, below)) - len(fitting)
-        if unfit:
-            fault(f"{path}: {unfit} row{'s' * (unfit > 1)} with another number of cells than titles left out")
-        yield titles, fitting
+        rows = []
+    # a quote that is never closed swallows the lines behind it: one line at a time
+    if len(rows) != len(lines):
+        rows = [next(csv.reader([line]), []) if '"' in line else line.split(",") for line in lines if line]
+    return [*filter(None, rows)]
 
 
 def _table_columns(
     titles: Sequence[str], rows: Sequence[list[str]], path: str, fault: Fault
-) -> MeasuredColumns:
-    if not rows:
-        return MeasuredColumns()
-    columns = dict(zip(titles, zip(*rows, strict=True), strict=False))
+) -> Iterator[MeasuredColumns]:
+    """Yield the tensors of the rows below a line of titles, if there are any."""
+    width = len(titles)
+    # vendor: the reference ends every row, but not the titles, with a comma
+    fitting = [row[:width] for row in rows if len(row) == width or (len(row) == width + 1 and not row[-1])]
+    unfit = len(rows) - len(fitting)
+    if unfit and not titles:
+        fault(f"{path}: the first line has no titles of statistics; what stands before some is left out")
+    elif unfit:
+        fault(f"{path}: {unfit} row{'s' * (unfit > 1)} with another number of cells than titles left out")
+    if not fitting:
+        return
+    columns = dict(zip(titles, zip(*fitting, strict=True), strict=True))
     if any(title not in columns for title in _NAMES):
         fault(f"{path}: lacks a column of {', '.join(_NAMES)}; its rows are left out")
-        return MeasuredColumns()
-    slots = _wholes(columns["Slot"])
-    sides = map(str.lower, columns["IO"])
-    size, nothing = len(rows), ("",) * len(rows)
+        return
+    nothing = ("",) * len(fitting)
     shape_column = columns.get("Shape", nothing)
     shown = {shape: shape.strip("()").replace(",", "x") for shape in {*shape_column}}
-    shapes = map(shown.__getitem__, shape_column)
-    times = columns.get("Timestamp")
-    numbers = {_CATEGORY[title]: _numbers(column) for title, column in columns.items() if title in _CATEGORY}
-    return MeasuredColumns(
-        [*zip(columns["Op Type"], columns["Op Name"], sides, slots, strict=True)],
-        [0] * size if times is None else _wholes(times),
-        [*zip(map(str.lower, columns.get("Data Type", nothing)), shapes, strict=True)],
-        {category: values for category, (values, _) in numbers.items()},
-        {category: known for category, (_, known) in numbers.items()},
+    sides, types = (map(str.lower, columns.get(title, nothing)) for title in ("IO", "Data Type"))
+    yield _measured_columns(
+        [*zip(columns["Op Type"], columns["Op Name"], sides, map(_whole, columns["Slot"]), strict=True)],
+        [*map(_whole, columns.get("Timestamp", nothing))],
+        [*zip(types, map(shown.__getitem__, shape_column), strict=True)],
+        {_CATEGORY[title]: column for title, column in columns.items() if title in _CATEGORY},
     )
-
-
-def _wholes(column: Sequence[str]) -> list[int]:
-    try:
-        whole = [*map(int, column)]
-        if 0 <= min(whole) <= max(whole) < 1 << 63:
-            return whole
-    except ValueError:
-        pass
-    return [*map(_whole, column)]
 
 
 def _whole(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < len(str(1 << 63)) else 0
-
-
-def _numbers(column: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    try:
-        values = np.fromiter(map(float, column), np.float64, len(column))
-    except ValueError:
-        values = np.fromiter((_number(cell) for cell in column), np.float64, len(column))
-        is_known = (cell.lower().lstrip("+-") == "nan" for cell in column)
-        return values, ~np.isnan(values) | np.fromiter(is_known, np.bool_, len(column))
-    return values, np.ones(len(column), np.bool_)
-
-
-def _number(cell: str) -> float:
-    try:
-        return _TRUTHS[cell] if cell in _TRUTHS else float(cell)
-    except ValueError:  # null, or no number at all
-        return np.nan
-
-
-def columns_of_cells(
-    rows: Iterable[tuple[MeasuredName, int, tuple[str, str], Mapping[str, Cell]]],
-) -> MeasuredColumns:
-    """Return tensors as columns: names, times, element types and shapes, statistics by category."""
-    given = [*rows]
-    if not given:
-        return MeasuredColumns()
-    names, times, forms, statistics = (list(each) for each in zip(*given, strict=True))
-    numbers, known = {}, {}
-    for category in CATEGORIES:
-        values = [row.get(category) for row in statistics]
-        is_known = np.array([isinstance(value, int | float) for value in values], np.bool_)
-        if is_known.any():
-            numbers[category] = np.array(
-                [_as_float(value) if isinstance(value, int | float) else np.nan for value in values]
-            )
-            known[category] = is_known
-    return MeasuredColumns(names, times, forms, numbers, known)
-
-
-def _as_float(value: float) -> float:
-    try:
-        return float(value)
-    except OverflowError:  # an integer beyond float64
-        return np.inf if value > 0 else -np.inf
-
-
-def join_columns(parts: Sequence[MeasuredColumns]) -> MeasuredColumns:
-    """Return the rows of several tables in one."""
-    parts = [part for part in parts if part.names]
-    if not parts:
-        return MeasuredColumns()
-    categories = dict.fromkeys(category for part in parts for category in part.numbers)
-    return MeasuredColumns(
-        [name for part in parts for name in part.names],
-        [time for part in parts for time in part.times],
-        [form for part in parts for form in part.forms],
-        {
-            category: np.concatenate(
-                [part.numbers.get(category, np.full(len(part.names), np.nan)) for part in parts]
-            )
-            for category in categories
-        },
-        {
-            category: np.concatenate(
-                [part.known.get(category, np.zeros(len(part.names), np.bool_)) for part in parts]
-            )
-            for category in categories
-        },
-    )
 
 
 _Row = tuple[MeasuredName, int, tuple[str, str], Mapping[str, Cell]]
@@ -241,11 +199,26 @@ _Row = tuple[MeasuredName, int, tuple[str, str], Mapping[str, Cell]]
 _DAMAGED: Final = "{}; what can be read of it is shown"
 
 
+def _columns_of_rows(rows: Iterable[_Row]) -> list[MeasuredColumns]:
+    """Return tensors as columns, in a list; nothing where there are none."""
+    given = [*rows]
+    if not given:
+        return []
+    names, times, forms, statistics = (list(each) for each in zip(*given, strict=True))
+    cells = {category: [row.get(category) for row in statistics] for category in CATEGORIES}
+    known = {category: column for category, column in cells.items() if any(map(_is_number, column))}
+    return [_measured_columns(names, times, forms, known)]
+
+
+def _is_number(cell: Cell) -> bool:
+    return isinstance(cell, int | float)
+
+
 Stamp = tuple[int, int, int]
 """Change times of a directory and of its statistics table, and the size of the table."""
 
-DirectoryContent = tuple[MeasuredColumns, tuple[str, ...]]
-"""Tensors of a directory, and messages about files that cannot be read."""
+DirectoryContent = tuple[list[MeasuredColumns], tuple[str, ...]]
+"""Tensors of a directory in tables, and messages about files that cannot be read."""
 
 KnownDirectories = dict[str, tuple[Stamp, DirectoryContent]]
 """Cache of the contents of directories by path."""
@@ -302,30 +275,30 @@ def _content(directory: Iteration) -> DirectoryContent:
     return _read_directory(directory, faults.setdefault), tuple(faults)
 
 
-def _read_directory(directory: Iteration, fault: Fault) -> MeasuredColumns:
+def _read_directory(directory: Iteration, fault: Fault) -> list[MeasuredColumns]:
     """Return the tensors of a directory.
 
     A table of statistics in which every tensor stands once is taken as it is. Where tensors come again, the
     reader separates passes of loops and executions.
     """
     path = f"{directory.path}/{TABLE}"
-    table = read_table(path, fault) if os.path.isfile(path) else MeasuredColumns()
+    table = read_table(path, fault) if os.path.isfile(path) else []
+    listed = [name for part in table for name in part.names]
+    names = {*listed}
     try:
-        if table.names and not table.has_repeats:
-            rows = {*table.names}
-            check_whole(directory.tensor_files, rows, directory.path)
-            filed = [each for each in directory.tensor_files if _measured_name(each) not in rows]
-            return join_columns([table, columns_of_cells(_measured(filed, fault))])
+        if names and len(names) == len(listed):
+            check_whole(directory.tensor_files, names, directory.path)
+            filed = [each for each in directory.tensor_files if _measured_name(each) not in names]
+            return [*table, *_columns_of_rows(_measured(filed, fault))]
         # acl: rows of statistics stand in for operators' tensors
         of_operators = (
             (_measured_name(each), each.timestamp, _form(each), each.stats.saved)
             for each in directory.measured_operators
         )
-        everything = [*_measured(directory.tensors, fault), *of_operators]
+        return _columns_of_rows([*_measured(directory.tensors, fault), *of_operators]) or table
     except DumpReadError as error:
         fault(_DAMAGED.format(error))
         return table
-    return columns_of_cells(everything) if everything else table
 
 
 def _measured_name(record: Record) -> MeasuredName:
@@ -354,22 +327,6 @@ _Key = tuple[OperatorKey, str, int]
 """Key of a tensor: operator, input or output, slot."""
 
 _SMALLEST: Final = frozenset({"min"})
-_REAL: Final = ("max", "min", "avg", "l2norm")
-_NAN, _INF, _NEGATIVE_INF = "nan count", "positive inf count", "negative inf count"
-
-
-class TensorState(enum.IntFlag):
-    """Special contents of a tensor."""
-
-    THERE = 1
-    """It was dumped."""
-    NAN = 2
-    INF = 4
-    NEGATIVE_INF = 8
-
-
-STRUCK: Final = int(TensorState.NAN | TensorState.INF)
-"""The states of a tensor that counts as struck; -inf alone, with which attention is masked, does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -438,24 +395,20 @@ class SeriesTable:
         self._columns: dict[int, int] = {}
         self._parts: list[tuple[int, np.ndarray, Mapping[str, np.ndarray], np.ndarray]] = []
 
-    def add(self, folder: DumpedFolder, measured: MeasuredColumns) -> None:
+    def add(self, folder: DumpedFolder, parts: Iterable[MeasuredColumns]) -> None:
         """Take in the tensors of a directory."""
         column = self._columns.setdefault(folder.number, len(self._columns))
-        keys = (
-            ((folder.rank, folder.place, op_type, op_name), io, slot)
-            for op_type, op_name, io, slot in measured.names
-        )
-        rows = np.fromiter(map(self._number, keys), np.int64, len(measured.names))
-        known = len(self._forms)
-        self._forms += [("", "")] * (len(self._numbers) - known)
-        if known < len(self._forms) or not all(self._forms[row][0] for row in rows.tolist()):
-            for row, form in zip(rows.tolist(), measured.forms, strict=True):
-                if not self._forms[row][0]:
+        for part in parts:
+            rows = []
+            for (op_type, op_name, io, slot), form in zip(part.names, part.forms, strict=True):
+                key = ((folder.rank, folder.place, op_type, op_name), io, slot)
+                row = self._numbers.setdefault(key, len(self._numbers))
+                if row == len(self._forms):
+                    self._forms.append(form)
+                elif not self._forms[row][0]:
                     self._forms[row] = form
-        self._parts.append((column, rows, measured.numbers, _states(measured)))
-
-    def _number(self, key: _Key) -> int:
-        return self._numbers.setdefault(key, len(self._numbers))
+                rows.append(row)
+            self._parts.append((column, np.array(rows, np.int64), part.numbers, part.states))
 
     def of(self, operators: Sequence[ReportedOperator]) -> StatisticSeries:
         """Return the series of the tensors of some operators."""
@@ -509,24 +462,3 @@ def _put(category: str, table: np.ndarray, rows: np.ndarray, values: np.ndarray)
         np.add.at(table, rows, values)
     else:
         np.fmax.at(table, rows, values)
-
-
-def _states(measured: MeasuredColumns) -> np.ndarray:
-    states = np.full(len(measured.names), TensorState.THERE, np.uint8)
-    numbers, known = measured.numbers, measured.known
-
-    def mark(flag: TensorState, is_so: np.ndarray) -> None:
-        states[is_so] |= np.uint8(flag)
-
-    for category in _REAL:
-        if category in numbers:
-            mark(TensorState.NAN, np.isnan(numbers[category]) & known[category])
-    if "max" in numbers:
-        mark(TensorState.INF, numbers["max"] == np.inf)
-    if "min" in numbers:
-        mark(TensorState.NEGATIVE_INF, numbers["min"] == -np.inf)
-    counted = ((_NAN, TensorState.NAN), (_INF, TensorState.INF), (_NEGATIVE_INF, TensorState.NEGATIVE_INF))
-    for category, flag in counted:
-        if category in numbers:
-            mark(flag, np.nan_to_num(numbers[category]) > 0)
-    return states
