@@ -96,8 +96,8 @@ def map_items(
         paths: Files and directories that workers on other machines must see.
         progress: Called with the size of each item when its result is taken.
         in_threads: Whether the work on a large item is mostly that of numpy and the system, so that threads
-            do it as fast as processes, without their start and their imports; it must log nothing, whose
-            order threads would not keep.
+            do it as fast as processes, without their start and their imports; it must log nothing, as
+            threads would not keep the order.
 
     Raises:
         ToolError: Workers died of an item, have another version, or there are none.

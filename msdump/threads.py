@@ -1,4 +1,4 @@
-"""Threads for work on large arrays: the calling one, helpers, and those for what nobody waits for yet.
+"""Threads for work on large arrays: the calling one, helpers, and background threads.
 
 Locks that a fork renews, too, and weak sets that do not lose Ctrl-C.
 """

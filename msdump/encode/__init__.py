@@ -1,4 +1,4 @@
-"""Bytes of the dump files, both directions; knows no paths."""
+"""Bytes of the dump files, both directions, without paths."""
 
 import lazy_loader
 

@@ -1,7 +1,7 @@
 """CANN's dump files: every tensor of an operator behind one header.
 
     0      uint64, little endian: H, the length of the header
-    8      H bytes: the message DumpData, whose tensors have a size instead of data
+    8      H bytes: the message DumpData; its tensors have a size instead of data
     8+H    the bytes of all inputs, then outputs, then buffers, then workspaces, without padding
 
 Files of version 1 are a whole DumpData message with the data inside; they are only read.

@@ -57,7 +57,7 @@ def _transpose(dtype: np.dtype, order: tuple[int, ...]) -> Any:
 
 @functools.cache
 def _one_thread() -> Runtime:
-    """Return the runtime of transposes, whose kernel uses one thread: waking others would cost time."""
+    """Return a runtime with one thread for transposes: waking others would take longer than the kernel."""
     return Runtime(1)
 
 

@@ -1,8 +1,8 @@
-"""The values of one run, and control flow: If, Loop and Scan, whose bodies run operator by operator.
+"""The values of one run, and control flow: If, Loop and Scan with bodies that run operator by operator.
 
-A body is a program of its own. What it reads of outer graphs, and what control
-flow hands to it, is put into a new frame of its slots each time it is reached.
-The results are those of the runtime's own If, Loop and Scan.
+A body is a program of its own. Each time it runs, the values that it captures from
+outer graphs and the inputs from control flow are put into a new frame of its slots.
+Results equal the results of the runtime's own If, Loop and Scan.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class RunnableBody:
         """Join a body's program with the slots of the program around it."""
         graph, slots = program.graph, program.slots
         self._program = program
-        # What only folded operators read of outer graphs has no slot any more.
+        # Captured values that only folded operators read have no slot any more.
         self._captured = tuple((around[name], slots[name]) for name in graph.outer & slots.keys())
         self._inputs = tuple(slots[value.name] for value in graph.inputs if value.name not in graph.outer)
         self.ranks = tuple(
@@ -62,7 +62,7 @@ class RunnableBody:
         inner = None if observer is None else observer.enter(program.graph)
         own_frame = program.frame()
         for source, target in self._captured:
-            if frame[source] is not None:  # a weight that nobody overrides: the body's program has it itself
+            if frame[source] is not None:  # a weight without an override: the body's program has it itself
                 own_frame[target] = frame[source]
         for target, value in zip(self._inputs, inputs, strict=True):
             own_frame[target] = value
@@ -269,7 +269,7 @@ class Frames:
         return self._weights.value(name) if value is None and name in self._weights else value
 
     def fed(self, nodes: Iterable[Node], frame: Frame) -> dict[str, OrtValue | None]:
-        """Return what operators read, without the weights that stand in no slot and what none has made."""
+        """Return the values that operators read, without weights that are not fed and missing values."""
         slots = self.slots
         return {
             name: frame[slots[name]]

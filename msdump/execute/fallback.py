@@ -29,7 +29,7 @@ from msdump.graph.kernel import (
     type_text,
 )
 
-_CAST_SINCE: Final = 13  # the opset whose Cast knows bfloat16
+_CAST_SINCE: Final = 13  # the first opset with a Cast to bfloat16
 _FLOAT32_TEXT: Final = type_text(FLOAT32)
 
 
@@ -51,7 +51,7 @@ def bfloat16_inputs(graph: Graph, node: Node, roundings: Sequence[Rounding] | No
 
 
 def without_bfloat16(roundings: Sequence[Rounding]) -> tuple[Rounding, ...]:
-    """Return the roundings that remain for the operator's model: all but those to bfloat16."""
+    """Return the roundings that the operator's model contains, without the ones to bfloat16."""
     return tuple(
         replace(rounding, reads=FLOAT32) if rounding.reads is BFLOAT16 else rounding for rounding in roundings
     )
@@ -77,7 +77,7 @@ def _rounded_value(value: OrtValue) -> OrtValue:
 class Pinned:
     """Sessions of one node with its shapes and weights fixed, one for each set of shapes.
 
-    A Scan must know the shapes of its body's outputs, some functions of operators those of their inputs; a
+    A Scan must know the shapes of its body's outputs, some function operators the shapes of their inputs; a
     shape that is computed from a weight is known only where the weight stands in the model.
     """
 
@@ -131,12 +131,6 @@ class Pinned:
 
 _HALVES = frozenset(dtype.numpy for dtype in HALVES)
 
-_EXPLAINED: Final = 2.0**-7
-"""Largest distance that rounding explains, of a result's largest element: a unit of bfloat16's last digit.
-
-What is compared was computed on equal inputs: sound kernels differ by float32's last digits at most.
-"""
-
 Compute = Callable[[Mapping[str, Any]], list[Any]]
 """Takes arrays by the names of values, and returns the outputs that are used."""
 
@@ -157,7 +151,7 @@ class ReferenceRun:
         Args:
             graph: The node's graph.
             node: The node.
-            reference: What computes it.
+            reference: Computes the outputs.
             weights: The weights that it reads.
             roundings: How each original operator of the node computes; None: as the model says.
         """
@@ -180,62 +174,15 @@ class ReferenceRun:
         return [_undoubled(item, declared) for item, declared in zip(results, self._declared, strict=True)]
 
 
-def is_guarded(node: Node, roundings: Sequence[Rounding] | None) -> bool:
-    """Return if the first result of an operator with casts around it is compared with its plain kernel's.
+def is_rounded_outside(node: Node, roundings: Sequence[Rounding] | None) -> bool:
+    """Return whether the inputs of an operator are rounded in numpy, before its kernel.
 
-    It is of operators outside of ONNX's own domains, the runtime's and the user's: what they compute is a
-    function of their inputs' values by no standard. Some of the runtime's ask where a value comes from, and
-    give zeros where a Cast makes it. Of ONNX's own, which are known, tests find such kernels. What graphs in
-    an operator's attributes read is not rounded in front of it: those operators are not compared.
+    True for operators outside of ONNX's own domains: some kernels of the runtime give zeros if a Cast makes
+    their input. Values that graphs in an operator's attributes read are not rounded.
     """
     if roundings is None or not has_foreign_domain(node) or any(subgraphs(node.proto)):
         return False
     return any(each.reads is not FLOAT32 for each in roundings)
-
-
-class GuardedRun:
-    """A kernel with casts in its model, or the plain one on rounded values, as the first run decides."""
-
-    def __init__(self, emulated: Run, plain: Callable[[], Run], warn: Callable[[], None]) -> None:
-        """Set both kernels.
-
-        Args:
-            emulated: The kernel with casts in its model.
-            plain: Returns the kernel without, to the same effect.
-            warn: Called where that one is taken.
-        """
-        self._run = emulated
-        self._plain: Callable[[], Run] | None = plain
-        self._warn = warn
-
-    def __call__(self, fed: Mapping[str, OrtValue], names: list[str], options: None) -> Any:
-        """Run the kernel that the first run has chosen."""
-        results = self._run(fed, names, options)
-        if self._plain is None:
-            return results
-        plain = self._plain()
-        expected = plain(fed, names, options)
-        self._plain = None  # it holds the values of this run
-        if all(map(_is_explained, map(values.to_python, results), map(values.to_python, expected))):
-            return results
-        self._run = plain
-        self._warn()
-        return expected
-
-
-def _is_explained(found: Any, expected: Any) -> bool:
-    """Return whether rounding explains the distance between two results; of what is no tensor it does."""
-    if not isinstance(found, np.ndarray) or not isinstance(expected, np.ndarray) or found.dtype.kind in "OSU":
-        return True
-    if found.shape != expected.shape:
-        return False
-    mine, plain = found.astype(np.float64), expected.astype(np.float64)
-    finite = np.isfinite(plain)
-    if not np.array_equal(mine[~finite], plain[~finite], equal_nan=True):
-        return False
-    # no norms: threads of numpy's own would wake for them
-    distance = np.abs(mine[finite] - plain[finite]).max(initial=0)
-    return bool(distance <= _EXPLAINED * np.abs(plain[finite]).max(initial=0))
 
 
 class _Emulation:

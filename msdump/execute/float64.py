@@ -31,7 +31,7 @@ class Call:
         inputs: Arrays by slot, every floating point one in float64; None for one that is absent.
         attributes: Its attributes.
         opset: Version of ai.onnx.
-        outputs: How many outputs are asked for.
+        outputs: Number of requested outputs.
     """
 
     inputs: Sequence[Array | None]
@@ -198,7 +198,7 @@ def _cast(call: Call) -> tuple[Array]:
     dtype, x = dtypes.from_onnx(call.attribute("to")), call[0]
     if dtype in _WIDE:
         return (x.astype(np.float64),)
-    if dtype in HALVES:  # a model that asks for a smaller type means it: its values are those of the type
+    if dtype in HALVES:  # a Cast of the model rounds in float64 as well
         return (numpy_cast(x, dtype).astype(np.float64),)
     if dtype.numpy.kind not in "iub" or x.dtype.kind not in "iubf":
         raise NotImplementedError(f"Cast to {dtype.name}")
@@ -297,7 +297,7 @@ def _local_response(call: Call) -> tuple[Array]:
 
 
 def _along(call: Call, x: Array) -> tuple[Array, Any]:
-    """Return what a softmax sums along the last axis, and the shape to give back; see opset 13."""
+    """Return the input of a softmax and the axis of its sums; before opset 13 it is flattened to 2-D."""
     if call.opset >= _SOFTMAX_ALONG_ONE_AXIS:
         return x, call.attribute("axis", -1)
     axis = call.attribute("axis", 1) % max(x.ndim, 1)
@@ -386,7 +386,7 @@ def conv_transpose(call: Call) -> tuple[Array]:
 
 
 def _cropped(call: Call, y: Array, strides: Sequence[int]) -> Array:
-    """Return a transposed convolution without its padding, with the elements that are asked for behind it."""
+    """Return a transposed convolution without its padding, with the requested elements behind it."""
     rank = y.ndim - 2
     extra = call.attribute("output_padding", (0,) * rank)
     automatic, wanted = call.attribute("auto_pad", "NOTSET"), call.attribute("output_shape")
@@ -420,7 +420,7 @@ def average_pool(call: Call) -> tuple[Array]:
 
 
 def max_pool(call: Call) -> tuple[Array]:
-    """Return the maxima of windows; indices are not asked for."""
+    """Return the maxima of windows, without indices."""
     x = call[0]
     if call.outputs > 1 or x.dtype.kind != "f":
         raise NotImplementedError("MaxPool with indices, or of integers")
@@ -434,7 +434,7 @@ class _Frame:
 
     Attributes:
         kernel: Size of a window by axis.
-        given: Padding that is asked for, before and behind, by axis.
+        given: Requested padding, before and behind, by axis.
         beyond: Padding behind that, which the last window of ``ceil_mode`` needs.
     """
 

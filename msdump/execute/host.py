@@ -142,7 +142,7 @@ def host_operator(site: HostSite) -> HostOperator | None:
     """Return how the host runs an operator, None for one that a kernel computes.
 
     Raises:
-        UnsupportedOpError: The overflow status is asked for in a way that MindSpore does not know.
+        UnsupportedOpError: The operator reads the overflow status in a form that MindSpore does not have.
     """
     return _collective(site) or _float_status(site)
 

@@ -17,7 +17,7 @@ import numpy as np
 from msdump.device import FloatStatus
 from msdump.errors import UnsupportedOpError, is_final
 from msdump.execute import fallback, values
-from msdump.execute.fallback import GuardedRun, Pinned, ReferenceRun, is_guarded, kept
+from msdump.execute.fallback import Pinned, ReferenceRun, is_rounded_outside, kept
 from msdump.execute.runtime import OrtValue, Run, Runtime, short
 from msdump.execute.weights import Initializers, WeightStore, packed, tells_overflow
 from msdump.graph import CONTROL_FLOW, MINDSPORE_DOMAIN, Graph, Node, forget_pages, reads
@@ -89,10 +89,10 @@ class KernelFactory:
         Args:
             graph: The graph.
             weights: Its weights.
-            runtime: What runs the kernels.
+            runtime: The runtime of the kernels.
             roundings: The emulated device's arithmetic.
             distant: Weights of a body that the graph around it takes from outside as well.
-            float_status: The register that kernels raise which saturate; None: nobody asks.
+            float_status: The register that saturating kernels raise; None: it is not read.
             is_quiet: Do not warn where ONNX's reference computes an operator.
         """
         self._graph = graph
@@ -122,7 +122,7 @@ class KernelFactory:
         return self._noted(self._present_kernel(node, fed))
 
     def rescue(self, node: Node, fed: Mapping[str, OrtValue | None], reason: Exception) -> Any:
-        """Run an operator whose kernel refuses the values of this run; the next run tries the kernel again.
+        """Run an operator once after its kernel refused the values of this run.
 
         Some kernels find out late that they lack a case: a Scan without static shapes,
         a Mod of floats, a ScatterElements of float16 in one of MindSpore's operators. A case
@@ -147,7 +147,7 @@ class KernelFactory:
                 if is_final(error):
                     raise
                 _log.debug("node %r, %s: %s", node.name, way, short(error))
-        if node.domain:  # the reference knows no domain but ONNX's own
+        if node.domain:  # the reference has ONNX's own domain alone
             raise reason
         spare = self._spare(node, "reference", lambda: self._reference_kernel(node, fed, reason))
         return _applied(spare, fed)
@@ -169,7 +169,7 @@ class KernelFactory:
         return self._spares[key]
 
     def _noted(self, kernel: Kernel) -> Kernel:
-        """Return a kernel that raises the device's overflow status, where somebody asks for it."""
+        """Return a kernel that raises the device's overflow status, if there is a register for it."""
         status = self._float_status
         if status is None or not kernel.has_status:
             return kernel
@@ -198,7 +198,7 @@ class KernelFactory:
 
     def _present_kernel(self, node: Node, fed: Mapping[str, OrtValue | None]) -> Kernel:
         try:
-            return self._guarded_kernel(node, fed, self._roundings(node))
+            return self._plain_kernel(node, fed)
         except Exception as error:
             if is_final(error):
                 raise
@@ -222,32 +222,23 @@ class KernelFactory:
         # a Rounding without arguments reads and writes float32
         return self._session_kernel(node, fed, [Rounding()] * len(node.members))
 
-    def _guarded_kernel(
-        self, node: Node, fed: Mapping[str, OrtValue | None], roundings: Sequence[Rounding] | None
-    ) -> Kernel:
-        """Return the kernel of an operator, which the plain one replaces where its first result is wrong."""
-        kernel = self._session_kernel(node, fed, roundings)
-        if not is_guarded(node, roundings):
-            return kernel
+    def _plain_kernel(self, node: Node, fed: Mapping[str, OrtValue | None]) -> Kernel:
+        """Return the kernel of an operator in the types of its inputs."""
+        roundings = self._roundings(node)
+        if not is_rounded_outside(node, roundings):
+            return self._session_kernel(node, fed, roundings)
+        bare = self._session_kernel(node, fed, roundings, has_casts=False)
 
-        def plain() -> Run:
-            bare = self._session_kernel(node, fed, roundings, has_casts=False)
+        def compute(inputs: Mapping[str, Any]) -> list[Any]:
+            given = {name: values.from_python(item) for name, item in inputs.items()}
+            return [*map(values.to_python, _applied(bare, given))]
 
-            def compute(inputs: Mapping[str, Any]) -> list[Any]:
-                given = {name: values.from_python(item) for name, item in inputs.items()}
-                return [*map(values.to_python, _applied(bare, given))]
-
-            # the session has its weights rounded: here some raise the overflow status
-            beyond = self._initializers.of(node, roundings).beyond
-            raising = {name: self._weights.array(name) for name in beyond}
-            run, names = ReferenceRun(self._graph, node, compute, raising, roundings), dict(kernel.feeds)
-            return lambda fed, *rest: run({names[inner]: value for inner, value in fed.items()}, *rest)
-
-        far = f"the first result of {node.op_type} is farther off than rounding explains"
-        warn = self._warning(
-            node, f"{far}; a kernel without the device's casts computes it on rounded values"
-        )
-        return replace(kernel, run=GuardedRun(kernel.run, plain, warn))
+        # the session has its weights rounded: here some raise the overflow status
+        beyond = self._initializers.of(node, roundings).beyond
+        raising = {name: self._weights.array(name) for name in beyond}
+        run = ReferenceRun(self._graph, node, compute, raising, roundings)
+        feeds = tuple((name, name) for _, name in bare.feeds)
+        return Kernel(run, feeds, bare.outputs, tells_overflow(roundings))
 
     def _session_kernel(
         self,
@@ -344,7 +335,7 @@ def _applied(kernel: Kernel, fed: Mapping[str, OrtValue | None]) -> Any:
 
 
 def _noting(run: Run, status: FloatStatus) -> Run:
-    """Raise the device's overflow status after each run whose output ``STATUS`` tells of saturation."""
+    """Raise the device's overflow status after each run with a true output ``STATUS``."""
 
     def noting(fed: Mapping[str, OrtValue], names: list[str], options: None) -> Any:
         outputs = run(fed, names, options)

@@ -1,8 +1,8 @@
 """onnxruntime's own classes, below its public wrapper, which costs ten times their call.
 
-No version promises them. What is used of them stands in one table and is looked for
-when this module is imported: a version without one is told by name, not by an
-AttributeError in the middle of a network.
+No version promises them. One table lists the symbols in use; they are checked when this
+module is imported, so that a missing symbol is named, instead of an AttributeError in the
+middle of a network.
 """
 
 from __future__ import annotations
@@ -82,5 +82,5 @@ def _has(internals: Any, name: str) -> bool:
     return True
 
 
-# at import, before any model is loaded: the versions that pip allows are more than those that were tested
+# at import, before any model is loaded: pip allows more versions than were tested
 check(native, onnxruntime.__version__)

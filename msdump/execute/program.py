@@ -38,8 +38,8 @@ class Program:
     Every value stands in a slot of a list; it is dropped after its last use, so that memory peaks where
     the runtime's own does.
 
-    The loop never asks the runtime's vector of outputs for one more item than it has (as a strict zip would):
-    its end is a C++ exception of some 25 microseconds.
+    The loop never reads beyond the last item of the runtime's vector of outputs (as a strict zip would):
+    that is a C++ exception of some 25 microseconds.
 
     Attributes:
         graph: The graph.
@@ -64,7 +64,7 @@ class Program:
 
         Args:
             graph: The graph.
-            roundings: The emulated device's arithmetic, for this graph and those inside it.
+            roundings: The emulated device's arithmetic, for this graph and its bodies.
             copies: Values and copies that the program around a body has made of the weights.
             on: The runtime of the operators; None: the CPU's.
             around: The graph around a body.

@@ -2,7 +2,7 @@
 
 ONNX's reference evaluator ignores ``sequence_lens``, ``clip``, ``input_forget`` and ``activations``, and
 onnxruntime has no float64 kernel of them: a sound kernel would be held against other arithmetic. The formulas
-are those of ONNX's operator documents; a reversed direction reads each sequence from its own end, as
+follow ONNX's operator documents; a reversed direction reads each sequence from its own end, as
 onnxruntime does.
 """
 

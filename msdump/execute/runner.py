@@ -1,4 +1,4 @@
-"""Sessions of operators that ran a short while ago, for those that come next and are equal to them."""
+"""Single operators of a graph, and a runtime that keeps the latest sessions for equal operators."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KEPT: Final = 32  # as many as the layers of a network have different operators
 
 
 class RecentSessions(Runtime):
-    """A runtime on the CPU that keeps its latest sessions, but those that hold weights or have a memory.
+    """A runtime on the CPU that keeps its latest sessions, except ones with weights or a memory.
 
     Who runs the operators of a network one after the other, and drops the kernel of each, then does not make
     a session for every layer anew. Any thread may use it.
@@ -38,7 +38,7 @@ class RecentSessions(Runtime):
 
     @property
     def limits(self) -> onenode.RuntimeLimits:
-        """Those of the process's runtime, which have been asked for."""
+        """IR and opset limits of the process-wide runtime, probed once."""
         return cpu_runtime().limits
 
     def model(
@@ -76,8 +76,8 @@ class RecentSessions(Runtime):
 class OperatorRunner:
     """Runs single operators of one graph; the same inputs give the bits that a run of the network gives.
 
-    Weights that are not given are the graph's, packed as in a run. Kernels are kept, by the types of what is
-    given; ``forget`` drops those of an operator that will not run again. Control flow runs as one operator.
+    Weights that are not given are the graph's, packed as in a run. Kernels are kept by the types of given
+    values; ``forget`` drops the kernels of an operator that will not run again. Control flow is one operator.
 
     Attributes:
         graph: The graph.
@@ -121,11 +121,11 @@ class OperatorRunner:
 
         Args:
             node: An operator of the graph, fused ones included; see ``is_repeatable``.
-            given: What it reads, by the names of values: arrays, lists of arrays (sequences), None (absent
+            given: Its inputs by the names of values: arrays, lists of arrays (sequences), None (absent
                 optionals). A weight that stands here is fed with this value, and rounded as the graph's is.
 
         Returns:
-            An array for each output of the node; None for an unused one, and for what is no tensor.
+            An array for each output of the node; None for an unused one, and for one that is no tensor.
 
         Raises:
             ExecutionError: The operator refuses these inputs, or one that it needs is not given.
@@ -152,9 +152,9 @@ class OperatorRunner:
         return frozenset(given) & self.graph.weights.keys() - self.graph.changeable
 
     def _factory(self, replaced: frozenset[str]) -> tuple[KernelFactory, WeightStore]:
-        """Return what compiles operators that are fed some weights, and the weights that are the graph's."""
+        """Return the factory of operators that are given some weights, and the graph's other weights."""
         if replaced not in self._factories:
-            # the session would prefer an initializer to what is given
+            # the session would prefer an initializer to the given value
             arrays = {name: array for name, array in self.graph.weights.items() if name not in replaced}
             self._factories[replaced] = self._made(WeightStore(arrays, self._copies))
         return self._factories[replaced]
@@ -173,7 +173,9 @@ class OperatorRunner:
     def _applied(self, node: Node, fed: Mapping[str, OrtValue | None]) -> tuple[Kernel, Any]:
         replaced = self._replaced(fed)
         kernels = self._kernels.setdefault(node.name, {})
-        if replaced and has_foreign_domain(node):  # its kernel may want constants: what is given becomes one
+        if replaced and has_foreign_domain(
+            node
+        ):  # its kernel may want constants: given values become constants
             arrays = {name: values.to_array(fed[name]) for name in replaced}
             factory, weights = self._made(WeightStore({**self.graph.weights, **arrays}))
             kernels = {}
@@ -203,7 +205,7 @@ class OperatorRunner:
 def is_repeatable(node: Node) -> bool:
     """Return whether an operator gives the same outputs whenever it gets the same inputs.
 
-    Random numbers, collectives, and what lowers or reads the device's overflow status do not.
+    False for random numbers, collectives, and operators that lower or read the device's overflow status.
     """
     return not (
         collective_call(node) is not None

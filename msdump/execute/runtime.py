@@ -1,7 +1,7 @@
 """onnxruntime, set up for hundreds of one-operator sessions.
 
-Sessions share one allocator. They are of the native class below the runtime's public one, whose call with
-OrtValues costs ten times as much: it wraps every value in Python.
+Sessions share one allocator. They are of the native class below the runtime's public one: a call of that with
+OrtValues takes ten times as long, as it wraps every value in Python.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ since only the parent has them."""
 
 @dataclass(frozen=True, slots=True)
 class SessionUse:
-    """What a session is for.
+    """Settings of a session.
 
     Attributes:
         level: How far the runtime optimises the model.
         spins: Whether its threads spin between the operators of a run.
-        spins_on: Whether they spin on for a while after a run, as those of the runtime do by default.
+        spins_on: Whether they spin on for a while after a run, as the runtime's do by default.
         plans: Whether it plans the memory of a run ahead; it keeps a plan for each set of shapes.
         looks: Whether values are measured or written in it (``statistics.insession``).
     """
@@ -92,7 +92,7 @@ class Runtime:
     """The process's sessions on one kind of device, by the bytes of their models.
 
     Attributes:
-        providers: onnxruntime's providers in the order in which they are asked.
+        providers: onnxruntime's providers in order of preference.
     """
 
     def __init__(self, threads: int, providers: tuple[str, ...] = (_CPU,)) -> None:
@@ -105,7 +105,7 @@ class Runtime:
         self._threads = threads
         self._has_own_threads = True
         _share_allocator()
-        # weakly: the sessions of a network that nobody keeps, and their threads, go with it
+        # weakly: the sessions of a network, and their threads, end with it
         self._sessions = SignalSafeWeakValues[tuple[bytes, SessionUse], Any]()
         _RUNTIMES.add(self)
 
@@ -135,7 +135,7 @@ class Runtime:
             model: A serialised model.
             shared: External initializers: public OrtValues by name, kept by the caller.
             has_memory: Whether its results depend on how often it has run.
-            use: What the model holds.
+            use: Settings of the session.
         """
         if shared or has_memory:
             return self._create(model, shared or {}, use)
@@ -312,7 +312,7 @@ def short(error: Exception) -> str:
 
 
 def failure(full_name: str, inputs: Sequence[Array], error: Exception) -> ExecutionError:
-    """Return the failure of an operator, with its reason and the types and shapes of what it read.
+    """Return the failure of an operator, with its reason and the types and shapes of its inputs.
 
     Raises:
         Exception: The error itself, where it is one of msdump's or the program's own.

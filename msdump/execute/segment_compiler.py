@@ -14,7 +14,7 @@ import numpy as np
 from msdump.dtypes import STRING
 from msdump.errors import is_final
 from msdump.execute import fallback, values
-from msdump.execute.fallback import is_guarded
+from msdump.execute.fallback import is_rounded_outside
 from msdump.execute.kernels import RoundingsOf
 from msdump.execute.runtime import OrtValue, Run, Runtime, SessionUse
 from msdump.execute.variants import LEVELS
@@ -189,9 +189,9 @@ class Joining:
         """Return whether an operator gives the bits in a session with others that it gives in one of its own.
 
         It may not where the runtime lacks kernels for half types: it widens operators, and leaves out the
-        rounding between two of them. Operators stay alone, too, that remember their runs, that need not have
-        a value, that tell the device's overflow status, and that are guarded. Control flow joins with its
-        bodies, where all that is in them might.
+        rounding between two of them. Operators with a memory of their runs, optional values, the device's
+        overflow status, or inputs rounded in numpy stay alone, too. Control flow joins with its
+        bodies, if all operators in them may join.
         """
         return (
             collective_call(node) is None
@@ -199,7 +199,7 @@ class Joining:
             and all(map(self._is_plain, node.members))
             and any(node.outputs)
             and self._has_plain_types(node)
-            # the runtime reads what stands in the model, also for operators that were folded since
+            # the runtime reads the bodies of the model, with operators that msdump has folded
             and (not node.bodies or self._values.issuperset(reads(node)))
             and all(map(self._is_plain_body, node.bodies.values()))
         )
@@ -225,7 +225,7 @@ class Joining:
         )
 
     def has_casts(self, node: Node) -> bool:
-        """Return whether the device may cast what an operator reads or writes."""
+        """Return whether the device may cast inputs or outputs of an operator."""
         roundings = self._roundings(node)
         return roundings is not None and (
             self._has_halves
@@ -252,17 +252,17 @@ class Joining:
             return not self._may_be_widened(node, types)
         if (
             tells_overflow(roundings)
-            or is_guarded(node, roundings)
+            or is_rounded_outside(node, roundings)
             or fallback.bfloat16_inputs(self._graph, node, roundings)
         ):
             return False
-        # casts are written by type: what is not known before the run cannot be cast
+        # casts are written by type: a value of unknown type cannot be cast
         if any(each.dtype is None for each in types):
             return False
         return all(self._keeps_halves(part) for part in node.members)
 
     def _keeps_halves(self, part: Node) -> bool:
-        """Return whether the device's casts stand around what an operator computes in half types."""
+        """Return whether the device's casts stand around every operator that computes in half types."""
         if not self._has_halves or not keeps_types(part):
             return True
         return _is_exact(part) or not any(
@@ -372,7 +372,7 @@ class SegmentCompiler:
 
         Args:
             nodes: Operators that follow one another.
-            fed: What they read from before; weights that no run changes need not be there.
+            fed: Their inputs from earlier operators; weights that no run changes need not be there.
             outputs: Values that the session gives.
             looks: The values that it measures where it makes them.
 
@@ -439,8 +439,8 @@ class SegmentCompiler:
     def _shapes(self, names: Iterable[str]) -> dict[str, Shape]:
         """Return the shapes of values as far as they hold in every run.
 
-        By them the runtime lets operators write over what nobody else reads. Those of inputs are checked
-        before a run; others only a session that is optimised needs.
+        With them the runtime lets operators reuse the memory of values that are not read any more. Shapes of
+        inputs are checked before a run; other shapes only an optimised session needs.
         """
         return {name: shape for name in names if (shape := self._shape(name)) is not None}
 
@@ -474,6 +474,6 @@ class SegmentCompiler:
         return values.kind_of(value)
 
     def _types(self, node: Node, feeds: Mapping[str, str]) -> dict[str, str]:
-        """Return the types that the device's casts must know: real ones, else those that are declared."""
+        """Return the types that the device's casts depend on: real ones, else declared ones."""
         declared = {name: self._graph.type_of(name).dtype for name in reads(node)}
         return {name: feeds.get(name) or type_text(dtype) for name, dtype in declared.items() if dtype}

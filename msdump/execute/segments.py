@@ -262,10 +262,10 @@ class SegmentPlan:
 
     Attributes:
         interest: The operators and tensors that are shown.
-        entered: Positions of control flow whose bodies are looked into.
+        entered: Positions of control flow with observed bodies.
         dimensions: Sizes of named dimensions in the first run.
         given: Positions of operators of which elements were wanted after all.
-        segments: The segments in order; those that the runtime refuses are cut into smaller ones.
+        segments: The segments in order; one that the runtime refuses is cut into smaller ones.
     """
 
     interest: Interest
@@ -488,7 +488,7 @@ class SegmentPlanner:
     def _session(self, segment: Segment, frame: Frame) -> SegmentSession:
         sessions = self._sessions.setdefault(segment.positions, [])
         wanted = set(segment.outputs)
-        spare = 0 if self._compiler.optimizes else _FEW  # an operator whose value is given is not fused
+        spare = 0 if self._compiler.optimizes else _FEW  # an operator with a value that is given is not fused
         for session in sessions:
             if (
                 session.looks == segment.looks
@@ -555,7 +555,7 @@ class SegmentPlanner:
 
 
 def _timed(function: _Timed, category: str, segment: Segment, prefix: str = "") -> _Timed:
-    """Return a function on a segment whose calls are in the trace, where one is made."""
+    """Return a function on a segment that adds its calls to the trace, if there is one."""
     if tracing.active() is None:
         return function
     names = [operator.node.operator.full_name for operator in segment.operators]

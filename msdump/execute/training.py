@@ -19,7 +19,7 @@ from msdump.graph import Graph, Training
 from msdump.observer import Array, Interest, NodeRun, Observer
 from msdump.statistics import TotalsArray
 
-_FLOATS: Final = "fcV"  # kinds of numpy's types that have infinities; V: those that numpy lacks
+_FLOATS: Final = "fcV"  # kinds of numpy's types with infinities; V: ml_dtypes' types
 
 
 def is_finite(array: Array) -> bool:
@@ -41,7 +41,7 @@ def first_fault(program: Program, feeds: Mapping[str, OrtValue | None]) -> str:
         name: item for name, item in fed.items() if isinstance(item, np.ndarray) and not is_finite(item)
     }
     before = f"{', '.join(map(repr, faulty))} held such values before the step"
-    # infinities that the caller feeds may be meant, as those of a mask: then an operator is looked for first
+    # infinities that the caller feeds may be meant, as in a mask: then an operator is searched first
     if any(name in program.graph.variables or np.isnan(item).any() for name, item in faulty.items()):
         return before
     search = _Search(program.graph)
@@ -54,11 +54,11 @@ def first_fault(program: Program, feeds: Mapping[str, OrtValue | None]) -> str:
 
 @dataclass(slots=True)
 class _Search(Observer):
-    """Observes a run for the first operator whose output is not finite while all of its inputs are.
+    """Observes a run for the first operator with an output that is not finite and inputs that all are.
 
     Attributes:
         graph: The graph that runs.
-        found: What the search has found, in words; the searches inside branches and loops share it.
+        found: The operator in words; the searches inside branches and loops share the list.
     """
 
     graph: Graph
@@ -106,7 +106,7 @@ class Runs:
         self._program.keeps_sessions = False
 
     def infer(self, inputs: Mapping[str, Any], observer: Observer | None) -> list[Any]:
-        """Run the network on the caller's inputs; return its outputs. Errors are those of ``Program.run``."""
+        """Run the network on the caller's inputs; return its outputs; see ``Program.run`` for errors."""
         return self._program.run(self._feeds(inputs, self._state.values), observer)
 
     def train(self, inputs: Mapping[str, Any], observer: Observer | None) -> list[Any]:
@@ -183,7 +183,7 @@ class TrainingState:
         ]
         if faults:
             raise InputError(f"update_binding: {'; '.join(faults)}")
-        # those of now may come back, where the step fails after all; older ones cannot
+        # the values of now may come back, where the step fails after all; older ones cannot
         self._first = {name: pair for name, pair in self._first.items() if self.values[name] is pair[0]}
         self.values = {**self.values, **new}
 

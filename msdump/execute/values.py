@@ -1,7 +1,7 @@
 """Conversion between numpy's arrays and the runtime's values, and the inputs of a run, checked against types.
 
-An absent optional is None on both sides: the runtime crashes when it is asked for the type of an optional
-without a value, or when one is fed.
+An absent optional is None on both sides: the runtime crashes when the type of an optional
+without a value is read, or when one is fed.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def number(count: int, rank: int) -> OrtValue:
 
 
 def space(shape: tuple[int, ...], dtype: np.dtype) -> tuple[OrtValue | None, np.ndarray]:
-    """Return an array without contents, and the value whose memory it is; None for types that numpy lacks."""
+    """Return the value of a new array, and the array; no value for types that numpy lacks."""
     row = dtypes.from_numpy(dtype)
     if row.numpy not in _NATIVE_TYPES or row is dtypes.STRING or dtype.kind == "c":
         return None, np.empty(shape, dtype)
@@ -210,7 +210,7 @@ def public(value: OrtValue) -> Any:
 def to_python(value: OrtValue | None) -> Any:
     """Return an array, a list of arrays, a map, a list of maps, or None."""
     if not isinstance(value, Native):
-        return value  # None, a map, or what the reference computed in a type the runtime lacks
+        return value  # None, a map, or a result of the reference in a type that the runtime lacks
     if not value.has_value():
         return None
     if value.is_tensor():
@@ -288,7 +288,7 @@ def _checked(value: Value, item: Any, sizes: dict[str, tuple[int, str]]) -> Any:
 
     Args:
         value: The graph's input.
-        item: What the caller passes for it.
+        item: The caller's value for it.
         sizes: Size of each dynamic dimension so far, and the input that set it.
 
     Raises:

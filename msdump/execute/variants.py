@@ -39,7 +39,7 @@ _PARTIAL: Final = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """Disturbs results by what rounding may do to them.
+    """Disturbs results as far as rounding may.
 
     The errors of one operator are bounded as numerical analysis has it (Higham, Accuracy and Stability of
     Numerical Algorithms, chapters 3 and 4; of sums with the square root of the number of terms, since errors
@@ -151,7 +151,7 @@ class Float64Runner:
 
         Args:
             node: An operator of the graph, fused ones included.
-            given: What it reads, by the names of values; weights that are not given are the graph's.
+            given: Its inputs by the names of values; weights that are not given are the graph's.
             roundings: The arithmetic that is judged: inputs and results of each original operator are
                 rounded as it says. None: nothing is.
             noise: Disturbs every result as far as a kernel may be from it; None: not at all.
@@ -284,13 +284,13 @@ _NARROW: Final = (_FLOAT32, *HALVES)
 
 
 def mixed_kernels(is_wide: Callable[[Node], bool]) -> type[KernelFactory]:
-    """Return what compiles the kernels of a network for ``Program``; all of its values are held in float64.
+    """Return a class of kernels for ``Program`` that holds all values in float64.
 
-    Operators that are not wide read and write the types that the model declares: what they read is rounded
-    to these, and what they wrote is widened as it is.
+    Operators that are not wide read and write the types that the model declares: their inputs are rounded
+    to these, and their outputs widened.
 
     Args:
-        is_wide: Tells of an operator, of bodies too, whether it computes in float64.
+        is_wide: Returns whether an operator, of bodies too, computes in float64.
     """
 
     class MixedKernels(Float64Kernels):
@@ -332,7 +332,7 @@ def narrowed(array: np.ndarray, dtype: DType) -> np.ndarray:
     """Return an array that is held in float64 in the type that the model declares for it."""
     if array.dtype != np.float64 or dtype not in _NARROW:
         return array
-    with np.errstate(over="ignore", invalid="ignore"):  # an infinity is what the type has for it
+    with np.errstate(over="ignore", invalid="ignore"):  # an infinity is right there
         return array.astype(dtype.numpy)
 
 
@@ -363,7 +363,7 @@ _FATAL_ONLY: Final = 4
 
 
 def optimise(path: str, level: str, folder: str) -> str:
-    """Write what onnxruntime makes of a model on the CPU; return the path of the file.
+    """Write a model as onnxruntime optimises it on the CPU; return the path of the file.
 
     Args:
         path: The model.
@@ -416,7 +416,7 @@ class Float64Kernels(KernelFactory):
 
         Args:
             node: The operator.
-            fed: What it reads but weights that no run changes.
+            fed: Its inputs without weights that no run changes.
         """
         types = [self._graph.type_of(name).kind for name in node.outputs]
         arrays = [values.to_python(value) for value in fed.values()]

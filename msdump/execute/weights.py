@@ -1,7 +1,7 @@
-"""Weights as runtime values, and the choice of those that an operator's session gets as initializers.
+"""Weights as runtime values, and the choice of initializers of an operator's session.
 
 Values are shared between sessions, aligned, and released once a kernel has packed them. A kernel packs a
-weight once, when its session is created, only if it is an initializer: a MatMul whose weight is fed takes up
+weight once, when its session is created, only if it is an initializer: a MatMul with a fed weight takes up
 to 1.4 times as long. Weights that are fed let equal operators share one session. One that the device rounds
 is always an initializer: it is rounded once, and no kernel finds a Cast in its place.
 """
@@ -53,7 +53,7 @@ class WeightStore:
     """The weights of one graph.
 
     Attributes:
-        copies: What it shares with the graphs around it and inside it, where weights are the same arrays.
+        copies: Values and copies that are shared with graphs around it and inside it.
     """
 
     def __init__(self, arrays: Mapping[str, np.ndarray], copies: WeightCopies | None = None) -> None:
@@ -155,7 +155,7 @@ class Bound:
 
     Attributes:
         arrays: By the weight's name, in the type that the operator reads.
-        rounded: Those that were rounded before, and whether rounding met values beyond float16's range.
+        rounded: Names of rounded arrays, and whether rounding met values beyond float16's range.
     """
 
     arrays: Mapping[str, np.ndarray]
@@ -163,7 +163,7 @@ class Bound:
 
     @property
     def embedded(self) -> dict[str, np.ndarray]:
-        """Those that are copied into the model."""
+        """Arrays that are copied into the model."""
         return {name: array for name, array in self.arrays.items() if _is_small(array)}
 
     @property
@@ -173,7 +173,7 @@ class Bound:
 
     @property
     def shared(self) -> dict[str, np.ndarray]:
-        """Those that the session is given beside the model."""
+        """Arrays that the session is given beside the model."""
         return {name: array for name, array in self.arrays.items() if not _is_small(array)}
 
 
@@ -233,7 +233,7 @@ class Initializers:
         return self._weights.rounded(name, reads, saturates=rounding.saturates)
 
     def _bound(self, node: Node, roundings: Sequence[Rounding] | None) -> tuple[str, ...]:
-        """Return the weights that the session gets as initializers; of a fused operator those of one part."""
+        """Return the weights that become initializers; of a fused operator only weights of one part."""
         free = self._changeable
         names = dict.fromkeys(name for name in node.inputs if name in self._weights and name not in free)
         readers = {name: _readers(node, name) for name in names}

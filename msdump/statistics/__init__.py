@@ -1,4 +1,4 @@
-"""What a statistic is: its names, its column, and how host and device get it; nothing here is measured."""
+"""Statistics of tensors: their table, and passes over elements that measure them."""
 
 import lazy_loader
 

@@ -1,7 +1,7 @@
 """Fast conversion and sums of blocks of elements.
 
-Sums are taken in double. Only long blocks of float32 are added up in float32,
-over short runs whose sums are added in double: right to about 1e-8, at worst 1e-7.
+Sums are taken in double. Only long blocks of float32 are added up in float32, over
+short runs with sums that are added in double: right to about 1e-8, at worst 1e-7.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _SINGLES_FROM: Final = 1 << 15  # elements from which on float32 is added up in 
 # 512 squares of the largest peak make 5e32, where float32 ends at 3e38.
 _SMALLEST_PEAK: Final = 1e-12  # below it squares vanish in float32
 _LARGEST_PEAK: Final = 1e15  # above it a run of them overflows
-_FLOAT16_BITS: Final = np.int32(-0x70002000)  # the bits of float32 that hold those of a float16
+_FLOAT16_BITS: Final = np.int32(-0x70002000)  # the bits of float32 that hold a float16
 _FLOAT16_SCALE: Final = np.float32(2.0**112)  # ratio of the values that the same bits have
-_FLOAT16_END: Final = 2.0**16  # value of the bits of inf; those of NaN are larger
+_FLOAT16_END: Final = 2.0**16  # value of the bits of inf; NaN becomes larger
 
 
 class _Scratch(threading.local):
@@ -116,5 +116,5 @@ def total_of_products(addends: np.ndarray, factors: np.ndarray) -> float:
 
 def _sum_of_runs(runs: np.ndarray, factors: np.ndarray) -> float:
     """Return the sum of products of two arrays, row by row: with ones a sum, with itself a sum of squares."""
-    # Short runs also keep BLAS from waking threads, which would wait for those of the network.
+    # Short runs also keep BLAS from waking threads, which would wait for the network's.
     return float(np.add.reduce(np.vecdot(runs, factors), dtype=np.float64))

@@ -91,7 +91,7 @@ class SessionMeasures:
         """Yield the statistics of each value.
 
         Args:
-            arrays: What ``stand_ins`` returned for their kinds.
+            arrays: The result of ``stand_ins`` for their kinds.
         """
         return (Totals(array.size, *each) for array, each in zip(arrays, self._found.tolist(), strict=True))
 

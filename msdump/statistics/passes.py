@@ -103,7 +103,7 @@ def _one_by_one(tensors: Mapping[_Key, tuple[np.ndarray, DType]], need: Statisti
 
 
 def _in_place(tensors: Mapping[_Key, tuple[np.ndarray, DType]], need: StatisticNeed) -> dict[_Key, Totals]:
-    """Measure those tensors that the compiled pass reads where they lie: one call of it for each thread."""
+    """Measure the tensors that the compiled pass reads where they lie: one call of it for each thread."""
     kernel = compiled.KERNEL
     if kernel is None or not compiled.finds(need):
         return {}
@@ -132,7 +132,7 @@ def squares_of(arrays: Sequence[np.ndarray]) -> dict[int, float]:
         return {}
     spans, counts = _spans(kernel, ready)
     found = itertools.chain.from_iterable(map_threads(kernel.squares, split_by_size(spans, _length, PART)))
-    # not by ``sum``, whose digits depend on Python's version
+    # not by ``sum``: its digits depend on Python's version
     sums = (reduce(operator.add, itertools.islice(found, count)) for count in counts)
     return dict(zip(map(id, ready), sums, strict=True))
 

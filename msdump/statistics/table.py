@@ -1,8 +1,8 @@
-"""The statistics: what each is called, what it means, how host and device get it.
+"""The statistics: names, definition, and computation on host and device of each.
 
 The only definition of each: the names that a configuration takes and the messages, schema and reference
-page that list them, the columns of ``statistic.csv``, what is measured for them and how two of them are
-compared all derive from ``STATISTICS``. A statistic of what a pass over the elements finds anyway is one row:
+page that list them, the columns of ``statistic.csv``, the measurements for them and the comparison of two of
+them all derive from ``STATISTICS``. A statistic of the totals that a pass over the elements finds is one row:
 
     Statistic(
         "range",
@@ -33,7 +33,7 @@ _NUMBERS: Final = _FLOATS | {"float64", "int8", "uint8", "int16", "int32", "int6
 
 
 class DeviceTotals(Protocol):
-    """What the emulated device finds of a tensor, each when it is asked for."""
+    """Totals of a tensor on the emulated device, each computed when it is read."""
 
     @property
     def largest(self) -> Cell:
@@ -53,7 +53,7 @@ class DeviceTotals(Protocol):
 
 
 class Nature(enum.Enum):
-    """What a statistic is, and so how far two of them are apart when dumps are compared."""
+    """Kind of a statistic, which decides how far two of them are apart when dumps are compared."""
 
     VALUE = enum.auto()
     """About as large as a value of the tensor: the scale is the largest of them."""
@@ -72,7 +72,7 @@ class DeviceStatistic:
     """How the emulated device computes a statistic.
 
     Attributes:
-        value: The cell, from what the device finds of a tensor.
+        value: The cell, from the device's totals of a tensor.
         high: Types that it is computed for where sums are float32.
         low: Types that it is computed for where sums are in the tensor's type.
     """
@@ -87,14 +87,14 @@ class Statistic:
     """One statistic.
 
     Attributes:
-        category: What the plan calls it.
+        category: Its name in the plan.
         title: Title of its column.
         definition: One sentence.
-        need: What has to be known of the elements.
+        need: The totals of the elements that it needs.
         value: The cell, from the totals and from the elements' bytes (hashes alone read these).
         device: None where only the host computes it.
         nature: How two of them are compared.
-        names: What ``statistic_category`` calls it where that is not the category.
+        names: Its names in ``statistic_category``, if these are not the category.
     """
 
     category: str
@@ -108,7 +108,7 @@ class Statistic:
 
     @property
     def accepted(self) -> tuple[str, ...]:
-        """What ``statistic_category`` calls it."""
+        """Its names in ``statistic_category``."""
         return self.names or (self.category,)
 
 

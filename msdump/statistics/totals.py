@@ -15,8 +15,8 @@ import numpy as np
 class StatisticNeed:
     """The statistics that a pass has to find.
 
-    The compiled pass is asked for its own needs alone (``compiled.finds``); numpy finds others, and what is
-    asked for beside them.
+    The compiled pass finds its own needs alone (``compiled.finds``); numpy finds others, and the needs that
+    are requested together with them.
 
     Attributes:
         extremes: The largest and the smallest element.

@@ -41,7 +41,7 @@ def model(nodes, shape=(4, 6), dtype=TensorProto.FLOAT, outputs=("y",)):
 
 
 def one(op_type, *, x=(4, 6), of=TensorProto.FLOAT, domain=MINDSPORE, **attributes):
-    """Return a model of one collective, whose input has a shape and an element type."""
+    """Return a model of one collective with an input of a shape and an element type."""
     return model([collective(op_type, domain=domain, **attributes)], x, of)
 
 

@@ -1,4 +1,4 @@
-"""What ranks dump: directories, devices, the inputs and outputs of collectives, and how readers take them."""
+"""Dumps of ranks: directories, devices, the inputs and outputs of collectives, and how readers take them."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_rank_that_two_processes_were_told(tmp_path):
 
 
 def test_ranks_replace_their_own_files(tmp_path):
-    """Ranks that replace what an earlier run left, at the same time, leave each other's files alone."""
+    """Ranks that replace the files of an earlier run, at the same time, leave each other's files alone."""
     config = configuration(tmp_path / "dump", file_format="bin") | {"msdump": {"existing": "replace"}}
 
     for _ in range(3):

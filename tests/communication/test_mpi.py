@@ -127,7 +127,7 @@ def check_files(folder, completed):
         np.load(path)
     per_step = [sum(f"rank_0/Net/0/{number}/" in str(path) for path in files) for number in range(completed)]
     assert [4] * completed == per_step
-    # the step that was broken off: its Relu ran, and what went into the AllReduce is there
+    # the step that was broken off: its Relu ran, and the input of the AllReduce is there
     last = [path.name.split(".")[0] for path in files if f"rank_0/Net/0/{completed}/" in str(path)]
     assert len(last) in {0, 3, 4}, last
     assert [] == [path for path in folder.rglob("*") if path.name.startswith(".tmp")]
@@ -181,7 +181,7 @@ def test_launcher_that_is_told_to_end(steps, tmp_path, number):
 
 @launching.needs_mpi
 def test_program_under_a_launcher(tmp_path):
-    """Mpirun msdump run gives each rank its model, its directory and a name in what it prints."""
+    """Mpirun msdump run gives each rank its model, its directory and a name in its output."""
     saved(tmp_path / "rank0.onnx", model([collective("Send", dest_rank=1)]))
     receive = collective("Receive", (), src_rank=0, shape=[4, 6], dtype="float32")
     saved(tmp_path / "rank1.onnx", model([receive]))
@@ -196,7 +196,7 @@ def test_program_under_a_launcher(tmp_path):
 
 @launching.needs_mpi
 def test_rank_that_is_told_twice(tmp_path):
-    """Two processes that were told one rank are both named."""
+    """Two processes with one rank are both named."""
     saved(tmp_path / "net.onnx", one("AllReduce"))
     code = "import os; os.environ['OMPI_COMM_WORLD_RANK'] = '0'\\n"
     code += "import msdump, numpy as np; msdump.load('net.onnx')(np.ones((4, 6), np.float32))"
@@ -211,7 +211,7 @@ def test_rank_that_is_told_twice(tmp_path):
 
 @launching.needs_mpi
 def test_ranks_without_mpis_launcher(tmp_path):
-    """Ranks that another launcher started cannot find each other, which is told."""
+    """Ranks that another launcher started cannot find each other, and say so."""
     saved(tmp_path / "net.onnx", one("AllReduce"))
     code = "import msdump, numpy as np; msdump.load('net.onnx')(np.ones((4, 6), np.float32))"
     variables = {name: text for name, text in os.environ.items() if not name.startswith(("OMPI", "PMI"))}

@@ -1,4 +1,4 @@
-"""``ranks_disagree`` while ranks run: who is told, what is written, and what of ranks that do not come."""
+"""``ranks_disagree`` while ranks run: warnings, files, and ranks that do not come."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def scaled(last=2.0, *, with_collective=False):
 
 
 def run(config, context, *, ranks=3, steps=3, odd=1, **settings):
-    """Run a model as ranks, of which one has a weight that is off by a bit; return what each raised."""
+    """Run a model as ranks, of which one has a weight that is off by a bit; return the errors."""
     raised = {}
 
     def work():
@@ -85,7 +85,7 @@ def told(caplog):
 @pytest.mark.parametrize("with_collective", [False, True])
 @pytest.mark.parametrize("level", CONTEXTS)
 def test_the_rank_that_differs_is_told(level, with_collective, configured, caplog):
-    """A weight that is off by a bit on one rank of three is told once, with the ranks that agree."""
+    """A weight that is off by a bit on one rank of three is one warning, with the ranks that agree."""
     with caplog.at_level(logging.WARNING, "msdump"):
         run(configured(on_hit="log"), CONTEXTS[level], with_collective=with_collective)
 
@@ -167,7 +167,7 @@ def test_chosen_tensors_and_statistics(configured, caplog):
 
 
 def test_rank_that_stays_away_is_not_waited_for_again(configured, caplog):
-    """A rank whose program ends earlier ends the comparison, not the run of the others."""
+    """A rank that ends its program earlier ends the comparison, not the run of the others."""
 
     def work():
         rank = communication.get_rank()
@@ -184,7 +184,7 @@ def test_rank_that_stays_away_is_not_waited_for_again(configured, caplog):
 
 
 def test_one_rank_has_nobody_to_agree_with(configured, caplog):
-    """A single rank is told once that the rule cannot be checked."""
+    """A single rank gets one warning that the rule cannot be checked."""
     with caplog.at_level(logging.WARNING, "msdump"):
         run(configured(on_hit="log"), CONTEXTS["O0"], ranks=1, odd=None)
 

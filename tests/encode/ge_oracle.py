@@ -1,4 +1,4 @@
-"""GE's ModelDef by google.protobuf: reads what ge_proto files hold."""
+"""GE's ModelDef by google.protobuf: reads ge_proto files."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def network_of(text: str, **initializers) -> Network:
 
 
 def looked_into(network: Network, feeds):
-    """Return the outputs of a run whose bodies somebody looks into."""
+    """Return the outputs of a run with observed bodies."""
     graph = network.graph
     fed = {name: values.from_python(item, graph.type_of(name).dtype) for name, item in feeds.items()}
     return network._program.run(fed, Watch(graph, every=0))
@@ -239,7 +239,7 @@ PASSES = {
 
 @pytest.mark.parametrize("text", PASSES.values(), ids=PASSES)
 def test_outputs_outlive_the_network(text):
-    """What a branch gives stays valid without the network and its input."""
+    """Outputs of a branch stay valid without the network and its input."""
     network = network_of(
         f"g (float[3] x, bool c) => (float[3] y) {{ y = If(c) <then_branch = t () => (a) {{ {text} }},"
         " else_branch = e () => (a) { a = Neg(x) }> }",
@@ -297,7 +297,7 @@ FAULTS = {
 
 @pytest.mark.parametrize(("text", "feeds", "message"), FAULTS.values(), ids=FAULTS)
 def test_faults_are_named(text, feeds, message):
-    """What fails is an error that names the operator, that inside a branch where it lies there."""
+    """An error names the operator that failed, also one inside a branch."""
     network = network_of(text)
 
     with pytest.raises(ExecutionError, match=message):
@@ -346,7 +346,7 @@ def test_miscounted_bodies_are_errors():
 
 
 def test_loop_that_nothing_can_run_as_a_whole():
-    """A loop that never runs is asked for the types of its rows; why it has none is told."""
+    """A loop without passes has rows of the right type, or an error says why not."""
     text = """g (float[2,3] x, int64 n) => (float[2,3] last, float[K,2,3] all) {
         last, all = Loop(n, , x) <body = b (int64 i, bool c, float[2,3] v)
             => (bool c, float[2,3] v2, float[2,3] seen) { v2 = Neg(v)  seen = own.Weird(v) }> }"""

@@ -1,4 +1,4 @@
-"""Inputs of a run, checked against what the network declares."""
+"""Inputs of a run, checked against the network's declarations."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ FAULTS = {
 
 @pytest.mark.parametrize(("graph", "positional", "named", "message"), FAULTS.values(), ids=FAULTS)
 def test_faults(graph, positional, named, message):
-    """An input that does not fit is refused with the model, its name, what was given and what is wanted."""
+    """The refusal of an input names the model, the input, its type or shape, and the expected one."""
     with pytest.raises(InputError, match=message) as caught:
         values.bind_inputs(graph, positional, named)
 

@@ -118,7 +118,7 @@ def test_a_function_is_computed_by_its_body():
 
 @pytest.mark.parametrize("model", ["lenet", "transformer", "opset7", "float16", "quantized"])
 def test_a_network_runs_operator_by_operator(model):
-    """Each operator of a network, given what the one before wrote, gives its outputs."""
+    """Each operator of a network gives its outputs from the outputs of earlier ones."""
     graph = loader.load(GRAPHS / f"{model}.onnx")
     single, double, known = (
         OperatorRunner(graph),
@@ -153,7 +153,7 @@ OPERATORS_OF_STEPS = [
 @pytest.mark.parametrize("lengths", [(5, 5), (5, 2)], ids=["whole", "lengths"])
 @pytest.mark.parametrize(("op_type", "attributes"), OPERATORS_OF_STEPS, ids=str)
 def test_recurrent_operators_are_the_runtimes(op_type, attributes, lengths):
-    """Lengths, directions, clipping and activations mean in float64 what a kernel makes of them."""
+    """Lengths, directions, clipping and activations have the same meaning as in the runtime's kernel."""
     generator = np.random.default_rng(5)
     directions, gates = 1 + (attributes.get("direction") == "bidirectional"), GATES[op_type] * HIDDEN
     shapes = [(5, 2, 4), (directions, gates, 4), (directions, gates, HIDDEN), (directions, 2 * gates)]

@@ -80,7 +80,7 @@ def test_collective_raises_the_status(monkeypatch):
     ("target", "mode"), [("Ascend", "INFNAN_MODE"), ("CPU", "INFNAN_MODE"), ("CPU", "SATURATION_MODE")]
 )
 def test_devices_without_status_tell_zeros_and_warn_once(monkeypatch, caplog, target, mode):
-    """Where results become infinite nothing raises the status, which a user is told once."""
+    """Where results become infinite nothing raises the status; one warning says so."""
     monkeypatch.setenv(env.CHECK_OVERFLOW_MODE, mode)
 
     statuses = _statuses(_model(), device_target=target)

@@ -177,7 +177,7 @@ CASES = {
 
 @pytest.mark.parametrize(("model", "runs"), CASES.values(), ids=CASES)
 def test_the_values_of_one_session(model, runs, caplog):
-    """Operator by operator, each run of each kind of network gives what one session gives, bit for bit."""
+    """Operator by operator, each run of each kind of network gives the bits of one session."""
     network = Network(loader.load(model))
 
     for feeds in runs:
@@ -257,7 +257,7 @@ Scattered (x, dy, at) => (y) {{
 
 @pytest.mark.parametrize(("name", "dtype"), [("float16", np.float16), ("bfloat16", ml_dtypes.bfloat16)])
 def test_mindspores_operators_in_half_types_are_computed_in_float32(caplog, name, dtype):
-    """A function of which the runtime lacks a part in a half type, told early or late, runs all the same."""
+    """A function runs although the runtime lacks a part in a half type, found early or late."""
     model = parser.parse_model(HALF_FUNCTIONS.format(dtype=name))
     network = Network(loader.load(model))
     dy = np.array([1.5, 2.25, 4], dtype)
@@ -335,7 +335,7 @@ UNSUPPORTED = {
 
 @pytest.mark.parametrize(("body", "message"), UNSUPPORTED.values(), ids=UNSUPPORTED)
 def test_unsupported_operators(tmp_path, body, message):
-    """An operator that nobody implements is named with the file, its node, domain and opset."""
+    """The error of an unknown operator names the file, its node, domain and opset."""
     head = HEAD.replace("3]", '3, "somewhere" : 1]')
     model = model_of(f"g (float[2,3] x) => (float[2,3] y) {{ {body} }}", head)
     model.graph.node[0].name = "n"

@@ -83,5 +83,5 @@ def test_commands_tell_it_at_once():
 
 
 def test_newest_tested_version_is_the_locked_one():
-    """What the message recommends is what the tests run with."""
+    """The message recommends the version that the tests run with."""
     assert f"onnxruntime=={native.TESTED}" in (ROOT / "requirements.lock").read_text().split()

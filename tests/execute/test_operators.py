@@ -1,4 +1,4 @@
-"""Single operators on given arrays: the bits of a run, and what is given in the place of weights."""
+"""Single operators on given arrays: the bits of a run, and replaced weights."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HEAD = '<ir_version: 10, opset_import: ["" : 20]>'
 
 
 def seen_in_a_run(graph, roundings, feeds):
-    """Return what each operator read and wrote, by its position."""
+    """Return inputs and outputs of each operator by its position."""
     watch = Watch(graph, looks_in=False)
     program = Program(graph, roundings) if roundings else Program(graph)
     program.run({name: values.from_python(array) for name, array in feeds.items()}, watch)
@@ -30,7 +30,7 @@ def seen_in_a_run(graph, roundings, feeds):
 @pytest.mark.parametrize("model", ["lenet", "mini", "transformer", "float16", "quantized", "opset7"])
 @pytest.mark.parametrize("level", [None, *JitLevel])
 def test_an_operator_alone_gives_the_bits_of_the_run(model, level):
-    """Given what it read in the run, an operator writes what it wrote there, on CPU and on all levels."""
+    """An operator gives the outputs of the run from the inputs of the run, on CPU and on all levels."""
     graph, roundings = loader.load(GRAPHS / f"{model}.onnx"), None
     if level is not None:
         context = Context(
@@ -63,7 +63,7 @@ def test_what_is_given_stands_for_a_weight():
 
 
 def test_a_forgotten_operator_runs_again():
-    """What is forgotten is compiled anew."""
+    """A forgotten kernel is compiled anew."""
     graph = loader.load(parser.parse_model(LINEAR))
     runner, x = OperatorRunner(graph), np.zeros((2, 3), np.float32)
     first = runner.run(graph.nodes[0], {"x": x})[0]
@@ -90,7 +90,7 @@ def test_what_an_operator_cannot_read_is_told(given, message):
 
 
 def test_control_flow_runs_as_one_operator():
-    """A branch gives what its bodies give in the runtime."""
+    """A branch gives the runtime's results of its bodies."""
     graph = loader.load(GRAPHS / "if.onnx")
     feeds = inputs.made_up(graph, {}, 0, 0)
     expected = Program(graph).run({name: values.from_python(array) for name, array in feeds.items()})

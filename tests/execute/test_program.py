@@ -21,7 +21,7 @@ from tests.execute.watching import Watch
 GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
 HEAD = '<ir_version: 10, opset_import: ["" : 20]>'
 X = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
-# What a network needs where made-up numbers will not do.
+# Inputs of networks that made-up numbers do not suit.
 FEEDS = {
     "loop": {"count": np.array(10), "start": np.array([1, 2, 3], np.float32)},
     "optional": {"x": X},
@@ -77,7 +77,7 @@ def close(expected, found) -> bool:
 
 
 def litter() -> list[np.ndarray]:
-    """Overwrite memory that nobody keeps."""
+    """Overwrite free memory."""
     gc.collect()
     return [np.full(size, -7, np.float32) for size in (6, 600, 6000) for _ in range(50)]
 
@@ -172,7 +172,7 @@ def test_values_die_after_their_last_use():
 
 
 def test_overflow_status_is_of_one_operator():
-    """The status that one operator's kernel gives does not stay for the next one, whose kernel gives none."""
+    """The status of one operator's kernel does not stay for the next operator, which has none."""
     nodes = [helper.make_node("Neg", ["x"], ["a"]), helper.make_node("Abs", ["a"], ["y"])]
     kinds = [helper.make_tensor_value_info(name, 1, [2]) for name in "xy"]
     graph = helper.make_graph(nodes, "g", kinds[:1], kinds[1:])
@@ -194,7 +194,7 @@ def test_overflow_status_is_of_one_operator():
 
 @pytest.mark.parametrize("path", sorted(GRAPHS.glob("*.onnx")), ids=lambda path: path.stem)
 def test_sessions_that_end_are_made_again(path):
-    """The run that is said to be the last gives what any other does, and so do runs that follow."""
+    """The last run gives the results of any other run, and so do runs that follow."""
     graph = loader.load(path)
     fed = inputs.made_up(graph, {}, 0, 0) | FEEDS.get(path.stem, {})
     network, last = Network(graph), Network(graph)

@@ -62,7 +62,7 @@ def test_the_program_keeps_its_own_sessions(before, forks):
 
 
 def test_sessions_are_shared_while_they_are_used():
-    """Equal models share a session; it goes when nobody runs it any more."""
+    """Equal models share a session, which ends with its last user."""
     model = onenode.identity_model(ir_version=7)
     shared = runtime.cpu_runtime()
 
@@ -95,7 +95,7 @@ def test_messages_are_short(text, expected):
 
 @pytest.fixture
 def fresh():
-    """Let the question for a GPU be asked anew, before and after."""
+    """Forget whether there is a GPU, before and after."""
     runtime._cuda_runtime.cache_clear()
     runtime._cuda_or_cpu_runtime.cache_clear()
     yield
@@ -115,7 +115,7 @@ def test_a_gpu_that_does_not_answer(fresh, monkeypatch, caplog):
 
 
 def test_a_gpu_network_leaves_others_on_the_cpu(fresh, monkeypatch):
-    """After a network on the GPU one on the CPU runs there, whichever of them compiles first."""
+    """After a network on the GPU one on the CPU runs there, in either order of compilation."""
     spare = next(name for name in runtime.native.get_available_providers() if name != "CPUExecutionProvider")
     monkeypatch.setattr(runtime, "_CUDA", spare)  # stands for a device that is there
     text = '<ir_version: 8, opset_import: ["": 17]> g (float[1] x) => (y) { y = Abs(x) }'
@@ -139,7 +139,7 @@ def test_a_gpu_network_leaves_others_on_the_cpu(fresh, monkeypatch):
 
 
 def test_limits_are_those_of_the_runtime():
-    """The newest versions are those that a session takes, and the next ones are refused."""
+    """A session takes the newest versions, and refuses the next ones."""
     found = runtime.cpu_runtime()
     limits = found.limits
 

@@ -1,4 +1,4 @@
-"""Segments: the bits of single operators, what stays alone, failures, and steps of training."""
+"""Segments: the bits of single operators, operators that stay alone, failures, and steps of training."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _runs(graph, context, feeds, *watches, kernels=KernelFactory):
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", [*SAMPLES, *FILES])
 def test_bits_are_those_of_single_operators(name, device, tmp_path_factory):
-    """Outputs, and tensors of all or some operators, are equal bit by bit to those that run alone."""
+    """Outputs, and tensors of all or some operators, have the bits of operators that run alone."""
     path = (
         build(name, tmp_path_factory.getbasetemp() / "nets", batch=1)
         if name in SAMPLES
@@ -192,7 +192,7 @@ LOOPS = {
 
 @pytest.mark.parametrize("case", LOOPS)
 def test_control_flow_that_nobody_looks_into(case):
-    """A loop that nobody looks into joins a segment where its body gives the same bits within the runtime."""
+    """An unobserved loop joins a segment if its body gives the same bits within the runtime."""
     text, lengths = LOOPS[case]
     graph = _graph(text)
     watching, away = Watch(graph, every=100), Watch(graph, every=100)
@@ -215,7 +215,7 @@ def test_a_body_fails_by_its_operator():
 
 
 def test_a_failing_operator_is_named():
-    """Of a segment that fails, what ran before is shown, and name and inputs of the operator that fails."""
+    """Of a segment that fails, earlier operators are shown, and name and inputs of the failing one."""
     graph = _graph("a = Neg(x) b = Gather(a, i) y = Relu(b)", "float[2,2] x, int64[1] i", "float[1,2] y")
     program = Program(graph)
     watch = Watch(graph)

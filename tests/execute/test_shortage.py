@@ -1,4 +1,4 @@
-"""Memory and threads that run out: told as such, and no operator runs in another way for it."""
+"""Memory and threads that run out: errors say so, and no operator runs in another way for it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def network(op_type="Neg"):
 
 @each_reason
 def test_operator_that_cannot_be_compiled(monkeypatch, caplog, error, told):
-    """What ran out while an operator is compiled is told; the next run tries again."""
+    """A shortage while an operator is compiled is named; the next run tries again."""
     net = network("Softsign")
     with monkeypatch.context() as patch:
         patch.setattr(Runtime, "session", Mock(side_effect=error))
@@ -68,7 +68,7 @@ def test_operator_that_cannot_be_compiled(monkeypatch, caplog, error, told):
 
 @each_reason
 def test_operator_that_runs_out(monkeypatch, error, told):
-    """What runs out while an operator runs is told; no other kernel is asked."""
+    """A shortage while an operator runs is named; no other kernel is tried."""
     net, asked = network(), []
     net.run(X)
 
@@ -83,7 +83,7 @@ def test_operator_that_runs_out(monkeypatch, error, told):
 
 
 def test_rescue_that_runs_out(monkeypatch):
-    """Where memory runs out while an operator is rescued, that is told, not why it needed rescue."""
+    """A shortage while an operator is rescued is named, not the reason of the rescue."""
     net = network()
     net.run(X)
 
@@ -94,7 +94,7 @@ def test_rescue_that_runs_out(monkeypatch):
 
 
 def test_limits_of_the_runtime(monkeypatch):
-    """What the runtime reads at most is asked again where memory ran out, and not guessed."""
+    """The runtime's limits are probed again after a shortage of memory, and not guessed."""
     found = Runtime(1)
     with monkeypatch.context() as patch:
         patch.setattr(Runtime, "_create", lambda *_: (_ for _ in ()).throw(MemoryError()))
@@ -105,7 +105,7 @@ def test_limits_of_the_runtime(monkeypatch):
 
 
 def test_a_probe_that_runs_out(monkeypatch, tmp_path):
-    """What runs out while the runtime is asked what it can do is told in the same words."""
+    """A shortage while the runtime is probed is named in the same words."""
     onnx.save(model([node("Neg", "x", "y")], [value("x", [2, 3])], ["y"]), tmp_path / "net.onnx")
     blocks = config(tmp_path / "dump", net_name="Net")
     (tmp_path / "dump.json").write_text(json.dumps(blocks))

@@ -26,7 +26,7 @@ start () => (float[3,2] first) {
 
 
 def initialised():
-    """Return a model whose training begins with weights of 2."""
+    """Return a model with an initialization that sets its weights to 2."""
     model = steps.with_training_info(TWOS)
     steps.bind(model.training_info[0].initialization_binding, {"w": "first"})
     return model
@@ -75,7 +75,7 @@ def test_inference_reads_the_variables_and_changes_none(load):
 
 
 def test_outputs_that_are_bound_are_not_returned():
-    """``train_step`` returns what is left: here the loss; a call returns every output of its graph."""
+    """``train_step`` returns outputs that are no new values: here the loss; a call returns every output."""
     plain, algorithm = steps.plain(), msdump.load(steps.with_training_info())
 
     assert [4, ()] == [len(plain(steps.X, steps.T)), plain.train_step(steps.X, steps.T).shape]
@@ -92,7 +92,7 @@ def test_a_network_without_training_says_what_to_do():
 
 
 def test_a_saved_state_is_restored():
-    """Steps from a saved state repeat those that followed it, bit by bit."""
+    """Steps from a saved state repeat the steps that followed it, bit by bit."""
     network = steps.plain()
     network.train_step(steps.X, steps.T)
     saved = network.state()
@@ -107,7 +107,7 @@ def test_a_saved_state_is_restored():
 
 
 def test_a_state_is_the_callers_own():
-    """Changing what ``state`` returned, or what ``load_state`` was given, changes no variable."""
+    """Changing the result of ``state``, or the argument of ``load_state``, changes no variable."""
     network = steps.plain()
     state = network.state()
     network.load_state(state)
@@ -118,7 +118,7 @@ def test_a_state_is_the_callers_own():
 
 
 def test_every_fault_of_a_state_is_told():
-    """An unknown name, a missing one, another shape and another type are told at once; nothing changes."""
+    """An unknown name, a missing one, another shape and another type are one error; nothing changes."""
     network = steps.plain()
     state = {"ww": ONES, "w": ONES.T, "m": ONES.astype(np.float64)}
 
@@ -208,7 +208,7 @@ def test_a_loss_that_is_not_finite_is_told_once(caplog):
 
 
 def test_a_state_is_not_loaded_within_a_step():
-    """What a step calls, as a handler of log records may, cannot change the variables under it."""
+    """A function that a step calls, as a handler of log records, cannot change the step's variables."""
     network = steps.plain(steps.PLAIN.replace("Mul(d, d)", "Log(d)"))
     refused = []
 
@@ -249,7 +249,7 @@ BATCHES = {
 
 @pytest.mark.parametrize(("number", "name", "expected"), BATCHES.values(), ids=BATCHES)
 def test_a_batch_that_is_not_finite(caplog, number, name, expected):
-    """A batch is told where it made the loss; infinities that are meant do not hide an operator's fault."""
+    """A faulty batch is named; infinities on purpose do not hide an operator's fault."""
     text = steps.PLAIN.replace(
         "(float[n,3] x, float[n,2] t)", "(float[n,3] x, float[n,2] t, float[n,2] mask)"
     )

@@ -94,7 +94,7 @@ def test_types_that_onnx_lacks_are_refused():
     ids=lambda r: r.name,
 )
 def test_kind_of(row):
-    """Every value knows the runtime's name of its type."""
+    """Every value has the runtime's name of its type."""
     array = np.zeros((2, 3), row.numpy) if row is not dtypes.STRING else np.array(["a"], object)
 
     assert type_text(row) == values.kind_of(values.from_python(array))

@@ -1,4 +1,4 @@
-"""An observer that keeps what it is shown."""
+"""An observer that keeps the tensors that it is shown."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msdump.observer import Interest, Observer
 
 
 class Watch(Observer):
-    """Keeps copies of what it is shown: of every operator, of each one of some number, or of none (0).
+    """Keeps copies of tensors: of every operator, of each one of some number, or of none (0).
 
     Attributes:
         shown: [inputs, outputs, overflow status] of each pass by (indices of bodies, position); "failed" has
@@ -29,7 +29,7 @@ class Watch(Observer):
             self.shown.setdefault((self._path, position), []).append(row)
 
     def failed(self, position, inputs):
-        """Keep what an operator that failed has read."""
+        """Keep the inputs of an operator that failed."""
         self.shown["failed"] = (position, _copies(inputs))
 
     def looks_into(self, body):  # noqa: ARG002 - the observer's signature

@@ -1,4 +1,4 @@
-"""The same network in one session of the runtime: what operator-by-operator runs are compared with."""
+"""The same network in one session of the runtime, for comparison with runs operator by operator."""
 
 from __future__ import annotations
 

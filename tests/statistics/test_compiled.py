@@ -48,7 +48,7 @@ def test_without_variants_for_newer_machines_it_measures_too(monkeypatch, compil
 
 @pytest.mark.parametrize("compiler", ["no-such-compiler", "false", "true"])
 def test_what_cannot_be_compiled_is_told_and_leaves_nothing(monkeypatch, compile_kernel, tree, compiler):
-    """Without a compiler that works an older library goes, and the reason is told once."""
+    """Without a compiler that works an older library goes, and one message says why."""
     older = tree / compiled.LIBRARY.relative_to(ROOT)
     older.write_bytes(b"older")
     monkeypatch.setenv("CC", compiler)

@@ -59,7 +59,7 @@ def _session(kind, need, outputs, sessions=None):
 
 
 def _run(session, array, outputs):
-    """Return what a session hands on of an array, what stands for it, and what was measured."""
+    """Return the output of a session, its stand-in, and its statistics."""
     found = SessionMeasures(1)
     feeds = {"x": values.owned(array), ADDRESSES: values.owned(found.addresses)}
     names = [made_name(name) if name == "y" else name for name in outputs]
@@ -95,7 +95,7 @@ def _array(name, shape, fill):
 @pytest.mark.parametrize("need", NEEDS)
 @pytest.mark.parametrize("name", TYPES)
 def test_values_are_measured_as_their_elements_are(name, need, threads, monkeypatch):
-    """What is found in a session has the bits of the pass over the elements, for any number of threads."""
+    """Statistics of a session have the bits of the pass over the elements, for any number of threads."""
     monkeypatch.setattr(passes, "PART", PART)
     monkeypatch.setattr(passes, "thread_count", lambda: threads)
     monkeypatch.setattr(insession, "thread_count", lambda: threads)
@@ -125,7 +125,7 @@ def test_a_value_that_others_read_is_handed_on():
 
 
 def test_a_value_without_elements():
-    """A value without elements is handed on, and tells its shape."""
+    """A value without elements is handed on, and its shape is found."""
     (result,), (standing,), _ = _measured(np.zeros((2, 0, 3), np.float16))
 
     assert (2, 0, 3) == result.shape == standing.shape
@@ -165,7 +165,7 @@ def test_the_operator_is_there():
 
 @pytest.fixture
 def starved(tmp_path, monkeypatch):
-    """Return a function that gives a runtime whose operator finds no memory, as a macro says."""
+    """Return a function that gives a runtime with an operator that finds no memory, by a macro."""
     if shutil.which("cc") is None:
         pytest.skip("no C compiler")
 
@@ -183,14 +183,14 @@ def starved(tmp_path, monkeypatch):
 
 
 def test_a_node_without_memory_makes_no_session(starved):
-    """Where a node finds no memory, the session is refused with a message that tells so."""
+    """A session is refused if a node finds no memory, with a message that says so."""
     with pytest.raises(Exception, match="out of memory") as caught:
         _session(1, ALL, "y", starved("malloc(size) NULL"))
     assert shortage(caught.value).startswith("out of memory")
 
 
 def test_findings_without_memory_are_found_by_one_thread(starved, monkeypatch):
-    """Where threads find no memory for what each finds, one reads the whole value."""
+    """One thread reads the whole value if there is no memory for the results of each."""
     monkeypatch.setenv("MSDUMP_THREADS", "2")
     array = np.arange(280_002, dtype=np.float32).reshape(2, -1)
     session = _session(1, ALL, "y", starved("malloc(size) ((size) > 64 ? NULL : malloc(size))"))

@@ -97,7 +97,7 @@ def assert_agree(values, found):
 @given(ARRAYS)
 @example(np.full(2, 5.104474489208424e-161))
 def test_every_type_agrees_with_the_definitions(array):
-    """Whatever the bits, the pass over blocks gives what one element after the other gives."""
+    """For any bits, the pass over blocks gives the result of one element after the other."""
     values = [float(value) for value in array]
 
     found = measured(array)
@@ -139,7 +139,7 @@ def test_sizes_around_a_block(name, size):
     ids=str,
 )
 def test_squares_neither_overflow_nor_vanish(pair):
-    """float32 whose squares float32 cannot hold are summed in double."""
+    """float32 with squares beyond float32 are summed in double."""
     array = np.tile(np.array(pair, np.float32), BLOCK)
     doubles = array.astype(np.float64)
 
@@ -252,7 +252,7 @@ COUNTED = {
 @pytest.mark.parametrize("name", ["float16", "float32"])
 @pytest.mark.parametrize(("value", "parts", "expected"), COUNTED.values(), ids=COUNTED)
 def test_parts_of_a_large_tensor_are_counted_together(monkeypatch, name, value, parts, expected):
-    """What the parts hold that several threads measure adds up, of every kind of element."""
+    """The statistics of parts that several threads measure add up, of every kind of element."""
     monkeypatch.setenv(env.THREADS, "4")
     array = np.zeros(4 << 19, name)
     for number, part in enumerate(parts):

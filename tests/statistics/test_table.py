@@ -1,4 +1,4 @@
-"""The table of statistics, and what else of the package has to agree with it."""
+"""The table of statistics, and the places of the package that have to agree with it."""
 
 from __future__ import annotations
 
