@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
 import webbrowser
@@ -15,16 +14,16 @@ import click
 
 from msdump.analysis import export, reports
 from msdump.analysis.compare import DumpComparison
-from msdump.analysis.judge import Finding, Limits
+from msdump.analysis.judge import Limits
 from msdump.analysis.report import (
     DumpReport,
     KnownDirectories,
     MemoryCurve,
-    ReportedOperator,
+    OperatorOverTime,
     ReportedProblem,
     ReportQuestion,
     Stamp,
-    TensorState,
+    TensorOverTime,
     UndumpedOperators,
     collecting,
     problems,
@@ -288,88 +287,9 @@ def _update(request: ReportRequest, known: KnownDirectories, *, is_opened: bool)
     return report.headline
 
 
-@dataclass(frozen=True, slots=True)
-class TensorOverTime:
-    """The statistics of a tensor over the iterations.
-
-    Attributes:
-        tensor: Which input or output, "output:0".
-        dtype: Element type, "" where it is not known.
-        shape: Its shape, "2x3"; empty of a scalar.
-        holds: By iteration: NaN and infinities in it, "" for none; null where it was not dumped.
-        statistics: By category and iteration; null where a statistic was not computed.
-    """
-
-    tensor: str
-    dtype: str
-    shape: str
-    holds: list[str | None]
-    statistics: dict[str, list[float | None]]
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorOverTime:
-    """An operator of the dump, or of a graph of which nothing was dumped.
-
-    Attributes:
-        operator: The operator.
-        microseconds: Mean time of a run; None where it was not measured.
-        verdict: The gravest of its verdicts; None without a comparison.
-        distances: Distance of its outputs from golden's by iteration; None without a comparison.
-        tensors: Its tensors, outputs first.
-    """
-
-    operator: ReportedOperator
-    microseconds: float | None
-    verdict: Finding | None
-    distances: list[float | None] | None
-    tensors: list[TensorOverTime]
-
-
 def _operators(report: DumpReport) -> list[OperatorOverTime]:
     """All operators in the order of execution."""
-    tensors: list[list[TensorOverTime]] = [[] for _ in report.operators]
-    for row, tensor in enumerate(report.series.tensors):
-        tensors[tensor.operator].append(_over_time(report, row))
-    worst = {number: verdict.worst for number, verdict in report.verdicts.items()}
-    distances = None if report.distances is None else report.distances.tolist()
-    return [
-        OperatorOverTime(
-            each,
-            report.times.get(number),
-            worst.get(number),
-            None
-            if distances is None
-            else [None if math.isnan(value) else value for value in distances[number]],
-            tensors[number],
-        )
-        for number, each in enumerate(report.operators)
-    ]
-
-
-def _over_time(report: DumpReport, row: int) -> TensorOverTime:
-    series = report.series
-    tensor = series.tensors[row]
-    states = [TensorState(state) for state in series.states[row].tolist()]
-    return TensorOverTime(
-        f"{tensor.io}:{tensor.slot}",
-        tensor.dtype,
-        tensor.shape,
-        [table.holds(state) if state else None for state in states],
-        {
-            category: [
-                _cell(category, value, state)
-                for value, state in zip(values[row].tolist(), states, strict=True)
-            ]
-            for category, values in series.numbers.items()
-        },
-    )
-
-
-def _cell(category: str, value: float, state: TensorState) -> float | None:
-    """Return a statistic; NaN is one where the tensor holds NaN, else it was not computed."""
-    is_one = TensorState.NAN in state and not category.endswith("count")
-    return None if math.isnan(value) and not is_one else value
+    return [*table.operators_over_time(report)]
 
 
 DOCUMENT: Final = Document(
@@ -389,7 +309,8 @@ DOCUMENT: Final = Document(
         OperatorOverTime,
         "operator=operator.name op_type=operator.op_type rank=operator.rank network=operator.place"
         " order=operator.order source=operator.source_line? reads=operator.reads"
-        " parameters=operator.parameters is_dumped=operator.is_dumped microseconds verdict distances tensors",
+        " parameters=operator.parameters is_dumped=operator.is_dumped microseconds verdict=verdict.worst"
+        " distances tensors",
     ),
     Shape(TensorOverTime, "tensor dtype? shape holds statistics"),
     Shape(UndumpedOperators, "what=noun reason count examples"),

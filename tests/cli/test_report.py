@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 import msdump
 from msdump.analysis.report import series
 from msdump.analysis.report.page import rendering
-from msdump.analysis.report.page.rendering import NumberTable
 from msdump.cli import main, report
 from msdump.encode import npy
 from msdump.errors import visible
@@ -409,13 +408,12 @@ def test_browser_is_opened(put, run, monkeypatch, tmp_path):
     assert "no browser could be started" in done.stderr
 
 
-def read_back(chunks, name, shape):
-    """Return a table as the page's program puts its planes together."""
-    planes = [np.frombuffer(unpacked(chunks[f"{name}/{plane}"]), np.uint8) for plane in ("sign", "high")]
-    fine = chunks.get(f"{name}/fine")
-    planes.append(np.frombuffer(unpacked(fine), np.uint8) if fine else np.zeros_like(planes[0]))
-    bits = sum(plane.astype(np.uint32) << shift for plane, shift in zip(planes, (24, 16, 8), strict=True))
-    return bits.astype(np.uint32).view(np.float32).reshape(shape)
+def read_back(chunk, shape):
+    """Return a table as the page's program puts its bytes together, and the bytes of a number."""
+    data = np.frombuffer(unpacked(chunk), np.uint8)
+    planes = data[1:].reshape(data[0], -1)
+    bits = sum(plane.astype(np.uint32) << (24 - 8 * place) for place, plane in enumerate(planes))
+    return bits.astype(np.uint32).view(np.float32).reshape(shape), data[0]
 
 
 @examples(deadline=None)
@@ -423,23 +421,26 @@ def read_back(chunks, name, shape):
 def test_numbers_survive(values):
     """A number of a page differs from the one of the dump by less than 0.002 %; NaN and infinities stay."""
     table = np.array([values])
-    chunks, left_out = rendering.encode_tables([NumberTable("max", table, is_kept=True)], 10_000)
+    chunks, left_out = rendering.encode_tables({"max": table}, 10_000)
 
-    again = read_back(chunks, "max", table.shape)
+    again, _ = read_back(chunks["max"], table.shape)
 
     assert [] == left_out
     np.testing.assert_allclose(again, table, rtol=1.6e-5, atol=1e-38)
 
 
-def test_small_pages_leave_out_the_least(put):
+def test_small_pages_leave_out_the_least():
     """Where the budget is used up, digits go first, then tables; kept ones stay."""
     noise = np.random.default_rng(1).standard_normal((200, 20))
-    tables = [NumberTable(name, noise, is_kept=name == "max") for name in ("max", "min", "avg")]
 
-    chunks, left_out = rendering.encode_tables(tables, 14_000)
+    chunks, left_out = rendering.encode_tables({"max": noise, "min": noise, "avg": noise}, 22_000)
 
-    assert (["min", "avg"], {"max/sign", "max/high"}) == (left_out[-2:], {*chunks} & {"max/sign", "max/high"})
-    np.testing.assert_allclose(read_back(chunks, "max", noise.shape), noise, rtol=1e-2)
+    again, digits = read_back(chunks["max"], noise.shape)
+    assert (["avg"], 2) == (left_out, digits)
+    assert (["max"], ["min", "avg"]) == tuple(
+        [*each] for each in rendering.encode_tables({"max": noise, "min": noise, "avg": noise}, 14_000)
+    )
+    np.testing.assert_allclose(again, noise, rtol=1e-2)
 
 
 CONV, RELU, FC = "Default_conv_Conv2D-op0", "Default_relu_ReLU-op0", "Default_fc_MatMul-op0"

@@ -13,3 +13,5 @@ from .series import KnownDirectories as KnownDirectories
 from .series import ReportedTensor as ReportedTensor
 from .series import Stamp as Stamp
 from .series import TensorState as TensorState
+from .table import OperatorOverTime as OperatorOverTime
+from .table import TensorOverTime as TensorOverTime

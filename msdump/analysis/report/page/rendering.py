@@ -8,7 +8,7 @@ import math
 import os
 import zlib
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -67,12 +67,12 @@ def page(report: DumpReport, folder: str, *, reload_seconds: float = 0.0) -> Ite
         folder: The directory that the page will lie in; links to files are relative to it.
         reload_seconds: Seconds after which the page loads itself again, 0: never.
     """
-    rows = tensor_rows(report)
-    chunks, left_out = encode_tables(number_tables(report, rows), _BUDGET)
+    rows = [row for row, each in enumerate(report.series.tensors) if each.is_shown]
+    chunks, left_out = encode_tables(_number_tables(report, rows), _BUDGET)
     states = np.ascontiguousarray(report.series.states[rows])
-    tables = [*dict.fromkeys(name.rpartition("/")[0] for name in chunks)]
+    content = page_content(report, rows) | {"tables": [*chunks]}
     data = {
-        "report": compress_json(page_content(report, rows) | {"tables": tables}),
+        "report": compress(json.dumps(content, separators=(",", ":"), allow_nan=False).encode()),
         "states": compress(states.tobytes()),
         **chunks,
     }
@@ -214,19 +214,13 @@ def page_content(report: DumpReport, rows: Sequence[int]) -> dict[str, Any]:
     return shown
 
 
-def tensor_rows(report: DumpReport) -> list[int]:
-    """Return the tensors on a page: all that stand for themselves."""
-    return [row for row, each in enumerate(report.series.tensors) if each.is_shown]
-
-
-def number_tables(report: DumpReport, rows: Sequence[int]) -> list[NumberTable]:
-    """Return the tables of numbers of a page, the most important ones first; tables of one number alone."""
-    tables: Mapping[str, np.ndarray] = {
-        **({} if report.distances is None else {DISTANCE: report.distances}),
-        **{name: values[rows] for name, values in report.series.numbers.items()},
-    }
-    ranked = sorted(tables, key=lambda name: _IMPORTANCE.index(name) if name in _IMPORTANCE else len(tables))
-    return [NumberTable(name, tables[name], is_kept=name in _KEPT_TABLES) for name in ranked]
+def _number_tables(report: DumpReport, rows: Sequence[int]) -> dict[str, np.ndarray]:
+    """Return the tables of numbers of a page by name, the most important ones first."""
+    tables = {name: values[rows] for name, values in report.series.numbers.items()}
+    if report.distances is not None:
+        tables[DISTANCE] = report.distances
+    importance = [*_IMPORTANCE, *tables]
+    return {name: tables[name] for name in sorted(tables, key=importance.index)}
 
 
 def _coded(values: Iterable[str]) -> dict[str, list[Any]]:
@@ -258,26 +252,8 @@ def visible_tree(value: object) -> object:
     return value
 
 
-_FINE: Final = "fine"
-_COARSE: Final = ("sign", "high")
 _LEVEL: Final = 6
-_HALF: Final = np.uint32(0x80)  # of the last place that is kept
-_KEPT_BITS: Final = np.uint32(0xFFFFFF00)
-
-
-@dataclass(frozen=True, slots=True)
-class NumberTable:
-    """A table of numbers that a page shows.
-
-    Attributes:
-        name: Its name, such as the category of a statistic.
-        values: The numbers; NaN for none.
-        is_kept: Whether it is in the page however large that grows.
-    """
-
-    name: str
-    values: np.ndarray
-    is_kept: bool
+_DIGITS: Final = (3, 2)  # bytes of a float32 that are kept
 
 
 def compress(data: bytes) -> str:
@@ -286,48 +262,36 @@ def compress(data: bytes) -> str:
     return base64.b64encode(packer.compress(data) + packer.flush()).decode("ascii")
 
 
-def compress_json(value: Any) -> str:
-    """Return a JSON value, compressed; it has no NaN and no infinities."""
-    return compress(json.dumps(value, separators=(",", ":"), allow_nan=False).encode())
-
-
-def encode_tables(numbers: Sequence[NumberTable], budget: int) -> tuple[dict[str, str], list[str]]:
+def encode_tables(tables: Mapping[str, np.ndarray], budget: int) -> tuple[dict[str, str], list[str]]:
     """Return the chunks of tables by name, and the names of tables that have no room.
 
+    Numbers have three bytes, or two where the tables would be too long; then tables are left out, the last
+    ones first, but for those that a page needs.
+
     Args:
-        numbers: The tables, the most important ones first.
-        budget: Characters that all chunks may have; tables that are kept may pass it.
+        tables: The numbers by name, NaN for none; the most important tables first.
+        budget: Characters that all chunks may have.
     """
-    planes = {table.name: _planes(table.values) for table in numbers}
     chunks: dict[str, str] = {}
-    left_out: list[str] = []
-    used = 0
-    for table in numbers:
-        coarse = {f"{table.name}/{plane}": planes[table.name][plane] for plane in _COARSE}
-        size = sum(map(len, coarse.values()))
-        if table.is_kept or used + size <= budget:
-            chunks |= coarse
-            used += size
-        else:
-            left_out.append(table.name)
-    for table in numbers:
-        fine = planes[table.name][_FINE]
-        if table.name not in left_out and used + len(fine) <= budget:
-            chunks[f"{table.name}/{_FINE}"] = fine
-            used += len(fine)
-    return chunks, left_out
+    for digits in _DIGITS:
+        chunks = {name: _encoded(values, digits) for name, values in tables.items()}
+        if sum(map(len, chunks.values())) <= budget:
+            return chunks, []
+    left_out = []
+    for name in reversed([*tables]):
+        if name not in _KEPT_TABLES and sum(map(len, chunks.values())) > budget:
+            del chunks[name]
+            left_out.append(name)
+    return chunks, left_out[::-1]
 
 
-def _planes(values: np.ndarray) -> Mapping[str, str]:
+def _encoded(values: np.ndarray, digits: int) -> str:
+    """Return numbers as float32 cut to some bytes: their count, all first bytes, all second ones, ..."""
     limit = float(np.finfo(np.float32).max)
-    with np.errstate(over="ignore", invalid="ignore"):
-        # numbers beyond float32 are shown as its largest one, infinities stay
-        held = np.where(np.isfinite(values), np.clip(values, -limit, limit), values).astype("<f4")
+    # numbers beyond float32 are shown as its largest one, infinities stay
+    held = np.where(np.isfinite(values), np.clip(values, -limit, limit), values).astype("<f4")
     bits = np.ascontiguousarray(held).view("<u4").reshape(-1)
-    is_rounded = np.isfinite(held).reshape(-1) & (bits & np.uint32(0x7FFFFF00) < np.uint32(0x7F7FFF00))
-    bits = np.where(is_rounded, bits + _HALF, bits) & _KEPT_BITS
-    octets = bits.astype("<u4").view(np.uint8).reshape(-1, 4)
-    return {
-        name: compress(np.ascontiguousarray(octets[:, place]).tobytes())
-        for name, place in (("sign", 3), ("high", 2), (_FINE, 1))
-    }
+    half = np.uint32(1 << (31 - 8 * digits))  # of the last place that is kept
+    is_rounded = np.isfinite(held).reshape(-1) & (bits & np.uint32(0x7FFFFFFF) < np.uint32(0x7F7FFFFF) - half)
+    octets = np.where(is_rounded, bits + half, bits).astype(">u4").view(np.uint8).reshape(-1, 4)
+    return compress(bytes([digits]) + octets[:, :digits].T.tobytes())

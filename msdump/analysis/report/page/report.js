@@ -54,14 +54,13 @@ async function unpacked(chunk) {
 }
 
 async function numbers(chunks, name) {
-  const fine = chunks[`${name}/fine`];
-  const planes = await Promise.all(
-    [chunks[`${name}/sign`], chunks[`${name}/high`], ...(fine ? [fine] : [])].map(unpacked),
-  );
-  const bits = new Uint32Array(planes[0].length);
-  for (let place = 0; place < bits.length; place += 1) {
-    const low = planes.length > 2 ? planes[2][place] << 8 : 0;
-    bits[place] = (planes[0][place] << 24) | (planes[1][place] << 16) | low;
+  const bytes = await unpacked(chunks[name]);
+  const bits = new Uint32Array((bytes.length - 1) / bytes[0]);
+  for (let plane = 0; plane < bytes[0]; plane += 1) {
+    const start = 1 + plane * bits.length;
+    for (let place = 0; place < bits.length; place += 1) {
+      bits[place] |= bytes[start + place] << (24 - 8 * plane);
+    }
   }
   return new Float32Array(bits.buffer);
 }
