@@ -1,6 +1,6 @@
-"""What holds for every test: Ctrl-C works, a busy machine breaks none, one that hangs fails by itself.
+"""Rules of every test: Ctrl-C works, a busy machine breaks none, one that hangs fails by itself.
 
-None leaves a sink open whose threads other tests would count.
+None leaves a sink open, as other tests would count the sink's threads.
 """
 
 import atexit

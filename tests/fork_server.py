@@ -1,11 +1,11 @@
 """Starts msdump and ``python FILE`` in milliseconds: a process that has imported msdump forks for each.
 
-What is forked is ``msdump``, ``python -m msdump``, ``python FILE`` and ``python -c TEXT``; any other
-``python`` starts afresh. A signal that is sent to what was started reaches the fork; a kill, which nobody
-can catch, ends the fork, too, only later.
+Forked are ``msdump``, ``python -m msdump``, ``python FILE`` and ``python -c TEXT``; any other ``python``
+starts afresh. A signal to the started process reaches the fork; SIGKILL, which cannot be caught, ends the
+fork, too, only later.
 
 Each command is a process of its own, with its own arguments, environment, working directory, streams and exit
-code, and ends as any program; what it does not prove is that it can import what it needs.
+code, and ends as any program; only its imports are not proved.
 """
 
 from __future__ import annotations

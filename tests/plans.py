@@ -1,4 +1,4 @@
-"""Plans for tests: fields by their own names, whichever part of a plan they stand in."""
+"""Plans for tests: fields by their own names, without the part of the plan."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Manual pages are what --help says."""
+"""Manual pages have the texts of --help."""
 
 from __future__ import annotations
 

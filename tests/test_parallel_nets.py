@@ -1,4 +1,4 @@
-"""The sample networks that ranks share: joined, they give what one rank alone gives."""
+"""The sample networks that ranks share: joined, they give the results of one rank alone."""
 
 from __future__ import annotations
 

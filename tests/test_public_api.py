@@ -1,4 +1,4 @@
-"""What users may rely on: the public names, and that importing them costs nothing before they are used."""
+"""The public interface: its names, and that importing them costs nothing before they are used."""
 
 from __future__ import annotations
 

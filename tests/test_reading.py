@@ -1,4 +1,4 @@
-"""The door through which files are read: what it refuses, and that every reader uses it."""
+"""The door through which files are read: its refusals, and that every reader uses it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many threads there are, work map_threads over them, and what is held weakly."""
+"""How many threads there are, work map_threads over them, and weak references."""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ class Optimizer(Options):
     Attributes:
         cell: MindSpore's class, the scope's name.
         operator: MindSpore's operator; it returns the new parameter and the new moments.
-        slots: Names of its inputs: variable, gradient, rate, decay, moments and what ``shared`` returns.
+        slots: Names of its inputs: variable, gradient, rate, decay, moments and the names of ``shared``.
         moments: Prefixes and first values of the variables that each parameter has.
         is_last_first: Whether the last parameter is updated first.
         decays_itself: Whether the operator has the weight decay, which else is added to the gradient.
@@ -217,7 +217,7 @@ class Optimizer(Options):
     decayed: str
 
     def shared(self, state: Variables) -> Mapping[str, Item]:
-        """Write what all updates read; return it by the names of slots."""
+        """Write the operands of all updates; return them by the names of slots."""
         raise NotImplementedError
 
     def structure(self, decay: float) -> Mapping[str, Structure]:  # noqa: ARG002 - of one that has it

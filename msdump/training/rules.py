@@ -22,7 +22,7 @@ Gradients = StepTensor | Sequence[StepTensor | None]
 
 @dataclass(frozen=True, slots=True)
 class Backward(StepOperator):
-    """The argument of a gradient rule: the forward operator, and what flows back into it.
+    """The argument of a gradient rule: the forward operator with its incoming gradients.
 
     Attributes:
         dys: The gradient of each output, None where the loss does not depend on it.

@@ -61,8 +61,8 @@ class Case:
     Attributes:
         batch: Draws data and labels from the reference's generator.
         choices: Arguments of ``step_graph``.
-        masks: The operator in files whose second output is the mask of a Dropout: the reference's masks
-            are fed, those of the steps that it dumped.
+        masks: The Dropout in files with the mask as second output; the reference's masks are fed, as far
+            as it dumped them.
         train: Trains the network.
     """
 
@@ -93,7 +93,7 @@ def classes(rng, count, *shape):
 
 
 def labelled_rows(rng):
-    """Draw a batch whose rows are drawn one by one, each with its label."""
+    """Draw a batch row by row, each with its label."""
     rows = [(floats(rng, 6), classes(rng, 3)) for _ in range(4)]
     return np.stack([data for data, _ in rows]), np.stack([label for _, label in rows])
 
@@ -124,7 +124,7 @@ CASES = {
 
 
 def with_masks(step):
-    """Return a step whose Dropout takes its random numbers from one more input of the graph."""
+    """Return a step with the random numbers of its Dropout as one more input of the graph."""
     (function,) = (item for item in step.functions if item.name == "Dropout")
     (random,) = (node for node in function.node if node.op_type == "RandomUniformLike")
     (dropout,) = (node for node in step.graph.node if node.op_type == "Dropout")

@@ -20,7 +20,7 @@ Files = dict[str, dict[str, Slots]]
 
 @dataclass(frozen=True)
 class Golden:
-    """What the reference printed and dumped in a training.
+    """Output and dump of the reference in a training.
 
     Attributes:
         config: Its configuration.

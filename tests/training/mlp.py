@@ -11,7 +11,7 @@ BATCH = 5
 
 
 def mlp(*, features=FEATURES, has_norm=False, ends_in_float32=False):
-    """Return Dense, LayerNorm where it is asked for, ReLU, Dense, of the class MLP.
+    """Return Dense, LayerNorm if ``has_norm``, ReLU, Dense, of the class MLP.
 
     Args:
         features: Number of inputs of the first layer.

@@ -1,8 +1,8 @@
 """Cases of operators: ONNX's own tests of nodes, and tables of all test modules of this folder.
 
 A module has them in tables, ``CASES`` or others: by name, the arguments of ``differences.one_operator``, of
-which ``test_rules`` checks the gradients by differences, or a tuple of them and what the module itself checks
-them against. Rules that it tests otherwise stand in ``COVERED``, as domain and type.
+which ``test_rules`` checks the gradients by differences, or a tuple of them and the module's own expected
+result. Rules that it tests otherwise stand in ``COVERED``, as domain and type.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ import re
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
+from unittest import mock
 
 import numpy as np
 import pytest
 from onnx import defs, helper
-from onnx.backend.test.case.node import collect_testcases
+from onnx.backend.test.case import node as onnx_tests
 
 from msdump.training.rules import LOWERINGS, RULES, constant_zero
 from tests.training.differences import OPSET
@@ -50,17 +52,20 @@ def operator_cases():
     return own | onnx_cases()
 
 
+_SLOW = {"averagepool", "lppool", "maxpool"}
+"""Modules of ONNX's tests that take 4 of the 5 seconds of all; test_convolutions has pooling of its own."""
+
 _LARGEST = 150  # elements of all floating-point inputs: two runs of the operator for each
 _LEFT_OUT = re.compile(
     r"""
-    (max|average|lp)pool_(1d|3d).* | globalmaxpool | gru_reverse | lstm_.* | simple_rnn_.*  # rounding
+    globalmaxpool | gru_reverse | lstm_.* | simple_rnn_.*  # rounding
     | acosh_example | (elu|leakyrelu|selu|thresholdedrelu)_example | l[12]normalization_axis_.*  # kinks
     | pow | reduce_min_default_axes_keepdims_example | scatternd_(max|min)
     | .*empty_set.* | .*_zero_size_.* | reshape_allowzero_reordered  # nothing to differentiate
     | batchnorm_.* | .*dropout.*  # other results in training
     | .*_batchwise | rnn_seq_length | .*_not_(larger|smaller) | .*multiply | .*reduction_mul  # refused
     | .*fmod_0.* | pow_types_.* | spacetodepth_.*  # no kernel of onnxruntime
-    | .*_opset13 | .*pool_2d_ceil_.+  # of another opset than the tests'
+    | .*_opset13  # of another opset than the tests'
     """,
     re.VERBOSE,
 )
@@ -73,8 +78,8 @@ def onnx_cases():
     rules -= {op_type for (_, op_type), rule in RULES.items() if rule is constant_zero}
     rules -= {"Attention", "RotaryEmbedding"}  # too large, or without kernels
     cases = {}
-    with np.errstate(all="ignore"):  # infinities are cases, too
-        collected = collect_testcases(None)
+    with np.errstate(all="ignore"), mock.patch.object(onnx_tests, "import_recursive", _import_quick):
+        collected = onnx_tests.collect_testcases(None)  # infinities are cases, too
     for case in collected:
         name = case.name.removeprefix("test_")
         if case.model is None or name.endswith(("_expanded", "_expanded_ver18")) or _LEFT_OUT.fullmatch(name):
@@ -89,6 +94,13 @@ def onnx_cases():
             if floats and 0 < sum(floats) <= _LARGEST:
                 cases[f"onnx-{name}"] = _arguments(node, arrays, case.model.opset_import[0].version)
     return cases
+
+
+def _import_quick(package):
+    """Import the modules of ONNX's tests but for the slow ones, in place of all."""
+    for module in iter_modules(package.__path__, f"{package.__name__}."):
+        if module.name.rpartition(".")[2] not in _SLOW:
+            import_module(module.name)
 
 
 def _arguments(node, arrays, version):

@@ -1,4 +1,4 @@
-"""Gradients of models with axes of any size: they equal those of a step of fixed sizes."""
+"""Gradients of models with axes of any size: they equal the gradients of a step of fixed sizes."""
 
 from __future__ import annotations
 

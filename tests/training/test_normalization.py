@@ -61,7 +61,7 @@ def test_inference_form():
 
 @pytest.mark.parametrize("rank", SHAPES)
 def test_frozen_gradients(rank):
-    """With frozen statistics the gradients are those of inference."""
+    """With frozen statistics the gradients are as in inference."""
     check(_batch_norm(rank, epsilon=0.1), batch_statistics=False)
 
 

@@ -19,7 +19,7 @@ from tests.training.differences import WEIGHTED, bindings_of, one_operator
 _RNG = np.random.default_rng(5)
 _STEPS = 4
 _WEIGHT = _RNG.standard_normal((3, 4))
-# the loss is the sum of weights * y, so that the gradient is what the step is fed
+# the loss is the sum of weights * y, so that the gradient is the step's input
 _GRADIENTS = [_RNG.standard_normal((3, 4)) for _ in range(_STEPS)]
 
 
@@ -254,7 +254,7 @@ net (float[4,2,3,3] x) => (float[4,18] logits)
 @pytest.mark.parametrize("optimizer", OPTIMIZER_TEXTS)
 @pytest.mark.parametrize("model", [str(GRAPHS / "mini.onnx"), _NORMALIZED], ids=["mini", "normalized"])
 def test_every_update_is_bound_to_the_input_that_it_writes(model, optimizer):
-    """What an operator writes in place is a variable, which takes the output that the table names."""
+    """An input that an operator writes in place is a variable, bound to the output that the table names."""
     source = model if model.endswith(".onnx") else parser.parse_model(model)
 
     graph = loader.load(step_graph(source, optimizer=optimizer))
@@ -264,5 +264,5 @@ def test_every_update_is_bound_to_the_input_that_it_writes(model, optimizer):
         assert len(node.declared_outputs) == (node.update.declared or len(node.outputs))
         pairs = zip(node.inputs, node.inputs_after_run, strict=True)
         written |= {old: new for old, new in pairs if new != old}
-    # beta powers are written by an operator of their own, whose result the others read
+    # beta powers are written by an operator of their own; the others read its result
     assert graph.bindings == written

@@ -62,6 +62,6 @@ REFUSED = {
 
 @pytest.mark.parametrize("reason", REFUSED)
 def test_refused(reason):
-    """What the cells do not compute is named."""
+    """Options that the cells do not compute are named."""
     with pytest.raises(GraphError, match=f"LSTM: with {reason} it has no gradient"):
         step_graph(one_operator(*_layer("LSTM", **REFUSED[reason])), WEIGHTED)

@@ -1,4 +1,4 @@
-"""What holds for all gradient rules: each has a case, is right, and works in every element type."""
+"""Contract of all gradient rules: each has a case, is right, and works in every element type."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ STEPS = {
 
 RUNTIME = {
     **dict.fromkeys(("Conv", "ConvTranspose", "Resize"), (0.5, 2e-5)),
-    **dict.fromkeys(("AveragePool", "GlobalAveragePool", "MaxPool"), (1 / 32, 5e-4)),
+    **dict.fromkeys(("GlobalAveragePool",), (1 / 32, 5e-4)),
     **dict.fromkeys(("GroupNormalization",), (1 / 128, 1e-3)),
     **dict.fromkeys(("GRU", "LSTM", "RNN"), (1 / 64, 1e-3)),
 }
@@ -116,7 +116,7 @@ def _has_kernels(model):
 @pytest.mark.parametrize("dtype", [np.float16, np.float64])
 @pytest.mark.parametrize("case", [name for kind, name in _FIRST.items() if not kind[0]])
 def test_other_element_types(case, dtype):
-    """No rule and no body forces float32 on others, and the gradients are those of float32."""
+    """No rule and no body forces float32 on others, and the gradients equal float32's."""
     model = one_operator(*_CASES[case])
     other = _retyped(model, dtype)
     if not _is_valid(other):

@@ -61,7 +61,7 @@ _COMPUTED = {"Tile": ([_normal(2, 3)], [2], "Tile: repeats"), "Pad": ([_normal(2
 
 @pytest.mark.parametrize("op_type", _COMPUTED)
 def test_computed(op_type):
-    """What a rule must know and a model computes is refused, with the operator's name."""
+    """A value that a rule needs as a constant and a model computes is refused, with the operator's name."""
     arrays, shape, title = _COMPUTED[op_type]
     model = one_operator(op_type, arrays, {})
     model.graph.node[0].input.append("fed")

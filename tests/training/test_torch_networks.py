@@ -1,4 +1,4 @@
-"""Gradients of whole networks against those of PyTorch's autograd."""
+"""Gradients of whole networks against PyTorch's autograd."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sample_nets.tracing import trace  # noqa: E402
 from tests.training import torch_networks  # noqa: E402
 
 LARGEST_ERROR = 1e-4  # of float32, relative to the largest element of the parameter's gradient
-ZERO = 1e-6  # of the largest gradient of the network: what is left of one that is zero but for rounding
+ZERO = 1e-6  # share of the network's largest gradient: the rounding error of a zero
 BATCH = 4
 BERT = bert.BertConfig(vocabulary=50, sequence=8, hidden=16, heads=2, layers=3)
 ACTIVATIONS = ("Relu", "ReLU6")

@@ -1,6 +1,6 @@
 """The sample networks once more, written for PyTorch: functions of weights under the samples' names.
 
-They take the branches of a step that has run: an activation whose input lies next to a kink, within the
+They take the branches of a step that has run: an activation with an input next to a kink, within the
 rounding of float32, may be on its other side in another program, and its gradient is another one then.
 """
 
@@ -18,7 +18,7 @@ class Weights:
 
         Args:
             tensors: All weights of the network.
-            prefix: What the names of this layer begin with, ``layer1.0.``.
+            prefix: Prefix of this layer's names, ``layer1.0.``.
         """
         self.tensors, self.prefix = tensors, prefix
 
@@ -42,23 +42,23 @@ class Branches:
         """Keep outputs.
 
         Args:
-            outputs: What the activations of a step returned, in their order.
+            outputs: Results of the activations of a step, in their order.
         """
         self._outputs = iter(outputs)
         self._last = None
 
     def relu(self, x):
-        """Return what a ReLU returns."""
+        """Return the result of a ReLU."""
         self._last = next(self._outputs)
         return torch.where(self._last > 0, x, 0.0)
 
     def relu6(self, x):
-        """Return what a ReLU6 returns."""
+        """Return the result of a ReLU6."""
         y = next(self._outputs).to(x.dtype)
         return torch.where((y > 0) & (y < 6), x, y)
 
     def max_pool(self, x, size, **window):
-        """Pool what the last ReLU returned."""
+        """Pool the result of the last ReLU."""
         _, taken = functional.max_pool2d(self._last, size, return_indices=True, **window)
         return x.flatten(2).gather(2, taken.flatten(2)).view(taken.shape)
 

@@ -1,4 +1,4 @@
-"""Modules like those of vision, language and diffusion networks, small, each with its inputs.
+"""Modules as in vision, language and diffusion networks, small, each with its inputs.
 
 Every one is a function that returns the module, or a function of tensors, and the tensors it is called with.
 """
@@ -363,7 +363,7 @@ MISSING = {
 
 
 def step(case, backend):
-    """Return what a module makes, and the gradients and buffers that a training step leaves.
+    """Return a module's results, and the gradients and buffers that a training step leaves.
 
     Args:
         case: A value of ``MODULES``.
