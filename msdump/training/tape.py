@@ -35,6 +35,8 @@ class _Operators:
     """The tape that is being written, by its own methods and attributes."""
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # inspection, outside of any tape
+            raise AttributeError(name)
         return getattr(_written.get(), name)
 
     def __setattr__(self, name: str, value: Any) -> None:

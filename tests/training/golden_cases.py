@@ -139,7 +139,7 @@ def with_masks(step):
 def derived(name, reference):
     """Return the model of a network, and its training step."""
     case = CASES[name]
-    model = golden_nets.model(name, next(case.steps(reference))[0], reference.weights)
+    model = golden_nets.model(name, reference.weights)
     step = step_graph(model, **{"optimizer": "momentum:0.1,0.9", **case.choices})
     return model, with_masks(step) if case.masks else step
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import onnx
-from onnx import helper, numpy_helper
+
+from tests.texts import in_cells
 
 FEATURES, HIDDEN, CLASSES = 8, 6, 4
 BATCH = 5
@@ -27,36 +27,15 @@ def mlp(*, features=FEATURES, has_norm=False, ends_in_float32=False):
         "fc2.weight": random.normal(0, 0.3, (CLASSES, HIDDEN)),
         "fc2.bias": random.normal(0, 0.1, CLASSES),
     }
-    nodes = [_node("Gemm", ["x", "fc1.weight", "fc1.bias"], "h", "fc1", "Dense", transB=1)]
-    if has_norm:
-        nodes.append(
-            _node("LayerNormalization", ["h", "norm.gamma", "norm.beta"], "n", "norm", "LayerNorm", axis=-1)
-        )
-    nodes.append(_node("Relu", [nodes[-1].output[0]], "r", "relu", "ReLU"))
-    nodes.append(_node("Gemm", ["r", "fc2.weight", "fc2.bias"], "s", "fc2", "Dense", transB=1))
-    if ends_in_float32:
-        nodes.append(_node("Cast", ["s"], "scores", "", "", to=onnx.TensorProto.FLOAT))
-    read = {name for node in nodes for name in node.input}
-    graph = helper.make_graph(
-        nodes,
-        "mlp",
-        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["N", features])],
-        [helper.make_tensor_value_info(nodes[-1].output[0], onnx.TensorProto.FLOAT, ["N", CLASSES])],
-        [
-            numpy_helper.from_array(array.astype(np.float32), name)
-            for name, array in weights.items()
-            if name in read
-        ],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
-
-
-def _node(op_type, inputs, output, name, kind, **attributes):
-    node = helper.make_node(op_type, inputs, [output], name=output, **attributes)
-    names, kinds = (["", name, ""], ["MLP", kind, ""]) if name else (["", ""], ["MLP", ""])
-    node.metadata_props.add(key="pkg.onnxscript.name_scopes", value=repr(names))
-    node.metadata_props.add(key="pkg.onnxscript.class_hierarchy", value=repr(kinds))
-    return node
+    norm = '["norm-LayerNorm"] n = LayerNormalization<axis = -1>(h, "norm.gamma", "norm.beta")'
+    text = f"""mlp (float[N,{features}] x) => (float[N,{CLASSES}] {"y" if ends_in_float32 else "s"}) {{
+        ["fc1-Dense"] h = Gemm<transB = 1>(x, "fc1.weight", "fc1.bias")
+        {norm if has_norm else ""}
+        ["relu-ReLU"] r = Relu({"n" if has_norm else "h"})
+        ["fc2-Dense"] s = Gemm<transB = 1>(r, "fc2.weight", "fc2.bias")
+        {"y = Cast<to = 1>(s)" if ends_in_float32 else ""}
+    }}"""
+    return in_cells(text, "MLP", **{name: array.astype(np.float32) for name, array in weights.items()})
 
 
 def batch(step, features=FEATURES):

@@ -86,7 +86,6 @@ POOLING = {
     "max_1d": _pool("MaxPool", (2, 2, 7), kernel_shape=[3], strides=[2]),
     "max_2d_ceil": _pool("MaxPool", (1, 2, 6, 6), kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1),
     "max_2d_dilations": _pool("MaxPool", (1, 2, 6, 5), kernel_shape=[2, 3], dilations=[3, 2]),
-    "average_2d_dilations": _pool("AveragePool", (1, 2, 6, 5), kernel_shape=[2, 3], dilations=[3, 2]),
     "average_2d_leaves_rows": _pool("AveragePool", (1, 2, 6, 7), kernel_shape=[2, 3], strides=[3, 4]),
     "average_2d_pads": _pool(
         "AveragePool", (1, 2, 5, 6), kernel_shape=[3, 2], strides=[2, 2], pads=[1, 1, 1, 1]
@@ -109,6 +108,7 @@ POOLING = {
         count_include_pad=1,
     ),
     "average_3d": _pool("AveragePool", (1, 2, 4, 4, 5), kernel_shape=[2, 2, 3], strides=[2, 1, 2]),
+    "average_2d_dilations": _pool("AveragePool", (1, 2, 6, 5), kernel_shape=[2, 3], dilations=[3, 2]),
     "global_average_1d": _pool("GlobalAveragePool", (2, 3, 5)),
     "global_average_2d": _pool("GlobalAveragePool", (2, 3, 4, 5)),
     "global_max_1d": _pool("GlobalMaxPool", (2, 3, 5)),
