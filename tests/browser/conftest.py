@@ -1,4 +1,4 @@
-"""What the browser's tests share: a browser, and pages: of a training that went wrong, of a large network."""
+"""Fixtures of the browser's tests: a browser, and pages of a failed training and of a large network."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ HEAD = (
 
 
 def trained(folder):
-    """Run the demonstration of the report in a folder and return what it printed last."""
+    """Run the demonstration of the report in a folder and return its last output."""
     environment = {
         key: value for key, value in os.environ.items() if not key.startswith(("MS_", "MINDSPORE_"))
     }

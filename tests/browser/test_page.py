@@ -31,7 +31,7 @@ def test_every_section_is_drawn(trained):
 
 
 def test_charts_show_the_numbers(trained):
-    """The curve of the loss begins and ends at the dumped iterations, and its axis tells its extremes."""
+    """The curve of the loss begins and ends at the dumped iterations, and its axis shows its extremes."""
     texts = trained.locator("#curves svg").first.locator("text").all_text_contents()
     rows = trained.locator("#training tbody tr").first.locator("td").all_text_contents()
 
@@ -103,7 +103,7 @@ def test_heat_map(large):
 
 @pytest.mark.parametrize(("scheme", "chosen"), [("dark", ""), ("light", "dark")], ids=["system's", "chosen"])
 def test_dark(opened, large_page, scheme, chosen):
-    """Dark colours are those of the system, or those that are chosen."""
+    """Dark colours follow the system, or the choice on the page."""
     page = opened(large_page, color_scheme=scheme)
     if chosen:
         page.select_option("#theme", chosen)
@@ -126,7 +126,7 @@ def test_accessibility(opened, trained_page, scheme):
 
 
 def test_without_javascript(opened, trained_page):
-    """Without JavaScript the fault, its place and its files can be read; what needs it is hidden."""
+    """Without JavaScript the fault, its place and its files can be read; interactive parts are hidden."""
     page = opened(trained_page, java_script_enabled=False)
 
     assert FAULTY in page.locator("#wrong table").first.text_content()
@@ -149,7 +149,7 @@ def test_without_style(opened, trained_page, tmp_path):
 
 
 def test_print(trained, tmp_path):
-    """Printed, the page has no controls, and what is wrong stands on it."""
+    """Printed, the page has no controls, and the problems stand on it."""
     trained.emulate_media(media="print")
 
     assert trained.locator("#filters").is_hidden()
@@ -158,7 +158,7 @@ def test_print(trained, tmp_path):
 
 
 def test_nothing_is_asked_for(browser, trained_page):
-    """The page asks for nothing but itself."""
+    """The page loads nothing but itself."""
     page = browser.new_page()
     asked = []
     page.on("request", lambda request: asked.append(request.url))
@@ -170,7 +170,7 @@ def test_nothing_is_asked_for(browser, trained_page):
 
 
 def test_hostile_names(opened, tmp_path):
-    """Scripts in names are text, and marks of direction are shown as what they are."""
+    """Scripts in names are text, and marks of direction are shown as such."""
     from tests.browser import dumps
     from tests.browser.conftest import reported
 

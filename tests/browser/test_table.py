@@ -60,7 +60,7 @@ FILTERS = {
 
 @pytest.mark.parametrize(("text", "ends"), FILTERS.values(), ids=FILTERS)
 def test_filter(large, text, ends):
-    """What is typed keeps the operators that hold all of its words."""
+    """A typed filter keeps the operators that hold all of its words."""
     large.fill("#filter", text)
 
     shown = [name for name in names(large) if text != "CONV2D-OP7 layer0-" or name.endswith("op7")]

@@ -1,4 +1,4 @@
-"""Shows what the conformance tests counted, whether they pass or not."""
+"""Shows the counts of the conformance tests, whether they pass or not."""
 
 from __future__ import annotations
 

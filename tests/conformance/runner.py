@@ -44,7 +44,7 @@ _FLOAT16_CHAIN: Final = (
     "onnxruntime computes chains of float16 operators in float32; operator by operator each value is rounded"
     " to float16 (within two units in the last place)"
 )
-_TWO_FLOAT16_ULPS: Final = 2**-9  # what the suite itself allows for bfloat16, in float16's precision
+_TWO_FLOAT16_ULPS: Final = 2**-9  # the suite's own tolerance for bfloat16, in float16's precision
 
 Run = Callable[[onnx.ModelProto, dict[str, Any]], list[Any]]
 
@@ -78,7 +78,7 @@ class Outcome:
         case: The case.
         whole: Why it fails as a whole; "" where it passes.
         by_operator: Why it fails operator by operator; "" where it passes.
-        explanation: Why it cannot pass operator by operator; "" where it passes or nobody knows.
+        explanation: Why it cannot pass operator by operator; "" where it passes or is unexplained.
     """
 
     case: Case

@@ -31,4 +31,4 @@ KEYS = {
 }
 
 ALL = {f"{key} {value}" for key, values in KEYS.items() for value in values}
-"""``iteration all`` and the like: what the tests name their rows by."""
+"""Names of the rows of tests, such as ``iteration all``."""

@@ -146,7 +146,7 @@ def cosine():
 
 
 def gather():
-    """Return a model whose third operator fails if an index is out of range."""
+    """Return a model with a third operator that fails if an index is out of range."""
     nodes = [node("Neg", "x", "a"), node("Abs", "a", "b"), node("Gather", "b i", "c"), node("Relu", "c", "y")]
     return model(nodes, [value("x", [2, 3]), value("i", [1], onnx.TensorProto.INT64)], ["y"])
 

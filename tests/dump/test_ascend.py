@@ -129,19 +129,6 @@ def test_call_beats_configuration(door):
     assert network.plan.precision_mode == "force_fp32"
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.int8, np.uint8, np.int32, np.int64, np.float64, np.bool_])
-def test_other_types(door, dtype):
-    """Tensors of other types than float32 keep their type and their values."""
-    x = np.array([[1, 0, 3], [0, 5, 1]]).astype(dtype)
-    kind = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-    model = nets.model([nets.node("Transpose", "x", "y")], [nets.value("x", [2, 3], kind)], ["y"])
-
-    door.dump(model, {"x": x}, context=O0, trans_flag=False, precision_mode="force_fp16")
-
-    assert trees.same_bits(x.T.copy(), load(door)["Transpose output 0"])
-    assert names(door)[0].endswith(f".input.0.DefaultFormat.{np.dtype(dtype).name}.npy")
-
-
 def test_device_bytes(door):
     """An image of two channels lies in NC1HWC0 with its channels last and zeros for the other fourteen."""
     x = np.array([[[[1, 2]], [[3, 4]]]], np.float32)

@@ -11,7 +11,6 @@ import numpy as np
 import onnx
 import pytest
 
-from msdump.errors import DumpWriteError, ExecutionError
 from sample_nets import data
 from tests.dump import nets, trees
 from tests.dump.conftest import config
@@ -73,57 +72,7 @@ def test_files_are_what_ran(door):
         np.testing.assert_array_equal(expected, array)
 
 
-def fails_after_large_tensors():
-    """Return a network that makes large tensors and then fails."""
-    nodes = [
-        nets.node("Neg", "x", "a"),
-        nets.node("Abs", "a", "b"),
-        nets.node("Gather", "b i", "y"),
-    ]
-    return nets.model(nodes, [nets.value("x", ["n"]), nets.value("i", [1], onnx.TensorProto.INT64)], ["y"])
-
-
-def test_failing_operator(door):
-    """A failing operator loses no file of earlier ones, even if the caller changes its inputs."""
-    door.configure(enable=False)
-    network = door.load(fails_after_large_tensors(), **O0)
-    x = np.arange(1 << 19, dtype=np.float32)
-
-    with pytest.raises(ExecutionError):
-        network.run({"x": x, "i": np.array([1 << 20])})
-    x += 1
-
-    arrays = [np.load(path) for _, path in trees.tensors(door.rank)]
-    first = np.arange(1 << 19, dtype=np.float32)
-    assert len(arrays) == 4
-    for expected, array in zip((first, -first, -first, first), arrays, strict=True):
-        np.testing.assert_array_equal(expected, array)
-
-
-@pytest.mark.parametrize("policy", ["raise", "warn"])
-def test_write_failure_is_told_at_the_end_of_the_step(door, caplog, policy):
-    """Write errors are counted, logged and, unless they are warnings, raised when the step ends."""
-    big = np.ones(1 << 18, np.float32)
-    model = nets.model([nets.node("Neg", "x", "y")], [nets.value("x", ["n"])], ["y"])
-    door.configure(enable=False, on_write_error=policy)
-    network = door.load(model, **O0)
-    network.run({"x": big})
-    (door.rank / "Net" / "0" / "1").write_bytes(b"in the way")
-
-    if policy == "raise":
-        with pytest.raises(DumpWriteError):
-            network.run({"x": big})
-    else:
-        network.run({"x": big})
-    network_after = network.run({"x": big}) if policy == "warn" else None
-
-    assert network.summary.lost == {"Not a directory": 2}
-    assert [r for r in caplog.records if "Net/0/1" in r.getMessage()]
-    assert policy == "raise" or len(trees.tensors(door.rank / "Net" / "0" / "2")) == 2
-    assert policy == "raise" or network_after["y"][0] == -1
-
-
-# Tells each file that it has captured, when the sink has taken it.
+# Logs the name of each captured file when the sink has taken it.
 TOLD = """
 import os, sys, threading
 import numpy as np
@@ -188,7 +137,7 @@ def test_ends(python, tmp_path, way, code):
     assert code == process.returncode
     assert len(taken) >= 36
     assert set(taken) <= set(files)
-    assert len(files) - len(taken) in (0, 1)  # the signal may come before the file is told
+    assert len(files) - len(taken) in (0, 1)  # the signal may come before the file is logged
     assert {(1 << 18,)} == {np.load(path).shape for path in files.values()}
     assert [] == [
         p for p in (tmp_path / "dump" / "rank_0" / "Net").rglob("*") if p.is_file() and p.suffix != ".npy"
@@ -199,42 +148,3 @@ def _wait_for(path, process):
     while not path.exists():
         assert process.poll() is None
         time.sleep(0.005)
-
-
-SEVERAL = f"""{TOLD}
-networks = [msdump.load("net.onnx") for _ in range(2)]
-stopped = threading.Event()
-
-def call(network):
-    for step in range(100):  # a signal that is lost must not fill the disk
-        if not stopped.is_set():
-            network(x)
-
-threads = [threading.Thread(target=call, args=(network,)) for network in networks]
-for thread in threads:
-    thread.start()
-try:
-    for thread in threads:
-        thread.join()
-except KeyboardInterrupt:
-    stopped.set()
-    raise
-"""
-
-
-@pytest.mark.parametrize("way", ["sigterm", "ctrl-c"])
-def test_several_networks_end(python, tmp_path, way):
-    """A signal while two threads run a network each loses no file that the dump had taken."""
-    process = _start(python, tmp_path, SEVERAL)
-    for graph in ("0", "1"):
-        _wait_for(tmp_path / "dump" / "rank_0" / "Net" / graph / "2", process)
-    process.send_signal({"sigterm": signal.SIGTERM, "ctrl-c": signal.SIGINT}[way])
-    process.communicate(timeout=60)
-
-    taken = (tmp_path / "taken").read_text().splitlines()
-    files = {path.name: path for path in (tmp_path / "dump").rglob("*.npy")}
-    assert WAYS[way] == process.returncode
-    assert len(taken) >= 48
-    assert set(taken) <= set(files)
-    assert len(files) - len(set(taken)) in (0, 1, 2)  # the signal may come before a file is told
-    assert {(1 << 18,)} == {np.load(path).shape for path in files.values()}

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from msdump.errors import ConfigError, DumpWriteError, ExecutionError, UnsupportedOpError
-from msdump.store.write import DiskFiles
 from tests import disks
 from tests.dump import nets, trees
 
@@ -100,18 +99,6 @@ def test_path_that_becomes_unwritable(door, caplog):
     assert 1 == len(messages(caplog))
 
 
-def test_directory_removed_during_the_run(door):
-    """A dump directory that is removed between two runs is made again."""
-    door.configure()
-    network = door.load(nets.mini())
-    network.run(nets.mini_feeds())
-    shutil.rmtree(door.rank)
-
-    network.run(nets.mini_feeds())
-
-    assert 17 == complete(door.rank / "Net" / "0" / "1")
-
-
 @pytest.mark.parametrize("context", [{}, O0], ids=["CPU", "O0"])
 @pytest.mark.parametrize("enable", [True, False], ids=["synchronous", "asynchronous"])
 @pytest.mark.parametrize(
@@ -162,20 +149,6 @@ def test_closing_that_fails(door, monkeypatch, caplog, changes, often):
     assert [os.strerror(errno.EIO)] == list(network.summary.lost)
     assert complete(door.path) + sum(network.summary.lost.values()) >= 3 * 8
     assert 1 == sum("cannot write" in message for message in messages(caplog))
-
-
-def test_full_disk(door, small_disk, caplog):
-    """A full disk raises at the write; files on it are complete, and the loss is counted."""
-    door.configure(path=str(small_disk / "dump"))
-    network = door.load(dense(200))
-
-    with pytest.raises(DumpWriteError) as caught:
-        network.run({"x": np.ones((10, 200), np.float32)})
-
-    assert "No space left on device; free space, dump less or choose another path" in str(caught.value)
-    assert 1 <= complete(small_disk / "dump")
-    assert {os.strerror(errno.ENOSPC): 1} == network.summary.lost
-    assert 1 == len(messages(caplog))
 
 
 def elements(count):
@@ -234,31 +207,6 @@ def test_file_size_limit(door, file_size_limit):
     assert 1 == complete(door.rank)
 
 
-@pytest.mark.parametrize("policy", ["raise", "warn"])
-def test_write_error_policy(door, policy, monkeypatch, caplog):
-    """A failing write raises at once, or is counted and passed over, as the configuration says."""
-    create = DiskFiles.create
-
-    def fail(self, directory, name, buffers):
-        if name.startswith("ReLU"):
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        create(self, directory, name, buffers)
-
-    monkeypatch.setattr(DiskFiles, "create", fail)
-    door.configure(on_write_error=policy)
-    network = door.load(nets.mini())
-
-    if policy == "raise":
-        with pytest.raises(DumpWriteError, match="Input/output error"):
-            network.run(nets.mini_feeds())
-    else:
-        network.run(nets.mini_feeds())
-
-    assert {os.strerror(errno.EIO): 1 if policy == "raise" else 2} == network.summary.lost
-    assert (3 if policy == "raise" else 15) == complete(door.rank)
-    assert 1 == len(messages(caplog))
-
-
 @pytest.mark.parametrize("changes", [{}, {"on_write_error": "warn"}], ids=["raise", "warn"])
 def test_failing_operator(door, changes):
     """When an operator fails, the exception names it, earlier ones have files and the step is listed."""
@@ -295,14 +243,3 @@ def test_operator_that_nothing_runs(door):
         network.run({"x": np.ones(2, np.float32)})
 
     assert ["ReLU-op0 input 0", "ReLU-op0 output 0"] == trees.slots(door.rank)
-
-
-def test_nothing_is_said_of_a_good_run(door, caplog):
-    """A run without a fault logs nothing."""
-    caplog.set_level("WARNING", "msdump")
-    network = door.dump(nets.mini(), nets.mini_feeds(), steps=2)
-
-    door.process.close()
-
-    assert [] == caplog.records
-    assert {} == network.summary.lost

@@ -1,4 +1,4 @@
-"""Operators of one scope and type whose numbers are not those of the graph beside them, or of the model."""
+"""Operators of one scope and type with other numbers than in the graph beside them, or in the model."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_fault_beside_a_torn_graph(sides, message, verdict):
 @pytest.mark.parametrize("is_with_model", [False, True], ids=["files", "model"])
 @pytest.mark.parametrize("numbers", [(4, 5, 6, 7), (6, 4, 3, 2), (3, 1, 5, 2)])
 def test_operators_of_one_size(sides, numbers, is_with_model):
-    """Files of one size go with the operators whose contents they hold, and what is wrong keeps its place."""
+    """Files of one size go with the operators of the same contents, and a wrong file keeps its place."""
     mine, golden = sides
     options = ("--model", f"{golden}.onnx") if is_with_model else ()
     renumbered(mine, numbers)

@@ -261,32 +261,6 @@ def test_fusion_inside(door):
     assert {"AddReLU"} == {match["type"] for match, _ in trees.tensors(door.rank / "Net" / "5")}
 
 
-CONV = """g (float[1,3,8,8] x, float[4,3,3,3] w, bool c) => (y) {
-    y = If(c) <then_branch = t () => (a) { a = Conv<pads = [1, 1, 1, 1]>(x, w) },
-               else_branch = e () => (b) { b = Abs(x) }> }"""
-
-
-def test_device_formats_inside(door):
-    """Operators inside hold their tensors in the device's formats."""
-    given = {
-        "x": np.ones((1, 3, 8, 8), np.float32),
-        "w": np.ones((4, 3, 3, 3), np.float32),
-        "c": np.array(True),
-    }
-
-    door.dump(model_of(CONV), given, context=O0, trans_flag=False)
-
-    found = {
-        f"{match['io']}.{match['slot']}": (match["format"], np.load(path).shape)
-        for match, path in trees.tensors(door.rank / "Net" / "1" / "0")
-    }
-    assert {
-        "input.0": ("NC1HWC0", (1, 1, 8, 8, 16)),
-        "input.1": ("FRACTAL_Z", (9, 1, 16, 16)),
-        "output.0": ("NC1HWC0", (1, 1, 8, 8, 16)),
-    } == found
-
-
 def with_weights():
     """Return a network with a weight outside, one inside and a constant inside its first branch."""
     model = model_of("""g (float[3] x, bool c) => (float[3] y) {

@@ -160,7 +160,7 @@ REFUSED = {
         "node 'p_1' writes value 'y', which node 'p' already makes",
     ),
 }
-"""Models that are refused before anything runs, and what is said of each."""
+"""Models that are refused before anything runs, each with its error message."""
 
 FAILING = {
     "fill": one("ConstantOfShape", "s", weights=sizes(MANY)),
@@ -172,7 +172,7 @@ FAILING = {
     "window of a pool": one("MaxPool", kernel_shape=[HUGE, HUGE]),
     "axis": one("Concat", "x x", axis=1 << 30),
 }
-"""Models whose only operator fails when it runs."""
+"""Models with one operator, which fails when it runs."""
 
 
 @pytest.fixture(scope="module")

@@ -85,18 +85,6 @@ def test_folders(door, no_gpu, context, expected):
     assert expected == {path.name for path in door.rank.iterdir()}
 
 
-HISTORIES = {"CPU": (CPU, "0\n2\n"), "GPU": (GPU, "0\n1\n2\n3\n"), "O0": (O0, None)}
-
-
-@pytest.mark.parametrize(("context", "expected"), HISTORIES.values(), ids=HISTORIES)
-def test_history(door, no_gpu, context, expected):
-    """The history lists the dumped iterations on CPU, every run on GPU; Ascend has none."""
-    door.dump(nets.mini(), nets.mini_feeds(), iteration="0|2", steps=4, context=context)
-
-    history = door.rank / "execution_order" / "ms_global_execution_order_graph_0.csv"
-    assert expected == (history.read_text() if history.exists() else None)
-
-
 PARAMETERS = {"CPU": (CPU, ["x"], ["data-0"]), "GPU": (GPU, ["x"], ["data-0"]), "O0": (O0, [], [])}
 
 
@@ -230,19 +218,6 @@ def test_without_effect_on_cpu(door, changes):
 
     assert 17 == len(trees.tree(door.rank / "Net"))
     assert 17 == len([path for path in (door.rank / "Net" / "0" / "0").glob("*.npy") if np.load(path).size])
-
-
-def test_graph_files_from_the_load_on(door):
-    """Graph files, execution order and metadata are there when the network is loaded, before it runs."""
-    door.configure(iteration="9")
-
-    door.load(nets.mini())
-
-    assert [
-        *(".dump_metadata/config.json", ".dump_metadata/data_dump.json"),
-        "execution_order/ms_execution_order_graph_0.csv",
-        *("graphs/ms_output_trace_code_graph_0.ir", "graphs/ms_output_trace_code_graph_0.pb"),
-    ] == list(trees.tree(door.rank))
 
 
 def test_long_names_on_ascend(door):

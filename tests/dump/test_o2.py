@@ -77,20 +77,17 @@ class TestTree:
         assert 0 < len(chosen) < len(everything)
         assert chosen.items() <= everything.items()
 
-    def test_permissions(self, door):
-        """Directories are 0700, CANN's files 0600, the file that MindSpore gives CANN 0400."""
-        o2.dump(door, chain(), FLOATS)
+    @pytest.mark.parametrize(
+        ("changes", "mode"), [({}, 0o600), ({"file_format": "npy", "saved_data": "full"}, 0o400)]
+    )
+    def test_permissions(self, door, changes, mode):
+        """Directories are 0700, CANN's files 0600, MindSpore's own files 0400."""
+        o2.dump(door, chain(), FLOATS, **changes)
 
         directories, names = o2.modes(door.path)
         assert {0o700} == directories
         assert 0o400 == names.pop("acl_dump_0.json")
-        assert {0o600} == set(names.values())
-
-    def test_permissions_of_npy_files(self, door):
-        """MindSpore's own files are 0400."""
-        o2.dump(door, chain(), FLOATS, file_format="npy", saved_data="full")
-
-        assert {0o400} == set(o2.modes(door.path)[1].values())
+        assert {mode} == set(names.values())
 
     def test_networks_have_numbers(self, door):
         """Models count from 1 in their process; each has its own executions."""
@@ -262,14 +259,6 @@ class TestSelection:
         assert "ReLU-op0" in fused
         assert "Mul-op0" in fused
 
-    def test_kernels_that_match_nothing_are_told(self, door, caplog):
-        """An item that selects nothing is named at the end, and nothing is written."""
-        o2.dump(door, chain(), FLOATS, dump_mode=1, kernels=["Default/None-op0"])
-        door.process.close()
-
-        assert "kernels that matched nothing that ran: Default/None-op0" in caplog.text
-        assert [] == o2.places(door.path)
-
     def test_set_dump(self, door):
         """dump_mode 2 dumps the operators that set_dump marked, and writes their names for acl."""
         network = o2.load(door, chain(), dump_mode=2)
@@ -333,7 +322,7 @@ NPY = {
 
 
 class TestContents:
-    """What the files hold."""
+    """Contents of the files."""
 
     def test_header(self, door):
         """A file's header has the full name, the time of its name, and each tensor's type, shape and size."""
@@ -409,7 +398,7 @@ class TestContents:
         assert [1, -2, 3] == output.host.tolist()
 
     def test_empty_tensors(self, door):
-        """A tensor without elements stands in a dump file, but is no .npy file."""
+        """A tensor without elements stands in a dump file; as a .npy file it is counted as skipped."""
         model = nets.model([nets.node("Relu", "x", "y", "a/Relu")], [nets.value("x", ["n", 3])], ["y"])
         feeds = {"x": np.zeros((0, 3), np.float32)}
 
@@ -419,6 +408,9 @@ class TestContents:
         assert [("Data", (0, 3), 0), ("ReLU", (0, 3), 0), ("ReLU", (0, 3), 0)] == [
             (r.op_type, r.array.shape, r.info.size) for r in records
         ]
+        door.again()
+        network = o2.dump(door, model, feeds, file_format="npy", path=str(door.folder / "npy"))
+        assert {"no elements": 3} == dict(network.summary.skipped)
 
     @pytest.mark.parametrize("file_format", ["bin", "npy"])
     def test_absent_inputs(self, door, file_format):
@@ -437,14 +429,6 @@ class TestContents:
             (str(r.io), r.slot, r.host.ndim) for r in found
         ]
 
-    def test_empty_npy(self, door):
-        """Tensors without elements are counted where .npy files are written."""
-        model = nets.model([nets.node("Relu", "x", "y", "a/Relu")], [nets.value("x", ["n", 3])], ["y"])
-
-        network = o2.dump(door, model, {"x": np.zeros((0, 3), np.float32)}, file_format="npy")
-
-        assert {"no elements": 3} == dict(network.summary.skipped)
-
     def test_text(self, door, caplog):
         """A text tensor is left out with one warning; the operator's other tensors stay."""
         network = run_made_up(door, "strings")
@@ -458,7 +442,7 @@ SMALL = np.array([1, 2], np.float32)
 HUGE = {"x": np.full(2, 3e38, np.float32), "x2": np.full(2, 3e38, np.float32)}
 KEEP = "must_keep_origin_dtype"
 CARRIES_ON = {"Cast"}
-"""What only hands an infinity on."""
+"""Types of operators that only pass an infinity on."""
 
 
 def sum_and_product():

@@ -2,7 +2,7 @@
 
 Each file is read twice: by ``msdump convert`` and by the reference tool's rules
 written out in ``dump_files``. Without rounding every tensor has the bits that one
-session over the model computes; with it, those of the emulated run operator by
+session over the model computes; with it, the bits of the emulated run operator by
 operator (O0), rounded once more where the device holds float16.
 """
 

@@ -240,17 +240,6 @@ def test_saturation_in_the_reference(door, caplog, enable, kind, value, expected
 
 
 @BOTH
-def test_no_elements(door, caplog, mode):
-    """A tensor without elements does not overflow."""
-    overflow(door, mode)
-    model = nets.model([nets.node("Add", "x x", "y")], [nets.value("x", ["n"])], ["y"])
-
-    watched(door, model, {"x": np.zeros(0, np.float32)})
-
-    assert told(caplog) == []
-
-
-@BOTH
 def test_cube_operator_with_inputs_beyond_the_range(door, caplog, mode):
     """A matrix product that cannot read its float32 inputs as float16 overflows in both modes."""
     overflow(door, mode)
@@ -292,13 +281,6 @@ def test_kernels_do_not_count(door, caplog):
     warned = " ".join(r.getMessage() for r in caplog.records)
     assert "dump_mode" in warned
     assert "input_output" in warned
-
-
-def test_overflow_in_the_iterations_asked_for(door):
-    """``iteration`` holds under op_debug_mode 3."""
-    watched(door, five(), {"x": LARGE[:1]}, steps=4, iteration="1|3")
-
-    assert sorted(p.name for p in (door.rank / "Net" / "0").iterdir()) == ["1", "3"]
 
 
 @ENABLE

@@ -113,7 +113,7 @@ def test_stopped_at_any_moment(python, tmp_path, number, times):
         check(tmp_path / f"dump{case}", may_leave_names=number is not signal.SIGINT)
 
 
-# As a shell starts what runs in the background.
+# As a shell starts a background process.
 DEAF = """
 import os, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -71,7 +71,7 @@ def test_files_before_a_failure(input_output, whole, failing, waits, door):
 
 @pytest.fixture
 def limit():
-    """Give what limits the size of files for a while; SIGXFSZ is ignored by Python."""
+    """Give a function that limits the size of files; SIGXFSZ is ignored by Python."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
@@ -91,7 +91,7 @@ def _multiplying():
 
 
 def _limited(door, limit, model, **changes):
-    """Run steps of which the second may not write its long files; return what is left and told."""
+    """Run steps, the second with a limit for files; return the written types, the error and the summary."""
     door.configure(**changes)
     network = door.load(model, **O0)
     network.run({"x": np.ones((8, 64), np.float32)})
@@ -122,7 +122,7 @@ def _limited(door, limit, model, **changes):
 def test_files_that_cannot_be_written(
     model, changes, types, on_write_error, waits, door, limit, monkeypatch, tmp_path
 ):
-    """A file that is too large is told, counted and lost as of operators that run alone; others are there."""
+    """A file that is too large is reported and counted as of operators that run alone; others are there."""
     left = []
     for joins in (True, False):
         monkeypatch.setattr(KernelFactory, "joins", joins)
@@ -152,7 +152,7 @@ def network(door):
 
 @pytest.mark.parametrize("way", ["removed", "moved"])
 def test_a_directory_that_is_gone_is_made_again(door, network, way):
-    """Files go below the dump's path, also where somebody has removed or moved away what stood there."""
+    """Files go below the dump's path, also after its directories were removed or moved away."""
     aside = (door.rank / "Net" / "0").rename(door.rank / "aside")
     if way == "removed":
         shutil.rmtree(aside)
@@ -165,7 +165,7 @@ def test_a_directory_that_is_gone_is_made_again(door, network, way):
 
 
 def test_a_link_in_place_of_a_directory_is_refused(door, network, tmp_path):
-    """No file goes through a link that somebody has put where the directory of steps stood."""
+    """No file goes through a link in the place of the directory of steps."""
     aside = (door.rank / "Net" / "0").rename(tmp_path / "aside")
     (door.rank / "Net" / "0").symlink_to(aside)
 
@@ -176,7 +176,7 @@ def test_a_link_in_place_of_a_directory_is_refused(door, network, tmp_path):
 
 
 def test_values_that_stay_inside_are_right(door, network):
-    """Files hold what operators gave, also where the session reuses memory; and so do the results."""
+    """Files and results hold the values of operators, also where the session reuses memory."""
     x = np.random.default_rng(3).standard_normal((8, 64)).astype(np.float32)
     results = network.run({"x": x})
 

@@ -1,4 +1,4 @@
-"""Dumps of operators that run together: rows and files are those of operators that run one by one."""
+"""Dumps of operators that run together: the same rows and files as of operators that run one by one."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _dumped(root):
 
 
 def _both(door, monkeypatch, run):
-    """Return what a run leaves whose operators run together, and what one leaves where each runs alone."""
+    """Return the files of a run of joined operators, and of a run of single ones."""
     left = []
     for joins in (True, False):
         monkeypatch.setattr(KernelFactory, "joins", joins)
@@ -120,7 +120,7 @@ def _small(path):
 
 @pytest.fixture
 def place(door, tmp_path):
-    """Give a door whose dumps stand in folders side by side."""
+    """Give a door with dumps in folders side by side."""
     door.folder = tmp_path / "first"
     return door
 
@@ -163,7 +163,7 @@ def _chain():
 
 
 def _steps(messages, network, inputs):
-    """Run steps and keep what a hit says that ends one."""
+    """Run steps and keep the messages of hits that end one."""
     for number in inputs:
         x = np.full((2, 2), number, np.float32)
         x[0, 0] = 1
@@ -184,7 +184,7 @@ def _steps(messages, network, inputs):
     ],
 )
 def test_hit_in_the_middle(on_hit, saved_data, expected, place, monkeypatch, caplog):
-    """A hit in the middle of operators that run together is told and dumped as where each runs alone."""
+    """A hit in the middle of operators that run together is logged and dumped as where each runs alone."""
     rules = [{"condition": "tensor_too_large", "max_gt": 5}, {"condition": "tensor_overflow"}]
     messages = []
 
@@ -216,7 +216,7 @@ def _train(place):
 
 
 def _resize(place):
-    """Run steps whose shapes change, and stay; two of empty tensors, which have no table."""
+    """Run steps of changing and repeated shapes; two of empty tensors, which have no table."""
     network = place.load(_chain(), **O0)
     for count in (2, 2, 2, 3, 2, 3, 3, 0, 0, 3):
         network(np.arange(1, 2 * count + 1, dtype=np.float32).reshape(count, 2))
@@ -231,7 +231,7 @@ def _resize(place):
     ],
 )
 def test_rows_of_steps(take, changes, expected, place, monkeypatch):
-    """Rows tell the shapes of their step, and are those of single operators."""
+    """Rows have the shapes of their step, and equal the rows of single operators."""
 
     def run():
         place.configure(**ROWS, **changes)
@@ -245,7 +245,7 @@ def test_rows_of_steps(take, changes, expected, place, monkeypatch):
 
 
 def _growing_images():
-    """Return a model of images of any number and size, some of whose values leave float16's range."""
+    """Return a model of images of any number and size, with some values beyond float16's range."""
     rng = np.random.default_rng(4)
     weights = {
         "w": rng.standard_normal((20, 3, 3, 3)).astype(np.float32),
@@ -271,7 +271,7 @@ def _growing_images():
 @pytest.mark.parametrize("overflow", ["INFNAN_MODE", "SATURATION_MODE"])
 @pytest.mark.parametrize("precision", ["allow_fp32_to_fp16", "force_fp16", "allow_mix_precision_bf16"])
 def test_files_of_steps(precision, overflow, trans_flag, input_output, place, monkeypatch):
-    """Files of steps whose shapes change are those of single operators, whatever the device holds."""
+    """Files of steps of changing shapes equal the files of single operators, in every device type."""
     monkeypatch.setenv("MS_ASCEND_CHECK_OVERFLOW_MODE", overflow)
 
     def run():

@@ -88,58 +88,17 @@ def test_kernels_of_nothing_dumped_are_unused(door, caplog, changes, context):
     assert sum("matched nothing" in record.getMessage() for record in caplog.records) == 1
 
 
-SIDES = {
-    ("CPU", 0): ([0, 1], [0], PARAMETERS),
-    ("CPU", 1): ([0, 1], [], []),
-    ("CPU", 2): ([], [0], PARAMETERS),
-    ("Ascend", 0): ([0, 1], [0], []),
-    ("Ascend", 1): ([0, 1], [], []),
-    ("Ascend", 2): ([], [0], []),
-}
-
-
-@pytest.mark.parametrize(
-    ("target", "side", "expected"), [(*key, value) for key, value in SIDES.items()], ids=map(str, SIDES)
-)
-def test_input_output(door, target, side, expected):
-    """``input_output`` keeps both sides, inputs or outputs; parameters are outputs, none on Ascend."""
-    inputs, outputs, parameters = expected
-    context = {"device_target": target, **({"jit_level": "O0"} if target == "Ascend" else {})}
-
-    door.dump(nets.mini(), nets.mini_feeds(), input_output=side, context=context)
-
-    found = [(m["io"], int(m["slot"])) for m, _ in trees.tensors(door.rank) if m["name"] == CONV]
-    assert [("input", slot) for slot in inputs] + [("output", slot) for slot in outputs] == found
-    assert parameters == trees.parameters(door.rank)
-
-
-def _network(network):
-    return network
-
-
-def _scope(name):
-    return lambda network: network.scope(name)
-
-
-def _operator(name):
-    return lambda network: network.operator(name)
-
-
-def _name(name):
-    return lambda _: name
-
-
 TARGETS = {
-    "network": (_network, OPERATORS),
-    "scope": (_scope("Default/fc-Dense"), {MATMUL, BIAS}),
-    "module path": (_scope("conv1"), {CONV}),
-    "whole tree": (_scope("Default"), OPERATORS),
-    "operator by full name": (_operator("Default/fc-Dense/MatMul-op0"), {MATMUL}),
-    "operator by ONNX name": (_operator("relu-ReLU/Relu"), {RELU}),
-    "name of a scope": (_name("Default/fc-Dense"), {MATMUL, BIAS}),
-    "name of a module": (_name("fc"), {MATMUL, BIAS}),
-    "name of an operator": (_name("Default/relu-ReLU/ReLU-op0"), {RELU}),
-    "name of nothing": (_name("fc-Den"), set()),
+    "network": (lambda network: network, OPERATORS),
+    "scope": (lambda network: network.scope("Default/fc-Dense"), {MATMUL, BIAS}),
+    "module path": (lambda network: network.scope("conv1"), {CONV}),
+    "whole tree": (lambda network: network.scope("Default"), OPERATORS),
+    "operator by full name": (lambda network: network.operator("Default/fc-Dense/MatMul-op0"), {MATMUL}),
+    "operator by ONNX name": (lambda network: network.operator("relu-ReLU/Relu"), {RELU}),
+    "name of a scope": (lambda _: "Default/fc-Dense", {MATMUL, BIAS}),
+    "name of a module": (lambda _: "fc", {MATMUL, BIAS}),
+    "name of an operator": (lambda _: "Default/relu-ReLU/ReLU-op0", {RELU}),
+    "name of nothing": (lambda _: "fc-Den", set()),
 }
 DEVICES = {
     "CPU": {"device_target": "CPU"},

@@ -114,7 +114,7 @@ def kernel_outputs(net: Net, mode: Mode) -> dict[str, frozenset[str]]:
 
 @contextmanager
 def _fresh_process():
-    """Let networks begin as those of a new process; no variable of the machine reaches them."""
+    """Let networks begin as in a new process; no variable of the machine reaches them."""
     kept = {variable.name: os.environ.pop(variable.name, None) for variable in env.VARIABLES}
     state, process = mindspore._state, Process()
     mindspore._state = mindspore.ProcessState(process=process)

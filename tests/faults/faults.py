@@ -282,7 +282,7 @@ OTHERS: dict[str, tuple[tuple[str, Callable[[onnx.NodeProto], None]], ...]] = {
     "ReduceMean": (("ReduceSum", _renamed("ReduceSum")), ("ReduceMax", _renamed("ReduceMax"))),
     "Softmax": (("LogSoftmax", _renamed("LogSoftmax")),),
 }
-"""What operators may be replaced with: the name, and how the node is changed."""
+"""Replacements of operators by type: the name, and the change of the node."""
 
 
 def type_fault(draw: Draw) -> Fault | None:
@@ -536,7 +536,7 @@ KINDS: dict[str, tuple[Callable[[Draw], Fault | None], int]] = {
     "swapped": (_swapped, 3),
     "overflow": (_overflow_fault, 3),
 }
-"""What draws each kind, and how often it comes."""
+"""Function that draws each kind, and its relative frequency."""
 
 
 def distance(mine: np.ndarray, golden: np.ndarray) -> float:

@@ -10,7 +10,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 Made = tuple[onnx.ModelProto, dict[str, np.ndarray]]
-"""A model and what it is fed."""
+"""A model and its inputs."""
 
 
 class Builder:
@@ -189,4 +189,4 @@ FURTHER: dict[str, Callable[[], Made]] = {
     "tiny": _tiny,
     "integers": _integers,
 }
-"""What makes each network; trials of faults are drawn on others."""
+"""Functions that make the networks; trials of faults are drawn on others."""

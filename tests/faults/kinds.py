@@ -26,13 +26,13 @@ _, O0, O0_ASYNC, O1, O2, _ = MODES
 BFLOAT16, FORCE_FP16, _ = PRECISIONS
 PAIRS: tuple[Pair, ...] = ((CPU, CPU), (O0, CPU), (O0, O0), (O1, CPU), (O1, O1), (O2, CPU), (O2, O2))
 PLAIN: tuple[Pair, ...] = ((CPU, CPU), (O0, CPU), (O0, O0))
-"""Those in which every operator of the model has files of its own."""
+"""Pairs in which every operator of the model has files of its own."""
 _FORCE = {"ascend_config": {"precision_mode": "force_fp16"}}
 FORCED: tuple[Pair, ...] = tuple(
     (replace(mode, name=f"{mode.name} force_fp16", context=mode.context | _FORCE), CPU)
     for mode in (O0, O0, O1, O2)
 )
-"""Those in which everything that an operator writes is float16: by default products write float32."""
+"""Pairs in which operators write float16 alone: by default products write float32."""
 
 ATTEMPTS = 8
 """Draws of a kind in a network before it is given up."""
@@ -445,7 +445,7 @@ KINDS: dict[str, Kind] = {
     "stale": Kind(_stale, PLAIN),
     "quantisation": Kind(_quantisation, ((CPU, CPU), (O0, CPU)), is_measured=False),
 }
-"""What draws each kind of fault."""
+"""Functions that draw each kind of fault."""
 
 
 # --- sound pairs -----------------------------------------------------------------------------------------
@@ -535,4 +535,4 @@ SOUND: dict[str, Callable[[Net], Case | None]] = {
     "run beside run": _pair((CPU, CPU)),
     "other graph ids": _other_ids,
 }
-"""What makes each sound pair of a network, None where it has none."""
+"""Functions that make each sound pair of a network, None where it has none."""

@@ -312,13 +312,13 @@ NETWORKS: dict[str, Callable[[], Net]] = {
     "torch_export": _exported,
     "training": _training,
 }
-"""What makes each network. The tensors of ``mlp`` have the scale 1e-8."""
+"""Functions that make the networks. The tensors of ``mlp`` have the scale 1e-8."""
 
 TABLE = (*ZOO, *TRAINED)
-"""Names of the networks of the table, which no test knows."""
+"""Names of the networks of the table, which no test uses."""
 
 SOUND = (*NETWORKS, *FURTHER)
-"""Names of all networks, those too of which trials of faults are not drawn."""
+"""Names of all networks, also of the ones without trials of faults."""
 
 
 @cache

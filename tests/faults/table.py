@@ -78,7 +78,7 @@ def is_named(case: Case, fault: Fault, found: Sequence[Accused], to_blame: froze
 
 
 def blamed(fault: Fault, sides: Sides, *, is_compiled: bool) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the nodes and weights whose accusation names a fault, and further ones rightly accused.
+    """Return the nodes and weights that stand for a fault, and further ones rightly accused.
 
     An operator that is left out is named by its reader, too; the reader of an inserted one is rightly accused
     of another input, which does not name it, and control flow of faults in its bodies. Parts of a kernel

@@ -38,7 +38,7 @@ def told(trial, folder, checks=BOTH):
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_faults_are_named(tmp_path, seed):
-    """By the files the first fault is named, with the model every one, and nobody else is accused."""
+    """By the files the first fault is named, with the model every one, and no other operator is accused."""
     trial = trials.draw(seed)
 
     assert told(trial, tmp_path) is None, str(trial)
@@ -50,7 +50,7 @@ _OTHER = ("O1 beside CPU", "O2 beside O0", "O0 async beside sync", "bfloat16 bes
 
 @pytest.mark.parametrize("network", ["lenet", "mlp", *FURTHER])
 def test_sound_networks_are_not_accused(tmp_path, network):
-    """Rounding, steps of integers, sums of updates and numbers beyond float16 are nobody's fault."""
+    """Rounding, steps of integers, sums of updates and numbers beyond float16 accuse no operator."""
     for kind in _NARROW if network in FURTHER else _OTHER:
         found, _ = table.rows(network, kind, 0, methods=BOTH, keep=tmp_path / kind)
         assert [("", ())] * 2 == [(row.error, row.accused) for row in found], kind
@@ -65,7 +65,7 @@ def test_sound_networks_are_not_accused(tmp_path, network):
     ],
 )
 def test_variants_accuse_nobody(tmp_path, name, mine, golden):
-    """Rounded inputs move integers by a step, exponentials lose what is small, fused kernels round later."""
+    """Rounded inputs move integers by a step, exponentials lose small numbers, fused kernels round later."""
     sound, path = trials.Case(network(name), (), (CPU, CPU)), tmp_path / "net.onnx"
     onnx.save(sound.net.model, path)
     document = answers.diff(sound, tmp_path, str(path), "--mine", mine, "--golden", golden)
@@ -119,7 +119,7 @@ def _edited(kind, node, verdicts, edit):
 
 
 def _of(text, feeds, **weights):
-    """Return a network: sizes are drawn, arrays and functions of a drawn array give what they say."""
+    """Return a network; weights are arrays, sizes of drawn arrays, or sizes with a function of the array."""
     model, draw = (
         parser.parse_model(f'<ir_version: 10, opset_import: ["" : 20]> {text}'),
         np.random.default_rng(0),
@@ -400,7 +400,7 @@ TRIALS = [
 
 @pytest.mark.parametrize(("trial", "checks"), TRIALS)
 def test_claims_on_small_networks(tmp_path, trial, checks):
-    """Each claim of the table holds: its faults are named, and nobody else is accused."""
+    """Each claim of the table holds: its faults are named, and no other operator is accused."""
     assert told(trial, tmp_path, checks) is None
 
 

@@ -16,7 +16,7 @@ WEIGHTS = {"one value", "scaled", "noise"}
 
 
 def test_wrong_answers_are_seen(tmp_path):
-    """A fault that nobody names, an innocent that is accused, and a wrong verdict are violations."""
+    """A fault that is not named, an innocent that is accused, and a wrong verdict are violations."""
     trial = trials.draw(0)
     sides = dumped(trial, tmp_path)
     nodes = guilty(trial.faults[0], sides)
@@ -45,7 +45,7 @@ def test_lockstep_names_a_changed_weight(tmp_path):
     ("seed", "check"), [*((seed, "model") for seed in (58, 98, 411, 419)), (655, "files")]
 )
 def test_faults_that_move_names_or_inputs(tmp_path, seed, check):
-    """Every fault is named, and nobody else: kernels are fused otherwise, operands of a product swapped."""
+    """Every fault alone is named: kernels are fused otherwise, operands of a product swapped."""
     assert [(check, [])] == [*run.answers(trials.draw(seed), tmp_path, checks=(check,))]
 
 
@@ -67,7 +67,7 @@ def test_wrong_range_of_a_quantised_tensor(tmp_path, seed):
 
 
 def test_networks_that_cannot_be_had_are_skipped(monkeypatch, capsys):
-    """A table leaves out a network whose package cannot be downloaded, and says why."""
+    """A table leaves out a network if its package cannot be downloaded, and says why."""
 
     def network(name):
         raise packages.UnavailableError("no network")

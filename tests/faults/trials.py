@@ -44,7 +44,7 @@ class Case:
         pair: How the examined side and the golden one run.
         runs: The inputs of both sides, run by run; none: once the network's.
         methods: Ways to compare them.
-        restored: Value whose file gets a sound run's result: memory that was right when it was dumped.
+        restored: Value with a file of a sound run's result: memory that was right when it was dumped.
         given: The model that ``--model`` gets: golden's, or the examined one.
         before: Networks that the examined process loads first.
         examined: The examined model of a sound pair, None: golden's.
@@ -167,7 +167,7 @@ def _all_matter(net: Net, faults: tuple[Fault, ...], mine: Mode, golden: Mode) -
 
 
 def is_written(net: Net, fault: Fault, faults: tuple[Fault, ...], mine: Mode) -> bool:
-    """Return whether a fault changes its kernels' outputs beside other faults, whose NaN may hide it."""
+    """Return whether a fault changes its kernels' outputs beside other faults: their NaN may hide it."""
     if len(faults) == 1:
         return True
     faulty, sound = (values_with(net, each, mine) for each in (faults, _but(faults, fault)))

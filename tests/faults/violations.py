@@ -1,4 +1,4 @@
-"""Judges the judge: whether an answer names the faults of a case, and nobody else."""
+"""Judges the judge: whether an answer names the faults of a case, and no other operator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.faults.trials import Case, touched
 
 
 def guilty(fault: Fault, sides: Sides) -> frozenset[str]:
-    """Return the nodes whose accusation names a fault: its own, and the kernels that hold them."""
+    """Return the nodes that stand for a fault: its own, and the kernels that hold them."""
     nodes = set(fault.nodes) | {node for node in _node_names(sides.mine.graph) if _is_added(node, fault)}
     nodes |= _joined(fault, sides) | _readers_of_folded(fault, sides)
     nodes |= {f"weight {sanitize(fault.weight)}"} if fault.weight else set()
@@ -80,7 +80,7 @@ def _carriers(fault: Fault, sides: Sides) -> frozenset[str]:
 
 
 def violations(case: Case, found: list[Accused], sides: Sides, *, all_faults: bool) -> list[str]:
-    """Return the violations of an answer: all faults named and nobody else, or the first (``all_faults``)."""
+    """Return the violations of an answer: all faults and no others named, or the first (``all_faults``)."""
     if not case.faults:
         return [f"innocent accused: {listed(found)}"] if found else []
     by_fault = {number: guilty(fault, sides) for number, fault in enumerate(case.faults)}

@@ -293,4 +293,4 @@ ZOO: dict[str, Callable[[], Made]] = {
     "noise": _noise,
     "scan": _scan,
 }
-"""What makes each network."""
+"""Functions that make the networks."""

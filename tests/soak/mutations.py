@@ -38,7 +38,7 @@ from tests.soak import deaths, networks, side_files
 from tests.soak.children import Child
 
 BATCH = 200
-SECONDS, BYTES = 10, 2 << 30  # what one input may take
+SECONDS, BYTES = 10, 2 << 30  # bounds of one input
 NUMBERS = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 1 << 62, (1 << 64) - 1)
 WORDS = (b"NaN", b"-1", b"1e999", b"\0", b'"', b"[", b"{", b",", b"\n", b"\xff\xfe", b"9" * 5000, b"[" * 3000)
 

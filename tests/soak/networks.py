@@ -29,7 +29,7 @@ class Setup:
         context: Of ``msdump.set_context``.
         changes: Keys of the configuration.
         compiled: Whether the whole graph is compiled (O2), which has keys of its own.
-        threads: Threads of each operator; those of all cores leave the files of a queue to sessions.
+        threads: Threads of each operator; the threads of all cores leave the files of a queue to sessions.
     """
 
     name: str

@@ -32,7 +32,7 @@ SUBJECTS = {
     "threads": (threads.run, 1, 1),
     "mutated inputs": (mutations.batch, mutations.BATCH, 4),
 }
-"""Function of a seed and a folder that returns violations, what it counts as, and turns in a round."""
+"""Function of a seed and a folder that returns violations, its name in counts, and turns in a round."""
 
 
 def once(subject, seed):
@@ -103,7 +103,7 @@ def main():
     parser.add_argument("--seed", type=int, default=time.time_ns() // 1_000_000_000)
     parser.add_argument("--subject", choices=SUBJECTS, help="Try this subject once, with --seed.")
     given = parser.parse_args()
-    assert msdump.load  # imports what every child needs
+    assert msdump.load  # imports the modules of every child
     if given.subject is None:
         return 1 if soak(given.seconds, given.jobs, given.seed) else 0
     found = once(given.subject, given.seed)
