@@ -33,7 +33,7 @@ TOLERANCE: Final = 0.02
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _MEASURING: Final = ("tests/bench", "sample_nets")
-"""What is taken from here for both commits: jobs and networks must be the same."""
+"""Folders taken from here for both commits: jobs and networks must be the same."""
 
 _WIDTH: Final = 130
 

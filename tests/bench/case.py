@@ -1,4 +1,4 @@
-"""What a job is given."""
+"""The circumstances of a job."""
 
 from __future__ import annotations
 

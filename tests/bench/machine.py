@@ -1,4 +1,4 @@
-"""Facts of the machine and of what is measured on it."""
+"""Facts of the machine and of the measured packages."""
 
 from __future__ import annotations
 

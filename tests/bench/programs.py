@@ -21,8 +21,8 @@ class Ran:
     Attributes:
         printed: Its output.
         seconds: From its start to its end.
-        cpu: Seconds of the processor.
-        mib: Its peak memory.
+        cpu: Seconds of the processor, of its own processes as well.
+        mib: Peak memory of its largest process.
     """
 
     printed: str
@@ -31,14 +31,19 @@ class Ran:
     mib: float
 
 
-def run(*command: str, environment: Mapping[str, str] | None = None, expected: int = 0) -> Ran:
-    """Run a program to its end.
+def run(
+    *command: str,
+    environment: Mapping[str, str] | None = None,
+    expected: int = 0,
+    folder: Path | None = None,
+) -> Ran:
+    """Run a program to its end, in a folder or here.
 
     Raises:
         RuntimeError: It ends with another code than expected.
     """
     begun = time.perf_counter()
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, env=environment, cwd=folder, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         printed = process.stdout.read()
         _, status, usage = os.wait4(process.pid, 0)

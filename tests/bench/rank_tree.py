@@ -2,54 +2,47 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 import numpy as np
-from onnx import TensorProto, helper, save
+from onnx import save
 
 from msdump.plan import JitLevel
 from tests.bench import sides
+from tests.bench.networks import chains
 
-_KINDS: Final = ("Sigmoid", "Relu")
 
-
-def chain(path: Path, operators: int, shape: tuple[int, ...], kinds: Sequence[str] = _KINDS) -> Path:
-    """Write a network of so many operators in a row, of which each kind follows the one before it."""
-    nodes = [
-        helper.make_node(kind, [f"v{number}"], [f"v{number + 1}"], name=f"/layer{number}/op")
-        for number, kind in zip(range(operators), itertools.cycle(kinds), strict=False)
+def pair(
+    folder: Path, ranks: int = 8, operators: int = 24, shape: tuple[int, ...] = (8, 64, 56, 56)
+) -> list[Path]:
+    """Write two dumps that differ a little; of the default size 2.5 GB of inputs and outputs each."""
+    return [
+        grow(folder / f"of_{side}", ranks, operators=operators, shape=shape, scale=scale).rename(
+            folder / side
+        )
+        for side, scale in (("mine", 1.0), ("golden", 1.01))
     ]
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in ("v0", f"v{operators}")]
-    graph = helper.make_graph(nodes, "chain", ends[:1], ends[1:])
-    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
-    return path
 
 
-def grow(
-    folder: Path, ranks: int, *, operators: int, shape: tuple[int, ...], scale: float, is_linked: bool
-) -> Path:
+def grow(folder: Path, ranks: int, *, operators: int, shape: tuple[int, ...], scale: float) -> Path:
     """Write a dump in which all ranks hold the same inputs and outputs of a chain; return its path.
 
     Args:
         folder: Where the dump, its network and its configuration go.
-        ranks: Number of ranks.
+        ranks: Number of ranks; files of others are links to rank 0's.
         operators: Number of operators of each.
         shape: Shape of their tensors.
         scale: Factor of the input, by which two dumps differ.
-        is_linked: Whether the files of other ranks are links to rank 0's, for very many of them.
     """
-    folder.mkdir(parents=True)
-    model = chain(folder / "chain.onnx", operators, shape)
+    model = _chain(folder, operators, shape, ("Sigmoid", "Relu"))
     dump = folder / "dump"
     network = sides.network(model, sides.plan(dump, "0", input_output=0))
     count = int(np.prod(shape))
     network.run({"v0": np.linspace(-scale, scale, count, dtype=np.float32).reshape(shape)})
-    _spread(dump, "rank_{}", ranks, is_linked=is_linked)
+    _spread(dump, "rank_{}", ranks)
     return dump
 
 
@@ -62,17 +55,23 @@ def overflow(folder: Path, ranks: int, *, operators: int, shape: tuple[int, ...]
         operators: Number of operators of each.
         shape: Shape of their tensors.
     """
-    folder.mkdir(parents=True)
-    model = chain(folder / "chain.onnx", operators, shape, ["Softmax"])  # which no pass fuses
+    model = _chain(folder, operators, shape, ("Softmax",))  # which no pass fuses
     dump = folder / "dump"
     plan = sides.plan(dump, level=JitLevel.O2, input_output=0, op_debug_mode=3)
     sides.network(model, plan).run({"v0": np.full(shape, np.nan, np.float32)})
-    _spread(dump, "{}", ranks, is_linked=True)
+    _spread(dump, "{}", ranks)
     return dump
 
 
-def _spread(dump: Path, name: str, ranks: int, *, is_linked: bool) -> None:
-    """Copy rank 0's directory for the other ranks, under names like its own."""
-    copy = os.link if is_linked else shutil.copyfile
+def _chain(folder: Path, operators: int, shape: tuple[int, ...], kinds: Sequence[str]) -> Path:
+    """Write a network of so many operators in a row, the kinds in turn; return its path."""
+    folder.mkdir(parents=True)
+    path = folder / "chain.onnx"
+    save(chains.unary(operators, shape, kinds), path)
+    return path
+
+
+def _spread(dump: Path, name: str, ranks: int) -> None:
+    """Link rank 0's files into directories of the other ranks, under names like its own."""
     for rank in range(1, ranks):
-        shutil.copytree(dump / name.format(0), dump / name.format(rank), copy_function=copy)
+        shutil.copytree(dump / name.format(0), dump / name.format(rank), copy_function=os.link)

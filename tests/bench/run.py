@@ -1,4 +1,4 @@
-"""Every goal of speed and memory, measured beside what it is compared with.
+"""Every goal of speed and memory, measured beside the other side of its ratio.
 
 ``python -m tests.bench.run [--only NAMES] [--json FILE] [--seconds S]``, or ``make bench``. Each measurement
 runs in a process of its own; the sides of a ratio take turns, and the median of the rounds' ratios counts.
@@ -25,7 +25,7 @@ from tests.bench.goals import Goal
 from tests.bench.measure import Figure, UnavailableError
 
 SECONDS = 8.0
-"""Of the rounds of one figure, unless told otherwise."""
+"""Of the rounds of one figure, by default."""
 
 _WIDTH = 150
 

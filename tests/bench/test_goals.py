@@ -13,8 +13,8 @@ FEW = (
 
 @pytest.mark.parametrize("job", sorted({row.job for row in goals.ROWS}))
 def test_every_job_is_there(job):
-    """Each row names a function with a docstring."""
-    assert work.find(job).__doc__
+    """Each row names a function."""
+    assert callable(work.find(job))
 
 
 def test_no_goal_stands_twice():

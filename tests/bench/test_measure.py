@@ -1,4 +1,4 @@
-"""What a measurement does with its sides: turns, repetitions, medians."""
+"""Sides of a measurement: turns, repetitions, medians."""
 
 import itertools
 import statistics

@@ -1,4 +1,4 @@
-"""Networks that the bench makes itself: they are what they are called, and run."""
+"""Networks that the bench makes itself."""
 
 import numpy as np
 import onnx
@@ -18,7 +18,7 @@ def saved(path, model):
 
 @pytest.mark.parametrize(
     "model",
-    [chains.loop(passes=3), chains.unary(7, 16), chains.binary(7, 16)],
+    [chains.loop(passes=3), chains.unary(7, [16]), chains.binary(7, 16)],
     ids=["loop", "unary", "binary"],
 )
 def test_chains_run_alike_on_both_sides(model, tmp_path):

@@ -1,4 +1,4 @@
-"""What commands cost on a dump of very many ranks: ``python -m tests.bench.thousand_ranks --ranks 1000``.
+"""Cost of commands on a dump of very many ranks: ``python -m tests.bench.thousand_ranks --ranks 1000``.
 
 Two dumps of small tensors are made, and one of a compiled graph in which all operators overflow, in memory
 where the machine has such a place; every command is a program of its own. The table has its seconds, its CPU
@@ -10,17 +10,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
-import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 from tests.bench import rank_tree, work
+from tests.bench.programs import MSDUMP, Ran, run
 
 OPERATORS: Final = 100
 SHAPE: Final = (4, 16)
@@ -47,73 +44,27 @@ COMMANDS: Final[Mapping[str, tuple[int | str, ...]]] = {
     "convert, 2 jobs": (0, "convert", "overflow", "-out", "converted", "-j", "2"),
     "overflow": (0, "overflow", "overflow", "-out", "overflows"),
 }
-"""Exit code and arguments of each command by what it is called; they run in the folder of the dumps."""
+"""Exit code and arguments of each command by its name; they run in the folder of the dumps."""
 
 
 RULES: Final = [{"condition": "tensor_overflow"}, {"condition": "tensor_too_large", "max_gt": 10}]
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """Cost of a command.
-
-    Attributes:
-        name: The command.
-        seconds: From its start to its end.
-        cpu: CPU seconds of all of its processes.
-        mib: Peak memory of its largest process.
-    """
-
-    name: str
-    seconds: float
-    cpu: float
-    mib: float
-
-
 def fill(folder: Path, ranks: int) -> None:
     """Write two dumps of so many ranks with tensors that differ a little, and one of overflows."""
-    for side, scale in (("mine", 1.0), ("golden", 1.01)):
-        made = rank_tree.grow(
-            folder / f"of_{side}", ranks, operators=OPERATORS, shape=SHAPE, scale=scale, is_linked=True
-        )
-        made.rename(folder / side)
+    rank_tree.pair(folder, ranks, OPERATORS, SHAPE)
     made = rank_tree.overflow(folder / "of_overflow", ranks, operators=OPERATORS, shape=SHAPE)
     made.rename(folder / "overflow")
     (folder / "rules.json").write_text(json.dumps(RULES))
 
 
-def costs(folder: Path, names: Iterable[str] = COMMANDS) -> Iterator[Cost]:
-    """Run commands one after the other and yield the cost of each."""
+def costs(folder: Path, names: Iterable[str] = COMMANDS) -> Iterator[tuple[str, Ran]]:
+    """Run commands one after the other and yield name and cost of each."""
+    environment = {**os.environ, "PYTHONPATH": str(Path.cwd())}
     for name in names:
         expected, *arguments = COMMANDS[name]
-        yield _cost(folder, name, int(expected), [str(each) for each in arguments])
-
-
-def _cost(folder: Path, name: str, expected: int, arguments: Sequence[str]) -> Cost:
-    before, began = _used(), time.perf_counter()
-    command = [sys.executable, "-c", _PROGRAM, *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    seconds = time.perf_counter() - began
-    if done.returncode != expected:
-        raise RuntimeError(f"{name}: exit code {done.returncode} instead of {expected}: {done.stderr}")
-    peak = float(done.stderr.rsplit("peak ", 1)[1])
-    return Cost(name, seconds, _used() - before, peak)
-
-
-_PROGRAM: Final = """
-import resource, sys
-from msdump.cli import main
-try:
-    main()
-finally:
-    kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    print("peak", max(resource.getrusage(kind).ru_maxrss for kind in kinds) / 1024, file=sys.stderr)
-"""
-
-
-def _used() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+        command = (*MSDUMP, *map(str, arguments))
+        yield name, run(*command, environment=environment, expected=int(expected), folder=folder)
 
 
 def main() -> None:
@@ -128,8 +79,8 @@ def main() -> None:
         files = sum(len(names) for *_, names in os.walk(folder))
         sys.stdout.write(f"{given.ranks} ranks x {OPERATORS} operators, {files:,} files\n\n")
         sys.stdout.write("| command | seconds | CPU seconds | MiB |\n|---|---|---|---|\n")
-        for cost in costs(Path(folder), names):
-            sys.stdout.write(f"| {cost.name} | {cost.seconds:.1f} | {cost.cpu:.1f} | {cost.mib:.0f} |\n")
+        for name, cost in costs(Path(folder), names):
+            sys.stdout.write(f"| {name} | {cost.seconds:.1f} | {cost.cpu:.1f} | {cost.mib:.0f} |\n")
             sys.stdout.flush()
 
 

@@ -1,7 +1,7 @@
 """One job in a process of its own: ``python -m tests.bench.work JOB NETWORK BATCH THREADS SECONDS FOLDER``.
 
-A job is ``module.function`` of ``tests/bench/jobs``: it takes a case and returns a figure. The process prints
-the figure as JSON, or why it cannot be measured here.
+A job is ``module.function`` of ``tests/bench/jobs``, or ``module.function:argument``: it takes a case and
+returns a figure. The process prints the figure as JSON, or why it cannot be measured here.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ class JobError(Exception):
 
 
 def find(job: str) -> Job:
-    """Return the function that ``module.function`` names."""
-    module, _, function = job.partition(".")
-    found: Job = getattr(importlib.import_module(f"tests.bench.jobs.{module}"), function)
-    return found
+    """Return the function that ``module.function`` names, with its argument."""
+    name, _, argument = job.partition(":")
+    module, _, function = name.partition(".")
+    found: Callable[..., Figure] = getattr(importlib.import_module(f"tests.bench.jobs.{module}"), function)
+    return (lambda case: found(case, argument)) if argument else found
 
 
 def measured(
@@ -43,7 +44,7 @@ def measured(
     """Return the figure of a job in a process of its own.
 
     Args:
-        job: ``module.function``.
+        job: ``module.function``, with its argument.
         case: Its case; the job gets a folder of its own, which is removed afterwards.
         directory: Where the process runs, and where it finds msdump; None: here.
         environment: Its environment; None: this one.

@@ -1,4 +1,4 @@
-"""Ranks of MPI beside what they are compared with: AllReduce beside mpi4py's own, ranks that dump beside one.
+"""Ranks of MPI: AllReduce beside mpi4py's own, ranks that dump beside one.
 
 Each measurement runs under mpirun, which the job starts with the name of its part; rank 0 prints one number.
 """

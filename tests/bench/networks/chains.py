@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from itertools import cycle, islice
 from typing import Final
 
@@ -39,39 +39,34 @@ def loop(passes: int = 1000, size: int = 16) -> onnx.ModelProto:
     )
 
 
-def unary(count: int, size: int) -> onnx.ModelProto:
-    """Return a chain of operators with one input, each with an output of ``size`` float32."""
+def unary(count: int, shape: Sequence[int], kinds: Sequence[str] = _TYPES) -> onnx.ModelProto:
+    """Return a chain of operators with one input, the kinds in turn, on float32 of a shape."""
     nodes = [
-        helper.make_node(kind, [f"v{number}"], [f"v{number + 1}"], name=f"n{number}")
-        for number, kind in enumerate(islice(cycle(_TYPES), count))
+        helper.make_node(kind, [f"v{number}"], [f"v{number + 1}"], name=f"/layer{number}/op")
+        for number, kind in enumerate(islice(cycle(kinds), count))
     ]
-    return _model(nodes, count, size, ())
+    return _model(nodes, shape, ())
 
 
 def binary(count: int, size: int) -> onnx.ModelProto:
     """Return a chain of operators, every second one with a weight of its own."""
-    weights = [
-        numpy_helper.from_array(np.full(size, 1 + number * 1e-6, np.float32), f"w{number}")
-        for number in range(0, count, 2)
-    ]
-    nodes = []
     kinds = cycle(_BINARY)
+    weights, nodes = [], []
     for number in range(count):
-        names = ([f"v{number}"], [f"v{number + 1}"])
-        if number % 2:
-            nodes.append(helper.make_node("Tanh", *names, name=f"n{number}"))
-        else:
-            nodes.append(
-                helper.make_node(next(kinds), [f"v{number}", f"w{number}"], names[1], name=f"n{number}")
-            )
-    return _model(nodes, count, size, weights)
+        kind, inputs = "Tanh", [f"v{number}"]
+        if not number % 2:
+            array = np.full(size, 1 + number * 1e-6, np.float32)
+            weights.append(numpy_helper.from_array(array, f"w{number}"))
+            kind, inputs = next(kinds), [*inputs, f"w{number}"]
+        nodes.append(helper.make_node(kind, inputs, [f"v{number + 1}"], name=f"n{number}"))
+    return _model(nodes, [size], weights)
 
 
 def _model(
-    nodes: Iterable[onnx.NodeProto], count: int, size: int, weights: Iterable[TensorProto]
+    nodes: Sequence[onnx.NodeProto], shape: Sequence[int], weights: Sequence[TensorProto]
 ) -> onnx.ModelProto:
-    first, last = (
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, [size]) for name in ("v0", f"v{count}")
-    )
-    graph = helper.make_graph(list(nodes), "chain", [first], [last], list(weights))
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in ("v0", f"v{len(nodes)}")
+    ]
+    graph = helper.make_graph(nodes, "chain", ends[:1], ends[1:], weights)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=_IR_VERSION)

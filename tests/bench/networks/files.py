@@ -89,7 +89,7 @@ def _chain(make: Callable[[], onnx.ModelProto], file: Path, batch: int) -> None:
 _OWN: Final[dict[str, Callable[[Path, int], None]]] = {
     "gpt2": _gpt2,
     "loop1000": partial(_chain, chains.loop),
-    "kilobytes2000": partial(_chain, partial(chains.unary, 2000, 256)),
+    "kilobytes2000": partial(_chain, partial(chains.unary, 2000, [256])),
     "nodes100000": partial(_chain, partial(chains.binary, 100_000, 16)),
 }
 
