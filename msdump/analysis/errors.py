@@ -9,7 +9,6 @@ such elements would outweigh all others in a norm. CANN's formulas take all elem
 from __future__ import annotations
 
 import ctypes
-import enum
 import functools
 import math
 import threading
@@ -41,15 +40,6 @@ _FLOOR: Final = float(np.finfo(np.float32).eps)  # least density of a divergence
 _LEAST_SPREAD: Final = 1e-3  # of the squares; smaller deviations lose digits as a difference of sums
 _BLOCK: Final = 1 << 16  # elements that stay in a core's cache while all sums over them are taken
 _EXPONENT: Final = np.uint64(0x7FF0_0000_0000_0000)  # mask of the exponent bits of float64
-
-
-class Part(enum.Flag):
-    """Additional sums over elements that only some of CANN's formulas need."""
-
-    NONE = 0
-    MOMENTS = enum.auto()
-    RATIOS = enum.auto()
-    DIVERGENCE = enum.auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +90,9 @@ class Side:
         low: Smallest element, NaN where one is.
         high: Largest element, likewise.
         squares: Sum of the squares.
-        total: Sum of the elements, of ``Part.MOMENTS``.
+        total: Sum of the elements, of ``sums`` alone.
         deviations: Sum of the squared distances from the mean, likewise.
-        densities: Sum of the densities of ``Part.DIVERGENCE``, in units of the range.
+        densities: Sum of the densities of CANN's divergence in units of the range, likewise.
     """
 
     low: float = math.nan
@@ -162,11 +152,11 @@ class PairSums:
         is_same: Whether every element has the same bits.
         products: Sum of ``x * y``.
         differences: Sum of ``(x - y)^2``.
-        distances: Sum of ``|x - y|``, of ``Part.MOMENTS``.
+        distances: Sum of ``|x - y|``, of ``sums`` alone.
         largest: Largest ``|x - y|``.
-        ratios: Sum of ``|x / y - 1|`` where y is not almost zero, of ``Part.RATIOS``.
+        ratios: Sum of ``|x / y - 1|`` where y is not almost zero, of ``sums`` alone.
         largest_ratio: The largest of these, else 0.
-        entropy: Sum of ``p * log(p / q)`` over the densities in units of the range, of ``Part.DIVERGENCE``.
+        entropy: Sum of ``p * log(p / q)`` over the densities in units of the range, of ``sums`` alone.
         misplaced: As of ``TensorError``; only of sums that leave out elements.
         nonfinite: Likewise.
         masked: Likewise.
@@ -287,17 +277,16 @@ def measure(
     sums = PairSums(len(x), unit=_unit(dtype) or _unit_of_arrays(dumped.dtype, golden.dtype))
     with np.errstate(all="ignore"):
         _find_scale(sums, x, y)
-        _add_blocks(sums, x, y, leaves_out=True)
+        _add_blocks(sums, x, y, is_verdict=True)
     return sums.error
 
 
-def sums(dumped: np.ndarray, golden: np.ndarray, parts: Part, dtype: str = "") -> PairSums:
-    """Return the sums over all elements of two tensors that float32 holds.
+def sums(dumped: np.ndarray, golden: np.ndarray, dtype: str = "") -> PairSums:
+    """Return the sums of CANN's formulas over all elements of two tensors that float32 holds.
 
     Args:
         dumped: The tensor that is examined, at least one element.
         golden: The tensor that it is compared with; as many elements, in the same order.
-        parts: Sums that are needed beside the verdicts'.
         dtype: As of ``measure``.
     """
     x, y = _in_one_type(dumped, golden)
@@ -313,12 +302,11 @@ def sums(dumped: np.ndarray, golden: np.ndarray, parts: Part, dtype: str = "") -
                 np.copyto(values, block)
                 squares = total_of_squares(values)
                 found.y.squares += squares
-                if Part.MOMENTS in parts:
-                    found.y.add_moments(values, squares, spare)
+                found.y.add_moments(values, squares, spare)
             found.x, found.products = found.y, found.y.squares
             found.y.densities = 1.0
         else:
-            _add_blocks(found, x, y, parts)
+            _add_blocks(found, x, y, is_verdict=False)
     return found
 
 
@@ -548,20 +536,21 @@ def _find_scale(sums: PairSums, x: np.ndarray, y: np.ndarray) -> None:
         sums.has_masks, sums.peak = True, outside
 
 
-def _add_blocks(
-    sums: PairSums, x: np.ndarray, y: np.ndarray, parts: Part = Part.NONE, *, leaves_out: bool = False
-) -> None:
-    """Add all elements, after the extremes of the sides and the scale are known."""
+def _add_blocks(sums: PairSums, x: np.ndarray, y: np.ndarray, *, is_verdict: bool) -> None:
+    """Add all elements, after the extremes of the sides and the scale are known.
+
+    A verdict leaves out elements that are not finite; CANN's formulas take further sums.
+    """
     _MEMORY.least[: len(x)] = sums.least_power
     for side, floor in zip((sums.x, sums.y), _MEMORY.floors, strict=True):
         floor[: len(x)] = _floor(side)
     for a, b in zip(_blocks(x, 0), _blocks(y, 1), strict=True):
-        _add_block(sums, a, b, parts, leaves_out=leaves_out)
+        _add_block(sums, a, b, is_verdict=is_verdict)
         if sums.unit is None:
             sums.changed += int(np.count_nonzero(a != b))
 
 
-def _add_block(sums: PairSums, x: np.ndarray, y: np.ndarray, parts: Part, *, leaves_out: bool) -> None:
+def _add_block(sums: PairSums, x: np.ndarray, y: np.ndarray, *, is_verdict: bool) -> None:
     a, b, apart, spare = _MEMORY.doubles[:, : len(x)]
     np.copyto(a, x, casting="unsafe")
     np.copyto(b, y, casting="unsafe")
@@ -574,29 +563,28 @@ def _add_block(sums: PairSums, x: np.ndarray, y: np.ndarray, parts: Part, *, lea
         np.divide(b, sums.power, out=b)
     squares = total_of_squares(a), total_of_squares(b)
     # NaN and infinities show in the sums of squares, so only blocks that hold some are searched for them.
-    if leaves_out and not math.isfinite(sum(squares)):
+    if is_verdict and not math.isfinite(sum(squares)):
         _leave_out(sums, a, b)
         squares = total_of_squares(a), total_of_squares(b)
     sums.x.squares += squares[0]
     sums.y.squares += squares[1]
     sums.products += total_of_products(a, b)
-    if Part.MOMENTS in parts:
+    if not is_verdict:
         sums.x.add_moments(a, squares[0], spare)
         sums.y.add_moments(b, squares[1], spare)
     np.subtract(a, b, out=apart)
     sums.differences += total_of_squares(apart)
     np.abs(apart, out=apart)
     sums.largest = float(np.maximum(sums.largest, apart.max()))
-    if Part.MOMENTS in parts:
+    if not is_verdict:
         sums.distances += total(apart)
     if sums.unit is not None:
         # Without sign and fraction the power of two at or below the magnitude is left.
         powers = np.bitwise_and(b.view(np.uint64), _EXPONENT, out=spare.view(np.uint64)).view(np.float64)
         np.maximum(powers, _MEMORY.least[: len(powers)], out=powers)
         sums.units = max(sums.units, float(np.divide(apart, powers, out=apart).max()))
-    if Part.RATIOS in parts:
+    if not is_verdict:
         _add_ratios(sums, x, y)
-    if Part.DIVERGENCE in parts:
         _add_densities(sums, x, y)
 
 

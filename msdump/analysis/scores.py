@@ -14,8 +14,6 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
-from operator import or_
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Final
@@ -23,7 +21,7 @@ from typing import Final
 import numpy as np
 
 from msdump.analysis import errors
-from msdump.analysis.errors import ALMOST_ZERO, PairSums, Part, Side, TensorError
+from msdump.analysis.errors import ALMOST_ZERO, PairSums, Side, TensorError
 from msdump.convert import load_function
 from msdump.errors import FormatError, ToolError
 from msdump.return_codes import ReturnCode
@@ -62,14 +60,12 @@ class Algorithm:
         name: Title of its column.
         definition: The formula, with x for the tensor that is examined and y for the golden one.
         score: Computes the result from sums over the elements.
-        parts: Sums that the formula takes, beside the ones that are always there.
         takes_truths: Whether it is defined for two tensors of truth values.
     """
 
     name: str
     definition: str
     score: Callable[[PairSums], Score]
-    parts: Part = Part.NONE
     takes_truths: bool = False
 
 
@@ -112,7 +108,6 @@ ALGORITHMS: Final = (
         "AccumulatedRelativeError",
         "sum of abs(x / y - 1) where y is not zero",
         lambda sums: _number(sums.ratios),
-        Part.RATIOS,
     ),
     Algorithm(
         "RelativeEuclideanDistance",
@@ -124,19 +119,16 @@ ALGORITHMS: Final = (
         "KullbackLeiblerDivergence",
         "sum(p * log(p / q)) of the densities: moved to 0..1, at least 2^-23, divided by their sum",
         lambda sums: _number(sums.divergence),
-        Part.DIVERGENCE,
     ),
     Algorithm(
         "StandardDeviation",
         "(mean of x;deviation of x),(mean of y;deviation of y)",
         _deviation,
-        Part.MOMENTS,
     ),
     Algorithm(
         "MeanAbsoluteError",
         "mean(abs(x - y))",
         lambda sums: _number(sums.distances / sums.count),
-        Part.MOMENTS,
     ),
     Algorithm(
         "RootMeanSquareError",
@@ -147,13 +139,11 @@ ALGORITHMS: Final = (
         "MaxRelativeError",
         "max of abs(x / y - 1) where y is not zero, else 0",
         lambda sums: _number(sums.largest_ratio),
-        Part.RATIOS,
     ),
     Algorithm(
         "MeanRelativeError",
         "mean over all elements of abs(x / y - 1), 0 where y is zero",
         lambda sums: _number(sums.ratios / sums.count),
-        Part.RATIOS,
     ),
 )
 """All algorithms, in the order of their numbers for ``-alg``."""
@@ -205,7 +195,7 @@ def compare(
     if limit:
         x, y = x.reshape(-1)[:limit], y.reshape(-1)[:limit]
     # vendor: a scalar is recognised by the shape before -max cuts elements off.
-    return _scores(chosen, errors.sums(x, y, _parts(chosen)), dumped.shape)
+    return _scores(chosen, errors.sums(x, y), dumped.shape)
 
 
 def compare_and_measure(
@@ -224,7 +214,7 @@ def compare_and_measure(
     """
     _check(dumped, golden)
     if dumped.size and {dumped.dtype.name, golden.dtype.name} <= _HELD:
-        sums = errors.sums(dumped, golden, _parts(ALGORITHMS), dtype)
+        sums = errors.sums(dumped, golden, dtype)
         if sums.is_same or sums.are_plain:
             return _scores(ALGORITHMS, sums, dumped.shape), sums.error
     return compare(dumped, golden), errors.measure(dumped, golden, dtype)
@@ -233,10 +223,6 @@ def compare_and_measure(
 def _in_single(side: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):  # float64 beyond float32 becomes infinite
         return side.astype(_SINGLE)
-
-
-def _parts(algorithms: Sequence[Algorithm]) -> Part:
-    return reduce(or_, (each.parts for each in algorithms), Part.NONE)
 
 
 def _scores(algorithms: Sequence[Algorithm], sums: PairSums, shape: tuple[int, ...]) -> tuple[Score, ...]:
@@ -250,7 +236,7 @@ def _scores(algorithms: Sequence[Algorithm], sums: PairSums, shape: tuple[int, .
 
 def _refusing(algorithm: Algorithm) -> Algorithm:
     refusal = Score(NAN, f"Algorithm {algorithm.name} does not support Boolean types.")
-    return replace(algorithm, parts=Part.NONE, score=lambda _: refusal)
+    return replace(algorithm, score=lambda _: refusal)
 
 
 def _check(dumped: np.ndarray, golden: np.ndarray) -> None:
