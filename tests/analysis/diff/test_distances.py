@@ -48,31 +48,20 @@ def changed(value):
     return mine
 
 
-@pytest.mark.parametrize(
-    ("mine", "golden"),
-    [
-        (GOLDEN.copy(), GOLDEN),
-        (GOLDEN * np.float32(1 + LIMIT), GOLDEN),
-        (changed(math.nan), GOLDEN),
-        (GOLDEN, changed(math.nan)),
-        (changed(math.inf), changed(math.inf)),
-        (changed(1), changed(-math.inf)),
-        (changed(-10_000), changed(-10_001)),
-        (GOLDEN * np.float32(1e-20), GOLDEN * np.float32(1.0001e-20)),
-        (GOLDEN.astype("f8"), GOLDEN.astype("f8") * 1.0001),
-    ],
-    ids=[
-        "equal",
-        "near the limit",
-        "NaN",
-        "golden NaN",
-        "infinite",
-        "golden infinite",
-        "masks",
-        "tiny",
-        "doubles",
-    ],
-)
+FULL = {
+    "equal": (GOLDEN.copy(), GOLDEN),
+    "near the limit": (GOLDEN * np.float32(1 + LIMIT), GOLDEN),
+    "NaN": (changed(math.nan), GOLDEN),
+    "golden NaN": (GOLDEN, changed(math.nan)),
+    "infinite": (changed(math.inf), changed(math.inf)),
+    "golden infinite": (changed(1), changed(-math.inf)),
+    "masks": (changed(-10_000), changed(-10_001)),
+    "tiny": (GOLDEN * np.float32(1e-20), GOLDEN * np.float32(1.0001e-20)),
+    "doubles": (GOLDEN.astype("f8"), GOLDEN.astype("f8") * 1.0001),
+}
+
+
+@pytest.mark.parametrize(("mine", "golden"), FULL.values(), ids=FULL)
 def test_what_is_left_to_the_full_measure(mine, golden):
     """Equal tensors, tensors near the limit, NaN, infinities, masks and tiny numbers are not decided."""
     assert_full(measure_pair(mine, golden, LIMIT), errors.measure(mine, golden))

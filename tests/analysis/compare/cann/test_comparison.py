@@ -582,38 +582,29 @@ class TestRefused:
         assert (code, "") == compare(*pair, "-c", tmp_path / "scripts")
 
 
+FAULTS = {
+    "broken": ("{", JSON, "not JSON"),
+    "list": ("[]", JSON, "$.graph is missing"),
+    "no list": ('{"graph": {}}', JSON, "$.graph is dict {}; it must be of type list"),
+    "empty": ('{"graph": []}', JSON, "the graph has no operators"),
+    "nameless": ('{"graph": [{"op": [{}]}]}', JSON, "$.graph[0].op[0].name is missing"),
+    "name": ('{"graph": [{"op": [{"name": 1, "type": "A"}]}]}', JSON, "op[0].name is int 1"),
+    "id": ('{"graph": [{"op": [{"name": "a", "type": "A", "id": "1"}]}]}', JSON, "op[0].id is str '1'"),
+    "input": ('{"graph": [{"op": [{"name": "a", "type": "A", "input": ["b"]}]}]}', JSON_CONTENT, "is 'b'"),
+    "input no text": (
+        '{"graph": [{"op": [{"name": "a", "type": "A", "input": [1]}]}]}',
+        JSON,
+        "input[0] is no text",
+    ),
+    "key": ('{"graph": [{"op": [{"name": "a", "type": "A", "attr": [{"key": 1}]}]}]}', JSON, "attr[0].key"),
+    "deep": ("[" * 100000, JSON, "nested too deeply"),
+}
+
+
 class TestGraphFiles:
     """Graph files that cannot be used."""
 
-    @pytest.mark.parametrize(
-        ("text", "code", "message"),
-        [
-            ("{", JSON, "not JSON"),
-            ("[]", JSON, "$.graph is missing"),
-            ('{"graph": {}}', JSON, "$.graph is dict {}; it must be of type list"),
-            ('{"graph": []}', JSON, "the graph has no operators"),
-            ('{"graph": [{"op": [{}]}]}', JSON, "$.graph[0].op[0].name is missing"),
-            ('{"graph": [{"op": [{"name": 1, "type": "A"}]}]}', JSON, "op[0].name is int 1"),
-            ('{"graph": [{"op": [{"name": "a", "type": "A", "id": "1"}]}]}', JSON, "op[0].id is str '1'"),
-            ('{"graph": [{"op": [{"name": "a", "type": "A", "input": ["b"]}]}]}', JSON_CONTENT, "is 'b'"),
-            ('{"graph": [{"op": [{"name": "a", "type": "A", "input": [1]}]}]}', JSON, "input[0] is no text"),
-            ('{"graph": [{"op": [{"name": "a", "type": "A", "attr": [{"key": 1}]}]}]}', JSON, "attr[0].key"),
-            ("[" * 100000, JSON, "nested too deeply"),
-        ],
-        ids=[
-            "broken",
-            "list",
-            "no list",
-            "empty",
-            "nameless",
-            "name",
-            "id",
-            "input",
-            "input no text",
-            "key",
-            "deep",
-        ],
-    )
+    @pytest.mark.parametrize(("text", "code", "message"), FAULTS.values(), ids=FAULTS)
     def test_fault_is_named(self, tmp_path, capsys, text, code, message):
         """A file that is no graph gives code 13 or 29 and names the place in it."""
         mine, golden, _ = compared.fused(tmp_path)
