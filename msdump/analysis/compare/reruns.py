@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from msdump.analysis import DumpedOperand, read_operands
 from msdump.analysis.align import (
@@ -45,10 +45,11 @@ from msdump.return_codes import ReturnCode
 from msdump.store import names
 
 
-def rerun_operator(
-    folder: ComparedFolder, execution: OperatorExecution, graph: OperatorGraph | None, recent: RecentFiles
+def _rerun_operator(
+    folder: ComparedFolder, order: int, graph: OperatorGraph | None, recent: RecentFiles
 ) -> RerunOperator:
-    """Return an execution of an operator with everything that files and the graph tell of it."""
+    """Return an execution of an operator, given by its order, with its files and its facts in the graph."""
+    execution = folder.matched.executions[order - 1]
     last = execution.files[-1]
     operands = _operands(folder.dumped, execution.files, recent)
 
@@ -63,31 +64,24 @@ def rerun_operator(
         int(number) if number.isdigit() else None,
         {(each.io, each.index): each for each in operands},
         golden,
+        label=folder.label,
+        order=order,
         is_inserted=last.op_name.startswith(INSERTED_PREFIX),
+        is_in_golden=_is_in_golden(execution, folder.matched.by_graphs),
         held=frozenset() if graph is None or (known := graph.find(last.op_name)) is None else known.held,
     )
 
 
-def golden_partner(execution: OperatorExecution) -> str:
-    """Return the golden operator that an execution is, which may have another name; "" for none."""
-    counterpart = execution.counterparts.get((IO.OUTPUT, 0))
-    if counterpart is None or execution.replaces:
-        return ""
-    file, io, _ = counterpart
-    types = {canonical_type(each.op_type) for each in (file, execution.files[-1])}
-    return file.op_name if io is IO.OUTPUT and len(types) == 1 else ""
-
-
-def is_in_golden(execution: OperatorExecution, matched: MatchedNames | None) -> bool:
-    """Return whether golden has the same parts for an execution, in one operator or in several.
-
-    Without graphs (``matched`` is None) the names of files tell.
-    """
-    if matched is not None and execution.name in matched.whole:
+def _is_in_golden(execution: OperatorExecution, matched: MatchedNames) -> bool:
+    """Return whether golden has the same parts for an execution, in one operator or in several."""
+    if execution.name in matched.whole:
         return True
-    names_of = execution.name, golden_partner(execution)
-    own, golden = (tuple(map(canonical_type, kinds(each))) for each in names_of)
-    return own == golden and bool(names_of[1])
+    file, io, _ = execution.counterparts.get((IO.OUTPUT, 0), (None, IO.INPUT, 0))
+    if file is None or io is IO.INPUT or execution.replaces:
+        return False
+    sides = ((each.op_name, each.op_type) for each in (execution.files[-1], file))
+    own, golden = ((*map(canonical_type, (op_type, *kinds(name))),) for name, op_type in sides)
+    return own == golden
 
 
 def _operands(folder: Folder, files: tuple[NamedFile, ...], recent: RecentFiles) -> Iterator[DumpedOperand]:
@@ -128,9 +122,7 @@ class Rerunning:
         self.runs: list[Reexecution] = []
         self._recent = RecentFiles()
         self._model: CompiledModel | None = None
-        # results, and whether golden has the operator though the model has others in its place
-        self._reruns: dict[tuple[str, int], tuple[Rerun, bool]] = {}
-        self._nodes: dict[tuple[str, int], str] = {}  # names of the model's nodes, joined
+        self._reruns: dict[tuple[str, int], tuple[RerunOperator, Rerun]] = {}  # by label and order
         self._strangers: list[tuple[RerunOperator, str]] = []
         self._evaluations: set[str] = set()  # labels of graphs that do not train, beside a training step
         self._present: dict[str, dict[_Part, str]] = {}
@@ -143,27 +135,25 @@ class Rerunning:
             ToolError: The model is not that of the dump.
         """
         executions = [
-            (folder, order, execution)
+            (execution, folder, order)
             for folder in folders
             for order, execution in enumerate(folder.matched.executions, 1)
         ]
-        if all(execution.files[-1].op_type in INPUTS for *_, execution in executions):
+        if all(execution.files[-1].op_type in INPUTS for execution, *_ in executions):
             return  # a directory of constants
-        executions.sort(key=lambda each: each[2].time)
+        executions.sort(key=lambda each: each[0].time)
         graphs = {folder.label: folder.mine.graph or graph_of_contents(folder.dumped) for folder in folders}
         listed = [
-            _Listed(*each, rerun_operator(each[0], each[2], graphs[each[0].label], self._recent))
-            for each in executions
+            _rerun_operator(folder, order, graphs[folder.label], self._recent)
+            for _, folder, order in executions
         ]
         if self._model is None:
             self._model = self._fitting(listed)
         labels = self._of_model(listed)
-        listed = [each for each in listed if each.folder.label in labels]
         folders = [folder for folder in folders if folder.label in labels]
         pairs = {folder.label: _pairs(folder, graphs[folder.label], self._model) for folder in folders}
         operators = [
-            replace(operator, pair=pairs[folder.label].get(operator.name))
-            for folder, _, _, operator in listed
+            replace(each, pair=pairs[each.label].get(each.name)) for each in listed if each.label in labels
         ]
         reexecution = Reexecution(
             self._model,
@@ -176,15 +166,8 @@ class Rerunning:
         reruns = reexecution.all(advance)
         self.mine = reexecution.mine
         self.runs.append(reexecution)
-        for (folder, order, execution, _), rerun, operator in zip(
-            listed, reruns, reexecution.values.operators, strict=True
-        ):
-            site = operator.site
-            if site is not None and not site.node.is_added:
-                self._nodes[folder.label, order] = "+".join(part.name for part in site.node.members)
-            is_new = bool(rerun.replaces) and not execution.replaces
-            in_golden = is_new and is_in_golden(execution, folder.matched.by_graphs)
-            self._reruns[folder.label, order] = rerun, in_golden
+        for operator, rerun in zip(reexecution.values.operators, reruns, strict=True):
+            self._reruns[operator.label, operator.order] = operator, rerun
         present = dict(_present(reexecution))
         self._present |= {folder.label: present for folder in folders}
 
@@ -198,21 +181,21 @@ class Rerunning:
     def explain(self, evidence: OperatorEvidence) -> OperatorEvidence:
         """Return evidence with the results of the operator when it ran again."""
         place = evidence.operator
-        rerun, in_golden = self._reruns.get((place.label, place.order), (None, False))
-        if rerun is None or (rerun.weights and place.label in self._evaluations):
+        operator, rerun = self._reruns.get((place.label, place.order), (None, Rerun()))
+        if operator is None or (rerun.weights and place.label in self._evaluations):
             return evidence  # its arguments are not the training step's
+        node = None if operator.site is None else operator.site.node
+        nodes = "" if node is None or node.is_added else "+".join(part.name for part in node.members)
         return replace(
             evidence,
             # the names of a compiled graph's operators are the compiler's
-            operator=replace(
-                place, onnx_name=place.onnx_name or self._nodes.get((place.label, place.order), "")
-            ),
+            operator=replace(place, onnx_name=place.onnx_name or nodes),
             tensors=tuple(_by_the_model(each, rerun) for each in evidence.tensors),
             own=rerun.own,
             propagated=_propagated(evidence, rerun),
             wiring=rerun.wiring,
             replaces=evidence.replaces or rerun.replaces,
-            is_in_golden=in_golden,
+            is_in_golden=operator.is_in_golden and bool(rerun.replaces) and not evidence.replaces,
             wrong_weights={slot: self._called(name) for slot, name in rerun.weights.items()},
             is_state=evidence.is_state or self._trains,
         )
@@ -257,10 +240,10 @@ class Rerunning:
             *self._strangers,
         ]
 
-    def _of_model(self, listed: Sequence[_Listed]) -> set[str]:
+    def _of_model(self, listed: Sequence[RerunOperator]) -> set[str]:
         """Return the labels of the directories with a graph of the model: a dump may hold others, too."""
         assert self._model is not None
-        labels = {each.folder.label for each in listed}
+        labels = {each.label for each in listed}
         for label, dumped in _by_label(listed).items():
             if _fit(self._model, dumped) < _LEAST_FIT:
                 labels.remove(label)
@@ -268,7 +251,7 @@ class Rerunning:
                 self._strangers += [(each, note) for each in dumped]
         return labels
 
-    def _fitting(self, listed: Sequence[_Listed]) -> CompiledModel:
+    def _fitting(self, listed: Sequence[RerunOperator]) -> CompiledModel:
         """Return the model in the form with the dump's names, or the best of its graphs."""
         groups = _by_label(listed)
         dumped = [each for group in groups.values() for each in group]
@@ -287,18 +270,11 @@ class Rerunning:
         )
 
 
-class _Listed(NamedTuple):
-    folder: ComparedFolder
-    order: int
-    execution: OperatorExecution
-    operator: RerunOperator
-
-
-def _by_label(listed: Iterable[_Listed]) -> dict[str, list[RerunOperator]]:
+def _by_label(listed: Iterable[RerunOperator]) -> dict[str, list[RerunOperator]]:
     groups: dict[str, list[RerunOperator]] = {}
-    for folder, _, _, operator in listed:
+    for operator in listed:
         if operator.op_type not in INPUTS:
-            groups.setdefault(folder.label, []).append(operator)
+            groups.setdefault(operator.label, []).append(operator)
     return groups
 
 

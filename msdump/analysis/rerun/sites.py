@@ -50,7 +50,10 @@ class RerunOperator:
         tensors: Its tensors, by the model's numbers once it is placed.
         golden: Returns the counterpart of a tensor, given by side and the dump's number; None for none.
         pair: Its aligned operators of the model, without operators for none; None where its name decides.
+        label: Label of its directory.
+        order: Place in the execution of its directory, from 1.
         is_inserted: Whether the device inserted it, and numbered it with others of its kind.
+        is_in_golden: Whether golden has the same parts for it, in one operator or in several.
         held: Element types in which the device holds its tensors, by its graph's file.
         site: The model's operator, or the one that it stands for; None for neither.
         replaces: Names of the model's operators that it stands for, "" where it is the model's.
@@ -63,7 +66,10 @@ class RerunOperator:
     tensors: Mapping[Place, DumpedOperand]
     golden: Callable[[Place], DumpedOperand | None] = lambda _: None
     pair: OperatorPair | None = None
+    label: str = ""
+    order: int = 0
     is_inserted: bool = False
+    is_in_golden: bool = False
     held: frozenset[str] = frozenset()
     site: ModelOperator | None = None
     replaces: str = ""
