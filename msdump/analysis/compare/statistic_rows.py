@@ -21,7 +21,6 @@ from msdump.analysis.align import (
     identities_of,
 )
 from msdump.capture import Statistics
-from msdump.device import INSERTED_PREFIX
 from msdump.dtypes import DType
 from msdump.encode import statistic_csv
 from msdump.errors import DumpReadError, FormatError
@@ -217,41 +216,20 @@ def _elements(record: Record, shape: tuple[int, ...] | None) -> tuple[np.ndarray
     return array, saved
 
 
-@dataclass(frozen=True, slots=True)
-class Counterparts:
-    """The counterparts of the rows of a directory.
-
-    Attributes:
-        rows: The golden row beside each examined one, by the place of that one.
-        matched: Operators that belong together by the graphs of both dumps.
-    """
-
-    rows: Mapping[Place, StatisticRow]
-    matched: MatchedNames = MatchedNames()  # noqa: RUF009 - frozen
-
-    def lacks(self, row: StatisticRow) -> bool:
-        """Tell whether the examined side should have, and has not, the operator of a golden row.
-
-        Operators that a device inserts for its types and formats belong to it alone.
-        """
-        name = row.place[0]
-        is_named = self.matched.partners is None
-        is_alone = is_named or not (sanitize(name) in self.matched.golden or name.startswith(INSERTED_PREFIX))
-        return is_alone and not row.is_parameter
-
-
 def find_counterparts(
     dumped: RowSide, golden: RowSide, mine: OperatorGraph | None, theirs: OperatorGraph | None
-) -> Counterparts:
-    """Return the golden row of each row, by the graphs of both sides or else by names."""
-    if mine is None or theirs is None:
-        return Counterparts(golden.rows)
-    shared = tuple(each for each in dumped.categories if each in golden.categories)
-    sides = _RowContents(mine, dumped, shared), _RowContents(theirs, golden, shared)
-    identities = identities_of(*(each.graph_side() for each in sides))
-    if identities.matched.partners is None:
-        return Counterparts(golden.rows)
-    return Counterparts(_paired(dumped, golden, identities), identities.matched)
+) -> tuple[Mapping[Place, StatisticRow], MatchedNames]:
+    """Return the golden row of each row, by its place, and the operators that belong together.
+
+    The graphs of both sides decide, or else names.
+    """
+    if mine is not None and theirs is not None:
+        shared = tuple(each for each in dumped.categories if each in golden.categories)
+        sides = _RowContents(mine, dumped, shared), _RowContents(theirs, golden, shared)
+        identities = identities_of(*(each.graph_side() for each in sides))
+        if identities.matched.partners is not None:
+            return _paired(dumped, golden, identities), identities.matched
+    return golden.rows, MatchedNames()
 
 
 def _paired(dumped: RowSide, golden: RowSide, identities: Identities) -> dict[Place, StatisticRow]:

@@ -15,7 +15,6 @@ from msdump import dtypes
 from msdump.analysis import SAME, TensorError
 from msdump.analysis.align import Executions, FolderPair, pair_folders
 from msdump.analysis.compare.statistic_rows import (
-    Counterparts,
     Place,
     RowSide,
     StatisticRow,
@@ -36,6 +35,7 @@ from msdump.analysis.judge import (
     joined,
     with_reach,
 )
+from msdump.device import INSERTED_PREFIX
 from msdump.encode import statistic_csv
 from msdump.plan import StatisticSpec
 from msdump.read import FIXED, Cell, Folder, OperatorGraph, SourceKind, ValueSource, read_folder
@@ -299,15 +299,16 @@ def _judge_pair(
         mine, theirs = with_graphs(
             (_tensors_of(folders.dumped, dumped), mine), (_tensors_of(folders.golden, golden), theirs)
         )
-    judge, found = Judge(limits), find_counterparts(dumped, golden, mine.graph, theirs.graph)
-    report.add_networks(folders.dumped, folders.golden, found.matched.networks)
+    judge, (found, matched) = Judge(limits), find_counterparts(dumped, golden, mine.graph, theirs.graph)
+    report.add_networks(folders.dumped, folders.golden, matched.networks)
     passages, golden_passages = _by_passage(dumped), _by_passage(golden)
     passes, golden_passes = (Counter(name for name, _ in each) for each in (passages, golden_passages))
     findings = []
     for order, ((name, number), rows) in enumerate(passages.items(), 1):
         reads = mine.reads(name) or theirs.reads(name)
-        tensors = [_evidence(row, found, limits, dumped, golden) for row in rows.values()]
-        if found.matched.partners is None:
+        note = matched.notes.get(sanitize(name), "")
+        tensors = [_evidence(row, found.get(at), limits, pair, note) for at, row in rows.items()]
+        if matched.partners is None:
             left = golden_passages.get((name, number), {})
             tensors += (
                 replace(lone_row(row), note="mine has no such row")
@@ -318,21 +319,24 @@ def _judge_pair(
         place = _place(rows, folders.label, mine, order, passes[name])
         known = tuple(_with_source(tensor, reads) for tensor in tensors)
         evidence = OperatorEvidence(
-            place, known, replaces=found.matched.replaced.get(sanitize(name), ""), reads=reads
+            place, known, replaces=matched.replaced.get(sanitize(name), ""), reads=reads
         )
         findings.append(judge.finding(evidence))
     for finding in findings:
         report.add(with_reach(finding, findings, mine.graph))
     used = {place[0] for place in dumped.rows}
-    if found.matched.partners is not None:
-        used = {row.place[0] for row in found.rows.values()}
+    if matched.partners is not None:
+        used = {row.place[0] for row in found.values()}
+        # operators that a device inserts for its types and formats belong to it alone
+        used |= {name for name, _ in golden_passages if name.startswith(INSERTED_PREFIX)}
     for (name, _), rows in golden_passages.items():  # missing ones, once for each pass
-        if name not in used and found.lacks(next(iter(rows.values()))):
+        is_parameter = next(iter(rows.values())).is_parameter
+        if name not in used and sanitize(name) not in matched.golden and not is_parameter:
             place = _place(rows, folders.label, theirs, 0, 1)
             (report.unasked if mine.leaves_out(place, name) else report.missing).append(place)
     counts = {sanitize(name): count for name, count in golden_passes.items()}
     for name, count in passes.items():
-        other = counts.get(sanitize(found.matched.partner(name)), count)
+        other = counts.get(sanitize(matched.partner(name)), count)
         if count != other:
             report.uneven.append(Uneven(name, count, other))
 
@@ -390,18 +394,21 @@ def _by_passage(side: RowSide) -> dict[tuple[str, int], dict[Place, StatisticRow
 
 
 def _evidence(
-    row: StatisticRow, found: Counterparts, limits: Limits, dumped: RowSide, golden: RowSide
+    row: StatisticRow,
+    counterpart: StatisticRow | None,
+    limits: Limits,
+    pair: tuple[RowSide, RowSide],
+    note: str,
 ) -> TensorEvidence:
+    dumped, golden = pair
     if row.place in dumped.unreadable:
-        fault = dumped.unreadable[row.place]
-        return replace(lone_row(row), fault=TensorVerdict.UNREADABLE, note=fault)
-    counterpart = found.rows.get(row.place)
+        return replace(lone_row(row), fault=TensorVerdict.UNREADABLE, note=dumped.unreadable[row.place])
     if counterpart is None:
         return lone_row(row)
     is_other = row.place[:2] != counterpart.place[:2]
     is_handed_on = is_other and dumped.is_compiled != golden.is_compiled
     evidence = row_evidence(row, counterpart, limits.statistics, is_handed_on=is_handed_on)
-    return replace(evidence, note=joined(found.matched.notes.get(sanitize(row.place[0]), ""), evidence.note))
+    return replace(evidence, note=joined(note, evidence.note))
 
 
 def _place(
