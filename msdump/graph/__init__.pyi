@@ -8,6 +8,10 @@ from .bodies import LOOP_HEAD as LOOP_HEAD
 from .bodies import content_sized as content_sized
 from .bodies import opaque_control_flow as opaque_control_flow
 from .bodies import with_bodies as with_bodies
+from .body import BodyValue as BodyValue
+from .body import Constant as Constant
+from .body import OnnxBody as OnnxBody
+from .body import array_of as array_of
 from .builder import value_type as value_type
 from .collectives import Collective as Collective
 from .collectives import CollectiveCall as CollectiveCall

@@ -15,40 +15,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper
 
 from msdump.dtypes import DType
-from msdump.graph import MINDSPORE_DOMAIN
+from msdump.graph import MINDSPORE_DOMAIN, BodyValue, Constant, OnnxBody
 from msdump.graph.kernel import FLOAT32
-from msdump.training.tape import Constant, Operand, Tape, array_of, writing
+from msdump.training.tape import Tape, writing
 
 INT64: Final = int(onnx.TensorProto.INT64)
 
 Ints = tuple[int, ...]
+Value = BodyValue
 Structure = int | float | str | tuple[int, ...] | tuple[float, ...]
 """A keyword of a body, and an attribute of its operator: strides, flags."""
 
 
-class Value(Operand):
-    """A value of a body."""
-
-    __slots__ = ("name",)
-
-    def __init__(self, name: str) -> None:
-        """Name a value."""
-        self.name = name
-
-
-class Body(Tape):
-    """Collects the nodes of one function.
-
-    Arguments are values, numbers (of the function's element type), or sequences of whole numbers and arrays
-    (as they are). ``outputs`` is the number of results, 1 by default.
-    """
+class Body(OnnxBody, Tape):
+    """The body of one of MindSpore's operators, with tensors of one element type."""
 
     def __init__(self, element: DType, pattern: str) -> None:
         """Begin an empty body.
@@ -57,36 +44,14 @@ class Body(Tape):
             element: Element type of the tensors; plain numbers become constants of it.
             pattern: Name of a value of that type.
         """
-        self.nodes: list[onnx.NodeProto] = []
+        super().__init__()
         self._element = element
-        self._pattern = Value(pattern)
-        self._constants: dict[tuple[bytes, str, tuple[int, ...]], Value] = {}
-        self._count = 0
+        self._pattern = Value(self, pattern)
 
-    def emit(
-        self,
-        op_type: str,
-        inputs: Sequence[Value | Constant | None],
-        attributes: Mapping[str, Any],
-        *,
-        outputs: int,
-    ) -> list[Value]:
-        """Add an operator of ONNX's; return its results."""
-        values = [self._new_value() for _ in range(outputs)]
-        arguments = ["" if item is None else self.value(item).name for item in inputs]
-        names = [value.name for value in values]
-        self.nodes.append(helper.make_node(op_type, arguments, names, **attributes))
-        return values
-
-    def value(self, item: Value | Constant) -> Value:
-        """Return a value; a number or an array becomes a constant."""
-        if isinstance(item, Value):
-            return item
-        if isinstance(item, float):
-            # an emulated device computes small types in float32: the constant takes the type that comes in
-            return self.of_element(self._constant(np.array(item, np.float32)))
-        array = array_of(item)
-        return self._constant(array if array.dtype != np.int32 else array.astype(np.int64))
+    def number(self, number: float) -> Value:
+        """Return a scalar constant of the tensors' element type."""
+        # an emulated device computes small types in float32: the constant takes the type that comes in
+        return self.of_element(super().number(number))
 
     def of_element(self, value: Value) -> Value:
         """Return a float32 value, a learning rate for instance, in the element type of the tensors."""
@@ -105,18 +70,6 @@ class Body(Tape):
         add = getattr(self, op_type)
         total = add(zeros, indices, wide, reduction="add", **attributes)
         return self.of_element(total) if is_half else total
-
-    def _constant(self, array: np.ndarray) -> Value:
-        key = (array.tobytes(), array.dtype.str, array.shape)
-        if key not in self._constants:
-            constant = self._constants[key] = self._new_value()
-            value = numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape))
-            self.nodes.append(helper.make_node("Constant", [], [constant.name], value=value))
-        return self._constants[key]
-
-    def _new_value(self) -> Value:
-        self._count += 1
-        return Value(f"t{self._count}")
 
 
 BodyFunction = Callable[..., "Value | tuple[Value, ...]"]
@@ -184,7 +137,7 @@ def function(
     inputs = [f"i{slot}" for slot in range(count)]
     body = Body(element, inputs[entry.element])
     with writing(body):
-        result = entry.build(*map(Value, inputs), **structure)
+        result = entry.build(*(Value(body, name) for name in inputs), **structure)
     results = [value.name for value in ((result,) if isinstance(result, Value) else result)]
     outputs = [f"o{slot}" for slot in range(len(results))]
     return helper.make_function(

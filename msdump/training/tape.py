@@ -10,10 +10,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, TypeVar
 
-import numpy as np
-
-Constant = float | int | bool | Sequence[int] | np.ndarray
-
 _written: ContextVar[Tape] = ContextVar("_written")
 
 
@@ -84,9 +80,3 @@ class Operand:
 def single(values: Sequence[Any]) -> Any:
     """Return the only one of several values, else all."""
     return values[0] if len(values) == 1 else tuple(values)
-
-
-def array_of(item: Constant) -> np.ndarray:
-    """Return a constant as an array; an empty sequence is one of whole numbers."""
-    array = np.asarray(item)
-    return array if array.size or isinstance(item, np.ndarray) else array.astype(np.int64)

@@ -24,10 +24,10 @@ from onnx import helper, numpy_helper, shape_inference
 from msdump import dtypes
 from msdump.dtypes import DType
 from msdump.errors import GraphError
-from msdump.graph import MINDSPORE_DOMAIN, Graph, Node, Use, names, primitive_name, value_type
+from msdump.graph import MINDSPORE_DOMAIN, Graph, Node, Use, array_of, names, primitive_name, value_type
 from msdump.graph.kernel import FLOAT32, HALVES
 from msdump.training.body import OPERATORS, Structure, function, overload
-from msdump.training.tape import Operand, Tape, array_of, single
+from msdump.training.tape import Operand, Tape, single
 
 Cell = tuple[str, str]
 """Name and class of a cell in the one around it, ``("fc1", "Dense")``; without class: ""."""

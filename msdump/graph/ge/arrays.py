@@ -1,16 +1,14 @@
-"""GE's operators that move or reduce elements of arrays."""
+"""GE's operators that move, reduce or normalise elements of arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-import numpy as np
-
 from msdump import dtypes
-from msdump.errors import InputError
+from msdump.graph.body import BodyValue as Value
 from msdump.graph.ge.body import REQUIRED, CallBody, GeOperator, Results, integers
-from msdump.graph.ge.networks import IMAGE, VOLUME, described
+from msdump.graph.ge.networks import IMAGE, described
 
 _ANY: Final = (1, 1 << 20)
 _LAST: Final = 1 << 62  # beyond the end of every axis; ONNX cuts it to the axis
@@ -19,11 +17,7 @@ _INT64: Final = dtypes.from_name("int64")
 
 
 def _pair(
-    name: str,
-    build: Callable[[CallBody], Results],
-    moved: Mapping[str, int],
-    kind: str,
-    **defaults: Any,
+    name: str, build: Callable[[CallBody], Results], moved: Mapping[str, int], kind: str, **defaults: Any
 ) -> dict[str, GeOperator]:
     """Return two operators, Tile and TileD: ``moved`` are inputs of the first, attributes of the second."""
     count = len(moved) + 1
@@ -33,152 +27,83 @@ def _pair(
     }
 
 
-def _as_output(call: CallBody, name: str, slot: int) -> str:
+def _as_output(call: CallBody, value: Value, slot: int) -> Value:
     """Return a value as a possible output, of the element type of an input."""
-    call.types[name] = call.inputs[slot].dtype
-    return name
+    return call.typed(value, call.inputs[slot].dtype)
 
 
-def _split(call: CallBody, axis: int, slot: int, sizes: list[int] | None, count: int) -> Results:
-    if sizes is None:
-        length = call.inputs[slot].shape[call.axis(axis, len(call.inputs[slot].shape))]
-        if count < 1 or length % count:
-            raise InputError(
-                f"operator {call.op_type!r}: {length} elements do not split into num_split = {count}"
-            )
-        sizes = [length // count] * count
-    pieces = call.several("Split", len(sizes), call.x[slot], call.constant(sizes), axis=axis)
-    return tuple(_as_output(call, name, slot) for name in pieces)
+def _parts(call: CallBody, axis: int, slot: int, sizes: list[int]) -> tuple[Value, ...]:
+    found = call.Split(call.x[slot], sizes, axis=axis, outputs=len(sizes))
+    pieces = (found,) if len(sizes) == 1 else found
+    return tuple(_as_output(call, piece, slot) for piece in pieces)
 
 
-def _padded(call: CallBody, pairs: list[int], mode: str = "constant", value: str = "") -> str:
-    pads = [*pairs[0::2], *pairs[1::2]]  # GE: begin and end of each axis; ONNX: all begins, then all ends
-    return call.node("Pad", call.x[0], call.constant(pads), *filter(None, [value]), mode=mode)
+def _split(call: CallBody, axis: int, slot: int, count: int) -> tuple[Value, ...]:
+    shape = call.inputs[slot].shape
+    if not -len(shape) <= axis < len(shape):
+        raise call.fault(f"axis {axis} of a tensor of {len(shape)} dimensions")
+    if count < 1 or shape[axis] % count:
+        raise call.fault(f"{shape[axis]} elements do not split into num_split = {count}")
+    return _parts(call, axis, slot, [shape[axis] // count] * count)
 
 
-def _pad_v3(call: CallBody) -> str:
-    # begin and end of each axis, as in TensorFlow
-    pairs = call.value(1)
-    if not call["paddings_contiguous"]:
-        # MindSpore may give all begins and then all ends
-        half = len(pairs) // 2
-        pairs = [item for both in zip(pairs[:half], pairs[half:], strict=True) for item in both]
-    return _padded(call, pairs, call["mode"], call.x[2] if len(call.x) > 2 else "")  # noqa: PLR2004 - constant_values
+def _padded(call: CallBody) -> Value:
+    pairs = call.numbers("paddings", 1)
+    # GE: begin and end of each axis; ONNX: all begins, then all ends
+    return call.Pad(call.x[0], [*pairs[0::2], *pairs[1::2]], mode="constant")
 
 
-def _with_numbers(op_type: str, name: str, *, each_axis: bool = False) -> Callable[[CallBody], str]:
-    return lambda call: call.node(
-        op_type, call.x[0], call.constant(call.numbers(name, 1, call.rank if each_axis else None))
+def _with_numbers(op_type: str, name: str, *, each_axis: bool = False) -> Callable[[CallBody], Value]:
+    return lambda call: getattr(call, op_type)(
+        call.x[0], call.numbers(name, 1, call.rank if each_axis else None)
     )
 
 
-def _squeezed(call: CallBody) -> str:
+def _squeezed(call: CallBody) -> Value:
     # without any axis, all of size 1
     axes = [call.axis(number) for number in call["axis"] or call["axes"]] or [
         index for index, size in enumerate(call.inputs[0].shape) if size == 1
     ]
-    return call.node("Squeeze", call.x[0], call.constant(axes))
+    return call.Squeeze(call.x[0], axes)
 
 
-def _batched_gather(call: CallBody, axis: int) -> str:
+def _batched_gather(call: CallBody, axis: int) -> Value:
     if call["batch_dims"]:
-        raise InputError(
-            f"operator {call.op_type!r}: batch_dims = {call['batch_dims']} is not supported, 0 is"
-        )
-    return call.node("Gather", call.x[0], call.x[1], axis=axis)
-
-
-def _one_hot(call: CallBody, depth: str, on: str, off: str, x_slot: int) -> str:
-    values = call.node(
-        "Concat", *(call.node("Reshape", name, call.constant([1])) for name in (off, on)), axis=0
-    )
-    return _as_output(call, call.node("OneHot", call.x[0], depth, values, axis=call["axis"]), x_slot)
+        raise call.fault(f"batch_dims = {call['batch_dims']} is not supported, 0 is")
+    return call.Gather(call.x[0], call.x[1], axis=axis)
 
 
 def _top(call: CallBody) -> Results:
-    axis = call["dim"]
     # GE's count is an int32 scalar, ONNX's an int64 of shape (1,)
-    count = call.node("Reshape", call.node("Cast", call.x[1], to=_INT64.onnx), call.constant([1]))
-    flags = {"axis": axis, "largest": int(call["largest"]), "sorted": int(call["sorted"])}
-    values, indices = call.several("TopK", 2, call.x[0], count, **flags)
+    count = call.Reshape(call.Cast(call.x[1], to=_INT64.onnx), [1])
+    flags = {"axis": call["dim"], "largest": int(call["largest"]), "sorted": int(call["sorted"])}
+    values, indices = call.TopK(call.x[0], count, outputs=2, **flags)
     return values, call.cast(indices, _INT32)
 
 
-def _sliced(call: CallBody) -> str:
+def _sliced(call: CallBody) -> Value:
     starts, sizes = call.numbers("offsets", 1, call.rank), call.numbers("size", 2, call.rank)
     # -1: up to the end of the axis
     ends = [_LAST if size == -1 else start + size for start, size in zip(starts, sizes, strict=True)]
-    return call.node("Slice", call.x[0], *map(call.constant, (starts, ends, list(range(len(starts))))))
+    return call.Slice(call.x[0], starts, ends, list(range(len(starts))))
 
 
-def _strided(call: CallBody) -> str:
-    """Append a slice with TensorFlow's masks, which mean the same as numpy's indices; return its value."""
-    index: list[object] = []
-    numbers = (call.numbers(name, slot) for slot, name in enumerate(("begin", "end", "strides"), 1))
-    for bit, (first, last, step) in enumerate(zip(*numbers, strict=True)):
-        flag = 1 << bit
-        if call["ellipsis_mask"] & flag:
-            index.append(Ellipsis)
-        elif call["new_axis_mask"] & flag:
-            index.append(None)
-        elif call["shrink_axis_mask"] & flag:
-            index.append(first)
-        else:
-            low = None if call["begin_mask"] & flag else first
-            high = None if call["end_mask"] & flag else last
-            index.append(slice(low, high, step))
-    return _indexed(call, call.inputs[0].shape, index)
-
-
-def _indexed(call: CallBody, shape: tuple[int, ...], index: list[object]) -> str:
-    """Append slices along the axes and a Reshape, as numpy's index selects; return the value."""
-    # axes that the index names; an Ellipsis stands for all others
-    spent = sum(item is not None and item is not Ellipsis for item in index)
-    position = index.index(Ellipsis) if Ellipsis in index else len(index)
-    whole: list[object] = [slice(None)] * (len(shape) - spent)
-    items = [*index[:position], *whole, *index[position + 1 :]]
-    starts, ends, steps, result, axis = [], [], [], [], 0
-    for item in items:
-        if item is None:
-            result.append(1)
-            continue
-        length = shape[axis]
-        if isinstance(item, slice):
-            start, stop, step = item.indices(length)
-            result.append(len(range(start, stop, step)))
-        else:
-            assert isinstance(item, int)
-            start, stop, step = call.axis(item, length), call.axis(item, length) + 1, 1
-        starts.append(start)
-        ends.append(stop if stop >= 0 else -_LAST)  # behind the first element, counted down
-        steps.append(step)
-        axis += 1
-    chosen = call.node("Slice", call.x[0], *map(call.constant, (starts, ends, list(range(axis)), steps)))
-    # a 0 in ONNX's shape means the size of the input's axis, not an empty axis
-    if 0 not in result:
-        return call.node("Reshape", chosen, call.constant(result))
-    return call.node("Identity", call.constant(np.zeros(result), call.inputs[0].dtype.numpy))
-
-
-_MASKS: Final = {f"{name}_mask": 0 for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}
-
-
-def _packed(call: CallBody) -> str:
-    parts = [call.node("Unsqueeze", name, call.constant([call["axis"]])) for name in call.x]
-    return call.node("Concat", *parts, axis=call["axis"])
+def _packed(call: CallBody) -> Value:
+    parts = [call.Unsqueeze(value, [call["axis"]]) for value in call.x]
+    return call.Concat(*parts, axis=call["axis"])
 
 
 def _unpacked(call: CallBody) -> Results:
     axis = call["axis"]
-    parts = _split(call, axis, 0, None, call["num"])
-    return tuple(_as_output(call, call.node("Squeeze", part, call.constant([axis])), 0) for part in parts)
+    parts = _split(call, axis, 0, call["num"])
+    return tuple(_as_output(call, call.Squeeze(part, [axis]), 0) for part in parts)
 
 
-def _reversed(call: CallBody) -> str:
+def _reversed(call: CallBody) -> Value:
     axes = call.numbers("axis", 1)
     # backwards from the last element, beyond the first one
     first, last, steps = ([number] * len(axes) for number in (-1, -_LAST, -1))
-    return call.node("Slice", call.x[0], *map(call.constant, (first, last, axes, steps)))
+    return call.Slice(call.x[0], first, last, axes, steps)
 
 
 TABLE: Final[dict[str, GeOperator]] = {
@@ -186,36 +111,36 @@ TABLE: Final[dict[str, GeOperator]] = {
     **dict.fromkeys(
         ("ConcatD", "ConcatV2D"),
         GeOperator(
-            lambda call: call.node("Concat", *call.x, axis=call["concat_dim"]),
+            lambda call: call.Concat(*call.x, axis=call["concat_dim"]),
             {"concat_dim": REQUIRED, "N": None},
             inputs=_ANY,
         ),
     ),
     "Concat": GeOperator(
-        lambda call: _as_output(call, call.node("Concat", *call.x[1:], axis=call.value(0)[0]), 1),
+        lambda call: _as_output(call, call.Concat(*call.x[1:], axis=call.elements(0)[0]), 1),
         {"N": None},
         constants=(0,),
         inputs=_ANY,
     ),
     "ConcatV2": GeOperator(
-        lambda call: call.node("Concat", *call.x[:-1], axis=call.value(len(call.x) - 1)[0]),
+        lambda call: call.Concat(*call.x[:-1], axis=call.elements(len(call.x) - 1)[0]),
         {"N": None},
         constants=(-1,),
         inputs=_ANY,
     ),
     "SplitD": GeOperator(
-        lambda call: _split(call, call["split_dim"], 0, None, call["num_split"]),
+        lambda call: _split(call, call["split_dim"], 0, call["num_split"]),
         {"split_dim": REQUIRED, "num_split": REQUIRED},
     ),
     "Split": GeOperator(
-        lambda call: _split(call, call.value(0)[0], 1, None, call["num_split"]),
+        lambda call: _split(call, call.elements(0)[0], 1, call["num_split"]),
         {"num_split": REQUIRED},
         constants=(0,),
         inputs=(2, 2),
     ),
     **_pair(
         "SplitV",
-        lambda call: _split(call, call.numbers("split_dim", 2)[0], 0, call.numbers("size_splits", 1), 0),
+        lambda call: _parts(call, call.numbers("split_dim", 2)[0], 0, call.numbers("size_splits", 1)),
         {"size_splits": 1, "split_dim": 2},
         "",
         num_split=None,
@@ -223,25 +148,16 @@ TABLE: Final[dict[str, GeOperator]] = {
     # layout and shape
     **_pair(
         "Transpose",
-        lambda call: call.node("Transpose", call.x[0], perm=call.numbers("perm", 1, call.rank)),
+        lambda call: call.Transpose(call.x[0], perm=call.numbers("perm", 1, call.rank)),
         {"perm": 1},
         "",
     ),
-    **_pair("Pad", lambda call: _padded(call, call.numbers("paddings", 1)), {"paddings": 1}, "Pad"),
-    "PadV3": GeOperator(
-        _pad_v3,
-        {"mode": "constant", "paddings_contiguous": True},
-        kind="Pad",
-        constants=(1,),
-        inputs=(2, 3),
-    ),
+    **_pair("Pad", _padded, {"paddings": 1}, "Pad"),
     **_pair("Tile", _with_numbers("Tile", "multiples", each_axis=True), {"multiples": 1}, "Tile"),
     "ExpandDims": GeOperator(_with_numbers("Unsqueeze", ""), kind="Unsqueeze", constants=(1,), inputs=(2, 2)),
     "Squeeze": GeOperator(_squeezed, {"axis": [], "axes": []}, kind="Squeeze"),
     "Unsqueeze": GeOperator(
-        lambda call: call.node("Unsqueeze", call.x[0], call.constant(call["axes"])),
-        {"axes": []},
-        kind="Unsqueeze",
+        lambda call: call.Unsqueeze(call.x[0], call["axes"]), {"axes": []}, kind="Unsqueeze"
     ),
     "Reshape": GeOperator(
         _with_numbers("Reshape", ""),
@@ -253,10 +169,10 @@ TABLE: Final[dict[str, GeOperator]] = {
     **_pair("BroadcastTo", _with_numbers("Expand", "shape"), {"shape": 1}, "Expand"),
     # choosing
     "GatherV2D": GeOperator(
-        lambda call: call.node("Gather", *call.x, axis=call["axis"]), {"axis": REQUIRED}, inputs=(2, 2)
+        lambda call: call.Gather(*call.x, axis=call["axis"]), {"axis": REQUIRED}, inputs=(2, 2)
     ),
     "GatherV2": GeOperator(
-        lambda call: _batched_gather(call, call.value(2)[0]),
+        lambda call: _batched_gather(call, call.elements(2)[0]),
         {"batch_dims": 0},
         constants=(2,),
         inputs=(3, 3),
@@ -265,25 +181,13 @@ TABLE: Final[dict[str, GeOperator]] = {
         lambda call: _batched_gather(call, 0), {"validate_indices": True, "batch_dims": 0}, inputs=(2, 2)
     ),
     "GatherNd": GeOperator(
-        lambda call: call.node("GatherND", call.x[0], call.node("Cast", call.x[1], to=_INT64.onnx)),
+        lambda call: call.GatherND(call.x[0], call.Cast(call.x[1], to=_INT64.onnx)),
         kind="GatherND",
         inputs=(2, 2),
     ),
     **dict.fromkeys(
         ("Select", "SelectV2"),
-        GeOperator(lambda call: _as_output(call, call.node("Where", *call.x), 1), inputs=(3, 3)),
-    ),
-    "OneHot": GeOperator(
-        lambda call: _one_hot(call, call.x[1], call.x[2], call.x[3], 2),
-        {"axis": -1},
-        kind="OneHot",
-        inputs=(4, 4),
-    ),
-    "OneHotD": GeOperator(
-        lambda call: _one_hot(call, call.constant(call["depth"]), call.x[1], call.x[2], 1),
-        {"depth": REQUIRED, "axis": -1},
-        kind="OneHot",
-        inputs=(3, 3),
+        GeOperator(lambda call: _as_output(call, call.Where(*call.x), 1), inputs=(3, 3)),
     ),
     **dict.fromkeys(
         ("TopK", "TopKV2"),
@@ -291,7 +195,6 @@ TABLE: Final[dict[str, GeOperator]] = {
     ),
     # cutting and stacking
     **_pair("Slice", _sliced, {"offsets": 1, "size": 2}, "Slice"),
-    **_pair("StridedSlice", _strided, {"begin": 1, "end": 2, "strides": 3}, "Slice", **_MASKS),
     "Pack": GeOperator(_packed, {"axis": 0, "N": None}, kind="Concat", inputs=_ANY),
     "Unpack": GeOperator(_unpacked, {"num": REQUIRED, "axis": 0}, kind="Split"),
     **_pair("ReverseV2", _reversed, {"axis": 1}, "Slice"),
@@ -299,181 +202,130 @@ TABLE: Final[dict[str, GeOperator]] = {
 """Operators by GE's name."""
 
 
-def _reduced(call: CallBody, op_type: str, axes: list[int]) -> str:
-    return call.node(op_type, call.x[0], call.constant(axes), keepdims=int(call["keep_dims"]))
+def _reduced(call: CallBody, op_type: str, axes: list[int]) -> Value:
+    return getattr(call, op_type)(call.x[0], axes, keepdims=int(call["keep_dims"]))
 
 
-def _all_true(call: CallBody, op_type: str, axes: list[int]) -> str:
+def _all_true(call: CallBody, op_type: str, axes: list[int]) -> Value:
     # all is the minimum, any the maximum; ONNX reduces truth values only since opset 20
-    number = call.node("Cast", call.x[0], to=_INT32.onnx)
-    reduced = call.node(op_type, number, call.constant(axes), keepdims=int(call["keep_dims"]))
-    return call.node("Cast", reduced, to=call.inputs[0].dtype.onnx)
-
-
-def _by_attribute(write: Callable[[CallBody, str, list[int]], str], op_type: str) -> GeOperator:
-    return GeOperator(
-        lambda call: write(call, op_type, integers(call["axes"])),
-        {"axes": REQUIRED, "keep_dims": False},
-        kind=op_type,
-    )
-
-
-def _by_input(write: Callable[[CallBody, str, list[int]], str], op_type: str) -> GeOperator:
-    return GeOperator(
-        lambda call: write(call, op_type, _axes(call)),
-        {"keep_dims": False, "axes": None},
-        kind=op_type,
-        constants=(1,),
-        inputs=(1, 2),
-    )
+    number = call.Cast(call.x[0], to=_INT32.onnx)
+    reduced = getattr(call, op_type)(number, axes, keepdims=int(call["keep_dims"]))
+    return call.Cast(reduced, to=call.inputs[0].dtype.onnx)
 
 
 def _axes(call: CallBody) -> list[int]:
     if len(call.x) > 1:
-        return call.value(1)
+        return call.elements(1)
     return list(range(call.rank)) if call["axes"] is None else integers(call["axes"])
 
 
-def _index(call: CallBody, name: str) -> str:
-    # ONNX gives int64
-    wanted = call.outputs[0].dtype if call.outputs else _INT32
-    return call.cast(name, wanted if wanted.numpy.kind in "iu" else _INT32)
+def _reduction(
+    name: str, op_type: str, write: Callable[[CallBody, str, list[int]], Value] = _reduced
+) -> dict[str, GeOperator]:
+    """Return two operators: axes are an attribute of ReduceSumD, an input of ReduceSum."""
 
+    def build(call: CallBody) -> Value:
+        return write(call, op_type, _axes(call))
 
-def _extreme(op_type: str) -> Callable[[CallBody], str]:
-    def build(call: CallBody) -> str:
-        axis, keeps = call.axis(_dimension(call)), int(call["keep_dims"])
-        return _index(call, call.node(op_type, call.x[0], axis=axis, keepdims=keeps))
-
-    return build
-
-
-def _dimension(call: CallBody) -> int:
-    if len(call.x) > 1:
-        return call.value(1)[0]
-    if call["dimension"] is None:
-        raise InputError(f"operator {call.op_type!r}: attribute 'dimension' or a second input is required")
-    return int(call["dimension"])
-
-
-def _with_value(op_type: str, reduction: str) -> GeOperator:
-    def build(call: CallBody) -> Results:
-        axis, keeps = call.axis(call["dimension"]), int(call["keep_dims"])
-        index = _index(call, call.node(op_type, call.x[0], axis=axis, keepdims=keeps))
-        return index, call.node(reduction, call.x[0], call.constant([axis]), keepdims=keeps)
-
-    return GeOperator(build, {"dimension": REQUIRED, "keep_dims": False}, kind=op_type)
-
-
-def _arg(op_type: str) -> dict[str, GeOperator]:
-    build = _extreme(op_type)
-    by_attribute = {"dimension": REQUIRED, "dtype": None, "keep_dims": False}
-    by_input = {"dtype": None, "dimension": None, "keep_dims": False}
     return {
-        f"{op_type}D": GeOperator(build, by_attribute, kind=op_type),
-        **dict.fromkeys(
-            (op_type, f"{op_type}V2"),
-            GeOperator(build, by_input, kind=op_type, constants=(1,), inputs=(1, 2)),
-        ),
+        f"{name}D": GeOperator(build, {"axes": REQUIRED, "keep_dims": False}, kind=op_type),
+        name: GeOperator(build, {"keep_dims": False, "axes": None}, op_type, constants=(1,), inputs=(1, 2)),
     }
 
 
-def _cumulated(call: CallBody) -> str:
-    axis = call.constant(call.numbers("axis", 1)[0])
+def _position(op_type: str) -> dict[str, GeOperator]:
+    def build(call: CallBody) -> Value:
+        if len(call.x) > 1:
+            number = call.elements(1)[0]
+        elif call["dimension"] is None:
+            raise call.fault("attribute 'dimension' or a second input is required")
+        else:
+            number = int(call["dimension"])
+        found = getattr(call, op_type)(call.x[0], axis=call.axis(number), keepdims=int(call["keep_dims"]))
+        # ONNX gives int64
+        wanted = call.outputs[0].dtype if call.outputs else _INT32
+        return call.cast(found, wanted if wanted.numpy.kind in "iu" else _INT32)
+
+    by_attribute = {"dimension": REQUIRED, "dtype": None, "keep_dims": False}
+    by_input = {"dtype": None, "dimension": None, "keep_dims": False}
+    later = GeOperator(build, by_input, kind=op_type, constants=(1,), inputs=(1, 2))
+    return {
+        f"{op_type}D": GeOperator(build, by_attribute, kind=op_type),
+        op_type: later,
+        f"{op_type}V2": later,
+    }
+
+
+def _cumulated(call: CallBody) -> Value:
     flags = {name: int(call[name]) for name in ("exclusive", "reverse")}
-    return call.node("CumSum", call.x[0], axis, **flags)
+    return call.CumSum(call.x[0], call.numbers("axis", 1)[0], **flags)
 
 
-def _softmax(call: CallBody) -> str:
+def _softmax(call: CallBody) -> Value:
     axes = [call.axis(axis) for axis in integers(call["axes"])]
     if len(axes) == 1:
-        return call.node("Softmax", call.x[0], axis=axes[0])
-    grown = call.node("Exp", _shifted(call, axes))
-    return call.node("Div", grown, call.node("ReduceSum", grown, call.constant(axes)))
+        return call.Softmax(call.x[0], axis=axes[0])
+    grown = call.Exp(_shifted(call, axes))
+    return grown / call.ReduceSum(grown, axes)
 
 
-def _log_softmax(call: CallBody) -> str:
+def _log_softmax(call: CallBody) -> Value:
     axes = [call.axis(axis) for axis in integers(call["axes"])]
     if len(axes) == 1:
-        return call.node("LogSoftmax", call.x[0], axis=axes[0])
+        return call.LogSoftmax(call.x[0], axis=axes[0])
     shifted = _shifted(call, axes)
-    return call.node("Sub", shifted, call.node("ReduceLogSumExp", shifted, call.constant(axes)))
+    return shifted - call.ReduceLogSumExp(shifted, axes)
 
 
-def _shifted(call: CallBody, axes: list[int]) -> str:
+def _shifted(call: CallBody, axes: list[int]) -> Value:
     """Return x less its largest element along the axes, so that no exponential overflows."""
-    return call.node("Sub", call.x[0], call.node("ReduceMax", call.x[0], call.constant(axes)))
+    return call.x[0] - call.ReduceMax(call.x[0], axes)
 
 
-def _layer_norm(*, gives_deviation: bool) -> Callable[[CallBody], Results]:
-    def build(call: CallBody) -> Results:
-        begin = call.axis(call["begin_norm_axis"])
-        axes = call.constant(list(range(begin, call.rank)))
-        mean = call.node("ReduceMean", call.x[0], axes)
-        centred = call.node("Sub", call.x[0], mean)
-        # of the centred values: the mean of squares less the square of the mean cancels in float32
-        variance = call.node("ReduceMean", call.node("Mul", centred, centred), axes)
-        rstd = call.node(
-            "Reciprocal", call.node("Sqrt", call.node("Add", variance, call.number(call["epsilon"])))
-        )
-        scaled = call.node("Mul", call.node("Mul", centred, rstd), call.x[1])
-        return call.node("Add", scaled, call.x[2]), mean, rstd if gives_deviation else variance
+def _inverse_root(call: CallBody, square: Value) -> Value:
+    return call.Reciprocal(call.Sqrt(square + call.number(call["epsilon"])))
 
-    return build
+
+def _layer_norm(call: CallBody) -> Results:
+    x, scale, offset = call.x
+    axes = list(range(call.axis(call["begin_norm_axis"]), call.rank))
+    mean = call.ReduceMean(x, axes)
+    centred = x - mean
+    # of the centred values: the mean of squares less the square of the mean cancels in float32
+    variance = call.ReduceMean(centred * centred, axes)
+    rstd = _inverse_root(call, variance)
+    return centred * rstd * scale + offset, mean, rstd if call.op_type == "LayerNormV3" else variance
 
 
 def _rms_norm(call: CallBody) -> Results:
-    axes = call.constant(list(range(call.rank - len(call.inputs[1].shape), call.rank)))
-    square = call.node("ReduceMean", call.node("Mul", call.x[0], call.x[0]), axes)
-    rstd = call.node("Reciprocal", call.node("Sqrt", call.node("Add", square, call.number(call["epsilon"]))))
-    return call.node("Mul", call.node("Mul", call.x[0], rstd), call.x[1]), rstd
+    x, scale = call.x
+    axes = list(range(call.rank - len(call.inputs[1].shape), call.rank))
+    rstd = _inverse_root(call, call.ReduceMean(x * x, axes))
+    return x * rstd * scale, rstd
 
 
-def _batch_norm(call: CallBody, parameters: Sequence[str]) -> str:
-    """Return channels normalised; parameters are scale, offset, mean and variance."""
-    # a matrix has its channels last in either layout
-    images = described(call, call.rank) if call.rank in {IMAGE, VOLUME} else None
-    if images is None:
-        return call.node("BatchNormalization", call.x[0], *parameters, epsilon=call["epsilon"])
-    x = images.to_host(call, call.x[0])
-    return images.from_host(call, call.node("BatchNormalization", x, *parameters, epsilon=call["epsilon"]))
-
-
-def _bn_inference(call: CallBody) -> str:
-    """Return x normalised; without scale and offset, momentum divides mean and variance."""
-    mean, variance, momentum, *affine = call.x[1:]
-    if not affine:
-        factor = _factor(call, momentum)
-        mean, variance = call.node("Mul", mean, factor), call.node("Mul", variance, factor)
-    channels = call.inputs[1].shape
-    # without scale 1, without offset 0
-    fill = (call.constant(np.full(channels, value), call.compute) for value in (1, 0)[len(affine) :])
-    return _batch_norm(call, (*affine, *fill, mean, variance))
-
-
-def _factor(call: CallBody, momentum: str) -> str:
-    """Return one over a momentum's first element, 0 for 0, as in Caffe (the operator's origin)."""
-    # a tensor of one element, of whatever rank
-    first = call.node("Gather", call.node("Reshape", momentum, call.constant([-1])), call.constant(0))
-    zero = call.number(0)
-    return call.node("Where", call.node("Equal", first, zero), zero, call.node("Reciprocal", first))
+def _batch_norm(call: CallBody) -> Value:
+    """Return channels normalised; further inputs are scale, offset, mean and variance."""
+    x, *parameters = call.x
+    if call.rank != IMAGE:  # a matrix has its channels last in either layout
+        return call.BatchNormalization(x, *parameters, epsilon=call["epsilon"])
+    images = described(call)
+    result = call.BatchNormalization(images.to_host(call, x), *parameters, epsilon=call["epsilon"])
+    return images.from_host(call, result)
 
 
 _NORM: Final = {"begin_norm_axis": 0, "begin_params_axis": 0}
-_KINDS: Final = ("Sum", "Mean", "Max", "Min", "Prod")
 
 REDUCTIONS: Final[dict[str, GeOperator]] = {
-    **{f"Reduce{kind}D": _by_attribute(_reduced, f"Reduce{kind}") for kind in _KINDS},
-    **{f"Reduce{kind}": _by_input(_reduced, f"Reduce{kind}") for kind in _KINDS},
-    "ReduceAllD": _by_attribute(_all_true, "ReduceMin"),
-    "ReduceAnyD": _by_attribute(_all_true, "ReduceMax"),
-    "ReduceAll": _by_input(_all_true, "ReduceMin"),
-    "ReduceAny": _by_input(_all_true, "ReduceMax"),
-    # positions
-    **_arg("ArgMax"),
-    **_arg("ArgMin"),
-    "ArgMaxWithValue": _with_value("ArgMax", "ReduceMax"),
-    "ArgMinWithValue": _with_value("ArgMin", "ReduceMin"),
+    **_reduction("ReduceSum", "ReduceSum"),
+    **_reduction("ReduceMean", "ReduceMean"),
+    **_reduction("ReduceMax", "ReduceMax"),
+    **_reduction("ReduceMin", "ReduceMin"),
+    **_reduction("ReduceProd", "ReduceProd"),
+    **_reduction("ReduceAll", "ReduceMin", _all_true),
+    **_reduction("ReduceAny", "ReduceMax", _all_true),
+    **_position("ArgMax"),
+    **_position("ArgMin"),
     # sums and exponentials
     **_pair("Cumsum", _cumulated, {"axis": 1}, "CumSum", exclusive=False, reverse=False),
     **dict.fromkeys(
@@ -484,21 +336,9 @@ REDUCTIONS: Final[dict[str, GeOperator]] = {
         ("LogSoftmax", "LogSoftmaxV2"), GeOperator(_log_softmax, {"axes": [-1]}, kind="LogSoftmax")
     ),
     # normalizations
-    "LayerNorm": GeOperator(
-        _layer_norm(gives_deviation=False), {**_NORM, "epsilon": 1e-7}, kind="LayerNorm", inputs=(3, 3)
-    ),
-    "LayerNormV3": GeOperator(
-        _layer_norm(gives_deviation=True), {**_NORM, "epsilon": 1e-5}, kind="LayerNorm", inputs=(3, 3)
-    ),
+    "LayerNorm": GeOperator(_layer_norm, {**_NORM, "epsilon": 1e-7}, kind="LayerNorm", inputs=(3, 3)),
+    "LayerNormV3": GeOperator(_layer_norm, {**_NORM, "epsilon": 1e-5}, kind="LayerNorm", inputs=(3, 3)),
     "RmsNorm": GeOperator(_rms_norm, {"epsilon": 1e-6}, kind="RmsNorm", inputs=(2, 2)),
-    "BNInference": GeOperator(
-        _bn_inference,
-        {"epsilon": 1e-5, "use_global_stats": True, "mode": 1},
-        kind="BatchNorm",
-        inputs=(4, 6),
-    ),
-    "BNInfer": GeOperator(
-        lambda call: _batch_norm(call, call.x[1:]), {"epsilon": REQUIRED}, kind="BatchNorm", inputs=(5, 5)
-    ),
+    "BNInfer": GeOperator(_batch_norm, {"epsilon": REQUIRED}, kind="BatchNorm", inputs=(5, 5)),
 }
 """Operators by GE's name."""

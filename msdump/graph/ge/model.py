@@ -15,6 +15,7 @@ import onnx
 from onnx import helper
 
 from msdump.errors import InputError, UnsupportedOpError
+from msdump.graph.body import BodyValue as Value
 from msdump.graph.ge import arrays, elementwise, networks
 from msdump.graph.ge.body import REQUIRED, CallBody, CallOperand, GeOperator
 from msdump.graph.graph import GE_DOMAIN, GE_PREFIX
@@ -27,7 +28,7 @@ _APART: Final = 19
 """Version of the operators in a function; another one than the model's, so that it stays a function."""
 
 OPERATORS: Final[Mapping[str, GeOperator]] = MappingProxyType(
-    elementwise.TABLE | arrays.TABLE | arrays.REDUCTIONS | networks.TABLE | networks.CONVOLUTIONS
+    elementwise.TABLE | arrays.TABLE | arrays.REDUCTIONS | networks.TABLE
 )
 """GE's operators by name."""
 
@@ -84,9 +85,10 @@ def parts(
     # callers may leave out the last outputs
     results = _built(body, operator)[: len(outputs)]
     types = [body.types.get(name, inputs[0].dtype).onnx for name in results]
+    given = [value.name for value in body.x]
     names = [f"y{index}" for index in range(len(results))]
     # one operator on the call's own inputs needs no function around it
-    if len(body.nodes) == 1 and tuple(body.nodes[0].input) == body.x and len(results) == 1:
+    if len(body.nodes) == 1 and list(body.nodes[0].input) == given and len(results) == 1:
         (node,) = body.nodes
         node.output[:] = names
         node.name = op_type
@@ -95,8 +97,8 @@ def parts(
     kind = body.kind or next(node.op_type for node in body.nodes if node.op_type != "Constant")
     opsets = [helper.make_opsetid("", _APART)]
     name = f"{GE_PREFIX}{kind}"
-    function = helper.make_function(GE_DOMAIN, name, list(body.x), list(results), body.nodes, opsets)
-    return helper.make_node(name, list(body.x), names, name=op_type, domain=GE_DOMAIN), [function], types
+    function = helper.make_function(GE_DOMAIN, name, given, results, body.nodes, opsets)
+    return helper.make_node(name, given, names, name=op_type, domain=GE_DOMAIN), [function], types
 
 
 def complete(op_type: str, defaults: Mapping[str, Any], attributes: Mapping[str, Any]) -> dict[str, Any]:
@@ -110,14 +112,12 @@ def complete(op_type: str, defaults: Mapping[str, Any], attributes: Mapping[str,
     return {name: attributes.get(name, default) for name, default in defaults.items()}
 
 
-def _built(body: CallBody, operator: GeOperator) -> tuple[str, ...]:
+def _built(body: CallBody, operator: GeOperator) -> list[str]:
     try:
         results = operator.build(body)
     except (TypeError, ValueError, IndexError, OverflowError, ZeroDivisionError) as error:
-        raise InputError(
-            f"operator {body.op_type!r}: its attributes do not fit its inputs: {error}"
-        ) from error
-    return (results,) if isinstance(results, str) else results
+        raise body.fault(f"its attributes do not fit its inputs: {error}") from error
+    return [value.name for value in ((results,) if isinstance(results, Value) else results)]
 
 
 _IR: Final = 10

@@ -71,7 +71,7 @@ REFUSED = {
             ("Conv2D", [IMAGE, KERNEL], "strides"),
             ("ReduceSumD", [A], "axes"),
             ("GatherV2D", [A, A], "axis"),
-            ("StridedSliceD", [A], "begin"),
+            ("SliceD", [A], "offsets"),
         )
     },
 }
