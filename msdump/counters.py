@@ -1,4 +1,4 @@
-"""The numbers of a process that users see in the names of a dump: who counts what, and how it advances.
+"""The numbers of a process that users see in the names of a dump: their meanings, and when each advances.
 
 iteration
     The number of a run by which ``iteration`` and acl's ``dump_step`` select. The networks of a

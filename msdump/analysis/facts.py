@@ -35,7 +35,7 @@ _SAME_NUMBER: Final = 2e-3
 """Relative difference of two arguments that rounding to float16 or bfloat16 makes."""
 
 _PASSING: Final = frozenset({"Transpose"})
-"""Operators, beside views, in whose place another exporter arranges a weight or a product otherwise."""
+"""Operators, beside views, that another exporter replaces by a weight or product in another layout."""
 
 _CLAMPS: Final = frozenset({"ReLU", "ReLU6", "Clip", "ClipByValue"})
 

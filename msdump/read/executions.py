@@ -1,4 +1,4 @@
-"""Executions of a network whose files lie in one directory, and the passes of loops within each.
+"""Executions of a network with files in one directory, and the passes of loops within each.
 
 A second program that dumps into the same path adds its files to the same directories. In MindSpore's
 tree a directory belongs to one graph: the main graph's tensors come once in each execution, tensors of
@@ -14,7 +14,7 @@ order of the operators shows it, and the time at which the graph was loaded.
 from __future__ import annotations
 
 import logging
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,19 +31,23 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When a tensor was taken.
+    """A tensor of one run: its file, or its row of ``statistic.csv``.
 
     Attributes:
         time: Microseconds since the epoch.
-        tensor: Which tensor of the graph it is: equal for the same tensor in every run.
+        tensor: Identity of the tensor in the graph, equal in every run.
         place: Number of its operator in the graph's order, None where that is not known.
-        bearers: How many operators of the graph have files of this name: so often it comes in one run.
+        bearers: Number of the graph's operators with this name in files: so often it comes in one run.
+        record: The file, None for a row.
+        row: Number of the row in the table, None for a file.
     """
 
     time: int
     tensor: Hashable
     place: int | None = None
     bearers: int = 1
+    record: Record | None = None
+    row: int | None = None
 
 
 def ordinals(keys: Iterable[Hashable]) -> Iterator[int]:
@@ -158,7 +162,7 @@ PlaceOf = Callable[[str, str], int | None]
 """Gives the number of an operator in its graph's order, by op_type and op_name; None: unknown."""
 
 BearersOf = Callable[[str], int]
-"""Gives the number of a graph's operators whose files have an op_name, at least 1."""
+"""Gives the number of a graph's operators that share an op_name in files, at least 1."""
 
 
 @dataclass(frozen=True)
@@ -218,46 +222,53 @@ class Timeline:
         return max((number for number, is_whole in enumerate(self.whole) if is_whole), default=0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """A run of a graph: its first timestamp, the number of its execution, and of its pass within that."""
-
-    start: int
-    execution: int
-    pass_number: int
+Separated = tuple[Timeline, tuple[Execution, ...]]
+"""When executions took place, and the executions with files or rows in one directory."""
 
 
-@dataclass(frozen=True)
-class SeparatedExecutions:
-    """The executions with files in one directory, and when they took place."""
-
-    timeline: Timeline
-    executions: tuple[Execution, ...]
-
-
-def of_graph(records: Sequence[Record], rows: Sequence[Row], facts: GraphFacts) -> SeparatedExecutions:
+def of_graph(records: Sequence[Record], rows: Sequence[Row], facts: GraphFacts) -> Separated:
     """Divide the tensors in a directory of MindSpore's tree, by timestamp, among executions and passes."""
     if not rows and _is_one_run(records, facts):
         once = Timeline(((records[0].timestamp, records[-1].timestamp),), (True,))
-        return SeparatedExecutions(
-            once, (Execution(0, is_whole=True, records=tuple(records), statistics=()),)
-        )
+        return once, (Execution(0, is_whole=True, records=tuple(records), statistics=()),)
     # files and rows together: with saved_data "statistic" there are rows alone
     moments = sorted((*_of_records(records, facts), *_of_rows(rows, facts)), key=attrgetter("time"))
-    starts = run_starts(moments, facts.loaded)
-    spans = [(part[0].time, part[-1].time) for part in _parts(moments, starts)]
+    # file and row of a tensor share a time: no run begins between the two
+    times_of = [moment.time for moment in moments]
+    starts = [bisect_left(times_of, times_of[start]) for start in run_starts(moments, facts.loaded)]
+    starts = [*dict.fromkeys(starts)]
+    parts = _parts(moments, starts)
+    spans = [(part[0].time, part[-1].time) for part in parts]
     whole = whole_runs(moments, starts)
     owners = _execution_of_each(spans, facts)
     main = facts.main
     times = main if main is not None and main.spans else _joined(spans, whole, owners)
-    runs = [
-        _Run(start, owner, passes)
-        for (start, _), owner, passes in zip(spans, owners, ordinals(owners), strict=True)
-    ]
-    return SeparatedExecutions(times, _executions(records, rows, runs, times, facts.bearers_of))
+    records_of: defaultdict[int, list[Record]] = defaultdict(list)
+    # a row without a time, of a foreign tool, is taken for the last run's
+    owner_of = dict.fromkeys(range(len(rows)), owners[-1] if owners else 0)
+    for part, owner, number in zip(parts, owners, ordinals(owners), strict=True):
+        # operators that share a name come one after the other in a run: each counts as a pass
+        for moment, ordinal in zip(part, ordinals(each.tensor for each in part), strict=True):
+            if moment.row is not None:
+                owner_of[moment.row] = owner
+            elif moment.record is not None:
+                pass_number = number * moment.bearers + ordinal
+                records_of[owner].append(_placed(moment.record, owner, pass_number))
+    rows_of: defaultdict[int, list[Row]] = defaultdict(list)
+    for place, owner in owner_of.items():
+        rows_of[owner].append(rows[place])
+    return times, tuple(
+        Execution(
+            number,
+            is_whole=number < len(times.whole) and times.whole[number],
+            records=tuple(records_of[number]),
+            statistics=tuple(rows_of[number]),
+        )
+        for number in sorted(records_of.keys() | rows_of.keys())
+    )
 
 
-def of_compiled(records: Sequence[Record], rows: Sequence[Row], number: int = 0) -> SeparatedExecutions:
+def of_compiled(records: Sequence[Record], rows: Sequence[Row], number: int = 0) -> Separated:
     """Return the one execution in a directory of a compiled graph; operators count their passes."""
     passes = ordinals(_identity(record.name) for record in records)
     numbered = (
@@ -266,7 +277,7 @@ def of_compiled(records: Sequence[Record], rows: Sequence[Row], number: int = 0)
         for record, ordinal in zip(records, passes, strict=True)
     )
     only = Execution(number, is_whole=True, records=tuple(numbered), statistics=tuple(rows))
-    return SeparatedExecutions(Timeline(((0, 0),), (True,)), (only,))
+    return Timeline(((0, 0),), (True,)), (only,)
 
 
 def _is_one_run(records: Sequence[Record], facts: GraphFacts) -> bool:
@@ -287,21 +298,22 @@ def _identity(name: TensorName) -> Hashable:
     return (name.op_type, name.op_name, name.task_id, name.stream_id, name.io, name.slot)
 
 
-def _of_records(records: Iterable[Record], facts: GraphFacts) -> Iterable[Moment]:
+def _of_records(records: Iterable[Record], facts: GraphFacts) -> Iterator[Moment]:
     for record in records:
         op_name = record.name.op_name
         place, bearers = facts.place_of(record.op_type, op_name), facts.bearers_of(op_name)
-        yield Moment(record.timestamp, _identity(record.name), place, bearers)
+        yield Moment(record.timestamp, _identity(record.name), place, bearers, record)
 
 
-def _of_rows(rows: Iterable[Row], facts: GraphFacts) -> Iterable[Moment]:
-    for row in rows:
+def _of_rows(rows: Iterable[Row], facts: GraphFacts) -> Iterator[Moment]:
+    for number, row in enumerate(rows):
         time = row.get("Timestamp")
         if isinstance(time, int):
             op_type, op_name = str(row.get("Op Type")), str(row.get("Op Name"))
             # a tensor that is saved and measured has a file and a row: "row" keeps the two apart
             tensor = ("row", op_type, op_name, row.get("IO"), row.get("Slot"))
-            yield Moment(time, tensor, facts.place_of(op_type, op_name), facts.bearers_of(op_name))
+            place, bearers = facts.place_of(op_type, op_name), facts.bearers_of(op_name)
+            yield Moment(time, tensor, place, bearers, row=number)
 
 
 def _execution_of_each(spans: Sequence[Span], facts: GraphFacts) -> list[int]:
@@ -335,40 +347,6 @@ def _joined(spans: Sequence[Span], whole: Sequence[bool], owners: Sequence[int])
     return Timeline(
         tuple((spans[group[0]][0], spans[group[-1]][1]) for group in groups),
         tuple(any(whole[number] for number in group) for group in groups),
-    )
-
-
-def _executions(
-    records: Sequence[Record],
-    rows: Sequence[Row],
-    runs: Sequence[_Run],
-    times: Timeline,
-    bearers_of: BearersOf,
-) -> tuple[Execution, ...]:
-    starts = [run.start for run in runs]
-    records_of: dict[int, list[Record]] = {}
-    rows_of: dict[int, list[Row]] = {}
-    repeats: Counter[Hashable] = Counter()
-    for record in records:
-        run = runs[bisect_right(starts, record.timestamp) - 1]
-        tensor = (run.start, _identity(record.name))
-        # operators that share a name come one after the other in a run: each counts as a pass
-        pass_number = run.pass_number * bearers_of(record.name.op_name) + repeats[tensor]
-        repeats[tensor] += 1
-        records_of.setdefault(run.execution, []).append(_placed(record, run.execution, pass_number))
-    for row in rows:
-        time = row.get("Timestamp")
-        # a row without a time, of a foreign tool, is taken for the last run's
-        index = bisect_right(starts, time) - 1 if isinstance(time, int) else len(runs) - 1
-        rows_of.setdefault(runs[index].execution if runs else 0, []).append(row)
-    return tuple(
-        Execution(
-            number,
-            is_whole=number < len(times.whole) and times.whole[number],
-            records=tuple(records_of.get(number, ())),
-            statistics=tuple(rows_of.get(number, ())),
-        )
-        for number in sorted(records_of.keys() | rows_of.keys())
     )
 
 

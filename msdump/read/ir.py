@@ -1,4 +1,4 @@
-"""Operator graphs from ``.ir`` and ``.pb`` files: msdump's own, and those of MindSpore itself.
+"""Operator graphs from ``.ir`` and ``.pb`` files: msdump's and MindSpore's.
 
     %para4_x: <Tensor[Float32], (2, 3, 8, 8)> : [2, 3, 8, 8]  :  <...>  :  IsWeight: false
     subgraph @kernel_graph0() {

@@ -15,7 +15,7 @@ from msdump.errors import DumpReadError, cause_of
 from msdump.read.executions import (
     Execution,
     GraphFacts,
-    SeparatedExecutions,
+    Separated,
     Timeline,
     of_compiled,
     of_graph,
@@ -212,7 +212,7 @@ class Iteration:
     @cached_property
     def executions(self) -> tuple[Execution, ...]:
         """The executions with files or rows here, by time; DumpReadError as in ``records``."""
-        return self._separated.executions
+        return self._separated[1]
 
     def execution(self, number: int | None = None) -> Execution:
         """Return the tensors and rows of an execution by its number; None: of the one that is read.
@@ -224,7 +224,7 @@ class Iteration:
         """
         if number is None:
             return self._taken
-        count = max(len(self._separated.timeline.spans), 1)
+        count = max(len(self._separated[0].spans), 1)
         if not 0 <= number - self.run < count:
             raise DumpReadError(
                 self.path, f"no execution {number}: there are {count}, numbers from {self.run}"
@@ -234,33 +234,33 @@ class Iteration:
     @property
     def timeline(self) -> Timeline:
         """When the executions took place that left something here; DumpReadError as in ``records``."""
-        return self._separated.timeline
+        return self._separated[0]
 
     @cached_property
     def _taken(self) -> Execution:
         if self.is_compiled:
-            return self._separated.executions[0]
+            return self._separated[1][0]
         if self.chosen is not None:
             return self._execution(self.chosen)
-        number = self._separated.timeline.last_whole
-        warn_of_several(self.path, len(self._separated.timeline.spans), number, self._facts())
+        number = self._separated[0].last_whole
+        warn_of_several(self.path, len(self._separated[0].spans), number, self._facts())
         warn_of_older(self.path, self._facts())
         return self._execution(number)
 
     def _execution(self, number: int) -> Execution:
-        candidates = (each for each in self._separated.executions if each.number == number)
+        candidates = (each for each in self._separated[1] if each.number == number)
         return next(candidates, Execution(number, is_whole=False, records=(), statistics=()))
 
     @cached_property
     def file_executions(self) -> tuple[Execution, ...]:
         """The executions by files alone, by time, without ``statistic.csv``; DumpReadError as above."""
-        return self._separate(()).executions
+        return self._separate(())[1]
 
     @cached_property
-    def _separated(self) -> SeparatedExecutions:
+    def _separated(self) -> Separated:
         return self._separate(self.rows)
 
-    def _separate(self, rows: Sequence[Row]) -> SeparatedExecutions:
+    def _separate(self, rows: Sequence[Row]) -> Separated:
         records = [*self._files.records]
         for file in self.files:
             records += file.records

@@ -1,4 +1,4 @@
-"""A graph of operators as files of a dump tell it: names, types, source lines, who reads whose outputs."""
+"""A graph of operators from files of a dump: names, types, source lines, sources of the inputs."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class SourceKind(enum.StrEnum):
 
 
 FIXED: Final = frozenset({SourceKind.WEIGHT, SourceKind.CONSTANT})
-"""What gives values that no step changes, but for training."""
+"""Sources of values that only training changes."""
 
 ASKING: Final = frozenset({"TensorShape", "Shape", "Size"})
-"""Operators that read no elements but ask for a shape, which a compiler knows."""
+"""Operators that read the shape of a tensor, which a compiler knows, and no elements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class ValueForm:
 
     Attributes:
         dtype: MindSpore's lower-case name of the element type, "" where it is not known.
-        shape: Its dimensions; -1 where only the run tells one, None where even their number is unknown.
+        shape: Its dimensions; -1 where only the run shows one, None where even their number is unknown.
     """
 
     dtype: str = ""
@@ -379,7 +379,7 @@ def _elements(text: str) -> Any:
 
 
 _NAMES: Final = ("groups", "group")
-"""What the attribute is called: ``group`` by the user's operators, ``groups`` by the device's kernels."""
+"""Names of the attribute: ``group`` of the user's operators, ``groups`` of the device's kernels."""
 
 _WEIGHT: Final = slice(1, 2)
 

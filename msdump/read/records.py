@@ -398,7 +398,7 @@ _TITLES: Final = {
     "Nan Count": "NaN Count",
     "l2norm": BY_CATEGORY["l2norm"].title,
 }
-"""Titles that ``statistic.csv`` has, by those of the csv files of operators (acl)."""
+"""Titles of ``statistic.csv``, by the titles in csv files of operators (acl)."""
 
 
 def as_tensor_row(operator: OperatorName, row: Row) -> Row:

@@ -27,7 +27,7 @@ Texts: TypeAlias = str | Iterable[str] | None
 """Texts that are wanted, in which ``*`` and ``?`` stand for other characters; None: all."""
 
 Predicate: TypeAlias = Callable[[Record], object]
-"""Tells of a tensor whether it is wanted."""
+"""Returns whether a tensor is wanted."""
 
 
 def is_wanted(number: int, wanted: Numbers) -> bool:

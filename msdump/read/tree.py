@@ -40,7 +40,7 @@ _OPENABLE: Final = frozenset(
 _ROOTED: Final = frozenset(
     {PathKind.RANK, PathKind.WORLD, PathKind.TIME, PathKind.ACL_CONFIG, PathKind.EXTRA_INFO}
 )
-"""What stands in the root of a dump and nowhere else."""
+"""Kinds of paths that stand in the root of a dump and nowhere else."""
 
 _DEPTH: Final = 7
 _MOST_LEVELS: Final = 3  # below a directory, in which a dump is looked for

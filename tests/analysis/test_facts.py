@@ -1,4 +1,4 @@
-"""What two operator graphs say differs, and that nothing does where compilation explains it."""
+"""Differences of two operator graphs, and none that compilation explains."""
 
 import json
 from itertools import permutations
@@ -81,7 +81,7 @@ CHANGES = {
         *("", ""),
     ),
 }
-"""What is changed in GOLDEN, and into what; the node of the fact, and its text; none: no fact."""
+"""Text in GOLDEN and its replacement, the node of the fact, and the text of the fact ("" for none)."""
 
 
 @pytest.mark.parametrize(("before", "after", "node", "text"), CHANGES.values(), ids=CHANGES)
@@ -119,12 +119,12 @@ CHANGED_KERNELS = {
     ),
     "a part of a kernel replaced": ("Tanh(s)", "Sigmoid(s)", "replaced Default/Sigmoid-op0Abs-op0"),
 }
-"""What is changed in KERNELS, and into what; the fact of the compiled graphs."""
+"""Text in KERNELS and its replacement, and the fact of the compiled graphs."""
 
 
 @pytest.mark.parametrize(("before", "after", "told"), CHANGED_KERNELS.values(), ids=CHANGED_KERNELS)
 def test_a_change_of_a_compiled_graph_is_one_fact(before, after, told):
-    """Kernels that are fused otherwise behind a change are not told; what the change was is."""
+    """The change is one fact; kernels behind it that are fused otherwise are none."""
     mine, golden = (
         GraphSide(operator_graphs(compile_graph(loader.load(parsed(text))))[0])
         for text in (KERNELS.replace(before, after), KERNELS)
@@ -155,7 +155,7 @@ def test_a_region_with_one_operator_more():
 
 
 def test_weights_that_no_graph_names():
-    """Weights that are called after who reads them are not told apart by those names."""
+    """Weights with names after their readers are not distinguished by these names."""
 
     def chain(types):
         operators, weights, before = {}, {}, ValueSource(SourceKind.INPUT, "x")

@@ -1,4 +1,4 @@
-"""Operator graphs read from .ir files: msdump's own, and those that MindSpore wrote."""
+"""Operator graphs read from .ir files: msdump's and MindSpore's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs of a graph told apart by the order of their timestamps."""
+"""Runs of a graph, separated by the order of their timestamps."""
 
 from __future__ import annotations
 

@@ -416,7 +416,7 @@ def _without_calls(graph: OperatorGraph) -> OperatorGraph:
 
 
 def _without_borders(graph: OperatorGraph) -> OperatorGraph:
-    """Return a graph whose inputs are unknown: their names mean nothing in other graphs."""
+    """Return a graph with unknown inputs: the names of its inputs are local to it."""
     return _untold(replace(graph, inputs={}), lambda source: source.kind is SourceKind.INPUT)
 
 

@@ -65,7 +65,7 @@ def _renamed(name: str, files_of: Mapping[str, str], numbered_alike: Collection[
 
 
 def may_have_files(name: str, graph: OperatorGraph, folder: Folder) -> bool:
-    """Return whether unassigned files may be those of an operator without files.
+    """Return whether unassigned files may belong to an operator without files.
 
     Args:
         name: Full name of the operator in a graph from ``as_files``.
@@ -77,7 +77,7 @@ def may_have_files(name: str, graph: OperatorGraph, folder: Folder) -> bool:
 
 
 def may_be_listed(name: str, graph: OperatorGraph) -> bool:
-    """Return whether files may be those of an operator of a graph from ``as_files`` without files."""
+    """Return whether files may belong to an operator without files in a graph from ``as_files``."""
     untold = {_untold_group(each) for each in graph.operators if each.endswith(_UNTOLD)}
     return graph.find(name) is None and name.rpartition(_NUMBER)[0] in untold
 
@@ -133,7 +133,7 @@ class _DumpedTensors:
         self.key = cache(self._key)
 
     def fits(self, name: str, graph: OperatorGraph, operator: GraphOperator) -> bool:
-        """Return whether files may be those of an operator, by element types and sizes."""
+        """Return whether files fit an operator by element types and sizes."""
         forms = {
             **{(IO.INPUT, slot): graph.form_of(each) for slot, each in enumerate(operator.inputs)},
             **{(IO.OUTPUT, slot): each for slot, each in enumerate(operator.outputs)},
@@ -169,7 +169,7 @@ def _told_apart(
 ) -> dict[str, str]:
     """Return the files of ambiguous operators, by full name, as far as they can be assigned.
 
-    An operator's files are the only ones that fit it by types and sizes, or those that share most tensors
+    An operator's files are the only ones that fit it by types and sizes, or the ones that share most tensors
     with assigned neighbours: an input has the bits that its producer wrote.
 
     Args:
@@ -292,7 +292,7 @@ def _keeps_tasks(name: str, folder: Folder, other: Folder) -> bool:
 
 
 def _keeps_numbers(name: str, folder: Folder) -> bool:
-    """Return whether an operator's number is missing among those of its kind, or it is the only one.
+    """Return whether an operator's number is missing among the numbers of its kind, or it is the only one.
 
     Inserted operators share one row of numbers, whatever their type; another compiler may insert fewer.
     """

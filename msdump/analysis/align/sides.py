@@ -412,7 +412,7 @@ def may_be_transposed(op_type: str, io: IO) -> bool:
 
 
 def kinds(name: str) -> tuple[str, ...]:
-    """Return the operator types in an operator's name; those of its parts for a fused one.
+    """Return the operator type in a name, or the types of the parts that a fused operator's name joins.
 
     >>> kinds("Default_fc1-Dense_MatMul-op0BiasAdd-op0ReLU-op2")
     ('MatMul', 'BiasAdd', 'ReLU')

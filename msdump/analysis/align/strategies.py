@@ -148,7 +148,7 @@ def of_one_key(key: Keys, pairs: PartialAlignment) -> Iterator[tuple[int, int]]:
 
 
 def of_one_hash(hashes: _HashPair, pairs: PartialAlignment) -> Iterator[tuple[int, int]]:
-    """Yield operators of one hash: the only ones, or those of one node or name among equally many."""
+    """Yield operators of one hash: the only ones, or one node's or name's among equally many."""
     own, other = pairs.free()
     classes = _classes(own, hashes[0].__getitem__)
     golden_classes = _classes(other, hashes[1].__getitem__)
@@ -174,48 +174,37 @@ def in_order(hashes: _HashPair, pairs: PartialAlignment) -> Iterator[tuple[int, 
     return (pair for pair in aligned(own, other) if pairs.may_belong(*pair))
 
 
-def behind_pairs(pairs: PartialAlignment, *, is_strict: bool) -> Iterator[tuple[int, int]]:
-    """Yield the only readers of their type behind a pair, from front to back.
+def next_to_pairs(pairs: PartialAlignment, *, is_behind: bool, is_strict: bool) -> Iterator[tuple[int, int]]:
+    """Yield the only readers of their type behind a pair, or the only producers in front of one.
 
     Args:
         pairs: The pairs so far; new ones count at once.
-        is_strict: Whether all of their inputs have to be the same.
+        is_behind: Whether readers are paired, from front to back; else producers, from back to front.
+        is_strict: Whether all inputs of readers, or all readers of producers, have to be the same.
     """
-    for place in range(len(pairs.mine.operators)):
+    neighbours = _readers if is_behind else _writers
+    places = range(len(pairs.mine.operators))
+    for place in places if is_behind else reversed(places):
         partner = pairs.golden_of[place]
-        if partner is not None:
-            for reader, counterpart in _neighbours(
-                _readers(pairs.mine, place, pairs.golden_of), _readers(pairs.golden, partner, pairs.mine_of)
-            ):
-                known = pairs.inputs(reader, counterpart)
-                is_told = all(known) if is_strict else False not in known
-                if is_told and pairs.may_belong(reader, counterpart):
-                    yield reader, counterpart
-
-
-def before_pairs(pairs: PartialAlignment, *, is_strict: bool) -> Iterator[tuple[int, int]]:
-    """Yield the only producers of their type in front of a pair, from back to front.
-
-    Args:
-        pairs: The pairs so far; new ones count at once.
-        is_strict: Whether all of their readers have to be the same.
-    """
-    for place in reversed(range(len(pairs.mine.operators))):
-        partner = pairs.golden_of[place]
-        if partner is not None:
-            for writer, counterpart in _neighbours(
-                _writers(pairs.mine, place, pairs.golden_of), _writers(pairs.golden, partner, pairs.mine_of)
-            ):
-                is_told = not is_strict or pairs.have_same_readers(writer, counterpart)
-                known = pairs.inputs(writer, counterpart, may_lack=is_strict)
-                if is_told and False not in known and pairs.may_belong(writer, counterpart):
-                    yield writer, counterpart
+        if partner is None:
+            continue
+        own, other = (
+            neighbours(pairs.mine, place, pairs.golden_of),
+            neighbours(pairs.golden, partner, pairs.mine_of),
+        )
+        for mine, golden in _only_ones(own, other):
+            known = pairs.inputs(mine, golden, may_lack=is_strict and not is_behind)
+            is_same = all(known) if is_behind and is_strict else False not in known
+            if is_same and is_strict and not is_behind:
+                is_same = pairs.have_same_readers(mine, golden)
+            if is_same and pairs.may_belong(mine, golden):
+                yield mine, golden
 
 
 _Places = Iterable[tuple[Hashable, int]]
 
 
-def _neighbours(own: _Places, other: _Places) -> Iterator[tuple[int, int]]:
+def _only_ones(own: _Places, other: _Places) -> Iterator[tuple[int, int]]:
     own, other = dict.fromkeys(own), dict.fromkeys(other)
     counts, golden_counts = (Counter(key for key, _ in neighbours) for neighbours in (own, other))
     partners = dict([*other])
@@ -243,7 +232,7 @@ def _writers(
 
 
 class Strategy(NamedTuple):
-    """One way to find pairs; its function yields pairs, given those that were found before."""
+    """One way to find pairs; its function yields pairs, given the pairs so far."""
 
     pairs: Callable[[PartialAlignment], Iterator[tuple[int, int]]]
     means: Means
@@ -259,15 +248,15 @@ def strategies(mine: IndexedGraph, golden: IndexedGraph) -> list[Strategy]:
         Strategy(partial(of_one_hash, before), structure, 0.99),
         Strategy(partial(of_one_hash, behind), structure, 0.99),
         *(Strategy(partial(of_one_hash, each), structure, 0.95) for each in reversed(around)),
-        Strategy(partial(behind_pairs, is_strict=True), structure, 0.95),
-        Strategy(partial(before_pairs, is_strict=True), structure, 0.95),
+        Strategy(partial(next_to_pairs, is_behind=True, is_strict=True), structure, 0.95),
+        Strategy(partial(next_to_pairs, is_behind=False, is_strict=True), structure, 0.95),
         Strategy(partial(of_one_key, _node), Means.NODE, 0.9),
         # they may have computed the same of other values: inputs are not compared one by one
         Strategy(partial(of_one_key, _elements), Means.CONTENT, 0.85),
         Strategy(partial(of_one_key, _weights), structure, 0.8),
         Strategy(partial(in_order, around[0]), structure, 0.8),
-        Strategy(partial(behind_pairs, is_strict=False), structure, 0.7),
-        Strategy(partial(before_pairs, is_strict=False), structure, 0.7),
+        Strategy(partial(next_to_pairs, is_behind=True, is_strict=False), structure, 0.7),
+        Strategy(partial(next_to_pairs, is_behind=False, is_strict=False), structure, 0.7),
         Strategy(regions.single_pairs, structure, 0.6),
         Strategy(partial(regions.namesakes, attrgetter("full_name")), Means.NAME, 0.6),
         Strategy(partial(regions.namesakes, lambda each: "+".join(each.onnx_names)), Means.NODE, 0.6),

@@ -1,4 +1,4 @@
-"""Identities of tensors, by which those of two dumps are paired: names, values of a model, a graph file.
+"""Identities that pair the tensors of two dumps: names, values of a model, a graph file.
 
 The operators of two dumps have the same names where both compiled the network alike. Elsewhere
 the model identifies tensors: its values, which operators read and write, keep their
@@ -255,7 +255,7 @@ Dumped = tuple[Folder, OperatorGraph | None]
 
 
 def match_identities(dumped: Dumped, golden: Dumped) -> Identities:
-    """Return the identities of the tensors in two directories: those of aligned graphs, or else names.
+    """Return the identities of the tensors in two directories: by aligned graphs, or else by names.
 
     Names do not pair networks that were exported or compiled in different ways, and mislead where a dropped
     operator has moved numbers.

@@ -22,7 +22,7 @@ from msdump.statistics import TotalsArray
 _MOST_BYTES: Final = 24 << 20
 """Bytes of outputs that fill a block; each side holds them beyond what its run holds.
 
-Smaller blocks take longer, by a tenth to a third with two thirds of the bytes: the two networks, whose
+Smaller blocks take longer, by a tenth to a third with two thirds of the bytes: the two networks, of which the
 threads sleep meanwhile, take turns once for each. Larger ones are no faster."""
 
 _MOST: Final = 256

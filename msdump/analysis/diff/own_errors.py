@@ -30,7 +30,7 @@ _MOST_PACKED: Final = 16 << 20
 """Bytes of packed weights in kept kernels, beside the golden network's own."""
 
 _MOST_KEPT: Final = 1024
-"""Operators whose kernels are kept; a session without weights takes some tens of kilobytes."""
+"""Operators with kernels that are kept; a session without weights takes some tens of kilobytes."""
 
 
 @dataclass(slots=True)

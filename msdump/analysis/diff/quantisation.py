@@ -33,7 +33,7 @@ _MOVING: Final = frozenset(
     {"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "DepthToSpace", "SpaceToDepth"}
     | {"Slice", "Split", "Gather", "Expand", "Tile", "MaxPool", "Relu", "Clip"}
 )
-"""Operators whose results are elements of their first input, and so have its scale."""
+"""Operators that return elements of their first input, and so have its scale."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,7 @@ def renumbered(graph):
 
 
 def anonymous(graph):
-    """Return names that tell nothing."""
+    """Return names without a scope or a type."""
     return {name: f"Default/node-op{place}" for place, name in enumerate(graph.operators)}
 
 
@@ -253,7 +253,7 @@ FEEDS = {
 """Inputs of the networks of ``exports``."""
 
 ONLY_TORCHSCRIPT = {"TensorShape", "StridedSlice", "Cast", "Sqrt", "Div"}
-"""Types of what computes the scale of attention from a shape, which the other exporter knows."""
+"""Types of operators that compute the scale of attention from a shape; the other export has a constant."""
 
 
 @pytest.mark.parametrize("has_contents", [False, True])

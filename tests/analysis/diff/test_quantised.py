@@ -110,7 +110,7 @@ ACTIVATIONS = {
     "scale behind a clamp": ("b_scale", 6, 0, 1),
     "zero point of a sum's input": ("e_zero_point", 1, -60, 3),
 }
-"""What is changed of a tensor's quantisation: a factor, a summand; the operator that it is wrong in."""
+"""Changes of a tensor's quantisation: a factor, a summand, and the number of the wrong operator."""
 
 
 @pytest.mark.parametrize(("name", "factor", "summand", "number"), ACTIVATIONS.values(), ids=ACTIVATIONS)

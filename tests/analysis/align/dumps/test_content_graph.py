@@ -1,4 +1,4 @@
-"""The graph that the files of tensors tell, from what they hold."""
+"""Operator graphs that are inferred from the elements of dumped tensors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msdump.analysis.align import graph_of_contents
 from msdump.read import SourceKind, ValueSource, read_folder
 from tests.analysis.compare.cann import compared
 
-SIZES = {"small": 1_000, "large": 300_001}  # below and above what is read as a whole at once
+SIZES = {"small": 1_000, "large": 300_001}  # below and above the size that is hashed in full at once
 
 
 def written(name):
@@ -25,7 +25,7 @@ def put(folder, number, name, output, *inputs):
 
 @pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
 def test_values_that_few_bits_tell_apart(tmp_path, size):
-    """Who reads a value is told, though other values differ from it in one element, wherever that is."""
+    """The reader of a value is found though other values differ from it in one element only."""
     values = np.zeros((4, size), np.float32)
     values[1, 0] = values[2, size // 3] = values[3, -1] = 1
     for number, value in enumerate(values):
@@ -62,7 +62,7 @@ def test_last_writer_counts(tmp_path, size):
 
 
 def test_passes_of_a_loop_and_inputs_are_written_too(tmp_path):
-    """What a later run of an operator wrote is read from it, what Data wrote is an input of the network."""
+    """The output of a later pass has the operator as its source; outputs of Data are network inputs."""
     value, first, second = (np.arange(9, dtype=np.float32) + number for number in range(3))
     compared.put(tmp_path, "Data.x.1.0", 1, compared.device(value), inputs=[])
     compared.put(tmp_path, "Add.loop.2.0", 2, compared.device(first), inputs=[compared.device(value)])

@@ -39,7 +39,7 @@ PARTS = {
     "otherwise": """(float[3] h) => (float[3] f) <float two = {2}>
         { [flat] t1 = Tanh(h) [twice] f = Mul(t1, two) }""",
 }
-"""The network as MindSpore's compiler divides it: five graphs, none of which tells what runs it."""
+"""The network as MindSpore's compiler divides it: five graphs, none of which names its caller."""
 
 X, N = np.float32([1, 2, 3]), np.int32(1)
 H = np.sin(X) + np.float32(1)
@@ -100,7 +100,7 @@ def test_each_operator_has_a_verdict(dumps, tmp_path, is_turned):
 
 @pytest.mark.parametrize("name", ["Sin", "Greater", "Exp"])
 def test_a_fault_is_named(dumps, tmp_path, name):
-    """A wrong output in a body, in the main graph, or in a branch is told of its operator."""
+    """An operator with a wrong output is accused in a body, in the main graph, and in a branch."""
     (path,) = dumps[0].rglob(f"{name}.*.output.0.*.npy")
     array = np.load(path)
     path.chmod(0o600)
@@ -139,7 +139,7 @@ def beside_others(fresh, tmp_path, request):
 @pytest.mark.parametrize("is_turned", [False, True])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_graphs_have_other_numbers(beside_others, tmp_path, name, is_turned):
-    """Graphs and bodies are paired by what they hold where another network took their numbers."""
+    """Graphs and bodies are paired by their operators where another network took their numbers."""
     mine, golden = reversed(beside_others(name)) if is_turned else beside_others(name)
 
     _, document = compared(mine, golden, tmp_path)

@@ -1,4 +1,4 @@
-"""File names of dumped operators: every kind, and what belongs to somebody else."""
+"""File names of dumped operators: every kind, and foreign names."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class TestFolder:
         assert 3 == sum(1 for _ in found.files)
 
     def test_what_lies_beside_is_left_out(self, tmp_path, caplog):
-        """Files of a dump that hold no tensors are left out, those of somebody else with one warning."""
+        """Files of a dump without tensors are left out, foreign files with one warning."""
         self.touch(
             tmp_path, f"A.a.1.0.{T}", "statistic.csv", "convert_failed_file_list.txt", "x.txt", "y.txt"
         )

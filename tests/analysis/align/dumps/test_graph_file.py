@@ -29,7 +29,7 @@ def compiled(path, *options):
 
 
 def test_json(tmp_path):
-    """The JSON has what a comparison needs of every operator, by the names that MindSpore dumps."""
+    """The JSON has name and originals of every operator, by the names that MindSpore dumps."""
     result = compiled(tmp_path / "graph.json")
 
     assert (0, "") == (result.exit_code, result.output)
@@ -43,7 +43,7 @@ def test_json(tmp_path):
 
 
 def test_choices(tmp_path):
-    """Names and fusion are those of the run that dumped."""
+    """Names and fusion follow the options, as in the run that dumped."""
     compiled(tmp_path / "a.json", "--node-names", "--fusion-switch", "off", "--precision-mode", "force_fp32")
 
     names = read_rules(str(tmp_path / "a.json")).by_name
@@ -100,7 +100,7 @@ def test_refusals(tmp_path, path, code, message):
 
 
 def test_a_dump_is_compared_with_the_model(tmp_path, monkeypatch):
-    """Dump files of fused operators find what onnxruntime computes for the original ones."""
+    """Dump files of fused operators are compared with onnxruntime's results of the original ones."""
     feeds = {"x": np.random.default_rng(0).random((1, 1, 32, 32), np.float32)}
     _golden(tmp_path / "golden", feeds)
     folder = _dumped(tmp_path, feeds, monkeypatch)

@@ -1,4 +1,4 @@
-"""Under which identity tensors meet: the values of a model and the outputs of a graph file."""
+"""Identities of tensors: the values of a model and the outputs of a graph file."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_names_of_the_same_value(lenet, dumped, golden):
 
 @pytest.mark.parametrize("place", [("nothing", OUT, 0), ("conv1_Conv_node_0", OUT, 7), ("", IN, 0)])
 def test_what_the_model_has_not(lenet, place):
-    """What is no tensor of the model has no identity."""
+    """A name without a tensor of the model has no identity."""
     assert lenet.dumped(*place) is None
     assert lenet.golden(*place) is None
 
@@ -80,7 +80,7 @@ def test_values_of_a_loop_are_not_those_outside():
 
 
 def test_graph_file(tmp_path):
-    """A graph file tells the original output of an operator's output, and of its inputs through casts."""
+    """A graph file gives the original output of an operator's output, and of its inputs through casts."""
     rules = compared.graph(
         tmp_path / "graph.json",
         compared.operator("a/conv", "Conv2D", 1, ["x:0"], ["c", "r"], [("r", 0, "NCHW")]),
