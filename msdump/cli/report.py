@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import time
 import webbrowser
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Never
+from typing import Any, Final
 
 import click
 
@@ -17,17 +16,14 @@ from msdump.analysis.compare import DumpComparison
 from msdump.analysis.judge import Limits
 from msdump.analysis.report import (
     DumpReport,
-    KnownDirectories,
     MemoryCurve,
     OperatorOverTime,
     ReportedProblem,
     ReportQuestion,
-    Stamp,
     TensorOverTime,
     UndumpedOperators,
     collecting,
     problems,
-    series,
     table,
 )
 from msdump.analysis.report.page import page
@@ -36,7 +32,7 @@ from msdump.cli import output as documents
 from msdump.cli.options import applied, execution, golden_execution
 from msdump.cli.output import Document, Shape
 from msdump.cli.program import FAILED, leave
-from msdump.errors import ConfigError, DumpReadError, ToolError, plural
+from msdump.errors import ConfigError, ToolError, plural
 from msdump.executors import ExecutorChoice
 from msdump.graph import loader
 from msdump.plan import DumpPlan
@@ -152,10 +148,10 @@ _report_options: Final = applied(
 )
 
 
-def _write_page(report: DumpReport, output: str, reload_seconds: float = 0.0) -> str:
-    """Write the page of a report, which reloads itself unless ``reload_seconds`` is 0; return its path."""
+def _write_page(report: DumpReport, output: str) -> str:
+    """Write the page of a report; return its path."""
     folder, name = os.path.split(os.path.abspath(output))  # noqa: PTH100 - pathlib keeps ".." components
-    return reports.write(folder, name, page(report, folder, reload_seconds=reload_seconds))
+    return reports.write(folder, name, page(report, folder))
 
 
 def _open(path: str) -> None:
@@ -167,8 +163,8 @@ def _open(path: str) -> None:
         messages.say(f"warning: no browser could be started; open {path}")
 
 
-def _gather(request: ReportRequest, known: KnownDirectories | None = None) -> DumpReport:
-    """Return the report; a directory that has not changed since ``known`` noted it is not read again."""
+def _gather(request: ReportRequest) -> DumpReport:
+    """Read the dump, compare it and return the report."""
 
     def rerun(comparison: DumpComparison) -> None:
         compare.rerun(comparison, request.model or "", request.arithmetic)
@@ -193,7 +189,7 @@ def _gather(request: ReportRequest, known: KnownDirectories | None = None) -> Du
         golden = open_dump(request.golden, request.golden_execution)
     with messages.bar("directories", len(opened.iterations)) as advance:
         question = ReportQuestion(
-            *(golden, compared, plan, rules, request.histograms, request.trace, known),
+            *(golden, compared, plan, rules, request.histograms, request.trace),
             *(request.executor, advance),
         )
         report = collecting.collect(opened, question)
@@ -245,48 +241,6 @@ def _annotate(report: DumpReport, model: str, output: str) -> str:
     return f"{path}: {plural(count, 'node')} with texts"
 
 
-_SECONDS: Final = 2.0  # between two looks at the dump
-_RELOAD: Final = 5.0  # seconds between two looks of a browser at the page
-
-
-def _follow(request: ReportRequest, *, is_opened: bool) -> Never:
-    """Write the page whenever something was dumped, until the user ends it; print a headline that changes."""
-    known: KnownDirectories = {}
-    before: dict[str, Stamp] | None = None
-    headline = ""
-    while True:
-        now = _stamps(request.dump)
-        if now != before and now:
-            before = now
-            new = _update(request, known, is_opened=is_opened and not headline)
-            if new and new != headline:
-                headline = new
-                print(f"{headline}  ({request.output})", flush=True)
-        elif not now:
-            messages.say_once(f"waiting for {request.dump}")
-        time.sleep(_SECONDS)
-
-
-def _stamps(dump: str) -> dict[str, Stamp]:
-    try:
-        return {each.path: series.stamp(each.path) for each in open_dump(dump).all_iterations}
-    except DumpReadError:  # nothing is there yet, or it has just been taken away
-        return {}
-
-
-def _update(request: ReportRequest, known: KnownDirectories, *, is_opened: bool) -> str:
-    """Write the page and return its headline; "" where the dump changed too much while it was read."""
-    try:
-        report = _gather(request, known)
-    except (DumpReadError, ToolError) as error:  # golden has no counterpart yet, a directory is gone
-        messages.say_once(f"warning: {error}")
-        return ""
-    path = _write_page(report, request.output, _RELOAD)
-    if is_opened:
-        _open(path)
-    return report.headline
-
-
 def _operators(report: DumpReport) -> list[OperatorOverTime]:
     """All operators in the order of execution."""
     return [*table.operators_over_time(report)]
@@ -329,30 +283,21 @@ DOCUMENT: Final = Document(
 @click.option(
     "--csv", "is_csv", is_flag=True, help="Print the same as csv, a row for a tensor and iteration."
 )
-@click.option(
-    "--watch", "is_followed", is_flag=True, help="Follow a run that goes on: write the page again and again."
-)
 @click.option("--open", "is_opened", is_flag=True, help="Show the page in a browser.")
 @documents.option
 @messages.verbose
-def command(*, is_csv: bool, is_opened: bool, is_followed: bool, **given: Any) -> None:
+def command(*, is_csv: bool, is_opened: bool, **given: Any) -> None:
     """Write one page on the dump DUMP: its problems, the run, all operators and their statistics.
 
     The page needs no network and no server. With GOLDEN the two dumps are compared, and the operators
     at fault come first. --json and --csv print the same; the page is written beside them only with
-    --output. --watch follows a run that goes on, until Ctrl-C. Exit codes: 0 the report is made,
+    --output. Exit codes: 0 the report is made,
     problems or not, 1 it is made, but a file or directory cannot be read, 2 something given is
     wrong, 130 interrupted.
     """
     request, is_data = ReportRequest(**given), is_csv or documents.wanted()
     if is_csv and documents.wanted():
         raise click.UsageError("--csv and --json exclude each other")
-    if is_followed and is_data:
-        raise click.UsageError("--watch writes a page; --csv and --json print one report")
-    if is_followed and request.has_exports:
-        raise click.UsageError("--watch writes a page; files for other programs are of one report")
-    if is_followed:
-        _follow(request, is_opened=is_opened)
     report = _gather(request)
     if is_csv:
         streams.data().writelines(table.lines(report))

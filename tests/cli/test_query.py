@@ -526,11 +526,11 @@ def test_half_written(put, ask, tmp_path, tail, count):
     assert (told if count else "") == stderr
 
 
-LEFT_OUT = "the row is left out"
+UNFIT = "1 row with another number of cells than titles left out"
 IRREGULAR = {
-    "too short": ("Add,Default_Add-op0", f"a row has 2 cells, the header has 12; {LEFT_OUT}", None),
-    "too long": (f'{ROW},"()",6,7,8,9', f"a row has 14 cells, the header has 12; {LEFT_OUT}", None),
-    "an open quote": (f'{ROW},"(),6,aa', f"a row has 10 cells, the header has 12; {LEFT_OUT}", None),
+    "too short": ("Add,Default_Add-op0", UNFIT, None),
+    "too long": (f'{ROW},"()",6,7,8,9', UNFIT, None),
+    "an open quote": (f'{ROW},"(),6,aa', UNFIT, None),
     "digits that are no ASCII": (
         f'{ROW},"()",\u0666,00ff',
         "Max Value is '\u0666', no number; it is left out",
@@ -547,11 +547,11 @@ IRREGULAR = {
 
 @pytest.mark.parametrize(("line", "fault", "md5"), IRREGULAR.values(), ids=IRREGULAR)
 def test_row_or_cell_that_cannot_be_read(put, ask, tmp_path, line, fault, md5):
-    """It is left out and reported with its place; a row also where no column is queried."""
+    """It is left out and reported with its file; a row also where no column is queried."""
     good = f'{ROW},"()",6,aa\n'
     path = put(tmp_path / PLACE, f"{HEAD},MD5\n{good}{line}\n{good}")
     rest = [] if md5 is None else [["", md5]]
-    stderr = f"msdump: warning: {path} at byte {len(HEAD) + 5 + len(good)}: {fault}\n"
+    stderr = f"msdump: warning: {path}: {fault}\n"
 
     rows = [["6.0", "aa"], *rest, ["6.0", "aa"]]
     assert (1, rows, stderr) == ask(tmp_path, "select max, md5 from statistics")
@@ -570,7 +570,7 @@ def test_any_statement_meets_irregular_rows(put, ask, tmp_path, question):
 
     assert 1 == code
     assert ["1"] in ([row[-2:-1] for row in rows] if "summarize" in question else rows)
-    assert "a row has 2 cells, the header has 11; the row is left out" in stderr
+    assert UNFIT in stderr
 
 
 def test_other_titles_further_down(put, answered, tmp_path):

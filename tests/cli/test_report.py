@@ -1,4 +1,4 @@
-"""``msdump report``: its document, its page, the problems that it names, and runs that go on."""
+"""``msdump report``: its document, its page, and the problems that it names."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 import msdump
-from msdump.analysis.report import series
 from msdump.analysis.report.page import rendering
-from msdump.cli import main, report
+from msdump.cli import main
 from msdump.encode import npy
 from msdump.errors import visible
 from tests.analysis import dumped
@@ -376,8 +375,6 @@ REFUSED = {
     "a page in a file": (("dump", "-o", "file/page.html"), "cannot be written"),
     "no trace": (("dump", "--trace", "file"), "not JSON"),
     "a trace of other operators": (("dump", "--trace", "trace.json"), "names no operator"),
-    "csv that is followed": (("dump", "--watch", "--csv"), "--watch writes a page"),
-    "a document that is followed": (("dump", "--watch", "--json"), "--watch writes a page"),
 }
 
 
@@ -622,70 +619,3 @@ def test_what_is_there_because_it_went_wrong(put, document, tmp_path, monkeypatc
         (each["kind"], each["operator"], each["iterations"]) for each in problems
     ]
     assert all(f"op_debug_mode {mode}" in each["text"] for each in problems)
-
-
-@pytest.fixture
-def moments(monkeypatch):
-    """Return a function that lets things happen while the command waits, then ends it as Ctrl-C does."""
-
-    def happen(*events):
-        pending = iter(events)
-
-        def wait(_):
-            event = next(pending, None)
-            if event is None:
-                raise KeyboardInterrupt
-            event()
-
-        monkeypatch.setattr(report.time, "sleep", wait)
-
-    return happen
-
-
-def test_page_follows(put, run, moments, tmp_path):
-    """The page is written when an iteration was dumped, and a headline that changes is reported."""
-    path = tmp_path / "page.html"
-    seen = []
-    moments(
-        lambda: put(0, rows(1, 1)),
-        lambda: seen.append(path.exists()),
-        lambda: put(1, rows(1, 2)),
-        lambda: put(2, rows(1, "inf")),
-        lambda: seen.append(
-            f"<h1>{NAMES[1]} (Mul) in iteration 2: infinity begins here</h1>" in path.read_text()
-        ),
-    )
-
-    done = run(tmp_path / "dump", "--watch", "-o", path)
-
-    assert [True, True] == seen
-    assert 130 == done.exit_code
-    lines = [line.partition("  (")[0] for line in done.stdout.splitlines()]
-    assert ["Nothing wrong was found", f"{NAMES[1]} (Mul) in iteration 2: infinity begins here"] == lines
-    assert "waiting for" in done.stderr
-    assert 'data-reload="5.0"' in path.read_text()
-
-
-def test_only_what_changed_is_read(put, run, moments, tmp_path, monkeypatch):
-    """A directory that has not changed is not read again."""
-    read, paths = series.read_table, []
-    monkeypatch.setattr(series, "read_table", lambda path, fault: paths.append(path) or read(path, fault))
-    root = put(0, rows(1, 1))
-    moments(lambda: put(1, rows(1, 2)), lambda: None, lambda: put(2, rows(1, 2)))
-
-    run(root, "--watch", "-o", tmp_path / "page.html")
-
-    assert ["0", "1"] == [path.split("/")[-2] for path in paths[:2]]
-    assert len({*paths}) == len(paths)
-
-
-def test_damage_is_told_each_time(put, run, moments, tmp_path):
-    """Unreadable files stand in every page, also where they are not read again."""
-    root = put(0, rows(1, 1))
-    path = next(root.rglob("statistic.csv"))
-    path.write_bytes(path.read_bytes() + b"torn")
-    moments(lambda: put(1, rows(1, 2)), lambda: None)
-
-    run(root, "--watch", "-o", tmp_path / "page.html")
-
-    assert "no line feed yet" in (tmp_path / "page.html").read_text()

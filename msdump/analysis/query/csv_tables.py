@@ -1,14 +1,13 @@
 """Files of statistics as tables that DuckDB reads, the irregular ones written anew in memory.
 
-DuckDB's reader stops at a row that does not fit or at other titles further down. Such a file is read line by
-line: a table for the rows of each line of titles, without rows and cells that cannot be read, each reported.
+DuckDB's reader stops at a row that does not fit or at other titles further down. Such a file is read here:
+a table for the rows of each line of titles, without rows and cells that cannot be read, which are reported.
 """
 
 from __future__ import annotations
 
 import contextlib
 import csv
-import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -198,16 +197,14 @@ def plain(
     if _is_readable(table, connection):
         yield table
         return
-    rows: dict[tuple[str, ...], list[list[str]]] = {}
-    try:
-        with reading.open_file(table.readable) as file:
-            for titles, cells in _rows(table, file, fault):
-                rows.setdefault(titles, []).append(cells)
-    except OSError as error:
-        fault(f"{table.path}: cannot be read: {error.strerror or error}")
-    for titles, each in rows.items():
-        path = memory.hold(line.encode() for line in reports.csv_lines([titles, *each]))
-        yield replace(table, readable=path, titles=titles)
+    for titles, rows in sections(table.path, fault):
+        for row in rows:
+            for number, (title, cell) in enumerate(zip(titles, row, strict=True)):
+                if not _fits(type_of(title), cell):
+                    fault(f"{table.path}: {title} is {cell[:40]!r}, no number; it is left out")
+                    row[number] = ""
+        path = memory.hold(line.encode() for line in reports.csv_lines([titles, *rows]))
+        yield replace(table, readable=path, titles=tuple(titles))
 
 
 def _is_readable(table: Table, connection: Any) -> bool:
@@ -219,45 +216,57 @@ def _is_readable(table: Table, connection: Any) -> bool:
     return True
 
 
-def _rows(
-    table: Table, lines: Any, fault: Callable[[str], None]
-) -> Iterator[tuple[tuple[str, ...], list[str]]]:
-    """Yield the rows that can be read, each with the titles that hold for it."""
-    titles: tuple[str, ...] = ()
-    offset = 0
-    for line in io.BufferedReader(lines):
-        start, offset = offset, offset + len(line)
-        if not line.endswith(b"\n"):
-            fault(f"{table.path}: the last row has no line feed yet and is left out")
-            return
-        if not line.strip():
-            continue
-        told = titles_of(line)
-        if told is not None:
-            titles = told
-            continue
-        try:
-            cells = _cells(line, len(titles))
-        except ValueError as error:
-            fault(f"{table.path} at byte {start}: {error}; the row is left out")
-            continue
-        for number, (title, cell) in enumerate(zip(titles, cells, strict=True)):
-            if not _fits(type_of(title), cell):
-                fault(f"{table.path} at byte {start}: {title} is {cell[:40]!r}, no number; it is left out")
-                cells[number] = ""
-        yield titles, cells
+def sections(path: str, fault: Callable[[str], object]) -> Iterator[tuple[list[str], list[list[str]]]]:
+    """Yield each line of titles of a file of statistics and the rows below it, if there are any.
 
-
-def _cells(line: bytes, count: int) -> list[str]:
+    A later run into the same file may have other titles. Rows that do not fit their titles are left out, and
+    a last row without a line feed, which a run that goes on has half written; ``fault`` gets messages.
+    """
     try:
-        cells = _split(line)
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"no row of comma-separated UTF-8 text: {error}") from error
-    if len(cells) == count + 1 and not cells[-1]:
-        cells = cells[:-1]  # vendor: the reference ends every row, but not the header, with a comma
-    if len(cells) != count:
-        raise ValueError(f"a row has {len(cells)} cells, the header has {count}")
-    return cells
+        data = reading.read_bytes(path)
+    except OSError as error:
+        fault(f"{path}: cannot be read: {error.strerror or error}")
+        return
+    end = data.rfind(b"\n") + 1
+    if end < len(data):
+        fault(f"{path}: the last row has no line feed yet and is left out")
+    titles: list[str] = []
+    rows: list[list[str]] = []
+    for row in [*_rows(data[:end].decode(errors="replace")), [_FIRST_TITLES[0]]]:
+        if row[0] not in _FIRST_TITLES:
+            rows.append(row)
+            continue
+        if fitting := _fitting(titles, rows, path, fault):
+            yield titles, fitting
+        titles, rows = row, []
+
+
+def _rows(text: str) -> list[list[str]]:
+    """Return the cells of all lines but empty ones."""
+    lines = text.split("\n")
+    try:
+        rows = [*csv.reader(lines)]
+    except csv.Error:  # a cell beyond the module's limit
+        rows = []
+    # a quote that is never closed swallows the lines behind it: one line at a time
+    if len(rows) != len(lines):
+        rows = [next(csv.reader([line]), []) if '"' in line else line.split(",") for line in lines if line]
+    return [*filter(None, rows)]
+
+
+def _fitting(
+    titles: Sequence[str], rows: Sequence[list[str]], path: str, fault: Callable[[str], object]
+) -> list[list[str]]:
+    """Return the rows that have a cell for each title; others are reported."""
+    width = len(titles)
+    # vendor: the reference ends every row, but not the titles, with a comma
+    fitting = [row[:width] for row in rows if len(row) == width or (len(row) == width + 1 and not row[-1])]
+    unfit = len(rows) - len(fitting)
+    if unfit and not titles:
+        fault(f"{path}: the first line has no titles of statistics; what stands before some is left out")
+    elif unfit:
+        fault(f"{path}: {unfit} row{'s' * (unfit > 1)} with another number of cells than titles left out")
+    return fitting
 
 
 def _fits(kind: str, cell: str) -> bool:

@@ -1,6 +1,5 @@
 from . import collecting as collecting
 from . import problems as problems
-from . import series as series
 from . import table as table
 from .collecting import DumpReport as DumpReport
 from .collecting import ReportQuestion as ReportQuestion
@@ -9,9 +8,7 @@ from .curves import MemoryCurve as MemoryCurve
 from .operators import ReportedOperator as ReportedOperator
 from .problems import ReportedProblem as ReportedProblem
 from .series import STRUCK as STRUCK
-from .series import KnownDirectories as KnownDirectories
 from .series import ReportedTensor as ReportedTensor
-from .series import Stamp as Stamp
 from .series import TensorState as TensorState
 from .table import OperatorOverTime as OperatorOverTime
 from .table import TensorOverTime as TensorOverTime

@@ -38,7 +38,6 @@ from msdump.analysis.report.operators import (
 from msdump.analysis.report.problems import ComparedDumps, OperatorVerdict, ProblemKind, ReportedProblem
 from msdump.analysis.report.series import (
     Fault,
-    KnownDirectories,
     MeasuredColumns,
     SeriesTable,
     StatisticSeries,
@@ -192,7 +191,6 @@ class ReportQuestion:
         rules: Watch rules that are checked.
         histograms: Names of operators with histograms of their tensors; ``*`` and ``?`` stand for characters.
         trace: A trace in Chrome's format with the times of operators, None for none.
-        known: Contents of directories that are read again only where they have changed; None: none.
         executor: Who reads the tensors.
         advance: Is called when a directory has been read.
     """
@@ -203,7 +201,6 @@ class ReportQuestion:
     rules: tuple[WatchRule, ...] = ()
     histograms: tuple[str, ...] = ()
     trace: str | None = None
-    known: KnownDirectories | None = None
     executor: ExecutorChoice = ExecutorChoice()  # noqa: RUF009 - frozen
     advance: Callable[[], None] = lambda: None
 
@@ -280,7 +277,7 @@ class _Reading:
     def read(self, dump: Dump, question: ReportQuestion) -> None:
         folders = [folder for group in watching.folder_groups(dump) for folder in group]
         directories = [folder.iteration for folder in folders]
-        contents = read_directories(dump.path, directories, question.known, question.executor)
+        contents = read_directories(dump.path, directories, question.executor)
         for folder, (tables, faults) in zip(folders, contents, strict=True):
             for message in faults:
                 self.fault(message)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import enum
 import math
 import os
@@ -12,8 +11,8 @@ from typing import Final
 
 import numpy as np
 
-from msdump import reading
 from msdump.analysis import DumpedFolder
+from msdump.analysis.query import sections
 from msdump.analysis.report.operators import OperatorKey, ReportedOperator
 from msdump.errors import DumpReadError, FormatError
 from msdump.executors import ExecutorChoice, directory_size, map_items
@@ -35,7 +34,6 @@ CATEGORIES: Final = tuple(each.category for each in STATISTICS if each.nature is
 
 _CATEGORY: Final = {each.title: each.category for each in STATISTICS if each.nature is not Nature.DIGEST}
 _NAMES: Final = ("Op Type", "Op Name", "IO", "Slot")
-_FIRST_TITLE: Final = _NAMES[0]
 _TRUTHS: Final[Mapping[Cell, float]] = {"True": 1.0, "False": 0.0}
 
 
@@ -124,61 +122,20 @@ def _number(cell: Cell) -> float | None:
 def read_table(path: str, fault: Fault) -> list[MeasuredColumns]:
     """Return the rows of a ``statistic.csv``; rows that do not fit their titles are reported and left out.
 
-    A last row without a line feed is no row: a run goes on, or was killed, while it was written. Rows below
-    other titles, of a later run with other statistics, are columns of their own.
+    Rows below other titles, of a later run with other statistics, are columns of their own.
     """
-    try:
-        data = reading.read_bytes(path)
-    except OSError as error:
-        fault(f"{path}: cannot be read: {error.strerror or error}")
-        return []
-    end = data.rfind(b"\n") + 1
-    if end < len(data):
-        fault(f"{path}: the last row has no line feed yet and is left out")
-    parts: list[MeasuredColumns] = []
-    rows: list[list[str]] = []
-    titles: list[str] = []
-    for row in [*_rows(data[:end].decode(errors="replace")), [_FIRST_TITLE]]:
-        if row[0] == _FIRST_TITLE:
-            parts += _table_columns(titles, rows, path, fault)
-            titles, rows = row, []
-        else:
-            rows.append(row)
-    return parts
+    return [part for titles, rows in sections(path, fault) for part in _columns(titles, rows, path, fault)]
 
 
-def _rows(text: str) -> list[list[str]]:
-    """Return the cells of all lines but empty ones."""
-    lines = text.split("\n")
-    try:
-        rows = [*csv.reader(lines)]
-    except csv.Error:  # a cell beyond the module's limit
-        rows = []
-    # a quote that is never closed swallows the lines behind it: one line at a time
-    if len(rows) != len(lines):
-        rows = [next(csv.reader([line]), []) if '"' in line else line.split(",") for line in lines if line]
-    return [*filter(None, rows)]
-
-
-def _table_columns(
+def _columns(
     titles: Sequence[str], rows: Sequence[list[str]], path: str, fault: Fault
 ) -> Iterator[MeasuredColumns]:
     """Yield the tensors of the rows below a line of titles, if there are any."""
-    width = len(titles)
-    # vendor: the reference ends every row, but not the titles, with a comma
-    fitting = [row[:width] for row in rows if len(row) == width or (len(row) == width + 1 and not row[-1])]
-    unfit = len(rows) - len(fitting)
-    if unfit and not titles:
-        fault(f"{path}: the first line has no titles of statistics; what stands before some is left out")
-    elif unfit:
-        fault(f"{path}: {unfit} row{'s' * (unfit > 1)} with another number of cells than titles left out")
-    if not fitting:
-        return
-    columns = dict(zip(titles, zip(*fitting, strict=True), strict=True))
+    columns = dict(zip(titles, zip(*rows, strict=True), strict=True))
     if any(title not in columns for title in _NAMES):
         fault(f"{path}: lacks a column of {', '.join(_NAMES)}; its rows are left out")
         return
-    nothing = ("",) * len(fitting)
+    nothing = ("",) * len(rows)
     shape_column = columns.get("Shape", nothing)
     shown = {shape: shape.strip("()").replace(",", "x") for shape in {*shape_column}}
     sides, types = (map(str.lower, columns.get(title, nothing)) for title in ("IO", "Data Type"))
@@ -214,52 +171,14 @@ def _is_number(cell: Cell) -> bool:
     return isinstance(cell, int | float)
 
 
-Stamp = tuple[int, int, int]
-"""Change times of a directory and of its statistics table, and the size of the table."""
-
 DirectoryContent = tuple[list[MeasuredColumns], tuple[str, ...]]
 """Tensors of a directory in tables, and messages about files that cannot be read."""
 
-KnownDirectories = dict[str, tuple[Stamp, DirectoryContent]]
-"""Cache of the contents of directories by path."""
-
-
-def stamp(path: str) -> Stamp:
-    """Return the stamp of a directory of tensors, which changes when something is written into it."""
-    try:
-        table = os.stat(f"{path}/{TABLE}")  # noqa: PTH116 - a text
-        size, written = table.st_size, table.st_mtime_ns
-    except OSError:
-        size = written = 0
-    try:
-        return os.stat(path).st_mtime_ns, written, size  # noqa: PTH116 - a text
-    except OSError:  # gone
-        return 0, 0, 0
-
 
 def read_directories(
-    root: str,
-    directories: Sequence[Iteration],
-    known: KnownDirectories | None,
-    executor: ExecutorChoice,
-) -> Iterator[DirectoryContent]:
-    """Yield the tensors of each directory, of its last complete execution.
-
-    A directory that has not changed since ``known`` took it in is not read again.
-    """
-    if known is None:
-        yield from _contents(root, directories, executor)
-        return
-    stamps = {each.path: stamp(each.path) for each in directories}
-    changed = [each for each in directories if known.get(each.path, (None,))[0] != stamps[each.path]]
-    for each, content in zip(changed, _contents(root, changed, executor), strict=True):
-        known[each.path] = (stamps[each.path], content)
-    yield from (known[each.path][1] for each in directories)
-
-
-def _contents(
     root: str, directories: Iterable[Iteration], executor: ExecutorChoice
 ) -> Iterator[DirectoryContent]:
+    """Yield the tensors of each directory, of its last complete execution."""
     return map_items(
         _content,
         map(replace, directories),  # copies: the lists that they cache are freed with them

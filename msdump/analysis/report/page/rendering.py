@@ -59,13 +59,12 @@ def _file(name: str) -> str:
     return reading.read_bytes(Path(__file__).with_name(name)).decode()
 
 
-def page(report: DumpReport, folder: str, *, reload_seconds: float = 0.0) -> Iterator[str]:
+def page(report: DumpReport, folder: str) -> Iterator[str]:
     """Yield the text of a page, piece by piece.
 
     Args:
         report: The report.
         folder: The directory that the page will lie in; links to files are relative to it.
-        reload_seconds: Seconds after which the page loads itself again, 0: never.
     """
     rows = [row for row, each in enumerate(report.series.tensors) if each.is_shown]
     chunks, left_out = encode_tables(_number_tables(report, rows), _BUDGET)
@@ -82,7 +81,6 @@ def page(report: DumpReport, folder: str, *, reload_seconds: float = 0.0) -> Ite
         report=report,
         kinds=_kinds(report, folder),
         left_out_tables=left_out,
-        reload_seconds=reload_seconds,
         style=markupsafe.Markup(_file("report.css")),  # noqa: S704 - files of the package
         program=markupsafe.Markup(_file("report.js")),  # noqa: S704 - the same
         data=markupsafe.Markup(text),  # noqa: S704 - base64 and names of statistics

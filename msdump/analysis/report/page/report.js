@@ -899,21 +899,6 @@ function showTheme() {
   byId("page-controls").hidden = false;
 }
 
-function follow() {
-  const seconds = Number(document.body.dataset.reload);
-  if (!seconds) return;
-  const box = byId("follow");
-  byId("follow-label").hidden = false;
-  box.checked = remembered("follow") !== "no";
-  box.addEventListener("change", () => remembered("follow", box.checked ? "yes" : "no"));
-  window.scrollTo(0, Number(remembered("scroll") ?? 0));
-  setInterval(() => {
-    if (!box.checked) return;
-    remembered("scroll", String(window.scrollY));
-    location.reload();
-  }, seconds * 1000);
-}
-
 function showCharts(report, onPick) {
   const { curves, memory, histograms } = report.content;
   if (curves.length) {
@@ -1036,7 +1021,6 @@ function showAddressed(detail) {
 
 async function main() {
   showTheme();
-  follow();
   const chunks = JSON.parse(byId("data").textContent);
   const content = JSON.parse(new TextDecoder().decode(await unpacked(chunks.report)));
   const report = new Report(content, await unpacked(chunks.states), chunks);
