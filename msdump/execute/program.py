@@ -21,8 +21,6 @@ from msdump.execute.segments import (
     SegmentPlan,
     SegmentPlanner,
     node_runs,
-    segment_feeds,
-    show_measured,
 )
 from msdump.execute.weights import WeightCopies, WeightStore
 from msdump.graph import Graph, Node
@@ -245,7 +243,7 @@ class Program:
         """Run a segment, then show the operators in it; return how many segments stand in its place now."""
         assert segment.run is not None
         try:
-            outputs = segment.run(segment_feeds(segment, frame), segment.names, None)
+            outputs = segment.run(segment.fed(frame), segment.names, None)
         except Exception as error:
             if is_foreign(error):
                 raise
@@ -257,7 +255,7 @@ class Program:
             frame[slot] = value
         if observer is not None and segment.measuring is not None:
             try:
-                show_measured(segment, segment.measuring, frame, self._frames, observer)
+                segment.measuring.show(segment, frame, self._frames, observer)
             except ElementsNeededError:
                 self._planner.give(plan, segment)  # its inputs are still there: it runs once more
                 return 0

@@ -85,52 +85,6 @@ class ProgramOperator:
 _PAIR: Final = 2
 
 
-def measuring(looks: SessionHooks) -> Measuring | None:
-    """Return the memory for the statistics of a session, None where it measures nothing."""
-    if not looks.measured:
-        return None
-    found = SessionMeasures(len(looks.measured))
-    return Measuring(found, values.owned(found.addresses))
-
-
-def segment_feeds(segment: Segment, frame: Frame) -> dict[str, OrtValue]:
-    """Return the feeds of a segment's session."""
-    feeds = {name: frame[slot] for name, slot in segment.feeds}
-    if segment.measuring is not None:
-        feeds[ADDRESSES] = segment.measuring.addresses
-    return feeds
-
-
-def show_measured(
-    segment: Segment, measuring: Measuring, frame: Frame, frames: Frames, observer: Observer
-) -> None:
-    """Show the operators of a segment to an observer that wants statistics.
-
-    Args:
-        segment: The segment, which has run.
-        measuring: The statistics that its session has found.
-        frame: The values that it was given and gives.
-        frames: Where values stand.
-        observer: The observer.
-
-    Raises:
-        ElementsNeededError: The statistics do not suffice.
-    """
-    kinds, last = measuring.found.kinds, measuring.last
-    if last is None or last.kinds != kinds:
-        arrays = stand_ins(kinds)
-        if arrays is None:
-            raise ElementsNeededError
-        known = dict(zip(segment.looks.measured, arrays, strict=True))
-        batch = node_runs(segment.shown, frame, frames, observer.interest, known)
-        tensors = tensors_of(batch)
-        if not {*map(id, tensors)} <= {*map(id, arrays)}:
-            observer.ran(batch, _found(measuring.found, arrays, tensors, segment.looks.need))
-            return
-        last = measuring.last = _operators(kinds, batch, tensors, arrays)
-    observer.ran(last.batch, measuring.found.together(last.places, last.counts))
-
-
 def node_runs(
     operators: Iterable[ProgramOperator],
     frame: Frame,
@@ -164,15 +118,6 @@ def node_runs(
     return batch
 
 
-def _operators(
-    kinds: bytes, batch: Sequence[NodeRun], tensors: Sequence[np.ndarray], arrays: Sequence[np.ndarray]
-) -> MeasuredOperators:
-    places: slice | list[int] = places_of(tensors, arrays)
-    if places == [*range(len(arrays))]:
-        places = slice(None)
-    return MeasuredOperators(kinds, batch, places, np.array([array.size for array in tensors]))
-
-
 def _found(
     session: SessionMeasures,
     arrays: Sequence[np.ndarray],
@@ -188,36 +133,50 @@ def _found(
     return TotalsArray.of([found.get(id(each)) or Totals(each.size) for each in tensors])
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredOperators:
-    """Operators as an observer is shown them while their tensors have the same types and shapes.
-
-    Attributes:
-        kinds: Types and shapes of the values that the session measures.
-        batch: The operators.
-        places: Which of the measured values their tensors are.
-        counts: The number of elements of each.
-    """
-
-    kinds: bytes
-    batch: Sequence[NodeRun]
-    places: slice | Sequence[int]
-    counts: np.ndarray
-
-
-@dataclass(slots=True, eq=False)
 class Measuring:
     """The statistics that the session of a segment finds, run after run.
 
     Attributes:
-        found: Where it writes that.
-        addresses: The value that it is fed.
-        last: The operators that an observer was shown in the last run.
+        addresses: The value that the session is fed: where it writes them.
     """
 
-    found: SessionMeasures
-    addresses: OrtValue
-    last: MeasuredOperators | None = None
+    def __init__(self, count: int) -> None:
+        """Reserve memory for the statistics of a number of values."""
+        self._found = SessionMeasures(count)
+        self.addresses = values.owned(self._found.addresses)
+        # Operators as an observer is shown them while their tensors have the same types and shapes: the
+        # statistics of each tensor are found at one of these places.
+        self._kinds = b""
+        self._batch: Sequence[NodeRun] = ()
+        self._places = np.zeros(0, np.int64)
+        self._counts = np.zeros(0)
+
+    def show(self, segment: Segment, frame: Frame, frames: Frames, observer: Observer) -> None:
+        """Show the operators of a segment, which has run, to an observer that wants statistics.
+
+        Args:
+            segment: The segment.
+            frame: Inputs and outputs of its session.
+            frames: Where values stand.
+            observer: The observer.
+
+        Raises:
+            ElementsNeededError: The statistics do not suffice.
+        """
+        kinds = self._found.kinds
+        if self._kinds != kinds:
+            arrays = stand_ins(kinds)
+            if arrays is None:
+                raise ElementsNeededError
+            known = dict(zip(segment.looks.measured, arrays, strict=True))
+            batch = node_runs(segment.shown, frame, frames, observer.interest, known)
+            tensors = tensors_of(batch)
+            if not {*map(id, tensors)} <= {*map(id, arrays)}:
+                observer.ran(batch, _found(self._found, arrays, tensors, segment.looks.need))
+                return
+            self._batch, self._places = batch, np.array(places_of(tensors, arrays))
+            self._counts, self._kinds = np.array([array.size for array in tensors]), kinds
+        observer.ran(self._batch, self._found.together(self._places, self._counts))
 
 
 @dataclass(slots=True, eq=False)
@@ -249,6 +208,13 @@ class Segment:
     looks: SessionHooks = NO_HOOKS
     run: Run | None = None
     measuring: Measuring | None = None
+
+    def fed(self, frame: Frame) -> dict[str, OrtValue]:
+        """Return the inputs of its session."""
+        feeds = {name: frame[slot] for name, slot in self.feeds}
+        if self.measuring is not None:
+            feeds[ADDRESSES] = self.measuring.addresses
+        return feeds
 
     @property
     def positions(self) -> range:
@@ -473,7 +439,7 @@ class SegmentPlanner:
             segment.feeds = tuple((inner, slots[name]) for inner, name in session.feeds)
             segment.names = [session.names[name] for name in segment.outputs]
             segment.results = tuple(slots[name] for name in segment.outputs)
-            segment.measuring = measuring(segment.looks)
+            segment.measuring = Measuring(len(segment.looks.measured)) if segment.looks.measured else None
             segment.run = _timed(session.run, "segment", segment)
             return True
         return False

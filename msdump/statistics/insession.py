@@ -95,14 +95,14 @@ class SessionMeasures:
         """
         return (Totals(array.size, *each) for array, each in zip(arrays, self._found.tolist(), strict=True))
 
-    def together(self, places: slice | Sequence[int], counts: np.ndarray) -> TotalsArray:
+    def together(self, places: np.ndarray, counts: np.ndarray) -> TotalsArray:
         """Return the statistics of some values.
 
         Args:
             places: Which of them.
             counts: The number of elements of each.
         """
-        found = self._found[places].copy()  # the next run writes there
+        found = self._found[places]  # a copy: the next run writes there
         return TotalsArray(counts, *(found[name] for name in _FOUND.names or ()))
 
 

@@ -90,12 +90,25 @@ UNUSED = """g (float[2,3] x, int64 n) => (float[K,2,3] rows) {
         => (bool c, float[2,3] v2, int64 i2, float[2,3] r) {
             v2 = Add(v, v)  r = Neg(v2)  i2 = Identity(i) }> }"""
 
+WEIGHTS = """g (float[2,3] x, int64 n, bool c) => (float[2,3] last) {
+    last = Loop(n, , x) <body = b (int64 i, bool d, float[2,3] v) => (bool d, float[2,3] v2) {
+        v1 = MatMul(v, w)
+        v2 = If(c) <then_branch = t () => (a) { p = MatMul(v1, w)  a = Add(p, bias) },
+                    else_branch = e () => (a) { a = Identity(bias2) }> }> }"""
+PRODUCT = """g (float[1,3] x, bool c) => (float[1,3] y) {
+    y = If(c) <then_branch = t () => (a) { a = %s }, else_branch = e () => (b) { b = Neg(x) }> }"""
+INNER = "If(c) <then_branch = t1 () => (p) { p = %s(x, w) }, else_branch = e1 () => (q) { q = Neg(x) }>"
+OVERRIDDEN = """g (float[3] x, bool c, float[3] w) => (float[3] y) {
+    y = If(c) <then_branch = t () => (a) { a = Add(x, w) }, else_branch = e () => (a) { a = Sub(x, w) }> }"""
+
 XS = {"xs": [X[0], X[1]], "x": X[0]}
 ROWS = {
     "s": np.ones(3, np.float32),
     "a": RNG.random((4, 3), np.float32),
     "b": RNG.random((3, 4), np.float32),
 }
+LINES = [{"x": RNG.standard_normal((1, 3)).astype(np.float32), "c": YES} for _ in range(20)]
+OUTER = {"w": W, "bias": X[0], "bias2": X + 1}
 CASES = {
     "then": (BRANCH, {"x": X, "c": YES}),
     "else": (BRANCH, {"x": X, "c": NO}),
@@ -115,6 +128,20 @@ CASES = {
     "float16": (HALF, {"x": X.astype(np.float16), "n": np.array(3)}),
     "text": (TEXT, {"x": np.array(["a", "bc"], object), "n": np.array(2)}),
     "unused outputs": (UNUSED, {"x": X, "n": np.array(3)}),
+}
+WITH_WEIGHTS = {
+    # weights of outer graphs are read where they lie, two graphs further in as well
+    "weights, then": (WEIGHTS, [{"x": X, "n": np.array(3), "c": YES}], OUTER),
+    "weights, else": (WEIGHTS, [{"x": X, "n": np.array(3), "c": NO}], OUTER),
+    # the runtime packs weights one graph out, no further
+    "product, one graph out": (PRODUCT % "MatMul(x, w)", LINES, {"w": W}),
+    "product, two graphs out": (PRODUCT % (INNER % "MatMul"), LINES, {"w": W}),
+    "Gemm, two graphs out": (PRODUCT % (INNER % "Gemm"), LINES, {"w": W}),
+    "overridden weight": (
+        OVERRIDDEN,
+        [{"x": X[1], "c": YES} | more for more in ({}, {"w": W[0]}, {})],
+        {"w": X[0]},
+    ),
 }
 
 
@@ -137,68 +164,26 @@ def looked_into(network: Network, feeds):
     return network._program.run(fed, Watch(graph, every=0))
 
 
-@pytest.mark.parametrize(("text", "feeds"), CASES.values(), ids=CASES)
-def test_values_are_those_of_the_whole(text, feeds):
-    """Every output is, bit for bit, that of one session, whether bodies run as programs or not."""
-    network = network_of(text)
+@pytest.mark.parametrize(
+    ("text", "runs", "weights"),
+    [*((text, [feeds] * 2, {}) for text, feeds in CASES.values()), *WITH_WEIGHTS.values()],
+    ids=[*CASES, *WITH_WEIGHTS],
+)
+def test_values_are_those_of_the_whole(text, runs, weights):
+    """Every output has the bits of one session, whether bodies run as programs or not."""
+    network, model = network_of(text, **weights), model_of(text, **weights)
 
-    found = [list(network.run(feeds).values()), list(network.run(feeds).values())]
-    found += [looked_into(network, feeds), looked_into(network, feeds)]
+    found = [list(network.run(feeds).values()) for feeds in runs]
+    inside = [looked_into(network, feeds) for feeds in runs]
 
-    expected = whole.run(model_of(text), feeds)
+    expected = [whole.run(model, feeds) for feeds in runs]
     assert all(node.bodies for graph in network.graph.walk() for node in graph.nodes if has_graph(node))
-    assert [True] * 4 == [whole.same(expected, outputs) for outputs in found]
+    assert all(map(whole.same, expected * 2, found + inside))
 
 
 def has_graph(node) -> bool:
     """Tell whether a node holds a graph."""
     return any(attribute.HasField("g") for attribute in node.proto.attribute)
-
-
-WEIGHTS = """g (float[2,3] x, int64 n, bool c) => (float[2,3] last) {
-    last = Loop(n, , x) <body = b (int64 i, bool d, float[2,3] v) => (bool d, float[2,3] v2) {
-        v1 = MatMul(v, w)
-        v2 = If(c) <then_branch = t () => (a) { p = MatMul(v1, w)  a = Add(p, bias) },
-                    else_branch = e () => (a) { a = Identity(bias2) }> }> }"""
-
-
-@pytest.mark.parametrize("condition", [YES, NO], ids=["then", "else"])
-def test_weights_of_outer_graphs(condition):
-    """Weights of outer graphs are read where they lie, two graphs further in as well."""
-    weights = {"w": W, "bias": X[0], "bias2": X + 1}
-    feeds = {"x": X, "n": np.array(3), "c": condition}
-
-    network = network_of(WEIGHTS, **weights)
-
-    expected = whole.run(model_of(WEIGHTS, **weights), feeds)
-    assert whole.same(expected, list(network.run(feeds).values()))
-    assert whole.same(expected, looked_into(network, feeds))
-
-
-DEPTHS = {
-    "one graph out": "MatMul(x, w)",
-    "two graphs out": "If(c) <then_branch = t1 () => (p) { p = MatMul(x, w) }, else_branch = e1 () => (q)"
-    " { q = Neg(x) }>",
-    "a product of Gemm two graphs out": "If(c) <then_branch = t1 () => (p) { p = Gemm(x, w) },"
-    " else_branch = e1 () => (q) { q = Neg(x) }>",
-}
-
-
-@pytest.mark.parametrize("product", DEPTHS.values(), ids=DEPTHS)
-def test_products_with_outer_weights(product):
-    """Products with weights of outer graphs have the very bits of the whole, which packs the nearest only."""
-    text = f"""g (float[1,3] x, bool c) => (float[1,3] y) {{
-        y = If(c) <then_branch = t () => (a) {{ a = {product} }},
-                   else_branch = e () => (b) {{ b = Neg(x) }}> }}"""
-    model, network = model_of(text, w=W), network_of(text, w=W)
-    feeds = [{"x": RNG.standard_normal((1, 3)).astype(np.float32), "c": YES} for _ in range(20)]
-
-    found = [list(network.run(item).values()) for item in feeds]
-    inside = [looked_into(network, item) for item in feeds]
-
-    expected = [whole.run(model, item) for item in feeds]
-    assert all(whole.same(*pair) for pair in zip(expected, found, strict=True))
-    assert all(whole.same(*pair) for pair in zip(expected, inside, strict=True))
 
 
 def test_inner_weights_of_one_name():
@@ -212,22 +197,6 @@ def test_inner_weights_of_one_name():
     found = [network.run({"x": X, "c": c})["z"] for c in (YES, NO)]
 
     assert whole.same([X * np.float32(5), X * np.float32(7)], found)
-
-
-def test_overridden_initializer():
-    """A fed initializer holds in branches too, for its own run only."""
-    text = """g (float[3] x, bool c, float[3] w) => (float[3] y) {
-        y = If(c) <then_branch = t () => (a) { a = Add(x, w) },
-                   else_branch = e () => (a) { a = Sub(x, w) }> }"""
-    network = network_of(text, w=X[0])
-    feeds = {"x": X[1], "c": YES}
-
-    runs = [feeds | more for more in ({}, {"w": W[0]}, {})]
-    found = [network.run(each)["y"] for each in runs]
-    inside = [looked_into(network, each)[0] for each in runs]
-
-    assert whole.same([X[1] + X[0], X[1] + W[0], X[1] + X[0]], found)
-    assert whole.same(found, inside)
 
 
 PASSES = {
