@@ -6,13 +6,12 @@ device's arithmetic in numpy around it; by ONNX's reference.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from msdump.device import overflows, precision, rounded
+from msdump.device import overflows, rounded
 from msdump.dtypes import BFLOAT16, DType
 from msdump.execute import values
 from msdump.execute.runtime import OrtValue, Run, Runtime
@@ -26,52 +25,9 @@ from msdump.graph.kernel import (
     has_foreign_domain,
     keeps_types,
     onenode,
-    type_text,
 )
 
 _CAST_SINCE: Final = 13  # the first opset with a Cast to bfloat16
-_FLOAT32_TEXT: Final = type_text(FLOAT32)
-
-
-def bfloat16_inputs(graph: Graph, node: Node, roundings: Sequence[Rounding] | None) -> frozenset[str]:
-    """Return the names of values that an operator reads as bfloat16, where its model cannot round them.
-
-    Its opset has no Cast to bfloat16 then; they are rounded in numpy before the kernel.
-
-    The set is empty where the parts of a fused operator disagree about a value, or one reads a result of
-    another as bfloat16: rounding around the kernel cannot reach that.
-    """
-    if roundings is None or graph.opsets.get("", _CAST_SINCE) >= _CAST_SINCE:
-        return frozenset()
-    parts = list(zip(node.members, roundings, strict=True))
-    narrow = {name for part, rounding in parts for name in part.inputs if rounding.reads is BFLOAT16}
-    wide = {name for part, rounding in parts for name in part.inputs if rounding.reads is not BFLOAT16}
-    inner = {name for part in node.parts for name in part.outputs}  # handed on to other parts
-    return frozenset(narrow - {""}) if narrow.isdisjoint(wide | inner) else frozenset()
-
-
-def without_bfloat16(roundings: Sequence[Rounding]) -> tuple[Rounding, ...]:
-    """Return the roundings that the operator's model contains, without the ones to bfloat16."""
-    return tuple(
-        replace(rounding, reads=FLOAT32) if rounding.reads is BFLOAT16 else rounding for rounding in roundings
-    )
-
-
-def rounding_before(run: Any, names: Collection[str]) -> Any:
-    """Return a run that rounds float32 values of some feed names first."""
-
-    def rounding(fed: Mapping[str, OrtValue], outputs: list[str], options: None) -> Any:
-        inputs = {name: _rounded_value(value) if name in names else value for name, value in fed.items()}
-        return run(inputs, outputs, options)
-
-    return rounding
-
-
-def _rounded_value(value: OrtValue) -> OrtValue:
-    if values.kind_of(value) != _FLOAT32_TEXT:
-        return value
-    narrow = precision.cast(values.to_array(value), BFLOAT16)
-    return values.owned(precision.cast(narrow, FLOAT32))
 
 
 class Pinned:
@@ -174,15 +130,25 @@ class ReferenceRun:
         return [_undoubled(item, declared) for item, declared in zip(results, self._declared, strict=True)]
 
 
-def is_rounded_outside(node: Node, roundings: Sequence[Rounding] | None) -> bool:
+def is_rounded_outside(graph: Graph, node: Node, roundings: Sequence[Rounding] | None) -> bool:
     """Return whether the inputs of an operator are rounded in numpy, before its kernel.
 
     True for operators outside of ONNX's own domains: some kernels of the runtime give zeros if a Cast makes
-    their input. Values that graphs in an operator's attributes read are not rounded.
+    their input. Values that graphs in an operator's attributes read are not rounded. True, too, for inputs
+    in bfloat16 before the opset that can cast to it, unless the parts of a fused operator disagree about a
+    value, or one reads a result of another as bfloat16: rounding around the kernel cannot reach that.
     """
-    if roundings is None or not has_foreign_domain(node) or any(subgraphs(node.proto)):
+    if roundings is None or any(subgraphs(node.proto)):
         return False
-    return any(each.reads is not FLOAT32 for each in roundings)
+    if has_foreign_domain(node):
+        return any(each.reads is not FLOAT32 for each in roundings)
+    if graph.opsets.get("", _CAST_SINCE) >= _CAST_SINCE:
+        return False
+    parts = list(zip(node.members, roundings, strict=True))
+    narrow = {name for part, rounding in parts for name in part.inputs if rounding.reads is BFLOAT16} - {""}
+    wide = {name for part, rounding in parts for name in part.inputs if rounding.reads is not BFLOAT16}
+    inner = {name for part in node.parts for name in part.outputs}
+    return bool(narrow) and narrow.isdisjoint(wide | inner)
 
 
 class _Emulation:

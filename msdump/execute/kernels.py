@@ -16,7 +16,7 @@ import numpy as np
 
 from msdump.device import FloatStatus
 from msdump.errors import UnsupportedOpError, is_final
-from msdump.execute import fallback, values
+from msdump.execute import values
 from msdump.execute.fallback import Pinned, ReferenceRun, is_rounded_outside, kept
 from msdump.execute.runtime import OrtValue, Run, Runtime, short
 from msdump.execute.weights import Initializers, WeightStore, packed, tells_overflow
@@ -225,7 +225,7 @@ class KernelFactory:
     def _plain_kernel(self, node: Node, fed: Mapping[str, OrtValue | None]) -> Kernel:
         """Return the kernel of an operator in the types of its inputs."""
         roundings = self._roundings(node)
-        if not is_rounded_outside(node, roundings):
+        if not is_rounded_outside(self._graph, node, roundings):
             return self._session_kernel(node, fed, roundings)
         bare = self._session_kernel(node, fed, roundings, has_casts=False)
 
@@ -259,10 +259,7 @@ class KernelFactory:
             absent=absent,
             rounded=initializers.rounded,
         )
-        roundings = roundings if has_casts else None
-        outside = fallback.bfloat16_inputs(self._graph, node, roundings)
-        inside = fallback.without_bfloat16(roundings) if outside and roundings is not None else roundings
-        model = self._runtime.model(self._graph, node, bindings, inside)
+        model = self._runtime.model(self._graph, node, bindings, roundings if has_casts else None)
         session = self._runtime.session(
             model.data,
             self._initializers.values(node, model, initializers),
@@ -274,9 +271,6 @@ class KernelFactory:
         run = session.run_with_ort_values
         if any(values.is_map(value) for value in fed.values()):
             run = _taking_maps(session.run)  # maps are no OrtValues: only the slower call takes them
-        rounded = {inner for inner, name in model.feeds if name in outside}
-        if rounded:
-            run = fallback.rounding_before(run, rounded)
         return Kernel(_checked(node, run), model.feeds, model.outputs, model.has_status)
 
     def _all_fed(

@@ -11,7 +11,7 @@ from msdump.device import FloatStatus, dead_values
 from msdump.errors import is_final, is_foreign
 from msdump.execute import values
 from msdump.execute.control import Frame, Frames, RunnableBody, Site, control
-from msdump.execute.host import HostSite, host_operator
+from msdump.execute.host import Exchange, host_operator
 from msdump.execute.kernels import Kernel, KernelFactory, RoundingsOf, as_the_model_says
 from msdump.execute.runtime import OrtValue, Run, Runtime, cpu_runtime, failure
 from msdump.execute.segment_compiler import Joining, SegmentCompiler
@@ -22,7 +22,7 @@ from msdump.execute.segments import (
     SegmentPlanner,
     node_runs,
 )
-from msdump.execute.weights import WeightCopies, WeightStore
+from msdump.execute.weights import WeightCopies, WeightStore, tells_overflow
 from msdump.graph import Graph, Node
 from msdump.observer import ElementsNeededError, Observer
 from msdump.plan import Optimization
@@ -100,21 +100,23 @@ class Program:
         self._planner = SegmentPlanner(graph, self._operators, self._frames, compiler, joins)
 
     def _operator(self, position: int, node: Node, dead: tuple[int, ...]) -> ProgramOperator:
-        site = HostSite(
+        roundings = None if node.bodies else self._roundings(node)
+        host = host_operator(
             position,
             node,
             self.graph,
             self._frames.tensor,
-            None if node.bodies else self._roundings(node),
-            self._collectives,
-            self._float_status,
+            roundings,
+            collectives=self._collectives,
+            float_status=self._float_status,
         )
-        host = host_operator(site)
         if host is not None:
-            status = (self._frames.status,) * host.has_status
+            has_status = isinstance(host, Exchange) and tells_overflow(roundings)
+            status = (self._frames.status,) * has_status
             slots = tuple(self.slots[name] for name in node.outputs if name)
-            run = _timed(host.run, node)
-            return ProgramOperator(position, node, dead + status, results=slots + status, control=run)
+            return ProgramOperator(
+                position, node, dead + status, results=slots + status, control=_timed(host, node)
+            )
         if not node.bodies:
             return ProgramOperator(position, node, dead)
         used = [position for position, name in enumerate(node.outputs) if name]

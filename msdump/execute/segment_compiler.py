@@ -13,7 +13,7 @@ import numpy as np
 
 from msdump.dtypes import STRING
 from msdump.errors import is_final
-from msdump.execute import fallback, values
+from msdump.execute import values
 from msdump.execute.fallback import is_rounded_outside
 from msdump.execute.kernels import RoundingsOf
 from msdump.execute.runtime import OrtValue, Run, Runtime, SessionUse
@@ -250,11 +250,7 @@ class Joining:
         roundings = self._roundings(node)
         if roundings is None:
             return not self._may_be_widened(node, types)
-        if (
-            tells_overflow(roundings)
-            or is_rounded_outside(node, roundings)
-            or fallback.bfloat16_inputs(self._graph, node, roundings)
-        ):
+        if tells_overflow(roundings) or is_rounded_outside(self._graph, node, roundings):
             return False
         # casts are written by type: a value of unknown type cannot be cast
         if any(each.dtype is None for each in types):

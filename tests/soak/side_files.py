@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from types import SimpleNamespace
 
 import numpy as np
@@ -36,7 +37,9 @@ def files():
         name, data = _record(is_json=is_json)
         yield kind, f"overflow/{name}", data, _overflows
     name, _ = _record(is_json=False)
-    old = op_debug.encode(op_debug.OldRecord({"AI Core": {"model_id": 1, "task_id": 2, "status": 2048}}))
+    old = bytearray(op_debug.SIZE)  # a record of an older device: model 1, task 2, status 2048
+    struct.pack_into("<3Q", old, 256, 1, 0, 2)
+    struct.pack_into("<Q", old, 1040, 2048)
     header = dump_data.header(op_debug.header_data(TIME))
     yield "overflow record of older devices", f"overflow/{name}", header + old, _overflows
     text = "".join(f"{key}={value}\n" for key, value in OPTIONS.items())
