@@ -1,4 +1,4 @@
-"""One row per element type: what ONNX, numpy, MindSpore and the dump files call it.
+"""One row per element type: its names and numbers in ONNX, numpy, MindSpore and the dump files.
 
 The table itself is texts and numbers: numpy is loaded where the types of a row are first used.
 
