@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -14,60 +13,11 @@ from msdump.capture.compiled.watcher import DeviceImage, GraphImage
 from msdump.capture.steps import Memory, memory_of
 from msdump.device import Ascend, MemoryUse, Residence, residence
 from msdump.errors import DeviceMemoryError
-from msdump.graph import Graph, content_sized
+from msdump.graph import Graph, has_content_sizes
 from msdump.graph.kernel import stomped_bytes
-from msdump.observer import Arrays, Interest, NodeRun, Observer, places_of, tensors_of
+from msdump.observer import Arrays, NodeRun, Observer, places_of, tensors_of
 from msdump.plan import DumpPlan, Scene
 from msdump.statistics import TotalsArray
-
-
-class Recognition(Observer):
-    """Compares a run with earlier ones, and measures it from the operator on at which it differs from all.
-
-    It watches the operators with results of varying sizes, and every operator of a new run. The graph has no
-    branches and loops.
-
-    Attributes:
-        use: Device memory of the run so far: that of an earlier run equal to it, else its own.
-        interest: The operators whose results vary, later every one.
-    """
-
-    def __init__(
-        self, earlier: Sequence[MemoryUse], varying: Sequence[bool], new_use: Callable[[], MemoryUse]
-    ) -> None:
-        """Begin a run.
-
-        Args:
-            earlier: Earlier runs with inputs of the same shapes, at least one.
-            varying: By node position: whether the sizes of the operator's results depend on contents.
-            new_use: Returns memory with weights and inputs in it.
-        """
-        self.use = earlier[-1]
-        self.interest = Interest(tuple(varying), outputs=True, one_by_one=True)
-        self._candidates = earlier
-        self._new_use = new_use
-
-    def ran(self, batch: Sequence[NodeRun], found: TotalsArray | None = None) -> None:
-        """Compare or measure the results of operators.
-
-        Raises:
-            DeviceMemoryError: A tensor does not fit; it is named.
-        """
-        del found
-        for position, _, outputs, _ in batch:
-            if self._candidates:
-                self._candidates = [run for run in self._candidates if run.agrees(position, outputs)]
-                if self._candidates:
-                    self.use = self._candidates[-1]  # any of them: they agree up to here
-                    continue
-                self._measure_from(position)
-            self.use.ran(position, outputs)
-
-    def _measure_from(self, position: int) -> None:
-        """Measure from an operator on; up to it the run lies in memory as the last candidate did."""
-        last_candidate, self.use = self.use, self._new_use()
-        self.use.follow(last_candidate, position)
-        self.interest = Interest((True,) * len(self.interest.positions), outputs=True, one_by_one=True)
 
 
 class FaultyMemory:
@@ -206,14 +156,17 @@ class Metered(Relay):
         return Metered(memory, self._capture.enter(body), body, self._residence_of)
 
 
-_MOST_RUNS: Final = 64  # whose addresses are kept, of all sets of input shapes together
+_MOST_RUNS: Final = 64  # with addresses that are kept, by the shapes of inputs
 
 
 class RunMemory:
     """Keeps the addresses of each run's tensors, and holds runs to the device's limit.
 
-    A run is measured operator by operator. The layout is remembered by the shapes of the inputs. Where sizes
-    depend on contents, a later run is recognised by its results, but with control flow every run is measured.
+    A run is measured operator by operator, and remembered by the shapes of its inputs, unless sizes depend on
+    contents: then every run is measured.
+
+    Attributes:
+        now: Memory of the run that goes on, or else of the last one; None before the first.
     """
 
     def __init__(self, device: Ascend, plan: DumpPlan | None, limit: int | None) -> None:
@@ -227,15 +180,10 @@ class RunMemory:
         self._device = device
         self._plan = plan
         self._limit = limit
-        self._remembered: dict[Hashable, _SimilarRuns] = {}
-        self._run: MemoryUse | Recognition | None = None
+        self._remembered: dict[Hashable, MemoryUse] = {}
         self._new_key: Hashable = None  # of a run that may have to be remembered
         self._inner_residences: dict[int, Residence] = {}
-
-    @property
-    def now(self) -> MemoryUse | None:
-        """Memory of the run that goes on, or else of the last one; None before the first."""
-        return self._run.use if isinstance(self._run, Recognition) else self._run
+        self.now: MemoryUse | None = None
 
     def begin(self, inputs: Mapping[str, Any], capture: Observer | None) -> Observer | None:
         """Begin a run; return its observer, which passes operators on to the capture.
@@ -244,49 +192,26 @@ class RunMemory:
             DeviceMemoryError: Weights and inputs do not fit.
         """
         key = tuple((name, _sizes(item)) for name, item in inputs.items())
-        similar = self._remembered.get(key)
-        self._new_key = None
-        if similar is not None and not similar.varying:
-            self._run = similar.runs[0]  # the same addresses: no operator needs to be watched for them
-            return capture
-        self._new_key = key
-        # A capture asks for addresses while the run goes on, when it may still be like several earlier ones.
-        if similar is not None and capture is None:
-            self._run = Recognition(similar.runs, similar.watched, lambda: self._begun(inputs))
-            return self._run
-        self._run = self._begun(inputs)
-        return Metered(self._run, capture, self._device.graph, self._residence_inside)
+        self.now, self._new_key = self._remembered.get(key), None
+        if self.now is not None:
+            return capture  # the same addresses: no operator needs to be watched for them
+        arrays = {**self._device.graph.weights, **inputs}
+        self.now, self._new_key = MemoryUse.begin(self._main_residence, self._limit, arrays), key
+        return Metered(self.now, capture, self._device.graph, self._residence_inside)
 
     def end(self, inputs: Mapping[str, Any]) -> None:
-        """Remember the run that has ended, where a later one with such inputs can be recognised."""
-        if self._new_key is None or self._run is None:
+        """Remember the run that has ended, where the shapes of its inputs decide all sizes."""
+        changing = frozenset(inputs) | self._device.graph.variables
+        if self._new_key is None or self.now is None or self._varies(changing):
             return
-        varying = self._varying(frozenset(inputs) | self._device.graph.variables)
-        # recognition compares results of the main graph alone, not those inside branches and loops
-        if varying and any(node.bodies for node in self._device.graph.nodes):
-            return
-        run = self._run.use if isinstance(self._run, Recognition) else self._run
-        similar = self._remembered.get(self._new_key)
-        if similar is None or not any(run is earlier or run.is_like(earlier) for earlier in similar.runs):
-            self._remember(self._new_key, varying, run)
-
-    def _remember(self, key: Hashable, varying: tuple[int, ...], run: MemoryUse) -> None:
-        """Remember a run; the oldest one of the oldest shapes makes place for it."""
-        if sum(len(similar.runs) for similar in self._remembered.values()) >= _MOST_RUNS:
-            oldest_key, oldest = next(iter(self._remembered.items()))
-            del oldest.runs[0]
-            if not oldest.runs:
-                del self._remembered[oldest_key]
-        watched = tuple(position in varying for position in range(len(self._device.graph.nodes)))
-        self._remembered.setdefault(key, _SimilarRuns(any(watched), watched)).runs.append(run)
-
-    def _begun(self, inputs: Mapping[str, Any]) -> MemoryUse:
-        return MemoryUse.begin(self._main_residence, self._limit, {**self._device.graph.weights, **inputs})
+        if len(self._remembered) >= _MOST_RUNS:
+            del self._remembered[next(iter(self._remembered))]
+        self._remembered[self._new_key] = self.now
 
     @functools.cached_property
-    def _varying(self) -> Any:
-        """A function from the names of fed inputs to the operators with results of varying sizes."""
-        return functools.cache(functools.partial(content_sized, self._device.graph))
+    def _varies(self) -> Any:
+        """A function from the names of fed inputs to whether sizes depend on their contents."""
+        return functools.cache(functools.partial(has_content_sizes, self._device.graph))
 
     @functools.cached_property
     def _main_residence(self) -> Residence:
@@ -304,21 +229,6 @@ class RunMemory:
         is_watched = plan is not None and plan.compiled.scene is Scene.WATCHER
         stays = watcher.resident(device.graph, plan) if plan is not None and is_watched else ()
         return residence(device.graph, device.placement, stays, prepares=device.is_compiled)
-
-
-@dataclass(frozen=True, slots=True)
-class _SimilarRuns:
-    """Runs with inputs of the same shapes.
-
-    Attributes:
-        varying: Whether the sizes of results depend on contents.
-        watched: By position, whether the sizes of an operator's results depend on contents.
-        runs: Runs in which they differ; a single one where there are no such operators.
-    """
-
-    varying: bool
-    watched: tuple[bool, ...]
-    runs: list[MemoryUse] = field(default_factory=list)
 
 
 def _sizes(item: Any) -> Hashable:

@@ -275,8 +275,21 @@ class MemoryUse:
         # an operator of the graph around has run, so control flow has ended
         for body in self._bodies.values():
             body.end()
-        self._note_types(self._made(position, outputs))
-        self._finish_step(position)
+        step = self._contents.steps[position]
+        pairs = zip(step.makes, outputs, strict=True)
+        self._note_types((form.value, array) for form, array in pairs if form)
+        self._place(step.copies)
+        # views have no memory of their own
+        self._place(form for form in step.makes if form and form not in step.views)
+        for view, owner in step.views.items():
+            # an output that only holds the new value of an input is not shown by the operator
+            if owner.value in self._host_types:
+                self._host_types.setdefault(view.value, self._host_types[owner.value])
+            if owner in self._blocks:
+                self._blocks[view] = self._blocks[owner]
+        self._place(step.results)
+        for form in step.dead:
+            self._release(self._pass, form)
 
     def enter(self, body: Graph, contents: Residence) -> MemoryUse:
         """Return the memory of a branch or loop body that is about to run once."""
@@ -291,24 +304,6 @@ class MemoryUse:
         use._placed[use._pass] = set()
         return use
 
-    def is_like(self, other: MemoryUse) -> bool:
-        """Return whether the tensors of two runs have equal shapes and types, and so the same addresses."""
-        return self._host_types == other._host_types
-
-    def agrees(self, position: int, outputs: Sequence[np.ndarray | None]) -> bool:
-        """Return whether an operator's results are tensors with the shapes that they had in this run."""
-        return all(
-            array is not None and self._host_types.get(name) == (array.shape, array.dtype)
-            for name, array in self._made(position, outputs)
-        )
-
-    def follow(self, other: MemoryUse, end: int) -> None:
-        """Place tensors of the operators before ``end``, with the shapes of another run."""
-        for position, step in enumerate(self._contents.steps[:end]):
-            names = (form.value for form in step.makes if form and form.value in other._host_types)
-            self._host_types |= {name: other._host_types[name] for name in names}
-            self._finish_step(position)
-
     def _share(self, outer: MemoryUse, names: Container[str]) -> None:
         """Take over the tensors that a body reads where they lie for the graph around it.
 
@@ -317,12 +312,6 @@ class MemoryUse:
         self._host_types |= {name: kind for name, kind in outer._host_types.items() if name in names}
         shared = {form for form in self._contents.first if form.value in names}
         self._blocks |= {form: outer._blocks[form] for form in shared & outer._blocks.keys()}
-
-    def _made(
-        self, position: int, outputs: Sequence[np.ndarray | None]
-    ) -> Iterator[tuple[str, np.ndarray | None]]:
-        pairs = zip(self._contents.steps[position].makes, outputs, strict=True)
-        return ((form.value, array) for form, array in pairs if form)
 
     def _note_types(self, arrays: Iterable[tuple[str, object]]) -> None:
         self._host_types |= {
@@ -333,21 +322,6 @@ class MemoryUse:
         placed = [form for form in self._contents.first if form.value in arrays]
         self._note_types((form.value, arrays[form.value]) for form in placed)
         self._place(placed)
-
-    def _finish_step(self, position: int) -> None:
-        step = self._contents.steps[position]
-        self._place(step.copies)
-        # views have no memory of their own
-        self._place(form for form in step.makes if form and form not in step.views)
-        for view, owner in step.views.items():
-            # an output that only holds the new value of an input is not shown by the operator
-            if owner.value in self._host_types:
-                self._host_types.setdefault(view.value, self._host_types[owner.value])
-            if owner in self._blocks:
-                self._blocks[view] = self._blocks[owner]
-        self._place(step.results)
-        for form in step.dead:
-            self._release(self._pass, form)
 
     def _place(self, forms: Iterable[Form]) -> None:
         for form in forms:

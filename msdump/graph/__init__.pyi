@@ -5,7 +5,7 @@ from . import names as names
 from . import training_info as training_info
 from . import validity as validity
 from .bodies import LOOP_HEAD as LOOP_HEAD
-from .bodies import content_sized as content_sized
+from .bodies import has_content_sizes as has_content_sizes
 from .bodies import opaque_control_flow as opaque_control_flow
 from .bodies import with_bodies as with_bodies
 from .body import BodyValue as BodyValue

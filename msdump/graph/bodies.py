@@ -120,17 +120,17 @@ _SHAPES: Final = frozenset({"Shape", "Size"})
 """Operators with results that depend on the shape of their input alone."""
 
 
-def content_sized(graph: Graph, fed: Collection[str]) -> tuple[int, ...]:
-    """Return the positions of operators that may give other sizes while all inputs keep their shapes.
+def has_content_sizes(graph: Graph, fed: Collection[str]) -> bool:
+    """Return whether an operator may give other sizes while all inputs keep their shapes.
 
-    The sizes of all other outputs follow from the shapes of the graph's inputs and the sizes of these
-    operators' outputs. Control flow is among them where an output inside it varies, and so are operators
-    of unknown domains, unless their outputs have a fixed shape.
+    Control flow does so where an output inside it varies; operators of unknown domains do, unless their
+    outputs have a fixed shape.
 
-    Returns:
-        Their positions in the graph, ascending; none where shapes tell every size.
+    Args:
+        graph: The graph.
+        fed: Names of the inputs and weights that may have other contents in another run.
     """
-    return tuple(_Walk(set(fed)).varying(graph))
+    return _Walk(set(fed)).varies(graph)
 
 
 class _Walk:
@@ -139,13 +139,9 @@ class _Walk:
     def __init__(self, fed: set[str]) -> None:
         self._dependent = fed
 
-    def varying(self, graph: Graph) -> Iterator[int]:
-        for position, node in enumerate(graph.nodes):
-            varies = [self._node_varies(graph, part) for part in node.members]
-            if any(varies):
-                # Beyond a result that varies inside, even the contents of a Shape do.
-                self._dependent.update(filter(None, node.outputs))
-                yield position
+    def varies(self, graph: Graph) -> bool:
+        """Return whether a size varies, up to the first operator that makes it."""
+        return any(self._node_varies(graph, part) for node in graph.nodes for part in node.members)
 
     def _node_varies(self, graph: Graph, node: Node) -> bool:
         slots = {slot for slot, name in enumerate(node.inputs) if name in self._dependent}
@@ -159,7 +155,6 @@ class _Walk:
             varies = bool(slots) and not all(graph.type_of(name).is_settled for name in outputs)
         else:
             varies = not slots.isdisjoint(facts_of(node.op_type).sizes_from)
-        # a Shape gives sizes: varying ones are listed with the operators that make them
         if (slots and node.op_type not in _SHAPES) or facts_of(node.op_type).is_random:
             self._dependent.update(filter(None, node.outputs))
         return varies
@@ -171,7 +166,7 @@ class _Walk:
             count_before = len(self._dependent)
             for body in node.bodies.values():
                 self._enter(node, body)
-                if any(True for _ in self.varying(body)) or self._leave(node, body):
+                if self.varies(body) or self._leave(node, body):
                     return True
             if len(self._dependent) == count_before:
                 return False

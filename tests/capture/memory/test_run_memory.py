@@ -10,7 +10,6 @@ import pytest
 from onnx import helper
 
 from msdump.capture import memory as run_memory
-from msdump.device import MemoryUse
 from msdump.encode import dump_data
 from msdump.errors import DeviceMemoryError
 from msdump.execute import Program
@@ -138,48 +137,6 @@ def test_sizes_in_sequences(door):
     assert [512, 16384, 512] == sizes
 
 
-def measured(network, monkeypatch, counts):
-    """Return how many operators of each run were measured."""
-    seen, ran = [], MemoryUse.ran
-
-    def ran_and_noted(meter, position, outputs):
-        seen[-1] += 1
-        ran(meter, position, outputs)
-
-    monkeypatch.setattr(MemoryUse, "ran", ran_and_noted)
-    for count in counts:
-        seen.append(0)
-        network.run(elements(count))
-    return seen
-
-
-def test_runs_are_recognised(door, monkeypatch):
-    """A run with sizes that were there before is not measured, a new one from where it is another."""
-    nodes = [nets.node("Neg", "x", "n"), nets.node("NonZero", "n", "at"), nets.node("Cast", "at", "y", to=1)]
-    network = door.load(nets.model(nodes, [nets.value("x", [ROWS, ROWS])], ["y"]), **O0)
-
-    assert [3, 0, 2, 0, 0, 2] == measured(network, monkeypatch, (1, 1, 2, 1, 2, 3))
-
-
-def test_oldest_sizes_are_forgotten(door, monkeypatch):
-    """No more than the last sizes are remembered."""
-    monkeypatch.setattr(run_memory, "_MOST_RUNS", 2)
-    network = door.load(nonzero_elements(), **O0)
-
-    assert [3, 3, 3, 0, 3] == measured(network, monkeypatch, (1, 2, 3, 2, 1))
-
-
-def test_control_flow_is_measured(door, monkeypatch):
-    """Where sizes vary beside branches, every run is measured as a whole."""
-    bodies = [helper.make_graph([nets.node("Neg", "x", name)], name, [], [nets.value(name)]) for name in "ab"]
-    branch = helper.make_node("If", ["w"], ["z"], then_branch=bodies[0], else_branch=bodies[1])
-    nodes = [nets.node("NonZero", "x", "y"), branch]
-    inputs = [nets.value("x", [ROWS, ROWS])]
-    network = door.load(nets.model(nodes, inputs, ["y", "z"], {"w": np.array(True)}), **O0)
-
-    assert [3, 3, 3] == measured(network, monkeypatch, (1, 1, 2))
-
-
 def observed(door, monkeypatch, model, runs, **context):
     """Return which undumped runs of a network were observed operator by operator."""
     network, seen, execute = door.load(model, **context), [], Program.execute
@@ -199,6 +156,13 @@ def test_runs_with_known_sizes_are_not_observed(door, monkeypatch):
     runs = [{"x": np.ones((rows, 4), np.float32)} for rows in (1, 1, 2, 1, 2)]
 
     assert [True, False, True, False, False] == observed(door, monkeypatch, nets.cosine(), runs, **O0)
+
+
+def test_runs_with_sizes_that_contents_tell_are_observed(door, monkeypatch):
+    """Where contents decide sizes, every run is measured."""
+    runs = [elements(count) for count in (1, 1, 2)]
+
+    assert [True] * 3 == observed(door, monkeypatch, nonzero_elements(), runs, **O0)
 
 
 def test_oldest_shapes_are_forgotten(door, monkeypatch):
