@@ -158,7 +158,7 @@ class Node:
             One that runs as a single operator has none.
         is_added: Compilation has added it (TransData, Cast); the model has no such operator.
         update: Which of its inputs it writes in place, and how many outputs it declares.
-        forward: Name of the node whose gradient it is a part of, "" for any other operator.
+        forward: Name of the forward node of a gradient operator, "" for any other operator.
     """
 
     name: str

@@ -58,7 +58,7 @@ def load(
         update_binding: The output that each initializer takes after a training step, for a model that
             has no ``training_info``.
         variables: Initializers that the training of another model changes, where this one describes none.
-        source: What messages call a model that was made from another one; the path, or "<ModelProto>".
+        source: Name in messages of a model that was made from another one; the path, or "<ModelProto>".
 
     Raises:
         GraphError: Not an ONNX file, truncated, missing external data, or a graph that

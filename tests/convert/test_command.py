@@ -27,7 +27,7 @@ class TestCommand:
         return CliRunner().invoke(main, ["convert", *map(str, arguments)])
 
     def test_a_summary_counts(self, tmp_path, image):
-        """The summary says what was converted, kept and skipped."""
+        """The summary counts files that were converted, kept and skipped."""
         (image.parent / "statistic.csv").write_text("x", encoding="utf-8")
 
         done = self.call("-d", image.parent, "-out", tmp_path / "out", "-f", "NCHW")
@@ -82,7 +82,7 @@ class TestCommand:
 
     @pytest.mark.parametrize(("arguments", "message"), WRONG.values(), ids=WRONG)
     def test_wrong_command_lines(self, tmp_path, monkeypatch, arguments, message):
-        """What is wrong ends with 2 before anything is converted."""
+        """A wrong command line ends with 2 before anything is converted."""
         monkeypatch.chdir(tmp_path)
 
         done = self.call(*arguments)

@@ -312,7 +312,7 @@ def test_a_shape_is_given(image, tmp_path):
 
 
 def test_every_reference_format_is_known():
-    """The formats that msaccucmp names are accepted, except those that it spells in its own way."""
+    """The formats that msaccucmp names are accepted, except the ones that it spells in its own way."""
     text = """
         NCHW NHWC ND NC1HWC0 FRACTAL_Z NC1C0HWPAD NHWC1C0 FSR_NCHW FRACTAL_DECONV C1HWNC0
         FRACTAL_DECONV_TRANSPOSE FRACTAL_DECONV_SP_STRIDE_TRANS NC1HWC0_C04 FRACTAL_Z_C04 CHWN
@@ -326,7 +326,7 @@ def test_every_reference_format_is_known():
 
 @pytest.mark.parametrize(("kind", "form", "expected"), [NAMES["npy"], NAMES["msnpy, converted"]], ids=str)
 def test_bytes_are_those_of_numpy(image, tmp_path, kind, form, expected):
-    """Converted files are what numpy.save writes, as CANN's own tool does, header included."""
+    """Converted files have the bytes of numpy.save, like files of CANN's own tool, header included."""
     convert([image], tmp_path / "out", Target(form, kind))
 
     np.save(tmp_path / "saved.npy", IMAGE if form else NC1HWC0)

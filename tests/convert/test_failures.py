@@ -1,4 +1,4 @@
-"""What cannot be converted, and what must not be asked for."""
+"""Dump files that cannot be converted, and options that are refused."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def image(tmp_path):
 
 
 def broken(size, tensor, **changes):
-    """Return a file's bytes whose header lies."""
+    """Return the bytes of a file with a wrong header."""
     info, data = tensor
     header = dump_data.header(
         dump_data.DumpData("a/b", 1, outputs=(dataclasses.replace(info, size=len(data), **changes),))
@@ -66,7 +66,7 @@ FAILURES = {
 
 @pytest.mark.parametrize(("data", "target", "tensor", "code", "message"), FAILURES.values(), ids=FAILURES)
 def test_failures(tmp_path, request, data, target, tensor, code, message):
-    """What cannot be converted is reported with msaccucmp's code, listed, and leaves no file."""
+    """A tensor that cannot be converted is reported with msaccucmp's code, listed, and leaves no file."""
     is_record = request.node.callspec.id == "no record"
     path = tmp_path / ("Opdebug.Node_OpDebug.1.2.3" if is_record else NAME)
     path.write_bytes(data)
@@ -167,7 +167,7 @@ def _stopping(source, target, count):
     ids=["whole", "without", "refusing", "stopping"],
 )
 def test_what_the_system_does_not_copy_is_read(monkeypatch, tmp_path, system):
-    """A stretch is copied whole, behind what was written before it, however much of it the system copies."""
+    """A range of a file is copied whole behind earlier pieces, however much of it the system copies."""
     monkeypatch.setattr("msdump.store.write.buffers._IN_SYSTEM", system)
     data = np.random.default_rng(0).bytes(600_000)
     path = tmp_path / "source"
@@ -212,7 +212,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("target", "count", "code", "message"), REFUSED.values(), ids=REFUSED)
 def test_options_that_exclude_each_other(tmp_path, image, target, count, code, message):
-    """Wrong options have msaccucmp's code, say what is wrong, and nothing is written."""
+    """Wrong options are errors with msaccucmp's code and a reason; nothing is written."""
     other = dumped.file(tmp_path / "in" / "Add.a.1.2.3", dumped.tensor(np.zeros(1)))
 
     with pytest.raises(ToolError) as caught:

@@ -58,7 +58,7 @@ def form(host, name):
 
 
 def described(device, name, original, groups=0):
-    """Return what a header says of a tensor."""
+    """Return the header's entry of a tensor."""
     return TensorInfo(2, dump_message.FORMATS[name], device.shape, original, device.nbytes, sub_format=groups)
 
 
@@ -182,7 +182,7 @@ def test_grouped_weights(n, c, h, w, groups):
     st.sampled_from(["float32", "int8", "bfloat16", "complex128", "bool", "int4"]),
 )
 def test_blocked_formats_come_back(source, target, shape, name):
-    """Whatever the type and the sizes, the host array comes back in the layout that is asked for."""
+    """Whatever the type and the sizes, the host array comes back in the target's layout."""
     dtype = dtypes.from_name(name)
     shape = (shape[0], shape[1] * 7, *shape[2:])
     host = (np.arange(int(np.prod(shape))) % 7).astype("f4").astype(dtype.numpy).reshape(shape)
@@ -249,7 +249,7 @@ REFUSED = {
     ("source", "shape", "original", "target", "wanted", "code", "message"), REFUSED.values(), ids=REFUSED
 )
 def test_impossible_conversions_are_refused(source, shape, original, target, wanted, code, message):
-    """What cannot be converted gives msaccucmp's code and says why."""
+    """An impossible conversion is an error with msaccucmp's code and the reason."""
     info = TensorInfo(2, dump_message.FORMATS[source], shape, original, 0)
 
     with pytest.raises(ToolError) as caught:
@@ -268,7 +268,7 @@ def test_impossible_conversions_are_refused(source, shape, original, target, wan
     st.sampled_from([-1, 0, 1, 2, 3, 2**31 - 1]),
 )
 def test_any_header_has_a_plan_or_none(source, target, shape, original, groups):
-    """Whatever a header says, there is a plan whose result is no larger than its padding, or a ToolError."""
+    """Any header gives a plan with a result no larger than its padding, or a ToolError."""
     info = TensorInfo(2, dump_message.FORMATS[source], shape, original, 0, sub_format=groups)
 
     try:

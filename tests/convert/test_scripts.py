@@ -77,7 +77,7 @@ class TestScripts:
 
     @pytest.mark.parametrize(("text", "code", "message"), SCRIPTS.values(), ids=SCRIPTS)
     def test_faulty_scripts(self, tmp_path, text, code, message):
-        """A script that fails is a failure of the tensor, told with the script's own error."""
+        """A script that fails is a failure of the tensor, with the script's own error."""
         scripts = self.write(tmp_path, text)
         path = dumped.file(tmp_path / NAME, dumped.tensor(np.zeros((2, 3))))
 
@@ -106,7 +106,7 @@ class TestTorch:
     """PyTorch's files."""
 
     def test_tensors_are_saved_by_torch(self, tmp_path, image, monkeypatch):
-        """torch.save writes what the array becomes."""
+        """torch.save gets the array as a tensor."""
         torch = types.ModuleType("torch")
         torch.__spec__ = importlib.machinery.ModuleSpec("torch", None)
         torch.from_numpy = lambda array: array
@@ -118,7 +118,7 @@ class TestTorch:
         assert b"pt" + IMAGE.tobytes() == (tmp_path / "out" / f"{NAME}.input.0.2x20x5x4.pt").read_bytes()
 
     def test_torch_is_missing(self, tmp_path, image, monkeypatch):
-        """Without PyTorch the error says what to install."""
+        """Without PyTorch the error names the package to install."""
         monkeypatch.setitem(sys.modules, "torch", None)
         monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
 

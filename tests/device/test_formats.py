@@ -32,25 +32,42 @@ def up(size, length):
     return (size + length - 1) // length
 
 
-# The index rules, element by element, as the documents write them.
+# The places of an element on the device as the documents write them, by C0 and sizes on the host.
+PLACES = {
+    "NHWC": lambda _length, _dims, n, c, h, w: (n, h, w, c),
+    "HWCN": lambda _length, _dims, n, c, h, w: (h, w, c, n),
+    "ChannelLast": lambda _length, _dims, n, c, *places: (n, *places, c),
+    "NC1HWC0": lambda length, _dims, n, c, h, w: (n, c // length, h, w, c % length),
+    "NC1HWC0_C04": lambda _length, _dims, n, c, h, w: (n, c // 4, h, w, c % 4),
+    "FRACTAL_Z": lambda length, dims, n, c, h, w: in_fractal(
+        (c // length * dims[2] + h) * dims[3] + w, n, c % length
+    ),
+    "FRACTAL_Z_C04": lambda _length, dims, n, c, h, w: in_fractal(
+        4 * (h * dims[3] + w) // 16, n, (4 * (h * dims[3] + w) + c) % 16
+    ),
+    "FRACTAL_NZ": lambda length, _dims, *index: (
+        *index[:-2],
+        *in_fractal(index[-1] // length, index[-2], index[-1] % length),
+    ),
+    "C1HWNCoC0": lambda length, _dims, n, c, h, w: (c // length, h, w, n, c % length, c % length),
+    "NDC1HWC0": lambda length, _dims, n, c, d, h, w: (n, d, c // length, h, w, c % length),
+    "FRACTAL_Z_3D": lambda length, dims, n, c, d, h, w: in_fractal(
+        ((d * up(dims[1], length) + c // length) * dims[3] + h) * dims[4] + w, n, c % length
+    ),
+}
 
 
-def nc1hwc0(x, length):
-    """Follow dev[n, c//C0, h, w, c%C0] = x[n, c, h, w]."""
-    n_, c_, h_, w_ = x.shape
-    dev = np.zeros((n_, up(c_, length), h_, w_, length), x.dtype)
-    for n, c, h, w in np.ndindex(*x.shape):
-        dev[n, c // length, h, w, c % length] = x[n, c, h, w]
-    return dev
+def in_fractal(block, row, column):
+    """Return the place in fractals of 16 rows."""
+    return block, row // 16, row % 16, column
 
 
-def fractal_z(x, length):
-    """Follow dev[(c//C0)*H*W + h*W + w, n//16, n%16, c%C0] = x[n, c, h, w]."""
-    n_, c_, h_, w_ = x.shape
-    dev = np.zeros((up(c_, length) * h_ * w_, up(n_, 16), 16, length), x.dtype)
-    for n, c, h, w in np.ndindex(*x.shape):
-        dev[(c // length) * h_ * w_ + h * w_ + w, n // 16, n % 16, c % length] = x[n, c, h, w]
-    return dev
+def laid_out(name, x):
+    """Return an array as it lies on the device, element by element; padding is zero."""
+    device = np.zeros(formats.shape(name, x.shape, dtypes.from_numpy(x.dtype)), x.dtype)
+    for index in np.ndindex(*x.shape):
+        device[PLACES[name](c0_of(x), x.shape, *index) if name in PLACES else index] = x[index]
+    return device
 
 
 def fractal_z_groups(x, length, groups):
@@ -69,72 +86,24 @@ def fractal_z_groups(x, length, groups):
     return dev.reshape(g_ * (ci_opt // length) * h_ * w_, co_opt // 16, 16, length)
 
 
-def fractal_z_c04(x, _length):
-    """Follow K = (c1, h, w, c0 = 4) flattened; dev[K//16, n//16, n%16, K%16]."""
-    n_, _, h_, w_ = x.shape
-    dev = np.zeros((up(4 * h_ * w_, 16), up(n_, 16), 16, 16), x.dtype)
-    for n, c, h, w in np.ndindex(*x.shape):
-        k = ((c // 4 * h_ + h) * w_ + w) * 4 + c % 4
-        dev[k // 16, n // 16, n % 16, k % 16] = x[n, c, h, w]
-    return dev
-
-
-def fractal_nz(x, length):
-    """Follow dev[..., w//C0, h//16, h%16, w%C0] = x[..., h, w]."""
-    *batch, h_, w_ = x.shape
-    dev = np.zeros((*batch, up(w_, length), up(h_, 16), 16, length), x.dtype)
-    for *b, h, w in np.ndindex(*x.shape):
-        dev[(*b, w // length, h // 16, h % 16, w % length)] = x[(*b, h, w)]
-    return dev
-
-
-def c1hwncoc0(x, length):
-    """Follow dev[c//C0, h, w, n, co, c0] = x[n, c, h, w] where co == c0 == c%C0."""
-    n_, c_, h_, w_ = x.shape
-    dev = np.zeros((up(c_, length), h_, w_, n_, length, length), x.dtype)
-    for n, c, h, w in np.ndindex(*x.shape):
-        dev[c // length, h, w, n, c % length, c % length] = x[n, c, h, w]
-    return dev
-
-
-def ndc1hwc0(x, length):
-    """Follow dev[n, d, c//C0, h, w, c%C0] = x[n, c, d, h, w]."""
-    n_, c_, d_, h_, w_ = x.shape
-    dev = np.zeros((n_, d_, up(c_, length), h_, w_, length), x.dtype)
-    for n, c, d, h, w in np.ndindex(*x.shape):
-        dev[n, d, c // length, h, w, c % length] = x[n, c, d, h, w]
-    return dev
-
-
-def fractal_z_3d(x, length):
-    """Follow the order d, c1, h, w, then n and c0."""
-    n_, c_, d_, h_, w_ = x.shape
-    c1 = up(c_, length)
-    dev = np.zeros((d_ * c1 * h_ * w_, up(n_, 16), 16, length), x.dtype)
-    for n, c, d, h, w in np.ndindex(*x.shape):
-        row = ((d * c1 + c // length) * h_ + h) * w_ + w
-        dev[row, n // 16, n % 16, c % length] = x[n, c, d, h, w]
-    return dev
-
-
-RULES = {
-    "DefaultFormat": (lambda x, _: x, [(), (5,), (3, 5, 2, 3)]),
-    "ND": (lambda x, _: x, [(3, 5, 2, 3, 2, 2)]),
-    "NCHW": (lambda x, _: x, [(3, 5), (3, 5, 2, 3)]),
-    "NHWC": (lambda x, _: np.moveaxis(x, 1, 3), [(3, 5, 2, 4)]),
-    "HWCN": (lambda x, _: np.einsum("nchw->hwcn", x), [(3, 5, 2, 4)]),
-    "ChannelLast": (lambda x, _: np.moveaxis(x, 1, -1), [(3, 5), (3, 5, 4), (2, 3, 4, 5, 6)]),
-    "NC1HWC0": (nc1hwc0, [(2, 5, 2, 3), (1, 32, 2, 2), (2, 35, 1, 3), (2, 65, 2, 1)]),
-    "NC1HWC0_C04": (lambda x, _: nc1hwc0(x, 4), [(2, 3, 2, 3), (2, 9, 1, 3)]),
-    "FRACTAL_Z": (fractal_z, [(3, 5, 2, 3), (16, 16, 1, 2), (32, 64, 1, 1), (17, 33, 2, 1)]),
-    "FRACTAL_Z_C04": (fractal_z_c04, [(3, 3, 2, 3), (17, 4, 3, 3), (16, 1, 2, 2)]),
-    "FRACTAL_NZ": (fractal_nz, [(5, 7), (16, 64), (17, 33), (2, 3, 17, 33)]),
-    "C1HWNCoC0": (c1hwncoc0, [(1, 5, 2, 3), (2, 35, 1, 2)]),
-    "NDC1HWC0": (ndc1hwc0, [(2, 5, 3, 2, 2), (1, 33, 2, 1, 2)]),
-    "FRACTAL_Z_3D": (fractal_z_3d, [(3, 5, 2, 2, 3), (17, 33, 2, 1, 1)]),
+HOSTS = {
+    "DefaultFormat": [(), (5,), (3, 5, 2, 3)],
+    "ND": [(3, 5, 2, 3, 2, 2)],
+    "NCHW": [(3, 5), (3, 5, 2, 3)],
+    "NHWC": [(3, 5, 2, 4)],
+    "HWCN": [(3, 5, 2, 4)],
+    "ChannelLast": [(3, 5), (3, 5, 4), (2, 3, 4, 5, 6)],
+    "NC1HWC0": [(2, 5, 2, 3), (1, 32, 2, 2), (2, 35, 1, 3), (2, 65, 2, 1)],
+    "NC1HWC0_C04": [(2, 3, 2, 3), (2, 9, 1, 3)],
+    "FRACTAL_Z": [(3, 5, 2, 3), (16, 16, 1, 2), (32, 64, 1, 1), (17, 33, 2, 1)],
+    "FRACTAL_Z_C04": [(3, 3, 2, 3), (17, 4, 3, 3), (16, 1, 2, 2)],
+    "FRACTAL_NZ": [(5, 7), (16, 64), (17, 33), (2, 3, 17, 33)],
+    "C1HWNCoC0": [(1, 5, 2, 3), (2, 35, 1, 2)],
+    "NDC1HWC0": [(2, 5, 3, 2, 2), (1, 33, 2, 1, 2)],
+    "FRACTAL_Z_3D": [(3, 5, 2, 2, 3), (17, 33, 2, 1, 1)],
 }
 
-ROWS = [(name, host) for name, (_, hosts) in RULES.items() for host in hosts]
+ROWS = [(name, host) for name, hosts in HOSTS.items() for host in hosts]
 
 
 def counted(shape, dtype):
@@ -147,12 +116,11 @@ def counted(shape, dtype):
 def test_every_element_lies_where_the_index_rule_says(name, host, dtype):
     """Encoding equals the documented rule followed element by element, padding zero."""
     array = counted(host, dtype)
-    expected = RULES[name][0](array, c0_of(array))
+    expected = laid_out(name, array)
 
     device = formats.encode(name, array)
 
-    assert expected.dtype == device.dtype
-    assert expected.shape == device.shape
+    assert (expected.dtype, expected.shape) == (device.dtype, device.shape)
     assert expected.tobytes() == device.tobytes()
 
 
@@ -317,7 +285,7 @@ def test_views_of_any_stride_are_encoded():
 
     device = formats.encode("NC1HWC0", view)
 
-    assert nc1hwc0(np.array(view), 16).tobytes() == device.tobytes()
+    assert laid_out("NC1HWC0", view).tobytes() == device.tobytes()
 
 
 def test_widened_arrays_are_decoded():
@@ -350,7 +318,7 @@ def test_a_faster_transpose_does_large_full_conversions(monkeypatch, shape, call
     device = formats.encode("NC1HWC0", host)
 
     assert [(np.dtype("<u2"), (0, 1, 3, 4, 2))] * calls == seen
-    assert nc1hwc0(host, 16).tobytes() == device.tobytes()
+    assert laid_out("NC1HWC0", host).tobytes() == device.tobytes()
 
 
 REFUSALS = {

@@ -35,7 +35,7 @@ def test_addresses_are_aligned_and_reused():
 
 
 def test_a_hole_at_the_end_grows():
-    """Free space at the end is part of what a larger tensor gets."""
+    """Free space at the end is part of a larger tensor's block."""
     memory = DeviceMemory(limit=2048)
     memory.allocate("a", 512)
     memory.allocate("b", 512)
@@ -48,7 +48,7 @@ def test_a_hole_at_the_end_grows():
 
 
 def test_a_limit_that_is_too_small_names_the_tensor():
-    """The refusal names the tensor, its size, what is in use, the limit, the largest piece, the remedy."""
+    """The refusal names the tensor, its size, the bytes in use, the limit, the largest piece, the remedy."""
     memory = DeviceMemory(limit=4096)
     memory.allocate("conv1.weight", 1000)
     memory.allocate("x", 1024)

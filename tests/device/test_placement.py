@@ -1,4 +1,4 @@
-"""Which operator holds which format, and where formats change."""
+"""The formats that operators hold, and the places where formats change."""
 
 from __future__ import annotations
 

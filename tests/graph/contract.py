@@ -12,8 +12,8 @@ def faults(graph, before=None):
     """Return the breaches of the contract by a graph and the graphs inside it.
 
     Args:
-        graph: What a pass has made.
-        before: What it was made of; None: a graph that has just been loaded.
+        graph: The result of a pass.
+        before: The input of the pass; None: a graph that has just been loaded.
     """
     listed = [*_names(graph), *_order(graph, set())]
     return listed if before is None else [*listed, *_changes(graph, before)]

@@ -44,7 +44,7 @@ class GeOperator:
     Attributes:
         build: Appends the ONNX operators of a call to its body; returns the outputs.
         attributes: Defaults of its attributes, ``REQUIRED`` where there is none.
-        kind: Primitive whose formats and rounding the device uses for it; "": the first ONNX operator.
+        kind: Primitive that decides its formats and rounding on the device; "": the first ONNX operator.
         constants: Slots of inputs that ``build`` needs the elements of, attributes in ONNX; -1 is the
             last input.
         inputs: Fewest and most inputs.

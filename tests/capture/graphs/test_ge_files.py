@@ -1,4 +1,4 @@
-"""Which graph files the environment asks for, and where they stand."""
+"""Graph files that the environment turns on, and their places."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ CASES = {
 
 @pytest.mark.parametrize(("variables", "expected"), CASES.values(), ids=CASES)
 def test_what_is_written(place, monkeypatch, variables, expected):
-    """DUMP_GE_GRAPH asks for files, level and format choose among them."""
+    """DUMP_GE_GRAPH turns files on, level and format choose among them."""
     write(monkeypatch, **variables)
 
     assert expected == found(place)
@@ -141,7 +141,7 @@ def test_data(place, monkeypatch, content, has_data):
 
 
 def test_bad_variables(monkeypatch, caplog):
-    """What a variable cannot mean is logged once."""
+    """A wrong value of a variable is logged once."""
     monkeypatch.setenv(env.GE_GRAPH, "yes")
     monkeypatch.setenv(env.GE_GRAPH_FORMAT, "ge_proto|readable|pdf")
 
@@ -156,7 +156,7 @@ def test_bad_variables(monkeypatch, caplog):
 
 
 def test_unwritable_place(place, monkeypatch):
-    """A place that cannot be written is told with its path."""
+    """The error of an unwritable place has its path."""
     (place / "file").touch()
 
     with pytest.raises(DumpWriteError, match=r"cannot write '.*/file/.*/ge_proto_.*txt': Not a directory"):

@@ -1,4 +1,4 @@
-"""What GE's graph files tell of a compiled graph."""
+"""GE's graph files of a compiled graph."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_producers(operators):
 
 
 def test_originals(operators):
-    """A kernel names the operators of the model that it stands for; what the compiler adds names none."""
+    """A kernel names the operators of the model that it stands for; inserted operators name none."""
     found = {name: attributes(op)["_datadump_original_op_names"] for name, op in operators.items()}
 
     assert ["conv1", "conv1_relu"] == found["conv1conv1_relu"]
@@ -118,7 +118,7 @@ def test_originals(operators):
 
 
 def test_outputs_tell_their_origin(operators):
-    """An output tells which output of the model it is, and how the model holds it."""
+    """An output names the model's output that it is, with the model's type."""
     (output,) = operators["conv1conv1_relu"].output_desc
 
     assert {
@@ -147,7 +147,7 @@ def test_tensors(operators):
 
 
 def test_what_has_no_task(told, operators):
-    """Operators that the device does not run say so; those of branches run on streams of their own."""
+    """Operators without a task are marked; operators of branches run on streams of their own."""
     tasks = {name: "_no_task" in attributes(operator) for name, operator in operators.items()}
 
     assert {"shape", "choice"} == {name for name, is_settled in tasks.items() if is_settled}
@@ -170,7 +170,7 @@ def test_arguments(operators):
 
 
 def test_data():
-    """Constants have their elements where they are asked for."""
+    """Constants have their elements if the data are wanted."""
     told = parsed(b"".join(ge.text(graph_files.model(device(net()), with_data=True))))
 
     (weight,) = (operator for operator in told.graph[0].op if operator.type == "Const")
@@ -181,7 +181,7 @@ def test_data():
 
 
 def test_before_compilation():
-    """A graph that no device holds yet is told as on the host, without tasks."""
+    """A graph before placement has the host's formats, and no tasks."""
     told = parsed(b"".join(ge.text(graph_files.model(HostView(net())))))
 
     kinds = [operator.type for operator in told.graph[0].op]
