@@ -526,7 +526,7 @@ class GraphWatch:
         if not tensor.rules:
             return ()
         is_written = record.io is IO.OUTPUT and record.operator.op_type != PARAMETER
-        seen = replace(Seen.of(array, dtype, tensor.need), overflows=overflows if is_written else lambda: 0)
+        seen = Seen.of(array, dtype, tensor.need, overflows if is_written else lambda: 0)
         return self._watch.check(tensor.rules, tensor.subject, moment, seen)
 
     def _tensor(self, record: TensorRecord) -> _RuledTensor:

@@ -88,19 +88,25 @@ class Seen:
     overflows: Callable[[], int | None] | None = None
 
     @classmethod
-    def of(cls, array: np.ndarray, dtype: DType, need: StatisticNeed) -> Seen:
+    def of(
+        cls,
+        array: np.ndarray,
+        dtype: DType,
+        need: StatisticNeed,
+        overflows: Callable[[], int | None] | None = None,
+    ) -> Seen:
         """Return an array with the statistics of a need; text, empty and complex arrays have none."""
         values: dict[str, float] = {"count": array.size}
         if not array.size or not is_measurable(dtype):
-            return cls(dtype.name, values)
+            return cls(dtype.name, values, overflows=overflows)
         totals = measure(array, dtype, need)
         if need != NOTHING:  # a pass finds the extremes whatever else it is for
-            values |= {"max": totals.high, "min": totals.low}
+            values["max"], values["min"] = totals.high, totals.low
         if need.total:
             values["avg"] = totals.mean
         if need.squares:
             values["l2norm"] = totals.norm
-        return cls(dtype.name, values, elements=lambda: array)
+        return cls(dtype.name, values, "", lambda: array, overflows)
 
     @property
     def largest(self) -> Bounds:
