@@ -1,11 +1,9 @@
-"""Dumps of real processes: from start to exit, and stopped at any moment."""
+"""Dumps of real processes: a script from start to end, and Ctrl-C."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
-import signal
 
 import numpy as np
 import onnx
@@ -25,31 +23,6 @@ import msdump
 network = msdump.load(sys.argv[1] if len(sys.argv) > 1 else "net.onnx")
 for _ in range(2):
     print(network(np.ones((1, 1, 6, 6), np.float32)).shape)
-"""
-
-# Children are forked before the runtime starts any thread; each dumps until it is stopped, or far too long.
-STOP = """
-import os, random, sys, time
-from pathlib import Path
-import numpy as np
-import msdump.frontends.mindspore
-
-number, times = int(sys.argv[1]), int(sys.argv[2])
-for case in range(times):
-    child = os.fork()
-    if child == 0:
-        os.environ["MINDSPORE_DUMP_CONFIG"] = f"config{case}.json"
-        network = msdump.load("net.onnx")
-        for _ in range(100_000):
-            network(np.ones((2, 4), np.float32))
-        os._exit(77)
-    folder = Path(f"dump{case}/rank_0/Net/0/3")
-    while not folder.exists():
-        time.sleep(0.001)
-        assert os.waitpid(child, os.WNOHANG) == (0, 0), "the child ended by itself"
-    time.sleep(random.Random(case).random() / 50)
-    os.kill(child, number)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 
 
@@ -91,28 +64,6 @@ def test_script(python, tmp_path):
     ] == trees.timeless(trees.tree(tmp_path / "dump" / "rank_0"))
 
 
-STOPS = {"killed": (signal.SIGKILL, 10), "Ctrl-C": (signal.SIGINT, 5), "terminated": (signal.SIGTERM, 3)}
-
-
-@pytest.mark.parametrize(("number", "times"), STOPS.values(), ids=STOPS)
-def test_stopped_at_any_moment(python, tmp_path, number, times):
-    """A run that is stopped leaves complete files and whole rows; only a kill may leave a temporary name."""
-    save(nets.long_names(), tmp_path)
-    for case in range(times):
-        blocks = config(tmp_path / f"dump{case}", save_kernel_args=True)
-        (tmp_path / f"config{case}.json").write_text(json.dumps(blocks))
-
-    code, out, err = finish(
-        python(f"import sys; sys.argv[1:] = ['{int(number)}', '{times}']\n{STOP}", TMPDIR=str(tmp_path))
-    )
-
-    assert (0, [-number] * times) == (code, [int(line) for line in out.split()]), err
-    if number is signal.SIGINT:
-        assert times == err.count("KeyboardInterrupt\n")
-    for case in range(times):
-        check(tmp_path / f"dump{case}", may_leave_names=number is not signal.SIGINT)
-
-
 # As a shell starts a background process.
 DEAF = """
 import os, signal, sys
@@ -139,36 +90,6 @@ def test_ignored_ctrl_c_stays_ignored(python, tmp_path, enable):
 
     assert (0, "(1, 3)\n(1, 3)\nTrue\n") == (code, out), err
     assert {"0", "1"} == {path.name for path in (tmp_path / "dump/rank_0/Net/0").iterdir()}
-
-
-def check(root, *, may_leave_names):
-    """Look at every file that a stopped run left."""
-    files = [path for path in root.rglob("*") if path.is_file()]
-    assert len([np.load(path) for path in files if path.suffix == ".npy"]) >= 27
-    for path in files:
-        assert trees.mode(path) == 0o400 or path.suffix == ".tmp"
-        if path.suffix == ".csv":
-            check_rows(path)
-        if path.suffix == ".json":
-            assert json.loads(path.read_text())
-        assert path.suffix != ".tmp" or may_leave_names
-
-
-ROWS = {
-    "mapping.csv": r"\d{1,10}\.(npy|json),\w+\..+\.\1",
-    "ms_global_execution_order_graph_0.csv": r"\d+",
-    "ms_execution_order_graph_0.csv": r"NodeExecutionOrder-FullNameWithScope|Default/.+-op0",
-}
-
-
-def check_rows(path):
-    """Tell that a csv file holds whole rows only, and that the files of a mapping exist."""
-    text = path.read_text()
-    assert not text or text.endswith("\n")
-    assert all(re.fullmatch(ROWS[path.name], row) for row in text.splitlines())
-    if path.name == "mapping.csv":
-        # The row is written first, so the last one alone may be ahead of its file.
-        assert all((path.parent / row.split(",")[0]).exists() for row in text.splitlines()[:-1])
 
 
 @pytest.mark.parametrize(

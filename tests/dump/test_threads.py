@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import logging
-import re
 import threading
 
 import numpy as np
@@ -15,111 +13,26 @@ import pytest
 import msdump
 from msdump.capture.capture import Capture
 from msdump.errors import ReentryError
-from tests.dump import nets, o2
+from tests.dump import nets
 from tests.dump.conftest import config
+from tests.soak import networks
 
-THREADS = 4
-CALLS = 5
 ASCEND = {"device_target": "Ascend", "jit_level": "O0"}
 X = {"x": np.ones((2, 4), np.float32)}
 ZERO = {"x": np.zeros(2, np.float32)}
-NUMBER = re.compile(r"add(\d)")
-TENSOR = re.compile(r"Add\..*add(?P<number>\d).*\.(?P<io>input|output)\.(?P<slot>\d)\..*npy")
-
-# Every thread calls every network, the first time at once; each call has numbers of its own.
-RUN = f"""
-import json, sys, threading
-import numpy as np
-import msdump
-
-networks = []
-for settings in json.loads(sys.argv[1]):
-    msdump.set_context(**settings)
-    networks.append(msdump.load("net.onnx"))
-start = threading.Barrier({THREADS})
-wrong = []
-
-def call(thread):
-    start.wait(60)
-    for turn in range({CALLS}):
-        for at, network in enumerate(networks):
-            number = 1 + at + len(networks) * (turn + {CALLS} * thread)
-            found = network(np.full((2, 40), number, np.float32))
-            if not np.array_equal(found, np.full((2, 40), number + 3, np.float32)):
-                wrong.append((number, found))
-
-threads = [threading.Thread(target=call, args=(n,)) for n in range({THREADS})]
-for thread in threads:
-    thread.start()
-for thread in threads:
-    thread.join()
-print(wrong)
-"""
 
 
-def network():
-    """Return a network that adds three weights of one; each is fed to its operator."""
-    nodes = [nets.node("Add", f"v{n} one{n}", f"v{n + 1}", f"add{n}/Add") for n in range(3)]
-    ones = {f"one{n}": np.ones(40, np.float32) for n in range(3)}
-    return nets.model(nodes, [nets.value("v0", [2, 40])], ["v3"], ones)
-
-
-def run(python, folder, blocks, contexts):
-    """Run the network from several threads in a process of its own."""
-    onnx.save(network(), folder / "net.onnx")
-    (folder / "dump.json").write_text(json.dumps(blocks))
-    arguments = f"import sys; sys.argv[1:] = [{json.dumps(contexts)!r}]\n"
-    process = python(arguments + RUN, MINDSPORE_DUMP_CONFIG="dump.json")
-    out, err = process.communicate(timeout=100)
-    assert (0, "[]\n") == (process.returncode, out), err
-
-
-def tensors(directory):
-    """Yield number of the operator, side, slot and largest value of each tensor in a directory."""
-    for path in directory.glob("*Add*.npy"):
-        match = TENSOR.match(path.name)
-        yield int(match["number"]), match["io"], match["slot"], float(np.load(path).max())
-    for path in directory.glob("*.csv"):
-        for row in csv.DictReader(path.read_text().splitlines()):
-            number = NUMBER.search(row["Op Name"])[1]
-            yield int(number), row["IO"], row["Slot"], float(row["Max Value"])
-
-
-def fed(directory):
-    """Return the input of the call of a directory; each of its tensors lies there once, and no others."""
-    found = list(tensors(directory))
-    (number,) = {value for at, io, slot, value in found if (at, io, slot) == (0, "input", "0")}
-    expected = [
-        row
-        for at in range(3)
-        for row in (
-            (at, "input", "0", number + at),
-            (at, "input", "1", 1.0),
-            (at, "output", "0", number + at + 1),
-        )
-    ]
-    assert expected == sorted(set(found))
-    assert len(found) in {len(expected), 2 * len(expected)}  # as files, as rows, or both
-    return number
-
-
-FULL = {"saved_data": "full", "statistic_category": ["max", "min"]}
-MODES = {
-    "CPU": (config, {}, [{}, {}]),
-    "sync": (config, {}, [ASCEND]),
-    "async": (config, {"enable": False, "queue_bytes": 4096, "writer_threads": 2}, [ASCEND, ASCEND]),
-    "statistics": (config, FULL, [ASCEND, ASCEND]),
-    "O2": (o2.configuration, {"file_format": "npy"}, [o2.CONTEXT, o2.CONTEXT]),
-}
-
-
-@pytest.mark.parametrize(("configuration", "changes", "contexts"), MODES.values(), ids=MODES)
-def test_calls_from_several_threads(python, tmp_path, configuration, changes, contexts):
+@pytest.mark.parametrize("number", range(len(networks.SETUPS)), ids=[each.name for each in networks.SETUPS])
+def test_calls_from_several_threads(python, tmp_path, number):
     """Each call gives its own result, and is one iteration, whole, in a directory of its own."""
-    run(python, tmp_path, configuration(tmp_path / "dump", **changes), contexts)
+    place = f"networks.SETUPS[{number}], 2, Path({str(tmp_path)!r})"
+    process = python(
+        f"from pathlib import Path; from tests.soak import networks, threads; print(threads.calls({place}))"
+    )
 
-    directories = {path.parent for path in (tmp_path / "dump").rglob("*Add*.npy")}
-    assert [1.0 + call for call in range(THREADS * CALLS * len(contexts))] == sorted(map(fed, directories))
+    out, err = process.communicate(timeout=100)
+
+    assert "[]\n" == out, err
 
 
 def within(seconds, work):

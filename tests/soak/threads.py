@@ -19,28 +19,27 @@ THREADS, CALLS, WIDTH = 3, 3, 500
 def run(seed, folder):
     """Call networks from threads, in a process of its own; look at the results and at every directory."""
     moments = random.Random(seed)
-    setup = moments.choice([setup for setup in networks.SETUPS if not setup.compiled])
-    count = moments.choice((1, 2))
+    return calls(moments.choice(networks.SETUPS), moments.choice((1, 2)), folder, seed)
+
+
+def calls(setup, count, folder, seed=0):
+    """Call so many networks of a setup from threads; return the violations."""
     told, code = Child(_call, setup, folder, count, seed).end()
     found = wholeness.violations(folder / "dump")
     if code != 0 or told:
         found.append(f"{setup.name}: threads ended with {code}: {told[-2000:].decode(errors='replace')}")
-    for graph in sorted(folder.glob("dump/rank_0/Net/*")):
-        sizes = {path.name: len(list(path.iterdir())) for path in graph.iterdir() if path.name.isdigit()}
-        if len(sizes) != THREADS * CALLS or len(set(sizes.values())) != 1:
-            found.append(f"{setup.name}: {graph}: {THREADS * CALLS} calls left {sizes}")
-        found += _mixed(graph)
-    return found
+    graphs = "[0-9]*/[0-9]*/0/graph/*/*" if setup.compiled else "rank_0/Net/*/*"
+    places = {path for path in folder.glob(f"dump/{graphs}") if path.name.isdigit()}
+    sizes = {len(list(path.iterdir())) for path in places}
+    if len(places) != THREADS * CALLS * count or len(sizes) != 1:
+        found.append(f"{setup.name}: {THREADS * CALLS * count} calls left {len(places)}, of {sizes} files")
+    return found + [f"{place}: tensors of several calls" for place in places if _is_mixed(place)]
 
 
-def _mixed(graph):
-    """Return the directories that hold tensors of several calls: each call has a number of its own."""
-    found = []
-    for place in graph.iterdir():
-        values = [np.load(path) for path in place.glob("Add.*.output.*.npy")]
-        if len({value.flat[0] - step for step, value in enumerate(sorted(values, key=np.max))}) > 1:
-            found.append(f"{place}: tensors of several calls")
-    return found
+def _is_mixed(place):
+    """Return whether a directory holds tensors of several calls: each call has a number of its own."""
+    values = [np.load(path) for path in place.glob("Add.*.output.*.npy")]
+    return len({value.flat[0] - step for step, value in enumerate(sorted(values, key=np.max))}) > 1
 
 
 def model():
