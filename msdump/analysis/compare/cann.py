@@ -364,7 +364,7 @@ def _pair(sides: Sides, operator: str, io: IO, index: int) -> Pair:
     candidates = [
         pair
         for item in sides.groups()
-        if not spelled.isdisjoint(getattr(each, "name", each) for each in item)
+        if not spelled.isdisjoint(each.name for each in item)
         for pair in sides.pairs(item)
     ]
     if not candidates:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -45,7 +46,7 @@ from msdump.analysis.judge import (
 from msdump.device import INSERTED_PREFIX, is_settled
 from msdump.errors import DumpReadError, FormatError, ToolError
 from msdump.executors import ExecutorChoice, file_size, map_items
-from msdump.read import Folder, FolderKind, NamedFile
+from msdump.read import Folder, FolderKind, NamedFile, RecentFiles
 from msdump.record import IO
 from msdump.return_codes import ReturnCode
 from msdump.store import operator_names
@@ -326,6 +327,15 @@ def file_groups(folder: Folder, files: tuple[NamedFile, ...]) -> Iterable[tuple[
     Files with one tensor each are read one by one, so that a damaged one does not hide the others.
     """
     return (files,) if folder.kind is FolderKind.DUMPS else ((file,) for file in files)
+
+
+def readable_operands(
+    folder: Folder, files: tuple[NamedFile, ...], recent: RecentFiles | None = None
+) -> Iterator[DumpedOperand]:
+    """Yield the tensors of an execution's files, but for files that cannot be read."""
+    for group in file_groups(folder, files):
+        with suppress(DumpReadError):  # said where the tensors themselves are compared
+            yield from read_operands(folder, group, recent)
 
 
 def _compared_tensor(dumped: DumpedOperand, measured: MeasuredExecution) -> TensorEvidence:

@@ -19,10 +19,9 @@ from msdump.analysis import (
     host_arrays,
     is_rounding,
     measure,
-    read_operands,
 )
 from msdump.analysis.align import is_quantised, lost_operators, may_be_listed, may_have_files
-from msdump.analysis.compare.executions import Matched, OperatorExecution, file_groups, shortest_apart
+from msdump.analysis.compare.executions import Matched, OperatorExecution, readable_operands, shortest_apart
 from msdump.analysis.compare.surroundings import (
     LEFTOVER,
     FolderSurroundings,
@@ -402,16 +401,8 @@ class ComparedFolder:
 
     def _operand(self, execution: OperatorExecution, io: IO, slot: int) -> DumpedOperand | None:
         """Return a tensor of the examined side, None where no file that can be read holds it."""
-        for files in file_groups(self.dumped, execution.files):
-            try:
-                found = [
-                    each for each in read_operands(self.dumped, files) if (each.io, each.index) == (io, slot)
-                ]
-            except DumpReadError:
-                continue
-            if found:
-                return found[0]
-        return None
+        operands = readable_operands(self.dumped, execution.files)
+        return next((each for each in operands if (each.io, each.index) == (io, slot)), None)
 
     def _leftover(self, execution: OperatorExecution) -> frozenset[int]:
         """Return the outputs that a kernel of either side leaves as the memory was."""

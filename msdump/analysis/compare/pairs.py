@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 from msdump.analysis import (
     GOLDEN_INPUT,
@@ -116,8 +116,8 @@ def _output(folder: Folder, name: str, index: int) -> DumpedOperand | None:
     return next((each for each in tensors if each.io is IO.OUTPUT and each.index == index), None)
 
 
-Item = tuple[int, str] | tuple[RuleOperator, ...]
-"""Number and name of an operator, or the operators with the same originals."""
+Item = tuple[RuleOperator, ...]
+"""Operators with the same originals, or one operator that is compared with that of its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,18 +146,16 @@ class Sides:
         """Return the items that are compared one by one: operators, or chosen groups of a graph file."""
         del chosen  # a graph file alone has groups
         # In the order of the examined execution; operators that only golden has come last.
-        return list(enumerate(dict.fromkeys((*self.dumped.operators, *self.golden.operators))))
+        listed = dict.fromkeys((*self.dumped.operators, *self.golden.operators))
+        return [(RuleOperator(index, 0, name, "", (), (), ()),) for index, name in enumerate(listed)]
 
     def called(self, item: Item) -> str:
         """Return the name of an item in messages."""
-        operators = [
-            each if isinstance(each, str) else each.name for each in item if not isinstance(each, int)
-        ]
-        return f"{self.dumped.path}: {', '.join(operators)}"
+        return f"{self.dumped.path}: {', '.join(each.name for each in item)}"
 
     def pairs(self, item: Item) -> list[Pair]:
         """Return the pairs of an item of ``groups``: of an operator that has the same name on both sides."""
-        index, name = cast("tuple[int, str]", item)
+        index, name = item[0].index, item[0].name
         dumped_files, golden_files = self.dumped.operators.get(name), self.golden.operators.get(name)
         operator_pair = Pair(index, NAN, name, name)
         if golden_files is None:
@@ -191,18 +189,17 @@ class _RuledSides(Sides):
         return [operators for index, operators in groups if chosen is None or index in chosen]
 
     def pairs(self, item: Item) -> list[Pair]:
-        group = cast("tuple[RuleOperator, ...]", item)
-        dumped = ",".join(operator.name for operator in group)
+        dumped = ",".join(operator.name for operator in item)
         operator_pair = Pair(
-            group[0].index, group[0].op_type, dumped, ",".join(self._golden_names(group)) or ANY
+            item[0].index, item[0].op_type, dumped, ",".join(self._golden_names(item)) or ANY
         )
         pairs = [
-            pair for operator in group for pair in self._operator_pairs(operator_pair, operator, len(group))
+            pair for operator in item for pair in self._operator_pairs(operator_pair, operator, len(item))
         ]
         if pairs:
             return pairs
-        missing = f"mine has no file of operator {group[0].name}, type {group[0].op_type}"
-        return [_missing(replace(operator_pair, sequence=group[0].sequence), missing)]
+        missing = f"mine has no file of operator {item[0].name}, type {item[0].op_type}"
+        return [_missing(replace(operator_pair, sequence=item[0].sequence), missing)]
 
     def _golden_names(self, group: Sequence[RuleOperator]) -> Sequence[str]:
         """Return the originals of a group, or the operators of the graph without fusion for them."""

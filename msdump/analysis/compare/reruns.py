@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from typing import Final
 
-from msdump.analysis import DumpedOperand, read_operands
+from msdump.analysis import DumpedOperand
 from msdump.analysis.align import (
     INPUTS,
     MatchedNames,
@@ -20,7 +20,7 @@ from msdump.analysis.align import (
     kinds,
     weight_place,
 )
-from msdump.analysis.compare.executions import OperatorExecution, file_groups, read_place
+from msdump.analysis.compare.executions import OperatorExecution, read_place, readable_operands
 from msdump.analysis.compare.folders import ComparedFolder, missing_operators
 from msdump.analysis.judge import OperatorEvidence, TensorEvidence
 from msdump.analysis.rerun import (
@@ -37,9 +37,9 @@ from msdump.analysis.rerun import (
     likeness,
 )
 from msdump.device import INSERTED_PREFIX
-from msdump.errors import DumpReadError, ToolError
+from msdump.errors import ToolError
 from msdump.graph import loader
-from msdump.read import Folder, GraphOperator, NamedFile, OperatorGraph, RecentFiles, SourceKind
+from msdump.read import GraphOperator, OperatorGraph, RecentFiles, SourceKind
 from msdump.record import IO
 from msdump.return_codes import ReturnCode
 from msdump.store import names
@@ -51,7 +51,7 @@ def _rerun_operator(
     """Return an execution of an operator, given by its order, with its files and its facts in the graph."""
     execution = folder.matched.executions[order - 1]
     last = execution.files[-1]
-    operands = _operands(folder.dumped, execution.files, recent)
+    operands = readable_operands(folder.dumped, execution.files, recent)
 
     def golden(place: tuple[IO, int]) -> DumpedOperand | None:
         counterpart = execution.counterparts.get(place)
@@ -82,14 +82,6 @@ def _is_in_golden(execution: OperatorExecution, matched: MatchedNames) -> bool:
     sides = ((each.op_name, each.op_type) for each in (execution.files[-1], file))
     own, golden = ((*map(canonical_type, (op_type, *kinds(name))),) for name, op_type in sides)
     return own == golden
-
-
-def _operands(folder: Folder, files: tuple[NamedFile, ...], recent: RecentFiles) -> Iterator[DumpedOperand]:
-    for group in file_groups(folder, files):
-        try:
-            yield from read_operands(folder, group, recent)
-        except DumpReadError:  # said where the tensors themselves are compared
-            continue
 
 
 _MOST_NAMED: Final = 3
