@@ -39,32 +39,54 @@ def run(tmp_path, *options):
         return done.exit_code, done.output, list(csv.DictReader(file))
 
 
+def case(verdict, mine, golden, titles=TITLES, *limits):
+    """Return two rows, or cells of rows, with their titles, the limits of statistics, and the verdict."""
+    rows = (each if isinstance(each, tuple) else row(cells=each) for each in (mine, golden))
+    return *rows, titles, limits, verdict
+
+
+RANGE = "Max Value,Min Value"
 VERDICTS = {
-    "equal": (row(), row(), "equal", 0),
-    "the last digit": (row(cells="3,-1,4.50001"), row(), "agrees", 0),
-    "2 percent": (row(cells="3.06,-1,4.59"), row(), "differs", 1),
-    "small scale": (row(cells="1.02e-8,0,1e-8"), row(cells="1e-8,0,1e-8"), "differs", 1),
-    "float16 beside float32": (row(cells="3.001,-1,4.501", dtype="float16"), row(), "agrees", 0),
-    "at the end of float32": (row(cells="3.40282e+38,-1,1"), row(cells="3.40281e+38,-1,1"), "agrees", 0),
-    "both NaN": (row(cells="nan,nan,nan"), row(cells="nan,nan,nan"), "equal", 0),
-    "one NaN": (row(cells="nan,nan,nan"), row(), "differs", 1),
-    "inf beside -inf": (row(cells="inf,0,inf"), row(cells="-inf,0,inf"), "differs", 1),
-    "shape": (row(shape="(6)"), row(), "shape", 1),
-    "an input": (row(io="input", cells="9,-1,9"), row(io="input"), "differs", 1),
-    "integers": (row(cells="4,-1,4.5", dtype="int64"), row(dtype="int64"), "differs", 1),
+    "equal": case("equal", row(), row()),
+    "the last digit": case("agrees", "3,-1,4.50001", row()),
+    "2 percent": case("differs", "3.06,-1,4.59", row()),
+    "small scale": case("differs", "1.02e-8,0,1e-8", "1e-8,0,1e-8"),
+    "float16 beside float32": case("agrees", row(cells="3.001,-1,4.501", dtype="float16"), row()),
+    "at the end of float32": case("agrees", "3.40282e+38,-1,1", "3.40281e+38,-1,1"),
+    "both NaN": case("equal", "nan,nan,nan", "nan,nan,nan"),
+    "one NaN": case("differs", "nan,nan,nan", row()),
+    "inf beside -inf": case("differs", "inf,0,inf", "-inf,0,inf"),
+    "shape": case("shape", row(shape="(6)"), row()),
+    "an input": case("differs", row(io="input", cells="9,-1,9"), row(io="input")),
+    "integers": case("differs", row(cells="4,-1,4.5", dtype="int64"), row(dtype="int64")),
+    "a digest": case("equal", "00ff", "00ff", "MD5"),
+    "another digest": case("differs", "00ff", "11ff", "MD5"),
+    "a digest beside numbers": case("agrees", "3,00ff", "3,11ff", "Max Value,MD5"),
+    "a count of NaN": case("differs", "nan,1", "nan,2", "Max Value,NaN Count"),
+    "a count of zeros": case("agrees", "3,1", "3,2", "Max Value,Zero Count"),
+    "within a limit": case("agrees", "3.06,-1", "3,-1", RANGE, "max=0.03"),
+    "beyond a limit": case("differs", "3.06,-1", "3,-1", RANGE, "max=0.01"),
+    "no tolerance": case("differs", "3.00001,-1", "3,-1", RANGE, "max=0"),
+    "a limit of another": case("differs", "3.06,-2", "3,-1", RANGE, "max=1"),
+    "limits of both": case("agrees", "3.06,-2", "3,-1", RANGE, "max=1", "min=1"),
+    "a limit of digests": case("differs", "3,00ff", "3,11ff", "Max Value,MD5", "md5=0"),
+    "beyond a share of the elements": case("differs", "3,1", "3,2", "Max Value,Zero Count", "zero count=0.1"),
+    "within a share of the elements": case("agrees", "3,1", "3,2", "Max Value,NaN Count", "nan count=0.5"),
 }
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize(("dumped", "golden", "verdict", "code"), VERDICTS.values(), ids=VERDICTS)
-def test_verdicts(tmp_path, dumped, golden, verdict, code):
-    """Numbers are judged relative to the tensor's scale, by the coarser element type."""
-    write(tmp_path / "mine", [dumped])
-    write(tmp_path / "golden", [golden])
+@pytest.mark.parametrize(("mine", "golden", "titles", "limits", "verdict"), VERDICTS.values(), ids=VERDICTS)
+def test_verdicts(tmp_path, mine, golden, titles, limits, verdict):
+    """Numbers count by the tensor's scale and coarser type, or by --statistic; digests must be the same."""
+    write(tmp_path / "mine", [mine], titles)
+    write(tmp_path / "golden", [golden], titles)
 
-    found, output, table = run(tmp_path)
+    found, output, table = run(tmp_path, *(word for limit in limits for word in ("--statistic", limit)))
 
-    assert (code, [verdict]) == (found, [line["Verdict"] for line in table]), output
+    assert (verdict not in {"equal", "agrees"}, [verdict]) == (found, [line["Verdict"] for line in table]), (
+        output
+    )
 
 
 def test_one_line_for_each_tensor(tmp_path):
@@ -96,24 +118,6 @@ def test_alone(tmp_path):
     assert ["equal", "unchecked", "missing"] == [line["Verdict"] for line in table]
 
 
-@pytest.mark.parametrize(
-    ("titles", "dumped", "golden", "verdict"),
-    [
-        ("MD5", "00ff", "00ff", "equal"),
-        ("MD5", "00ff", "11ff", "differs"),
-        ("Max Value,MD5", "3,00ff", "3,11ff", "agrees"),
-        ("Max Value,NaN Count", "nan,1", "nan,2", "differs"),
-        ("Max Value,Zero Count", "3,1", "3,2", "agrees"),
-    ],
-)
-def test_digests_and_counts(tmp_path, titles, dumped, golden, verdict):
-    """A digest alone must be the same; counts of NaN must, counts of signs need not."""
-    write(tmp_path / "mine", [row(cells=dumped)], titles)
-    write(tmp_path / "golden", [row(cells=golden)], titles)
-
-    assert [verdict] == [line["Verdict"] for line in run(tmp_path)[2]]
-
-
 def test_executions(tmp_path):
     """Of several programs in one path the last one is taken, and another may be chosen."""
     write(tmp_path / "mine", [row(cells="1,1,1"), row(cells="2,2,2")], place="rank_0/Net/0/0")
@@ -126,28 +130,6 @@ def test_executions(tmp_path):
     assert "1 (of 0-1) is taken" in run(tmp_path)[1]
     assert 1 == run(tmp_path, "--execution", "0")[0]
     assert 2 == run(tmp_path, "--execution", "2")[0]
-
-
-@pytest.mark.parametrize(
-    ("options", "titles", "dumped", "golden", "verdict"),
-    [
-        (("max=0.03",), "Max Value,Min Value", "3.06,-1", "3,-1", "agrees"),
-        (("max=0.01",), "Max Value,Min Value", "3.06,-1", "3,-1", "differs"),
-        (("max=0",), "Max Value,Min Value", "3.00001,-1", "3,-1", "differs"),
-        (("max=1",), "Max Value,Min Value", "3.06,-2", "3,-1", "differs"),
-        (("max=1", "min=1"), "Max Value,Min Value", "3.06,-2", "3,-1", "agrees"),
-        (("md5=0",), "Max Value,MD5", "3,00ff", "3,11ff", "differs"),
-        (("zero count=0.1",), "Max Value,Zero Count", "3,1", "3,2", "differs"),
-        (("nan count=0.5",), "Max Value,NaN Count", "3,1", "3,2", "agrees"),
-    ],
-)
-def test_limits_of_categories(tmp_path, options, titles, dumped, golden, verdict):
-    """--statistic limits a statistic, a count as a share of the elements; others keep their limits."""
-    write(tmp_path / "mine", [row(cells=dumped)], titles)
-    write(tmp_path / "golden", [row(cells=golden)], titles)
-
-    limits = [word for option in options for word in ("--statistic", option)]
-    assert [verdict] == [line["Verdict"] for line in run(tmp_path, *limits)[2]]
 
 
 @pytest.mark.parametrize("text", ["max", "max=", "max=-1", "max=nan", "l2nom=1"])
