@@ -274,7 +274,7 @@ def measure(
     # Most tensors of two good runs are the same; comparing bits is far cheaper than the sums.
     if not is_unlike and are_same(x, y):
         return SAME
-    sums = PairSums(len(x), unit=_unit(dtype) or _unit_of_arrays(dumped.dtype, golden.dtype))
+    sums = PairSums(len(x), unit=_coarser_unit(dtype, dumped.dtype, golden.dtype))
     with np.errstate(all="ignore"):
         _find_scale(sums, x, y)
         _add_blocks(sums, x, y, is_verdict=True)
@@ -290,7 +290,7 @@ def sums(dumped: np.ndarray, golden: np.ndarray, dtype: str = "") -> PairSums:
         dtype: As of ``measure``.
     """
     x, y = _in_one_type(dumped, golden)
-    found = PairSums(len(x), unit=_unit(dtype) or _unit_of_arrays(dumped.dtype, golden.dtype))
+    found = PairSums(len(x), unit=_coarser_unit(dtype, dumped.dtype, golden.dtype))
     found.is_same = are_same(x, y)
     with np.errstate(all="ignore"):
         found.y.low, found.y.high = _extremes(y)
@@ -444,28 +444,21 @@ def _in_one_type(dumped: np.ndarray, golden: np.ndarray) -> tuple[np.ndarray, np
 
 
 @functools.cache
-def _unit(dtype: str) -> LastPlace | None:
+def _unit(dtype: str | np.dtype) -> LastPlace | None:
     """Return the unit in the last place of an element type; None for integers and unknown names."""
     try:
-        return _unit_of(dtypes.from_name(dtype).numpy) if dtype else None
-    except FormatError:
-        return None
-
-
-@functools.cache
-def _unit_of(dtype: np.dtype) -> LastPlace | None:
-    if dtype.kind == "c":
-        dtype = np.dtype(f"f{dtype.itemsize // 2}")
-    try:
-        numbers = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
-    except ValueError:
+        kind = dtypes.from_name(dtype).numpy if isinstance(dtype, str) else dtype
+        kind = np.dtype(f"f{kind.itemsize // 2}") if kind.kind == "c" else kind
+        numbers = ml_dtypes.finfo(kind)  # type: ignore[no-untyped-call]
+    except (FormatError, ValueError):
         return None
     return LastPlace(float(numbers.eps), float(numbers.smallest_subnormal))
 
 
-def _unit_of_arrays(*kinds: np.dtype) -> LastPlace | None:
-    units = [unit for unit in map(_unit_of, kinds) if unit is not None]
-    return max(units, key=lambda unit: unit.epsilon, default=None)
+def _coarser_unit(dtype: str, *kinds: np.dtype) -> LastPlace | None:
+    """Return the unit of a named type, else the coarser one of two arrays' types."""
+    units = [unit for unit in map(_unit, kinds) if unit is not None]
+    return _unit(dtype) or max(units, key=lambda unit: unit.epsilon, default=None)
 
 
 class _Memory(threading.local):

@@ -212,7 +212,7 @@ class DumpComparison:
         self.folders[self.folders.index(folder)] = replace(folder, found_again=found)
 
     def is_paired(self, folder: ComparedFolder) -> bool:
-        """Tell whether a tensor of a directory has a counterpart."""
+        """Return whether a tensor of a directory has a counterpart."""
         return any(each.counterparts for each in folder.matched.executions)
 
     def report(self) -> Report:

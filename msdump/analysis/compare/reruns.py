@@ -333,7 +333,7 @@ def _number_in(model: CompiledModel, operators: Collection[str]) -> int:
 
 
 def _is_unlike(dumped: Collection[str], model: CompiledModel) -> bool:
-    """Tell whether a dump and a model have operators that the other one lacks, but for inserted ones."""
+    """Return whether a dump and a model have operators that the other one lacks, but for inserted ones."""
     own = [node for node in model.graph.operators if model.is_dumped(node) and not node.is_added]
     lacks = any(not any(name in dumped for name in file_names(node)) for node in own)
     return lacks or any(not (name in model.sites or name.startswith(INSERTED_PREFIX)) for name in dumped)

@@ -148,7 +148,7 @@ def _has_overflowed(category: str, row: StatisticRow) -> bool:
 
 
 def _tells(category: str, shared: Mapping[str, Pair]) -> bool:
-    """Tell whether a statistic shows a difference beyond that of rounding and printing."""
+    """Return whether a statistic shows a difference beyond that of rounding and printing."""
     nature = BY_CATEGORY[category].nature
     if nature is Nature.DIGEST:  # it has no distance; the numbers tell one
         return not any(BY_CATEGORY[other].nature in _NUMBERS for other in shared)

@@ -208,7 +208,7 @@ class FolderSurroundings:
         return None if self.graph is None else self.graph.find(name)
 
     def is_fixed(self, name: str) -> bool:
-        """Tell whether an operator, as files call it, gives the same in every run; no graph: it does not."""
+        """Return whether an operator, by its name in files, gives the same in every run; no graph: not."""
         return self.graph is not None and self.graph.is_fixed(name)
 
     def reads(self, name: str, casts: frozenset[str] = frozenset()) -> tuple[ValueSource, ...]:
