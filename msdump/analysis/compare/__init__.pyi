@@ -12,9 +12,9 @@ from .pairs import Pair as Pair
 from .pairs import Sides as Sides
 from .pairs import open_sides as open_sides
 from .reruns import Rerunning as Rerunning
-from .statistic_rows import RowSide as RowSide
-from .statistic_rows import StatisticRow as StatisticRow
-from .statistic_rows import measure_tensors as measure_tensors
-from .statistic_rows import read_rows as read_rows
+from .statistics import RowSide as RowSide
+from .statistics import StatisticRow as StatisticRow
 from .statistics import compare_statistics as compare_statistics
 from .statistics import contradictions as contradictions
+from .statistics import measure_tensors as measure_tensors
+from .statistics import read_rows as read_rows

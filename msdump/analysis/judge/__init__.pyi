@@ -9,7 +9,6 @@ from .evidence import TensorEvidence as TensorEvidence
 from .evidence import TensorVerdict as TensorVerdict
 from .evidence import Verdict as Verdict
 from .evidence import joined as joined
-from .fact_verdicts import accuse as accuse
 from .findings import BY_GRAVITY as BY_GRAVITY
 from .findings import Arrangement as Arrangement
 from .findings import Finding as Finding
@@ -24,6 +23,7 @@ from .findings import grouped_findings as grouped_findings
 from .findings import top_findings as top_findings
 from .findings import with_reach as with_reach
 from .judging import Judge as Judge
+from .judging import accuse as accuse
 from .limits import COSINE as COSINE
 from .limits import QUANTISED as QUANTISED
 from .limits import TYPES as TYPES

@@ -7,8 +7,7 @@ import pytest
 from onnx import parser
 
 from msdump.analysis.advise import Variants
-from msdump.analysis.advise.roundings import RoundingMeter, list_roundings
-from msdump.analysis.advise.search import BROKEN
+from msdump.analysis.advise.search import BROKEN, RoundingMeter, list_roundings
 from msdump.analysis.advise.variants import DeviceRuns, golden
 from msdump.graph import loader
 from msdump.plan import OverflowMode, PrecisionMode
