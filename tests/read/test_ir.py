@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from msdump.errors import DumpReadError
 from msdump.graph import SourceLine, loader
 from msdump.graph.files import ir_text
-from msdump.read import SourceKind, ValueForm, ValueSource, open_dump, read_ir
+from msdump.read import (
+    SourceKind,
+    ValueForm,
+    ValueSource,
+    open_dump,
+    read_ir,
+    read_listed_operators,
+)
 from msdump.read.ir import parse_operands
 
 MINDSPORE = """\
@@ -208,3 +215,26 @@ def test_types_that_the_device_holds(tmp_path, types, held):
     path.write_text(MINDSPORE.replace(old, types), encoding="utf-8")
 
     assert held == read_ir(str(path)).operators["Default/Split-op0"].held
+
+
+LISTED = (
+    "(<Float32xDefaultFormat[const vector]{0, 3}>, <Int64xDefaultFormat[const vector]{}>) -> "
+    "(<BFloat16xFRACTAL_NZ[const vector]{-1, 2}>, <StringxDefaultFormat[const vector]{4}>)"
+)
+
+
+@pytest.mark.parametrize(
+    "types", [LISTED, LISTED.replace("{", "[").replace("}", "]"), "(Tensor) -> (Tensor)"]
+)
+@pytest.mark.parametrize("name", ["# Fullname with scope", ": full_name_with_scope"])
+def test_listed_operators(tmp_path, types, name):
+    """Types and shapes are read in either spelling; an operator without types is left out."""
+    path = tmp_path / "graph.ir"
+    path.write_text(
+        f"  %0(a) = S(%1)\n      : {types}\n      {name}: (Default/Split-op0)\n", encoding="utf-8"
+    )
+
+    inputs = ValueForm("Float32", (0, 3)), ValueForm("Int64", ())
+    outputs = ValueForm("BFloat16", (-1, 2)), ValueForm("String", (4,))
+    expected = {SPLIT: (inputs, outputs)} if "Float" in types else {}
+    assert expected == read_listed_operators(str(path))

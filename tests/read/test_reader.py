@@ -102,38 +102,43 @@ class TestWhatWasWritten:
     """Everything that a run writes is found again."""
 
     def test_tree(self, root):
-        """Ranks, networks, graphs and iterations are found with their numbers."""
+        """Ranks, networks, graphs and iterations are found with their numbers; representations name them."""
         dump = open_dump(root)
 
-        assert list(dump.ranks) == [0, 1]
-        assert list(dump.ranks[1].networks) == ["Net"]
-        graphs = dump.ranks[1].networks["Net"].graphs
-        assert {number: list(graph.iterations) for number, graph in graphs.items()} == {0: [0, 10], 2: [10]}
-        assert dump.ignored == ()
+        found = [
+            (number, name, graph.number, [*graph.iterations])
+            for number, rank in dump.ranks.items()
+            for name, network in rank.networks.items()
+            for graph in network.graphs.values()
+        ]
+        assert [(rank, "Net", *each) for rank in (0, 1) for each in ((0, [0, 10]), (2, [10]))] == found
+        numbers = [(each.key.rank, each.key.graph, each.number) for each in dump.iterations]
+        assert [(rank, *each) for rank in (0, 1) for each in ((0, 0), (0, 10), (2, 10))] == numbers
+        assert (24, ()) == (len(list(dump.records)), dump.ignored)
+        assert f"<Dump '{root}': ranks [0, 1], networks ['Net'], 6 iterations>" == repr(dump)
+        assert repr(dump.ranks[0]) == "<Rank 0: networks ['Net']>"
+        network = dump.ranks[0].networks["Net"]
+        assert repr(network) == "<Network 'Net': graphs [0, 2]>"
+        assert repr(network.graphs[0]) == "<Graph 0 of 'Net': iterations [0, 10]>"
+        assert repr(network.graphs[0].iterations[0]).startswith("<Iteration 0 of 'Net' graph 0: ")
 
     def test_records_stand_in_execution_order(self, root):
-        """Tensors come by timestamp with the fields of their names."""
-        iteration = graphs_of(root)[0].iterations[10]
-
-        found = [(r.op_type, r.op_name, r.io, r.slot, r.format, r.is_parameter) for r in iteration.records]
-
-        assert found == [
-            ("Conv2D", "Default_conv1-Conv2d_Conv2D-op0", IO.INPUT, 0, "DefaultFormat", False),
-            ("Conv2D", "Default_conv1-Conv2d_Conv2D-op0", IO.OUTPUT, 0, "DefaultFormat", False),
-            ("ReLU", "Default_relu-ReLU_ReLU-op0", IO.OUTPUT, 0, "DefaultFormat", False),
-            ("Parameter", "conv1_weight", IO.OUTPUT, 0, "DefaultFormat", True),
-        ]
-        assert sorted(record.timestamp for record in iteration.records) == [
-            record.timestamp for record in iteration.records
-        ]
-        assert iteration.records[3:] == iteration.parameters
-
-    def test_full_names(self, root):
-        """The execution order gives the full names of operators; without .ir a parameter's stays unknown."""
+        """Tensors come by timestamp with the fields of their names; the order of execution has full names."""
         graph = graphs_of(root)[0]
+        records = graph.iterations[10].records
 
-        records = graph.iterations[0].records
-        assert [CONV.full_name, CONV.full_name, RELU.full_name, None] == [r.full_name for r in records]
+        found = [(*(r.op_type, r.op_name, r.io, r.is_parameter), r.full_name) for r in records]
+
+        conv = "Conv2D", "Default_conv1-Conv2d_Conv2D-op0"
+        assert found == [
+            (*conv, IO.INPUT, False, CONV.full_name),
+            (*conv, IO.OUTPUT, False, CONV.full_name),
+            ("ReLU", "Default_relu-ReLU_ReLU-op0", IO.OUTPUT, False, RELU.full_name),
+            ("Parameter", "conv1_weight", IO.OUTPUT, True, None),  # without .ir its name is unknown
+        ]
+        assert {(0, "DefaultFormat")} == {(record.slot, record.format) for record in records}
+        assert sorted(record.timestamp for record in records) == [record.timestamp for record in records]
+        assert records[3:] == graph.iterations[10].parameters
         assert f"Conv2D {CONV.full_name} input 0" == str(records[0])
         assert ["data-0"] == [record.full_name for record in graph.constants]
 
@@ -149,15 +154,6 @@ class TestWhatWasWritten:
 
         found = {n: [r.full_name for r in graphs[n].iterations[10].parameters] for n in (0, 2)}
         assert found == {0: ["conv1.weight"], 2: [None]}
-
-    def test_shortcuts_over_the_whole_dump(self, root):
-        """The dump itself gives every iteration and every tensor of all ranks."""
-        dump = open_dump(root)
-
-        iterations = [(i.key.rank, i.key.graph, i.number) for i in dump.iterations]
-
-        assert iterations == [(0, 0, 0), (0, 0, 10), (0, 2, 10), (1, 0, 0), (1, 0, 10), (1, 2, 10)]
-        assert len(list(dump.records)) == 24
 
     def test_metadata(self, root):
         """The configuration and the device are read where they were kept."""
@@ -194,17 +190,6 @@ class TestWhatWasWritten:
         found = graphs_of(root)[0].iterations[0].kernel_args
 
         assert found == {("MatMul", "Default_fc_MatMul-op0"): {"transpose_a": "True"}}
-
-    def test_representations_tell_what_was_found(self, root):
-        """Representations in a terminal name numbers, networks and paths."""
-        dump = open_dump(root)
-        network = dump.ranks[0].networks["Net"]
-
-        assert f"<Dump '{root}': ranks [0, 1], networks ['Net'], 6 iterations>" == repr(dump)
-        assert repr(dump.ranks[0]) == "<Rank 0: networks ['Net']>"
-        assert repr(network) == "<Network 'Net': graphs [0, 2]>"
-        assert repr(network.graphs[0]) == "<Graph 0 of 'Net': iterations [0, 10]>"
-        assert repr(network.graphs[0].iterations[0]).startswith("<Iteration 0 of 'Net' graph 0: ")
 
 
 GENERATIONS = [(naming, target) for naming in Naming for target in DeviceTarget]

@@ -18,39 +18,29 @@ def moments(text, *, has_order=True):
 
 
 @pytest.mark.parametrize(
-    ("text", "has_order", "starts"),
+    ("text", "has_order", "starts", "whole"),
     [
-        ("", True, []),
-        ("ABC", True, [0]),
-        ("ABCABCABC", True, [0, 3, 6]),
-        ("AABC", True, [0, 1]),  # broken off after its first operator
-        ("BCABC", True, [0, 2]),  # the first one dumped fewer operators
-        ("BCABC", False, [0, 3]),
-        ("ABCBC", True, [0, 3]),
-        ("ABBC", True, [0, 2]),
-        ("ACBACB", True, [0, 3]),  # operators that run side by side: the list is not their order
+        ("", True, [], []),
+        ("ABC", True, [0], [True]),
+        ("ABCABCABC", True, [0, 3, 6], [True] * 3),
+        ("AABC", True, [0, 1], [False, True]),  # broken off after its first operator
+        ("ABABC", True, [0, 2], [False, True]),
+        ("ABCAB", True, [0, 3], [True, False]),
+        ("ABCAB", False, [0, 3], [True, False]),
+        ("BCABC", True, [0, 2], [True, True]),  # the first one dumped fewer operators
+        ("BCABC", False, [0, 3], [True, False]),
+        ("ABCBC", True, [0, 3], [True, True]),
+        ("ABCC", True, [0, 3], [True, True]),  # the second one dumped the last operator only
+        ("ABBC", True, [0, 2], [False, True]),
+        ("ACBACB", True, [0, 3], [True, True]),  # operators run side by side, in no listed order
     ],
 )
-def test_runs(text, has_order, starts):
-    """A run begins where a tensor comes again, or earlier where the order is known and starts again."""
-    assert starts == executions.run_starts(moments(text, has_order=has_order))
-
-
-@pytest.mark.parametrize(
-    ("text", "has_order", "whole"),
-    [
-        ("ABCAB", True, [True, False]),
-        ("ABABC", True, [False, True]),
-        ("ABCC", True, [True, True]),  # the second one dumped the last operator only
-        ("ABCAB", False, [True, False]),
-        ("", True, []),
-    ],
-)
-def test_whole(text, has_order, whole):
-    """A run that did not reach the last operator was broken off."""
+def test_runs(text, has_order, starts, whole):
+    """A run begins where a tensor, or the order, comes again; without the last operator it is broken off."""
     found = moments(text, has_order=has_order)
 
-    assert whole == executions.whole_runs(found, executions.run_starts(found))
+    assert starts == executions.run_starts(found)
+    assert whole == executions.whole_runs(found, starts)
 
 
 @settings(max_examples=200, deadline=None)
@@ -84,13 +74,8 @@ def test_runs_that_were_broken_off(lengths):
 @pytest.mark.parametrize(
     ("span", "loaded", "number"),
     [
-        *(
-            ((5, 6), None, 0),
-            ((12, 18), None, 0),
-            ((21, 21), None, 0),
-            ((28, 29), None, 1),
-            ((99, 99), None, 1),
-        ),
+        *(((5, 6), None, 0), ((12, 18), None, 0), ((21, 21), None, 0)),
+        *(((28, 29), None, 1), ((99, 99), None, 1)),
         *(((28, 29), 25, 1), ((28, 29), 30, 0), ((21, 22), 21, 1), ((21, 22), 22, 0)),
         *(((12, 18), 5, 0), ((50, 60), 70, 1)),
     ],

@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
 from msdump.analysis.align import GraphSide, align
 from msdump.analysis.align.sides import of_array
 from msdump.device import INSERTED_PREFIX
-from msdump.read import GraphOperator, OperatorGraph, SourceKind, ValueForm, ValueSource
-
-_FORM = (ValueForm("float32", (2, 3)),)
+from tests.analysis.align import values
 
 
-def _row(names, *, factor=1.0):
+def _row(names, *extra, factor=1.0):
     """Return operators in a row between a Tanh and a Softmax; operators of the row wrote a multiple."""
-    source = ValueSource(SourceKind.INPUT, "x")
-    operators = {}
-    for name in ("Tanh-op0", *names, "Softmax-op0"):
-        op_type = "".join(part.rpartition("-op")[0] for part in name.replace("+", " ").split())
-        full_name = f"Default/{name.replace('+', '')}"
-        operators[full_name] = GraphOperator(full_name, op_type, (source,), _FORM)
-        source = ValueSource(SourceKind.OPERATOR, full_name)
+    ends = ["x", "Default/Tanh-op0", *(f"Default/{name.replace('+', '')}" for name in names)]
+    types = [None, *("".join(part.rpartition("-op")[0] for part in name.split("+")) for name in names), None]
+    ends.append("Default/Softmax-op0")
+    rows = [(name, kind, before) for kind, (before, name) in zip(types, pairwise(ends), strict=True)]
     elements = np.arange(6.0) - 2
 
     def content_of(name, _):
         return of_array(elements if "Tanh" in name else elements * factor)
 
-    graph = OperatorGraph(operators, outputs=(source,), inputs={"x": _FORM[0]})
-    return GraphSide(graph, content_of=content_of)
-
-
-def _branch(graph, name, source):
-    """Add an operator without readers that reads an operator's value."""
-    value = ValueSource(SourceKind.OPERATOR, source)
-    graph.operators[name] = GraphOperator(name, name.rpartition("/")[2].split("-")[0], (value,), _FORM)
+    return GraphSide(values.graph(*rows, *extra, outputs=ends[-1:]), content_of=content_of)
 
 
 def _pairs(matching):
@@ -98,10 +88,9 @@ def test_regions_that_agree_stay_whole():
 
 def test_what_the_device_inserts_stands_for_nothing():
     """An inserted operator without readers is no operator of golden's."""
-    mine, golden = _row(["Sin-op0+Exp-op0"]), _row(["Sin-op1", "Exp-op1"], factor=3.0)
     inserted = f"{INSERTED_PREFIX}TransData-op1"
-    _branch(mine.graph, inserted, "Default/Sin-op0Exp-op0")
-    _branch(golden.graph, "Default/Elu-op0", "Default/Exp-op1")
+    mine = _row(["Sin-op0+Exp-op0"], (inserted, None, "Default/Sin-op0Exp-op0"))
+    golden = _row(["Sin-op1", "Exp-op1"], ("Default/Elu-op0", None, "Default/Exp-op1"), factor=3.0)
 
     matching = align(mine, golden)
 

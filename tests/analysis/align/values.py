@@ -1,4 +1,4 @@
-"""Every value of a model, as the runtime computes it."""
+"""Operator graphs from rows of names, and the values of a model as the runtime computes them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,24 @@ import onnx
 import onnxruntime
 
 from msdump.graph import loader
+from msdump.read import GraphOperator, OperatorGraph, SourceKind, ValueForm, ValueSource
+
+
+def source(name):
+    """Return the output of an operator, or the graph's input ``x``."""
+    return ValueSource(SourceKind.INPUT if name == "x" else SourceKind.OPERATOR, name)
+
+
+def graph(*rows, shape=(2, 3), outputs=()):
+    """Return a graph of operators, each a name, a type (None: that in the name) and names of its inputs."""
+    form = ValueForm("float32", shape)
+    operators = {
+        name: GraphOperator(
+            name, op_type or name.rpartition("/")[2].partition("-op")[0], tuple(map(source, read)), (form,)
+        )
+        for name, op_type, *read in rows
+    }
+    return OperatorGraph(operators, {"x": form}, outputs=tuple(map(source, outputs)))
 
 
 def outputs(path, feeds):

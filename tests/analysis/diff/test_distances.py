@@ -23,22 +23,12 @@ def way(request, monkeypatch):
         monkeypatch.setattr(first_look, "_FIND", None)
 
 
-def test_clear_agreement_has_the_numbers_of_the_full_measure():
-    """Tensors that clearly agree are as far apart as the full measure says."""
-    mine = GOLDEN * np.float32(1 + LIMIT / 10)
-
-    found, full = measure_pair(mine, GOLDEN, LIMIT), errors.measure(mine, GOLDEN)
-
-    for name in ("distance", "largest", "norm", "scaled"):
-        assert getattr(full, name) == pytest.approx(getattr(found, name), rel=1e-5), name
-    assert not found.is_same
-    assert full.cosine == pytest.approx(found.cosine, abs=1e-6)
-
-
-def assert_full(found, full):
-    """Check that an error is that of the full measure, in all numbers and units of the last place."""
-    assert not math.isnan(found.ulps)
-    assert astuple(full) == pytest.approx(astuple(found), nan_ok=True)
+def masked(mine, golden):
+    """Return two tensors that agree but for a masked lane in each row."""
+    pair = GOLDEN * np.float32(1 + LIMIT / 10), GOLDEN.copy()
+    for tensor, value in zip(pair, (mine, golden), strict=True):
+        tensor[:, 0] = value
+    return pair
 
 
 def changed(value):
@@ -48,62 +38,49 @@ def changed(value):
     return mine
 
 
-FULL = {
+MASKS = [(), (-10_000, -10_001), (-65_504, -math.inf), (-3.4e38, -65_504)]
+
+
+@pytest.mark.parametrize("masks", MASKS, ids=str)
+def test_clear_agreement_has_the_numbers_of_the_full_measure(masks):
+    """Tensors that clearly agree, beside mask constants, are as far apart as the full measure says."""
+    mine, golden = masked(*masks) if masks else (GOLDEN * np.float32(1 + LIMIT / 10), GOLDEN)
+
+    found, full = measure_pair(mine, golden, LIMIT), errors.measure(mine, golden)
+
+    for name in ("distance", "largest", "norm", "scaled"):
+        assert getattr(full, name) == pytest.approx(getattr(found, name), rel=1e-5), name
+    assert full.cosine == pytest.approx(found.cosine, abs=1e-6)
+    assert (False, 7 if masks else 0) == (found.is_same, found.masked)
+    assert found.masked == full.masked
+
+
+LEFT = {
     "equal": (GOLDEN.copy(), GOLDEN),
     "near the limit": (GOLDEN * np.float32(1 + LIMIT), GOLDEN),
     "NaN": (changed(math.nan), GOLDEN),
     "golden NaN": (GOLDEN, changed(math.nan)),
     "infinite": (changed(math.inf), changed(math.inf)),
     "golden infinite": (changed(1), changed(-math.inf)),
-    "masks": (changed(-10_000), changed(-10_001)),
+    "one mask": (changed(-10_000), changed(-10_001)),
     "tiny": (GOLDEN * np.float32(1e-20), GOLDEN * np.float32(1.0001e-20)),
     "doubles": (GOLDEN.astype("f8"), GOLDEN.astype("f8") * 1.0001),
+    "masks far apart": masked(-10_000, -20_000),
+    "masks of one side": masked(-10_000, 1),
+    "masks beside NaN": masked(-10_000, math.nan),
+    "infinite lanes": masked(math.inf, math.inf),
+    "large numbers": [tensor * np.float32(1e4) for tensor in masked(-1, -1)],
+    "equal masks": masked(-10_000, -10_001)[1:] * 2,
 }
 
 
-@pytest.mark.parametrize(("mine", "golden"), FULL.values(), ids=FULL)
-def test_what_is_left_to_the_full_measure(mine, golden):
-    """Equal tensors, tensors near the limit, NaN, infinities, masks and tiny numbers are not decided."""
-    assert_full(measure_pair(mine, golden, LIMIT), errors.measure(mine, golden))
-
-
-def masked(mine, golden):
-    """Return two tensors that agree but for a masked lane in each row."""
-    pair = GOLDEN * np.float32(1 + LIMIT / 10), GOLDEN.copy()
-    for tensor, value in zip(pair, (mine, golden), strict=True):
-        tensor[:, 0] = value
-    return pair
-
-
-@pytest.mark.parametrize(
-    ("mine", "golden"), [(-10_000, -10_001), (-65_504, -math.inf), (-3.4e38, -65_504)], ids=str
-)
-def test_masked_lanes_are_left_out(mine, golden):
-    """Beside mask constants, tensors that clearly agree are as far apart as the full measure says."""
-    mine, golden = masked(mine, golden)
-
+@pytest.mark.parametrize(("mine", "golden"), LEFT.values(), ids=LEFT)
+def test_the_rest_is_left_to_the_full_measure(mine, golden):
+    """Undecided tensors have all numbers, and units of the last place, of the full measure."""
     found, full = measure_pair(mine, golden, LIMIT), errors.measure(mine, golden)
 
-    for name in ("distance", "largest", "norm", "scaled"):
-        assert getattr(full, name) == pytest.approx(getattr(found, name), rel=1e-5), name
-    assert 7 == found.masked == full.masked
-
-
-@pytest.mark.parametrize(
-    ("mine", "golden"),
-    [
-        masked(-10_000, -20_000),
-        masked(-10_000, 1),
-        masked(-10_000, math.nan),
-        masked(math.inf, math.inf),
-        [tensor * np.float32(1e4) for tensor in masked(-1, -1)],
-        masked(-10_000, -10_001)[1:] * 2,
-    ],
-    ids=["far apart", "one side", "NaN", "infinite", "large numbers", "equal"],
-)
-def test_what_masks_do_not_explain_is_left_to_the_full_measure(mine, golden):
-    """Large elements that are no masks on both sides, and tensors that are equal outside, are not decided."""
-    assert_full(measure_pair(mine, golden, LIMIT), errors.measure(mine, golden))
+    assert not math.isnan(found.ulps)
+    assert astuple(full) == pytest.approx(astuple(found), nan_ok=True)
 
 
 def test_many_tensors_at_once():

@@ -66,10 +66,12 @@ def quantised(tmp_path_factory):
     return folder
 
 
-def scaled(model, layer, factor):
-    """Multiply the scale of a layer's weights."""
-    (tensor,) = [each for each in model.graph.initializer if each.name == f"{layer}.w_scale"]
-    tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor) * np.float32(factor), tensor.name))
+def changed(model, name, factor, summand=0):
+    """Multiply an initializer, and add to it; return the model."""
+    (tensor,) = [each for each in model.graph.initializer if each.name == name]
+    array = numpy_helper.to_array(tensor)
+    tensor.CopyFrom(numpy_helper.from_array((array * factor + summand).astype(array.dtype), name))
+    return model
 
 
 def diff(mine, golden, *options):
@@ -94,8 +96,7 @@ def test_sound_quantisation_agrees(form, level, quantised):
 @pytest.mark.parametrize("layer", LAYERS)
 def test_wrong_scale_is_named(form, layer, quantised, tmp_path):
     """A layer with a scale off by four is the first one accused, however the model is quantised."""
-    model = onnx.load(quantised / f"{form}.onnx")
-    scaled(model, layer, 4)
+    model = changed(onnx.load(quantised / f"{form}.onnx"), f"{layer}.w_scale", 4)
     onnx.save(model, tmp_path / "wrong.onnx")
 
     code, document, _ = diff(tmp_path / "wrong.onnx", quantised / "float.onnx")
@@ -116,10 +117,7 @@ ACTIVATIONS = {
 @pytest.mark.parametrize(("name", "factor", "summand", "number"), ACTIVATIONS.values(), ids=ACTIVATIONS)
 def test_wrong_range_of_a_tensor_is_named(name, factor, summand, number, quantised, tmp_path):
     """A scale or zero point that does not fit the range of its tensor is named, and no other."""
-    model = onnx.load(quantised / "qdq.onnx")
-    (tensor,) = [each for each in model.graph.initializer if each.name == name]
-    array = numpy_helper.to_array(tensor)
-    tensor.CopyFrom(numpy_helper.from_array((array * factor + summand).astype(array.dtype), name))
+    model = changed(onnx.load(quantised / "qdq.onnx"), name, factor, summand)
     onnx.save(model, tmp_path / "wrong.onnx")
 
     code, document, _ = diff(tmp_path / "wrong.onnx", quantised / "float.onnx")
@@ -137,8 +135,7 @@ EXPLANATIONS = {
 @pytest.mark.parametrize(("options", "words"), EXPLANATIONS.values(), ids=EXPLANATIONS)
 def test_what_explains_a_distance_is_told(options, words, quantised, tmp_path):
     """The fault's note says whether 8 bits, the user's limit or rounding would explain its error."""
-    model = onnx.load(quantised / "qdq.onnx")
-    scaled(model, "second", 4)
+    model = changed(onnx.load(quantised / "qdq.onnx"), "second.w_scale", 4)
     onnx.save(model, tmp_path / "wrong.onnx")
 
     arguments = ["diff", f"{tmp_path}/wrong.onnx", f"{quantised}/float.onnx", "--seed", "3", *options]
@@ -165,9 +162,7 @@ def test_result_is_read_with_another_zero_point(quantised, tmp_path):
 
 def test_two_quantised_models_are_compared_bit_by_bit(quantised, tmp_path):
     """Beside another quantised model no limit is widened, and no scale is judged by the range of a tensor."""
-    model = onnx.load(quantised / "qdq.onnx")
-    (scale,) = [each for each in model.graph.initializer if each.name == "x_scale"]
-    scale.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(scale) * np.float32(6), "x_scale"))
+    model = changed(onnx.load(quantised / "qdq.onnx"), "x_scale", 6)
     onnx.save(model, tmp_path / "coarse.onnx")
 
     for path in (quantised / "operators.onnx", tmp_path / "coarse.onnx"):
