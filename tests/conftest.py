@@ -124,7 +124,7 @@ def _seen_writers(_writers, request):
     """Note the owner of the threads."""
     yield
     for thread in threading.enumerate():
-        if thread.name == THREAD_NAME:
+        if thread.name.startswith(THREAD_NAME):
             _writers.setdefault(thread, request.node.nodeid)
 
 

@@ -103,14 +103,20 @@ class OpenDirectory:
         if not self._is_nameless:
             self._create_renamed(name, partial(write_all, buffers=buffers), mode)
             return
-        fd = self._open_nameless(mode)
+        fd = os.open(".", _WRITE | _NAMELESS, mode, dir_fd=self._fd)
         try:
+            if self._narrows_modes:
+                os.fchmod(fd, mode)
             if self._reserves and (size := size_of(buffers)) >= _RESERVED:
                 # a disk without that much room is found out before a byte is written
                 os.posix_fallocate(fd, 0, size)
             write_all(fd, buffers)
             os.close(os.dup(fd))  # see ``_settle``
-            if not self._link(fd, name):
+            try:
+                temporaries.LINKER.give_name(self._fd, name, fd)
+                self._has_linked = True
+            except OSError as error:
+                self._give_up_links(error)
                 self._create_renamed(name, partial(_copy, fd), mode)
         finally:
             reading.close(fd)
@@ -228,15 +234,17 @@ class OpenDirectory:
         """Give a nameless file its name; False where the file system has no way, now and later."""
         try:
             temporaries.LINKER.give_name(self._fd, name, fd)
-        except FileExistsError:
-            raise
         except OSError as error:
-            if self._has_linked or is_foreign(error):  # it is able to: this failure has another cause
-                raise
-            self._is_nameless = False
+            self._give_up_links(error)
             return False
         self._has_linked = True
         return True
+
+    def _give_up_links(self, error: OSError) -> None:
+        """Use temporary names from now on; raise a failed link's error where the file system has links."""
+        if isinstance(error, FileExistsError) or self._has_linked or is_foreign(error):
+            raise error
+        self._is_nameless = False
 
 
 def _settle(fd: int) -> None:

@@ -37,15 +37,6 @@ _NUMBERS: Final = 1 << 32
 _MOST_MAPPINGS: Final = 8
 
 
-def is_too_long(name: str) -> bool:
-    """Tell whether a name has more than the 255 bytes that a file system allows.
-
-    >>> is_too_long("x" * 255), is_too_long("é" * 128)
-    (False, True)
-    """
-    return (len(name) if name.isascii() else len(os.fsencode(name))) > LONGEST_NAME
-
-
 class StandIns:
     """Stand-ins for file names that are too long, and the ``mapping.csv`` that lists what they stand for.
 
@@ -56,21 +47,26 @@ class StandIns:
 
     Attributes:
         count: Number of ``mapping.csv`` files begun.
+        bytes: Bytes of their lines.
     """
 
-    def __init__(self, files: Files, count: int = 0, size: int = 0) -> None:
-        """Choose stand-ins for files, after an earlier object that counted mappings and their bytes."""
+    def __init__(self, files: Files) -> None:
+        """Choose stand-ins for names of files."""
         self._files = files
         self._mappings: dict[str, dict[str, str]] = {}  # original names by stand-in, by directory
-        self.count = count
-        self.bytes = size
+        self.count = 0
+        self.bytes = 0
 
     def name(self, directory: str, original: str) -> str:
-        """Return the stand-in of a name, at most ten digits; the same name gets the same one.
+        """Return the name of a file on disk: its stand-in of at most ten digits where it has over 255 bytes.
+
+        The same name gets the same stand-in.
 
         Raises:
             OSError: ``mapping.csv`` cannot be read or written.
         """
+        if len(os.fsencode(original)) <= LONGEST_NAME:
+            return original
         mapping = self._mapping(directory)
         stand_in = self._free(directory, original, mapping)
         if stand_in not in mapping:
@@ -255,16 +251,28 @@ class SyncSink:
 
     def write(self, artifact: Artifact) -> None:
         """Write a new file; one that exists stays as it is and the new one is lost."""
-        size = size_of(artifact.buffers)
+        directory, name, buffers, tensor_bytes = artifact
+        size = size_of(buffers)
         with self._lock:
-            if not self._budget.most or self._admits(artifact, size):
-                self._create(artifact, size)
+            if self._budget.most and not self._admits(artifact, size):
+                return
+            try:
+                if len(name) > LONGEST_NAME or not name.isascii():
+                    name = self._stand_ins.name(directory, name)
+                self._files.create(directory, name, buffers)
+            except OSError as error:
+                self._budget.give_back(size if tensor_bytes else 0)
+                self._lose(path_of(artifact), error)
+                return
+            self._count += 1
+            self._bytes += size
 
     def replace(self, artifact: Artifact) -> None:
         """Write a file in place of an older one."""
         with self._lock:
             try:
-                self._files.replace(artifact.directory, self._name(artifact), artifact.buffers)
+                name = self._stand_ins.name(artifact.directory, artifact.name)
+                self._files.replace(artifact.directory, name, artifact.buffers)
             except OSError as error:
                 self._lose(path_of(artifact), error)
                 return
@@ -354,25 +362,6 @@ class SyncSink:
         # the file alone is skipped: a smaller one behind it may still fit
         self._skip_over_limit(path_of(artifact), size)
         return False
-
-    def _create(self, artifact: Artifact, size: int) -> None:
-        name = artifact.name
-        try:
-            if is_too_long(name):
-                name = self._stand_ins.name(artifact.directory, name)
-            self._files.create(artifact.directory, name, artifact.buffers)
-        except OSError as error:
-            if self._budget.most and artifact.tensor_bytes:
-                self._budget.give_back(size)
-            self._lose(path_of(artifact), error)
-            return
-        self._count += 1
-        self._bytes += size
-
-    def _name(self, artifact: Artifact) -> str:
-        if is_too_long(artifact.name):
-            return self._stand_ins.name(artifact.directory, artifact.name)
-        return artifact.name
 
     def _skip_over_limit(self, path: str, size: int) -> None:
         if Reason.OVER_LIMIT not in self._skipped:

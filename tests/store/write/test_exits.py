@@ -15,13 +15,13 @@ from msdump.store.write import AsyncSink, exits
 SIZE = 300_000
 
 ENDING = """
-import atexit, signal, sys, threading
+import signal, sys, threading
 from msdump.record import Artifact
 from msdump.store.write.async_sink import AsyncSink
 from msdump.store.write.files import DiskFiles
 
 opened = threading.Event()
-atexit.register(opened.set)  # before what the sink does at exit
+threading._register_atexit(opened.set)  # before the interpreter waits for the threads of pools
 
 class Late(DiskFiles):
     def create(self, directory, name, buffers):
@@ -67,7 +67,7 @@ import os, select, signal, sys, threading, time
 from msdump.record import Artifact
 from msdump.store.write.async_sink import AsyncSink
 from msdump.store.write.files import DiskFiles
-from msdump.store.write.async_sink import WriterQueue
+from msdump.store.write.async_sink import _WriterThreads
 
 class Held(DiskFiles):
     def _hold(self):
@@ -106,15 +106,15 @@ if moment == "inline":
 if moment == "rows":
     sink.append(f"{root}/s.csv", b"row\\n", b"title\\n")
 if moment == "handing over":
-    link = WriterQueue._link
+    submit = _WriterThreads.submit
 
-    def link_slowly(queue, job):
-        link(queue, job)
+    def submit_slowly(threads, job):
+        submit(threads, job)
         os.write(1, b"main\\n")
         while signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:  # until the signal is heard
             time.sleep(0.01)
 
-    WriterQueue._link = link_slowly
+    _WriterThreads.submit = submit_slowly
     write(2)
 """
 
