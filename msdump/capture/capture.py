@@ -11,11 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from msdump import tracing
-from msdump.capture.pipeline import (
-    operator_records,
-    pipeline,
-    shows_outputs_as_run,
-)
+from msdump.capture.pipeline import OperatorTensors, operator_records, pipeline, shows_outputs_as_run
 from msdump.capture.selection import Selection, drops_useless, has_useless, is_useless
 from msdump.capture.steps import count_no_tensors
 from msdump.capture.triggers import OverflowTrigger
@@ -27,12 +23,12 @@ from msdump.plan import DeviceTarget, DumpPlan, Trigger
 from msdump.reasons import Reason
 from msdump.record import Artifact, OperatorRef, TensorRecord
 from msdump.statistics import StatisticNeed, TotalsArray
-from msdump.store import Clock, names
+from msdump.store import Clock, layouts, names, operator_names
 from msdump.store.write import Sink
 
 if TYPE_CHECKING:
-    from msdump.capture.statistics import RowSheet, RowSheets
-    from msdump.capture.watch import GraphWatch, RanOperator
+    from msdump.capture.statistics import RowSheet
+    from msdump.capture.watch import GraphWatch
 
 
 class Marks:
@@ -93,28 +89,29 @@ class NamedMarks:
         return [f"{name}{self._hints.get(name, '')}" for name in sorted(self._enabled.keys() - self._met)]
 
 
+_NO_TASK: Final = Task(0, 0)  # only graphs that are compiled as a whole number tasks
+
+_Kinds = list[tuple[np.dtype, tuple[int, ...]] | None]
+"""Types and shapes of the tensors of operators, None for a value that is no tensor."""
+
+
 @dataclass(slots=True, eq=False)
 class MeasuredTogether:
     """Operators that a session has measured, as they are in each step in which it is shown the same object.
 
     Attributes:
         batch: The operators as they were shown.
-        shown: The same without what is not kept of their tensors.
-        operators: The same by their names.
-        places: Which of the tensors that are there are kept, None: all.
-        skipped: How many tensors get no row, by the reason.
+        shown: The operators without their useless outputs.
+        places: Places of the remaining tensors among all of them, None: no tensor is left out.
+        skipped: Number of tensors without a row, by reason.
         sheet: Their rows but for timestamps and statistics, None where none was made.
     """
 
     batch: Sequence[NodeRun]
     shown: Sequence[NodeRun]
-    operators: Sequence[tuple[OperatorRef, Arrays, Arrays]]
     places: Sequence[int] | None
     skipped: Mapping[Reason, int]
-    sheet: RowSheet | None = None
-
-
-_NO_TASK: Final = Task(0, 0)  # only graphs that are compiled as a whole number tasks
+    sheet: RowSheet | None
 
 
 class Capture(Observer):
@@ -157,7 +154,7 @@ class Capture(Observer):
         self._positions = () if on_failure else tuple(selection.watched)
         self._takes_failures = on_failure
         # on CPU and GPU the weights and constants of a body that ran are written after the iteration
-        self._tells_entered = (
+        self._records_entries = (
             plan.what.keeps_outputs and plan.context.device_target is not DeviceTarget.ASCEND
         )
         self._plan = plan
@@ -166,31 +163,25 @@ class Capture(Observer):
         self._sink = sink
         self._clock = clock  # vendor: each file has a time of its own, also those of one operator
         self._trigger = trigger
+        self._watch = watch
         self._pipeline = pipeline(plan, sink, watch)
         self._records = operator_records(plan, device)
-        is_dropping = drops_useless(plan)
-        self._has_useless = tuple(is_dropping and has_useless(node) for node in graph.nodes)
+        useless = enumerate(map(has_useless, graph.nodes)) if drops_useless(plan) else ()
+        self._useless = frozenset(position for position, is_so in useless if is_so)
         self._no_tensors = tuple(
             count_no_tensors(graph, node, inputs=plan.what.keeps_inputs, outputs=plan.what.keeps_outputs)
             for node in graph.nodes
         )
         # under op_debug_mode 3 each operator decides by itself
-        self._gathers = trigger is None and self._pipeline.gathers
+        self._has_sheets = self._pipeline.need is not None and watch is None and trigger is None
+        self._has_sheets &= not plan.what.saves_kernel_args
         self._directory = ""
         self._iteration = 0
         self.bodies: Mapping[int, Capture] = {}
         self.entered = False
         self._started: int | None = None  # the collective that goes on, its inputs written
         self._measured: dict[int, MeasuredTogether] = {}  # by the position of the first operator
-
-    @functools.cached_property
-    def _sheets(self) -> RowSheets | None:
-        """The parts of rows that are the same in every step; None where more than rows is written."""
-        if not self._pipeline.has_sheets or self._plan.what.saves_kernel_args:
-            return None
-        from msdump.capture.statistics import RowSheets
-
-        return RowSheets()
+        self._sheets: dict[tuple[int, ...], tuple[_Kinds, RowSheet | None]] = {}  # by positions
 
     @functools.cached_property
     def interest(self) -> Interest:  # type: ignore[override]  # mypy calls it read-only
@@ -202,30 +193,32 @@ class Capture(Observer):
 
     @property
     def _need(self) -> StatisticNeed | None:
-        """The statistics that rows and rules tell, None where elements are needed.
+        """The statistics of rows and rules, None where elements are needed.
 
-        They are where the device holds tensors in another type, as it does most inputs.
+        Elements are needed where the device holds tensors in another type, as it does most inputs.
         """
         what = self._plan.what
-        if not self._gathers or what.keeps_inputs or what.saves_kernel_args:
+        if self._trigger is not None or what.keeps_inputs or what.saves_kernel_args:
             return None
         watched = (position for position, is_watched in enumerate(self._positions) if is_watched)
         if not shows_outputs_as_run(self._plan) or not self._records.has_host_types(watched):
             return None
-        return self._pipeline.need
+        return self._pipeline.need if self._watch is None else self._watch.need
 
     def begin(self, directory: str, iteration: int) -> None:
         """Direct the files of the operators that run from now on into an iteration's directory."""
         self._directory = directory
         self._iteration = iteration
-        self._pipeline.begin(iteration)
+        if self._watch is not None:
+            self._watch.begin(iteration)
         self._started = None
         self.entered = False
 
     def starting(self, position: int, inputs: Arrays) -> None:
         """Write the inputs of a collective before it runs: it may never return."""
         if self._trigger is None:  # else its results decide whether it is dumped
-            self._write(NodeRun(position, inputs, ()))
+            files = self._files((NodeRun(position, inputs, ()),), is_screened=False)
+            self._pipeline.take(self._directory, files)
             self._started = position
 
     def ran(self, batch: Sequence[NodeRun], found: TotalsArray | None = None) -> None:
@@ -235,18 +228,49 @@ class Capture(Observer):
             return
         if self._trigger is not None:
             batch = [run for run in batch if self._is_triggered(self._trigger, run)]
-        if any(self._has_useless):
-            batch = [*map(self._kept, batch)]
-        if self._gathers and batch and self._started is None:  # the inputs of a collective are written
-            self._write_together(batch)
+        shown = batch
+        if self._useless:
+            shown = [*map(self._without_useless, batch)]
+            self._skip(Reason.USELESS, len(tensors_of(batch)) - len(tensors_of(shown)))
+        sheet = self._sheet_of(shown) if self._has_sheets and self._started is None else None
+        if sheet is None:
+            is_screened = self._watch is not None and self._trigger is None and self._started is None
+            self._pipeline.take(self._directory, self._files(shown, is_screened=is_screened))
             return
-        for run in batch:
-            self._write(run)
+        self._skip(Reason.NO_TENSOR, sum(self._no_tensors[run.position] for run in shown))
+        self._write_rows(sheet, sheet.rows(tensors_of(shown), self._clock))
 
     def _is_triggered(self, trigger: OverflowTrigger, run: NodeRun) -> bool:
         node = self._graph.nodes[run.position]
         saturated = run.is_saturated
         return trigger.refusal(node, self._iteration, run.inputs, run.outputs, saturated=saturated) is None
+
+    def _without_useless(self, run: NodeRun) -> NodeRun:
+        if run.position not in self._useless:
+            return run
+        node = self._graph.nodes[run.position]  # slots stay
+        outputs = [None if is_useless(node, slot) else array for slot, array in enumerate(run.outputs)]
+        return run._replace(outputs=outputs)
+
+    def _skip(self, reason: Reason, count: int) -> None:
+        if count:
+            self._sink.skip(reason, count)
+
+    def _sheet_of(self, shown: Sequence[NodeRun]) -> RowSheet | None:
+        """Return the sheet of operators, which lasts until their tensors have other types or shapes."""
+        kinds = [
+            None if array is None else (array.dtype, array.shape)
+            for _, inputs, outputs, _ in shown
+            for array in (*inputs, *outputs)
+        ]
+        positions = tuple([run[0] for run in shown])
+        known = self._sheets.get(positions)
+        if known is None or known[0] != kinds:
+            known = self._sheets[positions] = kinds, self._pipeline.sheet(self._records_of(shown))
+        return known[1]
+
+    def _write_rows(self, sheet: RowSheet, rows: bytes) -> None:
+        self._sink.append(f"{self._directory}/{layouts.STATISTICS}", rows, sheet.header)
 
     def _write_measured(self, batch: Sequence[NodeRun], found: TotalsArray) -> None:
         first = batch[0].position
@@ -255,10 +279,14 @@ class Capture(Observer):
             together = self._measured[first] = self._together(batch)
         if together.places is not None:
             found = found.at(together.places)
-        if not self._has_written(together, found):
+        if together.sheet is not None:
+            self._write_rows(together.sheet, together.sheet.rows_of(found, self._clock))
+        elif self._watch is None or not all(self._screened(self._watch, together.shown, found)):
             raise ElementsNeededError
+        else:  # the watch needs no elements where it writes hits alone
+            self._skip(Reason.NO_HIT, len(tensors_of(together.shown)))
         for reason, count in together.skipped.items():
-            self._pipeline.skip(reason, count)
+            self._sink.skip(reason, count)
 
     def _together(self, batch: Sequence[NodeRun]) -> MeasuredTogether:
         shown = [*map(self._without_useless, batch)]
@@ -266,105 +294,60 @@ class Capture(Observer):
         is_whole = len(tensors) == len(all_tensors)
         missing = sum(self._no_tensors[run.position] for run in batch)
         skipped = Counter({Reason.USELESS: len(all_tensors) - len(tensors), Reason.NO_TENSOR: missing})
-        operators = [(self._operators[position], inputs, outputs) for position, inputs, outputs, _ in shown]
-        return MeasuredTogether(
-            batch, shown, operators, None if is_whole else places_of(tensors, all_tensors), +skipped
-        )
+        places = None if is_whole else places_of(tensors, all_tensors)
+        sheet = self._pipeline.sheet(self._records_of(shown)) if self._has_sheets else None
+        return MeasuredTogether(batch, shown, places, +skipped, sheet)
 
-    def _has_written(self, together: MeasuredTogether, found: TotalsArray) -> bool:
-        if self._sheets is None:
-            cleared = self._cleared(together.shown, together.operators, found)
-            return all(cleared) and self._pipeline.skips_cleared(together.operators)
-        if together.sheet is None:
-            together.sheet = self._sheet(together.shown)
-        if together.sheet is None:
-            return False
-        self._pipeline.add_rows(self._directory, together.sheet.rows_of(found, self._clock))
-        return True
-
-    def _kept(self, run: NodeRun) -> NodeRun:
-        """Return an operator without useless outputs, which are counted."""
-        if not self._has_useless[run.position]:
-            return run
-        kept = self._without_useless(run)
-        useless = len(tensors_of((run,))) - len(tensors_of((kept,)))
-        if useless:
-            self._pipeline.skip(Reason.USELESS, useless)
-        return kept
-
-    def _without_useless(self, run: NodeRun) -> NodeRun:
-        if not self._has_useless[run.position]:
-            return run
-        node = self._graph.nodes[run.position]  # slots stay
-        outputs = [None if is_useless(node, slot) else array for slot, array in enumerate(run.outputs)]
-        return run._replace(outputs=outputs)
-
-    def _write_together(self, shown: Sequence[NodeRun]) -> None:
-        """Write the rows of operators at once, or have rules look at all of them first."""
-        if self._sheets is not None and self._write_rows(self._sheets, shown):
-            return
-        operators = [(self._operators[position], inputs, outputs) for position, inputs, outputs, _ in shown]
-        cleared = self._cleared(shown, operators)
-        with self._pipeline.together():
-            for run, is_cleared in zip(shown, cleared, strict=True):
-                self._write(run, is_cleared=is_cleared and not run.is_saturated)
-
-    def _cleared(
-        self, shown: Sequence[NodeRun], operators: Sequence[RanOperator], found: TotalsArray | None = None
-    ) -> Sequence[bool]:
-        return self._pipeline.cleared(operators, lambda place: self._records_of((shown[place],)), found)
-
-    def _write_rows(self, sheets: RowSheets, shown: Sequence[NodeRun]) -> bool:
-        """Write the rows of operators at once, where types and shapes are the same as the last time.
+    def _files(self, shown: Sequence[NodeRun], *, is_screened: bool) -> Iterator[OperatorTensors]:
+        """Yield the tensors of operators; values that are no tensors are counted, arguments written before.
 
         Args:
-            sheets: The sheets of earlier steps.
             shown: The operators.
+            is_screened: Whether the sums of squares of all of them may show that no rule hits.
         """
-        arrays = [array for _, inputs, outputs, _ in shown for array in (*inputs, *outputs)]
-        positions = tuple(position for position, *_ in shown)
-        sheet = sheets.find(positions, arrays, lambda: self._sheet(shown))
-        if sheet is None:
-            return False
-        self._count_no_tensors(positions)
-        present = [array for array in arrays if array is not None]
-        self._pipeline.add_rows(self._directory, sheet.rows(present, self._clock))
-        return True
+        what, watch = self._plan.what, self._watch
+        screened = self._screened(watch, shown) if watch is not None and is_screened else ()
+        for place, (position, inputs, outputs, saturated) in enumerate(shown):
+            operator = self._operators[position]
+            is_begun = self._started == position  # the inputs of a collective are written
+            if is_begun:
+                self._started = None
+            elif what.saves_kernel_args:
+                self._write_args(position)
+            if self._no_tensors[position] and not is_begun:
+                self._sink.skip(Reason.NO_TENSOR, self._no_tensors[position])
+            hits_none = bool(screened) and screened[place] and not saturated
+            if hits_none and watch is not None and watch.dumps_hits_alone:
+                self._skip(Reason.NO_HIT, len(tensors_of((shown[place],))))
+                continue
+            left = () if is_begun else inputs
+            records = self._records.of(operator, position, left, outputs, self._clock.now)
+            yield OperatorTensors(operator, _NO_TASK, records, saturated, hits_none)
 
-    def _sheet(self, shown: Sequence[NodeRun]) -> RowSheet | None:
-        return self._pipeline.sheet(self._records_of(shown))
+    def _screened(
+        self, watch: GraphWatch, shown: Sequence[NodeRun], found: TotalsArray | None = None
+    ) -> Sequence[bool]:
+        """Return for each operator whether certainly no rule hits; by sums of squares that were found."""
+        if not shown:
+            return ()
+        operators = [(self._operators[position], inputs, outputs) for position, inputs, outputs, _ in shown]
+        squares = None if found is None else np.asarray(found.squares)
+        hits_none: list[bool] = watch.cleared(
+            operators, lambda place: self._records_of((shown[place],)), squares
+        ).tolist()
+        return hits_none
 
     def _records_of(self, shown: Sequence[NodeRun]) -> Iterator[TensorRecord]:
         for position, inputs, outputs, _ in shown:
             yield from self._records.of(self._operators[position], position, inputs, outputs, lambda: 0)
 
-    def _write(self, run: NodeRun, *, is_cleared: bool = False) -> None:
-        position, inputs, outputs, saturated = run
-        operator = self._operators[position]
-        if self._started == position:  # the inputs of a collective are written
-            self._started, inputs = None, ()
-        else:
-            if self._plan.what.saves_kernel_args:
-                self._write_args(position)
-            if self._no_tensors[position]:
-                self._pipeline.skip(Reason.NO_TENSOR, self._no_tensors[position])
-        if is_cleared and self._pipeline.skips_cleared([(operator, inputs, outputs)]):
-            return
-        records = self._records.of(operator, position, inputs, outputs, self._clock.now)
-        self._pipeline.take(
-            self._directory, operator, _NO_TASK, records, saturated=saturated, is_cleared=is_cleared
-        )
-
-    def _count_no_tensors(self, positions: Iterable[int]) -> None:
-        for position in positions:
-            if self._no_tensors[position]:
-                self._pipeline.skip(Reason.NO_TENSOR, self._no_tensors[position])
-
     def looks_into(self, body: Graph) -> bool:
         """Return whether an operator in a branch or loop body is watched, or it counts that the body ran."""
         capture = self.bodies.get(body.index)
         return capture is not None and (
-            self._tells_entered or not capture.interest.is_empty or any(map(capture.looks_into, body.bodies))
+            self._records_entries
+            or not capture.interest.is_empty
+            or any(map(capture.looks_into, body.bodies))
         )
 
     def enter(self, body: Graph) -> Capture | None:
@@ -380,24 +363,27 @@ class Capture(Observer):
             return
         operator = self._operators[position]
         records = self._records.of(operator, position, inputs, (), self._clock.now)
-        self._pipeline.take(self._directory, operator, _NO_TASK, records)
+        self._pipeline.take(self._directory, (OperatorTensors(operator, _NO_TASK, records),))
 
-    def write_parameter(self, name: str, array: np.ndarray) -> None:
-        """Write a weight or graph input as ``Parameter.{name}``."""
-        self._write_value(OperatorRef(names.PARAMETER, name), name, array, self._directory)
+    def write_parameters(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Write weights and graph inputs as ``Parameter.{name}``."""
+        values = ((OperatorRef(names.PARAMETER, name), name, array) for name, array in arrays.items())
+        self._pipeline.take(self._directory, self._value_files(values))
 
-    def write_constant(self, number: int, array: np.ndarray, directory: str) -> None:
-        """Write a constant as ``Parameter.data-{number}``."""
-        self._write_value(names.constant(number), "", array, directory)
+    def write_constants(self, arrays: Mapping[int, np.ndarray], directory: str) -> None:
+        """Write constants by their numbers as ``Parameter.data-{number}``."""
+        values = ((names.constant(number), "", array) for number, array in arrays.items())
+        self._pipeline.take(directory, self._value_files(values))
 
-    def _write_value(self, operator: OperatorRef, name: str, array: np.ndarray, directory: str) -> None:
-        """Write a value of the graph as the output of the operator that stands for it."""
-        record = self._records.of_graph_input(operator, name, array, self._clock.now())
-        self._pipeline.take(directory, operator, _NO_TASK, (record,))
+    def _value_files(
+        self, values: Iterable[tuple[OperatorRef, str, np.ndarray]]
+    ) -> Iterator[OperatorTensors]:
+        """Yield values of the graph as outputs of the operators that stand for them."""
+        for operator, name, array in values:
+            record = self._records.of_graph_input(operator, name, array, self._clock.now())
+            yield OperatorTensors(operator, _NO_TASK, (record,))
 
     def _write_args(self, position: int) -> None:
-        from msdump.store import operator_names
-
         # vendor: the name has no time, so that an operator that runs again replaces its file
         node = self._graph.nodes[position]
         data = arguments.kernel_args_json(node, self._graph)

@@ -474,10 +474,11 @@ class GraphDump:
 
     def write_parameters(self, inputs: Mapping[str, Any]) -> None:
         """Write weights and graph inputs as they are at the end of an iteration."""
-        for name in self._selection.parameters:
-            array = inputs.get(name, self.graph.weights.get(name))
-            if isinstance(array, np.ndarray):  # sequences and optionals have no file
-                self.capture.write_parameter(name, array)
+        arrays = {name: inputs.get(name, self.graph.weights.get(name)) for name in self._selection.parameters}
+        # sequences and optionals have no file
+        self.capture.write_parameters(
+            {name: array for name, array in arrays.items() if isinstance(array, np.ndarray)}
+        )
 
     def write_constants(self) -> None:
         """Write the constants, once for the graph: they do not change."""
@@ -485,9 +486,10 @@ class GraphDump:
             return
         self._wrote_constants = True  # also where one cannot be written: it would fail in each iteration
         directory = self._layout.path(PathKind.CONSTANTS, self._graph_id)
-        for number in self._selection.constants:
-            array = self.graph.weights[self.graph.constants[number]]
-            self.capture.write_constant(number, array, directory)
+        weights, constants = self.graph.weights, self.graph.constants
+        self.capture.write_constants(
+            {number: weights[constants[number]] for number in self._selection.constants}, directory
+        )
 
     def _replace(self, path: str, data: bytes) -> None:
         self._sink.replace(Artifact(*os.path.split(path), (data,)))

@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Final, Protocol
-
-import numpy as np
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from msdump.capture import steps
 from msdump.capture.statistics import RowSheet, Statistics
@@ -26,16 +23,14 @@ from msdump.capture.writers import (
 )
 from msdump.device import Ascend, Task
 from msdump.graph import Graph
-from msdump.observer import tensors_of
 from msdump.plan import DeviceTarget, DumpPlan, ExceptionDump, FileFormat, Scene, Tree
 from msdump.reasons import Reason
 from msdump.record import OperatorRef, TensorRecord
-from msdump.statistics import StatisticNeed, TotalsArray
 from msdump.store import Key, PathKind, names
 from msdump.store.write import Sink
 
 if TYPE_CHECKING:
-    from msdump.capture.watch import GraphWatch, RanOperator
+    from msdump.capture.watch import GraphWatch
 
 EXCEPTIONS: Final = frozenset(
     {Scene.LITE_EXCEPTION, Scene.BRIEF_EXCEPTION, Scene.NORM_EXCEPTION, Scene.DETAIL_EXCEPTION}
@@ -53,7 +48,7 @@ class ArtifactKind(enum.Enum):
 
 
 _DROPS: Final[Mapping[ArtifactKind, Callable[[DumpPlan], Sequence[Step]]]] = {
-    ArtifactKind.TENSOR: lambda _: (steps.drop_text(), steps.drop_empty),
+    ArtifactKind.TENSOR: lambda _: (steps.drop_text(drops_empty=True),),
     # A dump file describes a tensor without elements, and a table has a row even for text.
     ArtifactKind.OPERATOR: lambda _: (steps.drop_text(),),
     ArtifactKind.OPERATOR_TABLE: lambda _: (),
@@ -114,11 +109,30 @@ class Skip(Protocol):
         """Count tensors."""
 
 
+class OperatorTensors(NamedTuple):
+    """The tensors of an operator on their way into files and rows.
+
+    Attributes:
+        operator: The operator.
+        task: The task that runs it; 0 on stream 0 where no graph is compiled.
+        records: Its tensors, inputs first; each is made when it is taken.
+        is_saturated: The device's overflow status after the operator.
+        hits_none: Certainly no rule hits.
+    """
+
+    operator: OperatorRef
+    task: Task
+    records: Iterable[TensorRecord]
+    is_saturated: bool = False
+    hits_none: bool = False
+
+
 class Pipeline:
     """The steps of a plan, and the writer behind them.
 
     Attributes:
-        skip: Counts tensors that get no file, by reason.
+        need: Statistics of rows, where only rows are written and one pass over the elements finds them;
+            None where elements are needed.
     """
 
     def __init__(
@@ -139,59 +153,8 @@ class Pipeline:
         self._steps = tuple(steps)
         self._writer = writer
         self._watch = watch
-        self.skip = skip
-
-    def begin(self, iteration: int) -> None:
-        """Begin an iteration: the operators to come belong to it."""
-        if self._watch is not None:
-            self._watch.begin(iteration)
-
-    def cleared(
-        self,
-        ran: Sequence[RanOperator],
-        records: Callable[[int], Iterable[TensorRecord]],
-        found: TotalsArray | None = None,
-    ) -> Sequence[bool]:
-        """Return for each of the operators that have run together whether certainly no rule hits.
-
-        Args:
-            ran: The operators.
-            records: Returns the records of the operator at a place.
-            found: Statistics of their tensors, those that ``need`` names; None: they are not measured yet.
-        """
-        if self._watch is None or not ran:
-            return [False] * len(ran)
-        squares = None if found is None else np.asarray(found.squares)
-        cleared: list[bool] = self._watch.cleared(ran, records, squares).tolist()
-        return cleared
-
-    def skips_cleared(self, ran: Iterable[RanOperator]) -> bool:
-        """Return whether operators at which no rule hits are not dumped, and count their tensors then."""
-        if self._watch is None or not self._watch.dumps_hits_alone:
-            return False
-        count = len(tensors_of(ran))
-        if count:
-            self.skip(Reason.NO_HIT, count)
-        return True
-
-    def together(self) -> AbstractContextManager[None]:
-        """Return a context for operators that have run together: rows may be put off until its end."""
-        return self._writer.together()
-
-    @property
-    def gathers(self) -> bool:
-        """Whether something is done together about operators that have run together."""
-        return self._writer.gathers or self._watch is not None
-
-    @property
-    def has_sheets(self) -> bool:
-        """Whether ``sheet`` may return one."""
-        return self._watch is None and self._writer.has_sheets
-
-    @property
-    def need(self) -> StatisticNeed | None:
-        """The statistics that are needed of tensors, None where their elements are."""
-        return self._writer.need if self._watch is None else self._watch.need
+        self._skip = skip
+        self.need = writer.need
 
     def sheet(self, records: Iterable[TensorRecord]) -> RowSheet | None:
         """Return the part of rows that stays from step to step, for tensors of these types and shapes.
@@ -202,46 +165,36 @@ class Pipeline:
         is_as_shown = all(walk(record, self._steps) is record for record in tensors)
         return self._writer.sheet(tensors) if is_as_shown else None
 
-    def add_rows(self, directory: str, rows: bytes) -> None:
-        """Add rows that a sheet has given to the table in a directory."""
-        self._writer.add_rows(directory, rows)
+    def take(self, directory: str, operators: Iterable[OperatorTensors]) -> None:
+        """Let the tensors of operators walk through the steps into files and rows of a directory."""
+        self._writer.write(directory, self._checked(operators))
 
-    def take(
-        self,
-        directory: str,
-        operator: OperatorRef,
-        task: Task,
-        records: Iterable[TensorRecord],
-        *,
-        saturated: bool = False,
-        is_cleared: bool = False,
-    ) -> None:
-        """Let the tensors of an operator walk through the steps into files and rows.
-
-        Args:
-            directory: Absolute directory.
-            operator: The operator.
-            task: The task that runs it.
-            records: Its tensors, inputs first.
-            saturated: The device's overflow status after the operator.
-            is_cleared: Whether certainly no rule hits.
-        """
-        if self._watch is None or is_cleared:
-            self._writer.write(directory, operator, task, self._kept(records))
-            return
-        tensors = [*records]
-        if self._watch.keeps(tensors, saturated=saturated):
-            self._writer.write(directory, operator, task, self._kept(tensors))
-        else:
-            self.skip(Reason.NO_HIT, len(tensors))
-        self._watch.stop()  # behind its files: they show what hit
+    def _checked(
+        self, operators: Iterable[OperatorTensors]
+    ) -> Iterator[tuple[OperatorRef, Task, Iterator[TensorRecord]]]:
+        """Yield the operators that rules let pass, with the tensors that steps keep."""
+        watch = self._watch
+        for operator, task, records, is_saturated, hits_none in operators:
+            if watch is None or hits_none:
+                yield operator, task, self._kept(records)
+                continue
+            tensors = [*records]
+            if watch.keeps(tensors, saturated=is_saturated):
+                yield operator, task, self._kept(tensors)
+            else:
+                self._skip(Reason.NO_HIT, len(tensors))
+            watch.stop()  # behind its files: they show what hit
 
     def _kept(self, records: Iterable[TensorRecord]) -> Iterator[TensorRecord]:
         """Yield the tensors that the steps keep, one at a time: copies by steps are not held for long."""
         for record in records:
-            kept = walk(record, self._steps)
-            if isinstance(kept, Reason):
-                self.skip(kept)
+            kept = record
+            for step in self._steps:  # as ``walk`` does: each tensor of a dump comes here
+                shown = step(kept)
+                if isinstance(shown, Reason):
+                    self._skip(shown)
+                    break
+                kept = shown
             else:
                 yield kept
 

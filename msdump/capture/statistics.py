@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import logging
 import math
 import operator
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -19,10 +20,8 @@ from msdump.device import Task
 from msdump.dtypes import DType, widen
 from msdump.encode import COLUMNS, statistic_csv
 from msdump.errors import is_foreign, passing_over
-from msdump.observer import Array
 from msdump.plan import StatisticSpec
-from msdump.reasons import Reason
-from msdump.record import IO, Artifact, Buffer, OperatorRef, TensorRecord
+from msdump.record import IO, OperatorRef, TensorRecord
 from msdump.statistics import (
     BY_CATEGORY,
     NOTHING,
@@ -46,77 +45,78 @@ _BATCH_BYTES: Final = 4 << 20  # that a thread hashes: the last batch of a step 
 _WORTH_A_THREAD: Final = 1 << 20  # bytes that take several times as long to hash as to hand over
 
 
-class _Row:
-    """A row on its way.
+class _Batch:
+    """Rows that one thread makes, in order.
 
     Attributes:
-        path: Path of its file.
-        header: Header line of the file.
-        size: Bytes of the tensor that it holds until it is made.
-        text: The row, once it is made.
-        error: The exception of making it.
+        size: Bytes of the tensors that the rows hold until they are made.
+        is_made: Every row is made.
     """
 
-    __slots__ = ("_make", "error", "header", "path", "size", "text")
-
-    def __init__(self, path: str, header: bytes, size: int, make: Callable[[], bytes]) -> None:
-        self.path = path
-        self.header = header
-        self.size = size
-        self.text = b""
-        self.error: Exception | None = None
-        self._make: Callable[[], bytes] | None = make
-
-    @property
-    def is_made(self) -> bool:
-        """Whether it is made."""
-        return self._make is None
-
-    def make(self) -> None:
-        """Make it unless it is made."""
-        if self._make is None:
-            return
-        try:
-            self.text = self._make()
-        except Exception as error:
-            if is_foreign(error):
-                raise  # it is made when its turn comes
-            self.error = error
-        self._make = None  # it holds the tensor
-
-    def joins(self, first: _Row) -> bool:
-        """Return whether it can be written together with a row before it."""
-        return self._make is None and self.error is None and self.path == first.path
-
-
-class _Batch:
     def __init__(self, rows: Sequence[_Row]) -> None:
+        self.size = sum(row.size for row in rows)
+        self.is_made = False
         self._rows = rows
+        self._texts: list[bytes | Exception] = []
         self._future: Future[None] | None = None
 
     def begin(self) -> None:
         """Have a thread make them."""
-        self._future = submit_background(self._make)
+        # no handler of a signal runs in a thread, whatever the exception looks like
+        self._future = submit_background(partial(self._make, takes_foreign=True))
 
     def help(self) -> None:
         """Make them here unless a thread has begun to."""
-        # an interrupt may come meanwhile: what is left is made again then, since it stays cancelled
-        if self._future is None or self._future.cancel():
-            self._make()
+        # Ctrl-C may come meanwhile: the next call makes the rows that are left, as the work stays cancelled
+        if not self.is_made and (self._future is None or self._future.cancel()):
+            self._make(takes_foreign=False)
 
-    def wait(self) -> None:
-        """Return when a thread that has begun to make them is done."""
-        if self._future is not None and not self._future.cancelled():
+    def write(self, sink: Sink) -> None:
+        """Write the rows, those of one file together; wait for a thread that makes them.
+
+        Raises:
+            Exception: The first error of making or writing rows, once all were tried.
+        """
+        if not self.is_made and self._future is not None:
             self._future.result()
+        failure: Exception | None = None
+        for (path, header), rows in itertools.groupby(zip(self._rows, self._texts, strict=True), _file_of):
+            texts = [text for _, text in rows]
+            failure = failure or next((text for text in texts if isinstance(text, Exception)), None)
+            made = b"".join(text for text in texts if isinstance(text, bytes))
+            try:
+                if made:
+                    sink.append(path, made, header)
+            except Exception as error:
+                if is_foreign(error):
+                    raise
+                failure = failure or error
+        if failure is not None:
+            raise failure
 
-    @property
-    def is_made(self) -> bool:
-        """Whether all of them are made."""
-        return all(row.is_made for row in self._rows)
+    def _make(self, *, takes_foreign: bool) -> None:
+        for row in self._rows[len(self._texts) :]:
+            try:
+                self._texts.append(row.make())
+            except Exception as error:
+                if is_foreign(error) and not takes_foreign:
+                    raise
+                self._texts.append(error)
+        self._rows = [row._replace(make=bytes) for row in self._rows]  # the others hold tensors
+        self.is_made = True
 
-    def _make(self) -> None:
-        for row in self._rows:
-            row.make()
+
+class _Row(NamedTuple):
+    """A row that is made later: its file with the header, a function that makes it, bytes that this holds."""
+
+    path: str
+    header: bytes
+    size: int
+    make: Callable[[], bytes]
+
+
+def _file_of(row: tuple[_Row, object]) -> tuple[str, bytes]:
+    return row[0].path, row[0].header
 
 
 class HashingSink:
@@ -138,14 +138,14 @@ class HashingSink:
                 of them waits alone. Half as many are made together.
         """
         self._sink = sink
+        self.write, self.replace, self.keep = sink.write, sink.replace, sink.keep
+        self.stream, self.skip = sink.stream, sink.skip
         self._most_bytes = most_bytes
         self._has_threads = thread_count() > 1
         self._lock = exits.new_guard()
-        self._rows: deque[_Row] = deque()
-        self._held_bytes = 0
-        self._waiting: list[_Row] = []  # those of them that are in no batch yet
+        self._waiting: list[_Row] = []
         self._waiting_bytes = 0
-        self._batches: deque[_Batch] = deque()
+        self._batches: deque[_Batch] = deque()  # before the rows that wait
         exits.register(self)
 
     def append_later(self, path: str, make: Callable[[], bytes], header: bytes, size: int) -> None:
@@ -153,124 +153,34 @@ class HashingSink:
 
         Args:
             path: Absolute path of the file.
-            make: Makes the row, with its line feed, in any thread; what it reads must stay as it is.
+            make: Makes the row, with its line feed, in any thread; what it reads must not change.
             header: Header line with its line feed.
             size: Bytes of the tensor that it holds.
 
         Raises:
             DumpWriteError: As for ``append``, of this row or one that came before.
         """
-        row = _Row(path, header, size, make)
-        mine: Sequence[_Batch] = ()
         with self._lock:
             exits.activate(self)
-            self._rows.append(row)
-            self._waiting.append(row)
+            self._waiting.append(_Row(path, header, size, make))
             self._waiting_bytes += size
-            self._held_bytes += size
-            is_full = self._held_bytes > max(size, self._most_bytes)
-            are_enough = (
-                self._waiting_bytes >= min(self._most_bytes // 2, _BATCH_BYTES)
-                or len(self._waiting) >= _MOST_ROWS
-            )
-            if is_full or (are_enough and not self._has_threads):
-                mine = self._shared()
-            elif are_enough:
-                self._begin(self._taken())
-        for batch in mine:
-            # what a thread has begun is not waited for: it goes on beside the operators
-            batch.help()
-        self._write_made()
-
-    def _taken(self) -> list[_Row]:
-        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
-        return waiting
-
-    def _begin(self, rows: Sequence[_Row]) -> None:
-        batch = _Batch(rows)
-        self._batches.append(batch)
-        batch.begin()
-
-    def _shared(self) -> Sequence[_Batch]:
-        """Share the rows that wait among the caller and threads; return what is not made, the oldest last."""
-        mine, *others = split_by_size(self._taken(), lambda row: row.size, _WORTH_A_THREAD)
-        for rows in others:
-            self._begin(rows)
-        self._batches.append(_Batch(mine))
-        return [*reversed(self._batches)]
-
-    def _write_made(self) -> None:
-        """Write the rows that are made, up to the first that is not."""
-        with self._lock:
+            held_bytes = self._waiting_bytes + sum(batch.size for batch in self._batches)
+            is_full = held_bytes > max(size, self._most_bytes)
+            enough = min(self._most_bytes // 2, _BATCH_BYTES)
+            if is_full or self._waiting_bytes >= enough or len(self._waiting) >= _MOST_ROWS:
+                self._begin_waiting()
+            if is_full or not self._has_threads:
+                self._help()
             while self._batches and self._batches[0].is_made:
-                self._batches.popleft()
-            while self._rows and self._rows[0].is_made:
-                self._write_first()
-
-    def _write_first(self) -> None:
-        """Write the first row, and those behind it that are made and of the same file.
-
-        Raises:
-            Exception: What making the first one raised, or writing them.
-        """
-        rows = [self._rows.popleft()]
-        while rows[0].error is None and self._rows and self._rows[0].joins(rows[0]):
-            rows.append(self._rows.popleft())
-        self._held_bytes -= sum(row.size for row in rows)
-        if rows[0].error is not None:
-            raise rows[0].error
-        self._sink.append(rows[0].path, b"".join([row.text for row in rows]), rows[0].header)
-
-    def _settle(self) -> None:
-        """Write all rows; raise the first failure when all were tried."""
-        failure: Exception | None = None
-        with self._lock:
-            batches = self._shared()
-            for batch in batches:
-                batch.help()
-            for batch in batches:
-                batch.wait()
-            self._batches.clear()
-            while self._rows:
-                try:
-                    self._write_first()
-                except Exception as error:
-                    if is_foreign(error):
-                        raise
-                    failure = failure or error
-        if failure is not None:
-            raise failure
+                self._batches.popleft().write(self._sink)
 
     def append(self, path: str, rows: bytes, header: bytes = b"") -> None:
         """Add whole rows to a csv file, behind those that are still made."""
         with self._lock:
-            if self._rows:
-                row = _Row(path, header, 0, lambda: rows)
-                row.make()
-                self._rows.append(row)
-                self._write_made()
+            if self._batches or self._waiting:
+                self._waiting.append(_Row(path, header, 0, lambda: rows))
             else:
                 self._sink.append(path, rows, header)
-
-    def write(self, artifact: Artifact) -> None:
-        """Write a new file."""
-        self._sink.write(artifact)
-
-    def replace(self, artifact: Artifact) -> None:
-        """Write a file in place of an older one."""
-        self._sink.replace(artifact)
-
-    def keep(self, artifact: Artifact) -> None:
-        """Write a file unless it exists."""
-        self._sink.keep(artifact)
-
-    def stream(self, directory: str, name: str, pieces: Iterable[Buffer]) -> None:
-        """Write a file for people piece by piece."""
-        self._sink.stream(directory, name, pieces)
-
-    def skip(self, reason: Reason, count: int = 1) -> None:
-        """Count tensors that are not written on purpose."""
-        self._sink.skip(reason, count)
 
     @property
     def summary(self) -> Summary:
@@ -278,7 +188,7 @@ class HashingSink:
         return self._sink.summary
 
     def flush(self) -> None:
-        """Return when every row and file is on disk; DumpWriteError as the sink behind tells."""
+        """Return when every row and file is on disk; DumpWriteError as in ``append_later``."""
         try:
             self._settle()
         finally:
@@ -300,10 +210,38 @@ class HashingSink:
 
     def forget(self) -> None:
         """Drop the rows on their way in a forked child: the parent writes them."""
-        self._rows.clear()
         self._batches.clear()
-        self._taken()
-        self._held_bytes = 0
+        self._waiting.clear()
+        self._waiting_bytes = 0
+
+    def _begin_waiting(self) -> None:
+        """Share the rows that wait among threads, where a thread is worth it."""
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        for rows in split_by_size(waiting, lambda row: row.size, _WORTH_A_THREAD):
+            self._batches.append(_Batch(rows))
+            if self._has_threads:
+                self._batches[-1].begin()
+
+    def _help(self) -> None:
+        """Make rows in the calling thread, the newest first: threads begin with the oldest."""
+        for batch in reversed(self._batches):
+            batch.help()
+
+    def _settle(self) -> None:
+        """Write all rows; raise the first failure when all were tried."""
+        failure: Exception | None = None
+        with self._lock:
+            self._begin_waiting()
+            self._help()
+            while self._batches:
+                try:
+                    self._batches.popleft().write(self._sink)
+                except Exception as error:
+                    if is_foreign(error):
+                        raise
+                    failure = failure or error
+        if failure is not None:
+            raise failure
 
 
 _EXTREMES = StatisticNeed(extremes=True)
@@ -435,7 +373,7 @@ class Statistics:
     >>> cells = statistics.measure(record)
     >>> cells
     (2.0, 3.0, 4)
-    >>> statistics.row(record, cells)
+    >>> statistics.rows([(record, cells, Task(0, 0))])
     b'Add,Default_Add-op0,0,0,1700,output,0,16,float32,"(2,2)",2,3,4\n'
 
     ``measure`` may run in any thread, and has to run before the elements are
@@ -492,17 +430,6 @@ class Statistics:
         each = iter(cells)
         return [next(each) if _has_row(record) else None for record in records]
 
-    def row(self, record: TensorRecord, cells: Cells, task_id: int = 0, stream_id: int = 0) -> bytes:
-        """Return the row of a tensor that was measured.
-
-        Args:
-            record: The tensor as it was measured.
-            cells: What ``measure`` returned.
-            task_id: Task of the operator under Ascend O2.
-            stream_id: Stream of the emulated device.
-        """
-        return self.rows(((record, cells, Task(task_id, stream_id)),))
-
     def rows(self, measured: Iterable[tuple[TensorRecord, Cells, Task]]) -> bytes:
         """Return the rows of several tensors, with what ``measure`` returned and the task of each."""
         templates: list[str] = []
@@ -527,7 +454,7 @@ class Statistics:
         if need is None or not all(map(_has_row, records)):
             return None
         template = "".join(self._template(record, Task(0, 0)) for record in records)
-        return RowSheet(template, [record.dtype for record in records], need, self._statistics)
+        return RowSheet(self.header, template, [record.dtype for record in records], need, self._statistics)
 
     def _template(self, record: TensorRecord, task: Task) -> str:
         """Return the row of a tensor but for timestamp and statistics."""
@@ -633,38 +560,38 @@ class _OnDevice:
         return None
 
 
-_Kinds = list[tuple[np.dtype, tuple[int, ...]] | None]
-"""Types and shapes of the tensors of operators, None for a value that is no tensor."""
-
-
 class RowSheet:
-    """The rows of some tensors but for timestamps and statistics; no statistic of them is a hash."""
+    """The rows of some tensors but for timestamps and statistics; no statistic of them is a hash.
 
-    __slots__ = ("_dtypes", "_need", "_template", "_values")
+    Attributes:
+        header: First line of the file.
+    """
 
     def __init__(
-        self, template: str, dtypes: Sequence[DType], need: StatisticNeed, statistics: Sequence[Statistic]
+        self,
+        header: bytes,
+        template: str,
+        dtypes: Sequence[DType],
+        need: StatisticNeed,
+        statistics: Sequence[Statistic],
     ) -> None:
         """Set the part that is the same in every step.
 
         Args:
+            header: First line of the file.
             template: A ``%`` template of the rows, for timestamp and statistics of each tensor.
             dtypes: The type of each tensor.
             need: The statistics that a pass over the elements has to find.
             statistics: The statistics of each row.
         """
+        self.header = header
         self._template = template
         self._dtypes = tuple(dtypes)
         self._need = need
         self._values = tuple(statistic.value for statistic in statistics)
 
     def rows(self, arrays: Sequence[np.ndarray], clock: Clock) -> bytes:
-        """Measure tensors together and return their rows.
-
-        Args:
-            arrays: The tensors, of the types and shapes that the template tells.
-            clock: Gives each its timestamp.
-        """
+        """Measure tensors of the sheet's types and shapes together and return their rows."""
         times = clock.several(len(arrays))
         cells: list[Cell] = []
         measured = passes.measure_all([*zip(arrays, self._dtypes, strict=True)], self._need)
@@ -674,7 +601,7 @@ class RowSheet:
         return (self._template % tuple(cells)).encode()
 
     def rows_of(self, found: TotalsArray, clock: Clock) -> bytes:
-        """Return the rows of tensors that were measured; see ``rows``."""
+        """Return the rows of tensors that were measured; each gets a timestamp."""
         times = clock.several(len(self._dtypes))
         columns = [_column(value, found) for value in self._values]
         cells: list[Cell] = [None] * (len(times) * (1 + len(columns)))
@@ -692,42 +619,3 @@ def _column(value: Callable[[Totals, ReadOctets], Cell], found: TotalsArray) -> 
 
 def _no_octets() -> memoryview:
     raise AssertionError("hashes are made of each tensor by itself")
-
-
-@dataclass(slots=True)
-class _Page:
-    kinds: _Kinds
-    sheet: RowSheet | None = None
-    is_made: bool = False
-
-
-class RowSheets:
-    """The sheets of the operators of one graph; each lasts until its tensors have other types or shapes."""
-
-    def __init__(self) -> None:
-        """Start without a sheet."""
-        self._pages: dict[tuple[int, ...], _Page] = {}
-
-    def find(
-        self,
-        positions: tuple[int, ...],
-        arrays: Sequence[Array],
-        make: Callable[[], RowSheet | None],
-    ) -> RowSheet | None:
-        """Return the sheet of operators that have run together, None where they have none.
-
-        It is made when types and shapes are those of the last time: where they always change, it never is.
-
-        Args:
-            positions: Places of the operators in the graph's execution order.
-            arrays: All their inputs and outputs, absent ones included.
-            make: Makes the sheet, None where a row does not depend on type and shape alone.
-        """
-        kinds: _Kinds = [None if array is None else (array.dtype, array.shape) for array in arrays]
-        page = self._pages.get(positions)
-        if page is None or page.kinds != kinds:
-            self._pages[positions] = _Page(kinds)
-            return None
-        if not page.is_made:
-            page.sheet, page.is_made = make(), True
-        return page.sheet

@@ -298,18 +298,17 @@ def is_no_tensor(graph: Graph, name: str) -> bool:
     return graph.type_of(name).kind in _NO_TENSORS
 
 
-def drop_empty(record: TensorRecord) -> TensorRecord | Reason:
-    """Drop tensors without elements."""
-    return record if record.array.size else Reason.NO_ELEMENTS
+def drop_text(*, drops_empty: bool = False) -> Step:
+    """Return the step that drops string tensors, which no file can hold; it names each operator once.
 
-
-def drop_text() -> Step:
-    """Return the step that drops string tensors, which no file can hold; it names each operator once."""
+    Args:
+        drops_empty: Drop tensors without elements, too.
+    """
     warned: set[str] = set()
 
     def step(record: TensorRecord) -> TensorRecord | Reason:
         if record.dtype is not STRING:
-            return record
+            return Reason.NO_ELEMENTS if drops_empty and not record.array.size else record
         name = record.operator.full_name
         if name not in warned:
             warned.add(name)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -35,45 +34,40 @@ from msdump.store import CLOCK, NameTensor, OperatorFileKind, Style, layouts, op
 from msdump.store.write import Sink
 
 if TYPE_CHECKING:
-    from msdump.capture.statistics import Cells, RowSheet, Statistics
+    from msdump.capture.statistics import RowSheet, Statistics
 
 
 class ArtifactWriter:
-    """Writes the files and rows of an operator, from the tensors that the steps keep.
+    """Writes the files and rows of operators, from the tensors that the steps keep.
 
     Attributes:
-        gathers: Whether rows of operators that have run together are written together.
-        has_sheets: Whether rows are all that is written, of the elements as they are.
         need: The statistics of rows, where only rows are written and one pass finds them; else None.
     """
 
-    gathers = False
-    has_sheets = False
     need: StatisticNeed | None = None
 
     def write(
-        self, directory: str, operator: OperatorRef, task: Task, tensors: Iterable[TensorRecord]
+        self, directory: str, operators: Iterable[tuple[OperatorRef, Task, Iterable[TensorRecord]]]
     ) -> None:
-        """Write the files and rows of an operator.
+        """Write the files and rows of operators that have run together.
 
         Args:
             directory: Absolute directory.
-            operator: The operator.
-            task: The task that runs it; 0 on stream 0 where no graph is compiled.
-            tensors: Its tensors, inputs first; each walks through the steps when it is taken.
+            operators: Of each the task and the tensors, inputs first; each walks through the steps when it
+                is taken.
         """
-        raise NotImplementedError
+        for operator, task, tensors in operators:
+            self._write_operator(directory, operator, task, [*tensors])
 
-    def together(self) -> AbstractContextManager[None]:
-        """Return a context: the rows of operators that are written in it are there at its end."""
-        return nullcontext()
+    def _write_operator(
+        self, directory: str, operator: OperatorRef, task: Task, records: Sequence[TensorRecord]
+    ) -> None:
+        """Write the file of an operator."""
+        raise NotImplementedError
 
     def sheet(self, records: Sequence[TensorRecord]) -> RowSheet | None:  # noqa: ARG002
         """Return the part of rows that is the same in every step, None without such rows."""
         return None
-
-    def add_rows(self, directory: str, rows: bytes) -> None:
-        """Add rows that a sheet has given."""
 
 
 _FLOAT32: Final = dtypes.from_name("float32")
@@ -109,89 +103,72 @@ class TensorWriter(ArtifactWriter):
         self._statistics = statistics
         self._keeps_tensors = keeps_tensors
         self._measures_saved = measures_saved
+        self._widens = keeps_tensors or measures_saved
         # rows alone may be put off: files and hashes have an order of their own
-        self.gathers = statistics is not None and not keeps_tensors and self._hashing is None
-        self.has_sheets = self.gathers and not measures_saved
-        self.need = statistics.need if statistics is not None and self.has_sheets else None
-        self._gathered: list[tuple[str, Task, TensorRecord]] | None = None
-        self._gathered_bytes = 0
-
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        """Measure the tensors that are written in this context together, and add their rows at once."""
-        if not self.gathers:
-            yield
-            return
-        self._gathered, self._gathered_bytes = [], 0
-        try:
-            yield
-        finally:  # also where an operator raises: the rows of those before it are there
-            gathered, self._gathered = self._gathered, None
-            self._write_gathered(gathered)
+        self._gathers = statistics is not None and not keeps_tensors and self._hashing is None
+        self.need = statistics.need if statistics and self._gathers and not measures_saved else None
 
     def write(
-        self,
-        directory: str,
-        operator: OperatorRef,  # noqa: ARG002 - every record names it
-        task: Task,
-        tensors: Iterable[TensorRecord],
+        self, directory: str, operators: Iterable[tuple[OperatorRef, Task, Iterable[TensorRecord]]]
     ) -> None:
-        """Write the files and rows of an operator, one tensor after the other."""
-        rows = f"{directory}/{layouts.STATISTICS}"
-        for record in tensors:
-            saved = record
-            if record.dtype.saved != record.array.dtype and (self._keeps_tensors or self._measures_saved):
-                saved = widened(record)
-            # vendor: the file first, then its row
-            if self._keeps_tensors:
-                name = self._name(record, task.task_id, task.stream_id)
-                self._sink.write(Artifact(directory, name, npy.encode(saved.array), saved.array.nbytes))
-            if self._statistics is not None:
-                # but for O2, hashes and sizes are those of bfloat16, whatever type the file holds
-                measured = saved if self._measures_saved else record
-                self._write_row(self._statistics, rows, task, measured)
+        """Write files one after the other, and rows beside them, or rows alone together."""
+        path = f"{directory}/{layouts.STATISTICS}"
+        gathered: list[tuple[TensorRecord, Task]] = []
+        gathered_bytes = 0
+        try:
+            for _, task, records in operators:
+                for record in records:
+                    saved = record
+                    if record.dtype.saved != record.array.dtype and self._widens:
+                        saved = widened(record)
+                    # vendor: the file first, then its row
+                    if self._keeps_tensors:
+                        name = self._name(record, task.task_id, task.stream_id)
+                        contents = npy.encode(saved.array)
+                        self._sink.write(Artifact(directory, name, contents, saved.array.nbytes))
+                    if self._statistics is None:
+                        continue
+                    # but for O2, hashes and sizes are those of bfloat16, whatever type the file holds
+                    measured = saved if self._measures_saved else record
+                    if not self._gathers:
+                        self._write_row(self._statistics, path, task, measured)
+                        continue
+                    gathered.append((measured, task))
+                    gathered_bytes += measured.array.nbytes
+                    if gathered_bytes >= _MOST_GATHERED:
+                        full, gathered, gathered_bytes = gathered, [], 0
+                        self._write_rows(path, full)
+        finally:  # also where an operator raises: the rows of those before it are there
+            if gathered:
+                self._write_rows(path, gathered)
 
     def sheet(self, records: Sequence[TensorRecord]) -> RowSheet | None:
         """Return the part of rows that is the same in every step."""
-        return self._statistics.sheet(records) if self._statistics is not None and self.has_sheets else None
-
-    def add_rows(self, directory: str, rows: bytes) -> None:
-        """Add rows that a sheet has given."""
-        assert self._statistics is not None, "it has given the sheet"
-        self._sink.append(f"{directory}/{layouts.STATISTICS}", rows, self._statistics.header)
+        return None if self._statistics is None or self.need is None else self._statistics.sheet(records)
 
     def _write_row(self, statistics: Statistics, path: str, task: Task, record: TensorRecord) -> None:
-        if self._gathered is not None:
-            self._gathered.append((path, task, record))
-            self._gathered_bytes += record.array.nbytes
-            if self._gathered_bytes >= _MOST_GATHERED:
-                gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
-                self._write_gathered(gathered)
-            return
         finish = statistics.begin(self._measured(record))
         if finish is None:
             return
 
         def make() -> bytes:
-            return statistics.row(record, finish(), task.task_id, task.stream_id)
+            return statistics.rows(((record, finish(), task),))
 
         if self._hashing is None:
             self._sink.append(path, make(), statistics.header)
         else:
             self._hashing.append_later(path, make, statistics.header, record.array.nbytes)
 
-    def _write_gathered(self, gathered: Sequence[tuple[str, Task, TensorRecord]]) -> None:
+    def _write_rows(self, path: str, gathered: Sequence[tuple[TensorRecord, Task]]) -> None:
         statistics = self._statistics
-        assert statistics is not None, "who gathers rows measures"
-        records = [record for _, _, record in gathered]
-        if self._measures_saved:
-            records = [*map(self._measured, records)]
-        cells = statistics.measure_all(records)
-        files: dict[str, list[tuple[TensorRecord, Cells, Task]]] = {}
-        for (path, task, record), measured in zip(gathered, cells, strict=True):
-            if measured is not None:
-                files.setdefault(path, []).append((record, measured, task))
-        for path, rows in files.items():
+        assert statistics is not None, "rows are gathered to be measured"
+        cells = statistics.measure_all([self._measured(record) for record, _ in gathered])
+        rows = [
+            (record, measured, task)
+            for (record, task), measured in zip(gathered, cells, strict=True)
+            if measured is not None
+        ]
+        if rows:
             self._sink.append(path, statistics.rows(rows), statistics.header)
 
     def _measured(self, record: TensorRecord) -> TensorRecord:
@@ -266,11 +243,10 @@ class OperatorWriter(ArtifactWriter):
         self._sink = sink
         self._style = style
 
-    def write(
-        self, directory: str, operator: OperatorRef, task: Task, tensors: Iterable[TensorRecord]
+    def _write_operator(
+        self, directory: str, operator: OperatorRef, task: Task, records: Sequence[TensorRecord]
     ) -> None:
         """Write the file of an operator; nothing where it has no tensors."""
-        records = list(tensors)
         if not records:
             return
         # All tensors of the file were captured at one moment.
@@ -315,11 +291,10 @@ class OperatorTableWriter(ArtifactWriter):
         self._style = style
         self._statistics = tuple(statistics)
 
-    def write(
-        self, directory: str, operator: OperatorRef, task: Task, tensors: Iterable[TensorRecord]
+    def _write_operator(
+        self, directory: str, operator: OperatorRef, task: Task, records: Sequence[TensorRecord]
     ) -> None:
         """Write the file of an operator; nothing where it has no tensors."""
-        records = list(tensors)
         if not records:
             return
         lines = [operator_csv.header(self._statistics)]
@@ -403,15 +378,14 @@ class FailureWriter(ArtifactWriter):
         self._graph = graph
         self._nodes = {node.operator.full_name: node for node in graph.nodes}
 
-    def write(
+    def _write_operator(
         self,
         directory: str,  # noqa: ARG002 - failures of all models stand in one of their own
         operator: OperatorRef,
         task: Task,
-        tensors: Iterable[TensorRecord],
+        records: Sequence[TensorRecord],
     ) -> None:
         """Write the tensors of an operator that has just failed, if any; the file is read-only at once."""
-        records = list(tensors)
         described = [(record, info(record)) for record in records]
         header = dump_data.header(
             DumpData(

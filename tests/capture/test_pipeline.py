@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from msdump.capture.pipeline import ArtifactKind, Pipeline, compile_steps
+from msdump.capture.pipeline import ArtifactKind, OperatorTensors, Pipeline, compile_steps
 from msdump.plan import Tree
 from msdump.reasons import Reason
 from tests.capture.records import CONV, TASK, compiled_plan, record
@@ -25,11 +25,14 @@ class Kept:
         self.reasons = []
         self.before = []
 
-    def write(self, _directory, _operator, _task, tensors):
+    need = None
+
+    def write(self, _directory, operators):
         """Take tensors."""
-        for tensor in tensors:
-            self.records.append(tensor)
-            self.before.append(len(self.reasons))
+        for _, _, tensors in operators:
+            for tensor in tensors:
+                self.records.append(tensor)
+                self.before.append(len(self.reasons))
 
 
 def test_tensors_walk_one_by_one():
@@ -37,7 +40,8 @@ def test_tensors_walk_one_by_one():
     kept = Kept()
     steps = compile_steps(compiled_plan(tree=Tree.MODELS), ArtifactKind.OPERATOR)
 
-    Pipeline(steps, kept, kept.reasons.append).take("/d", CONV, TASK, [NUMBER, TEXT, NUMBER, TEXT])
+    tensors = OperatorTensors(CONV, TASK, [NUMBER, TEXT, NUMBER, TEXT])
+    Pipeline(steps, kept, kept.reasons.append).take("/d", [tensors])
 
     assert [0, 1] == kept.before
     assert [Reason.TEXT] * 2 == kept.reasons

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from msdump.capture.compiled.model_selection import ModelSelection
-from msdump.capture.pipeline import (
-    Pipeline,
-)
+from msdump.capture.pipeline import OperatorTensors, Pipeline
 from msdump.capture.steps import OperatorRecords, count_no_tensors, unwritten
 from msdump.capture.triggers import OverflowTrigger
 from msdump.device import Ascend, Task
@@ -78,6 +76,7 @@ class CompiledCapture(Observer):
         records: OperatorRecords,
         pipeline: Pipeline,
         *,
+        sink: Sink,
         input_tasks: Mapping[str, Task],
         overflow: tuple[OverflowTrigger, OpDebugWriter] | None = None,
         failure: Pipeline | None = None,
@@ -90,6 +89,7 @@ class CompiledCapture(Observer):
             selection: Its dumped operators and tensors.
             records: Makes the records of its tensors.
             pipeline: Steps and writer of the records.
+            sink: Counts values that are no tensors.
             input_tasks: Task of the ``Data`` operator of each graph input.
             overflow: Selects operators under ``op_debug_mode`` 3, and writes overflow records.
             failure: Steps and writer of a failed operator, under ``op_debug_mode`` 4 and in acl's exception
@@ -109,6 +109,7 @@ class CompiledCapture(Observer):
         self._device = device
         self._records = records
         self._pipeline = pipeline
+        self._sink = sink
         self._input_tasks = input_tasks
         self._overflow = overflow
         self._failure = failure
@@ -144,61 +145,57 @@ class CompiledCapture(Observer):
         task = self._tasks[position]
         if task is not None and self._overflow is None:  # else its results decide whether it is dumped
             self._started = position
-            self._write(position, task, inputs, None)
+            self._pipeline.take(self._directory, self._sides(position, task, inputs, ()))
 
     def ran(self, batch: Sequence[NodeRun], found: TotalsArray | None = None) -> None:
         """Write operators that have just run."""
         del found
-        with self._pipeline.together():
-            for run in batch:
-                self._ran(*run)
+        self._pipeline.take(self._directory, (file for run in batch for file in self._files(run)))
 
-    def _ran(self, position: int, inputs: Arrays, outputs: Arrays, saturated: bool) -> None:  # noqa: FBT001
-        """Write an operator."""
-        for _ in range(self._no_tensors[position]):
-            self._pipeline.skip(Reason.NO_TENSOR)
-        task = self._tasks[position]
+    def _files(self, run: NodeRun) -> Iterator[OperatorTensors]:
+        """Yield the tensors of each file of an operator; overflow records are written before."""
+        position, inputs, outputs, saturated = run
+        if self._no_tensors[position]:
+            self._sink.skip(Reason.NO_TENSOR, self._no_tensors[position])
+        task, node = self._tasks[position], self._nodes[position]
         if task is None:
             return
-        operator = self._nodes[position].operator
         if self._overflow is not None:
             trigger, op_debug = self._overflow
-            node = self._nodes[position]
-            refusal = trigger.refusal(node, self._iteration, inputs, outputs, saturated=saturated)
-            if refusal is not None:
+            if trigger.refusal(node, self._iteration, inputs, outputs, saturated=saturated) is not None:
                 return
             # vendor: the overflow record is a file of its own, earlier than the operator's
             op_debug.write(self._directory, task, CLOCK.now())
         # vendor: a collective's inputs are captured before it runs, so that they have a file of their own
-        if not is_collective(operator.op_type):
-            self._write(position, task, inputs, outputs, saturated=saturated)
-            return
-        if self._started != position:
-            self._write(position, task, inputs, None)
-        self._started = None
-        self._write(position, task, None, outputs, saturated=saturated)
+        if is_collective(node.operator.op_type):
+            if self._started != position:
+                yield from self._sides(position, task, inputs, ())
+            self._started, inputs = None, ()
+        yield from self._sides(position, task, inputs, outputs, saturated=saturated)
 
-    def _write(
-        self,
-        position: int,
-        task: Task,
-        inputs: Arrays | None,
-        outputs: Arrays | None,
-        *,
-        saturated: bool = False,
-    ) -> None:
-        """Write a file of an operator's tensors; None: another file has that side."""
+    def _sides(
+        self, position: int, task: Task, inputs: Arrays, outputs: Arrays, *, saturated: bool = False
+    ) -> Iterator[OperatorTensors]:
+        """Yield the ``Data`` operators that an operator reads, and the tensors of one of its files.
+
+        Args:
+            position: Place of the operator in the graph's execution order.
+            task: Its task.
+            inputs: Its inputs, empty where another file has them.
+            outputs: The same of its outputs.
+            saturated: The device's overflow status after the operator.
+        """
         for name in self._data.get(position, ()):
-            self._write_data(name)
+            array = self._inputs.pop(name, None)  # shared with the bodies: the first reader writes it
+            if isinstance(array, np.ndarray):
+                data = OperatorRef(ge.DATA, name)
+                record = self._records.of_graph_input(data, name, array, CLOCK.now())
+                yield OperatorTensors(data, self._input_tasks[name], (record,))
         operator = self._nodes[position].operator
-        records = self._records.at_once(
-            operator,
-            position,
-            () if inputs is None else self._unblocked(position, IO.INPUT, inputs),
-            () if outputs is None else self._unblocked(position, IO.OUTPUT, outputs),
-            CLOCK.now(),
-        )
-        self._pipeline.take(self._directory, operator, task, records, saturated=saturated)
+        inputs = self._unblocked(position, IO.INPUT, inputs)
+        outputs = self._unblocked(position, IO.OUTPUT, outputs)
+        records = self._records.at_once(operator, position, inputs, outputs, CLOCK.now())
+        yield OperatorTensors(operator, task, records, saturated)
 
     def looks_into(self, body: Graph) -> bool:
         """Return whether an operator in a branch or loop body, or deeper, is watched."""
@@ -222,7 +219,7 @@ class CompiledCapture(Observer):
         operator = self._nodes[position].operator
         outputs = unwritten(self._device, position) if self._shows_unwritten else ()
         records = self._records.at_once(operator, position, inputs, outputs, CLOCK.now())
-        self._failure.take(self._directory, operator, task, records)
+        self._failure.take(self._directory, (OperatorTensors(operator, task, records),))
 
     def _unblocked(self, position: int, io: IO, arrays: Arrays) -> Arrays:
         """Return the inputs or outputs of an operator without those on a black list."""
@@ -230,14 +227,6 @@ class CompiledCapture(Observer):
         if not blocked:
             return arrays
         return [None if (io, slot) in blocked else array for slot, array in enumerate(arrays)]
-
-    def _write_data(self, name: str) -> None:
-        """Write the ``Data`` operator of a graph input, once in an execution."""
-        array = self._inputs.pop(name, None)  # shared with the bodies: the first reader writes it
-        if isinstance(array, np.ndarray):
-            operator = OperatorRef(ge.DATA, name)
-            record = self._records.of_graph_input(operator, name, array, CLOCK.now())
-            self._pipeline.take(self._directory, operator, self._input_tasks[name], (record,))
 
 
 def _count_no_tensors(plan: DumpPlan, device: Ascend, selection: ModelSelection) -> tuple[int, ...]:

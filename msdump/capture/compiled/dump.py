@@ -13,7 +13,7 @@ from msdump.capture.compiled import model_selection, watcher
 from msdump.capture.compiled.capture import CompiledCapture, OpDebugWriter
 from msdump.capture.compiled.model_selection import ModelSelection
 from msdump.capture.compiled.watcher import WatcherCapture, WatcherRun
-from msdump.capture.pipeline import failure_pipeline, operator_records, pipeline
+from msdump.capture.pipeline import OperatorTensors, failure_pipeline, operator_records, pipeline
 from msdump.capture.process import DumpWriter, Process
 from msdump.capture.selection import used_items
 from msdump.capture.steps import Memory, memory_of, reader, unwritten
@@ -130,8 +130,8 @@ class CompiledDump(DumpWriter):
         self._memory = memory
         self._devices = tuple(device.walk())
         self._input_tasks = tasks.input_tasks((inner.graph, inner.tasks) for inner in self._devices)
-        watch = process.watch(plan).graph_watch(inner.graph for inner in self._devices)
-        self._pipeline = pipeline(plan, self.sink, watch)
+        self._watch = process.watch(plan).graph_watch(inner.graph for inner in self._devices)
+        self._pipeline = pipeline(plan, self.sink, self._watch)
         self._op_debug = _op_debug(plan, self._devices, self.sink, self.model_id)
         self._failures = {
             inner.graph.index: failure_pipeline(plan, inner.graph, self.sink) for inner in self._devices
@@ -179,6 +179,7 @@ class CompiledDump(DumpWriter):
             selections[device],
             operator_records(self.plan, device, self._memory_of(device)),
             self._pipeline,
+            sink=self.sink,
             input_tasks=self._input_tasks,
             overflow=self._trigger(device),
             failure=self._failures[device.graph.index],
@@ -200,7 +201,8 @@ class CompiledDump(DumpWriter):
         """Return the observer of a dumped run with its numbers and graph inputs."""
         self._process.use(self.plan, self._used)
         self._warn_of_no_target()
-        self._pipeline.begin(run.iteration)
+        if self._watch is not None:
+            self._watch.begin(run.iteration)
         self._capture.begin(self._execution(run), run.iteration, dict(inputs))
         return self._capture
 
@@ -393,7 +395,8 @@ class SingleDump(DumpWriter, Observer):
         for position, inputs, outputs, _ in batch:
             for operator in self._operators(position):
                 records = self._records.at_once(operator, position, inputs, outputs, CLOCK.now())
-                self._pipeline.take(self._directory, operator, self._task(position), records)
+                tensors = OperatorTensors(operator, self._task(position), records)
+                self._pipeline.take(self._directory, (tensors,))
 
     def failed(self, position: int, inputs: Arrays) -> None:
         """Write the tensors of an operator that has just failed, in an exception scene."""
@@ -401,7 +404,8 @@ class SingleDump(DumpWriter, Observer):
             operator = replace(self._device.graph.nodes[position].operator, op_type=self._op_type(position))
             outputs = unwritten(self._device, position)
             records = self._records.at_once(operator, position, inputs, outputs, CLOCK.now())
-            self._failure.take(self._directory, operator, self._task(position), records)
+            tensors = OperatorTensors(operator, self._task(position), records)
+            self._failure.take(self._directory, (tensors,))
 
     def _operators(self, position: int) -> Iterator[OperatorRef]:
         """Yield the names of an operator: as a graph operator, and as the kernel of aclnn's API."""

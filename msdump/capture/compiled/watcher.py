@@ -15,7 +15,7 @@ import numpy as np
 from msdump.capture import writers
 from msdump.capture.compiled import model_selection
 from msdump.capture.compiled.model_selection import warn_of_watch
-from msdump.capture.pipeline import Pipeline
+from msdump.capture.pipeline import OperatorTensors, Pipeline
 from msdump.capture.steps import Memory, OperatorRecords, to_device_memory
 from msdump.device import Ascend, Contents, Task, formats, moves_nothing
 from msdump.encode import TensorInfo, dump_data
@@ -349,4 +349,4 @@ class WatcherCapture(Observer):
             self._run.memory.record(result)._replace(operator=operator, timestamp=moment)
             for result in results
         )
-        self._pipeline.take(self._run.directory, operator, task, records)
+        self._pipeline.take(self._run.directory, (OperatorTensors(operator, task, records),))

@@ -97,7 +97,7 @@ class _WriterThreads:
         self._opened: list[Files] = []
 
     def submit(self, job: _Job) -> None:
-        """Let a thread write a file; without threads (too many, the interpreter ends) the caller does later."""
+        """Let a thread write a file; without threads (the interpreter ends) a caller that waits does."""
         try:
             job.future = self._pool.submit(job.write_in_thread, self._files)
         except RuntimeError as error:

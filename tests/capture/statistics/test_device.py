@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from msdump.capture import Statistics
+from msdump.device import Task
 from msdump.plan import StatisticSpec
 from tests.capture.statistics.cases import STYLE, cells, record
 
@@ -67,6 +68,6 @@ def test_the_row_has_the_stream():
     statistics = Statistics(StatisticSpec(("max",), on_device=True), STYLE)
     tensor = record(np.array([2], np.float16))
 
-    row = statistics.row(tensor, statistics.measure(tensor), stream_id=3)
+    row = statistics.rows([(tensor, statistics.measure(tensor), Task(0, 3))])
 
     assert row == b'Add,Default_Add-op0,0,3,1795217009720246,input,0,2,float16,"(1)",2\n'

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from msdump import dtypes
 from msdump.capture import Statistics
 from msdump.capture.writers import OperatorTableWriter
+from msdump.device import Task
 from msdump.encode.operator_csv import TITLES
 from msdump.plan import DEFAULT_STATISTICS, DeviceTarget, Naming, StatisticSpec, Tree
 from msdump.read import read_statistics
@@ -126,7 +127,7 @@ def test_rows_of_statistic_csv_read_back(tensor, chosen, name, on_device):
     if cells is None:
         assert not array.size or dtype.numpy.kind == "c"
         return
-    (row,) = read(statistics.header + statistics.row(record, cells, 3, 4))
+    (row,) = read(statistics.header + statistics.rows([(record, cells, Task(3, 4))]))
     assert (3, 4, dtype.name) == (row["Task ID"], row["Stream ID"], row["Data Type"])
     assert f"({','.join(map(str, array.shape))})" == row["Shape"]
     assert {BY_CATEGORY[item].title for item in chosen} <= row.keys()

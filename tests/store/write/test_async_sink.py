@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import signal
 import subprocess
@@ -21,7 +20,7 @@ import pytest
 from msdump.errors import DumpWriteError
 from msdump.plan import OnWriteError
 from msdump.record import Artifact
-from msdump.store.write import AsyncSink, DiskFiles, async_sink, temporaries
+from msdump.store.write import AsyncSink, DiskFiles, async_sink
 
 LARGE = 200_000
 
