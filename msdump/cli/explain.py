@@ -11,7 +11,8 @@ from typing import Any, Final
 import click
 
 from msdump import env
-from msdump.analysis.explain import DumpedTensor, Explainer, Explanation, Situation, SlotAccount
+from msdump.analysis import trend
+from msdump.analysis.explain import Explainer, Explanation, Situation, SlotAccount, file_of
 from msdump.cli import messages, options
 from msdump.cli.program import FAILED, leave
 from msdump.config import mindspore as config_reader
@@ -21,7 +22,7 @@ from msdump.errors import DumpReadError
 from msdump.frontends import mindspore
 from msdump.graph import loader
 from msdump.plan import Context, DeviceTarget, DumpPlan, FilePlan, JitLevel, Tree
-from msdump.read import Dump, open_dump
+from msdump.read import Dump, MeasuredRecord, Record, open_dump
 from msdump.reasons import Reason
 from msdump.selector import IterationSet
 
@@ -90,7 +91,6 @@ def _placed(
 
 _WIDTH: Final = 12
 _SHOWN: Final = 3  # files of one input or output; -v lists all
-_MOST_NEAR: Final = 5
 
 
 def _explanation_lines(explanation: Explanation, situation: Situation, dump: Dump) -> Iterator[str]:
@@ -113,14 +113,6 @@ def _explanation_lines(explanation: Explanation, situation: Situation, dump: Dum
         given = {"--config FILE.json": configuration, "--model MODEL.onnx": model}
         if missing := [option for option, sources in given.items() if not sources]:
             yield f"{' and '.join(missing)} would tell more"
-
-
-def _hint_of_names(near: Sequence[str], model: str | None) -> str:
-    """Return the end of a message about an unknown name: near names, or the option that would help."""
-    if not near:
-        return "" if model else "; --model MODEL.onnx tells of operators that no file names"
-    more = f" or {len(near) - _MOST_NEAR} more" if len(near) > _MOST_NEAR else ""
-    return f" (did you mean {', '.join(map(repr, near[:_MOST_NEAR]))}{more}?)"
 
 
 def _titled(title: str, texts: Iterable[str]) -> Iterator[str]:
@@ -155,10 +147,10 @@ def _slot(slot: SlotAccount, dump: Dump, limit: int | None) -> Iterator[str]:
         yield "no file, and nothing tells why"
 
 
-def _files(tensors: Sequence[DumpedTensor], dump: Dump, limit: int | None) -> Iterator[str]:
+def _files(tensors: Sequence[Record], dump: Dump, limit: int | None) -> Iterator[str]:
     for tensor in tensors[:limit]:
-        path = os.path.relpath(tensor.path, dump.path)
-        yield f"a row of {path}" if tensor.is_measured else path
+        path = os.path.relpath(file_of(tensor), dump.path)
+        yield f"a row of {path}" if isinstance(tensor, MeasuredRecord) else path
     if limit is not None and len(tensors) > limit:
         yield f"... and {len(tensors) - limit} more; -v lists all"
 
@@ -202,8 +194,8 @@ def command(
     )
     explainer = Explainer(opened, situation, iteration)
     subject = explainer.find(operator)
-    if isinstance(subject, tuple):
-        messages.say(f"error: {dump}: nothing is known of {operator!r}{_hint_of_names(subject, model)}")
+    if isinstance(subject, list):
+        messages.say(f"error: {dump}: nothing is known of {operator!r}{trend.alike(operator, subject)}")
         leave(FAILED)
     print("\n".join(_explanation_lines(explainer.explain(subject), situation, opened)))
 

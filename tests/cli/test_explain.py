@@ -241,10 +241,13 @@ def test_names(dump, name):
     ("name", "message"),
     [
         ("conv2/Conv", "nothing is known of 'conv2/Conv' (did you mean 'conv1/Conv_node_0'"),
-        ("op0", "(did you mean 'Default/conv1-Conv2d/Conv2D-op0', 'Default/relu-ReLU/ReLU-op0'"),
-        ("dense", "(did you mean 'Default/fc-Dense/MatMul-op0', 'Default/fc-Dense/BiasAdd-op0'?)"),
-        ("Conv2D-op1", "nothing is known of 'Conv2D-op1' (did you mean 'Default/conv1-Conv2d/Conv2D-op0'"),
-        ("zzz", "nothing is known of 'zzz'\n"),
+        (
+            "op0",
+            "nothing is known of 'op0'; there are Default/conv1-Conv2d/Conv2D-op0, Default/fc-Dense/Bias",
+        ),
+        ("dense", "; there are Default/fc-Dense/BiasAdd-op0, Default/fc-Dense/MatMul-op0\n"),
+        ("Conv2D-op1", "nothing is known of 'Conv2D-op1' (did you mean 'Conv2D-op0'?)\n"),
+        ("zzz", "nothing is known of 'zzz'; there are Default/conv1-Conv2d/Conv2D-op0, "),
     ],
     ids=["typo", "many ends", "part", "number", "nothing"],
 )

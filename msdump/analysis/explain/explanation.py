@@ -14,13 +14,13 @@ import numpy as np
 from msdump import dtypes
 from msdump.analysis import UnfilledTensors
 from msdump.analysis.explain import subjects
-from msdump.analysis.explain.subjects import DumpedIteration, DumpedTensor, Subject
+from msdump.analysis.explain.subjects import DumpedIteration, Subject
 from msdump.capture import GraphRefusals, dropping, refusals, walk
 from msdump.dtypes import STRING
 from msdump.execute import emulated
 from msdump.graph import Graph
 from msdump.plan import DumpPlan, Tree, Trigger
-from msdump.read import Dump
+from msdump.read import Dump, MeasuredRecord, Record
 from msdump.reasons import Reason
 from msdump.record import IO, TensorRecord
 from msdump.selector import DumpMode
@@ -58,7 +58,7 @@ class SlotAccount:
     io: IO
     slot: int | None
     value: str = ""
-    tensors: tuple[DumpedTensor, ...] = ()
+    tensors: tuple[Record, ...] = ()
     reason: Reason | None = None
     missing: Mapping[Reason, tuple[int | None, ...]] = field(default_factory=dict)
 
@@ -75,7 +75,7 @@ class Explanation:
 
     subject: Subject
     slots: tuple[SlotAccount, ...]
-    constants: tuple[DumpedTensor, ...] = ()
+    constants: tuple[Record, ...] = ()
 
 
 def _slots_of(table: GraphRefusals, position: int) -> Iterator[SlotAccount]:
@@ -115,7 +115,7 @@ def _names(table: GraphRefusals) -> frozenset[str]:
 _COUNTED: Final = frozenset({None, Reason.NO_ELEMENTS, Reason.NO_FAILURE})
 """Reasons (None: no reason) of tensors that a compiled graph numbers: those that reach its files."""
 
-Held = Sequence[tuple[DumpedIteration | None, Sequence[DumpedTensor]]]
+Held = Sequence[tuple[DumpedIteration | None, Sequence[Record]]]
 """The tensors of one operator in each moment; None stands for those that it left as it failed."""
 
 
@@ -133,8 +133,8 @@ class Explainer:
         model = situation.model
         self._tables = () if model is None else _tables(model, self._plan, self._all_moments)
 
-    def find(self, text: str) -> Subject | tuple[str, ...]:
-        """Return the operator that a text names, or the full names that it may mean."""
+    def find(self, text: str) -> Subject | list[str]:
+        """Return the operator that a text names, or the names of all where it names none or several."""
         model = self._situation.model
         # The model first: it has types, places and reasons that the names of files lack.
         from_model = [] if model is None else list(subjects.of_model(model, self._tables))
@@ -165,7 +165,7 @@ class Explainer:
                 counts[slot.io] += is_counted
             yield self._account(subject, slot, number, held)
 
-    def _known_slots(self, subject: Subject, tensors: Collection[DumpedTensor]) -> Iterator[SlotAccount]:
+    def _known_slots(self, subject: Subject, tensors: Collection[Record]) -> Iterator[SlotAccount]:
         """Yield the inputs and outputs of an operator, with the reasons that hold before a run."""
         if subject.table is not None and subject.position is not None:
             yield from _slots_of(subject.table, subject.position)
@@ -196,7 +196,7 @@ class Explainer:
 
         ``number`` is its number in the dump, None where it has none there.
         """
-        tensors: list[DumpedTensor] = []
+        tensors: list[Record] = []
         missing: dict[Reason, tuple[int | None, ...]] = {}
         for moment, of_operator in held:
             slot_tensors = [
@@ -210,12 +210,12 @@ class Explainer:
         reason = self._common_reason(subject, slot, tensors)
         return replace(slot, tensors=tuple(tensors), reason=reason, missing=missing)
 
-    def _common_reason(
-        self, subject: Subject, slot: SlotAccount, tensors: Sequence[DumpedTensor]
-    ) -> Reason | None:
+    def _common_reason(self, subject: Subject, slot: SlotAccount, tensors: Sequence[Record]) -> Reason | None:
         """Return the reason why a slot has no file at all, None where it has some or reasons differ."""
         if tensors:
-            return Reason.STATISTICS_ONLY if all(tensor.is_measured for tensor in tensors) else None
+            return (
+                Reason.STATISTICS_ONLY if all(isinstance(each, MeasuredRecord) for each in tensors) else None
+            )
         if slot.reason is not None or self._moments:
             return slot.reason
         return self._reason_everywhere(subject)
@@ -284,7 +284,7 @@ class Explainer:
         return sum(Path(path).stat().st_size for path in paths)
 
 
-def _listed_slots(subject: Subject, io: IO, tensors: Collection[DumpedTensor]) -> Iterator[SlotAccount]:
+def _listed_slots(subject: Subject, io: IO, tensors: Collection[Record]) -> Iterator[SlotAccount]:
     """Yield the inputs or outputs of an operator that graph files list, else the ones with files."""
     listing = subject.listing
     if listing is None or listing.tensors is None:

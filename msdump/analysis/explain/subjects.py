@@ -2,40 +2,28 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Final
 
 from msdump.capture import GraphRefusals
 from msdump.errors import DumpReadError
 from msdump.graph import ROOT, Graph, Node
-from msdump.read import Dump, Iteration, ListedForms, OperatorFile, Rank, Row, read_listed_operators
+from msdump.read import (
+    Dump,
+    Iteration,
+    ListedForms,
+    MeasuredRecord,
+    OperatorFile,
+    Rank,
+    Record,
+    of_rows,
+    read_listed_operators,
+)
 from msdump.reasons import Reason
-from msdump.record import IO, OperatorRef
-from msdump.store import STATISTICS, OperatorFileKind, PathKind, names, operator_names
-
-_IO_TITLES: Final = ("IO", "Input/Output")
-_SLOT_TITLES: Final = ("Slot", "Index")
-
-
-@dataclass(frozen=True, slots=True)
-class DumpedTensor:
-    """A tensor of an operator in a dump: a file, part of a file, or a row of statistics.
-
-    Attributes:
-        io: Input or output.
-        slot: Its number in the dump; compiled graphs do not number absent and left out tensors.
-        path: The file.
-        is_measured: Whether the file holds only statistics of the tensor.
-    """
-
-    io: IO
-    slot: int
-    path: str
-    is_measured: bool = False
+from msdump.record import OperatorRef
+from msdump.store import PathKind, names, operator_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +58,7 @@ class DumpedIteration:
         """Names of its operators as files spell them."""
         return frozenset(name for each in self.directories for name in _op_names(each))
 
-    def tensors(self, op_names: Collection[str]) -> Iterator[DumpedTensor]:
+    def tensors(self, op_names: Collection[str]) -> Iterator[Record]:
         """Yield the tensors of an operator, in the order of time, by the spellings of its name in files."""
         for each in self.directories:
             yield from _tensors(each, op_names)
@@ -90,18 +78,18 @@ def moments(dump: Dump) -> tuple[DumpedIteration, ...]:
     )
 
 
-def constants(dump: Dump, op_names: Collection[str]) -> Iterator[DumpedTensor]:
+def constants(dump: Dump, op_names: Collection[str]) -> Iterator[Record]:
     """Yield the files of a constant, which stand beside the iterations."""
     for folder in dump.constants:
         yield from _tensors(folder, op_names)
 
 
-def failures(dump: Dump, op_names: Collection[str]) -> Iterator[DumpedTensor]:
+def failures(dump: Dump, op_names: Collection[str]) -> Iterator[Record]:
     """Yield the tensors that an operator left as it failed."""
     for file in dump.failures:
         # vendor: names of brief exception dumps hold no operator, only the header does.
         if file.name.op_name in op_names or names.sanitize(file.header.op_name) in op_names:
-            yield from _of_file(file)
+            yield from file.records
 
 
 def _listed_operators(rank: Rank) -> Iterator[tuple[str, Listing]]:
@@ -121,34 +109,23 @@ def _op_names(iteration: Iteration) -> Iterator[str]:
     yield from (name.op_name for name in iteration.operator_statistics)
 
 
-def _tensors(iteration: Iteration, op_names: Collection[str]) -> Iterator[DumpedTensor]:
+def _tensors(iteration: Iteration, op_names: Collection[str]) -> Iterator[Record]:
+    """Yield the files of an operator's tensors, then the rows of statistics."""
     records = [record for record in iteration.tensor_files if record.op_name in op_names]
-    for record in sorted(records, key=lambda record: (record.timestamp, record.slot)):
-        yield DumpedTensor(record.io, record.slot, record.path)
+    yield from sorted(records, key=lambda record: (record.timestamp, record.slot))
     for file in iteration.files:
         if file.name.op_name in op_names:
-            yield from _of_file(file)
-    path = f"{iteration.path}/{STATISTICS}"
-    yield from _measured([row for row in iteration.rows if row.get("Op Name") in op_names], path)
-    for name, rows in iteration.operator_statistics.items():
-        if name.op_name in op_names:
-            yield from _measured(rows, f"{iteration.path}/{name.file_name(OperatorFileKind.STATISTICS)}")
+            yield from file.records
+    measured = (*of_rows(iteration.rows, iteration), *iteration.measured_operators)
+    yield from (record for record in measured if record.op_name in op_names)
 
 
-def _of_file(file: OperatorFile) -> Iterator[DumpedTensor]:
-    return (DumpedTensor(record.io, record.slot, file.path) for record in file.records)
-
-
-def _measured(rows: Sequence[Row], path: str) -> Iterator[DumpedTensor]:
-    for row in rows:
-        io = next((row[title] for title in _IO_TITLES if title in row), "")
-        slot = next((row[title] for title in _SLOT_TITLES if title in row), None)
-        if isinstance(slot, int):
-            side = IO.INPUT if str(io).lower() == IO.INPUT else IO.OUTPUT
-            yield DumpedTensor(side, slot, path, is_measured=True)
-
-
-_MOST_SHOWN: Final = 3
+def file_of(record: Record) -> str:
+    """Return the path of a tensor's file, or of the table that has its statistics alone."""
+    if not isinstance(record, MeasuredRecord):
+        return record.path
+    tables = record.directory.statistic_files.items()
+    return next(path for name, path in tables if name is None or name.op_name == record.op_name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,8 +237,8 @@ def _name_in_header(file: OperatorFile) -> str:
         return ""
 
 
-def find(text: str, subjects: Iterable[Subject], stand_ins: Mapping[str, str]) -> Subject | tuple[str, ...]:
-    """Return the subject that a text names, or the full names that it may mean.
+def find(text: str, subjects: Iterable[Subject], stand_ins: Mapping[str, str]) -> Subject | list[str]:
+    """Return the subject that a text names, or the names of all where it names none or several.
 
     Args:
         text: A full name, the name of an ONNX node, the name of a file or the operator's part of it, or the
@@ -284,22 +261,7 @@ def find(text: str, subjects: Iterable[Subject], stand_ins: Mapping[str, str]) -
     # Several subjects with the same files are one to the reader, such as a kernel under both of its names.
     if len({subject.op_names for subject in meant}) == 1 or (meant and meant is matches[0]):
         return meant[0]
-    if meant:
-        return tuple(subject.operator.full_name for subject in meant)
-    containing = [name for name in by_full_name if name_asked and name_asked.lower() in name.lower()]
-    return tuple(containing) or _similar(name_asked, by_full_name.values())
-
-
-def _similar(text: str, subjects: Iterable[Subject]) -> tuple[str, ...]:
-    """Return the names that a text resembles, as a whole or by the last component of a full name."""
-    meanings: dict[str, list[str]] = {}
-    for subject in subjects:
-        for name in sorted(subject.known_as):
-            meanings.setdefault(name, []).append(name)
-        full_name = subject.operator.full_name
-        meanings.setdefault(full_name.rpartition("/")[2], []).append(full_name)
-    close = difflib.get_close_matches(text, meanings, n=_MOST_SHOWN)
-    return tuple(dict.fromkeys(name for spelling in close for name in meanings[spelling]))
+    return sorted({name for subject in by_full_name.values() for name in subject.known_as})
 
 
 def mapped(dump: Dump) -> dict[str, str]:
