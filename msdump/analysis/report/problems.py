@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Final
 
 import numpy as np
@@ -147,7 +148,7 @@ def operator_distances(
         for finding in findings:
             column = columns.get(finding.place.iteration or 0)
             is_compared = any(tensor.evidence.error for tensor in finding.outputs)
-            if operator >= 0 and column is not None and is_compared:
+            if column is not None and is_compared:
                 table[operator, column] = np.fmax(table[operator, column], finding.distance)
     return table
 
@@ -451,51 +452,30 @@ def verdict_problems(
     operators: Sequence[ReportedOperator],
 ) -> Iterator[ReportedProblem]:
     """Yield the operators at fault in the order of execution, then the others that differ by own error."""
-    heirs = [number for number, each in verdicts.items() if each.worst.verdict in _HEIRS and number >= 0]
-    problems = []
+    heirs = [number for number, each in verdicts.items() if each.worst.verdict in _HEIRS]
+    accused, others = [], []
     for number, findings in grouped.items():
-        if number >= 0 and any(each.is_bad for each in findings):
-            operator, verdict = operators[number], verdicts[number]
-            time, problem = _of_finding(number, verdict.worst, findings, verdict.own_error)
-            named = replace(problem, name=operator.name, op_type=operator.op_type, rank=operator.rank)
-            problems.append((time, named))
-    problems += [
-        _of_finding(_ABSENT, each, [each], each.own_error) for each in grouped.get(-1, ()) if each.is_bad
-    ]
-    accused = sorted(
-        (each for each in problems if each[1].is_accused), key=lambda each: (each[0], each[1].operator)
-    )
-    for place, (_, problem) in enumerate(accused):
+        worst, bad = verdicts[number].worst, [each for each in findings if each.is_bad]
+        if not bad:
+            continue
+        iterations = {each.place.iteration for each in bad if each.place.iteration is not None}
+        problem = replace(
+            _problem_of(ProblemKind.VERDICT, number, operators, iterations, fault_words(worst)),
+            is_accused=worst.is_accused,
+            own_error=verdicts[number].own_error,
+        )
+        if worst.is_accused:
+            times = (each.place.time for each in bad if each.verdict is worst.verdict)
+            accused.append((min(times, default=worst.place.time), number, problem))
+        else:
+            others.append(problem)
+    for place, (_, number, problem) in enumerate(sorted(accused, key=itemgetter(0, 1))):
         # with several at fault, an operator counts as inheriting from the first one
-        victims = () if place else tuple(sorted(each for each in heirs if each != problem.operator))
-        yield replace(problem, victims=victims)
+        yield problem if place else replace(problem, victims=tuple(sorted({*heirs} - {number})))
     # inheriting operators are not listed: the fault says how many it reaches
-    folded = (
-        {each for each in heirs if verdicts[each].worst.verdict in answer.FOLLOWING} if accused else set()
-    )
-    others = (each for each in problems if not each[1].is_accused and each[1].operator not in folded)
-    yield from (each for _, each in sorted(others, key=lambda each: -(each[1].own_error or 0.0)))
-
-
-def _of_finding(
-    number: int, worst: Finding, findings: Sequence[Finding], own_error: float
-) -> tuple[int, ReportedProblem]:
-    place = worst.place
-    bad = [each for each in findings if each.is_bad]
-    first = min((each.place.time for each in bad if each.verdict is worst.verdict), default=place.time)
-    iterations = sorted({each.place.iteration for each in bad if each.place.iteration is not None})
-    return first, ReportedProblem(
-        ProblemKind.VERDICT,
-        number,
-        place.shown_name,
-        place.op_type,
-        place.rank,
-        tuple(iterations),
-        fault_words(worst),
-        (),
-        worst.is_accused,
-        own_error,
-    )
+    folded = {each for each in heirs if accused and verdicts[each].worst.verdict in answer.FOLLOWING}
+    shown = (each for each in others if each.operator not in folded)
+    yield from sorted(shown, key=lambda each: -(each.own_error or 0.0))
 
 
 def absence_problems(report: Report, operators: Sequence[ReportedOperator]) -> Iterator[ReportedProblem]:
