@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -24,7 +23,7 @@ from msdump.analysis import (
     unrunnable,
 )
 from msdump.capture import operators, suggest
-from msdump.cli import messages, options, output, streams
+from msdump.cli import messages, options, output
 from msdump.cli.output import Document, Shape
 from msdump.config import mindspore as config_reader
 from msdump.config import source
@@ -174,7 +173,6 @@ DOCUMENT: Final = Document(
 
 
 _SHOWN: Final = 20  # kernels that are listed; -v lists all
-_WIDE: Final = 4096  # columns: a narrow terminal breaks long names itself, a table would cut them
 _OTHER_DEVICE: Final = "support_device does not hold this device"
 
 
@@ -184,20 +182,7 @@ def _print_model(checked: ModelCheck) -> None:
     count = f"{plural(checked.operators, 'operator')}{compiled}, {len(selected.kernels)} dumped"
     print(f"\nmodel:      {checked.graph.source}, {count}")
     shown = selected.kernels if messages.verbosity() else selected.kernels[:_SHOWN]
-    if sys.stdout.isatty():  # a pipe gets plain lines, which grep and cut understand
-        _print_table(shown)
-    else:
-        print("\n".join(map(_operator_line, shown)))
-    print("\n".join(_lines_below(checked, len(shown))))
-
-
-def _print_table(operators: Sequence[OperatorRef]) -> None:
-    from rich.table import Table
-
-    table = Table("  operator type", "full name", box=None, pad_edge=False)
-    for operator in operators:
-        table.add_row(f"  {operator.op_type}", operator.full_name)
-    streams.print_table(table, _WIDE)
+    print("\n".join((*map(_operator_line, shown), *_lines_below(checked, len(shown)))))
 
 
 def _operator_line(operator: OperatorRef) -> str:

@@ -153,7 +153,7 @@ def command(
 ) -> None:
     """Answer QUESTION, in SQL, about each DUMP: tensors, statistics, operators, files, comparisons, runs.
 
-    DUMP is a dump, a pack of msdump pack, or a result of msdump compare (.json, .csv);
+    DUMP is a dump, a pack of msdump pack, or a document of msdump compare --json;
     NAME=DUMP gives it a name. Without QUESTION standard input is read. Columns:
     docs/reference/views.md. Exit codes: 0 done, 2 something given is wrong, 130 interrupted.
     """

@@ -495,13 +495,6 @@ class TestTerminal:
         assert "ran      500 iterations (0-499)" in shown
         assert "\x1b" not in done.output
 
-    def test_kernels_are_a_table_on_a_terminal(self, config):
-        """The kernels get a heading on a terminal, and no name is cut, however narrow it is."""
-        _, shown = terminal.shown("-m", "msdump", "check", config(), "--model", MINI, COLUMNS="20")
-
-        assert "operator type" in shown
-        assert "Default/conv1-Conv2d/Conv2D-op0" in shown
-
 
 TOO_LONG = 300 * "x"
 

@@ -6,11 +6,8 @@ PACK/statistics/rank=0/*.parquet    the rows of a view, the rank in the files as
 
 from __future__ import annotations
 
-import csv
 import enum
-import io
 import json
-import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +18,7 @@ from typing import Any, Final
 
 from msdump import reading
 from msdump.analysis.query import engine
-from msdump.analysis.query.columns import NUMBER, REAL, VIEWS
+from msdump.analysis.query.columns import VIEWS
 from msdump.errors import DumpReadError, ToolError
 from msdump.return_codes import ReturnCode
 from msdump.store import names
@@ -29,7 +26,6 @@ from msdump.store import names
 MANIFEST: Final = "msdump_pack.json"
 
 _LABELLED: Final = re.compile(r"(?P<label>[A-Za-z_][A-Za-z0-9_.-]*)=(?P<path>.+)", re.DOTALL)
-_RESULTS: Final = frozenset({".json", ".csv"})
 
 
 class QuestionedKind(enum.Enum):
@@ -86,9 +82,9 @@ def _kind(path: str) -> QuestionedKind:
         raise DumpReadError(
             path, "no such file or directory; a dump, a pack or a result of compare is needed"
         )
-    if Path(path).suffix in _RESULTS:
+    if Path(path).suffix == ".json":
         return QuestionedKind.COMPARISON
-    message = "no directory of a dump or pack, and no .json or .csv file of msdump compare"
+    message = "no directory of a dump or pack, and no .json file of msdump compare"
     raise DumpReadError(path, message)
 
 
@@ -134,16 +130,7 @@ _OF_OPERATOR: Final = _columns(
 )
 _OF_TENSOR: Final = _columns("verdict dtype golden_dtype shape limit=error_limit note")
 _OF_ERROR: Final = _columns("distance cosine largest=max_error scaled=scaled_error ulps masked")
-_OF_TABLE: Final = _columns(
-    "Directory=directory Order=execution_order Operator=op_name Type=op_type Pass=pass DataType=dtype"
-    " GoldenDataType=golden_dtype Verdict=verdict CosineSimilarity=cosine MaxAbsoluteError=max_error"
-    " Distance=distance Limit=error_limit Note=note OperatorVerdict=operator_verdict"
-    " OperatorNote=operator_note ScaledError=scaled_error Ulps=ulps Masked=masked OwnError=own_distance"
-    " FullName=full_name Scope=scope Source=source Iteration=iteration Rank=rank Execution=execution"
-)
-"""Columns by the fields of a document's operators, tensors and errors, and by the titles of the table."""
-
-_TYPES: Final = {column.name: column.type for column in VIEWS["comparisons"]}
+"""Columns by the fields of a document's operators, tensors and errors."""
 
 
 def comparison_rows(path: str, label: str) -> Iterator[dict[str, Any]]:
@@ -153,30 +140,15 @@ def comparison_rows(path: str, label: str) -> Iterator[dict[str, Any]]:
         DumpReadError: The file cannot be read, or is no result of a comparison.
     """
     try:
-        text = reading.read_bytes(path).decode()
-        each = _of_document(path, text) if Path(path).suffix == ".json" else _of_table(path, text)
-        yield from ({"comparison": label} | row for row in each)
+        document = json.loads(reading.read_bytes(path).decode())
+        yield from ({"comparison": label} | row for row in _of_document(document))
     except OSError as error:
-        if isinstance(error, DumpReadError):
-            raise
         raise DumpReadError(path, error.strerror or str(error)) from error
-    except UnicodeDecodeError as error:
-        raise DumpReadError(path, "not UTF-8 text", error.start) from error
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise _no_result(path) from error
+        raise DumpReadError(path, "no result of msdump compare: its --json document is needed") from error
 
 
-def _no_result(path: str) -> DumpReadError:
-    message = (
-        "no result of msdump compare: its --json document, or the compare_*.csv that it writes, is needed"
-    )
-    return DumpReadError(path, message)
-
-
-def _of_document(path: str, text: str) -> Iterator[dict[str, Any]]:
-    document = json.loads(text)
-    if not isinstance(document, dict) or "operators" not in document:
-        raise _no_result(path)
+def _of_document(document: Any) -> Iterator[dict[str, Any]]:
     for operator in document["operators"]:
         told = _renamed(operator, _OF_OPERATOR)
         told["op_name"] = names.sanitize(operator["operator"])
@@ -185,38 +157,11 @@ def _of_document(path: str, text: str) -> Iterator[dict[str, Any]]:
         for tensor in tensors:
             error = _renamed(tensor["error"] or {}, _OF_ERROR)
             numbers = {"own_distance": own.get(tensor["tensor"])} | error
-            yield told | numbers | _renamed(tensor, _OF_TENSOR) | _slot(tensor["tensor"])
+            io, _, slot = tensor["tensor"].partition(":")
+            yield told | numbers | _renamed(tensor, _OF_TENSOR) | {"io": io, "slot": int(slot)}
         if not tensors:
             yield told | {"verdict": operator["verdict"]}
 
 
 def _renamed(fields: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
     return {column: fields[name] for name, column in columns.items() if name in fields}
-
-
-def _slot(tensor: str) -> dict[str, Any]:
-    io, _, slot = tensor.partition(":")
-    return {"io": io, "slot": int(slot)} if slot else {}
-
-
-def _of_table(path: str, text: str) -> Iterator[dict[str, Any]]:
-    reader = csv.DictReader(io.StringIO(text, newline=""))
-    if not {"Operator", "Tensor", "Verdict"} <= {*(reader.fieldnames or ())}:
-        raise _no_result(path)
-    for line in reader:
-        cells = ((column, line.get(title)) for title, column in _OF_TABLE.items())
-        told = {column: _cell(column, cell) for column, cell in cells if cell}
-        shape = [int(size) for size in line["Shape"].split("x") if size]
-        yield told | _slot(line["Tensor"]) | ({"shape": shape} if line["Tensor"] else {})
-
-
-def _cell(column: str, text: str) -> object:
-    if _TYPES[column] == NUMBER:
-        return int(text)
-    if _TYPES[column] != REAL:
-        return text
-    try:
-        number = float(text)
-    except ValueError:  # CANN's words for a score that could not be computed
-        return None
-    return None if column == "ulps" and math.isnan(number) else number
