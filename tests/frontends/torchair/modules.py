@@ -135,8 +135,6 @@ VISION = {
         _image,
     ),
     "squeeze and excite": _plain(lambda: SqueezeExcite(nn.Sigmoid()), _image),
-    "hard squeeze and excite": _plain(lambda: SqueezeExcite(nn.Hardsigmoid()), _image),
-    "channel shuffle": _of(lambda x: functional.channel_shuffle(x, 4) * 2, _image),
     "local response norm": _plain(lambda: nn.LocalResponseNorm(3), _image),
     "instance norm": _plain(lambda: nn.InstanceNorm2d(8, affine=True), _image),
     "adaptive average": _plain(lambda: nn.AdaptiveAvgPool2d(3), _image),
@@ -151,44 +149,25 @@ VISION = {
     ),
     "power average": _plain(lambda: nn.LPPool2d(2, 2), _image),
     "pixel shuffle": _plain(lambda: nn.PixelShuffle(2), _image),
-    "pixel unshuffle": _plain(lambda: nn.PixelUnshuffle(2), _image),
-    "unfold": _of(lambda x: functional.unfold(x, 3, padding=1, stride=2), _image),
-    "fold": _of(lambda x: functional.fold(x, (4, 4), 2, stride=2), lambda: torch.randn(2, 8, 4)),
-    "flip": _of(lambda x: x.flip(-1) + x.rot90(1, (2, 3)), _image),
-    "constant padding": _of(lambda x: functional.pad(x, (1, 2, 0, 1), value=0.5) * 2, _image),
     "reflected padding": _plain(lambda: nn.ReflectionPad2d(2), _image),
     "replicated padding": _plain(lambda: nn.ReplicationPad2d(2), _image),
-    "circular padding": _of(lambda x: functional.pad(x, (1, 1, 1, 1), mode="circular") * 2, _image),
     "sampling by a grid": _of(
         lambda x, grid: functional.grid_sample(x, grid.tanh(), align_corners=False),
         _image,
         lambda: torch.randn(2, 4, 4, 2),
     ),
-    "affine grid": _of(
-        lambda theta: functional.affine_grid(theta, [2, 1, 4, 4], align_corners=False),
-        lambda: torch.randn(2, 2, 3),
-    ),
     "nearest": _of(lambda x: functional.interpolate(x, scale_factor=2), _image),
-    "nearest exact": _of(lambda x: functional.interpolate(x, size=(5, 3), mode="nearest-exact"), _image),
     "bilinear": _of(lambda x: functional.interpolate(x, size=(11, 5), mode="bilinear"), _image),
-    "bilinear by corners": _of(
-        lambda x: functional.interpolate(x, scale_factor=2, mode="bilinear", align_corners=True), _image
-    ),
     "bicubic": _of(lambda x: functional.interpolate(x, size=(11, 13), mode="bicubic"), _image),
     "antialiased": _of(
         lambda x: functional.interpolate(x, size=(5, 5), mode="bilinear", antialias=True), _image
     ),
-    "linear": _of(lambda x: functional.interpolate(x, scale_factor=2, mode="linear"), _words),
     "trilinear": _of(
         lambda x: functional.interpolate(x, scale_factor=2, mode="trilinear"),
         lambda: torch.randn(1, 2, 3, 3, 3),
     ),
     "transposed convolution": _plain(lambda: nn.ConvTranspose2d(8, 4, 4, 2, 1), _image),
-    "layer scale": _plain(
-        lambda: nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 8), nn.GELU(approximate="tanh")), _words
-    ),
     "weight norm": _plain(lambda: nn.utils.parametrizations.weight_norm(nn.Linear(8, 4)), _words),
-    "spectral norm": _plain(lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(8, 4)), _words),
 }
 
 LANGUAGE = {
@@ -207,28 +186,12 @@ LANGUAGE = {
     "bag of embeddings": _plain(
         lambda: nn.EmbeddingBag(10, 8, mode="mean"), lambda: torch.tensor([[0, 3, 3], [9, 0, 1]])
     ),
-    "masked scores": _of(
-        lambda x: (x @ x.mT).masked_fill(torch.ones(5, 5, dtype=torch.bool).triu(1), -torch.inf).softmax(-1),
-        _words,
-    ),
-    "gathered labels": _of(
-        lambda x: x.log_softmax(-1).gather(-1, torch.tensor([1, 7, 0, 2, 2]).expand(2, 5)[..., None]), _words
-    ),
     "routed experts": _of(
         lambda x: torch.zeros_like(x.detach()).scatter(-1, x.topk(2, -1).indices, x.topk(2, -1).values),
         _words,
     ),
-    "added by index": _of(
-        lambda x: torch.zeros(4, 8).index_add(0, torch.tensor([0, 3, 3, 1, 0]), x[0]), _words
-    ),
-    "written by index": _of(lambda x: torch.zeros(4, 5, 8).index_put((torch.tensor([3, 0]),), x * 2), _words),
     "added where written": _of(
         lambda x: torch.zeros(4, 5, 8).index_put((torch.tensor([3, 3]),), x * 2, accumulate=True), _words
-    ),
-    "selected rows": _of(lambda x: x.index_select(1, torch.tensor([4, 0, 0])) * 2, _words),
-    "taken along": _of(lambda x: torch.take_along_dim(x, x.argsort(-1), -1), _words),
-    "scattered sum": _of(
-        lambda x: torch.zeros(2, 5, 8).scatter_reduce(1, x.argsort(1), x, "sum", include_self=True), _words
     ),
     "running sum": _of(lambda x: x.cumsum(1), _words),
     "running product": _of(lambda x: x.cumprod(1), _words),
@@ -236,50 +199,21 @@ LANGUAGE = {
         lambda x: x.cumprod(-1), lambda: torch.tensor([[2.0, 0.0, 3.0, 4.0], [1.0, 2.0, 0.0, 0.0]])
     ),
     "running maximum": _of(lambda x: x.cummax(1).values, _words),
-    "running log of sums": _of(lambda x: x.logcumsumexp(1), _words),
-    "log of a sum": _of(lambda x: x.logsumexp(-1), _words),
     "sorted": _of(lambda x: x.sort(-1, descending=True).values, _words),
-    "largest": _of(lambda x: x.max(-1).values + x.amax(-1) + x.amin(-1), _words),
     "einsum": _of(lambda x, y: torch.einsum("bwi,bvi->bwv", x, y), _words, _words),
-    "baddbmm": _of(lambda x, y: torch.baddbmm(x @ y.mT, x, y.mT, beta=0.5, alpha=2), _words, _words),
-    "triangles": _of(lambda x: (x @ x.mT).tril() + (x @ x.mT).triu(1) * 2, _words),
-    "clamped": _of(lambda x: x.clamp(-0.5, 0.5) + x.clamp_min(0.1), _words),
-    "chosen": _of(lambda x: torch.where(x > 0, x * 2, x * x), _words),
-    "repeated": _of(lambda x: x.repeat(1, 2, 1) + x.repeat_interleave(2, 1) + x.tile(2, 1), _words),
-    "split": _of(lambda x: torch.cat([part * n for n, part in enumerate(x.split([1, 3, 1], 1))], 1), _words),
-    "stacked": _of(lambda x: torch.stack(x.unbind(1), 0), _words),
-    "sliding windows": _of(lambda x: x.unfold(1, 3, 1) * 2, _words),
     "strided": _of(lambda x: x.as_strided((2, 3), (1, 2)) * 2, _words),
     "diagonal": _of(
         lambda x: (x @ x.mT).diagonal(dim1=1, dim2=2) + (x @ x.mT)[:, 0].diag_embed(-1, 0, 2).sum((0, 1))[:5],
         _words,
     ),
-    "outer": _of(lambda x: torch.outer(x[0, 0], x[1, 1]) + torch.kron(x[0, 0], x[1, 1]).view(8, 8), _words),
-    "norms": _of(lambda x: x.norm(dim=-1) + torch.linalg.vector_norm(x, 1, -1) + x.norm(), _words),
-    "normalized": _of(lambda x: functional.normalize(x, dim=-1), _words),
-    "cosine": _of(lambda x, y: functional.cosine_similarity(x, y, -1), _words, _words),
     "distance": _of(torch.cdist, _words, _words),
-    "moments": _of(lambda x: x.std(-1) + x.var(-1, unbiased=False) + x.mean(-1), _words),
     "median": _of(lambda x: x.median(-1).values, _words),
-    "product": _of(lambda x: x.prod(-1), _words),
-    "powers": _of(lambda x: x.abs().add(0.1).pow(1.5) + 2.0**x + x.abs().add(0.1).sqrt(), _words),
-    "logarithms": _of(lambda x: x.abs().add(0.1).log2() + x.exp().log1p() + x.expm1(), _words),
-    "angles": _of(
-        lambda x, y: torch.atan2(x, y) + x.sin() + y.tan() + torch.sinh(x) * x.atan(), _words, _words
-    ),
-    "error function": _of(lambda x: x.erf() + x.erfc(), _words),
-    "remainders": _of(lambda x: x.fmod(0.7) + x.remainder(0.7) + x.frac() + x.floor(), _words),
-    "interpolated": _of(lambda x, y: x.lerp(y, 0.3) + torch.addcmul(x, x, y, value=0.5), _words, _words),
-    "divided": _of(
-        lambda x, y: torch.addcdiv(x, x, y.exp()) + x.div(0.3, rounding_mode="floor"), _words, _words
-    ),
     "largest of two": _of(
         lambda x, y: torch.maximum(x, y) - torch.minimum(x, y) + x.fmax(y) * y.fmin(x), _words, _words
     ),
     "inverse": _of(lambda x: torch.inverse(x @ x.mT + torch.eye(5)), _words),
     "recurrent": _plain(lambda: nn.GRU(8, 4, batch_first=True), _words),
     "long short-term memory": _plain(lambda: nn.LSTM(8, 4, batch_first=True), _words),
-    "dropout of nothing": _plain(lambda: nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.0)), _words),
 }
 
 DIFFUSION = {
@@ -299,17 +233,10 @@ LOSSES = {
         ),
         _words,
     ),
-    "cross entropy of shares": _of(lambda x, y: functional.cross_entropy(x, y.softmax(1)), _words, _words),
     "cross entropy of pixels": _of(
         lambda x: functional.cross_entropy(x, torch.arange(128).view(2, 8, 8) % 8), _image
     ),
-    "squares": _of(functional.mse_loss, _words, _words),
-    "differences": _of(functional.l1_loss, _words, _words),
-    "smooth differences": _of(functional.smooth_l1_loss, _words, _words),
     "huber": _of(lambda x, y: functional.huber_loss(x, y, delta=0.5), _words, _words),
-    "binary": _of(
-        lambda x, y: functional.binary_cross_entropy(x.sigmoid(), y.sigmoid().detach()), _words, _words
-    ),
     "binary of logits": _of(
         lambda x, y: functional.binary_cross_entropy_with_logits(
             x, y.sigmoid(), pos_weight=torch.full((8,), 2.0)
@@ -317,21 +244,8 @@ LOSSES = {
         _words,
         _words,
     ),
-    "divergence": _of(
-        lambda x, y: functional.kl_div(x.log_softmax(-1), y.softmax(-1), reduction="batchmean"),
-        _words,
-        _words,
-    ),
     "gaussian": _of(lambda x, y: functional.gaussian_nll_loss(x, y, x.exp()), _words, _words),
-    "poisson": _of(lambda x, y: functional.poisson_nll_loss(x, y.exp()), _words, _words),
     "triplets": _of(lambda x, y: functional.triplet_margin_loss(x[0], x[1], y[0]), _words, _words),
-    "cosines": _of(
-        lambda x, y: functional.cosine_embedding_loss(x[0], y[0], torch.tensor([1, -1, 1, 1, -1])),
-        _words,
-        _words,
-    ),
-    "margin of classes": _of(lambda x: functional.multi_margin_loss(x[0, :3], _classes()), _words),
-    "soft margin": _of(lambda x, y: functional.soft_margin_loss(x, y.sign().detach()), _words, _words),
     "connectionist": _of(
         lambda x: functional.ctc_loss(
             x.log_softmax(-1).transpose(0, 1), torch.tensor([[1, 2], [3, 3]]), (5, 5), (2, 2)
