@@ -13,7 +13,7 @@ from msdump.errors import InputError
 from msdump.execute import TrainingState
 from msdump.frontends import settings
 from msdump.frontends.settings import Config, Configurations
-from msdump.graph import Graph, Training, compile_graph, loader
+from msdump.graph import Graph, compile_graph, loader
 from msdump.plan import Context, DumpPlan, JitLevel
 from msdump.session import ModelState, Network, Operator, Scope
 from msdump.threads import SignalSafeWeakSet, new_lock
@@ -127,7 +127,9 @@ def load(
     plan = _plan(config, where)
     state = None if state_of is None else state_of.shared
     variables = frozenset() if state is None else state.variables.names
-    graph = _loaded(model, where, update_binding=update_binding, variables=variables)
+    graph = loader.load(
+        model, keeps_classes=where.reserves_class_names, update_binding=update_binding, variables=variables
+    )
     if state is not None:
         _check_sharing(graph, state.variables)
     return _network(graph, where, plan, state)
@@ -137,7 +139,7 @@ def load_checked(model: Any, check: Callable[[Graph], None]) -> Network:
     """Compile a model as ``load`` does, once its graph has passed a check: errors leave no files."""
     where = current_context()
     plan = _plan(None, where)
-    graph = _loaded(model, where)
+    graph = loader.load(model, keeps_classes=where.reserves_class_names)
     check(graph)
     return _network(graph, where, plan)
 
@@ -159,22 +161,7 @@ def _network(graph: Graph, where: Context, plan: DumpPlan | None, state: ModelSt
 
 def load_graph(model: Any) -> Graph:
     """Return the graph of a model, as for ``load``, for tools that run it themselves."""
-    return _loaded(model, current_context())
-
-
-def _loaded(model: Any, where: Context, **training: Any) -> Graph:
-    """Return the graph of a model, with the gradients of its training; ``training`` goes to the loader."""
-    graph = loader.load(model, keeps_classes=where.reserves_class_names, **training)
-    if graph.training is None or not graph.training.gradient:
-        return graph
-    from msdump.training import expanded  # the whole room, for the few that need it
-
-    step = loader.load(expanded(model), keeps_classes=where.reserves_class_names)
-    own = step.training or Training()
-    step = replace(step, source=graph.source, training=Training())
-    # once more: the variables are known now
-    graph = loader.load(model, keeps_classes=where.reserves_class_names, variables=step.variables)
-    return replace(graph, training=Training(step, own.initialization, own.initial_values))
+    return loader.load(model, keeps_classes=current_context().reserves_class_names)
 
 
 def _check_sharing(graph: Graph, variables: TrainingState) -> None:

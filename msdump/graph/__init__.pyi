@@ -2,7 +2,6 @@ from . import compilation as compilation
 from . import functions as functions
 from . import loader as loader
 from . import names as names
-from . import training_info as training_info
 from . import validity as validity
 from .bodies import LOOP_HEAD as LOOP_HEAD
 from .bodies import has_content_sizes as has_content_sizes

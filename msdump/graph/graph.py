@@ -221,15 +221,12 @@ class Training:
         initialization: The graph that computes initial values of variables; None: the model's hold.
         initial_values: Name of the output of ``initialization`` for each variable that it sets.
         obstacle: Why the step cannot run, "" where it can.
-        gradient: Name of a Gradient node of the algorithm, which must be derived before the step can run; ""
-            without one.
     """
 
     step: Graph | None = None
     initialization: Graph | None = None
     initial_values: Mapping[str, str] = field(default_factory=dict)
     obstacle: str = ""
-    gradient: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,11 +289,6 @@ class Graph:
         """
         if self.training is not None and self.training.obstacle:
             raise UnsupportedOpError(f"{self.source}: {self.training.obstacle}")
-        if self.training is not None and self.training.gradient:
-            raise UnsupportedOpError(
-                f"{self.source}: training_info: node {self.training.gradient!r}: Gradient asks the runtime to"
-                " derive gradients, which msdump.load does"
-            )
         if self.training is None:
             raise NotAvailableError(
                 f"{self.source}: the model describes no training; bind initializers to outputs with"

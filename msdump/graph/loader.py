@@ -111,9 +111,9 @@ class _Loading:
         training = training_info.take(model, update_binding)
         if training is None:
             return self._build(model, initializers, variables)
-        if training.obstacle or training.gradient:
+        if training.obstacle:
             graph = self._build(model, initializers, variables)
-            return replace(graph, training=Training(obstacle=training.obstacle, gradient=training.gradient))
+            return replace(graph, training=Training(obstacle=training.obstacle))
         return self._trained(model, initializers, training, parts)
 
     def _trained(

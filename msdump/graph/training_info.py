@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import onnx
 
@@ -28,7 +29,6 @@ class TrainingMessage:
         initialization: A model of the graph that gives variables their initial values, None without one.
         initial_values: Initializers and the outputs of ``initialization`` that they take, possibly faulty.
         obstacle: Why the step cannot run, though the model may be run for inference; "" where it can.
-        gradient: Name of a Gradient node, which must be derived before the step can run.
     """
 
     bindings: tuple[tuple[str, str], ...]
@@ -36,12 +36,18 @@ class TrainingMessage:
     initialization: onnx.ModelProto | None = None
     initial_values: tuple[tuple[str, str], ...] = ()
     obstacle: str = ""
-    gradient: str = ""
 
     @property
     def variables(self) -> frozenset[str]:
         """Names of the initializers that training changes."""
         return frozenset(name for name, _ in (*self.bindings, *self.initial_values))
+
+
+_REQUESTS: Final = {
+    "GraphCall": "run the model's graph again, which is not supported",
+    "Gradient": "derive gradients; msdump.training.step_graph writes them as operators",
+}
+"""Operators of an algorithm that no runtime has."""
 
 
 def take(model: onnx.ModelProto, update_binding: Mapping[str, str] | None) -> TrainingMessage | None:
@@ -63,18 +69,14 @@ def take(model: onnx.ModelProto, update_binding: Mapping[str, str] | None) -> Tr
     if len(infos) > 1:
         text = f"training_info describes {len(infos)} steps, one is supported; keep one entry in the model"
         return TrainingMessage((), obstacle=text)
-    if "GraphCall" in asking:
-        text = (
-            f"training_info: node {asking['GraphCall'].name!r}: GraphCall asks the runtime to run the model's"
-            " graph again, which is not supported"
-        )
-        return TrainingMessage((), obstacle=text)
-    if "Gradient" in asking:
-        return TrainingMessage((), gradient=asking["Gradient"].name or "Gradient")
+    for op_type, request in _REQUESTS.items():
+        if op_type in asking:
+            text = f"training_info: node {asking[op_type].name!r}: {op_type} asks the runtime to {request}"
+            return TrainingMessage((), obstacle=text)
     has_algorithm = bool(info.algorithm.node or info.algorithm.initializer or info.algorithm.input)
     return TrainingMessage(
         bindings=tuple((entry.key, entry.value) for entry in info.update_binding),
-        step=step_message(model, info.algorithm) if has_algorithm else None,
+        step=_step_message(model, info.algorithm) if has_algorithm else None,
         initialization=_beside(model, info.initialization) if info.initialization_binding else None,
         initial_values=tuple((entry.key, entry.value) for entry in info.initialization_binding),
     )
@@ -88,7 +90,7 @@ def _beside(model: onnx.ModelProto, graph: onnx.GraphProto) -> onnx.ModelProto:
     return other
 
 
-def step_message(model: onnx.ModelProto, algorithm: onnx.GraphProto) -> onnx.ModelProto:
+def _step_message(model: onnx.ModelProto, algorithm: onnx.GraphProto) -> onnx.ModelProto:
     """Return a model of the step: the model's graph, followed by the algorithm, part by part."""
     step = _beside(model, model.graph)
     for name in ("node", "initializer", "sparse_initializer", "input", "output", "value_info"):

@@ -1,5 +1,4 @@
 from .files import write_step as write_step
-from .gradient_operator import expanded as expanded
 from .losses import LOSSES as LOSSES
 from .optimizers import OPTIMIZERS as OPTIMIZERS
 from .step_graph import eval_graph as eval_graph

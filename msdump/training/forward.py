@@ -21,7 +21,6 @@ from msdump.training.rules import lower
 from msdump.training.tape import op
 from msdump.training.writer import (
     IR_VERSION,
-    ROOT,
     WITH_LOSS,
     Place,
     StepOperator,
@@ -158,7 +157,8 @@ class ForwardWriter:
             if layers:
                 precision.write(operator)
             else:
-                self._lower(operator)
+                with op.at(operator.place):
+                    lower(operator)
         precision.check()
         first, *others = (self.tensor(value.name) for value in self._graph.outputs)
         return (precision.loss_input(first) if layers else first), *others
@@ -172,10 +172,6 @@ class ForwardWriter:
         with op.at(WITH_LOSS.inside(("_loss_fn", loss.cell))):
             return loss.write(output, labels)
 
-    def lower(self, node: Node) -> None:
-        """Write one operator in its training form, in a scope below the root."""
-        self._lower(self._operator(node, node.inputs, place_of(node, ROOT)))
-
     def _operators(self, around: Place) -> Iterator[StepOperator]:
         """Yield the operators of the model, each once the ones before it are written."""
         layers = dense_layers(self._graph)
@@ -188,10 +184,6 @@ class ForwardWriter:
                 yield replace(operator, op_type="Gemm", primitive="Dense", attributes=attributes)
             elif node.name not in parts:
                 yield self._operator(node, node.inputs, place_of(node, around))
-
-    def _lower(self, operator: StepOperator) -> None:
-        with op.at(operator.place):
-            lower(operator)
 
     def _operator(self, node: Node, inputs: Sequence[str], place: Place) -> StepOperator:
         if node.bodies:
@@ -215,10 +207,6 @@ class ForwardWriter:
         if any(kind.dtype is None or kind.shape is None for kind in types):
             return infer_outputs(node, inputs, names)
         return tuple(self._typed(name) for name in names)
-
-    def alias(self, name: str, tensor: StepTensor) -> None:
-        """Let a value of the model be another one of the step graph."""
-        self._renamed[name] = tensor.name
 
     def tensor(self, name: str) -> StepTensor:
         """Return a value of the model, which must have been written."""
