@@ -37,7 +37,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -107,15 +107,15 @@ class Blocks:
 
     def shape(self, dims: Dims, c0: int) -> Dims:
         """Return the device shape of a host shape."""
-        return _compiled(self.rule, len(dims), c0).shape(dims)
+        return _layout(self.rule, dims, c0).shape
 
     def encode(self, array: np.ndarray, c0: int) -> np.ndarray:
         """Return the device array of a host array."""
-        return _compiled(self.rule, array.ndim, c0).encode(array)
+        return _layout(self.rule, array.shape, c0).encode(array)
 
     def decode(self, array: np.ndarray, dims: Dims, c0: int) -> np.ndarray:
         """Return the host array of a device array."""
-        return _compiled(self.rule, len(dims), c0).decode(array, dims)
+        return _layout(self.rule, dims, c0).decode(array)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,165 +194,124 @@ class Groups:
         return min(fills, self.count)
 
 
-_Part = Literal["whole", "block", "place"]
-_SubAxis = tuple[int, _Part]
-"""A host axis, or one of the two axes that a cut host axis becomes: the block, and the place in it."""
-
-
 _TERM: Final = re.compile(r"(?P<axis>[A-Z]|\d+)(?:(?P<part>[/%])(?P<size>c|\d+))?")
-_PARTS: Final[dict[str | None, _Part]] = {None: "whole", "/": "block", "%": "place"}
-
-
-# Parsing a rule costs more than laying out a small tensor: a network has few rules, ranks and lengths.
-@functools.lru_cache(maxsize=256)
-def _compiled(rule: str, rank: int, c0: int) -> _Compiled:
-    left, right = (side.split() for side in rule.split("->"))
-    free = [str(number) for number in range(rank - len(left) + ("..." in left))]
-    axes, words = _expanded(left, free), _expanded(right, free)
-    lengths: dict[int, int] = {}
-    device_axes: list[tuple[_SubAxis, ...]] = []
-    for word in words:
-        sub_axes: list[_SubAxis] = []
-        for term in map(_TERM.fullmatch, word.split("*")):
-            assert term is not None, word
-            axis = axes.index(term["axis"])
-            sub_axes.append((axis, _PARTS[term["part"]]))
-            if term["part"]:
-                lengths[axis] = c0 if term["size"] == "c" else int(term["size"])
-        device_axes.append(tuple(sub_axes))
-    return _Compiled(rank, lengths, tuple(device_axes))
-
-
-def _expanded(words: list[str], free: list[str]) -> list[str]:
-    return [part for word in words for part in (free if word == "..." else [word])]
-
-
-class _Compiled:
-    """An index rule for one rank and one C0.
-
-    A conversion is a reshape to sub-axes (a cut axis counts twice: first the block, then the place in
-    it), a permutation of these, and a reshape that merges them to the axes of the other side.
-    """
-
-    def __init__(
-        self, rank: int, lengths: dict[int, int], device_axes: tuple[tuple[_SubAxis, ...], ...]
-    ) -> None:
-        self._lengths = lengths
-        self._device_axes = device_axes
-        self._host_order = [sub_axis for axis in range(rank) for sub_axis in self._halves(axis)]
-        device_order = [sub_axis for device_axis in device_axes for sub_axis in device_axis]
-        self._to_device = tuple(self._host_order.index(sub_axis) for sub_axis in device_order)
-        self._to_host = tuple(device_order.index(sub_axis) for sub_axis in self._host_order)
-        # of one network's tensors: finding it takes as long as laying out a small one
-        self._geometry = functools.lru_cache(maxsize=256)(self._geometry_of)
-
-    def shape(self, dims: Dims) -> Dims:
-        return tuple(
-            product(self._size(sub_axis, dims) for sub_axis in device_axis)
-            for device_axis in self._device_axes
-        )
-
-    def encode(self, host: np.ndarray) -> np.ndarray:
-        geometry = self._geometry(host.shape)
-        # nothing is padded: one permutation of the reshaped array
-        if geometry.is_full:
-            device = _moved(host.reshape(geometry.host_sizes), self._to_device)
-        else:
-            # np.pad would copy the whole tensor once more: blocks are written where they end up, and only
-            # blocks that the tensor does not fill are cleared.
-            device = np.empty(geometry.device_sizes, host.dtype)
-            device_in_host_order = device.transpose(self._to_host)
-            # contiguous blocks clear faster than their padding alone
-            for unfilled in geometry.unfilled:
-                device_in_host_order[unfilled] = 0
-            for part, place in geometry.pieces(host, device_in_host_order):
-                _assign(place, part)
-        return device.reshape(geometry.shape)
-
-    def decode(self, device: np.ndarray, dims: Dims) -> np.ndarray:
-        geometry = self._geometry(dims)
-        source = device.reshape(geometry.device_sizes)
-        if geometry.is_full:
-            return _moved(source, self._to_host).reshape(dims)
-        host = np.empty(dims, device.dtype)
-        for part, place in geometry.pieces(host, source.transpose(self._to_host)):
-            _assign(part, place)
-        return host
-
-    def _geometry_of(self, dims: Dims) -> _Geometry:
-        sizes = tuple(self._size(sub_axis, dims) for sub_axis in self._host_order)
-        return _Geometry(
-            self.shape(dims),
-            sizes,
-            tuple(sizes[position] for position in self._to_device),
-            tuple(self._unfilled(dims)),
-            tuple(self._pieces(dims)),
-        )
-
-    def _halves(self, axis: int) -> tuple[_SubAxis, ...]:
-        return ((axis, "block"), (axis, "place")) if axis in self._lengths else ((axis, "whole"),)
-
-    def _size(self, sub_axis: _SubAxis, dims: Dims) -> int:
-        axis, part = sub_axis
-        if part == "whole":
-            return dims[axis]
-        return self._lengths[axis] if part == "place" else blocks(dims[axis], self._lengths[axis])
-
-    def _unfilled(self, dims: Dims) -> Iterator[_Index]:
-        """Yield the places of last blocks that their axis does not fill, in fine host order."""
-        for axis, length in self._lengths.items():
-            if dims[axis] % length:
-                yield (slice(None),) * self._host_order.index((axis, "block")) + (-1,)
-
-    def _pieces(self, dims: Dims) -> Iterator[tuple[_Index, _Index]]:
-        """Yield matching parts, full blocks and remainders apart: in the host's axes, in fine host order."""
-        cuts = [self._cuts(axis, size) for axis, size in enumerate(dims)]
-        for choice in itertools.product(*cuts):
-            yield (
-                tuple(span for span, _ in choice),
-                tuple(index for _, indices in choice for index in indices),
-            )
-
-    def _cuts(self, axis: int, size: int) -> Iterator[tuple[slice, tuple[slice, ...]]]:
-        everything = slice(None)
-        if axis not in self._lengths:
-            yield everything, (everything,)
-            return
-        # the whole blocks, then the contents of the last one, each as slices of host axis, block and place
-        full, remainder = divmod(size, self._lengths[axis])
-        if full:
-            yield slice(size - remainder), (slice(full), everything)
-        if remainder:
-            yield slice(size - remainder, size), (slice(full, full + 1), slice(remainder))
-
 
 _Index = tuple[slice | int, ...]
 
 
+# Parsing a rule costs more than laying out a small tensor: a network has few rules and shapes.
+@functools.lru_cache(maxsize=1024)
+def _layout(rule: str, dims: Dims, c0: int) -> _Layout:
+    left, right = (side.split() for side in rule.split("->"))
+    free = [str(number) for number in range(len(dims) - len(left) + ("..." in left))]
+    axes, words = (
+        [part for word in side for part in (free if word == "..." else [word])] for side in (left, right)
+    )
+    host_sizes = dict(zip(axes, dims, strict=True))
+    lengths: dict[str, int] = {}
+    # sub-axes as (axis, part): a host axis, or the two that a cut one becomes, "/" the block, "%" the place
+    device_axes: list[list[tuple[str, str | None]]] = []
+    for word in words:
+        terms = [term for term in map(_TERM.fullmatch, word.split("*")) if term is not None]
+        device_axes.append([(term["axis"], term["part"]) for term in terms])
+        lengths |= {
+            term["axis"]: c0 if term["size"] == "c" else int(term["size"]) for term in terms if term["part"]
+        }
+    host_order: list[tuple[str, str | None]] = []
+    sizes: dict[tuple[str, str | None], int] = {}
+    for axis, size in host_sizes.items():
+        length = lengths.get(axis)
+        halves = {None: size} if length is None else {"/": blocks(size, length), "%": length}
+        host_order += [(axis, part) for part in halves]
+        sizes |= {(axis, part): number for part, number in halves.items()}
+    device_order = [sub_axis for device_axis in device_axes for sub_axis in device_axis]
+    cuts = (_cuts(size, lengths.get(axis)) for axis, size in host_sizes.items())
+    return _Layout(
+        dims,
+        shape=tuple(product(map(sizes.__getitem__, device_axis)) for device_axis in device_axes),
+        host_sizes=tuple(map(sizes.__getitem__, host_order)),
+        device_sizes=tuple(map(sizes.__getitem__, device_order)),
+        to_device=tuple(map(host_order.index, device_order)),
+        to_host=tuple(map(device_order.index, host_order)),
+        unfilled=tuple(
+            (slice(None),) * host_order.index((axis, "/")) + (-1,)
+            for axis, length in lengths.items()
+            if host_sizes[axis] % length
+        ),
+        pieces=tuple(
+            (tuple(span for span, _ in choice), tuple(index for _, indices in choice for index in indices))
+            for choice in itertools.product(*cuts)
+        ),
+    )
+
+
+def _cuts(size: int, length: int | None) -> Iterator[tuple[slice, tuple[slice, ...]]]:
+    """Yield the whole blocks of an axis, then the last one, each as slices of host axis, block and place."""
+    everything = slice(None)
+    if length is None:
+        yield everything, (everything,)
+        return
+    full, remainder = divmod(size, length)
+    if full:
+        yield slice(size - remainder), (slice(full), everything)
+    if remainder:
+        yield slice(size - remainder, size), (slice(full, full + 1), slice(remainder))
+
+
 @dataclass(frozen=True, slots=True)
-class _Geometry:
-    """How a rule lays out tensors of one host shape.
+class _Layout:
+    """An index rule for one host shape and one C0.
+
+    A conversion is a reshape to sub-axes (a cut axis counts twice: first the block, then the place in
+    it), a permutation of these, and a reshape that merges them to the axes of the other side.
 
     Attributes:
+        dims: Shape on the host.
         shape: Shape on the device.
         host_sizes: Sizes of the sub-axes in the host's order.
         device_sizes: The same in the device's order.
-        unfilled: Where blocks stand that the tensor does not fill, in fine host order; none: no padding.
-        where: Matching parts of the host's array and of the device's in fine host order.
+        to_device: Permutation of the sub-axes from the host's order to the device's.
+        to_host: The inverse permutation.
+        unfilled: Places of blocks that the tensor does not fill, in sub-axes of the host; none: no padding.
+        pieces: Matching parts of the host's array and, in sub-axes of the host, of the device's.
     """
 
+    dims: Dims
     shape: Dims
     host_sizes: Dims
     device_sizes: Dims
+    to_device: Dims
+    to_host: Dims
     unfilled: tuple[_Index, ...]
-    where: tuple[tuple[_Index, _Index], ...]
+    pieces: tuple[tuple[_Index, _Index], ...]
 
-    @property
-    def is_full(self) -> bool:
-        return not self.unfilled
+    def encode(self, host: np.ndarray) -> np.ndarray:
+        # nothing is padded: one permutation of the reshaped array
+        if not self.unfilled:
+            device = _moved(host.reshape(self.host_sizes), self.to_device)
+        else:
+            # np.pad would copy the whole tensor once more: blocks are written where they end up, and only
+            # blocks that the tensor does not fill are cleared.
+            device = np.empty(self.device_sizes, host.dtype)
+            device_in_host_order = device.transpose(self.to_host)
+            # contiguous blocks clear faster than their padding alone
+            for unfilled in self.unfilled:
+                device_in_host_order[unfilled] = 0
+            for part, place in self._matching(host, device_in_host_order):
+                _assign(place, part)
+        return device.reshape(self.shape)
 
-    def pieces(self, host: np.ndarray, device: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        for span, indices in self.where:
+    def decode(self, device: np.ndarray) -> np.ndarray:
+        source = device.reshape(self.device_sizes)
+        if not self.unfilled:
+            return _moved(source, self.to_host).reshape(self.dims)
+        host = np.empty(self.dims, device.dtype)
+        for part, place in self._matching(host, source.transpose(self.to_host)):
+            _assign(part, place)
+        return host
+
+    def _matching(self, host: np.ndarray, device: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for span, indices in self.pieces:
             place = device[indices]
             # axes are only cut here, so that the part stays a view that decode writes through
             yield host[span].reshape(place.shape), place
