@@ -68,7 +68,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -223,7 +223,10 @@ def shape(
     Raises:
         FormatError: The format cannot hold such a tensor.
     """
-    return _shape(find(name), host_shape, c0(dtype), groups, cell)
+    row, length = find(name), c0(dtype)
+    if row.shape_rule is not None:
+        return row.shape_rule(padded(name, host_shape), length, cell)
+    return _conversion(name, host_shape, length, groups).shapes[-1]
 
 
 def encode(name: str, array: np.ndarray, groups: int = 1) -> np.ndarray:
@@ -233,11 +236,11 @@ def encode(name: str, array: np.ndarray, groups: int = 1) -> np.ndarray:
         FormatError: The format cannot hold such a tensor.
     """
     length = c0(dtypes.from_numpy(array.dtype))
-    stages, dims = _known_conversion(name, array.shape, length, groups)
-    if not stages:
+    conversion = _conversion(name, array.shape, length, groups)
+    if not conversion.stages:
         return array
-    raw = np.asarray(_raw(array), order="C").reshape(dims)
-    for stage in stages:
+    raw = np.asarray(_raw(array), order="C").reshape(conversion.shapes[0])
+    for stage in conversion.stages:
         raw = stage.encode(raw, length)
     return raw.view(array.dtype)
 
@@ -250,9 +253,10 @@ def decode(name: str, array: np.ndarray, host_shape: Dims, groups: int = 1) -> n
     Raises:
         FormatError: The array is not in the format's form of the host shape.
     """
-    stages, shapes = _steps(name, array.shape, host_shape, groups)
+    length = _length(array.shape)
+    stages, shapes = _conversion(name, host_shape, length, groups)
     if shapes[-1] != array.shape:
-        expected_shape = _shape(find(name), host_shape, c0(dtypes.from_numpy(array.dtype)), groups, None)
+        expected_shape = shape(name, host_shape, dtypes.from_numpy(array.dtype), groups)
         split = f" in {groups} groups" if groups > 1 else ""
         raise FormatError(
             f"a {array.dtype} array of shape {array.shape} is not the {name} form of {host_shape}{split};"
@@ -262,14 +266,14 @@ def decode(name: str, array: np.ndarray, host_shape: Dims, groups: int = 1) -> n
         return array
     raw = np.asarray(_raw(array), order="C")
     for stage, before in zip(reversed(stages), reversed(shapes[:-1]), strict=True):
-        raw = stage.decode(raw, before, _length(array.shape))
+        raw = stage.decode(raw, before, length)
     return raw.reshape(host_shape).view(array.dtype)
 
 
 def is_form(name: str, device_shape: Dims, host_shape: Dims, groups: int = 1) -> bool:
     """Return whether an array of a device shape can be decoded to a host shape."""
     try:
-        return _steps(name, device_shape, host_shape, groups)[1][-1] == device_shape
+        return _conversion(name, host_shape, _length(device_shape), groups).shapes[-1] == device_shape
     except FormatError:
         return False
 
@@ -304,51 +308,38 @@ def padded(name: str, host_shape: Dims, axes: str = "") -> Dims:
     return tuple(sizes.get(axis, 1) for axis in whole)
 
 
-def _shape(row: Format, host_shape: Dims, length: int, groups: int, cell: Cell | None) -> Dims:
-    if row.shape_rule is not None:
-        return row.shape_rule(padded(row.name, host_shape), length, cell)
-    stages, dims = _conversion(row, host_shape, length, groups)
-    for stage in stages:
-        dims = stage.shape(dims, length)
-    return dims
-
-
 def _length(device_shape: Dims) -> int:
     # a tensor without elements may have a last dimension of 0
     return device_shape[-1] if device_shape and device_shape[-1] else _C0_OF_OTHERS
 
 
-def _steps(
-    name: str, device_shape: Dims, host_shape: Dims, groups: int
-) -> tuple[tuple[Stage, ...], list[Dims]]:
-    length = _length(device_shape)
-    stages, dims = _conversion(find(name), host_shape, length, groups)
+class _Conversion(NamedTuple):
+    """The stages of a conversion, and the shapes before each stage and after the last one."""
+
+    stages: tuple[Stage, ...]
+    shapes: tuple[Dims, ...]
+
+
+# Cached: a network has few shapes, and each step lays all of them out.
+@functools.lru_cache(maxsize=1024)
+def _conversion(name: str, host_shape: Dims, length: int, groups: int) -> _Conversion:
+    row = find(name)
+    dims, stages = padded(name, host_shape), row.stages
+    if row.shape_rule is not None:
+        raise FormatError(f"only the shape of {name} is known, not its bytes; use another format")
+    if groups != 1:
+        stages = _grouped(row, dims, groups)
+    elif name == FRACTAL_NZ and len(dims) == 1:
+        # MindSpore leaves a vector of one element, or of a multiple of C0, as it is; others become a row
+        is_whole = dims[0] == 1 or (dims[0] >= 0 and dims[0] % length == 0)
+        stages, dims = ((), dims) if is_whole else (stages, (1, *dims))
+    # MindSpore's shape of this format ignores further blocks of channels, so their data would have no room
+    elif name == FRACTAL_Z_C04 and dims[1] > _C04:
+        raise FormatError(f"{name} holds weights of {_C04} channels or less, got shape {dims}")
     shapes = [dims]
     for stage in stages:
         shapes.append(stage.shape(shapes[-1], length))
-    return stages, shapes
-
-
-def _conversion(row: Format, host_shape: Dims, length: int, groups: int) -> tuple[tuple[Stage, ...], Dims]:
-    dims = padded(row.name, host_shape)
-    if row.shape_rule is not None:
-        raise FormatError(f"only the shape of {row.name} is known, not its bytes; use another format")
-    if groups != 1:
-        return _grouped(row, dims, groups), dims
-    if row.name == FRACTAL_NZ and len(dims) == 1:
-        return _vector(row, dims, length)
-    # MindSpore's shape of this format ignores further blocks of channels, so their data would have no room
-    if row.name == FRACTAL_Z_C04 and dims[1] > _C04:
-        raise FormatError(f"{row.name} holds weights of {_C04} channels or less, got shape {dims}")
-    return row.stages, dims
-
-
-@functools.lru_cache(maxsize=1024)
-def _known_conversion(
-    name: str, host_shape: Dims, length: int, groups: int
-) -> tuple[tuple[Stage, ...], Dims]:
-    """Cache ``_conversion``: a network has few shapes, and each step lays all of them out."""
-    return _conversion(find(name), host_shape, length, groups)
+    return _Conversion(stages, tuple(shapes))
 
 
 def _grouped(row: Format, dims: Dims, groups: int) -> tuple[Stage, ...]:
@@ -357,16 +348,6 @@ def _grouped(row: Format, dims: Dims, groups: int) -> tuple[Stage, ...]:
     if groups < 1 or (dims[0] >= 0 and dims[0] % groups):
         raise FormatError(f"{groups} groups do not divide the {dims[0]} outputs of a weight of shape {dims}")
     return (Groups(groups), Blocks(_Z_GROUPS_RULE))
-
-
-def _vector(row: Format, dims: Dims, length: int) -> tuple[tuple[Stage, ...], Dims]:
-    """Return the conversion of a vector to FRACTAL_NZ: none where it fills blocks, else that of a row.
-
-    MindSpore leaves a vector of one element, or of a multiple of C0, as it is.
-    """
-    if dims[0] == 1 or (dims[0] >= 0 and dims[0] % length == 0):
-        return (), dims
-    return row.stages, (1, *dims)
 
 
 def _raw(array: np.ndarray) -> np.ndarray:
