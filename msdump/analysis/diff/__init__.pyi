@@ -2,6 +2,8 @@ from . import models as models
 from .comparison import LockstepComparison as LockstepComparison
 from .comparison import OutputDifference as OutputDifference
 from .evidence import measure_pair as measure_pair
+from .lockstep import as_real as as_real
+from .lockstep import is_quantised as is_quantised
 from .models import Engine as Engine
 from .models import Side as Side
 from .models import Variant as Variant
@@ -13,5 +15,3 @@ from .pairing import output_names as output_names
 from .pairing import pair_models as pair_models
 from .pairing import rounded_to as rounded_to
 from .pairing import sharing_weights as sharing_weights
-from .quantisation import as_real as as_real
-from .quantisation import is_quantised as is_quantised

@@ -12,11 +12,10 @@ import numpy as np
 from msdump import dtypes
 from msdump.analysis import Fact, FactKind, errors
 from msdump.analysis.diff.evidence import Observations, WeightEvidence, compare_arrays
-from msdump.analysis.diff.lockstep import Follower, OperatorWatch, Ran, RanBlock, Scope
+from msdump.analysis.diff.lockstep import Follower, OperatorWatch, Quantisation, Ran, RanBlock, Scope, as_real
 from msdump.analysis.diff.models import Places, Side
 from msdump.analysis.diff.own_errors import GoldenOperators, OperatorRunners
 from msdump.analysis.diff.pairing import Pairing, golden_inputs, output_names
-from msdump.analysis.diff.quantisation import Quantisation, as_real
 from msdump.analysis.judge import (
     CLAMPS,
     Finding,

@@ -13,7 +13,7 @@ from msdump import dtypes
 from msdump.analysis import SHORTER, Fact, SameWeight, errors, list_facts
 from msdump.analysis.align import CAST, Alignment, DigestOf, GraphSide, OperatorPair, align, operator_graphs
 from msdump.analysis.align import sides as graph_sides
-from msdump.analysis.diff.quantisation import Quantisation, is_quantised, quantisations
+from msdump.analysis.diff.lockstep import Quantisation, is_quantised, quantisations
 from msdump.errors import InputError
 from msdump.graph import Graph, Node, model_names
 
