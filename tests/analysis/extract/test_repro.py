@@ -130,40 +130,33 @@ def test_each_iteration_has_its_own_tensors(dumped):
     )
 
 
+def refusal(message, operator, *, dump="lenet", model=None, saved="tensor", **numbers):
+    """Return an operator to find in a dump, the model to reproduce it by, and the refusal."""
+    return dump, saved, {"operator": operator, **numbers}, model, message
+
+
+CONV = "Default/conv1-Conv2d/Conv2D-op0"
 REFUSALS = {
-    "a name that is none": ({"operator": "Default/conv9-Conv2d/Conv2D-op0"}, "did you mean"),
-    "a name of nobody": ({"operator": "Relu"}, "no tensors of an operator"),
-    "an iteration that was not dumped": ({"operator": "Conv2D-op0", "iteration": 7}, "no iteration 7, but 0"),
-    "a rank that is none": ({"operator": "Conv2D-op0", "rank": 3}, "no rank 3, but 0"),
-    "a pass that did not run": ({"operator": "conv1-Conv2d_Conv2D-op0", "pass_number": 2}, "no pass 2"),
-    "a component of several": ({"operator": "Conv2D-op0"}, "give its full name"),
+    "a name that is none": refusal("did you mean", "Default/conv9-Conv2d/Conv2D-op0"),
+    "a name of nobody": refusal("no tensors of an operator", "Relu"),
+    "an iteration that was not dumped": refusal("no iteration 7, but 0", "Conv2D-op0", iteration=7),
+    "a rank that is none": refusal("no rank 3, but 0", "Conv2D-op0", rank=3),
+    "a pass that did not run": refusal("no pass 2", "conv1-Conv2d_Conv2D-op0", pass_number=2),
+    "a component of several": refusal("give its full name", "Conv2D-op0"),
+    "another model": refusal(f"has no operator {CONV}", "conv1/Conv_node_0", model="transformer"),
+    "an unknown primitive": refusal("--model", "Default/QLinearConv-op0", dump="quantized"),
+    "no tensors": refusal("no tensors of an operator", CONV, saved="statistic"),
 }
 
 
-@pytest.mark.parametrize(("wanted", "expected"), REFUSALS.values(), ids=REFUSALS)
-def test_what_the_dump_lacks_is_told(dumped, wanted, expected):
-    """The message lists the dump's names and numbers."""
-    dump = dumped(GRAPHS / "lenet.onnx")
+@pytest.mark.parametrize(("name", "saved", "wanted", "model", "message"), REFUSALS.values(), ids=REFUSALS)
+def test_refusals(dumped, name, saved, wanted, model, message):
+    """The message lists the dump's names and numbers; an operator is not guessed."""
+    dump = dumped(GRAPHS / f"{name}.onnx", "CPU" if saved == "tensor" else "O0", saved_data=saved)
+    graph = None if model is None else loader.load(GRAPHS / f"{model}.onnx")
 
-    with pytest.raises(InputError, match=expected):
-        find_run(dump, **wanted)
-
-
-def test_another_model_is_told(dumped):
-    """An operator that the model lacks is no operator of its dump."""
-    dump = dumped(GRAPHS / "lenet.onnx")
-    run = find_run(dump, "conv1/Conv_node_0")
-
-    with pytest.raises(InputError, match="has no operator Default/conv1-Conv2d/Conv2D-op0"):
-        reproduce(run, dump, loader.load(GRAPHS / "transformer.onnx"))
-
-
-def test_a_primitive_that_is_not_known_needs_the_model(dumped):
-    """An operator that the graph file does not describe is refused, not guessed."""
-    dump = dumped(GRAPHS / "quantized.onnx")
-
-    with pytest.raises(UnsupportedOpError, match="--model"):
-        reproduce(find_run(dump, "Default/QLinearConv-op0"), dump, None)
+    with pytest.raises((InputError, UnsupportedOpError), match=message):
+        reproduce(find_run(dump, **wanted), dump, graph)
 
 
 @pytest.mark.parametrize("mode", ["O2", "O2 bin"])
@@ -232,14 +225,6 @@ def test_what_was_not_dumped_is_told_without_a_model(dumped, tmp_path):
 
     assert (2, False) == (done.exit_code, (tmp_path / "repro").exists())
     assert "no input of " in done.stderr
-
-
-def test_statistics_alone_are_no_tensors(dumped):
-    """A dump without tensors has no operator to run."""
-    dump = dumped(GRAPHS / "lenet.onnx", "O0", saved_data="statistic")
-
-    with pytest.raises(InputError, match="no tensors of an operator"):
-        find_run(dump, "Default/conv1-Conv2d/Conv2D-op0")
 
 
 def test_the_script_of_the_folder_runs(dumped, tmp_path):
