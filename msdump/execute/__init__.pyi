@@ -8,7 +8,6 @@ from .kernels import RoundingsOf as RoundingsOf
 from .kernels import as_the_model_says as as_the_model_says
 from .program import Program as Program
 from .runner import OperatorRunner as OperatorRunner
-from .runner import RecentSessions as RecentSessions
 from .runner import is_repeatable as is_repeatable
 from .runtime import Runtime as Runtime
 from .runtime import cpu_runtime as cpu_runtime

@@ -259,7 +259,9 @@ class KernelFactory:
             absent=absent,
             rounded=initializers.rounded,
         )
-        model = self._runtime.model(self._graph, node, bindings, roundings if has_casts else None)
+        model = onenode.build(
+            self._graph, node, bindings, self._runtime.limits, roundings if has_casts else None
+        )
         session = self._runtime.session(
             model.data,
             self._initializers.values(node, model, initializers),

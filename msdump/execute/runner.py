@@ -1,10 +1,9 @@
-"""Single operators of a graph, and a runtime that keeps the latest sessions for equal operators."""
+"""Single operators of a graph, each on the values that the caller gives."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -12,65 +11,11 @@ from msdump import dtypes
 from msdump.errors import ExecutionError
 from msdump.execute import values
 from msdump.execute.kernels import Kernel, KernelFactory, RoundingsOf, as_the_model_says
-from msdump.execute.runtime import ONE_OPERATOR, OrtValue, Runtime, SessionUse, cpu_runtime, failure
+from msdump.execute.runtime import OrtValue, Runtime, cpu_runtime, failure
 from msdump.execute.weights import WeightCopies, WeightStore
 from msdump.graph import WITH_MEMORY, Graph, Node, collective_call, reads, uses_float_status
-from msdump.graph.kernel import EqualModels, Rounding, has_foreign_domain, onenode
+from msdump.graph.kernel import has_foreign_domain
 from msdump.observer import Array
-from msdump.threads import new_lock, thread_count
-
-_KEPT: Final = 32  # as many as the layers of a network have different operators; each has threads of its own
-
-
-class RecentSessions(Runtime):
-    """A runtime on the CPU that keeps its latest sessions, except ones with weights or a memory.
-
-    Who runs the operators of a network one after the other, and drops the kernel of each, then does not make
-    a session for every layer anew. Any thread may use it.
-    """
-
-    def __init__(self) -> None:
-        """Keep nothing yet."""
-        super().__init__(thread_count())
-        self._kept: OrderedDict[tuple[bytes, SessionUse], Any] = OrderedDict()
-        self._lock = new_lock()
-        self._models = EqualModels(_KEPT)
-
-    @property
-    def limits(self) -> onenode.RuntimeLimits:
-        """IR and opset limits of the process-wide runtime, probed once."""
-        return cpu_runtime().limits
-
-    def model(
-        self, graph: Graph, node: Node, bindings: onenode.Bindings, roundings: Sequence[Rounding] | None
-    ) -> onenode.NodeModel:
-        """Return the model of one operator, as ``Runtime.model`` does."""
-        if roundings is not None:
-            return super().model(graph, node, bindings, roundings)
-        return self._models.build(graph, node, bindings, self.limits)
-
-    def forget(self) -> None:
-        """Keep none of the sessions that were made so far."""
-        super().forget()
-        self._kept.clear()
-
-    def session(
-        self,
-        model: bytes,
-        shared: Mapping[str, Any] | None = None,
-        *,
-        has_memory: bool = False,
-        use: SessionUse = ONE_OPERATOR,
-    ) -> Any:
-        """Return a session of a model, as ``Runtime.session`` does."""
-        session = super().session(model, shared, has_memory=has_memory, use=use)
-        if not (shared or has_memory):
-            with self._lock:
-                self._kept[model, use] = session
-                self._kept.move_to_end((model, use))
-                if len(self._kept) > _KEPT:
-                    self._kept.popitem(last=False)
-        return session
 
 
 class OperatorRunner:

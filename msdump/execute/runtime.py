@@ -21,8 +21,7 @@ import onnxruntime
 from msdump import dtypes
 from msdump.errors import ExecutionError, MsdumpError, NotAvailableError, is_final, is_foreign, shortage
 from msdump.execute.native import native
-from msdump.graph import Graph, Node
-from msdump.graph.kernel import Rounding, onenode
+from msdump.graph.kernel import onenode
 from msdump.observer import Array
 from msdump.statistics import StatisticNeed
 from msdump.threads import SignalSafeWeakSet, SignalSafeWeakValues, new_lock, thread_count
@@ -112,12 +111,6 @@ class Runtime:
     def forget(self) -> None:
         """Share no session that was made so far: in a forked child they have no threads."""
         self._sessions.clear()
-
-    def model(
-        self, graph: Graph, node: Node, bindings: onenode.Bindings, roundings: Sequence[Rounding] | None
-    ) -> onenode.NodeModel:
-        """Return the model of one operator that the runtime reads, as ``onenode.build`` does."""
-        return onenode.build(graph, node, bindings, self.limits, roundings)
 
     def session(
         self,

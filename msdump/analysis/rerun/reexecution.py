@@ -50,7 +50,6 @@ from msdump.execute import (
     Float64Runner,
     Noise,
     OperatorRunner,
-    RecentSessions,
     WeightCopies,
     doubled,
     is_repeatable,
@@ -95,7 +94,6 @@ class Runners:
         """Compile nothing yet."""
         self._model = model
         self._copies = WeightCopies()
-        self._sessions = RecentSessions()
         # by thread: a runner serves one caller at a time
         self._operators: dict[tuple[int, Arithmetic, int], OperatorRunner] = {}
         self._exact: dict[tuple[int, int], Float64Runner] = {}
@@ -114,7 +112,6 @@ class Runners:
                 graph,
                 arithmetic.roundings,
                 self._copies,
-                on=self._sessions,
                 around=self._model.around(graph),
                 is_quiet=True,
             )

@@ -20,7 +20,6 @@ from .linked import UnlinkableError as UnlinkableError
 from .linked import expanded as expanded
 from .linked import link as link
 from .onenode import Bindings as Bindings
-from .onenode import EqualModels as EqualModels
 from .onenode import NodeModel as NodeModel
 from .onenode import ReferenceNode as ReferenceNode
 from .onenode import stomped_bytes as stomped_bytes

@@ -8,8 +8,8 @@ its subgraphs refer to outer values by name.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -129,12 +129,6 @@ class Bindings:
     shared: Mapping[str, np.ndarray]
     absent: frozenset[str] = frozenset()
     rounded: Mapping[str, bool] = field(default_factory=dict)
-
-    @property
-    def are_types(self) -> bool:
-        """Whether all values are fed, and nothing but their types decides the model."""
-        is_fed = not (self.shapes or self.embedded or self.shared or self.absent)
-        return is_fed and "" not in self.types.values()
 
 
 @dataclass(frozen=True, slots=True)
@@ -456,54 +450,6 @@ def identity_model(*, ir_version: int = _IR, opset: int = 13) -> bytes:
 def _serialised(graph: onnx.GraphProto, ir_version: int, opset: int) -> bytes:
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir_version)
     return bytes(proto.SerializeToString())
-
-
-_LARGEST: Final = 1 << 14
-"""Bytes of an operator with a cached model: a larger one holds a tensor, which hardly repeats."""
-
-
-class EqualModels:
-    """A cache of models of single operators: a look-up takes a tenth of the time of building one."""
-
-    def __init__(self, most: int) -> None:
-        """Start empty; the newest ``most`` models are kept."""
-        self._most = most
-        self._kept: dict[Hashable, NodeModel] = {}
-
-    def build(self, graph: Graph, node: Node, bindings: Bindings, limits: RuntimeLimits) -> NodeModel:
-        """Return the model of one operator that computes as the model says, as ``build`` does."""
-        names = reads(node)
-        form = _form(graph, node, names, bindings)
-        known = None if form is None else self._kept.get(form)
-        if known is not None:
-            feeds = zip((inner for inner, _ in known.feeds), names, strict=True)
-            return replace(known, feeds=tuple(feeds))
-        model = build(graph, node, bindings, limits)
-        if form is not None:
-            self._kept[form] = model
-            while len(self._kept) > self._most:
-                # another thread may have been faster
-                self._kept.pop(next(iter(self._kept)), None)
-        return model
-
-
-def _form(graph: Graph, node: Node, names: tuple[str, ...], bindings: Bindings) -> Hashable | None:
-    """Return a key of the bytes of an operator's model, None if the key would be as large as the model."""
-    proto = node.proto
-    if node.parts or subgraphs(proto) or graph.proto.functions or not bindings.are_types:
-        return None
-    if proto.ByteSize() > _LARGEST:
-        return None
-    inputs = tuple(proto.input)
-    return (
-        graph.ir_version,
-        tuple(graph.opsets.items()),
-        (proto.domain, proto.op_type, proto.overload),
-        tuple(inputs.index(name) if name else None for name in inputs),
-        tuple(map(bool, proto.output)),
-        tuple(bindings.types[name] for name in names),
-        tuple(attribute.SerializeToString(deterministic=True) for attribute in proto.attribute),
-    )
 
 
 OLDEST_OPSET: Final = 7
