@@ -111,18 +111,12 @@ def test_npy_files_of_operators(tmp_path):
 
     (record,) = iteration.records
     (told,) = iteration.overflows
-    assert ("NCHW", "float16", 2, 7) == (
-        record.format,
-        record.dtype,
-        record.name.task_id,
-        record.name.stream_id,
-    )
+    name = record.name
+    assert ("NCHW", "float16", 2, 7) == (record.format, record.dtype, name.task_id, name.stream_id)
     np.testing.assert_array_equal(IMAGE, record.host)
     assert ({"Op Type": "Conv2D", "Op Name": "conv"},) == iteration.statistics
-    assert (OperatorName("Opdebug", "Node_OpDebug", 9, 8, STAMP), {"AI Core": {"task_id": 2}}) == (
-        told.name,
-        told.told,
-    )
+    overflow_name = OperatorName("Opdebug", "Node_OpDebug", 9, 8, STAMP)
+    assert (overflow_name, {"AI Core": {"task_id": 2}}) == (told.name, told.told)
     assert () == iteration.ignored
 
 

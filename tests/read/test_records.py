@@ -35,13 +35,7 @@ def test_raw_bfloat16_of_mindspore(tmp_path, dtype):
 
 @pytest.mark.parametrize(
     ("in_name", "expected"),
-    [
-        (None, "int64"),
-        ("float16", "float16"),
-        ("Float32", "float32"),
-        ("int4", "int4"),
-        ("UInt1", "uint1"),
-    ],
+    [(None, "int64"), *((name, name.lower()) for name in ("float16", "Float32", "int4", "UInt1"))],
     ids=str,
 )
 def test_dtype_comes_from_the_name_first(tmp_path, in_name, expected):

@@ -95,11 +95,8 @@ def test_saved_statistics(tmp_path):
         statistic_category=["max", "l2norm", "md5"],
     )
     record = dump.select(type="Conv2D", io="output").first
-    assert ("Default/conv1-Conv2d/Conv2D-op0", "float32", (1, 4, 28, 28)) == (
-        record.full_name,
-        record.dtype,
-        record.shape,
-    )
+    form = record.full_name, record.dtype, record.shape
+    assert ("Default/conv1-Conv2d/Conv2D-op0", "float32", (1, 4, 28, 28)) == form
     assert ["max", "l2norm", "md5"] == list(record.stats.saved)
     assert record.stats.min is None
     assert 32 == len(record.stats["md5"])

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 import json
 
-import numpy as np
-import onnx
-import onnxruntime as ort
 import pytest
 from click.testing import CliRunner
 
-import msdump
-from msdump import env
 from msdump.analysis import read_rules
-from msdump.capture import Process
 from msdump.cli import main
-from msdump.frontends import mindspore
-from msdump.graph import compile_graph, loader
-from tests.dump import settings
+from msdump.graph import loader
 
 MODEL = "graphs/lenet.onnx"
 
@@ -97,49 +88,3 @@ def test_refusals(tmp_path, path, code, message):
 
     assert code == result.exit_code
     assert message in result.stderr
-
-
-def test_a_dump_is_compared_with_the_model(tmp_path, monkeypatch):
-    """Dump files of fused operators are compared with onnxruntime's results of the original ones."""
-    feeds = {"x": np.random.default_rng(0).random((1, 1, 32, 32), np.float32)}
-    _golden(tmp_path / "golden", feeds)
-    folder = _dumped(tmp_path, feeds, monkeypatch)
-    compiled(tmp_path / "graph.json")
-    arguments = [folder, tmp_path / "golden", "--graph", tmp_path / "graph.json", "-out", tmp_path]
-
-    result = CliRunner().invoke(main, ["compare", *map(str, arguments)])
-
-    assert 0 == result.exit_code, result.output
-    with next(tmp_path.glob("*.csv")).open(newline="") as table:
-        rows = {row["Operator"]: row for row in csv.DictReader(table) if row["GoldenDataType"]}
-    kernels = {node.operator.full_name.replace("/", "_") for node in compile_graph(loader.load(MODEL)).nodes}
-    settled = {name for name in kernels if "Flatten" in name}  # the device runs nothing for it
-    assert kernels - settled <= rows.keys()
-    assert 0.999 < min(float(row["CosineSimilarity"]) for row in rows.values())
-
-
-def _golden(folder, feeds):
-    """Write every tensor of the model as the golden side of a comparison."""
-    model = onnx.load(MODEL)
-    made = {name: (node.name, slot) for node in model.graph.node for slot, name in enumerate(node.output)}
-    del model.graph.output[:]
-    model.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in made)
-    folder.mkdir()
-    session = ort.InferenceSession(model.SerializeToString())
-    for name, array in zip(made, session.run(list(made), feeds), strict=True):
-        node, slot = made[name]
-        np.save(folder / f"{node.replace('/', '_').replace('.', '_')}.{slot}.1600000000000000.npy", array)
-
-
-def _dumped(root, feeds, monkeypatch):
-    """Dump the model under O2; return the directory of the files."""
-    blocks = {"common_dump_settings": settings.common(root / "dump", input_output=2)}
-    (root / "dump.json").write_text(json.dumps(blocks))
-    monkeypatch.setenv(env.DUMP_CONFIG, str(root / "dump.json"))
-    process = Process()
-    monkeypatch.setattr(mindspore, "_state", mindspore.ProcessState(process))
-    msdump.set_context(device_target="Ascend", jit_level="O2")
-    msdump.load(MODEL).run(feeds)
-    process.close()
-    (folder,) = {path.parent for path in (root / "dump").rglob("Conv2D.*")}
-    return folder

@@ -8,10 +8,8 @@ import onnx
 import pytest
 
 from msdump.analysis.align import read_identities
-from msdump.graph import compile_graph, loader
 from msdump.read import FolderKind
 from msdump.record import IO
-from msdump.store import sanitize
 from tests.analysis.compare.cann import compared
 from tests.texts import parsed
 
@@ -53,17 +51,6 @@ def test_what_the_model_has_not(lenet, place):
     """A name without a tensor of the model has no identity."""
     assert lenet.dumped(*place) is None
     assert lenet.golden(*place) is None
-
-
-def test_kernels_of_o2(lenet):
-    """A kernel that O2 fuses has the identity of its last operator's output."""
-    graph = loader.load(GRAPHS / "lenet.onnx")
-    kernels = [node for node in compile_graph(graph).nodes if node.parts]
-
-    assert 5 == len(kernels)
-    for kernel in kernels:
-        last = sanitize(kernel.parts[-1].operator.full_name)
-        assert lenet.dumped(last, OUT, 0) == lenet.dumped(sanitize(kernel.operator.full_name), OUT, 0)
 
 
 def test_values_of_a_loop_are_not_those_outside():
