@@ -3,12 +3,9 @@ from .alignment import Alignment as Alignment
 from .alignment import OperatorPair as OperatorPair
 from .alignment import align as align
 from .alignment import operator_graphs as operator_graphs
-from .contents import are_inside as are_inside
 from .contents import graph_of_contents as graph_of_contents
 from .contents import graphs_run_by as graphs_run_by
-from .contents import inline_graphs as inline_graphs
 from .contents import join_folders as join_folders
-from .contents import merge_apart as merge_apart
 from .contents import unite_graphs as unite_graphs
 from .folders import Executions as Executions
 from .folders import FolderPair as FolderPair

@@ -18,7 +18,6 @@ from msdump.read import (
     ABSENT,
     FIXED,
     Folder,
-    FolderKind,
     GraphOperator,
     NamedFile,
     OperatorGraph,
@@ -320,20 +319,6 @@ def _bytes(tensor: DumpedOperand) -> np.ndarray | None:
 _LOOP: Final = "Loop"
 
 
-def are_inside(compiled: Folder, folder: Folder) -> bool:
-    """Return whether a compiled directory holds branches and loops that the other dump has beside the graph.
-
-    >>> whole, graph = (Folder("", kind, {}) for kind in (FolderKind.DUMPS, FolderKind.TENSORS))
-    >>> are_inside(whole, graph), are_inside(graph, graph)
-    (True, False)
-
-    Args:
-        compiled: The directory that may be of a graph that was compiled as a whole.
-        folder: The other one, which may be of one of MindSpore's graphs.
-    """
-    return compiled.kind.is_compiled and folder.kind is FolderKind.TENSORS
-
-
 def graphs_run_by(graph: OperatorGraph, others: Mapping[str, OperatorGraph]) -> dict[str, OperatorGraph]:
     """Return the graphs of all branches and loops that a graph runs, nested ones too.
 
@@ -361,49 +346,30 @@ def join_folders(folder: Folder, inner: Iterable[Folder]) -> Folder:
     return replace(folder, operators=dict(ordered))
 
 
-def inline_graphs(graph: OperatorGraph, inner: Iterable[OperatorGraph]) -> OperatorGraph:
-    """Return a graph with the operators of branches and loops in the place of their control flow.
+def unite_graphs(graphs: Sequence[OperatorGraph], *, has_calls: bool = True) -> OperatorGraph:
+    """Return the graphs of a network as one; branches and loops stand in the place of their control flow.
 
     The first input of a loop comes from the graph around it, and its result from the last pass: such sources
-    are marked ``varies``, since other passes read other values.
+    are marked ``varies``, since other passes read other values. MindSpore's own files do not record the
+    caller of a graph: its inputs are unknown then.
 
     Args:
-        graph: The graph around them.
-        inner: The graphs that ran.
+        graphs: The graphs in the order of their numbers; the first one is a main graph.
+        has_calls: Whether control flow is followed; else it is left out, and values that cross between graphs
+            are unknown, so that two networks look alike however they are divided into graphs.
     """
+    first, *others = graphs if has_calls else map(_without_calls, graphs)
+    inside = graphs_run_by(first, {str(each.number): each for each in others})
+    beside = (_without_borders(each) for each in others if str(each.number) not in inside)
+    return _merged([_inlined(first, inside.values()) if inside else first, *beside])
+
+
+def _inlined(graph: OperatorGraph, inner: Iterable[OperatorGraph]) -> OperatorGraph:
     inlining = _Inlining({each.number: each for each in (graph, *inner)})
     operators = {each.full_name: each for each in inlining.operators(graph)}
     weights = {name: form for each in inlining.graphs.values() for name, form in each.weights.items()}
     outputs = tuple(inlining.source(graph, each) for each in graph.outputs)
     return replace(graph, operators=operators, weights=weights, outputs=outputs)
-
-
-def unite_graphs(graphs: Sequence[OperatorGraph]) -> OperatorGraph:
-    """Return the graphs of a network as one; branches and loops stand in the place of their control flow.
-
-    MindSpore's own files do not record the caller of a graph: its inputs are unknown then.
-
-    Args:
-        graphs: The graphs in the order of their numbers; the first one is a main graph.
-    """
-    first, *others = graphs
-    inside = graphs_run_by(first, {str(each.number): each for each in others})
-    whole = inline_graphs(first, inside.values()) if inside else first
-    beside = (each for each in others if str(each.number) not in inside)
-    return _merged([whole, *map(_without_borders, beside)])
-
-
-def merge_apart(graphs: Sequence[OperatorGraph]) -> OperatorGraph:
-    """Return the graphs of a network as one, without control flow.
-
-    So two networks look alike however they are divided into graphs; values that cross between graphs are
-    unknown.
-
-    Args:
-        graphs: The graphs in the order of their numbers; the first one is a main graph.
-    """
-    first, *others = graphs
-    return _merged([_without_calls(first), *(_without_borders(_without_calls(each)) for each in others)])
 
 
 def _without_calls(graph: OperatorGraph) -> OperatorGraph:

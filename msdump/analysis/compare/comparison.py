@@ -13,14 +13,11 @@ from msdump.analysis.align import (
     GraphSide,
     Identities,
     align,
-    are_inside,
     as_files,
     graphs_run_by,
-    inline_graphs,
     join_folders,
     lost_operators,
     match_identities,
-    merge_apart,
     read_identities,
     unite_graphs,
 )
@@ -54,7 +51,7 @@ from msdump.analysis.judge import (
 )
 from msdump.device import INSERTED_PREFIX
 from msdump.executors import ExecutorChoice
-from msdump.read import Folder, OperatorGraph, SourceKind, read_folder, with_forms
+from msdump.read import Folder, FolderKind, OperatorGraph, SourceKind, read_folder, with_forms
 from msdump.record import IO
 
 _TORN: Final = "the file of a graph breaks off, and names alone do not tell"
@@ -155,7 +152,7 @@ class DumpComparison:
             whole = join_folders(side[0], [folder for folder, _ in inner])
             graphs = [known.graph for _, known in (side, *inner) if known.graph is not None]
             is_known = len(graphs) == len(inner) + 1
-            matched.append((whole, merge_apart(graphs) if is_known else None))
+            matched.append((whole, unite_graphs(graphs, has_calls=False) if is_known else None))
             # executions are listed with branches and loops in their places
             shown.append((whole, side[1].with_graph(unite_graphs(graphs) if is_known else None)))
         return self._matched(pair.label, match_identities(*matched), *shown)
@@ -174,7 +171,8 @@ class DumpComparison:
         directory.
         """
         folder, known = side
-        if known.graph is None or folder.executions > 1 or not are_inside(beside, folder):
+        are_inside = beside.kind.is_compiled and folder.kind is FolderKind.TENSORS
+        if known.graph is None or folder.executions > 1 or not are_inside:
             return side
         bodies = {path: self._read(dump, path, None) for path in paths}
         graphs = {path: around.graph for path, (_, around) in bodies.items() if around.graph is not None}
@@ -183,7 +181,7 @@ class DumpComparison:
             return side
         self.joined |= inner.keys()
         whole = join_folders(folder, [bodies[path][0] for path in inner])
-        return whole, known.with_graph(inline_graphs(known.graph, inner.values()))
+        return whole, known.with_graph(unite_graphs([known.graph, *inner.values()]))
 
     def measure(
         self, folders: Iterable[ComparedFolder], progress: Callable[[int], object] = lambda _: None
