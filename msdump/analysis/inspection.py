@@ -360,7 +360,7 @@ def draw(array: np.ndarray) -> bytes:
     Args:
         array: At least one element; numbers or truth values.
     """
-    pixels = _sheet(_tiles(array))
+    pixels = _sheet(_shrunk(_tiles(array)))
     scale = max(1, _SMALLEST // max(pixels.shape[:2]))
     return _png(pixels.repeat(scale, axis=0).repeat(scale, axis=1))
 
@@ -379,36 +379,25 @@ def _png(pixels: np.ndarray) -> bytes:
 
 
 def _tiles(array: np.ndarray) -> np.ndarray:
-    """Return the matrices of a tensor as float64: number, rows, columns."""
-    if array.ndim < 2:  # noqa: PLR2004 - no matrix
-        return _shrunk(_folded(array.reshape(-1)))[np.newaxis]
-    matrices = array.reshape(-1, *array.shape[-2:])[:_MOST_TILES]
-    return np.stack([_shrunk(matrix) for matrix in matrices])
-
-
-def _folded(flat: np.ndarray) -> np.ndarray:
-    """Return a vector as a nearly square matrix; its last element fills the rest of the last row."""
+    """Return the matrices of a tensor, number x rows x columns; a vector is folded to one, nearly square."""
+    if array.ndim > 1:
+        return array.reshape(-1, *array.shape[-2:])[:_MOST_TILES]
+    flat = array.reshape(-1)
     width = math.ceil(math.sqrt(len(flat)))
-    blank = -len(flat) % width
-    return np.concatenate((flat, flat[-1:].repeat(blank))).reshape(-1, width)
+    return np.pad(flat, (0, -len(flat) % width), mode="edge").reshape(1, -1, width)
 
 
-def _shrunk(matrix: np.ndarray) -> np.ndarray:
-    """Return a matrix that fits a picture: of a block the first element, or the first not finite."""
-    for axis in (0, 1):
-        each = -(-matrix.shape[axis] // _WIDEST)
+def _shrunk(tiles: np.ndarray) -> np.ndarray:
+    """Return matrices that fit a picture: of elements in one pixel the first, or the first not finite."""
+    for axis in (1, 2):
+        each = -(-tiles.shape[axis] // _WIDEST)
         if each > 1:
-            matrix = _first_strangers(matrix, each, axis)
-    return matrix.astype(np.float64)
-
-
-def _first_strangers(matrix: np.ndarray, each: int, axis: int) -> np.ndarray:
-    starts = np.arange(0, matrix.shape[axis], each)
-    chosen = matrix.take(starts, axis)
-    for offset in range(1, each):
-        other = matrix.take(np.minimum(starts + offset, matrix.shape[axis] - 1), axis)
-        chosen = np.where(np.isfinite(chosen) & ~np.isfinite(other), other, chosen)
-    return chosen
+            blank = [(0, -size % each if number == axis else 0) for number, size in enumerate(tiles.shape)]
+            shape = (*tiles.shape[:axis], -1, each, *tiles.shape[axis + 1 :])
+            blocks = np.pad(tiles, blank, mode="edge").reshape(shape)
+            chosen = np.expand_dims(np.argmax(~np.isfinite(blocks), axis + 1), axis + 1)
+            tiles = np.take_along_axis(blocks, chosen, axis + 1).squeeze(axis + 1)
+    return tiles.astype(np.float64)
 
 
 def _sheet(tiles: np.ndarray) -> np.ndarray:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import re
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import click
@@ -114,37 +114,19 @@ def warn_of_executions(path: str, execution: int, executions: int) -> None:
 
 
 class Bar:
-    """A progress bar; one that is not shown takes the same calls."""
+    """A progress bar on a terminal; elsewhere it shows nothing."""
 
-    def __call__(self, size: int = 0) -> None:
-        """Advance by one.
+    def __init__(self, update: Callable[..., None] = lambda **_: None) -> None:
+        """Take the function that updates the terminal."""
+        self._update = update
 
-        Args:
-            size: Bytes that were read for it.
-        """
+    def __call__(self, _size: int = 0) -> None:
+        """Advance by one, whatever its size."""
+        self._update(advance=1)
 
     def expect(self, total: int) -> None:
         """Set the number of steps, where it is not known from the start."""
-
-
-class _ShownBar(Bar):
-    def __init__(self, progress: Any, noun: str, total: int) -> None:
-        self._progress = progress
-        self._task = progress.add_task(noun, total=total or None, rate="")
-        self._size = 0
-        self._began = time.monotonic()
-
-    def __call__(self, size: int = 0) -> None:
-        self._size += size
-        self._progress.update(self._task, advance=1, rate=self._rate())
-
-    def expect(self, total: int) -> None:
-        self._progress.update(self._task, total=total)
-
-    def _rate(self) -> str:
-        """Return the bytes a second since the beginning."""
-        seconds = time.monotonic() - self._began
-        return f"{self._size / seconds / 1e6:,.0f} MB/s" if self._size and seconds else ""
+        self._update(total=total)
 
 
 @contextmanager
@@ -158,13 +140,12 @@ def bar(noun: str, total: int) -> Iterator[Bar]:
     if sys.stderr is None or not sys.stderr.isatty():
         yield Bar()
         return
-    from rich.progress import Progress, TextColumn
+    from rich.progress import Progress
 
-    columns = (*Progress.get_default_columns(), TextColumn("{task.fields[rate]}"))
     # rich follows escapes that a user's program prints below the bar
     below = streams.standard if isinstance(sys.stderr, streams.ShownStream) else nullcontext
-    with Progress(*columns, console=streams.console(sys.stderr), transient=True) as progress, below():
-        yield _ShownBar(progress, noun, total)
+    with Progress(console=streams.console(sys.stderr), transient=True) as progress, below():
+        yield Bar(partial(progress.update, progress.add_task(noun, total=total or None)))
 
 
 def show(text: str) -> None:

@@ -18,18 +18,17 @@ from msdump.cli import messages
 with messages.bar("operators", 0) as bar:
     bar.expect(4)
     for _ in range(4):
-        bar(50_000_000)
+        bar()
 """
 
 
-def test_bar_shows_the_rate_on_a_terminal():
-    """Behind the bar stand the bytes a second; a pipe gets nothing."""
+def test_bar_is_shown_on_a_terminal():
+    """A terminal has the bar; a pipe gets nothing."""
     code, told = shown("-c", CODE)
     piped = subprocess.run([sys.executable, "-c", CODE], capture_output=True, check=True)
 
     assert 0 == code
     assert "operators" in told
-    assert " MB/s" in told
     assert b"" == piped.stderr
 
 
