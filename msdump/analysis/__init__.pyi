@@ -69,13 +69,14 @@ from .overflow import OverflowUnit as OverflowUnit
 from .overflow import TensorSummary as TensorSummary
 from .preview import Amount as Amount
 from .preview import Forecast as Forecast
-from .preview import Matches as Matches
+from .preview import LeftOut as LeftOut
+from .preview import ModelPreview as ModelPreview
 from .preview import UnfilledTensors as UnfilledTensors
 from .preview import Unmatched as Unmatched
+from .preview import Unrunnable as Unrunnable
 from .preview import describe as describe
 from .preview import forecast as forecast
-from .preview import left_out as left_out
-from .preview import matches as matches
+from .preview import preview_model as preview_model
 from .preview import subjects as subjects
 from .preview import unrunnable as unrunnable
 from .scores import ALL as ALL

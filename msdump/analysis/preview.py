@@ -155,7 +155,22 @@ def _compiled(graph: Graph, plan: DumpPlan, device: Ascend) -> Matches:
     )
 
 
-def left_out(graph: Graph, plan: DumpPlan, device: Ascend | None) -> Mapping[tuple[str, Reason], int]:
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Operators, inputs or outputs that get no file, for one reason.
+
+    Attributes:
+        noun: "operator", "input" or "output".
+        reason: Why.
+        count: Number of them in the model.
+    """
+
+    noun: str
+    reason: str
+    count: int
+
+
+def left_out(graph: Graph, plan: DumpPlan, device: Ascend | None) -> list[LeftOut]:
     """Return numbers of left out operators, and of inputs and outputs of the others, by noun and reason.
 
     Branches and loops count, too. Operators that only ``set_dump`` marks count as left out.
@@ -169,14 +184,29 @@ def left_out(graph: Graph, plan: DumpPlan, device: Ascend | None) -> Mapping[tup
             for (io, _), reason in table.slots(position):
                 if reason is not None and reason is not Reason.ABSENT:
                     counts[io, reason] += 1
-    return counts
+    return [LeftOut(noun, reason, count) for (noun, reason), count in counts.items()]
 
 
 _MOST: Final = 1 << 16  # elements of a stand-in; that of a larger tensor has one
 
 
-def unrunnable(graph: Graph) -> Iterator[tuple[Node, str]]:
-    """Yield the operators that neither onnxruntime nor ONNX's reference can run, and the reason.
+@dataclass(frozen=True, slots=True)
+class Unrunnable:
+    """An operator without a kernel.
+
+    Attributes:
+        node: The operator.
+        is_certain: Whether every run reaches it; false inside branches and loops.
+        reason: Why it cannot run.
+    """
+
+    node: Node
+    is_certain: bool
+    reason: str
+
+
+def unrunnable(graph: Graph) -> Iterator[Unrunnable]:
+    """Yield the operators that neither onnxruntime nor ONNX's reference can run.
 
     Each kind of operator is compiled once, for the types of its inputs and without its weights: whether there
     is a kernel does not depend on values. Operators with inputs of unknown types, or that are no tensors, are
@@ -200,7 +230,7 @@ def unrunnable(graph: Graph) -> Iterator[tuple[Node, str]]:
             if key not in refusal_of:
                 refusal_of[key] = _refusal(inner, node, stand_ins, sessions)
             if refusal_of[key]:
-                yield node, refusal_of[key]
+                yield Unrunnable(node, inner is graph, refusal_of[key])
 
 
 def _refusal(graph: Graph, node: Node, stand_ins: dict[str, Any], sessions: Runtime) -> str:
@@ -476,6 +506,54 @@ def forecast(graph: Graph, plan: DumpPlan, settled: Graph) -> Forecast:
         branches=branches,
         iterations=None if spans is None else sum(high - low + 1 for low, high in spans),
         total=None if spans is None else _total(plan, once, each, spans),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPreview:
+    """The effects of a configuration on a model.
+
+    Attributes:
+        plan: The configuration.
+        graph: The model, or its training step.
+        selected: The operators that are dumped.
+        amounts: The files that a dump writes; None where it writes none.
+        left_out: Operators, inputs and outputs that get no file, by reason.
+        cannot_run: Operators that no kernel of this machine can run.
+    """
+
+    plan: DumpPlan
+    graph: Graph
+    selected: Matches
+    amounts: Forecast | None
+    left_out: list[LeftOut]
+    cannot_run: list[Unrunnable]
+
+    @property
+    def operators(self) -> int:
+        """Number of its operators, in branches and loops as well."""
+        return sum(len(inner.operators) for inner in self.graph.walk())
+
+    @property
+    def compiled(self) -> int | None:
+        """Number of kernels that the device compiles them into; null where it does not."""
+        return self.selected.count if self.selected.is_compiled else None
+
+    @property
+    def may_succeed(self) -> bool:
+        """Whether a run may succeed: a branch or a loop with an operator that has no kernel may not run."""
+        return not any(each.is_certain for each in self.cannot_run)
+
+
+def preview_model(graph: Graph, plan: DumpPlan, settled: Graph, device: Ascend | None) -> ModelPreview:
+    """Return the effects of a plan on a model; ``settled`` has the sizes of its dynamic dimensions."""
+    return ModelPreview(
+        plan,
+        graph,
+        matches(graph, plan, device),
+        forecast(graph, plan, settled) if plan.is_enabled and graph.nodes else None,
+        left_out(graph, plan, device),
+        [*unrunnable(settled)],
     )
 
 

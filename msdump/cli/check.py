@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Final
 
 import click
@@ -12,118 +11,27 @@ import click
 from msdump.analysis import (
     Amount,
     Forecast,
-    Matches,
+    LeftOut,
+    ModelPreview,
     Unmatched,
+    Unrunnable,
     check_sizes,
     describe,
-    forecast,
-    left_out,
-    matches,
+    preview_model,
     subjects,
-    unrunnable,
 )
 from msdump.capture import operators, suggest
 from msdump.cli import messages, options, output
 from msdump.cli.output import Document, Shape
 from msdump.config import mindspore as config_reader
 from msdump.config import source
-from msdump.device import Ascend
 from msdump.errors import plural
 from msdump.execute import emulated
 from msdump.frontends import settings
-from msdump.graph import Graph, Node, loader
+from msdump.graph import loader
 from msdump.plan import DumpPlan
 from msdump.record import OperatorRef
 from msdump.selector import DumpMode
-
-
-@dataclass(frozen=True, slots=True)
-class LeftOut:
-    """Operators, inputs or outputs that get no file, for one reason.
-
-    Attributes:
-        noun: "operator", "input" or "output".
-        reason: Why.
-        count: Number of them in the model.
-    """
-
-    noun: str
-    reason: str
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class Unrunnable:
-    """An operator without a kernel.
-
-    Attributes:
-        node: The operator.
-        is_certain: Whether every run reaches it; false inside branches and loops.
-        reason: Why it cannot run.
-    """
-
-    node: Node
-    is_certain: bool
-    reason: str
-
-
-@dataclass(frozen=True)
-class ModelCheck:
-    """The effects of a configuration on a model, each computed when it is read.
-
-    Attributes:
-        plan: The configuration.
-        graph: The model, or its training step.
-        settled: The same with the sizes of its dynamic dimensions.
-        device: The emulated device with the model, None on CPU and GPU.
-    """
-
-    plan: DumpPlan
-    graph: Graph
-    settled: Graph
-    device: Ascend | None
-
-    @cached_property
-    def selected(self) -> Matches:
-        """The operators that are dumped."""
-        return matches(self.graph, self.plan, self.device)
-
-    @cached_property
-    def amounts(self) -> Forecast | None:
-        """The files that a dump writes; None where it writes none."""
-        is_dumped = self.plan.is_enabled and self.graph.nodes
-        return forecast(self.graph, self.plan, self.settled) if is_dumped else None
-
-    @cached_property
-    def left_out(self) -> list[LeftOut]:
-        """Operators, inputs and outputs that get no file, by reason."""
-        counts = left_out(self.graph, self.plan, self.device)
-        return [LeftOut(noun, reason, count) for (noun, reason), count in counts.items()]
-
-    @cached_property
-    def cannot_run(self) -> list[Unrunnable]:
-        """Operators that no kernel of this machine can run."""
-        # The operators of the main graph run in every step; operators in branches and loops perhaps never.
-        always = {node.operator.full_name for node in self.settled.operators}
-        return [
-            Unrunnable(node, node.operator.full_name in always, reason)
-            for node, reason in unrunnable(self.settled)
-        ]
-
-    @property
-    def operators(self) -> int:
-        """Number of its operators, in branches and loops as well."""
-        return sum(len(inner.operators) for inner in self.graph.walk())
-
-    @property
-    def compiled(self) -> int | None:
-        """Number of kernels that the device compiles them into; null where it does not."""
-        return self.selected.count if self.selected.is_compiled else None
-
-    @property
-    def may_succeed(self) -> bool:
-        """Whether a run may succeed: a branch or a loop with an operator that has no kernel may not run."""
-        return not any(each.is_certain for each in self.cannot_run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,16 +60,17 @@ class CheckedPlan:
     """
 
     plan: dict[str, str]
-    model: ModelCheck | None = None
+    model: ModelPreview | None = None
     found: FoundOperators | None = None
 
 
 DOCUMENT: Final = Document(
     Shape(CheckedPlan, "plan model found", name="CheckDocument"),
     Shape(
-        ModelCheck,
+        ModelPreview,
         "source=graph.source operators compiled dumped=selected.kernels parameters=selected.parameters"
         " unmatched=selected.unmatched forecast=amounts left_out cannot_run",
+        name="ModelCheck",
     ),
     Shape(Unmatched, "item hint?"),
     Shape(LeftOut, "what=noun reason count"),
@@ -176,7 +85,7 @@ _SHOWN: Final = 20  # kernels that are listed; -v lists all
 _OTHER_DEVICE: Final = "support_device does not hold this device"
 
 
-def _print_model(checked: ModelCheck) -> None:
+def _print_model(checked: ModelPreview) -> None:
     selected = checked.selected
     compiled = "" if checked.compiled is None else f", compiled into {plural(checked.compiled, 'kernel')}"
     count = f"{plural(checked.operators, 'operator')}{compiled}, {len(selected.kernels)} dumped"
@@ -189,7 +98,7 @@ def _operator_line(operator: OperatorRef) -> str:
     return f"  {operator.op_type:<20} {operator.full_name}"
 
 
-def _lines_below(checked: ModelCheck, shown: int) -> Iterator[str]:
+def _lines_below(checked: ModelPreview, shown: int) -> Iterator[str]:
     plan, selected = checked.plan, checked.selected
     if shown < len(selected.kernels):
         yield f"  ... and {len(selected.kernels) - shown} more; -v lists all"
@@ -289,7 +198,7 @@ def command(
         return
     # Loaded again with sizes: graph files show the names of sizes of the graph without them.
     settled = loader.load(model, sizes=dimensions) if dimensions else graph
-    checked = ModelCheck(plan, graph, settled.step if train else settled, device)
+    checked = preview_model(graph, plan, settled.step if train else settled, device)
     if output.wanted():
         output.put(DOCUMENT, CheckedPlan(subjects(plan), checked))
     else:

@@ -95,7 +95,7 @@ def test_check_of_a_branch():
     """Operators inside branches are looked at, too; equal ones are compiled once."""
     proto = secret_in_branches()
 
-    assert ["Secret", "Secret"] == [found.op_type for found, _ in unrunnable(loader.load(proto))]
+    assert ["Secret", "Secret"] == [found.node.op_type for found in unrunnable(loader.load(proto))]
 
 
 @pytest.mark.parametrize("path", GRAPHS, ids=lambda path: path.stem)
@@ -110,4 +110,4 @@ def test_what_is_not_known_is_not_named():
     proto.graph.node.insert(0, helper.make_node("Open", ["x"], ["t"], domain="own"))
     proto.graph.node[1].input[0] = "t"
 
-    assert ["Open"] == [found.op_type for found, _ in unrunnable(loader.load(proto))]
+    assert ["Open"] == [found.node.op_type for found in unrunnable(loader.load(proto))]
