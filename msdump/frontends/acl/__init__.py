@@ -96,16 +96,11 @@ destroy_data_buffer = state.destroyer(DataBuffer)
 """Destroy a data buffer; its memory stays."""
 
 
-@state.value(0)
-def get_data_buffer_addr(data_buffer: int) -> int:
-    """Return the address of a data buffer."""
-    return state.current().handles.get(data_buffer, DataBuffer).address
+get_data_buffer_addr = state.fact(DataBuffer, lambda buffer: buffer.address)
+"""Return the address of a data buffer."""
 
-
-@state.value(0)
-def get_data_buffer_size(data_buffer: int) -> int:
-    """Return the bytes of a data buffer."""
-    return state.current().handles.get(data_buffer, DataBuffer).size
+get_data_buffer_size = state.fact(DataBuffer, lambda buffer: buffer.size)
+"""Return the bytes of a data buffer."""
 
 
 def _configuration(config_path: Any) -> bytes:

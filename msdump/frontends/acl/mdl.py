@@ -14,12 +14,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from msdump import dtypes, reading
+from msdump import reading
 from msdump.capture import PROCESS
 from msdump.config.acl import AclCode, invalid, null_pointer, out_of_turn
 from msdump.counters import ModelIdentity, RunCounter
 from msdump.dtypes import STRING, DType
-from msdump.encode import pack, unpack
 from msdump.errors import AclError, GraphError
 from msdump.frontends.acl import state
 from msdump.frontends.acl.state import (
@@ -32,7 +31,9 @@ from msdump.frontends.acl.state import (
     context,
     device_view,
     item_at,
+    nbytes,
     text,
+    to_array,
     write_result,
 )
 from msdump.graph import UNKNOWN_RANK, Graph, Value, loader
@@ -66,7 +67,7 @@ class LoadedModel:
     def execute(
         self, inputs: Sequence[memoryview], shapes: Mapping[int, tuple[int, ...]]
     ) -> list[np.ndarray]:
-        """Run once on the bytes of each input and the shapes of open ones; return the packed outputs.
+        """Run once on the bytes of each input and the shapes of open ones; return the outputs.
 
         Raises:
             AclError: Inputs that are too many, too few, or too small.
@@ -86,29 +87,7 @@ class LoadedModel:
         results = self.network.run(arrays_by_name)
         arrays = [_tensor(name, item) for name, item in results.items()]
         self.shapes = [array.shape for array in arrays]
-        types = [dtypes.from_numpy(array.dtype) for array in arrays]
-        pairs = zip(arrays, types, strict=True)
-        return [pack(array, dtype) if dtype.per_byte > 1 else array for array, dtype in pairs]
-
-
-def nbytes(dtype: DType | None, shape: Sequence[int]) -> int:
-    """Return the bytes of a tensor, 0 where the type or a dimension is not known.
-
-    >>> nbytes(dtypes.from_name("float16"), (2, 2)), nbytes(dtypes.from_name("int4"), (3,))
-    (8, 2)
-    """
-    if dtype is None or dtype is STRING or any(dim < 0 for dim in shape):
-        return 0
-    return -(-math.prod(shape) // dtype.per_byte) * dtype.numpy.itemsize
-
-
-def to_array(view: memoryview, dtype: DType, shape: tuple[int, ...]) -> np.ndarray:
-    """Return bytes as a tensor: a view, or an array of its own where elements share bytes."""
-    if dtype.per_byte > 1:
-        return unpack(np.frombuffer(view, np.uint8), dtype, shape)
-    if not math.prod(shape):
-        return np.empty(shape, dtype.numpy)
-    return np.frombuffer(view, dtype.numpy, math.prod(shape)).reshape(shape)
+        return arrays
 
 
 def _from_bytes(value: Value, view: memoryview, set_shape: tuple[int, ...] | None) -> np.ndarray:
@@ -120,13 +99,7 @@ def _from_bytes(value: Value, view: memoryview, set_shape: tuple[int, ...] | Non
             f"input {value.name!r} is no tensor of numbers; memory cannot hold it",
         )
     shape = _shape_of(value, dtype, len(view)) if set_shape is None else set_shape
-    if len(view) < nbytes(dtype, shape):  # a larger buffer is none of the model's business
-        raise AclError(
-            AclCode.MODEL_INPUT_NOT_MATCH,
-            f"input {value.name!r} of shape {shape} needs {nbytes(dtype, shape)} bytes,"
-            f" its buffer has {len(view)}",
-        )
-    return to_array(view, dtype, shape)
+    return to_array(view, dtype, shape, f"input {value.name!r}", AclCode.MODEL_INPUT_NOT_MATCH)
 
 
 def _shape_of(value: Value, dtype: DType, size: int) -> tuple[int, ...]:
@@ -168,10 +141,8 @@ def _add_dataset_buffer(dataset: int, buffer: int) -> None:
     handles.get(dataset, Dataset).buffers.append(buffer)
 
 
-@state.value(0)
-def get_dataset_num_buffers(dataset: int) -> int:
-    """Return how many buffers a dataset has."""
-    return len(state.current().handles.get(dataset, Dataset).buffers)
+get_dataset_num_buffers = state.fact(Dataset, lambda dataset: len(dataset.buffers))
+"""Return how many buffers a dataset has."""
 
 
 @state.value(0)
@@ -206,28 +177,23 @@ def get_desc(model_desc: int, model_id: int) -> None:
     desc.model_id = acl.model(model_id).model_id
 
 
-@state.value(0)
-def get_num_inputs(model_desc: int) -> int:
-    """Return how many inputs a model has."""
-    return len(_described(model_desc).inputs)
+get_num_inputs = state.fact(ModelDesc, lambda desc: len(_described(desc).inputs))
+"""Return how many inputs a model has."""
 
-
-@state.value(0)
-def get_num_outputs(model_desc: int) -> int:
-    """Return how many outputs a model has."""
-    return len(_described(model_desc).outputs)
+get_num_outputs = state.fact(ModelDesc, lambda desc: len(_described(desc).outputs))
+"""Return how many outputs a model has."""
 
 
 @state.value_and_code(0)
 def get_input_index_by_name(model_desc: int, name: str) -> int:
     """Return the index of an input by its name."""
-    return _index(_described(model_desc).inputs, name)
+    return _index(_model(model_desc).inputs, name)
 
 
 @state.value_and_code(0)
 def get_output_index_by_name(model_desc: int, name: str) -> int:
     """Return the index of an output by its name."""
-    return _index(_described(model_desc).outputs, name)
+    return _index(_model(model_desc).outputs, name)
 
 
 Described = tuple[Value, tuple[int, ...]]
@@ -235,18 +201,18 @@ Described = tuple[Value, tuple[int, ...]]
 
 
 def _input(model_desc: int, index: int) -> Described:
-    value = item_at(_described(model_desc).inputs, index)
+    value = item_at(_model(model_desc).inputs, index)
     return value, value.type.shown_shape
 
 
 def _output(model_desc: int, index: int) -> Described:
-    value = item_at(_described(model_desc).outputs, index)
+    value = item_at(_model(model_desc).outputs, index)
     return value, value.type.shown_shape
 
 
 def _current_output(model_desc: int, index: int) -> Described:
     """Return an output with its shape in the last run, before a run that of the model."""
-    model = _described(model_desc)
+    model = _model(model_desc)
     value = item_at(model.outputs, index)
     return value, model.shapes[index] if model.shapes else value.type.shown_shape
 
@@ -298,9 +264,12 @@ get_output_dims = _getter(state.value_and_code(None), _output, _dims)
 get_cur_output_dims = _getter(state.value_and_code(None), _current_output, _dims)
 
 
-def _described(model_desc: int) -> LoadedModel:
-    acl = state.current()
-    return acl.model(acl.handles.get(model_desc, ModelDesc).model_id)
+def _described(desc: ModelDesc) -> LoadedModel:
+    return state.current().model(desc.model_id)
+
+
+def _model(model_desc: int) -> LoadedModel:
+    return _described(state.current().handles.get(model_desc, ModelDesc))
 
 
 def _index(values: Sequence[Value], name: str) -> int:

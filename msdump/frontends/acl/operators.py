@@ -14,10 +14,8 @@ from msdump.capture import PROCESS
 from msdump.capture.compiled import SingleOperator
 from msdump.config.acl import AclCode, invalid
 from msdump.dtypes import DTYPES, STRING
-from msdump.encode import elements
 from msdump.errors import AclError, GraphError, InputError, UnsupportedOpError
 from msdump.frontends.acl import state
-from msdump.frontends.acl.mdl import nbytes, to_array
 from msdump.frontends.acl.state import (
     AclState,
     OperatorAttributes,
@@ -26,7 +24,9 @@ from msdump.frontends.acl.state import (
     device_view,
     dimensions,
     handles,
+    nbytes,
     text,
+    to_array,
     write_result,
 )
 from msdump.graph import Graph, loader
@@ -67,12 +67,8 @@ def create_tensor_desc(data_type: Any, dims: Sequence[Any], tensor_format: int) 
     return state.current().handles.add(TensorDesc(data_type, shape, tensor_format))
 
 
-@state.value(0)
-def get_tensor_desc_size(tensor_desc: int) -> int:
-    """Return the bytes of a described tensor."""
-    desc = state.current().handles.get(tensor_desc, TensorDesc)
-    return nbytes(_TYPES[desc.dtype], desc.shape)
-
+get_tensor_desc_size = state.fact(TensorDesc, lambda desc: nbytes(_TYPES[desc.dtype], desc.shape))
+"""Return the bytes of a described tensor."""
 
 destroy_tensor_desc = state.destroyer(TensorDesc)
 create_attr = state.creator(OperatorAttributes)
@@ -139,7 +135,13 @@ def execute_v2(  # noqa: PLR0917 - pyACL's signature
     _check_counts(inputs, described, AclCode.OP_INPUT_NOT_MATCH, "inputs")
     _check_counts(outputs, expected, AclCode.OP_OUTPUT_NOT_MATCH, "outputs")
     arrays = [
-        _array(acl, index, handle, desc)
+        to_array(
+            device_view(acl, handle),
+            _TYPES[desc.dtype],
+            desc.shape,
+            f"input {index}",
+            AclCode.OP_INPUT_NOT_MATCH,
+        )
         for index, (handle, desc) in enumerate(zip(inputs, described, strict=True))
     ]
     # elements that decide the graph (shapes, axes) are built into it
@@ -218,19 +220,8 @@ def _graph(
         raise AclError(AclCode.OP_ATTR_NOT_MATCH, str(error)) from error
 
 
-def _array(acl: AclState, index: int, handle: int, desc: TensorDesc) -> np.ndarray:
-    dtype = _TYPES[desc.dtype]
-    view, needed = device_view(acl, handle), nbytes(dtype, desc.shape)
-    if len(view) < needed:
-        raise AclError(
-            AclCode.OP_INPUT_NOT_MATCH,
-            f"input {index} of shape {desc.shape} needs {needed} bytes, its buffer has {len(view)}",
-        )
-    return to_array(view, dtype, desc.shape)
-
-
 def _result(array: Any, desc: TensorDesc) -> np.ndarray:
-    """Return a result in the type that its description says, packed where elements share bytes."""
+    """Return a result in the type that its description says."""
     wanted = _TYPES[desc.dtype]
     if not isinstance(array, np.ndarray) or array.shape != desc.shape:
         shape = getattr(array, "shape", None)
@@ -244,9 +235,7 @@ def _result(array: Any, desc: TensorDesc) -> np.ndarray:
             AclCode.OP_OUTPUT_NOT_MATCH,
             f"the result is {array.dtype}, its description says {wanted.name}",
         )
-    converted = array.astype(wanted.numpy, copy=False)
-    # below a byte a buffer holds several elements in each byte, as the device does
-    return elements.pack(converted, wanted) if wanted.per_byte > 1 else converted
+    return array.astype(wanted.numpy, copy=False)
 
 
 def _check_counts(buffers: Sequence[int], described: Sequence[TensorDesc], code: AclCode, what: str) -> None:

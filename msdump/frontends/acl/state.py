@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import logging
+import math
 import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,13 +13,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, ParamSpec, TypeVar
 
 import numpy as np
 
-from msdump import env
+from msdump import dtypes, env
 from msdump.capture import PROCESS, Process
 from msdump.capture.compiled import SingleOperator
 from msdump.communication import current as current_rank
 from msdump.config.acl import AclCode, AclFaults, invalid, out_of_turn
 from msdump.config.acl import plan as config
 from msdump.counters import Counters
+from msdump.dtypes import STRING, DType
+from msdump.encode import pack, unpack
 from msdump.errors import (
     AclError,
     DumpWriteError,
@@ -409,6 +412,7 @@ def handles(value: Any, name: str) -> list[Any]:
 
 P = ParamSpec("P")
 N = TypeVar("N")
+R = TypeVar("R")
 
 _CODES: Final[tuple[tuple[type[Exception], AclCode], ...]] = (
     (DumpWriteError, AclCode.WRITE_FILE),
@@ -424,40 +428,32 @@ _CODES: Final[tuple[tuple[type[Exception], AclCode], ...]] = (
 _recent: list[str] = []
 
 
-def code(function: Callable[P, None]) -> Callable[P, int]:
-    """Make a function return a code alone: 0, or that of the error that it raised."""
+def _answering(function: Callable[P, T], null: N, answer: Callable[[T | N, int], R]) -> Callable[P, R]:
+    """Make a function return an answer from its value and code, which never raises."""
 
     @functools.wraps(function)
-    def answer(*arguments: P.args, **named: P.kwargs) -> int:
-        return _attempt(function, None, *arguments, **named)[1]
+    def call(*arguments: P.args, **named: P.kwargs) -> R:
+        try:
+            return answer(function(*arguments, **named), int(AclCode.SUCCESS))
+        except Exception as error:  # noqa: BLE001 - pyACL's functions never raise
+            return answer(null, code_of(error))
 
-    return answer
+    return call
+
+
+def code(function: Callable[P, None]) -> Callable[P, int]:
+    """Make a function return a code alone: 0, or that of the error that it raised."""
+    return _answering(function, None, lambda _, number: number)
 
 
 def value_and_code(null: N) -> Callable[[Callable[P, T]], Callable[P, tuple[T | N, int]]]:
     """Make a function return its value and a code; the value is ``null`` where it raised an error."""
-
-    def decorate(function: Callable[P, T]) -> Callable[P, tuple[T | N, int]]:
-        @functools.wraps(function)
-        def answer(*arguments: P.args, **named: P.kwargs) -> tuple[T | N, int]:
-            return _attempt(function, null, *arguments, **named)
-
-        return answer
-
-    return decorate
+    return lambda function: _answering(function, null, lambda result, number: (result, number))
 
 
 def value(null: N) -> Callable[[Callable[P, T]], Callable[P, T | N]]:
     """Make a function return its value alone, ``null`` where it raised an error."""
-
-    def decorate(function: Callable[P, T]) -> Callable[P, T | N]:
-        @functools.wraps(function)
-        def answer(*arguments: P.args, **named: P.kwargs) -> T | N:
-            return _attempt(function, null, *arguments, **named)[0]
-
-        return answer
-
-    return decorate
+    return lambda function: _answering(function, null, lambda result, _: result)
 
 
 def creator(kind: Callable[[], object]) -> Callable[[], int]:
@@ -478,6 +474,16 @@ def destroyer(kind: type[object]) -> Callable[[int], int]:
         current().handles.remove(handle, kind)
 
     return destroy
+
+
+def fact(kind: type[T], read: Callable[[T], int]) -> Callable[[int], int]:
+    """Return a function of pyACL that returns a number of the object of a handle, 0 for a wrong one."""
+
+    @value(0)
+    def get(handle: int) -> int:
+        return read(current().handles.get(handle, kind))
+
+    return get
 
 
 def on_stream(stream: Stream, call: Callable[[], None]) -> None:
@@ -508,13 +514,6 @@ def code_of(error: Exception) -> int:
     return int(number)
 
 
-def _attempt(function: Callable[P, T], null: N, *arguments: P.args, **named: P.kwargs) -> tuple[T | N, int]:
-    try:
-        return function(*arguments, **named), int(AclCode.SUCCESS)
-    except Exception as error:  # noqa: BLE001 - pyACL's functions never raise
-        return null, code_of(error)
-
-
 def device_view(acl: AclState, handle: int, *, writes: bool = False) -> memoryview:
     """Return the device memory of a data buffer; AclError if there is none, or if it is the host's.
 
@@ -530,9 +529,42 @@ def device_view(acl: AclState, handle: int, *, writes: bool = False) -> memoryvi
     return acl.memory.view(buffer.address, buffer.size, writes=writes)
 
 
+def nbytes(dtype: DType | None, shape: Sequence[int]) -> int:
+    """Return the bytes of a tensor, 0 where the type or a dimension is not known.
+
+    >>> nbytes(dtypes.from_name("float16"), (2, 2)), nbytes(dtypes.from_name("int4"), (3,))
+    (8, 2)
+    """
+    if dtype is None or dtype is STRING or any(dim < 0 for dim in shape):
+        return 0
+    return -(-math.prod(shape) // dtype.per_byte) * dtype.numpy.itemsize
+
+
+def to_array(
+    view: memoryview, dtype: DType, shape: tuple[int, ...], title: str, small: AclCode
+) -> np.ndarray:
+    """Return bytes as a tensor: a view, or an array of its own where elements share bytes.
+
+    Bytes beyond the tensor are ignored; too few are an AclError of code ``small``.
+    """
+    needed = nbytes(dtype, shape)
+    if len(view) < needed:
+        raise AclError(small, f"{title} of shape {shape} needs {needed} bytes, its buffer has {len(view)}")
+    if dtype.per_byte > 1:
+        return unpack(np.frombuffer(view, np.uint8), dtype, shape)
+    if not needed:
+        return np.empty(shape, dtype.numpy)
+    return np.frombuffer(view, dtype.numpy, math.prod(shape)).reshape(shape)
+
+
 def write_result(acl: AclState, handle: int, array: np.ndarray) -> None:
-    """Copy an output into its data buffer, which is reserved now if it has no memory; 100018: too small."""
-    buffer = acl.handles.get(handle, DataBuffer)
+    """Copy an output, packed, into its data buffer, which is reserved now if it has no memory.
+
+    100018: the buffer is too small.
+    """
+    buffer, dtype = acl.handles.get(handle, DataBuffer), dtypes.from_numpy(array.dtype)
+    if dtype.per_byte > 1:
+        array = pack(array, dtype)
     data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     if not buffer.address and data.size:
         buffer.address, buffer.size = acl.memory.malloc(data.size), data.size
