@@ -15,6 +15,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -43,6 +44,7 @@ class Fate(enum.StrEnum):
     """The step alone exceeded the memory: only its end was written, or nothing."""
 
 
+@dataclass(slots=True, eq=False)
 class _Step:
     """The unwritten files of one step.
 
@@ -54,14 +56,11 @@ class _Step:
         is_torn: The step exceeded the memory, so that its first files are gone.
     """
 
-    __slots__ = ("bytes", "is_open", "is_torn", "iteration", "operations")
-
-    def __init__(self, iteration: int) -> None:
-        self.iteration = iteration
-        self.operations: list[_Operation] = []
-        self.bytes = 0
-        self.is_open = False
-        self.is_torn = False
+    iteration: int
+    operations: list[_Operation] = field(default_factory=list)
+    bytes: int = 0
+    is_open: bool = False
+    is_torn: bool = False
 
 
 class HistorySink:

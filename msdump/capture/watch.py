@@ -134,15 +134,16 @@ class KeptElements:
 
     def remember(self, seen: Seen, needs_elements: bool) -> Seen:  # noqa: FBT001 - as RuleWatch calls it
         """Return the statistics of a tensor, with a copy of its elements where needed and affordable."""
+        kept = replace(seen, elements=None, overflows=None)  # both hold tensors of the step
         if not needs_elements or seen.elements is None:
-            return replace(seen, elements=None)
+            return kept
         array = seen.elements()
         if self._bytes + array.nbytes > self._most_bytes:
-            return replace(seen, elements=None)
+            return kept
         copy: np.ndarray = array.copy()
         self._bytes += copy.nbytes
         weakref.finalize(copy, self._give_back, copy.nbytes).atexit = False
-        return replace(seen, elements=lambda: copy)
+        return replace(kept, elements=lambda: copy)
 
     def _give_back(self, size: int) -> None:
         self._bytes -= size

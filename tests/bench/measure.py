@@ -12,11 +12,9 @@ import re
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
-
-from tests.bench.case import Case
 
 Side = Callable[[], Any]
 Round = tuple[float, ...]
@@ -30,6 +28,38 @@ _SHORTEST: Final = 0.02
 
 _FEWEST_ROUNDS, _MOST_ROUNDS = 5, 31
 _WARM_UPS: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One measurement's network and circumstances.
+
+    Attributes:
+        network: Name of the network; "" for none.
+        batch: Its batch size.
+        threads: Of one operator.
+        folder: An empty folder for its files, in memory where the machine has such a place.
+        seconds: How long the rounds of one figure may take; a few run in any case.
+    """
+
+    network: str
+    batch: int
+    threads: int
+    folder: Path
+    seconds: float
+
+    @property
+    def path(self) -> Path:
+        """The network's file, built where it is missing."""
+        from tests.bench.networks import files  # onnxscript, which one side's memory must not hold
+
+        return files.path(self.network, self.batch)
+
+    def within(self, name: str) -> Case:
+        """Return the case with a folder of its own below this one's."""
+        folder = self.folder / name
+        folder.mkdir()
+        return replace(self, folder=folder)
 
 
 class UnavailableError(Exception):

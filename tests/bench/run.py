@@ -18,11 +18,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import document, goals, machine, work
-from tests.bench.case import Case
+from tests.bench import document, goals, work
 from tests.bench.document import Document, Line, Verdict
 from tests.bench.goals import Goal
-from tests.bench.measure import Figure, UnavailableError
+from tests.bench.measure import Case, Figure, UnavailableError
 
 SECONDS = 8.0
 """Of the rounds of one figure, by default."""
@@ -94,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options, picked = parsed(parser, arguments)
     work.end_on_signals()
     console = Console(width=_WIDTH)
-    machine_facts = machine.facts(work.scratch() or Path(tempfile.gettempdir()))
+    machine_facts = document.facts(work.scratch() or Path(tempfile.gettempdir()))
     date = dt.datetime.now(dt.UTC).isoformat(timespec="minutes")
     lines: list[Line] = []
     for each in measured(picked, options.seconds):

@@ -17,7 +17,7 @@ from msdump.graph import loader
 from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel
 from msdump.session import Network
 from tests.bench import measure, whole
-from tests.bench.case import Case
+from tests.bench.measure import Case
 
 NEVER: Final = "1000000"
 """An iteration that no benchmark reaches."""

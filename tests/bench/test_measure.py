@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.bench import measure
-from tests.bench.case import Case
-from tests.bench.measure import Figure
+from tests.bench.measure import Case, Figure
 
 
 @pytest.fixture

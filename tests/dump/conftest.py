@@ -16,31 +16,12 @@ import pytest
 import msdump
 from msdump import env
 from msdump.capture import Process
+from msdump.config.models import E2eDumpSettings, MsdumpSettings
 from msdump.frontends import mindspore
 from sample_nets.build import build
 from tests.dump import settings
 
 ROOT = Path(__file__).resolve().parents[2]
-_OWN = (
-    "naming",
-    "max_bytes",
-    "on_write_error",
-    "existing",
-    "precision_mode",
-    "keep_dtype",
-    "customize_dtypes",
-    "modify_mixlist",
-    "queue_bytes",
-    "writer_threads",
-    "watch",
-    "on_hit",
-    "history",
-    "history_bytes",
-)
-_E2E = (
-    *("enable", "trans_flag", "save_kernel_args", "stat_calc_mode"),
-    *("device_stat_precision_mode", "sample_mode", "sample_num"),
-)
 
 
 def config(root, **changes):
@@ -51,7 +32,8 @@ def config(root, **changes):
         "msdump": {},
     }
     for key, value in changes.items():
-        home = "msdump" if key in _OWN else "e2e_dump_settings" if key in _E2E else "common_dump_settings"
+        homes = {"msdump": MsdumpSettings, "e2e_dump_settings": E2eDumpSettings}
+        home = next((each for each in homes if key in homes[each].model_fields), "common_dump_settings")
         blocks[home][key] = value
         if value is None:
             del blocks[home][key]

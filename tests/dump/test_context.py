@@ -12,24 +12,6 @@ O0 = {"device_target": "Ascend", "jit_level": "O0"}
 CPU = {"device_target": "CPU"}
 
 
-def test_rank_of_the_environment(door):
-    """A run that no launcher distributed is rank 0, whatever RANK_ID says."""
-    door.monkeypatch.setenv("RANK_ID", "4")
-
-    door.dump(nets.mini(), nets.mini_feeds())
-
-    assert ["rank_0"] == [path.name for path in door.path.iterdir()]
-
-
-def test_path_beats_the_environment(door):
-    """MS_DIAGNOSTIC_DATA_PATH counts only where the configuration has no path."""
-    door.monkeypatch.setenv("MS_DIAGNOSTIC_DATA_PATH", str(door.folder / "diag"))
-
-    door.dump(nets.mini(), nets.mini_feeds())
-
-    assert ["data_dump.json", "dump"] == sorted(path.name for path in door.folder.iterdir())
-
-
 def test_without_a_configuration(door, caplog):
     """Without MINDSPORE_DUMP_CONFIG nothing is written and nothing is said."""
     caplog.set_level("DEBUG", "msdump")
@@ -161,22 +143,3 @@ def test_fusion_switch(door, of_call, of_file, expected):
     network = door.load(nets.exp_plus_one(), **o2.CONTEXT, ascend_config={"fusion_switch": of_call})
 
     assert expected == len(network.operators)
-
-
-LAUNCHED = {
-    "Open MPI": {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "1"},
-    "torchrun": {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"},
-    "MindSpore": {"RANK_ID": "1", "RANK_SIZE": "2", "DEVICE_ID": "1"},
-}
-
-
-@pytest.mark.parametrize("variables", LAUNCHED.values(), ids=LAUNCHED)
-@pytest.mark.parametrize("context", [CPU, O0], ids=["CPU", "O0"])
-def test_rank_of_a_launcher(door, context, variables):
-    """A process that a launcher has distributed dumps into its rank's directory, on a device of its own."""
-    for name, text in variables.items():
-        door.monkeypatch.setenv(name, text)
-
-    door.dump(nets.mini(), nets.mini_feeds(), context=context, support_device=[1])
-
-    assert ["rank_1"] == [path.name for path in door.path.iterdir()]

@@ -186,34 +186,3 @@ def test_a_daemon_thread_that_dumps_at_the_end(python, tmp_path):
     assert 0 == program.returncode, errors
     assert [] == wholeness.violations(tmp_path / "dump")
     assert 3 <= len(list((tmp_path / "dump").glob("rank_0/Net/0/*")))
-
-
-SINK = """
-import os, sys, time
-from msdump.record import Artifact
-from msdump.store.write.async_sink import AsyncSink
-from msdump.store.write.files import DiskFiles
-
-class Slow(DiskFiles):
-    def create(self, *arguments):
-        time.sleep(0.02)
-        super().create(*arguments)
-
-sink = AsyncSink(files=Slow, inline_bytes=0)
-for number in range(20):
-    sink.write(Artifact(os.path.abspath("dump"), f"{number}.npy", (b"x" * 1000,), 1000))
-child = os.fork()
-if child == 0:
-    sys.exit(3)
-assert 3 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-sink.close()
-print(sink.summary.files, sink.summary.lost)
-"""
-
-
-def test_a_child_that_exits_writes_nothing_of_its_parent(python, tmp_path):
-    """The end of a child by sys.exit, where no network was loaded, neither writes nor loses queued files."""
-    told, errors = python(SINK).communicate(timeout=60)
-
-    assert "20 {}\n" == told, errors
-    assert {1000} == {path.stat().st_size for path in (tmp_path / "dump").iterdir()}

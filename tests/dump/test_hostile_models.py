@@ -96,11 +96,6 @@ def functions(**calls):
     return helper.make_model(graph, opset_imports=imports, functions=made, ir_version=nets.IR)
 
 
-def two(first, second, outputs="y"):
-    """Return a model of two operators."""
-    return nets.model([first, second], [nets.value("x", [1])], outputs.split())
-
-
 def sizes(*numbers):
     """Return an initializer of sizes."""
     return {"s": np.int64(numbers)}
@@ -151,14 +146,6 @@ REFUSED = {
     "element type": (one("Cast", to=99), "node 'bad' (Cast): attribute 'to' is no element type"),
     "function of itself": (functions(f="f"), "functions call each other: own::f calls own::f"),
     "ring of functions": (functions(f="g", g="f"), "own::f calls own::g calls own::f"),
-    "cycle": (
-        two(nets.node("Add", "x b", "y", "p"), nets.node("Relu", "y", "b", "q")),
-        "nodes wait for each other: 'p' reads from 'q' reads from 'p'",
-    ),
-    "value twice": (
-        two(nets.node("Relu", "x", "y", "p"), nets.node("Abs", "x", "y", "p")),
-        "node 'p_1' writes value 'y', which node 'p' already makes",
-    ),
 }
 """Models that are refused before anything runs, each with its error message."""
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 
 import numpy as np
 import onnx
 import pytest
 
 from msdump.execute import KernelFactory, Program
-from msdump.store.write import DiskFiles, place, temporaries
 from tests import path_warnings
 from tests.dump import nets, trees
 from tests.dump.conftest import config
@@ -90,34 +88,6 @@ def test_ignored_ctrl_c_stays_ignored(python, tmp_path, enable):
 
     assert (0, "(1, 3)\n(1, 3)\nTrue\n") == (code, out), err
     assert {"0", "1"} == {path.name for path in (tmp_path / "dump/rank_0/Net/0").iterdir()}
-
-
-@pytest.mark.parametrize(
-    ("moment", "nameless"),
-    [("open", 0), ("rename", 0), ("link", place._NAMELESS), ("rename", place._NAMELESS)],
-    ids=["open", "rename", "link", "rename of a link"],
-)
-def test_interrupt_between_two_calls(tmp_path, monkeypatch, moment, nameless):
-    """Ctrl-C right after a call of the system stays Ctrl-C and leaves no temporary name."""
-    call, interrupts = getattr(os, moment), []
-    (tmp_path / "graph.ir").write_bytes(b"older")
-
-    def interrupted(*arguments, **options):
-        result = call(*arguments, **options)
-        if not interrupts and any(str(argument).endswith(".tmp") for argument in arguments):
-            interrupts.append(moment)
-            raise KeyboardInterrupt
-        return result
-
-    monkeypatch.setattr(place, "_NAMELESS", nameless)
-    monkeypatch.setattr(os, moment, interrupted)
-    monkeypatch.setattr(temporaries, "LINKER", temporaries.Linker(None))
-
-    with pytest.raises(KeyboardInterrupt):
-        DiskFiles().replace(str(tmp_path), "graph.ir", (b"text",))
-
-    expected = b"text" if moment == "rename" else b"older"
-    assert [("graph.ir", expected)] == [(path.name, path.read_bytes()) for path in tmp_path.iterdir()]
 
 
 def test_files_are_complete_before_the_next_operator(door, monkeypatch):

@@ -164,17 +164,6 @@ def test_a_directory_that_is_gone_is_made_again(door, network, way):
     assert way == "removed" or ["0", "1"] == sorted(path.name for path in aside.iterdir())
 
 
-def test_a_link_in_place_of_a_directory_is_refused(door, network, tmp_path):
-    """No file goes through a link in the place of the directory of steps."""
-    aside = (door.rank / "Net" / "0").rename(tmp_path / "aside")
-    (door.rank / "Net" / "0").symlink_to(aside)
-
-    with pytest.raises(DumpWriteError, match="is a symbolic link"):
-        network.run(FEEDS)
-
-    assert ["0", "1"] == sorted(path.name for path in aside.iterdir())
-
-
 def test_values_that_stay_inside_are_right(door, network):
     """Files and results hold the values of operators, also where the session reuses memory."""
     x = np.random.default_rng(3).standard_normal((8, 64)).astype(np.float32)

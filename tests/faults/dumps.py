@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,16 +14,13 @@ import numpy as np
 import onnx
 
 import msdump
-from msdump import env
-from msdump.capture import Process
 from msdump.execute import Program, bind_inputs
 from msdump.execute.values import from_python
-from msdump.frontends import mindspore
 from msdump.graph import Graph, loader
 from msdump.observer import Interest, Observer
 from msdump.session import Network
 from tests.dump import o2
-from tests.dump.conftest import config
+from tests.dump.conftest import config, opened
 from tests.faults.networks import Net
 
 MODEL = "net.onnx"
@@ -101,7 +96,7 @@ class Dumped:
 
 def kernel_outputs(net: Net, mode: Mode) -> dict[str, frozenset[str]]:
     """Return the values that a dump of a sound network shows for each node: the outputs of its kernel."""
-    with tempfile.TemporaryDirectory() as folder, _fresh_process():
+    with tempfile.TemporaryDirectory() as folder, opened(Path(folder)):
         network = _load(net.model, mode, Path(folder))
         graph = network.training.graph if net.trains else network.graph
     written: dict[str, set[str]] = {}
@@ -110,20 +105,6 @@ def kernel_outputs(net: Net, mode: Mode) -> dict[str, frozenset[str]]:
             for part in node.members:
                 written.setdefault(part.name, set()).update(name for name in node.declared_outputs if name)
     return {name: frozenset(values) for name, values in written.items()}
-
-
-@contextmanager
-def _fresh_process():
-    """Let networks begin as in a new process; no variable of the machine reaches them."""
-    kept = {variable.name: os.environ.pop(variable.name, None) for variable in env.VARIABLES}
-    state, process = mindspore._state, Process()
-    mindspore._state = mindspore.ProcessState(process=process)
-    try:
-        yield
-    finally:
-        process.close()
-        mindspore._state = state
-        os.environ.update({name: text for name, text in kept.items() if text is not None})
 
 
 def dump(
@@ -146,8 +127,7 @@ def dump(
         before: Networks that the process has loaded before, so that numbers of graphs are others.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with _fresh_process():
-        os.environ[env.GE_GRAPH_PATH] = str(folder / "ge")
+    with opened(folder):
         for number, other in enumerate(before):
             earlier = folder / f"before_{number}"
             earlier.mkdir()
@@ -160,7 +140,6 @@ def dump(
             for feeds in runs or (net.feeds,):
                 network.run(dict(feeds))
             graph = network.graph
-        os.environ.pop(env.GE_GRAPH_PATH)
     return Dumped(folder / "dump", folder / MODEL, graph)
 
 
@@ -203,7 +182,7 @@ def values(net: Net, model: onnx.ModelProto) -> dict[str, list[np.ndarray]]:
 
 def device_values(net: Net, model: onnx.ModelProto, mode: Mode) -> dict[str, list[np.ndarray]]:
     """Return the results of a model's kernels in a mode, fused and rounded, pass by pass."""
-    with tempfile.TemporaryDirectory() as folder, _fresh_process():
+    with tempfile.TemporaryDirectory() as folder, opened(Path(folder)):
         network = _load(model, mode, Path(folder))
         network = network.training if net.trains else network
         return _collected(network._program, network.graph, net)

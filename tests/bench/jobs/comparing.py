@@ -19,8 +19,7 @@ from msdump.execute import WeightCopies, values
 from msdump.executors import ExecutorChoice
 from msdump.graph import loader
 from tests.bench import measure, rank_tree, sides, work
-from tests.bench.case import Case
-from tests.bench.measure import Figure, UnavailableError
+from tests.bench.measure import Case, Figure, UnavailableError
 
 _NOISE: Final = 0.02
 _VARIANTS: Final = ("Ascend", "float32")

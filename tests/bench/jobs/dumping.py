@@ -20,8 +20,7 @@ from msdump.record import Artifact
 from msdump.session import Network
 from msdump.store.write import AsyncSink, Sink, SyncSink
 from tests.bench import measure, sides, whole, work
-from tests.bench.case import Case
-from tests.bench.measure import Figure
+from tests.bench.measure import Case, Figure
 from tests.bench.networks import files
 
 _RUNS = 3

@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 
 from tests.bench import measure, work
-from tests.bench.case import Case
-from tests.bench.measure import Figure
+from tests.bench.measure import Case, Figure
 
 _ROUNDS = 5
 

@@ -19,8 +19,7 @@ from msdump.session import Network
 from msdump.statistics import StatisticNeed
 from msdump.statistics import measure as measured
 from tests.bench import measure, sides, whole
-from tests.bench.case import Case
-from tests.bench.measure import Figure
+from tests.bench.measure import Case, Figure
 from tests.bench.networks import files
 
 _COUNT: Final = 10_000_000

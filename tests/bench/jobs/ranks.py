@@ -20,8 +20,7 @@ import numpy as np
 from msdump.communication import Collectives, Fingerprint, current
 from msdump.graph import Collective, CollectiveCall
 from tests.bench import measure, sides
-from tests.bench.case import Case
-from tests.bench.measure import Figure, UnavailableError
+from tests.bench.measure import Case, Figure, UnavailableError
 
 _BYTES: Final = 100_000_000
 _ROUNDS: Final = 15

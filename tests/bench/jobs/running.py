@@ -8,8 +8,7 @@ from typing import Any
 from msdump.config.models import MsdumpSettings
 from msdump.session import Network
 from tests.bench import measure, sides, whole
-from tests.bench.case import Case
-from tests.bench.measure import Figure, UnavailableError
+from tests.bench.measure import Case, Figure, UnavailableError
 
 _EVERY = 100
 """One operator of so many is dumped by a filtered dump."""

@@ -14,8 +14,7 @@ import numpy as np
 
 from msdump.encode import DumpData, TensorInfo, dump_data, dump_message, npy
 from tests.bench import measure, rank_tree
-from tests.bench.case import Case
-from tests.bench.measure import Figure, UnavailableError
+from tests.bench.measure import Case, Figure, UnavailableError
 from tests.bench.programs import MSDUMP, Ran, compiled, run
 from tests.browser.chromium import launched
 

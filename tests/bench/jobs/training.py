@@ -14,8 +14,7 @@ from onnx import numpy_helper
 
 from msdump.training import step_graph
 from tests.bench import measure, sides, whole
-from tests.bench.case import Case
-from tests.bench.measure import Figure, UnavailableError
+from tests.bench.measure import Case, Figure, UnavailableError
 
 _RATE, _MOMENTUM = 0.01, 0.9
 
