@@ -18,7 +18,7 @@ from typing import Any, Final
 from tests.bench.goals import Goal
 from tests.bench.measure import Figure
 
-FORMAT = 1
+FORMAT = 2
 """Number of the document's form: it changes where a reader must."""
 
 
@@ -37,7 +37,7 @@ class Line:
 
     Attributes:
         name: The row's name.
-        what: The measured quantity.
+        title: The measured quantity.
         network: The network; "" where none is needed.
         threads: Of one operator.
         limit: The most that the figure may be, or the least.
@@ -48,7 +48,7 @@ class Line:
     """
 
     name: str
-    what: str
+    title: str
     network: str
     threads: int
     limit: float
@@ -76,7 +76,7 @@ class Document:
 def line(goal: Goal, verdict: Verdict, figure: Figure | None = None, why: str = "") -> Line:
     """Return the line of a goal."""
     row = goal.row
-    return Line(row.name, row.what, goal.on, goal.threads, row.limit, row.is_floor, verdict, figure, why)
+    return Line(row.name, row.title, goal.on, goal.threads, row.limit, row.is_floor, verdict, figure, why)
 
 
 def missed(lines: Sequence[Line]) -> list[Line]:

@@ -17,7 +17,7 @@ class Row:
 
     Attributes:
         name: Name of the row on the command line; rows with several limits share it.
-        what: The measured quantity.
+        title: The measured quantity.
         job: ``module.function`` of ``tests/bench/jobs``, ``:`` and its argument where it has one.
         networks: Networks to measure on; ``NONE`` where it needs none.
         threads: Of one operator: 1 is CPU time of the calling thread where only that one works.
@@ -26,7 +26,7 @@ class Row:
     """
 
     name: str
-    what: str
+    title: str
     job: str
     networks: Networks
     threads: tuple[int, ...]
@@ -51,7 +51,7 @@ class Goal:
     def __str__(self) -> str:
         """Name the goal in one line."""
         return ", ".join(
-            filter(None, (self.row.what, self.on, f"{self.threads} thread{'s' * (self.threads > 1)}"))
+            filter(None, (self.row.title, self.on, f"{self.threads} thread{'s' * (self.threads > 1)}"))
         )
 
     def holds(self, value: float) -> bool:

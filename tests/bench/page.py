@@ -60,10 +60,10 @@ def _rows(table: Document) -> Iterator[tuple[str, ...]]:
     groups: dict[tuple[str, str, str, str], dict[int, Line]] = {}
     for line in table.lines:
         goal = f"{'at least' if line.is_floor else 'at most'} {line.limit:,g}"
-        groups.setdefault((line.name, line.what, line.network, goal), {})[line.threads] = line
-    for (name, what, network, goal), lines in groups.items():
+        groups.setdefault((line.name, line.title, line.network, goal), {})[line.threads] = line
+    for (name, title, network, goal), lines in groups.items():
         figures = (_figure(lines[threads]) if threads in lines else "" for threads in _THREADS)
-        yield (f"`{name}`", what, network, *figures, goal)
+        yield (f"`{name}`", title, network, *figures, goal)
 
 
 def _figure(line: Line) -> str:

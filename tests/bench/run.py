@@ -61,7 +61,7 @@ def cells(each: Line) -> tuple[str, ...]:
     bound = f"{'>=' if each.is_floor else '<='} {each.limit:g}"
     value, spread = figure_texts(each.figure) if each.figure else ("", each.why)
     told = each.verdict.upper() if each in document.missed([each]) else str(each.verdict)
-    return (each.name, each.what, each.network, str(each.threads), value, spread, bound, told)
+    return (each.name, each.title, each.network, str(each.threads), value, spread, bound, told)
 
 
 def figure_texts(figure: Figure) -> tuple[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -64,9 +65,6 @@ def _call(report, setup, folder, count, seed):
                 if not np.all(found == number + 3):
                     report(b"seed %d: thread %d got %r\n" % (seed, thread, found.flat[0]))
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(work, range(THREADS)))
     mindspore._state.process.close()

@@ -157,7 +157,7 @@ def asynchronous_memory(case: Case) -> Figure:
 
 
 def peak(case: Case, side: str) -> Figure:
-    """Peak memory in MiB of runs: of a session whose outputs are saved, of a dump, or of an idle one."""
+    """Peak memory in MiB of runs: of a session with saved outputs, of a dump, or of an idle one."""
     if side == "saved":
         session = _all_values(case)
         run = whole.saving(session, whole.inputs(session), case.folder)
