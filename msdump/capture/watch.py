@@ -29,7 +29,7 @@ from msdump.observer import Arrays, tensors_of
 from msdump.plan import DumpPlan, OnHit
 from msdump.record import IO, OperatorRef, TensorRecord
 from msdump.selector import IterationSet
-from msdump.statistics import StatisticNeed, is_measurable, measure, passes
+from msdump.statistics import StatisticNeed, is_measurable, passes
 from msdump.store.write import Sink
 from msdump.threads import new_lock
 from msdump.watch import (
@@ -382,11 +382,11 @@ class _Clearance(NamedTuple):
 def _squares(tensors: Sequence[np.ndarray], wanted: Iterable[bool]) -> np.ndarray:
     """Return the sums of squares of the wanted tensors, NaN for others and for tensors without numbers."""
     chosen = {id(array): array for array, is_wanted in zip(tensors, wanted, strict=True) if is_wanted}
-    found = passes.squares_of([*chosen.values()])
-    for key in chosen.keys() - found.keys():  # not aligned, or of a type that the compiled pass lacks
-        dtype = dtypes.from_numpy(chosen[key].dtype)
-        if is_measurable(dtype):
-            found[key] = measure(chosen[key], dtype, _SQUARES).squares
+    typed = [(array, dtypes.from_numpy(array.dtype)) for array in chosen.values() if array.size]
+    typed = [(array, dtype) for array, dtype in typed if is_measurable(dtype)]
+    totals = passes.measure_all(typed, _SQUARES)
+    found = {key: 0.0 for key, array in chosen.items() if not array.size}
+    found |= {id(array): each.squares for (array, _), each in zip(typed, totals, strict=True)}
     return np.array([found.get(id(array), np.nan) for array in tensors])
 
 

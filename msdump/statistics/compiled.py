@@ -38,7 +38,6 @@ TYPES: Final = {
 """Numbers of the element types that the compiled pass knows."""
 
 _C_TYPES: Final = {"double": "d", "int64_t": "q"}
-_SQUARES: Final = StatisticNeed(squares=True)
 
 
 Span = tuple[int, int, int]
@@ -87,11 +86,6 @@ class CompiledPass:
         """Measure several spans of elements in one call; see ``totals``."""
         fields = self._struct.iter_unpack(self._found(spans, need))
         return [Totals(size, *found) for (_, size, _), found in zip(spans, fields, strict=True)]
-
-    def squares(self, spans: Sequence[Span]) -> list[float]:
-        """Return the sum of the squares of the elements of each of several spans; see ``totals``."""
-        found = self._found(spans, _SQUARES)
-        return np.frombuffer(found, self.found)["squares"].tolist()  # type: ignore[no-any-return]  # of numbers
 
     def _found(self, spans: Sequence[Span], need: StatisticNeed) -> array[int]:
         given = array("q", itertools.chain.from_iterable(spans))

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import itertools
 import math
-import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial, reduce
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -112,29 +111,6 @@ def _in_place(tensors: Mapping[_Key, tuple[np.ndarray, DType]], need: StatisticN
     found = map_threads(lambda share: kernel.of_spans(share, need), split_by_size(spans, _length, PART))
     each = itertools.chain.from_iterable(found)
     return {key: _joined([*itertools.islice(each, count)]) for key, count in zip(keys, counts, strict=True)}
-
-
-def squares_of(arrays: Sequence[np.ndarray]) -> dict[int, float]:
-    """Return the sums of the squares of tensors that the compiled pass reads where they lie, by ``id``.
-
-    A sum is infinite or NaN where an element is. Threads share the tensors.
-
-    Args:
-        arrays: Different arrays of any types and shapes.
-    """
-    kernel = compiled.KERNEL
-    ready = [
-        array
-        for array in arrays
-        if kernel is not None and array.size and _lies_ready(kernel, array, array.dtype)
-    ]
-    if kernel is None or not ready:
-        return {}
-    spans, counts = _spans(kernel, ready)
-    found = itertools.chain.from_iterable(map_threads(kernel.squares, split_by_size(spans, _length, PART)))
-    # not by ``sum``: its digits depend on Python's version
-    sums = (reduce(operator.add, itertools.islice(found, count)) for count in counts)
-    return dict(zip(map(id, ready), sums, strict=True))
 
 
 def _spans(kernel: CompiledPass, arrays: Iterable[np.ndarray]) -> tuple[list[Span], list[int]]:

@@ -250,24 +250,3 @@ def test_threads_share_tensors(monkeypatch, threads):
 
     assert alone == passes.measure_all(pairs, ALL) == [measure(*pair, ALL) for pair in pairs]
     assert [] == passes.measure_all([], ALL)
-
-
-@pytest.mark.parametrize("threads", [1, 2, 3])
-def test_squares_found_together_are_those_of_a_pass(monkeypatch, threads):
-    """The compiled pass adds up squares of any tensor that it reads where it lies, of no other one."""
-    monkeypatch.setenv(env.THREADS, str(threads))
-    monkeypatch.setattr(passes, "PART", 100)
-    rng = np.random.default_rng(6)
-    sizes = {"float32": 700, "float16": 90, "bfloat16": 150, "int8": 250, "int64": 1, "float64": 60}
-    ready = [rng.normal(size=size).astype(dtypes.from_name(name).numpy) for name, size in sizes.items()]
-    ready += [np.float32([1, math.inf]), np.float64([math.nan, 1])]
-    others = [np.ones(8, np.float32)[::2], np.ones(3, bool), np.ones(0, np.float32), np.ones(3, ">f4")]
-
-    found = passes.squares_of([*ready, *others])
-
-    expected = [measure(array, dtypes.from_numpy(array.dtype), ALL).squares for array in ready]
-    if compiled.KERNEL is None:
-        assert {} == found
-    else:
-        assert [*map(id, ready)] == [*found]
-        assert pytest.approx(expected, rel=1e-15, nan_ok=True) == [*found.values()]
