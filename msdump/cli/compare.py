@@ -104,7 +104,7 @@ rerun_options: Final = command_options.applied(
         "--model",
         type=click.Path(dir_okay=False),
         metavar="FILE.onnx",
-        help="Run the operators of MINE again by the model: whose error is its own?",
+        help="Run the operators of the first dump again by the model: whose error is its own?",
     ),
     click.option(
         "--arithmetic",
@@ -113,15 +113,16 @@ rerun_options: Final = command_options.applied(
         metavar="VARIANT",
         help="What GOLDEN computed in, such as Ascend:force_fp16; with --model.",
     ),
-    click.option(
-        "--patch",
-        "patches",
-        multiple=True,
-        metavar="OPERATOR",
-        help="Put GOLDEN's output in its place and run on; with --model. May be given several times.",
-    ),
 )
 """The options of re-execution."""
+
+graph_option: Final = click.option(
+    "--graph",
+    type=click.Path(),
+    metavar="FILE",
+    help="The model (.onnx), or a graph file of GE (.json): for dumps whose operators have other names.",
+)
+"""The option that pairs operators by the values of a graph."""
 
 
 def rerun(comparison: DumpComparison, model: str, arithmetic: str) -> Rerunning:
@@ -180,12 +181,7 @@ def _print_reruns(rerunning: Rerunning) -> None:
 @click.command(name="compare")
 @click.argument("dumped", type=click.Path(), metavar="MINE")
 @click.argument("golden", type=click.Path())
-@click.option(
-    "--graph",
-    type=click.Path(),
-    metavar="FILE",
-    help="The model (.onnx), or a graph file of GE (.json): for dumps whose operators have other names.",
-)
+@graph_option
 @click.option(
     "-out", "--output", default=".", show_default=True, type=click.Path(), help="Directory of the table."
 )
@@ -199,6 +195,13 @@ def _print_reruns(rerunning: Rerunning) -> None:
 @command_options.golden_execution
 @command_options.executor
 @rerun_options
+@click.option(
+    "--patch",
+    "patches",
+    multiple=True,
+    metavar="OPERATOR",
+    help="Put GOLDEN's output in its place and run on; with --model. May be given several times.",
+)
 @documents.option
 @messages.verbose
 def command(

@@ -74,20 +74,8 @@ _report_options: Final = applied(
     click.option(
         "-o", "--output", default="report.html", show_default=True, type=click.Path(), help="The page."
     ),
-    click.option("--graph", type=click.Path(), metavar="FILE", help="As for msdump compare."),
-    click.option(
-        "--model",
-        type=click.Path(dir_okay=False),
-        metavar="FILE.onnx",
-        help="Run the operators of DUMP again by the model: whose error is its own?",
-    ),
-    click.option(
-        "--arithmetic",
-        default="float32",
-        show_default=True,
-        metavar="VARIANT",
-        help="What GOLDEN computed in; with --model.",
-    ),
+    compare.graph_option,
+    compare.rerun_options,
     click.option(
         "--rules",
         "rules_file",
