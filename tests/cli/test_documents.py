@@ -116,26 +116,24 @@ def test_values_that_mean_nothing_are_null():
     )
 
 
-def test_check_of_a_configuration(told, config):
-    """The document has the words of the text by their subject."""
-    code, document = told("check", config())
-
-    assert (0, None, None, None) == (code, *(document[key] for key in ("error", "model", "found")))
-    assert "0|2" == document["plan"]["iterations"]
-
-
-def test_check_of_a_model(told, config):
-    """Operators, forecast and left out tensors are numbers, not words."""
+def test_check(told, config):
+    """The plan is in words; operators, forecast and left out tensors are numbers."""
     code, document = told("check", config(kernels=["conv", "nothing"], dump_mode=1), "--model", MINI)
 
     model = document["model"]
-    assert 0 == code
+    assert (0, None, None, "0|2") == (
+        code,
+        document["error"],
+        document["found"],
+        document["plan"]["iterations"],
+    )
     assert (5, None, ["Conv2D"]) == (
         model["operators"],
         model["compiled"],
         [each["op_type"] for each in model["dumped"]],
     )
     assert ["nothing"] == [each["item"] for each in model["unmatched"]]
+    assert [("operator", 4)] == [(each["what"], each["count"]) for each in model["left_out"]]
     assert model["forecast"]["total"]["files"] == (
         model["forecast"]["once"]["files"] + 2 * model["forecast"]["per_iteration"]["files"]
     )
@@ -155,23 +153,16 @@ def test_check_of_an_operator_that_cannot_run(told, config, tmp_path):
 
 
 def test_run(told, config, tmp_path):
-    """Iterations, files and bytes of the dump are as on disk."""
-    code, document = told("run", MINI, "--config", config(), "--steps", "3")
+    """Iterations, files and bytes of the dump of each rank are as on disk."""
+    code, document = told("run", MINI, "--config", config(), "--steps", "3", "--ranks", "2")
 
-    (rank,) = document["ranks"]
-    assert (0, [0, 1, 2], [0, 2]) == (code, rank["iterations"], rank["dump"]["iterations"])
-    assert [] == rank["dump"]["dropped"]
-    # the copy of the configuration is not among the counted files
-    assert rank["dump"]["path"] == f"{tmp_path}/dump/rank_0/Net"
-    assert rank["dump"]["files"] >= sum(len(files) for *_, files in os.walk(rank["dump"]["path"])) > 0
-
-
-def test_run_of_ranks(told, config):
-    """Several ranks of a process stand in one document."""
-    _, document = told("run", MINI, "--config", config(), "--ranks", "2")
-
-    assert [0, 1] == [rank["rank"] for rank in document["ranks"]]
-    assert ["rank_0", "rank_1"] == [rank["dump"]["path"].split("/")[-2] for rank in document["ranks"]]
+    assert 0 == code
+    for number, rank in enumerate(document["ranks"]):
+        dump = rank["dump"]
+        assert (number, [0, 1, 2], [0, 2]) == (rank["rank"], rank["iterations"], dump["iterations"])
+        assert ([], f"{tmp_path}/dump/rank_{number}/Net") == (dump["dropped"], dump["path"])
+        # the copy of the configuration is not among the counted files
+        assert dump["files"] >= sum(len(files) for *_, files in os.walk(dump["path"])) > 0
 
 
 def test_a_run_that_fails(told, tmp_path):

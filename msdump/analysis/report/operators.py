@@ -204,7 +204,7 @@ _EVENT_NAMES: Final = ("full_name", "operator", "name")  # arguments of an event
 def traced_microseconds(path: str, operators: Sequence[ReportedOperator]) -> Mapping[int, float]:
     """Return the mean time of a run of each operator that a trace names, by its place in the list.
 
-    The trace is JSON: a list of events or an object with ``traceEvents``.
+    The trace is JSON: a list of events with durations, or an object with ``traceEvents``.
 
     Raises:
         DumpReadError: The file cannot be read, is no trace, or names no operator of the dump.
@@ -215,30 +215,16 @@ def traced_microseconds(path: str, operators: Sequence[ReportedOperator]) -> Map
         raise DumpReadError(path, "no trace: neither a list of events nor an object with traceEvents")
     places = places_by_name(operators)
     sums: dict[int, list[float]] = {}
-    for told, duration in _durations(events):
-        known = (places.get((None, name)) for name in told)
-        place = next((each for each in known if each is not None), None)
-        if place is not None:
-            sums.setdefault(place, []).append(duration)
+    for event in events:
+        duration = event.get("dur") if isinstance(event, dict) and event.get("ph") == "X" else None
+        if isinstance(duration, int | float):
+            known = (places.get((None, name)) for name in _event_names(event))
+            place = next((each for each in known if each is not None), None)
+            if place is not None:
+                sums.setdefault(place, []).append(float(duration))
     if not sums:
         raise DumpReadError(path, "the trace names no operator of the dump")
     return {place: sum(each) / len(each) for place, each in sums.items()}
-
-
-def _durations(events: list[Any]) -> Iterator[tuple[list[str], float]]:
-    begun: dict[tuple[object, object], list[dict[str, Any]]] = {}
-    for event in events:
-        if not isinstance(event, dict):
-            continue
-        thread, phase, time = (event.get("pid"), event.get("tid")), event.get("ph"), event.get("ts")
-        if phase == "X" and isinstance(event.get("dur"), int | float):
-            yield _event_names(event), float(event["dur"])
-        elif phase == "B":
-            begun.setdefault(thread, []).append(event)
-        elif phase == "E" and begun.get(thread) and isinstance(time, int | float):
-            first = begun[thread].pop()
-            if isinstance(first.get("ts"), int | float):
-                yield _event_names(first), float(time - first["ts"])
 
 
 def _event_names(event: dict[str, Any]) -> list[str]:
