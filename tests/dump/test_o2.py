@@ -15,6 +15,7 @@ from msdump import open_dump
 from msdump.analysis.inputs import made_up
 from msdump.errors import ExecutionError
 from tests.dump import nets, o2
+from tests.dump.test_overflow import LARGE, MODES, sum_and_product
 from tests.frontends.acl.script import read
 
 GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
@@ -437,30 +438,11 @@ class TestContents:
         assert "is text, which a dump cannot hold" in caplog.text
 
 
-LARGE = np.array([60000, 2], np.float32)
 SMALL = np.array([1, 2], np.float32)
 HUGE = {"x": np.full(2, 3e38, np.float32), "x2": np.full(2, 3e38, np.float32)}
 KEEP = "must_keep_origin_dtype"
 CARRIES_ON = {"Cast"}
 """Types of operators that only pass an infinity on."""
-
-
-def sum_and_product():
-    """Return a sum that may overflow beside a product and a difference that do not."""
-    nodes = [
-        nets.node("Mul", "x one", "b", "mul/Mul"),
-        nets.node("Add", "x x2", "a", "add/Add"),
-        nets.node("Sub", "x one", "c", "sub/Sub"),
-    ]
-    inputs = [nets.value("x", [2]), nets.value("x2", [2])]
-    return nets.model(nodes, inputs, ["a", "b", "c"], {"one": np.array(1, np.float32)})
-
-
-MODES = {
-    "default": (None, np.inf),
-    "INFNAN": ("INFNAN_MODE", np.inf),
-    "SATURATION": ("SATURATION_MODE", 65504),
-}
 
 
 class TestOverflow:

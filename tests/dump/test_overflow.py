@@ -301,17 +301,6 @@ def test_statistics_of_the_overflowing(door, enable, saved_data):
     assert len(trees.tensors(door.rank)) == (3 if saved_data == "full" else 0)
 
 
-def lookup():
-    """Return a lookup between two operators that do not fail."""
-    nodes = [
-        nets.node("Relu", "x", "r", "act/Relu"),
-        nets.node("Gather", "r i", "g", "embed/Gather"),
-        nets.node("Neg", "g", "y", "neg/Neg"),
-    ]
-    return nets.model(nodes, [nets.value("x", [2, 2]), nets.value("i", [2], onnx.TensorProto.INT64)], ["y"])
-
-
-BAD = {"x": np.array([[1, -2], [3, 4]], np.float32), "i": np.array([0, 5])}
 FORCED = {
     "saved_data": ({"saved_data": "statistic"}, "saved_data"),
     "iteration": ({"iteration": "7"}, "iteration"),
@@ -324,12 +313,12 @@ FORCED = {
 def test_forced_under_mode_4(door, caplog, changes, named):
     """Settings without meaning under op_debug_mode 4 are warned of and have no effect."""
     door.configure(op_debug_mode=4, **{"input_output": 1} | changes)
-    network = door.load(lookup(), **O0)
+    network = door.load(nets.gather(), **O0)
 
     with pytest.raises(ExecutionError):
-        network.run(BAD)
+        network.run(nets.gather_feeds(5))
 
-    assert [(2, 2), (2,)] == [np.load(path).shape for _, path in trees.tensors(door.rank)]
+    assert [(2, 3), (1,)] == [np.load(path).shape for _, path in trees.tensors(door.rank)]
     assert any(f".{named} =" in r.getMessage() for r in caplog.records)
 
 

@@ -143,19 +143,6 @@ def test_outputs_that_nothing_computes(door):
     assert {"Default_Add-op0"} == trees.operators(door.rank)
 
 
-def looking_up():
-    """Return a network with a second operator that fails at an index out of range."""
-    nodes = [nets.node("Neg", "x", "n"), nets.node("Gather", "n i", "y")]
-    return nets.model(
-        nodes, [nets.value("x", [2, 3]), nets.value("i", [1], nets.onnx.TensorProto.INT64)], ["y"]
-    )
-
-
-def look(network, row):
-    """Look up a row; the second operator fails for any but 0 and 1."""
-    return network.run({"x": np.ones((2, 3), np.float32), "i": np.array([row])})
-
-
 STEPS = {
     "CPU": ({}, {}, [0, 1, 2], "0\n1\n2\n"),
     "CPU, failed step only": ({"iteration": "1"}, {}, [1], "1\n"),
@@ -172,11 +159,11 @@ STEPS = {
 def test_step_that_fails_is_a_step(door, changes, context, dumped, listed):
     """A failed step keeps its directory, is listed as executed, and the next step takes the next number."""
     door.configure(**changes)
-    network = door.load(looking_up(), **context)
-    look(network, 0)
+    network = door.load(nets.gather(), **context)
+    network.run(nets.gather_feeds(0))
     with pytest.raises(ExecutionError):
-        look(network, 5)
-    look(network, 1)
+        network.run(nets.gather_feeds(5))
+    network.run(nets.gather_feeds(1))
 
     history = door.rank / "execution_order" / "ms_global_execution_order_graph_0.csv"
     assert (dumped, listed) == (iterations(door, 0), history.read_text() if history.exists() else None)
@@ -186,11 +173,11 @@ def test_step_that_fails_is_a_step(door, changes, context, dumped, listed):
 def test_step_that_fails_where_the_user_steps(door):
     """The user's numbers hold whether steps fail or not."""
     door.configure()
-    network = door.load(looking_up())
+    network = door.load(nets.gather())
     msdump.set_init_iter(3)
     for row in (0, 5, 1):
         with contextlib.suppress(ExecutionError):
-            look(network, row)
+            network.run(nets.gather_feeds(row))
         msdump.dump_step(2)
 
     assert [3, 5, 7] == iterations(door, 0)
@@ -198,10 +185,10 @@ def test_step_that_fails_where_the_user_steps(door):
 
 def test_step_that_fails_in_a_compiled_graph(door):
     """Under O2, step and number of the run go on after a step that failed."""
-    network = o2.load(door, looking_up())
+    network = o2.load(door, nets.gather())
     for row in (0, 5, 1):
         with contextlib.suppress(ExecutionError):
-            look(network, row)
+            network.run(nets.gather_feeds(row))
 
     found = [(step, run) for step, _, _, _, run in o2.places(door.path)]
     assert [(0, 0), (1, 1), (2, 2)] == found
