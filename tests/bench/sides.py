@@ -18,6 +18,7 @@ from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel
 from msdump.session import Network
 from tests.bench import measure, whole
 from tests.bench.measure import Case
+from tests.dump import settings as dump_settings
 
 NEVER: Final = "1000000"
 """An iteration that no benchmark reaches."""
@@ -52,19 +53,9 @@ def plan(
         msdump: Values of ``msdump``.
         changes: Other values of ``common_dump_settings``.
     """
+    common = dump_settings.common(folder, iteration=iteration, **{"input_output": 2, **changes})
     settings: dict[str, Any] = {
-        "common_dump_settings": {
-            "op_debug_mode": 0,
-            "dump_mode": 0,
-            "path": str(folder),
-            "net_name": "Net",
-            "iteration": iteration,
-            "saved_data": "tensor",
-            "input_output": 2,
-            "kernels": [],
-            "support_device": [0],
-            **changes,
-        },
+        "common_dump_settings": common,
         # as the session it is compared with
         "msdump": {"precision_mode": "must_keep_origin_dtype", **(msdump or {})},
     }

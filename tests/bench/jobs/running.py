@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
-from msdump.config.models import MsdumpSettings
 from msdump.session import Network
 from tests.bench import measure, sides, whole
-from tests.bench.measure import Case, Figure, UnavailableError
+from tests.bench.measure import Case, Figure
 
 _EVERY = 100
 """One operator of so many is dumped by a filtered dump."""
@@ -30,23 +28,12 @@ def idle_of_run(case: Case) -> Figure:
     return sides.beside(case, idle, sides.network(case.path))
 
 
-def filtered(case: Case) -> Figure:
-    """Dump one operator of a hundred against the session that is not optimised."""
-    return _of_whole(_filtered(case), case)
-
-
-def filtered_optimised(case: Case) -> Figure:
-    """Dump one operator of a hundred, the others optimised, against the optimised session."""
-    if "optimize" not in MsdumpSettings.model_fields:
-        raise UnavailableError("msdump.optimize does not exist yet")
-    return _of_whole(_filtered(case, msdump={"optimize": "all"}), case, is_optimised=True)
-
-
-def _filtered(case: Case, **changes: Any) -> Network:
+def filtered(case: Case, optimize: str) -> Figure:
+    """Dump one operator of a hundred against the session, both optimised for "all"."""
     names = [operator.full_name for operator in sides.network(case.path).operators]
     kernels = names[_EVERY // 2 :: _EVERY] or [names[len(names) // 2]]
-    plan = sides.plan(case.folder, dump_mode=1, kernels=kernels, **changes)
-    return sides.network(case.path, plan)
+    plan = sides.plan(case.folder, dump_mode=1, kernels=kernels, msdump={"optimize": optimize})
+    return _of_whole(sides.network(case.path, plan), case, is_optimised=optimize == "all")
 
 
 def _of_whole(ours: Network, case: Case, *, is_optimised: bool = False) -> Figure:
