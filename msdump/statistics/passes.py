@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -21,7 +21,6 @@ from msdump.statistics.elements import BLOCK, terms, total, total_of_squares, wi
 from msdump.statistics.totals import NOTHING, StatisticNeed, Totals
 from msdump.threads import map_threads, split_by_size, thread_count
 
-_ZERO_BLOCK: Final = 1 << 12  # a tensor that holds a zero mostly holds one early
 PART: Final = 1 << 19
 """Elements that keep a thread busy for longer than it takes to wake one."""
 
@@ -152,16 +151,17 @@ def _parts(flat: np.ndarray) -> list[np.ndarray]:
 
 
 def _totals(part: np.ndarray, dtype: DType, need: StatisticNeed) -> Totals:
-    known_as = _known_as(dtype)
-    kernel = compiled.KERNEL
-    if kernel is not None and kernel.takes(known_as) and compiled.finds(need):
-        return _compiled_totals(kernel, part, known_as, need)
+    known_as, kernel = _known_as(dtype), compiled.KERNEL
+    if kernel is None or not kernel.takes(known_as) or not compiled.finds(need):
+        find = partial(_find_in_block, need=need)
+    elif part.dtype == known_as and part.flags.c_contiguous:
+        return kernel.totals(part, need)
+    else:
+        find = partial(kernel.totals, need=need)
     totals = Totals(len(part))
     with np.errstate(all="ignore"):
-        for block in _blocks(part, known_as, BLOCK):
-            _add(widened(block), need, totals)
-    if need.extremes and dtype.saved.kind == "f":
-        _sign_zeros(part, known_as, totals)
+        for start in range(0, len(part), BLOCK):  # converted block by block: a copy never leaves the cache
+            totals.join(find(np.ascontiguousarray(part[start : start + BLOCK], known_as)))
     return totals
 
 
@@ -172,53 +172,33 @@ def _known_as(dtype: DType) -> np.dtype:
     return dtype.numpy if dtype.numpy in compiled.TYPES else dtype.saved
 
 
-def _compiled_totals(
-    kernel: CompiledPass, part: np.ndarray, known_as: np.dtype, need: StatisticNeed
-) -> Totals:
-    """Measure a part by the compiled pass."""
-    if part.dtype == known_as and part.flags.c_contiguous:
-        return kernel.totals(part, need)
-    totals = Totals(len(part))
-    for block in _blocks(part, known_as, BLOCK):
-        totals.join(kernel.totals(block, need))
-    return totals
-
-
-def _blocks(flat: np.ndarray, known_as: np.dtype, length: int) -> Iterator[np.ndarray]:
-    """Yield the elements as a type that is known, contiguous."""
-    for start in range(0, len(flat), length):  # converted block by block: a copy never leaves the cache
-        yield np.ascontiguousarray(flat[start : start + length], known_as)
-
-
-def _add(block: np.ndarray, need: StatisticNeed, totals: Totals) -> None:
-    """Add a block to the totals of the elements before it."""
+def _find_in_block(block: np.ndarray, need: StatisticNeed) -> Totals:
+    """Measure a block by numpy."""
+    block = widened(block)
     high, low = float(np.maximum.reduce(block)), float(np.minimum.reduce(block))
     is_finite = low > -math.inf and high < math.inf
-    totals.stretch(high, low)
+    totals = Totals(len(block), high, low)
+    if need.extremes and not (high and low):  # zero extremes have the sign of the first zero
+        zero = float(block[np.argmax(block == 0)])
+        totals.high, totals.low = high or zero, low or zero
     if need.counts:
         # the extremes often answer without a look at the elements; where they are NaN both signs are counted
-        totals.negative += 0 if low >= 0 else int(np.count_nonzero(block < 0))
-        totals.positive += 0 if high <= 0 else len(block) if low > 0 else int(np.count_nonzero(block > 0))
+        totals.negative = 0 if low >= 0 else int(np.count_nonzero(block < 0))
+        totals.positive = 0 if high <= 0 else len(block) if low > 0 else int(np.count_nonzero(block > 0))
         if not is_finite:
-            totals.nan += int(np.count_nonzero(np.isnan(block)))
-            totals.negative_inf += int(np.count_nonzero(block == -math.inf))
-            totals.positive_inf += int(np.count_nonzero(block == math.inf))
-    if not (need.total or need.squares):
-        return
+            totals.nan = int(np.count_nonzero(np.isnan(block)))
+            totals.negative_inf = int(np.count_nonzero(block == -math.inf))
+            totals.positive_inf = int(np.count_nonzero(block == math.inf))
     if not is_finite:
         # The extremes add up to the sum of the block: NaN with a NaN or with both infinities, else infinite.
-        totals.total += high + low
-        totals.squares += high * high + low * low
-        return
-    if high == low:  # exact, as adding up the elements one by one would not be: masks and fills are common
-        totals.total += len(block) * high
-        totals.squares += len(block) * high * high
-        return
-    addends = terms(block, max(high, -low))
-    if need.total:
-        totals.total += total(addends)
-    if need.squares:
-        totals.squares += total_of_squares(addends)
+        totals.total, totals.squares = high + low, high * high + low * low
+    elif high == low:  # exact, as adding up equal elements would not be: masks and fills are common
+        totals.total, totals.squares = len(block) * high, len(block) * high * high
+    elif need.total or need.squares:
+        addends = terms(block, max(high, -low))
+        totals.total = total(addends) if need.total else 0.0
+        totals.squares = total_of_squares(addends) if need.squares else 0.0
+    return totals
 
 
 def _of_booleans(flat: np.ndarray) -> Totals:
@@ -227,17 +207,3 @@ def _of_booleans(flat: np.ndarray) -> Totals:
     totals.stretch(float(totals.positive > 0), float(totals.positive == len(flat)))
     totals.total = totals.squares = float(totals.positive)
     return totals
-
-
-def _sign_zeros(flat: np.ndarray, known_as: np.dtype, totals: Totals) -> None:
-    """Give extremes that are zero the sign of the first zero."""
-    if totals.high and totals.low:
-        return
-    for block in _blocks(flat, known_as, _ZERO_BLOCK):
-        is_zero = block.view(f"u{block.itemsize}") << 1 == 0  # both zeros, once the sign is shifted out
-        first = int(is_zero.argmax())
-        if is_zero[first]:
-            zero = float(block[first])
-            totals.high = totals.high or zero
-            totals.low = totals.low or zero
-            return

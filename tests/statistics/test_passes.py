@@ -65,7 +65,6 @@ def short_blocks(monkeypatch):
     monkeypatch.setattr(passes, "BLOCK", 16)
     monkeypatch.setattr(elements, "_RUN", 4)
     monkeypatch.setattr(elements, "_SINGLES_FROM", 8)
-    monkeypatch.setattr(passes, "_ZERO_BLOCK", 4)
     ones = {size: ones[:4] for size, ones in elements._ONES.items()}
     monkeypatch.setattr(elements, "_ONES", ones)
 

@@ -36,8 +36,8 @@ RECIPE = {
     ],
     "passes.py": [
         (
-            "    totals.stretch(high, low)\n",
-            "    if need.magnitudes:\n        totals.least = min(totals.least, float(np.abs(block).min()))\n",
+            "    totals = Totals(len(block), high, low)\n",
+            "    if need.magnitudes:\n        totals.least = float(np.abs(block).min())\n",
         )
     ],
 }
