@@ -99,85 +99,80 @@ def collective_call(node: Node) -> CollectiveCall | None:
     kind = collective(node.domain, node.op_type)
     if kind is None:
         return None
-    attributes = _Attributes(node.attributes, f"node {node.name!r} ({node.op_type})")
-    _check_arity(node, kind, attributes)
-    group = attributes.text(("group",), WORLD_GROUP) or WORLD_GROUP
-    return CollectiveCall(kind, group, **_READERS[kind](attributes))
+    _check_arity(node, kind)
+    fields = {name: _field(node, *field) for name, field in (_GROUP | _FIELDS[kind]).items()}
+    return CollectiveCall(kind, **fields)
 
 
-@dataclass(frozen=True, slots=True)
-class _Attributes:
-    """The attributes of a node; each has one of several names."""
+def _field(node: Node, names: tuple[str, ...], read: Callable[[Any], Any], default: Any) -> Any:
+    """Return the value of the first of some attributes that a node has; ``read`` checks it."""
+    value = next((node.attributes[name] for name in names if name in node.attributes), default)
+    try:
+        return read(value)
+    except (TypeError, ValueError, FormatError) as error:
+        raise GraphError(f"{_title(node)}: attribute {names[0]!r} = {value!r}: {error}") from error
 
-    values: Mapping[str, Any]
-    node: str
 
-    def text(self, names: tuple[str, ...], default: str) -> str:
-        value = self._value(names, default)
-        if not isinstance(value, str):
-            raise GraphError(f"{self.node}: attribute {names[0]!r} = {value!r}: a text is expected")
-        return value
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("a text is expected")
+    return value
 
-    def number(self, names: tuple[str, ...], default: int | None = None) -> int:
-        value = self._value(names, default)
-        if not isinstance(value, int) or value < 0:
-            raise GraphError(f"{self.node}: attribute {names[0]!r} = {value!r}: a number from 0 is expected")
-        return value
 
-    def op(self) -> str:
-        value = self.text(("op", "reduction"), REDUCTIONS[0]).lower()
-        if value not in REDUCTIONS:
-            raise GraphError(f"{self.node}: attribute 'op' = {value!r}: {', '.join(REDUCTIONS)} are allowed")
-        return value
+def _number(value: Any) -> int:
+    if not isinstance(value, int) or value < 0:
+        raise ValueError("a number from 0 is expected")
+    return value
 
-    def sizes(self) -> tuple[int, ...]:
-        value = self._value(("shape",), None)
-        if not isinstance(value, tuple) or not all(isinstance(size, int) and size >= 0 for size in value):
-            raise GraphError(f"{self.node}: attribute 'shape' = {value!r}: dimensions from 0 are expected")
-        return value
 
-    def dtype(self) -> DType:
-        value = self._value(("dtype",), None)
-        try:
-            return dtypes.from_name(value) if isinstance(value, str) else dtypes.from_onnx(value)
-        except FormatError as error:
-            raise GraphError(f"{self.node}: attribute 'dtype' = {value!r}: {error}") from error
+def _reduction(value: Any) -> str:
+    reduction = _text(value).lower()
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"{', '.join(REDUCTIONS)} are allowed")
+    return reduction
 
-    def _value(self, names: tuple[str, ...], default: Any) -> Any:
-        return next((self.values[name] for name in names if name in self.values), default)
+
+def _sizes(value: Any) -> tuple[int, ...]:
+    if not isinstance(value, tuple) or not all(isinstance(size, int) and size >= 0 for size in value):
+        raise ValueError("dimensions from 0 are expected")
+    return value
+
+
+def _dtype(value: Any) -> DType:
+    return dtypes.from_name(value) if isinstance(value, str) else dtypes.from_onnx(value)
 
 
 COUNTS: Final = ("rank_size", "group_size", "split_count")
 """Attributes of collectives that hold a number of ranks or parts."""
 
-_READERS: Final[Mapping[Collective, Callable[[_Attributes], dict[str, Any]]]] = {
-    Collective.ALL_REDUCE: lambda read: {"op": read.op()},
-    Collective.ALL_GATHER: lambda read: {
-        "count": read.number(COUNTS, 0),
-        "concat_axis": read.number(("axis",), 0),
-    },
-    Collective.REDUCE_SCATTER: lambda read: {"op": read.op(), "count": read.number(COUNTS, 0)},
-    Collective.BROADCAST: lambda read: {"peer": read.number(("root_rank",), 0)},
-    Collective.ALL_TO_ALL: lambda read: {
-        "count": read.number(COUNTS, 0),
-        "split_axis": read.number(("split_dim",), 0),
-        "concat_axis": read.number(("concat_dim",), 0),
-    },
-    Collective.SEND: lambda read: {
-        "peer": read.number(("dest_rank",)),
-        "tag": read.number(("sr_tag",), 0),
-    },
-    Collective.RECEIVE: lambda read: {
-        "peer": read.number(("src_rank",)),
-        "tag": read.number(("sr_tag",), 0),
-        "shape": read.sizes(),
-        "dtype": read.dtype(),
-    },
+_Field = tuple[tuple[str, ...], Callable[[Any], Any], Any]
+_GROUP: Final[dict[str, _Field]] = {
+    "group": (("group",), lambda value: _text(value) or WORLD_GROUP, WORLD_GROUP)
 }
-"""Readers of each collective's attributes, by field of CollectiveCall."""
+_OP: Final[dict[str, _Field]] = {"op": (("op", "reduction"), _reduction, REDUCTIONS[0])}
+_COUNT: Final[dict[str, _Field]] = {"count": (COUNTS, _number, 0)}
+_TAG: Final[dict[str, _Field]] = {"tag": (("sr_tag",), _number, 0)}
+
+_FIELDS: Final[Mapping[Collective, dict[str, _Field]]] = {
+    Collective.ALL_REDUCE: _OP,
+    Collective.ALL_GATHER: _COUNT | {"concat_axis": (("axis",), _number, 0)},
+    Collective.REDUCE_SCATTER: _OP | _COUNT,
+    Collective.BROADCAST: {"peer": (("root_rank",), _number, 0)},
+    Collective.ALL_TO_ALL: _COUNT
+    | {"split_axis": (("split_dim",), _number, 0), "concat_axis": (("concat_dim",), _number, 0)},
+    Collective.SEND: {"peer": (("dest_rank",), _number, None)} | _TAG,
+    Collective.RECEIVE: {"peer": (("src_rank",), _number, None)}
+    | _TAG
+    | {"shape": (("shape",), _sizes, None), "dtype": (("dtype",), _dtype, None)},
+}
+"""By field of CollectiveCall: names of its attribute, a function that checks the value, and the default."""
 
 
-def _check_arity(node: Node, kind: Collective, attributes: _Attributes) -> None:
+def _title(node: Node) -> str:
+    return f"node {node.name!r} ({node.op_type})"
+
+
+def _check_arity(node: Node, kind: Collective) -> None:
     inputs, outputs = len(node.inputs), len(node.outputs)
     if kind is Collective.BROADCAST:
         fits = inputs == outputs >= 1
@@ -186,4 +181,4 @@ def _check_arity(node: Node, kind: Collective, attributes: _Attributes) -> None:
     else:
         fits = inputs == 1 and (outputs == 1 or (kind is Collective.SEND and outputs == 0))
     if not fits or (kind is not Collective.RECEIVE and "" in node.inputs):
-        raise GraphError(f"{attributes.node}: {inputs} inputs and {outputs} outputs do not fit {kind}")
+        raise GraphError(f"{_title(node)}: {inputs} inputs and {outputs} outputs do not fit {kind}")

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -224,39 +225,24 @@ def _schema(domain: str, name: str) -> defs.OpSchema:
     )
     types = [("T", ["tensor(float)"], "")]  # inference checks no types
     operator = schema(name, domain, 1, inputs=[inputs], outputs=[outputs], type_constraints=types)
-    operator.set_type_and_shape_inference_function(_SCHEMAS[domain][name])
+    operator.set_type_and_shape_inference_function(partial(_infer, _SCHEMAS[domain][name]))
     return operator
 
 
-def _infer_same(context: Context) -> None:
+def _infer(kind: Collective | None, context: Context) -> None:
+    """Set the types of outputs: those of inputs, with other sizes on some axes; Receive states its own."""
+    if kind is Collective.RECEIVE:
+        dtype = _attribute(context, "dtype")
+        name, number = dtype.s.decode(), dtype.i or onnx.TensorProto.FLOAT
+        element = dtypes.from_name(name).onnx if name else number
+        shape = _attribute(context, "shape").ints
+        context.set_output_type(0, onnx.helper.make_tensor_type_proto(element, shape))
+        return
     for slot in range(min(context.get_num_inputs(), context.get_num_outputs())):
-        context.set_output_type(slot, context.get_input_type(slot))
-
-
-def _infer_received(context: Context) -> None:
-    dtype = _attribute(context, "dtype")
-    name, number = dtype.s.decode(), dtype.i or onnx.TensorProto.FLOAT
-    element = dtypes.from_name(name).onnx if name else number
-    context.set_output_type(0, onnx.helper.make_tensor_type_proto(element, _attribute(context, "shape").ints))
-
-
-def _infer_gathered(context: Context) -> None:
-    kind = context.get_input_type(0)
-    _resize(kind, _attribute(context, "axis").i, lambda size, count: size * count, context)
-    context.set_output_type(0, kind)
-
-
-def _infer_scattered(context: Context) -> None:
-    kind = context.get_input_type(0)
-    _resize(kind, 0, lambda size, count: -(-size // count), context)
-    context.set_output_type(0, kind)
-
-
-def _infer_exchanged(context: Context) -> None:
-    kind = context.get_input_type(0)
-    _resize(kind, _attribute(context, "split_dim").i, lambda size, count: -(-size // count), context)
-    _resize(kind, _attribute(context, "concat_dim").i, lambda size, count: size * count, context)
-    context.set_output_type(0, kind)
+        value_type = context.get_input_type(slot)
+        for axis, resized in _RESIZED.get(kind, ()):
+            _resize(value_type, _attribute(context, axis).i, resized, context)
+        context.set_output_type(slot, value_type)
 
 
 def _resize(kind: onnx.TypeProto, axis: int, size: Callable[[int, int], int], context: Context) -> None:
@@ -277,22 +263,26 @@ def _attribute(context: Context, *names: str) -> onnx.AttributeProto:
     return next(filter(None, map(context.get_attribute, names)), onnx.AttributeProto())
 
 
-_INFER: Final[Mapping[Collective, Callable[[Context], None]]] = {
-    Collective.ALL_REDUCE: _infer_same,
-    Collective.BROADCAST: _infer_same,
-    Collective.SEND: _infer_same,
-    Collective.ALL_GATHER: _infer_gathered,
-    Collective.REDUCE_SCATTER: _infer_scattered,
-    Collective.ALL_TO_ALL: _infer_exchanged,
-    Collective.RECEIVE: _infer_received,
-}
+def _joined(size: int, count: int) -> int:
+    return size * count
 
-_SCHEMAS: Final = {
-    domain: {name: _INFER[kind] for name, kind in kinds.items()}
-    for domain, kinds in {**NAMES, GE_DOMAIN: HCOM_NAMES}.items()
+
+def _divided(size: int, count: int) -> int:
+    return -(-size // count)
+
+
+_RESIZED: Final[Mapping[Collective | None, tuple[tuple[str, Callable[[int, int], int]], ...]]] = {
+    Collective.ALL_GATHER: (("axis", _joined),),
+    Collective.REDUCE_SCATTER: (("", _divided),),
+    Collective.ALL_TO_ALL: (("split_dim", _divided), ("concat_dim", _joined)),
 }
-_SCHEMAS[MINDSPORE_DOMAIN] |= dict.fromkeys((CLEAR_FLOAT_STATUS, GET_FLOAT_STATUS), _infer_same)
-"""Functions that infer the types of operators that ONNX lacks, by domain and name."""
+"""Axes with other sizes in outputs: the attribute that names each ("": the first), and its size by ranks."""
+
+_SCHEMAS: Final[dict[str, dict[str, Collective | None]]] = {
+    domain: dict(kinds) for domain, kinds in {**NAMES, GE_DOMAIN: HCOM_NAMES}.items()
+}
+_SCHEMAS[MINDSPORE_DOMAIN] |= dict.fromkeys((CLEAR_FLOAT_STATUS, GET_FLOAT_STATUS))
+"""Operators that ONNX lacks, by domain and name; None: no collective, outputs are like inputs."""
 
 
 def annotated(path: str, properties: Mapping[str, Mapping[str, str]], folder: str) -> tuple[bytes, int]:
