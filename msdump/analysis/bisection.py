@@ -18,12 +18,10 @@ from msdump.dtypes import DType
 from msdump.errors import InputError, MsdumpError
 from msdump.execute import (
     Float64Kernels,
-    Initializers,
     KernelFactory,
     Program,
     RoundingsOf,
     WeightCopies,
-    WeightStore,
     as_the_model_says,
     cpu_runtime,
     mixed_kernels,
@@ -37,7 +35,6 @@ from msdump.graph.cutting import (
     RegionModel,
     Spliced,
     ValueShape,
-    emulated_model,
     exchangeable,
     forms,
     is_taken,
@@ -247,17 +244,8 @@ class _Part:
         }
         is_plain = self.arithmetic.roundings is as_the_model_says
         if not is_plain and not has_bodies:
-            roundings, store = self.arithmetic.roundings, WeightStore(self.graph.weights)
-            initializers = Initializers(store, self.graph.changeable, frozenset())
-
-            def rounded(node: Node) -> dict[str, np.ndarray]:
-                bound = initializers.of(node, roundings(node))
-                return {name: bound.arrays[name] for name in bound.rounded}
-
-            device = EmulatingRuntime(roundings, rounded, cpu_runtime().limits)
-            model = emulated_model(self.graph, self.nodes, forms, outputs, device)
-            if model is not None:
-                return model, True
+            device = EmulatingRuntime(self.arithmetic.roundings, cpu_runtime().limits)
+            return region_model(self.graph, self.nodes, forms, outputs, device), True
         return region_model(self.graph, self.nodes, forms, outputs), is_plain and not self.arithmetic.is_wide
 
     def results(self, fed: Mapping[str, np.ndarray], outputs: Sequence[str]) -> dict[str, np.ndarray]:

@@ -4,7 +4,6 @@ from .splice import EmulatingRuntime as EmulatingRuntime
 from .splice import RegionModel as RegionModel
 from .splice import Spliced as Spliced
 from .splice import ValueShape as ValueShape
-from .splice import emulated_model as emulated_model
 from .splice import exchangeable as exchangeable
 from .splice import forms as forms
 from .splice import is_taken as is_taken

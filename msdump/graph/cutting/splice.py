@@ -14,11 +14,10 @@ from onnx import defs, helper, numpy_helper
 from msdump import dtypes
 from msdump.dtypes import DType
 from msdump.graph import compilation
-from msdump.graph.functions import callees, function_key
+from msdump.graph.functions import callees, function_key, renamed_calls
 from msdump.graph.graph import Graph, Node, Value, ValueType
-from msdump.graph.kernel import linked, onenode
-from msdump.graph.kernel.emulation import Rounding
-from msdump.graph.kernel.linked import LinkedOperator, SegmentEdges, UnlinkableError
+from msdump.graph.kernel import onenode
+from msdump.graph.kernel.emulation import PREFIX, Rounding
 from msdump.graph.kernel.onenode import OLDEST_IR, Bindings, RuntimeLimits, contiguous
 from msdump.graph.order import external_values, reads, rename_values, subgraphs, used_values
 
@@ -94,18 +93,40 @@ class RegionModel:
     outputs: Mapping[str, DType | None]
 
 
+@dataclass(frozen=True, slots=True)
+class EmulatingRuntime:
+    """How a device computes operators, and the runtime that emulates it.
+
+    Attributes:
+        roundings: Its arithmetic, by operator.
+        limits: Newest versions that the runtime reads.
+    """
+
+    roundings: Callable[[Node], Sequence[Rounding] | None]
+    limits: RuntimeLimits
+
+
 def region_model(
-    graph: Graph, nodes: Sequence[Node], fed: Mapping[str, ValueShape], outputs: Sequence[str]
+    graph: Graph,
+    nodes: Sequence[Node],
+    fed: Mapping[str, ValueShape],
+    outputs: Sequence[str],
+    device: EmulatingRuntime | None = None,
 ) -> RegionModel:
-    """Return the model of some operators of a graph.
+    """Return the model of some operators of a graph, as the model says or with a device's casts around them.
 
     Fed values become inputs, other weights initializers. Inputs and outputs of
     types that numpy lacks (bfloat16, int4, ...) are of the type in which dumps hold them, and cast inside.
     """
-    protos = [part.proto for node in nodes for part in node.members]
-    model = onnx.ModelProto(ir_version=max(graph.ir_version, OLDEST_IR))
-    model.opset_import.extend(helper.make_opsetid(domain, number) for domain, number in graph.opsets.items())
-    model.functions.extend(callees(protos, graph.proto.functions))
+    if device is None:
+        model = onnx.ModelProto(ir_version=max(graph.ir_version, OLDEST_IR))
+        versions = graph.opsets.items()
+        model.opset_import.extend(helper.make_opsetid(domain, number) for domain, number in versions)
+        protos = [part.proto for node in nodes for part in node.members]
+        model.functions.extend(callees(protos, graph.proto.functions))
+    else:
+        model = onenode.empty_model(graph, nodes[0], device.limits)
+        protos = _emulated(model, graph, nodes, fed, device)
     body = model.graph
     body.name = "region"
     inputs: dict[str, DType] = {}
@@ -131,6 +152,39 @@ def region_model(
             body.node.append(helper.make_node("Cast", [renamed[name]], [name], to=dtype.onnx))
         body.output.append(helper.make_tensor_value_info(name, dtype.onnx, None))
     return RegionModel(model.SerializeToString(), inputs, results)
+
+
+def _emulated(
+    model: onnx.ModelProto,
+    graph: Graph,
+    nodes: Sequence[Node],
+    fed: Mapping[str, ValueShape],
+    device: EmulatingRuntime,
+) -> list[onnx.NodeProto]:
+    """Return operators with a device's casts around them; a model gets their functions and constants."""
+    protos: list[onnx.NodeProto] = []
+    constants: dict[str, onnx.TensorProto] = {}
+    for number, node in enumerate(nodes):
+        names = [*reads(node), *(name for part in node.members for name in (*part.inputs, *part.outputs))]
+        forms = {name: fed[name].dtype if name in fed else graph.type_of(name).dtype for name in reads(node)}
+        types = {name: onenode.type_text(dtype) for name, dtype in forms.items() if dtype}
+        roundings = device.roundings(node)
+        if roundings is not None:  # the status of the device is no output of the model
+            roundings = [replace(each, reports=False) for each in roundings]
+        computation = onenode.computation(
+            graph,
+            node,
+            {name: name for name in (*names, "")},
+            Bindings(types, {}, {}, {}),
+            roundings=roundings,
+            opset=onenode.onnx_opset(model),
+            prefix=f"{PREFIX}{number}",
+        )
+        protos += computation.protos
+        constants |= {constant.name: constant for constant in computation.constants}
+    model.graph.initializer.extend(constants.values())
+    model.functions.extend(renamed_calls(protos, callees(protos, graph.proto.functions)))
+    return protos
 
 
 def _add_input(body: onnx.GraphProto, name: str, form: ValueShape, renamed: dict[str, str]) -> DType:
@@ -410,84 +464,3 @@ def _with_functions(proto: onnx.ModelProto, other: onnx.ModelProto) -> onnx.Mode
     joined = deepcopy(proto)
     joined.functions.extend(more)
     return joined
-
-
-@dataclass(frozen=True, slots=True)
-class EmulatingRuntime:
-    """How a device computes operators, and the runtime that emulates it.
-
-    Attributes:
-        roundings: Its arithmetic, by operator.
-        rounded: Returns the weights of an operator that it rounds, as the operator reads them.
-        limits: Newest versions that the runtime reads.
-    """
-
-    roundings: Callable[[Node], Sequence[Rounding] | None]
-    rounded: Callable[[Node], Mapping[str, np.ndarray]]
-    limits: RuntimeLimits
-
-
-def emulated_model(
-    graph: Graph,
-    nodes: Sequence[Node],
-    fed: Mapping[str, ValueShape],
-    outputs: Sequence[str],
-    device: EmulatingRuntime,
-) -> RegionModel | None:
-    """Return the model of some operators as a device computes them; None where they cannot stand together."""
-    feeds = {name: onenode.type_text(form.dtype) for name, form in fed.items()}
-    parts = [
-        LinkedOperator(node, _bindings(graph, node, feeds, device.rounded(node)), device.roundings(node))
-        for node in nodes
-    ]
-    try:
-        made = linked.link(graph, parts, SegmentEdges(feeds, {}, outputs), device.limits)
-    except UnlinkableError:
-        return None
-    model = onnx.load_from_string(made.data)
-    _rename_values(model.graph, dict((*made.feeds, *made.outputs)))
-    inputs = {name: form.dtype for name, form in fed.items()}
-    results = {name: graph.type_of(name).dtype for name in outputs}
-    for name, dtype in inputs.items():
-        _widen(model.graph, name, dtype, is_input=True)
-    for name, result in results.items():
-        _widen(model.graph, name, result, is_input=False)
-    return RegionModel(
-        model.SerializeToString(),
-        {name: host_type(dtype) or dtype for name, dtype in inputs.items()},
-        {name: host_type(dtype) for name, dtype in results.items()},
-    )
-
-
-def _bindings(
-    graph: Graph, node: Node, feeds: Mapping[str, str], rounded: Mapping[str, np.ndarray]
-) -> Bindings:
-    names = [*reads(node)]
-    declared = {name: graph.type_of(name).dtype for name in names}
-    types = {name: feeds.get(name) or onenode.type_text(dtype) for name, dtype in declared.items() if dtype}
-    weights = {name: graph.weights[name] for name in names if name in graph.weights}
-    return Bindings(types, {}, {**weights, **rounded}, {}, rounded=dict.fromkeys(rounded, False))
-
-
-def _rename_values(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
-    for node in graph.node:
-        for side in (node.input, node.output):
-            side[:] = [names.get(name, name) for name in side]
-    for value in (*graph.input, *graph.output):
-        value.name = names.get(value.name, value.name)
-
-
-def _widen(graph: onnx.GraphProto, name: str, dtype: DType | None, *, is_input: bool) -> None:
-    """Give an input or output of a type that numpy lacks the type in which dumps hold it."""
-    host = host_type(dtype)
-    if dtype is None or host is None or host is dtype:
-        return
-    inner = f"{_MADE_UP}{name}"
-    _rename_values(graph, {name: inner})
-    value = next(each for each in (graph.input if is_input else graph.output) if each.name == inner)
-    value.name = name
-    if is_input:
-        value.type.tensor_type.elem_type = host.onnx
-        graph.node.insert(0, helper.make_node("Cast", [name], [inner], to=dtype.onnx))
-    else:
-        graph.node.append(helper.make_node("Cast", [inner], [name], to=host.onnx))
