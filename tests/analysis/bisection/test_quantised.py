@@ -13,7 +13,7 @@ from onnx import numpy_helper
 from onnxruntime.transformers import float16
 
 from msdump.cli import main
-from tests.analysis.diff.test_quantised import LAYERS, NAMES, original, quantised, scaled
+from tests.analysis.diff.test_quantised import LAYERS, NAMES, changed, original, quantised
 from tests.execute.test_rounded_constants import CASES
 
 __all__ = ["quantised"]
@@ -50,7 +50,7 @@ def distance_of(folder, forks):
 def test_layer_with_a_wrong_scale(form, layer, is_mine, quantised, tmp_path, forks):
     """The layer with a wrong scale explains the difference, in a report that runs with its own numbers."""
     model = onnx.load(quantised / f"{form}.onnx")
-    scaled(model, layer, 4)
+    changed(model, f"{layer}.w_scale", 4)
     onnx.save(model, tmp_path / "wrong.onnx")
     models = tmp_path / "wrong.onnx", quantised / "float.onnx"
 
