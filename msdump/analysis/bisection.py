@@ -18,10 +18,12 @@ from msdump.dtypes import DType
 from msdump.errors import InputError, MsdumpError
 from msdump.execute import (
     Float64Kernels,
+    Initializers,
     KernelFactory,
     Program,
     RoundingsOf,
     WeightCopies,
+    WeightStore,
     as_the_model_says,
     cpu_runtime,
     mixed_kernels,
@@ -244,7 +246,14 @@ class _Part:
         }
         is_plain = self.arithmetic.roundings is as_the_model_says
         if not is_plain and not has_bodies:
-            device = EmulatingRuntime(self.arithmetic.roundings, cpu_runtime().limits)
+            roundings, store = self.arithmetic.roundings, WeightStore(self.graph.weights)
+            initializers = Initializers(store, self.graph.changeable, frozenset())
+
+            def rounded(node: Node) -> dict[str, np.ndarray]:
+                bound = initializers.of(node, roundings(node))
+                return {name: bound.arrays[name] for name in bound.rounded}
+
+            device = EmulatingRuntime(roundings, rounded, cpu_runtime().limits)
             return region_model(self.graph, self.nodes, forms, outputs, device), True
         return region_model(self.graph, self.nodes, forms, outputs), is_plain and not self.arithmetic.is_wide
 

@@ -99,10 +99,12 @@ class EmulatingRuntime:
 
     Attributes:
         roundings: Its arithmetic, by operator.
+        rounded: Returns the weights of an operator that it rounds, as the operator reads them.
         limits: Newest versions that the runtime reads.
     """
 
     roundings: Callable[[Node], Sequence[Rounding] | None]
+    rounded: Callable[[Node], Mapping[str, np.ndarray]]
     limits: RuntimeLimits
 
 
@@ -129,12 +131,13 @@ def region_model(
         protos = _emulated(model, graph, nodes, fed, device)
     body = model.graph
     body.name = "region"
+    used = {name for proto in protos for name in used_values(proto)}
     inputs: dict[str, DType] = {}
     renamed: dict[str, str] = {}
     for name in external_values(nodes):
         if name in fed:
             inputs[name] = _add_input(body, name, fed[name], renamed)
-        elif name in graph.weights:
+        elif name in graph.weights and name in used:
             body.initializer.append(numpy_helper.from_array(contiguous(graph.weights[name]), name))
     narrow = {name: graph.type_of(name).dtype for name in outputs}
     renamed |= {name: f"{_MADE_UP}{name}" for name, dtype in narrow.items() if host_type(dtype) is not dtype}
@@ -165,7 +168,12 @@ def _emulated(
     protos: list[onnx.NodeProto] = []
     constants: dict[str, onnx.TensorProto] = {}
     for number, node in enumerate(nodes):
-        names = [*reads(node), *(name for part in node.members for name in (*part.inputs, *part.outputs))]
+        names = {name: name for part in node.members for name in (*reads(part), *part.outputs, "")}
+        # some kernels take constants alone
+        rounded = device.rounded(node)
+        for name, array in rounded.items():
+            names[name] = f"{PREFIX}{number}:{name}"
+            model.graph.initializer.append(numpy_helper.from_array(contiguous(array), names[name]))
         forms = {name: fed[name].dtype if name in fed else graph.type_of(name).dtype for name in reads(node)}
         types = {name: onenode.type_text(dtype) for name, dtype in forms.items() if dtype}
         roundings = device.roundings(node)
@@ -174,8 +182,8 @@ def _emulated(
         computation = onenode.computation(
             graph,
             node,
-            {name: name for name in (*names, "")},
-            Bindings(types, {}, {}, {}),
+            names,
+            Bindings(types, {}, {}, {}, rounded=dict.fromkeys(rounded, False)),
             roundings=roundings,
             opset=onenode.onnx_opset(model),
             prefix=f"{PREFIX}{number}",
