@@ -352,7 +352,7 @@ CASES = {
             ([], [0, FAR], "weight"),
         )
     },
-    # 3. an operator's input is what its producer wrote
+    # 3. an operator's input is its producer's output
     "an input that changed": case(
         "own",
         *(A, B, operator("X", [FAR, 0], [FAR], order=3, reads=(of("A"), of("B")))),
@@ -443,7 +443,7 @@ BEHIND = {
 
 @pytest.mark.parametrize(("operators", "verdict"), BEHIND.values(), ids=BEHIND)
 def test_tensors_behind_elements_on_the_other_side_of_an_edge(operators, verdict):
-    """Inputs that agree may decide few elements otherwise: these agree, and what they may become."""
+    """Inputs that agree may decide few elements otherwise: these agree, and their readers' outputs."""
     assert verdict == judged(*operators)[-1].tensors[-1].verdict
 
 
