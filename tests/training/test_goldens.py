@@ -33,12 +33,13 @@ class Known:
             scope in another order than they run in; its function-style gradients lie under the last layer
             that uses them, decomposed operators under Expand, methods of tensors under no layer, ours each
             under the forward operator and layer.
-        slots: Number of slots by their difference: ``shape``, 2.10's fault: a view, and who reads it, has the
+        slots: Number of slots by their difference: ``shape``, 2.10's fault: a view, and its readers, have the
             shape of the view's input; ``half``: the kernel computes in float32 where the graph says float16,
-            which 2.10 names the file by, so that it holds the first half of the bytes; ``values``: the kernel
-            does not write the slot, or gradients of a tensor with four users are added in another order;
-            ``ours``: a branch's operators have inputs from outside and the main graph all variables here,
-            and the test feeds the reference's masks.
+            which 2.10 names the file by, so that it holds the first half of the bytes; ``ours``: a branch's
+            operators have inputs from outside and the main graph all variables here, and the test feeds the
+            reference's masks; an operator and its slot: other values, where the kernel does not write the
+            slot, or AddN has the gradients of a tensor with four users in another order. ``renamed`` counts
+            operators under other names, in all iterations.
         places: Graphs and iterations that the reference alone has: a branch without operators.
         histories: Our histories of graphs where the reference's lose lines.
     """
@@ -50,13 +51,22 @@ class Known:
 
 
 KNOWN = {
-    "momentum": Known(names=2),
-    "convbn": Known(1, {"shape": 12, "values": 10}, histories={"0": ["0", "1"]}),
-    "adam": Known(7, {"values": 48, "ours": 4}),
-    "attention": Known(26, {"shape": 32, "values": 46}),
+    "momentum": Known(2, {"renamed": 6}),
+    "convbn": Known(
+        1,
+        {"renamed": 8, "shape": 12, "BatchNormGrad input.5": 2}
+        | {f"BatchNorm output.{slot}": count for slot, count in enumerate((3, 3, 1, 1), 1)},
+        histories={"0": ["0", "1"]},
+    ),
+    "adam": Known(7, {"renamed": 20, "ours": 4} | {f"Adam output.{slot}": 16 for slot in range(3)}),
+    "attention": Known(
+        26,
+        {"renamed": 66, "shape": 32, "AddN input.1": 2, "AddN input.2": 2}
+        | {f"AdamWeightDecay output.{slot}": 14 for slot in range(3)},
+    ),
     "datasink": Known(),
-    "fixedscale": Known(15, {"half": 36}),
-    "lossscale": Known(10, {"shape": 20, "half": 48, "ours": 35}, places=("1/0", "1/1")),
+    "fixedscale": Known(15, {"renamed": 60, "half": 36}),
+    "lossscale": Known(10, {"renamed": 60, "shape": 20, "half": 48, "ours": 35}, places=("1/0", "1/1")),
 }
 
 
@@ -84,19 +94,24 @@ class Trained:
 
 
 def renumbered(names):
-    """Return names with numbers from 0 for each scope and type, in the reference's order.
+    """Return the reference's names with numbers from 0 for each scope and type.
 
-    Its execution order counts nodes that a pass has put others in place of.
+    Its execution order counts nodes that a pass has put others in place of, and the files of a graph count on
+    from the graphs before it.
     """
-    counted = defaultdict(list)
+    groups = defaultdict(list)
     for name in names:
         start, _, number = name.rpartition("-op")
-        counted[start].append(int(number))
-    return {f"{start}-op{number}" for start, listed in counted.items() for number in range(len(listed))}
+        groups[start].append((int(number) if number.isdecimal() else 0, name))
+    return {
+        name: f"{start}-op{number}" if start else name
+        for start, group in groups.items()
+        for number, (_, name) in enumerate(sorted(group))
+    }
 
 
 def difference(theirs, ours):
-    """Return how two arrays differ: in "values", else as "half" or "shape", else as "same"."""
+    """Return how two arrays differ: "size", "half", "shape" or "same"; None: in values."""
     true, values = theirs.reshape(-1), ours.reshape(-1)
     if true.size != values.size:
         return "size"
@@ -106,7 +121,7 @@ def difference(theirs, ours):
     wide = true.astype(np.float64)
     limit = GRADIENT * np.abs(wide, where=np.isfinite(wide), out=np.zeros_like(wide)).max(initial=0)
     if not np.allclose(values.astype(np.float64), wide, rtol=0, atol=limit, equal_nan=True):
-        return "values"
+        return None
     if theirs.dtype != ours.dtype:
         return "half"
     return "same" if theirs.shape == ours.shape else "shape"
@@ -116,20 +131,24 @@ ALIKE = ("same", "shape", "half")
 """Differences of slots with the same values."""
 
 
-def differences(theirs, ours):
-    """Return the differences of the slots of an operator of the reference and of ours."""
-    own = Counter({"theirs": len(theirs.keys() - ours.keys()), "ours": len(ours.keys() - theirs.keys())})
-    return own + Counter(difference(theirs[slot], ours[slot]) for slot in theirs.keys() & ours.keys())
+def differences(kind, theirs, ours):
+    """Return the differences of the slots of an operator and its counterpart; values by slot."""
+    found = Counter({"theirs": len(theirs.keys() - ours.keys()), "ours": len(ours.keys() - theirs.keys())})
+    for slot in theirs.keys() & ours.keys():
+        found[difference(theirs[slot], ours[slot]) or f"{kind} {slot}"] += 1
+    return +found
 
 
 def counted(theirs, ours):
     """Return the differences of all slots of a graph's run; operators of a type are paired by contents."""
-    total, left = Counter(), dict(ours)
+    total, left, numbers = Counter(), dict(ours), renumbered(theirs)
     for name, slots in theirs.items():
-        kind = name.partition(".")[0]
-        found = {other: differences(slots, left[other]) for other in left if other.partition(".")[0] == kind}
-        best = max(found, key=lambda other: (sum(found[other][alike] for alike in ALIKE), other == name))
-        total += found[best]
+        kind, own = name.partition(".")[0], numbers[name]
+        found = {
+            other: differences(kind, slots, left[other]) for other in left if other.partition(".")[0] == kind
+        }
+        best = max(found, key=lambda other: (sum(found[other][alike] for alike in ALIKE), other == own))
+        total += found[best] + Counter(renamed=best != own)
         del left[best]
     return total + Counter(ours=sum(map(len, left.values())))
 
@@ -172,7 +191,7 @@ def test_execution_order(trained):
             [row.rpartition("/")[2].partition("-")[0] for row in each] for each in (rows, trained.csv[graph])
         )
         assert sorted(theirs) == sorted(ours)
-        differing += len(renumbered(rows) - set(trained.csv[graph]))
+        differing += len(set(renumbered(rows).values()) - set(trained.csv[graph]))
         counts = Counter()
         for row in trained.csv[graph]:
             scope_and_type, number = re.fullmatch(r"(.+)-op(\d+)", row).groups()
