@@ -49,15 +49,19 @@ class CompiledPass:
 
     Attributes:
         found: Layout of the record that it writes for a tensor: the first fields of Totals behind the count.
+        find_distances: Finds how far pairs of vectors are apart; see ``distances``.
     """
 
     def __init__(self, library: ctypes.CDLL) -> None:
-        """Take a library that ``open_library`` accepts."""
+        """Declare the functions of a library that ``load`` accepts."""
         self.found = _layout(library)
         self._struct = Struct("=" + "".join(self.found[name].char for name in self.found.names or ()))
         self._measure = library.msdump_measure
         self._measure.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)
         self._measure.restype = None
+        self.find_distances = library.msdump_find_distances
+        self.find_distances.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_void_p)
+        self.find_distances.restype = None
 
     def takes(self, dtype: np.dtype) -> bool:
         """Return whether the library measures an element type, which is in the byte order of the machine."""
@@ -115,21 +119,6 @@ def address(data: np.ndarray) -> int:
     return data.ctypes.data
 
 
-def open_library(library: Path) -> ctypes.CDLL | None:
-    """Return the compiled library in a file, None where there is none that this process can use."""
-    try:
-        loaded = ctypes.CDLL(str(library))
-    except OSError:  # not there, or of another machine
-        return None
-    try:
-        if loaded.msdump_kernel_version() == _VERSION and _fits(_layout(loaded), loaded.msdump_found_size()):
-            return loaded
-    except (AttributeError, KeyError):  # of another interface
-        pass
-    _warn_of(library)
-    return None
-
-
 def _layout(library: ctypes.CDLL) -> np.dtype:
     """Return the layout of the record of a tensor as the library states it."""
     library.msdump_found.restype = ctypes.c_char_p
@@ -143,23 +132,27 @@ def _fits(layout: np.dtype, size: int) -> bool:
     return layout.itemsize == size and names == tuple(Totals.__slots__[1 : 1 + len(names)])
 
 
-@functools.cache  # several modules open the library
-def _warn_of(library: Path) -> None:
-    _log.warning(
-        "%s: is of another version of msdump, so that numpy finds the statistics, more slowly:"
-        " install msdump again, or run scripts/compile_kernel.py in a source tree",
-        library,
-    )
-
-
 def load(library: Path) -> CompiledPass | None:
     """Return the compiled pass in a file, None where there is none that this process can use.
 
     >>> load(Path("/nowhere")) is None
     True
     """
-    loaded = open_library(library)
-    return None if loaded is None else CompiledPass(loaded)
+    try:
+        loaded = ctypes.CDLL(str(library))
+    except OSError:  # not there, or of another machine
+        return None
+    try:
+        if loaded.msdump_kernel_version() == _VERSION and _fits(_layout(loaded), loaded.msdump_found_size()):
+            return CompiledPass(loaded)
+    except (AttributeError, KeyError):  # of another interface
+        pass
+    _log.warning(
+        "%s: is of another version of msdump, so that numpy finds the statistics, more slowly:"
+        " install msdump again, or run scripts/compile_kernel.py in a source tree",
+        library,
+    )
+    return None
 
 
 KERNEL = load(LIBRARY)

@@ -5,7 +5,6 @@ Without the compiled pass (``compiled``) numpy takes the pairs one by one.
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 from array import array
 from collections.abc import Sequence
@@ -51,7 +50,8 @@ def distances(pairs: Sequence[tuple[np.ndarray, np.ndarray]], *, is_shared: bool
         pairs: The pairs, of which ``takes`` holds.
         is_shared: Whether threads share the elements evenly; else this one takes them all.
     """
-    if _FIND is None:
+    kernel = compiled.KERNEL
+    if kernel is None:
         return list(itertools.starmap(_distance, pairs))
     table = array("q", itertools.chain.from_iterable((address(x), address(y), x.size) for x, y in pairs))
     count = sum(x.size for x, _ in pairs)
@@ -61,24 +61,11 @@ def distances(pairs: Sequence[tuple[np.ndarray, np.ndarray]], *, is_shared: bool
 
     def find(part: int) -> None:
         begin, end = bounds[part : part + 2]
-        _FIND(table.buffer_info()[0], begin, end, found[part].ctypes.data)
+        kernel.find_distances(table.buffer_info()[0], begin, end, found[part].ctypes.data)
 
     map_threads(find, range(parts))
     sums, largest = found[..., :2].sum(axis=0), found[..., 2:].max(axis=0)
     return list(itertools.starmap(Distance, np.concatenate((sums, largest), axis=1).tolist()))
-
-
-def _compiled() -> ctypes._NamedFuncPointer | None:
-    library = compiled.open_library(compiled.LIBRARY)
-    if library is None:
-        return None
-    function: ctypes._NamedFuncPointer = library.msdump_find_distances
-    function.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_void_p)
-    function.restype = None
-    return function
-
-
-_FIND: Final = _compiled()
 
 
 @np.errstate(all="ignore")

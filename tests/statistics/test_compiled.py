@@ -122,7 +122,7 @@ def test_a_library_of_another_record_is_not_used(monkeypatch, compile_kernel, tr
 
     library = compile_kernel(tree, list)
 
-    assert [None, None] == [compiled.load(library), compiled.open_library(library)]
+    assert compiled.load(library) is None
     (message,) = caplog.messages
     assert message.startswith(
         f"{library}: is of another version of msdump, so that numpy finds the statistics"

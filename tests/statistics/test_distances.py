@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from msdump.statistics import compiled
 from msdump.statistics import distances as first_look
 
 
@@ -18,7 +19,7 @@ def way(request):
     """Look by the compiled pass, where there is one, or by numpy."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "numpy":
-            patch.setattr(first_look, "_FIND", None)
+            patch.setattr(compiled, "KERNEL", None)
         yield
 
 

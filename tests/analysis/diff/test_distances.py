@@ -10,6 +10,7 @@ import pytest
 
 from msdump.analysis import errors
 from msdump.analysis.diff import measure_pair
+from msdump.statistics import compiled
 from msdump.statistics import distances as first_look
 
 LIMIT = 1e-3
@@ -20,7 +21,7 @@ GOLDEN = np.random.default_rng(0).standard_normal((7, 20_001)).astype("f4")
 def way(request, monkeypatch):
     """Look by the compiled pass, where there is one, or by numpy."""
     if request.param == "numpy":
-        monkeypatch.setattr(first_look, "_FIND", None)
+        monkeypatch.setattr(compiled, "KERNEL", None)
 
 
 def masked(mine, golden):
