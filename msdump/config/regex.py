@@ -33,6 +33,7 @@ _POSIX: Final = {"d": r"\d", "s": r"\s", "w": r"\w"} | {
 _PYTHON: Final = {"^": r"\A", "$": r"\Z", ".": r"[^\n\r]"}  # other assertions are the same
 _CONTROLS: Final = {"0": "\0", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _MOST_NESTED: Final = 100  # brackets in brackets: Python's stack is finite
+_MOST_ATOMS: Final = 100_000  # states of GCC's automaton
 
 _ESCAPE: Final = r"\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|c.|[^cux])"
 _TOKEN: Final = re.compile(
@@ -80,12 +81,14 @@ def translate(expression: str) -> str:
 
     tokens = [*_TOKEN.finditer(expression)]
     _check(expression, tokens)
+    _check_size(expression, tokens)
     pieces = [_translated(expression, token) for token in tokens]
     try:
         regex.compile("".join(pieces), regex.ASCII)
     except regex.error as error:
         ends = accumulate(map(len, pieces))
-        token = next(token for token, end in zip(tokens, ends, strict=True) if error.pos < end)
+        hits = (token for token, end in zip(tokens, ends, strict=True) if error.pos < end)
+        token = next(hits, tokens[-1])
         raise _fault(expression, *token.span(), error.msg) from None
     return "".join(pieces)
 
@@ -115,6 +118,28 @@ def _check(expression: str, tokens: list[re.Match[str]]) -> None:
         is_atom = kind not in {"assertion", "open", "bar", "quantifier"}
     if opened:
         raise _fault(expression, opened[-1], opened[-1] + 1, "the bracket is not closed")
+
+
+def _check_size(expression: str, tokens: list[re.Match[str]]) -> None:
+    """Refuse repetitions of so many atoms that GCC's library refuses them; the regex package would hang."""
+    atoms, last = [0], 0  # in the whole expression and each open bracket, in the last atom
+    for token in tokens:
+        if token.lastgroup == "open":
+            atoms.append(0)
+        elif token.lastgroup == "close":
+            last = atoms.pop()
+            atoms[-1] += last
+        elif token.lastgroup == "quantifier":
+            numbers = (number.lstrip("0")[:10] for number in re.findall("[0-9]+", token[0]))
+            atoms[-1] += last * max((int(number or 0) - 1 for number in numbers), default=0)
+        else:
+            last = 1
+            atoms[-1] += last
+        if atoms[-1] > _MOST_ATOMS:
+            message = (
+                f"repetitions make it longer than {_MOST_ATOMS} characters; use smaller ones, or * and +"
+            )
+            raise _fault(expression, *token.span(), message)
 
 
 def _translated(expression: str, token: re.Match[str]) -> str:

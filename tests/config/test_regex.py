@@ -104,7 +104,14 @@ FAULTS = [
     ],
     ("a++", f"{REPEATED} '+' could repeat; write \\+ for the character", (2, 3)),
     ("a{2,1}", "min repeat greater than max repeat", (1, 6)),
-    ("a{99999999999999}", "repeat count too big", (1, 17)),
+    *[
+        (text, "repetitions make it longer than 100000 characters; use smaller ones, or * and +", span)
+        for text, span in {
+            "a{99999999999999}": (1, 17),
+            "(a{1000}){200}": (9, 14),
+            "a{0}((a{100}){100}b?){0,11}": (21, 27),
+        }.items()
+    ],
     ("(a", "the bracket is not closed", (0, 1)),
     ("b(?:a", "the bracket is not closed", (1, 2)),
     ("a)", "no bracket is open here; write \\) for the character", (1, 2)),
