@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tests.texts import in_cells
+from tests.training.cells import in_cells
 
 _DENSE = '["{0}-Dense"] {2} = Gemm<transB = 1>({1}, "{0}.weight", "{0}.bias")'
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.texts import in_cells
+from tests.training.cells import in_cells
 
 FEATURES, HIDDEN, CLASSES = 8, 6, 4
 BATCH = 5
