@@ -114,7 +114,7 @@ def tensors_of(batch: Iterable[tuple[Any, ...]]) -> list[np.ndarray]:
     """Return the tensors of operators that are there, operator by operator, inputs first.
 
     Args:
-        batch: Of each operator a tuple whose second and third items are inputs and outputs.
+        batch: Of each operator a tuple with inputs and outputs as second and third items.
     """
     return [array for run in batch for array in (*run[1], *run[2]) if array is not None]
 

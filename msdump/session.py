@@ -52,7 +52,7 @@ class ModelState:
 
     Attributes:
         variables: The initializers that training writes.
-        lock: Held by the run that goes on. Reentrant: a call from within a run is told, and not stuck.
+        lock: Held by the run that goes on. Reentrant: a call from within a run raises, and does not hang.
         runner: The thread of the current run.
         has_warned: Whether a loss that is not finite was reported.
     """
@@ -138,7 +138,7 @@ class Network:
 
         Raises:
             InputError: An input is missing, unknown, or of the wrong type or shape.
-            ExecutionError: An operator failed; the files of those before it are complete.
+            ExecutionError: An operator failed; the files of the operators before it are complete.
             UnsupportedOpError: An operator that nothing can run.
             DumpWriteError: A file could not be written.
         """
@@ -180,8 +180,8 @@ class Network:
     def training(self) -> Network:
         """The network of the training step, with operators, a graph id and a memory of its own.
 
-        Where the model's graph is the whole step, it is this network; else it is made when it is first
-        asked for, and shares the variables.
+        Where the model's graph is the whole step, it is this network; else it is made at its first
+        use, and shares the variables.
 
         Raises:
             NotAvailableError: The model describes no training.
@@ -247,7 +247,7 @@ class Network:
             return
         # only a thread that holds the lock gets here while a run goes on: in an observer, ...
         why = "the network is called from within its own run; call it when the run has ended"
-        if runner != threading.get_ident():  # ... or in a forked child, where nobody else can hold it
+        if runner != threading.get_ident():  # ... or in a forked child, where no other thread can hold it
             why = "the process was forked while another thread ran the network; fork between its runs"
         raise ReentryError(f"{self.graph.source}: {why}, or load the model once more")
 
@@ -281,7 +281,7 @@ class Network:
     def device_memory(self) -> MemoryUse | None:
         """Memory of the emulated device in the run that goes on, or else in the last one; None elsewhere.
 
-        It tells addresses from the moment at which an operator's tensors are captured:
+        It has addresses from the moment at which an operator's tensors are captured:
         ``network.device_memory.block(position, io, slot)``.
         """
         return self._recorder.memory_use
@@ -303,15 +303,15 @@ class Network:
 
     @property
     def written_iterations(self) -> IterationSet:
-        """Iterations that are on disk, of those that its configuration asks for.
+        """Iterations of the configuration that are on disk.
 
-        All of them, unless the configuration writes only what a watch rule hits, or has a history.
+        All of them, unless the configuration writes only hits of watch rules, or has a history.
         """
         return self._recorder.written
 
     @property
     def operators(self) -> tuple[Operator, ...]:
-        """The operators in execution order; those of branches and loops follow the main graph's."""
+        """The operators in execution order; operators of branches and loops follow the main graph's."""
         return tuple(Operator(self, node) for node in self._names.nodes)
 
     def operator(self, name: str) -> Operator:
@@ -356,7 +356,7 @@ class Network:
         if full_names:
             self.mark(full_names, enabled=enabled)
             self._process.named_marks.meet(name)
-        # without dump_mode 2 marks decide nothing, and nobody needs to hear of one that is nowhere
+        # without dump_mode 2 marks decide nothing: no warning of a name that is nowhere
         elif self.plan is not None and self.plan.what.selector.mode is DumpMode.MARKED:
             self._process.named_marks.miss(name, self._names.hint(name))
 
@@ -412,7 +412,7 @@ class Names:
     """The names to which the operators and scopes of a network answer.
 
     Attributes:
-        nodes: The operators in execution order; those of branches and loops follow the main graph's.
+        nodes: The operators in execution order; operators of branches and loops follow the main graph's.
     """
 
     def __init__(self, graph: Graph, *, is_compiled: bool) -> None:
@@ -466,7 +466,7 @@ class Names:
         return None
 
     def _why_missing(self, name: str) -> str:
-        """Return why no operator answers to a name: fused, control flow, or unknown, with what is similar."""
+        """Return why no operator answers to a name: fused, control flow, or unknown, with similar names."""
         for node in self.nodes:
             if _has_part(node, name):
                 return inside(name, node.operator.full_name)

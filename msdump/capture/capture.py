@@ -66,7 +66,7 @@ class NamedMarks:
         """Start without names."""
         self._enabled: dict[str, bool] = {}
         self._met: set[str] = set()
-        self._hints: dict[str, str] = {}  # by name: what may have been meant
+        self._hints: dict[str, str] = {}  # by name: similar names
 
     def add(self, name: str, *, enabled: bool) -> None:
         """Add a name, of which the last call counts; networks that are loaded later take it, too."""
@@ -81,11 +81,11 @@ class NamedMarks:
         self._met.add(name)
 
     def miss(self, name: str, hint: str) -> None:
-        """Note what may have been meant by a name that a network does not have, "" where nothing is close."""
+        """Note a hint at similar names for a name that a network does not have, "" without a similar one."""
         self._hints[name] = hint
 
     def unmet(self) -> list[str]:
-        """Return the names that no network has, sorted, each with what may have been meant."""
+        """Return the names that no network has, sorted, each with its hint."""
         return [f"{name}{self._hints.get(name, '')}" for name in sorted(self._enabled.keys() - self._met)]
 
 
@@ -161,7 +161,7 @@ class Capture(Observer):
         self._graph = graph
         self._operators = tuple(node.operator for node in graph.nodes)
         self._sink = sink
-        self._clock = clock  # vendor: each file has a time of its own, also those of one operator
+        self._clock = clock  # vendor: each file has a time of its own, also among the files of one operator
         self._trigger = trigger
         self._watch = watch
         self._pipeline = pipeline(plan, sink, watch)

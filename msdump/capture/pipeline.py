@@ -183,7 +183,7 @@ class Pipeline:
                 yield operator, task, self._kept(tensors)
             else:
                 self._skip(Reason.NO_HIT, len(tensors))
-            watch.stop()  # behind its files: they show what hit
+            watch.stop()  # behind its files: they show the hit
 
     def _kept(self, records: Iterable[TensorRecord]) -> Iterator[TensorRecord]:
         """Yield the tensors that the steps keep, one at a time: copies by steps are not held for long."""

@@ -1,6 +1,6 @@
 """Records the runs of one network: numbers them, dumps them, follows them in device memory.
 
-The door to the room: sessions use a ``Recorder`` alone, whichever tree a dump's files stand in.
+The door to the room: sessions use a ``Recorder`` alone, for every tree of files.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class NetworkDump(DumpWriter):
         """Select anew: the full names of the operators that ``set_dump`` marked have changed."""
         for dump in self._graphs:
             dump.mark(marked)
-        # each graph has a new capture now, so that those of its bodies are handed to it anew
+        # each graph has a new capture now, so that it gets the captures of its bodies anew
         captures = {dump.graph.index: dump.capture for dump in self._graphs}
         for dump in self._graphs:
             dump.capture.bodies = {body.index: captures[body.index] for body in dump.graph.bodies}
@@ -128,7 +128,7 @@ class NetworkDump(DumpWriter):
         self._process.suggest(self.plan, self._used, operators(self._main.graph))
 
     def write_graph_files(self) -> None:
-        """Write what exists from compilation on: graph files, metadata (CPU and GPU)."""
+        """Write the files of the compilation: graph files, metadata (CPU and GPU)."""
         if not self._on_ascend and self._process.claim_metadata(self.plan):
             self._write_metadata()
         self._warn_of_hidden()
@@ -272,7 +272,7 @@ class Recorder:
     def _open_dump(
         self, graph: Graph, plan: DumpPlan, device: Ascend | None, model: Model, variables: Variables
     ) -> DumpWriter:
-        probe(plan.files.path)  # before claim, which may remove what earlier runs left there
+        probe(plan.files.path)  # before claim, which may remove files of earlier runs
         claim(plan, self._process)
         dump = dump_of(
             graph,
@@ -298,7 +298,7 @@ class Recorder:
 
     @property
     def written(self) -> IterationSet:
-        """Iterations that rules and a history let reach the disk, of those that are dumped."""
+        """Dumped iterations that rules and a history let reach the disk."""
         return IterationSet() if self._watch is None else self._watch.written
 
     def record(self, inputs: Mapping[str, Any], execute: Execute) -> list[Any]:
@@ -350,7 +350,7 @@ class Recorder:
     def _run_measured(
         self, inputs: Mapping[str, Any], observer: Observer | None, execute: Execute
     ) -> list[Any]:
-        """Run under an observer, and under those that follow the run in device memory."""
+        """Run under an observer, and under the observers of device memory."""
         if self._memory is None:
             return execute(observer)
         if self._faults is not None:

@@ -15,7 +15,7 @@ from msdump.reasons import Reason
 from msdump.selector import DumpMode, KernelPattern, PatternKind
 from msdump.store import names
 
-# vendor: what MindSpore's kernels declare
+# vendor: declared by MindSpore's kernels
 _USELESS: Final[Mapping[str, frozenset[int] | None]] = {
     "Print": None,
     "Send": None,
@@ -68,7 +68,7 @@ def select(graph: Graph, plan: DumpPlan, marked: frozenset[str]) -> Selection:
 def parameter_names(graph: Graph) -> tuple[str, ...]:
     """Return the parameters of a graph in the order of its .ir: weights, then inputs.
 
-    Those of a body are its own weights; its inputs change while the network runs.
+    A body has only its own weights; its inputs change while the network runs.
     """
     inner = (parameter for parameter in ir_text.parameters(graph) if parameter.name not in graph.outer)
     return tuple(parameter.name for parameter in inner if parameter.is_weight or not graph.index)
@@ -132,7 +132,7 @@ def inside(name: str, fused: str) -> str:
     return f"{name} is fused into {fused} and cannot be seen inside it; dump that, or use jit_level O0"
 
 
-# what stands for more than itself in an expression; a hyphen, a slash and an underscore do not
+# special characters of an expression; a hyphen, a slash and an underscore are none
 _SPECIAL: Final = re.compile(r"([.*+?()[\]{}|$])")
 
 
@@ -142,11 +142,11 @@ _MOST_SHOWN: Final = 3
 def suggest(text: str, nodes: Sequence[Node]) -> str:
     """Return which operators a text may mean and the item that selects them, "" where nothing is close.
 
-    People write what they know: a part of a name, a module of their program, an ONNX node or type, the name
+    Texts are often a part of a name, a module of the user's program, an ONNX node or type, the name
     of a file in a dump. None of these selects an operator; each is answered with an item that does.
 
     Args:
-        text: What matches nothing, or what is looked for.
+        text: An item that matches nothing, or a name that is searched for.
         nodes: The operators of the model.
     """
     wanted = text.replace(" ", "").strip("/")

@@ -72,7 +72,7 @@ class _Batch:
             self._make(takes_foreign=False)
 
     def write(self, sink: Sink) -> None:
-        """Write the rows, those of one file together; wait for a thread that makes them.
+        """Write the rows, all rows of one file together; wait for a thread that makes them.
 
         Raises:
             Exception: The first error of making or writing rows, once all were tried.
@@ -149,11 +149,11 @@ class HashingSink:
         exits.register(self)
 
     def append_later(self, path: str, make: Callable[[], bytes], header: bytes, size: int) -> None:
-        """Add a whole row to a csv file once it is made, behind those that came before it.
+        """Add a whole row to a csv file once it is made, behind the rows that came before it.
 
         Args:
             path: Absolute path of the file.
-            make: Makes the row, with its line feed, in any thread; what it reads must not change.
+            make: Makes the row, with its line feed, in any thread; the elements must not change.
             header: Header line with its line feed.
             size: Bytes of the tensor that it holds.
 
@@ -175,7 +175,7 @@ class HashingSink:
                 self._batches.popleft().write(self._sink)
 
     def append(self, path: str, rows: bytes, header: bytes = b"") -> None:
-        """Add whole rows to a csv file, behind those that are still made."""
+        """Add whole rows to a csv file, behind the rows that are still made."""
         with self._lock:
             if self._batches or self._waiting:
                 self._waiting.append(_Row(path, header, 0, lambda: rows))
@@ -184,7 +184,7 @@ class HashingSink:
 
     @property
     def summary(self) -> Summary:
-        """What was written, skipped and lost so far; rows on their way do not count yet."""
+        """Files written, skipped and lost so far; rows on their way do not count yet."""
         return self._sink.summary
 
     def flush(self) -> None:
@@ -195,7 +195,7 @@ class HashingSink:
             self._sink.flush()
 
     def complete(self) -> None:
-        """Write all rows, and raise nothing about what is lost, which is logged."""
+        """Write all rows; rows that are lost are logged, nothing is raised."""
         with passing_over(Exception):
             self._settle()
         exits.deactivate(self)
@@ -251,7 +251,7 @@ _EXTREMES = StatisticNeed(extremes=True)
 class DeviceMeasure:
     """The device's statistics of a tensor; each is computed when it is read.
 
-    Float16 loses what float32 keeps: 2048 + 1 is 2048 there, and 2048 * 2048 is infinite.
+    Float16 is less exact than float32: 2048 + 1 is 2048 there, and 2048 * 2048 is infinite.
 
     >>> from msdump import dtypes
     >>> from msdump.record import IO, OperatorRef
@@ -377,18 +377,18 @@ class Statistics:
     b'Add,Default_Add-op0,0,0,1700,output,0,16,float32,"(2,2)",2,3,4\n'
 
     ``measure`` may run in any thread, and has to run before the elements are
-    widened to what .npy files hold: bfloat16 is hashed and sized as it is.
+    widened for .npy files: bfloat16 is hashed and sized as it is.
 
     Attributes:
         header: First line of the file.
-        has_hashes: Whether what ``begin`` returns has to read the elements, and for long.
+        has_hashes: Whether the result of ``begin`` has to read the elements, and for long.
     """
 
     def __init__(self, spec: StatisticSpec, style: Style) -> None:
         """Choose how the statistics of a plan are computed.
 
         Args:
-            spec: What is computed, and where.
+            spec: The statistics, and where they are computed.
             style: How names are spelled, in the file names and in the rows alike.
         """
         statistics = self._statistics = chosen(spec)
@@ -422,7 +422,7 @@ class Statistics:
         return self._measure.begin(record) if _has_row(record) else None
 
     def measure_all(self, records: Sequence[TensorRecord]) -> list[Cells | None]:
-        """Return what ``measure`` does for each of several tensors, in less time."""
+        """Return the statistics of several tensors, as ``measure`` does of each, in less time."""
         measured = [record for record in records if _has_row(record)]
         cells = self._measure.all(measured)
         if len(measured) == len(records):
@@ -431,7 +431,7 @@ class Statistics:
         return [next(each) if _has_row(record) else None for record in records]
 
     def rows(self, measured: Iterable[tuple[TensorRecord, Cells, Task]]) -> bytes:
-        """Return the rows of several tensors, with what ``measure`` returned and the task of each."""
+        """Return the rows of several tensors, with the result of ``measure`` and the task of each."""
         templates: list[str] = []
         values: list[Cell] = []
         for record, cells, task in measured:
@@ -504,7 +504,7 @@ def advice(spec: StatisticSpec) -> str | None:
 
 
 def octets_of(record: TensorRecord) -> memoryview:
-    """Return the bytes that are hashed: little endian, of packed types those of the unpacked elements.
+    """Return the bytes that are hashed: little endian; packed elements are unpacked.
 
     The array's own memory where it is contiguous, so that nothing is copied.
     """

@@ -141,7 +141,7 @@ class OperatorRecords:
             device: The emulated device with the graph, None on CPU and GPU.
             memory: Gives the addresses of the run that goes on.
             counts_present: Number the tensors that are there in place of their slots, as a dump file
-                does, which knows of no absent optional ones; text is passed over.
+                does, which has no place for absent optional ones; text is passed over.
         """
         self._device = device
         self._memory = memory
@@ -204,7 +204,7 @@ class OperatorRecords:
     def has_host_types(self, positions: Iterable[int]) -> bool:
         """Return whether the device holds the outputs of operators in the types that they have on the host.
 
-        Those of which only a run tells the type are not looked at.
+        Outputs without a known type are not looked at.
         """
         device = self._device
         if device is None:
@@ -256,7 +256,7 @@ def _of_value(memory: Memory, name: str) -> FindBlock:
 def unwritten(device: Ascend, position: int) -> list[Array]:
     """Return the outputs of an operator that failed before it wrote them; such memory reads as zero.
 
-    None stands for those whose type or shape only a run tells.
+    None stands for an output of unknown type or shape.
     """
     graph = device.graph
     types = [graph.types.get(name) for name in graph.nodes[position].declared_outputs]
@@ -271,7 +271,7 @@ def _zeros(value_type: ValueType) -> Array:
 
 
 def _origin(node: Node) -> str:
-    """Return the full name of the operator that gave a node's outputs: the last one of those fused in it."""
+    """Return the full name of the operator that gave a node's outputs, the last one of fused operators."""
     return node.members[-1].operator.full_name
 
 
@@ -392,7 +392,7 @@ def to_device() -> Step:
 
 
 def to_device_type(record: TensorRecord) -> TensorRecord:
-    """Show tensors in the device's type and the host's layout, whose format has CANN's name."""
+    """Show tensors in the device's type and the host's layout; the format has CANN's name."""
     array, dtype = held_elements(record)
     return record.shown(array, dtype, host_format(array.shape))
 
@@ -402,7 +402,7 @@ def to_device_memory(record: TensorRecord) -> TensorRecord:
     array, dtype = held_elements(record)
     part, format_name = record.device, host_format(array.shape)
     if part is not None and part.format in dump_message.FORMATS:
-        # A shape that only the run told may be one that the format cannot hold.
+        # A shape that is known only now may be one that the format cannot hold.
         with contextlib.suppress(FormatError):
             array, format_name = part.laid_out(array), part.format
     return record.shown(array, dtype, format_name)
@@ -420,7 +420,7 @@ def host_format(shape: Sequence[int]) -> str:
 def reader(device: Ascend) -> Callable[[OperatorRef, int, np.ndarray], np.ndarray]:
     """Return a function that gives an operator's input in the type that the device reads, never saturated.
 
-    An infinite input stays infinite, so that an overflow can be told from one that was there before.
+    An infinite input stays infinite, so that an overflow differs from one that was there before.
     """
     tensors = {
         (node.operator, slot): tensor

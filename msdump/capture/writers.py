@@ -128,7 +128,7 @@ class TensorWriter(ArtifactWriter):
                         self._sink.write(Artifact(directory, name, contents, saved.array.nbytes))
                     if self._statistics is None:
                         continue
-                    # but for O2, hashes and sizes are those of bfloat16, whatever type the file holds
+                    # but for O2, hashes and sizes are taken of bfloat16, although the file holds float32
                     measured = saved if self._measures_saved else record
                     if not self._gathers:
                         self._write_row(self._statistics, path, task, measured)
@@ -138,7 +138,7 @@ class TensorWriter(ArtifactWriter):
                     if gathered_bytes >= _MOST_GATHERED:
                         full, gathered, gathered_bytes = gathered, [], 0
                         self._write_rows(path, full)
-        finally:  # also where an operator raises: the rows of those before it are there
+        finally:  # also where an operator raises: the rows of the operators before it are there
             if gathered:
                 self._write_rows(path, gathered)
 
@@ -214,7 +214,7 @@ def contents(record: TensorRecord) -> Buffer:
 
 
 def _original(record: TensorRecord, host: np.ndarray, part: DevicePart | None) -> OriginalOp:
-    """Return the operator of the model, before compilation, whose output a tensor is."""
+    """Return the operator of the model, before compilation, that gives a tensor."""
     dtype = dtypes.from_numpy(host.dtype)
     return OriginalOp(
         "" if part is None else part.origin,
@@ -356,8 +356,8 @@ def _extremes(array: np.ndarray, dtype: DType, totals: Totals) -> tuple[float, f
 class FailureWriter(ArtifactWriter):
     """Writes a dump file for each operator that fails.
 
-    Those are the operator's inputs, and under acl its outputs too. Kernels of the emulated device need no
-    workspace, so that there is none to dump.
+    The file holds the operator's inputs, and under acl its outputs too. Kernels of the emulated device need
+    no workspace, so that there is none to dump.
 
     ``aic_err_norm_dump`` keeps types, shapes and formats; the other scenes keep the bytes and their
     number alone.

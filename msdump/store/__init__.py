@@ -1,4 +1,4 @@
-"""Where files stand, how they are named, written and found again; knows no tensors."""
+"""Where files stand, how they are named, written and found again, without any notion of tensors."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""The names of files that show graphs (GE's, MindSpore's, those of torch.compile), and of captured tensors.
+"""The names of files that show graphs (of GE, MindSpore, torch.compile), and of captured tensors.
 
     pid_{pid}_deviceid_{device}                    the directory of GE's files below DUMP_GRAPH_PATH
     ge_proto_{number}_graph_{graph}_{stage}.txt    ge_onnx_{number}_graph_{graph}_{stage}.pbtxt

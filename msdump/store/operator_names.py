@@ -1,4 +1,4 @@
-"""The names of the files of operators: with all tensors of one, or with what is told of one.
+"""The names of the files of operators: dump files with all tensors of one, and reports on one.
 
 {op_type}.{op_name}.{task_id}.{stream_id}.{timestamp}[.{task_type}.{context}.{thread}.{device}]
 {op_type}.{op_name}.{task_id}.{stream_id}.{timestamp}.csv         its statistics (acl)

@@ -17,7 +17,7 @@ TEXT, EMPTY, NUMBER = (
 
 
 class Kept:
-    """A writer that keeps what it takes, and how much was told to be dropped before each tensor."""
+    """A writer that keeps its tensors, and how many were dropped before each."""
 
     def __init__(self):
         """Keep nothing yet."""

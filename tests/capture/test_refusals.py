@@ -85,7 +85,7 @@ def told(graph, plan):
 
 
 def counted(tables):
-    """Return how often each reason is told: of whole operators, and of inputs and outputs of the others."""
+    """Return the count of each reason: of whole operators, and of inputs and outputs of the others."""
     counts: Counter[Reason] = Counter()
     for table in tables:
         for position, refusal in enumerate(table.operators):

@@ -1,4 +1,4 @@
-"""What is answered to texts that select no operator."""
+"""Answers to texts that select no operator."""
 
 from __future__ import annotations
 

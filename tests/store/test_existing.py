@@ -1,4 +1,4 @@
-"""What earlier programs left: counted and removed by the grammar of names, and by nothing else."""
+"""Files of earlier programs: counted and removed by the grammar of names, and by nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of files in both directions: of tensors, of operators, of graphs, of what torch.compile captures."""
+"""Names of files in both directions: of tensors, operators, graphs, and torch.compile's graphs."""
 
 from __future__ import annotations
 

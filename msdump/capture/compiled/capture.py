@@ -28,7 +28,7 @@ _OVERFLOW: Final = 2048  # vendor: the number of a floating point overflow in CA
 class OpDebugWriter:
     """Writes a file for each overflow.
 
-    Its name has the ids of the debug task, which follow those of the model's tasks; the ids of the operator
+    Its name has the ids of the debug task, which follow the ids of the model's tasks; the ids of the operator
     that overflowed stand inside.
     """
 
@@ -84,7 +84,7 @@ class CompiledCapture(Observer):
         """Compile a plan for a graph.
 
         Args:
-            plan: What is dumped.
+            plan: The plan.
             device: The emulated device with the compiled graph.
             selection: Its dumped operators and tensors.
             records: Makes the records of its tensors.
@@ -96,7 +96,7 @@ class CompiledCapture(Observer):
                 scenes.
         """
         self._no_tensors = _count_no_tensors(plan, device, selection)
-        # also operators whose sequences are only counted, for the summary
+        # an operator with sequences is shown as well: the summary counts them
         watched = (
             is_watched or count > 0
             for is_watched, count in zip(selection.watched, self._no_tensors, strict=True)
@@ -222,7 +222,7 @@ class CompiledCapture(Observer):
         self._failure.take(self._directory, (OperatorTensors(operator, task, records),))
 
     def _unblocked(self, position: int, io: IO, arrays: Arrays) -> Arrays:
-        """Return the inputs or outputs of an operator without those on a black list."""
+        """Return the inputs or outputs of an operator that are on no black list."""
         blocked = self._blocked.get(position)
         if not blocked:
             return arrays

@@ -172,7 +172,7 @@ class CompiledDump(DumpWriter):
         return self._captures(self._devices[0], dict(zip(self._devices, selections, strict=True)))
 
     def _captures(self, device: Ascend, selections: Mapping[Ascend, ModelSelection]) -> CompiledCapture:
-        """Return the observer of a graph, with those of the branches and loops in it."""
+        """Return the observer of a graph, with the observers of the branches and loops in it."""
         capture = CompiledCapture(
             self.plan,
             device,
@@ -212,7 +212,7 @@ class CompiledDump(DumpWriter):
         super().end()
 
     def broken_off(self) -> None:
-        """Complete the files of an iteration that failed; what goes wrong here is only logged."""
+        """Complete the files of an iteration that failed; write errors are only logged."""
         self._capture.end()
         super().broken_off()
 
@@ -259,7 +259,7 @@ def select_compiled(
     """Return the selection of each graph of a compiled model; operators without a task are never dumped.
 
     Args:
-        devices: The emulated device with the main graph, then those of its branches and loops.
+        devices: The emulated device with the main graph, then the devices of its branches and loops.
         plan: The plan.
         marked: Full names of the operators that ``set_dump`` marked.
         file_name: Name of the model's file without suffix.

@@ -1,6 +1,6 @@
 """Selection of operators and tensors of a model by ``dump_list`` of acl.json.
 
-The rules are CANN's. An item without a model name comes before those that name the model; of several items
+The rules are CANN's. An item without a model name comes before items that name the model; of several items
 for one model the last counts, but their black lists add up. An operator is selected by its name in the
 compiled graph, ONNX name or full name, and in ``layer`` also by names of the operators that are fused in it.
 """
@@ -217,21 +217,21 @@ def select_model(
 
 def selected(
     graph: Graph,
-    asked: Sequence[Reason | None],
+    requested: Sequence[Reason | None],
     runs: Sequence[bool],
     blocked: Mapping[int, frozenset[Slot]] | None = None,
 ) -> ModelSelection:
-    """Return the selection of the operators that are asked for and have a task.
+    """Return the selection of the operators that ``dump_list`` selects and that have a task.
 
     Args:
         graph: The compiled graph.
-        asked: For each node the reason for no selection, None where it is selected.
+        requested: For each node the reason for no selection, None where it is selected.
         runs: For each node, whether it has a task.
         blocked: Inputs and outputs on black lists, by position.
     """
     refusals = tuple(
         refusal if refusal is not None or is_run else Reason.CONTROL_FLOW if node.bodies else Reason.NO_TASK
-        for node, refusal, is_run in zip(graph.nodes, asked, runs, strict=True)
+        for node, refusal, is_run in zip(graph.nodes, requested, runs, strict=True)
     )
     watched = [refusal is None for refusal in refusals]
     return ModelSelection(refusals, data_read(graph, watched), blocked or {})
@@ -268,7 +268,7 @@ class Items:
         model_item = last.get(file_name) or last.get(graph_name)
         return cls(
             last.get(None)
-            or model_item,  # vendor: an item for all models makes CANN ignore those that name it
+            or model_item,  # vendor: an item for all models makes CANN ignore items that name it
             model_item.ranges if model_item else (),
             _slots((entry for item in applicable for entry in item.blocked_types), source),
             _slots((entry for item in applicable for entry in item.blocked_names), source),

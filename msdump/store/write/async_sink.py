@@ -124,8 +124,8 @@ class AsyncSink(SyncSink):
 
     Files that were handed over are written also where Ctrl-C interrupts a later call,
     where the interpreter ends and, if the sink came to life in the main thread and
-    the process has no handler of its own, where SIGTERM arrives. What a forked child
-    inherits is written by its parent.
+    the process has no handler of its own, where SIGTERM arrives. The parent of a
+    forked child writes the files that the child inherits.
     """
 
     holds_buffers = True

@@ -1,13 +1,13 @@
-"""Unwritten files when a process ends, is told to end (SIGTERM, SIGHUP, SIGXCPU), or forks.
+"""Unwritten files when a process ends, is terminated (SIGTERM, SIGHUP, SIGXCPU), or forks.
 
 An interpreter that ends, also after an exception, and a process that gets such a
-signal first finish what was captured. A handler of a signal is installed only where
+signal first finish the captured files. A handler of a signal is installed only where
 the process has none, and only while something may come to be unwritten: from the first writer on,
 since the threads that hand files over later may install none.
 
 The handler runs between any two steps of the main thread. Where that holds the lock of a writer, threads may
-wait for it, and never finish what the handler would wait for. So a signal that comes then is heard when the
-main thread leaves the last of these locks (``new_guard``).
+wait for it, and never finish the work that the handler would wait for. So a signal that comes then is heard
+when the main thread leaves the last of these locks (``new_guard``).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ heard: Final[list[str]] = []
 
 
 class _Guard(REENTRANT):  # type: ignore[misc, valid-type]  # typeshed calls it final
-    """A reentrant lock at whose end a signal is heard that came while it was held."""
+    """A reentrant lock; a signal that comes while it is held is heard when it is released."""
 
     __slots__ = ()
 

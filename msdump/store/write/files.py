@@ -308,7 +308,7 @@ def probe(path: str) -> None:
 
     Raises:
         DumpWriteError: The directory cannot be created or written; says which part of the path
-            is at fault and what to do.
+            is at fault, and the remedy.
     """
     try:
         place = OpenDirectory(path)

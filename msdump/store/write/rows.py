@@ -1,4 +1,4 @@
-"""Files that grow by whole rows: csv files that are 0400 whenever nobody opens them.
+"""Files that grow by whole rows: csv files that are 0400 between two openings.
 
 A file that stands there is opened without following a link, and judged by its
 descriptor: anything but a regular file with one name belongs to another owner

@@ -1,4 +1,4 @@
-"""Sinks: they write complete files, and log, count and raise those that cannot be written.
+"""Sinks: they write complete files, and log, count and raise failures.
 
 Every sink keeps the same promises. A file appears under its name only when it
 is complete. A tensor file that exists is never destroyed. A failure is logged
@@ -38,7 +38,7 @@ _MOST_MAPPINGS: Final = 8
 
 
 class StandIns:
-    """Stand-ins for file names that are too long, and the ``mapping.csv`` that lists what they stand for.
+    """Stand-ins for file names that are too long, and the ``mapping.csv`` that lists the long names.
 
         {digits}.npy,{original name}
 
@@ -160,7 +160,7 @@ class Sink(Protocol):
     def stream(self, directory: str, name: str, pieces: Iterable[Buffer]) -> None:
         """Write a file for people piece by piece, in place of an older one; DumpWriteError as in ``write``.
 
-        Its bytes are taken from those of tensor files: it may show the elements of weights.
+        Its bytes are taken from the budget of tensor files: it may show the elements of weights.
         """
 
     def skip(self, reason: Reason, count: int = 1) -> None:

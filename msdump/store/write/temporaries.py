@@ -1,8 +1,8 @@
 """Names for files that are not complete yet, which a killed run cannot leave for good.
 
 A directory has a few such names. The process that writes a file holds a lock on it, which the system drops
-when the process ends, however it ends; the next process that needs a name removes the files that nobody has
-locked.
+when the process ends, however it ends; the next process that needs a name removes the files without
+a lock.
 """
 
 from __future__ import annotations

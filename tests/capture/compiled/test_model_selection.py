@@ -242,7 +242,7 @@ USELESS = {
 
 @pytest.mark.parametrize(("item", "message"), USELESS.values(), ids=USELESS)
 def test_selections_that_meet_nothing_are_told_once(item, message, caplog):
-    """What an item names in vain is one warning, with what the model has."""
+    """A name of an item that the model lacks is one warning, with similar names of the model."""
     graph = model(operator("conv1", op_type="Conv"), operator("conv2", op_type="Conv"))
 
     with caplog.at_level(logging.WARNING):

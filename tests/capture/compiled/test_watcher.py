@@ -79,5 +79,5 @@ def test_operators_that_do_not_run_are_neither():
 
 
 def test_watched_outputs_stay_in_memory():
-    """The outputs of watched operators, those that there are, keep their memory."""
+    """The outputs of watched operators keep their memory, absent ones aside."""
     assert ("pair.out", "pair.more") == resident(GRAPH, plan(["pair"]))

@@ -1,4 +1,4 @@
-"""The emulated device's memory over many runs: addresses and limits hold for what really ran."""
+"""The emulated device's memory over many runs: addresses and limits hold for the operators that ran."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROWS = 64
 
 
 def nonzero_elements():
-    """Return a network whose tensors are as large as its input has elements that are not zero."""
+    """Return a network with tensors as large as its input has elements that are not zero."""
     nodes = [nets.node("NonZero", "x", "at"), nets.node("Cast", "at", "y", to=1), nets.node("Neg", "y", "z")]
     return nets.model(nodes, [nets.value("x", [ROWS, ROWS])], ["y", "z"])
 
@@ -37,7 +37,7 @@ def elements(count):
     "order", [(1, 4000), (4000, 1, 4000), (1, 9, 1, 9, 4000)], ids=["more", "less", "both"]
 )
 def test_sizes_that_contents_tell(door, context, order):
-    """A tensor whose size depends on contents has the block of its own run: peaks follow the run."""
+    """A tensor with a size that depends on contents has the block of its own run: peaks follow the run."""
     expected = []
     for count in order:
         fresh = door.load(nonzero_elements(), **context)
@@ -124,7 +124,7 @@ def test_each_of_several_sizes_counts(door):
 
 
 def test_sizes_in_sequences(door):
-    """Tensors taken from a sequence have their own sizes, though nothing tells those of the sequence."""
+    """Tensors taken from a sequence have their own sizes, though the sequence's type has no sizes."""
     nodes = [nets.node("SplitToSequence", "x i", "s", axis=0), nets.node("SequenceAt", "s w", "y")]
     inputs = [nets.value("x", [4000, 1]), nets.value("i", [2], onnx.TensorProto.INT64)]
     network = door.load(nets.model(nodes, inputs, ["y"], {"w": np.array(0)}), **O0)
@@ -174,7 +174,7 @@ def test_oldest_shapes_are_forgotten(door, monkeypatch):
 
 
 def test_run_that_fails_is_not_remembered(door, monkeypatch):
-    """What a failed run needed is no layout for a later one of the same shapes."""
+    """The memory of a failed run is no layout for a later one of the same shapes."""
     nodes = [nets.node("Gather", "x i", "a"), nets.node("Neg", "a", "y")]
     inputs = [nets.value("x", [4, 64]), nets.value("i", [2], onnx.TensorProto.INT64)]
     network = door.load(nets.model(nodes, inputs, ["y"]), **O0)

@@ -48,7 +48,7 @@ def literal(values):
         "count": len(values),
         "negative zero count": sum(value < 0 for value in values),
         "positive zero count": sum(value > 0 for value in values),
-        "nan count": sum(value != value for value in values),  # noqa: PLR0124 - what NaN is
+        "nan count": sum(value != value for value in values),  # noqa: PLR0124 - the definition of NaN
         "negative inf count": values.count(-math.inf),
         "positive inf count": values.count(math.inf),
         "zero count": values.count(0.0),

@@ -101,7 +101,7 @@ def test_what_finds_no_room_is_made_by_the_caller(tmp_path):
 
 
 def test_who_waits_makes_rows_too(sink, tmp_path):
-    """While a thread makes one row, flush makes the others, and releases what they held."""
+    """While a thread makes one row, flush makes the others, and releases their tensors."""
     path = tmp_path / "statistic.csv"
     gate = Gate(b"1,1\n")
     makers = []
@@ -138,7 +138,7 @@ def test_the_only_thread_makes_all_rows(monkeypatch, tmp_path):
 
 
 def test_a_failure_is_told_and_loses_no_other_row(tmp_path):
-    """A row that cannot be written is counted and raised by the flush; those of other files are written."""
+    """A row that cannot be written is counted and raised by the flush; rows of other files are written."""
     sink = HashingSink(SyncSink(OnWriteError.RAISE))
     (tmp_path / "folder").write_text("no folder")
     gate = Gate(b"1,1\n")
@@ -155,7 +155,7 @@ def test_a_failure_is_told_and_loses_no_other_row(tmp_path):
 
 
 def test_an_error_while_a_row_is_made_is_raised(sink, tmp_path):
-    """What making a row raises in a thread comes to the caller, and later rows are written."""
+    """An error of making a row in a thread comes to the caller, and later rows are written."""
     path = tmp_path / "statistic.csv"
     gate = Gate(b"1,1\n")
     sink.append_later(str(path), gate, HEADER, LARGE)

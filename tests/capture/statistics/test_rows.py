@@ -155,7 +155,7 @@ def test_each_statistic_alone(category):
 
 
 def test_rows_of_what_was_measured_are_those_of_tensors():
-    """Rows made of columns of totals have the text of those of the tensors, in every statistic."""
+    """Rows made of columns of totals have the text of the rows of the tensors, in every statistic."""
     tensors = [record(array) for array, _ in TENSORS.values()]
     clock = Clock(lambda: 0)
     sheet = Statistics(StatisticSpec(HOST), STYLE).sheet(tensors)

@@ -31,7 +31,7 @@ STYLE = names.STYLES[Naming.V2_5, DeviceTarget.ASCEND]
 
 
 class Sink:
-    """Keeps what is written to it."""
+    """Keeps the files that are written to it."""
 
     def __init__(self):
         """Begin with nothing."""

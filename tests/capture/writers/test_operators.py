@@ -69,7 +69,7 @@ DEVICE = {
 
 @pytest.mark.parametrize(("tensor", "expected"), DEVICE.values(), ids=DEVICE)
 def test_tensor_in_device_memory(tensor, expected):
-    """A tensor is told in the device's type, format and shape, beside the shape that it has on the host."""
+    """A header has the device's type, format and shape of a tensor, beside the shape on the host."""
     dtype, layout, shape, groups = expected
 
     shown = to_device_memory(tensor)
@@ -147,7 +147,7 @@ def test_statistics_of_integers():
     "array", [np.array([1j], np.complex64), np.zeros(0, np.float32)], ids=["complex", "empty"]
 )
 def test_types_without_statistics(array):
-    """What cannot be measured has cells that say so."""
+    """Statistics that cannot be measured have cells that say so."""
     assert ["NA", "NA"] == cells(array, ("Max",))
     assert [""] * 7 == cells(array, DEFAULT_STATISTICS)
 

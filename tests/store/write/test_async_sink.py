@@ -1,4 +1,4 @@
-"""The asynchronous sink: what waits, how much of it, and what becomes of it."""
+"""The asynchronous sink: files that wait, how many, and their way to the disk."""
 
 from __future__ import annotations
 

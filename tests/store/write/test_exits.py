@@ -1,4 +1,4 @@
-"""Processes that end, or are told to end, while files wait: nothing that was handed over is lost."""
+"""Processes that end, or are terminated, while files wait: nothing that was handed over is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of nameless files: which way is taken, and what is remembered of it."""
+"""Names of nameless files: which way is taken, and that a failed way is remembered."""
 
 from __future__ import annotations
 
